@@ -29,7 +29,7 @@ constexpr int kMaxWorkers = 16;  // DataLoader worker processes
 
 struct Cold {
   std::shared_ptr<JpegFolder> folder;
-  std::shared_ptr<dataset::Dataset> jpeg_images;
+  std::shared_ptr<data::Dataset> jpeg_images;
   std::unique_ptr<ThrottledDisk> disk;
   int delay_ms = 0;
 };
@@ -70,7 +70,7 @@ Trial trial(const Options& options, const std::shared_ptr<Cold>& cold, const std
 // Measured in CPU time, which does not depend on other load.
 Trial in_memory(const Options& options, const std::string& what,
                 const std::shared_ptr<JpegFolder>& folder,
-                const std::shared_ptr<dataset::Dataset>& jpeg_images, uint64_t batch) {
+                const std::shared_ptr<data::Dataset>& jpeg_images, uint64_t batch) {
   const auto measured = [=, time = options.run_time()](const feed::ReadAheadOptions& ahead) {
     return [=, files = folder]() -> Result<double> {
       const FeedRun run{.batch = batch, .threads = 2, .ahead = ahead};
@@ -94,12 +94,12 @@ Result<std::vector<Trial>> prepare(const Options& options) {
     STOKER_ASSIGN_OR_RETURN(folder, make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
   }
   STOKER_ASSIGN_OR_RETURN(
-      const std::shared_ptr<dataset::Dataset> jpeg_images,
+      const std::shared_ptr<data::Dataset> jpeg_images,
       folder->open(images(config::RandomResizedCrop{{kSide, kSide}}), "random_crop"));
   STOKER_ASSIGN_OR_RETURN(
       const std::shared_ptr<JpegFolder> small,
       make_jpeg_folder(options, options.quick ? 32 : 4096, kSmallSide, kSmallSide));
-  STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<dataset::Dataset> small_images,
+  STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<data::Dataset> small_images,
                           small->open(images(config::Resize{{kSmallSide, kSmallSide}}), "small"));
   std::vector<Trial> trials{
       in_memory(options, "files", folder, jpeg_images, options.quick ? 4 : 64),

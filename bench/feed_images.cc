@@ -77,7 +77,7 @@ Measure measured(int threads, std::function<Result<Rate>()> run) {
 }
 
 Trial trial(const std::string& what, const FeedRun& run, const Options& options,
-            const std::shared_ptr<dataset::Dataset>& dataset, const std::string& baseline,
+            const std::shared_ptr<data::Dataset>& dataset, const std::string& baseline,
             const std::function<Status(uint64_t)>& peers_call) {
   const auto time = options.run_time();
   const auto ours = [=] { return sample_rate(*dataset, run, time); };

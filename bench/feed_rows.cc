@@ -83,8 +83,8 @@ std::vector<RowFormat> row_formats(bool quick) {
 
 struct Files {
   std::shared_ptr<ScratchFolder> folder;
-  std::unique_ptr<dataset::Dataset> dataset;
-  std::unique_ptr<dataset::Dataset> stored;  // the same dataset, with a memory cache
+  std::unique_ptr<data::Dataset> dataset;
+  std::unique_ptr<data::Dataset> stored;  // the same dataset, with a memory cache
   UniqueFd fd;
   std::string memory;            // a copy of the file contents
   std::vector<std::byte> slots;  // as large as the ring, for the baselines

@@ -8,7 +8,8 @@
 
 #include "bench/stopwatch.h"
 #include "shared/base/coordinator.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/order/sample_plan.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"
@@ -61,17 +62,17 @@ Status check_no_sample_errors(ring::ShmRing& ring) {
 
 }  // namespace
 
-Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetConfig& config,
-                                                         const std::string& index_dir) {
-  return dataset::open_dataset("train", config, index_dir, {});
+Result<std::unique_ptr<data::Dataset>> open_train_set(const config::DatasetConfig& config,
+                                                      const std::string& index_dir) {
+  return data::pipeline::open_dataset("train", config, index_dir, {});
 }
 
-Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
+Result<Rate> sample_rate(const data::Dataset& dataset, const FeedRun& run,
                          std::chrono::nanoseconds time) {
   const ring::BatchLayout layout(dataset.spec(), run.batch);
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = kSlots}));
   STOKER_ASSIGN_OR_RETURN(const auto producer, ring->add_producer("bench"));
-  const dataset::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
+  const data::order::SamplePlan plan({.size = dataset.size(), .batch = run.batch});
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           feed::QuarantineTable::create(1, static_cast<uint32_t>(run.threads)));
   const feed::CrashTrackingDataset guarded(dataset, quarantine, 0);
@@ -109,7 +110,7 @@ Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
   return rate_of(calls.load(), watch, cpu_start);
 }
 
-Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
+Result<double> samples_per_second(const data::Dataset& dataset, const FeedRun& run,
                                   std::chrono::nanoseconds time) {
   STOKER_ASSIGN_OR_RETURN(const Rate rate, sample_rate(dataset, run, time));
   return rate.per_second;

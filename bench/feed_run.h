@@ -13,13 +13,13 @@
 
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/feed/read_ahead.h"
 
 namespace stoker::bench {
 
-Result<std::unique_ptr<dataset::Dataset>> open_train_set(const config::DatasetConfig& config,
-                                                         const std::string& index_dir);
+Result<std::unique_ptr<data::Dataset>> open_train_set(const config::DatasetConfig& config,
+                                                      const std::string& index_dir);
 
 constexpr uint64_t kSlots = 8;  // slots of the ring
 
@@ -35,7 +35,7 @@ struct Rate {
   double per_second = 0;
   double per_cpu_second = 0;
 };
-Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
+Result<Rate> sample_rate(const data::Dataset& dataset, const FeedRun& run,
                          std::chrono::nanoseconds time);
 
 // Measures a baseline: each of `threads` threads calls `read` with its own numbers, thread t with
@@ -43,7 +43,7 @@ Result<Rate> sample_rate(const dataset::Dataset& dataset, const FeedRun& run,
 Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
                        const std::function<Status(uint64_t)>& read);
 // Rates by wall time.
-Result<double> samples_per_second(const dataset::Dataset& dataset, const FeedRun& run,
+Result<double> samples_per_second(const data::Dataset& dataset, const FeedRun& run,
                                   std::chrono::nanoseconds time);
 Result<double> calls_per_second(int threads, std::chrono::nanoseconds time,
                                 const std::function<Status(uint64_t)>& read);

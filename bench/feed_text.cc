@@ -34,7 +34,7 @@ std::string to_text(size_t bytes) {
 
 struct Text {
   std::shared_ptr<ScratchFolder> folder;
-  std::unique_ptr<dataset::Dataset> dataset;
+  std::unique_ptr<data::Dataset> dataset;
   UniqueFd fd;
 };
 

@@ -22,13 +22,13 @@ bool is_jpeg_name(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<std::shared_ptr<dataset::Dataset>> JpegFolder::open(config::ImageFolderDataset config,
-                                                           const std::string& name) const {
+Result<std::shared_ptr<data::Dataset>> JpegFolder::open(config::ImageFolderDataset config,
+                                                        const std::string& name) const {
   config.path = root;
   config.glob = kNames;
   STOKER_ASSIGN_OR_RETURN(
       auto dataset, open_train_set({.source = std::move(config)}, scratch->file("index-" + name)));
-  return std::shared_ptr<dataset::Dataset>(std::move(dataset));
+  return std::shared_ptr<data::Dataset>(std::move(dataset));
 }
 
 Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,

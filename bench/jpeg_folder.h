@@ -13,7 +13,7 @@
 #include "bench/options.h"
 #include "bench/scratch_folder.h"
 #include "shared/base/status.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 
 namespace stoker::bench {
 
@@ -25,8 +25,8 @@ struct JpegFolder {
 
   // Opens the folder as a dataset of format image_folder with the options of `config`, except path
   // and glob.
-  Result<std::shared_ptr<dataset::Dataset>> open(config::ImageFolderDataset config,
-                                                 const std::string& name) const;
+  Result<std::shared_ptr<data::Dataset>> open(config::ImageFolderDataset config,
+                                              const std::string& name) const;
 };
 
 Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,

@@ -9,7 +9,7 @@
 
 #include "bench/benches.h"
 #include "bench/stopwatch.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/order/sample_plan.h"
 
 namespace stoker::bench {
 namespace {
@@ -24,13 +24,13 @@ constexpr uint64_t kFar = 1'000'000'000'000;
 // Prevents the compiler from removing the loops.
 volatile uint64_t sink;
 
-dataset::PlanOptions plain(ShuffleMode shuffle) {
-  dataset::PlanOptions plan_options{.size = kSamples,
-                                    .batch = kBatch,
-                                    .seed = 1,
-                                    .shuffle = shuffle,
-                                    .window = 10000,
-                                    .shards_open = 8};
+data::order::PlanOptions plain(ShuffleMode shuffle) {
+  data::order::PlanOptions plan_options{.size = kSamples,
+                                        .batch = kBatch,
+                                        .seed = 1,
+                                        .shuffle = shuffle,
+                                        .window = 10000,
+                                        .shards_open = 8};
   for (uint64_t shard = 1; shard <= kShards; ++shard)
     plan_options.shard_ends.push_back(kSamples * shard / kShards);
   return plan_options;
@@ -38,7 +38,7 @@ dataset::PlanOptions plain(ShuffleMode shuffle) {
 
 struct Order {
   std::string name;
-  dataset::PlanOptions plan_options;
+  data::order::PlanOptions plan_options;
 };
 
 std::vector<Order> orders() {
@@ -59,7 +59,7 @@ std::vector<Order> orders() {
           drawn};
 }
 
-Result<double> nanoseconds_a_sample(const dataset::SamplePlan& plan, uint64_t position,
+Result<double> nanoseconds_a_sample(const data::order::SamplePlan& plan, uint64_t position,
                                     std::chrono::nanoseconds time) {
   const Stopwatch watch;
   uint64_t sum = 0, samples = 0;
@@ -91,7 +91,7 @@ Benchmark plan_orders() {
     const auto time = options.run_time();
     std::vector<Trial> trials;
     for (Order& order : orders()) {
-      const auto plan = std::make_shared<const dataset::SamplePlan>(order.plan_options);
+      const auto plan = std::make_shared<const data::order::SamplePlan>(order.plan_options);
       trials.push_back({order.name + ", at position 10^12",
                         "ns a sample",
                         [=] { return nanoseconds_a_sample(*plan, kFar, time); },

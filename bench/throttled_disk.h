@@ -10,23 +10,23 @@
 #include <chrono>
 #include <thread>
 
-#include "shared/dataset/dataset_decorator.h"
-#include "shared/dataset/prefetched_bytes.h"
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/files/prefetched_bytes.h"
 
 namespace stoker::bench {
 
-class ThrottledDisk final : public dataset::DatasetDecorator {
+class ThrottledDisk final : public data::DatasetDecorator {
  public:
-  ThrottledDisk(const dataset::Dataset& inner, std::chrono::microseconds delay)
+  ThrottledDisk(const data::Dataset& inner, std::chrono::microseconds delay)
       : DatasetDecorator(inner), delay_(delay) {}
 
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    const bool is_there = dataset::PrefetchedBytes::current() != nullptr;
+    const bool is_there = data::files::PrefetchedBytes::current() != nullptr;
     if (!is_there) std::this_thread::sleep_for(delay_);
     return inner().read(sample, random_key, outputs);
   }
-  void prefetch(uint64_t sample, dataset::PrefetchedBytes& bytes) const override {
+  void prefetch(uint64_t sample, data::files::PrefetchedBytes& bytes) const override {
     std::this_thread::sleep_for(delay_);
     inner().prefetch(sample, bytes);
   }

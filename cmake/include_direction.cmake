@@ -14,27 +14,40 @@ set(ALLOW_shared/image "shared/base")
 set(ALLOW_shared/metrics "shared/base")
 set(ALLOW_shared/ring "shared/base")
 set(ALLOW_shared/checkpoint "shared/base shared/archive")
-set(ALLOW_shared/dataset "shared/base shared/archive shared/config shared/image")
+set(ALLOW_shared/data/files "shared/base")
+set(ALLOW_shared/data "shared/base shared/config shared/data/files")
+set(ALLOW_shared/data/order "shared/base shared/config shared/data")
+set(ALLOW_shared/data/transform "shared/base shared/config shared/image shared/data")
+set(ALLOW_shared/data/cache "shared/base shared/image shared/data/files shared/data shared/data/transform")
+set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared/data shared/data/transform")
+set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/image shared/data/files shared/data \
+shared/data/transform shared/data/cache shared/data/record")
+set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
+shared/data/cache shared/data/format")
 set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
-set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/dataset")
+set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/data/files shared/data shared/data/order")
 set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
-set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/dataset shared/model")
-set(ALLOW_feeder "shared/base shared/config shared/ring shared/dataset shared/feed")
+set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
+set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/data/pipeline \
+shared/feed")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/control "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
 set(ALLOW_daemon/checkpoint "shared/base shared/config shared/checkpoint shared/run shared/retention")
-set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/dataset shared/feed")
+set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
+shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
-shared/dataset shared/feed shared/model shared/task daemon/cuda daemon/checkpoint")
+shared/data shared/data/order shared/feed shared/model shared/task daemon/cuda daemon/checkpoint")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/image shared/metrics shared/ring \
-shared/checkpoint shared/dataset shared/run shared/feed shared/model daemon/control daemon/service daemon/checkpoint \
+shared/checkpoint shared/data/files shared/data shared/data/order shared/data/transform shared/data/record \
+shared/data/pipeline shared/run shared/feed shared/model daemon/control daemon/service daemon/checkpoint \
 daemon/supervisor daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
-shared/dataset shared/run shared/model shared/task")
-set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/dataset shared/run \
-shared/feed shared/retention")
+shared/data shared/data/order shared/data/transform shared/data/record shared/data/pipeline shared/run shared/model \
+shared/task")
+set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/data/order \
+shared/data/transform shared/data/pipeline shared/run shared/feed shared/retention")
 
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")

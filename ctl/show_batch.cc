@@ -9,10 +9,11 @@
 
 #include "ctl/text_format.h"
 #include "shared/config/load_config.h"
-#include "shared/dataset/batch_transforms.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/length_buckets.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/bucket_plan.h"
+#include "shared/data/order/sample_plan.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/transform/batch_transforms.h"
 #include "shared/feed/dataset_versions.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/metrics/json_lines.h"
@@ -42,21 +43,21 @@ Result<BadSamples> read_sample_errors(const std::string& path, uint64_t step, ui
   return error;
 }
 
-uint64_t padded_length(const dataset::SamplePlan& plan, const dataset::Dataset& data,
+uint64_t padded_length(const data::order::SamplePlan& plan, const data::Dataset& data,
                        uint64_t ticket) {
   const auto& maybe_buckets = plan.options().maybe_buckets;
   return maybe_buckets == nullptr ? data.max_length()
                                   : maybe_buckets->buckets()[plan.bucket_of(ticket)].length;
 }
 
-SampleDescription describe_sample(const dataset::SamplePlan& plan, const dataset::Dataset& data,
+SampleDescription describe_sample(const data::order::SamplePlan& plan, const data::Dataset& data,
                                   const BadSamples& error, uint64_t ticket, uint64_t row) {
-  const dataset::PlannedSample planned = plan.at(ticket, row);
-  dataset::PlannedSample used = planned;
+  const data::order::PlannedSample planned = plan.at(ticket, row);
+  data::order::PlannedSample used = planned;
   for (uint64_t attempt = 1; error.contains({ticket, used.sample}) && attempt < data.size();
        ++attempt)
     used = plan.replacement(ticket, row, attempt);
-  dataset::SampleSource source = data.source(used.sample);
+  data::SampleSource source = data.source(used.sample);
   SampleDescription description{
       .ticket = ticket,
       .row = row,
@@ -81,11 +82,12 @@ Status add_mixes(BatchDescription& description, const config::Config& config,
   if (input == spec.end()) return {};
   STOKER_ASSIGN_OR_RETURN(
       const auto options,
-      dataset::make_mix_options(config.data.at("train").batch_transforms, *input));
+      data::transform::make_mix_options(config.data.at("train").batch_transforms, *input));
   if (!options.any()) return {};
   for (SampleDescription& one : description.samples) {
-    const auto mix = dataset::sample_mix(options, config.run.seed, one.ticket);
-    one.transforms += (one.transforms.empty() ? "" : " ") + dataset::describe(mix, one.row, batch);
+    const auto mix = data::transform::sample_mix(options, config.run.seed, one.ticket);
+    one.transforms +=
+        (one.transforms.empty() ? "" : " ") + data::transform::describe(mix, one.row, batch);
   }
   return {};
 }
@@ -107,7 +109,7 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
   const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
   const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
-  if (step > dataset::kMaxPlanSize / tickets / batch) {
+  if (step > data::order::kMaxPlanSize / tickets / batch) {
     return Status(StatusCode::kInvalidArgument,
                   "no run gets to step " + std::to_string(step) + ": it has too many samples");
   }
@@ -117,9 +119,9 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   const auto state = history.empty() ? feed::DatasetVersion() : feed::version_at(history, first);
   const std::string index_dir = feed::index_dir_for(layout.index_dir(), state);
   // Use the index that the run used. The data can have changed since then and is not read.
-  STOKER_ASSIGN_OR_RETURN(
-      const auto data, dataset::open_indexed("train", config.data, index_dir, state.fingerprint));
-  STOKER_ASSIGN_OR_RETURN(const dataset::SamplePlan plan,
+  STOKER_ASSIGN_OR_RETURN(const auto data, data::pipeline::open_indexed(
+                                               "train", config.data, index_dir, state.fingerprint));
+  STOKER_ASSIGN_OR_RETURN(const data::order::SamplePlan plan,
                           feed::load_sample_plan(config, *data, index_dir, first, state.start));
   STOKER_ASSIGN_OR_RETURN(
       const BadSamples error,

@@ -213,7 +213,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     ClassMapping train;
     if (!indexes.of_training.empty()) train = load_class_mapping(config, indexes.of_training);
     STOKER_ASSIGN_OR_RETURN(state->datasets, open_evaluated_datasets(config, indexes.own, train));
-    const dataset::Dataset& first = *state->datasets.front().data;
+    const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     STOKER_ASSIGN_OR_RETURN(state->model,
                             model::make_model(config.model, first.spec(), first.classes()));

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "shared/base/log.h"
-#include "shared/dataset/dataset_decorator.h"
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/pipeline/open_dataset.h"
 
 namespace stoker::evaluator {
 namespace {
 
-using dataset::Dataset;
+using data::Dataset;
 
 // Index of the "label" tensor, if the dataset has one scalar class index per sample.
 std::optional<size_t> find_label(const Dataset& data) {
@@ -24,7 +25,7 @@ std::optional<size_t> find_label(const Dataset& data) {
   return static_cast<size_t>(found - spec.begin());
 }
 
-class Renumbered final : public dataset::DatasetDecorator {
+class Renumbered final : public data::DatasetDecorator {
  public:
   // `numbers[i]`: the training index of class i of this dataset; empty: unchanged.
   Renumbered(std::unique_ptr<Dataset> data, ClassMapping train, std::vector<int64_t> numbers)
@@ -36,7 +37,7 @@ class Renumbered final : public dataset::DatasetDecorator {
 
   uint64_t classes() const override { return train_.count; }
   std::vector<std::string> class_names() const override { return train_.names; }
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
     if (!label_ || numbers_.empty()) return {};
@@ -89,7 +90,7 @@ ClassMapping load_class_mapping(const config::Config& config, const std::string&
   const bool asks_for_classes =
       config.task.name() == config::TaskName::kClassification || config.task.has_per_step_labels();
   if (!asks_for_classes) return {};  // avoid opening a large index
-  const auto train = dataset::open_indexed("train", config.data, index_dir, "");
+  const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
     return {.count = (*train)->classes(),
             .names = (*train)->class_names(),

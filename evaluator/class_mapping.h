@@ -15,7 +15,7 @@
 
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 
 namespace stoker::evaluator {
 
@@ -32,7 +32,8 @@ ClassMapping load_class_mapping(const config::Config& config, const std::string&
 
 // Wraps `data`, the dataset `name`, so that it has the classes of data.train. kMismatch: it has a
 // class that data.train does not have; the message contains its name.
-Result<std::unique_ptr<dataset::Dataset>> with_class_mapping(
-    const ClassMapping& train, const std::string& name, std::unique_ptr<dataset::Dataset> data);
+Result<std::unique_ptr<data::Dataset>> with_class_mapping(const ClassMapping& train,
+                                                          const std::string& name,
+                                                          std::unique_ptr<data::Dataset> data);
 
 }  // namespace stoker::evaluator

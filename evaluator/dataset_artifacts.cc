@@ -4,7 +4,7 @@
 #include <span>
 
 #include "evaluator/classification_artifacts.h"
-#include "shared/dataset/image_spec.h"
+#include "shared/data/transform/random_transforms.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -14,19 +14,19 @@ std::string class_name(const std::vector<std::string>& names, int64_t label) {
   return at < names.size() ? names[at] : std::to_string(label);
 }
 
-const TensorSpec* find_image(const dataset::Dataset& data) {
+const TensorSpec* find_image(const data::Dataset& data) {
   for (const TensorSpec& spec : data.spec())
-    if (spec.name == "input" && dataset::is_image(spec)) return &spec;
+    if (spec.name == "input" && data::transform::is_image(spec)) return &spec;
   return nullptr;
 }
 
 // Reads the sample again and returns its "input" tensor.
-Result<std::vector<uint8_t>> read_planes(const dataset::Dataset& data, uint64_t sample,
+Result<std::vector<uint8_t>> read_planes(const data::Dataset& data, uint64_t sample,
                                          const TensorSpec& image) {
   std::vector<std::vector<std::byte>> memory;
   for (const TensorSpec& spec : data.spec()) memory.emplace_back(spec.bytes());
   std::vector<std::span<std::byte>> spans(memory.begin(), memory.end());
-  STOKER_RETURN_IF_ERROR(data.read(sample, dataset::RandomKey{.sample = sample}, spans));
+  STOKER_RETURN_IF_ERROR(data.read(sample, data::RandomKey{.sample = sample}, spans));
   const auto at = static_cast<size_t>(&image - data.spec().data());
   std::vector<uint8_t> planes(memory[at].size());
   std::ranges::transform(memory[at], planes.begin(),
@@ -36,14 +36,13 @@ Result<std::vector<uint8_t>> read_planes(const dataset::Dataset& data, uint64_t 
 
 }  // namespace
 
-void name_classes(const dataset::Dataset& data,
-                  std::vector<eval_metrics::PerClassMetrics>& classes) {
+void name_classes(const data::Dataset& data, std::vector<eval_metrics::PerClassMetrics>& classes) {
   const std::vector<std::string> names = data.class_names();
   for (size_t i = 0; i < std::min(names.size(), classes.size()); ++i) classes[i].name = names[i];
 }
 
 Result<std::vector<Artifact>> dataset_artifacts(
-    const dataset::Dataset& data, const run::DatasetResult& result,
+    const data::Dataset& data, const run::DatasetResult& result,
     const std::vector<eval_metrics::MisclassifiedSample>& misclassified) {
   std::vector<Artifact> artifacts;
   if (!result.confusion_matrix.empty()) {

@@ -8,20 +8,19 @@
 #include <vector>
 
 #include "evaluator/artifact.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::evaluator {
 
 // Sets the names of `classes` to the class names of the dataset.
-void name_classes(const dataset::Dataset& data,
-                  std::vector<eval_metrics::PerClassMetrics>& classes);
+void name_classes(const data::Dataset& data, std::vector<eval_metrics::PerClassMetrics>& classes);
 
 // `result` is that of this dataset, after name_classes(). Empty if the result has neither classes
 // nor misclassified samples.
 Result<std::vector<Artifact>> dataset_artifacts(
-    const dataset::Dataset& data, const run::DatasetResult& result,
+    const data::Dataset& data, const run::DatasetResult& result,
     const std::vector<eval_metrics::MisclassifiedSample>& misclassified);
 
 }  // namespace stoker::evaluator

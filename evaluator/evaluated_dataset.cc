@@ -4,19 +4,20 @@
 
 #include "evaluator/subset.h"
 #include "shared/base/log.h"
-#include "shared/dataset/label_range_check.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/label_range_check.h"
 #include "shared/model/data_compatibility.h"
 
 namespace stoker::evaluator {
 namespace {
 
-std::vector<TensorSpec> shape_of_any_length(const dataset::Dataset& data) {
+std::vector<TensorSpec> shape_of_any_length(const data::Dataset& data) {
   return data.max_length() > 0 ? data.spec_of_length(1) : data.spec();
 }
 
 // Checks that one model accepts both datasets. Lengths of token blocks and sequences can differ.
-Status validate_same_schema(const std::string& name, const dataset::Dataset& data,
-                            const std::string& first_name, const dataset::Dataset& first) {
+Status validate_same_schema(const std::string& name, const data::Dataset& data,
+                            const std::string& first_name, const data::Dataset& first) {
   const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
   bool alike = data.classes() == first.classes() && own.size() == others.size();
   for (size_t i = 0; alike && i < own.size(); ++i)
@@ -30,16 +31,17 @@ Status validate_same_schema(const std::string& name, const dataset::Dataset& dat
 }
 
 // Opens the dataset with the classes of training.
-Result<std::unique_ptr<dataset::Dataset>> open_evaluated_dataset(const config::Config& config,
-                                                                 const std::string& name,
-                                                                 const std::string& index_dir,
-                                                                 const ClassMapping& train) {
-  STOKER_ASSIGN_OR_RETURN(auto data, dataset::open_dataset(name, config.data, index_dir, {}));
+Result<std::unique_ptr<data::Dataset>> open_evaluated_dataset(const config::Config& config,
+                                                              const std::string& name,
+                                                              const std::string& index_dir,
+                                                              const ClassMapping& train) {
+  STOKER_ASSIGN_OR_RETURN(auto data,
+                          data::pipeline::open_dataset(name, config.data, index_dir, {}));
   STOKER_ASSIGN_OR_RETURN(data, with_class_mapping(train, name, std::move(data)));
   log_info("dataset opened", {{"dataset", name},
                               {"samples", data->size()},
                               {"fingerprint", data->fingerprint().substr(0, 12)}});
-  return dataset::with_range_check(config, std::move(data));
+  return data::record::with_range_check(config, std::move(data));
 }
 
 }  // namespace

@@ -14,14 +14,14 @@
 #include "evaluator/sample_batches.h"
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/task/task.h"
 
 namespace stoker::evaluator {
 
 struct EvaluatedDataset {
   std::string name;
-  std::unique_ptr<dataset::Dataset> data;
+  std::unique_ptr<data::Dataset> data;
   std::unique_ptr<task::Task> task;
   SampleBatches batches;  // reused for all checkpoints; bucketing a large dataset is slow
 };

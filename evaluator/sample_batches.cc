@@ -4,20 +4,20 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "shared/dataset/length_buckets.h"
+#include "shared/data/order/bucket_plan.h"
 #include "shared/model/torch_dtype.h"
 
 namespace stoker::evaluator {
 
-SampleBatches::SampleBatches(const dataset::Dataset& data, const Subset& chosen, uint64_t batch,
+SampleBatches::SampleBatches(const data::Dataset& data, const Subset& chosen, uint64_t batch,
                              std::span<const int64_t> buckets)
     : data_(data), chosen_(chosen) {
   const uint64_t samples = chosen.size();
-  if (buckets.empty() || data.max_length() == 0 || data.size() > dataset::kMaxBucketed) {
+  if (buckets.empty() || data.max_length() == 0 || data.size() > data::order::kMaxBucketed) {
     cut(samples, batch, data.max_length());
     return;
   }
-  const dataset::LengthBuckets by_length(data, buckets);
+  const data::order::LengthBuckets by_length(data, buckets);
   for (size_t bucket = 0; bucket < by_length.buckets().size(); ++bucket) {
     const uint64_t before = order_.size();
     for (uint64_t position = 0; position < by_length.buckets()[bucket].size; ++position) {
@@ -52,7 +52,7 @@ Result<task::Batch> SampleBatches::read(size_t number, Memory& memory) const {
     const uint64_t sample = sample_at(batch.first + i);
     for (size_t t = 0; t < specs.size(); ++t)
       row[t] = std::span(memory[t]).subspan(i * specs[t].bytes(), specs[t].bytes());
-    STOKER_RETURN_IF_ERROR(data_.read(sample, dataset::RandomKey{.sample = sample}, row));
+    STOKER_RETURN_IF_ERROR(data_.read(sample, data::RandomKey{.sample = sample}, row));
   }
   task::Batch tensors;
   for (size_t t = 0; t < specs.size(); ++t) {

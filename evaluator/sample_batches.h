@@ -16,7 +16,7 @@
 
 #include "evaluator/subset.h"
 #include "shared/base/status.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/task/task.h"
 
 namespace stoker::evaluator {
@@ -27,7 +27,7 @@ class SampleBatches {
   using Memory = std::vector<std::vector<std::byte>>;
 
   // Batches of at most `batch` of the chosen samples; `chosen` must not be empty.
-  SampleBatches(const dataset::Dataset& data, const Subset& chosen, uint64_t batch,
+  SampleBatches(const data::Dataset& data, const Subset& chosen, uint64_t batch,
                 std::span<const int64_t> buckets);
 
   size_t size() const { return batches_.size(); }  // number of batches
@@ -48,7 +48,7 @@ class SampleBatches {
   };
   void cut(uint64_t samples, uint64_t batch, uint64_t length);
 
-  const dataset::Dataset& data_;
+  const data::Dataset& data_;
   const Subset chosen_;
   std::vector<Batch> batches_;
   std::vector<uint64_t> order_;  // dataset index by position; empty: index order

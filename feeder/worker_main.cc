@@ -14,8 +14,9 @@
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/label_range_check.h"
+#include "shared/data/dataset.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/label_range_check.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
@@ -62,8 +63,8 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
   return arguments;
 }
 
-Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
-                 const dataset::SamplePlan& plan) {
+Status check_fit(const ring::ShmRing& ring, const data::Dataset& dataset,
+                 const data::order::SamplePlan& plan) {
   if (ring.layout().sample() == dataset.spec() && ring.layout().batch() == plan.options().batch)
     return {};
   return Status(StatusCode::kMismatch,
@@ -72,7 +73,7 @@ Status check_fit(const ring::ShmRing& ring, const dataset::Dataset& dataset,
 
 SandboxOptions make_sandbox_options(const config::FeedConfig& feed, int threads,
                                     const feed::ReadAheadOptions& ahead,
-                                    const dataset::Dataset& dataset) {
+                                    const data::Dataset& dataset) {
   return {.threads = threads,
           .memory_bytes = static_cast<uint64_t>(feed.worker_memory_limit_mib.value_or(0)) << 20,
           .reads_ahead = ahead.max_reads,
@@ -98,13 +99,13 @@ Status initialize_process(int parent) {
 Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
-  STOKER_ASSIGN_OR_RETURN(
-      auto opened,
-      dataset::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint));
-  const auto dataset = dataset::with_range_check(config, std::move(opened));
+  STOKER_ASSIGN_OR_RETURN(auto opened,
+                          data::pipeline::open_indexed("train", config.data, arguments.index_dir,
+                                                       arguments.fingerprint));
+  const auto dataset = data::record::with_range_check(config, std::move(opened));
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(
-      const dataset::SamplePlan plan,
+      const data::order::SamplePlan plan,
       feed::load_sample_plan(config, *dataset, arguments.index_dir, feed::kLatestTicket,
                              {.ticket = arguments.plan_ticket, .epoch = arguments.plan_epoch}));
   STOKER_RETURN_IF_ERROR(check_fit(*ring, *dataset, plan));

@@ -8,7 +8,7 @@
 
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
-#include "shared/dataset/class_counts.h"
+#include "shared/data/record/class_counts.h"
 
 namespace stoker::app {
 namespace {
@@ -38,8 +38,8 @@ std::string format_weight(const std::vector<double>& weights,
   return text;
 }
 
-Result<std::vector<double>> weights_from_counts(const dataset::Dataset& data) {
-  const auto counts = dataset::count_classes(data);
+Result<std::vector<double>> weights_from_counts(const data::Dataset& data) {
+  const auto counts = data::record::count_classes(data);
   if (counts.status().code() == StatusCode::kNotFound)
     return Status(StatusCode::kInvalidArgument,
                   "task.class_weights: balanced requires labels, but of data.train " +
@@ -48,13 +48,13 @@ Result<std::vector<double>> weights_from_counts(const dataset::Dataset& data) {
   if (const auto empty = std::ranges::count(*counts, uint64_t{0}); empty > 0)
     log_warn("class weights defaulted",
              {{"empty_classes", empty}, {"num_classes", counts->size()}});
-  return dataset::balanced_weights(*counts);
+  return data::record::balanced_weights(*counts);
 }
 
 }  // namespace
 
 Result<config::TaskConfig> compute_class_weights(
-    const config::TaskConfig& task, const dataset::Dataset& data,
+    const config::TaskConfig& task, const data::Dataset& data,
     const std::optional<checkpoint::VerifiedCheckpoint>& start) {
   Result<config::TaskConfig> weighed = task;
   auto* const classification = std::get_if<config::ClassificationTask>(&weighed->task);

@@ -15,14 +15,14 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/training_config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 
 namespace stoker::app {
 
 // `task` with the numbers in class_weights, which are logged; `task` itself where it is not balanced.
 // `data` is data.train, `start` the checkpoint that the run goes on from.
 Result<config::TaskConfig> compute_class_weights(
-    const config::TaskConfig& task, const dataset::Dataset& data,
+    const config::TaskConfig& task, const data::Dataset& data,
     const std::optional<checkpoint::VerifiedCheckpoint>& start);
 
 }  // namespace stoker::app

@@ -8,8 +8,9 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset_refresh.h"
-#include "shared/dataset/index.h"
+#include "shared/data/files/index.h"
+#include "shared/data/pipeline/dataset_refresh.h"
+#include "shared/data/pipeline/open_dataset.h"
 
 namespace stoker::app {
 namespace {
@@ -25,7 +26,7 @@ void wait(const std::stop_token& stop, double seconds) {
 
 }  // namespace
 
-DatasetMonitor::DatasetMonitor(const config::Config& config, const dataset::Dataset& data,
+DatasetMonitor::DatasetMonitor(const config::Config& config, const data::Dataset& data,
                                std::string index_dir, std::string next_dir)
     : config_(config),
       data_(data),
@@ -53,8 +54,9 @@ Status DatasetMonitor::prepare_next_index() const {
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), next_dir_));
   for (const std::string& name : config::sampled_datasets(config_)) {
     STOKER_ASSIGN_OR_RETURN(const auto index,
-                            dataset::load_index(dataset::index_file(name, index_dir_)));
-    STOKER_RETURN_IF_ERROR(dataset::save_index(index, dataset::index_file(name, next_dir_)));
+                            data::files::load_index(data::pipeline::index_file(name, index_dir_)));
+    STOKER_RETURN_IF_ERROR(
+        data::files::save_index(index, data::pipeline::index_file(name, next_dir_)));
   }
   return {};
 }
@@ -66,11 +68,11 @@ Status DatasetMonitor::scan(const std::stop_token& stop) {
     if (stop.stop_requested()) throw Stopped();
   };
   STOKER_ASSIGN_OR_RETURN(const auto next,
-                          dataset::open_dataset("train", config_.data, next_dir_, listener));
+                          data::pipeline::open_dataset("train", config_.data, next_dir_, listener));
   if (next->fingerprint() == data_.fingerprint()) return {};
-  STOKER_RETURN_IF_ERROR(dataset::validate_refresh(config_.data, config::sampled_datasets(config_),
-                                                   index_dir_, next_dir_));
-  STOKER_RETURN_IF_ERROR(dataset::validate_same_schema(data_, *next));
+  STOKER_RETURN_IF_ERROR(data::pipeline::validate_refresh(
+      config_.data, config::sampled_datasets(config_), index_dir_, next_dir_));
+  STOKER_RETURN_IF_ERROR(data::pipeline::validate_same_schema(data_, *next));
   log_info("new data found", {{"samples", next->size()},
                               {"previous", data_.size()},
                               {"fingerprint", next->fingerprint().substr(0, 12)}});

@@ -14,7 +14,7 @@
 
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 
 namespace stoker::app {
 
@@ -22,7 +22,7 @@ class DatasetMonitor {
  public:
   // All must outlive this object. `data` is data.train as opened from `index_dir`; what is found is
   // indexed in `next_dir`.
-  DatasetMonitor(const config::Config& config, const dataset::Dataset& data, std::string index_dir,
+  DatasetMonitor(const config::Config& config, const data::Dataset& data, std::string index_dir,
                  std::string next_dir);
 
   Status run(std::stop_token stop);
@@ -37,7 +37,7 @@ class DatasetMonitor {
   Status prepare_next_index() const;
 
   const config::Config& config_;
-  const dataset::Dataset& data_;
+  const data::Dataset& data_;
   const std::string index_dir_;
   const std::string next_dir_;
 

@@ -5,6 +5,8 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/pipeline/open_dataset.h"
 
 namespace stoker::app {
 namespace {
@@ -26,9 +28,9 @@ bool begins_with(const feed::DatasetVersions& whole, const feed::DatasetVersions
 
 std::string DatasetRefresher::next_dir() const { return join_path(layout_.index_dir(), "next"); }
 
-Result<std::unique_ptr<dataset::Dataset>> DatasetRefresher::open(
+Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
     uint64_t ticket, const checkpoint::Manifest* maybe_saved,
-    const dataset::ScanProgress& progress) {
+    const data::files::ScanProgress& progress) {
   STOKER_ASSIGN_OR_RETURN(history_, feed::read_dataset_versions(layout_.dataset_versions_file()));
   if (maybe_saved != nullptr) {
     feed::DatasetVersions saved = saved_history(*maybe_saved);
@@ -48,19 +50,19 @@ Result<std::unique_ptr<dataset::Dataset>> DatasetRefresher::open(
              {{"start_ticket", now_.start.ticket},
               {"reason", data.ok() ? "other files, or other times" : data.status().message()}});
   }
-  STOKER_ASSIGN_OR_RETURN(
-      auto data, dataset::open_dataset("train", config_.data, layout_.index_dir(), progress));
+  STOKER_ASSIGN_OR_RETURN(auto data, data::pipeline::open_dataset("train", config_.data,
+                                                                  layout_.index_dir(), progress));
   now_ = {.start = {}, .samples = data->size(), .fingerprint = data->fingerprint()};
   history_ = {now_};
   return data;
 }
 
 // Through its index, whatever came to the folder since; where that is gone, by another look.
-Result<std::unique_ptr<dataset::Dataset>> DatasetRefresher::open_state(
-    const dataset::ScanProgress& progress) {
-  auto indexed = dataset::open_indexed("train", config_.data, index_dir(), now_.fingerprint);
+Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_state(
+    const data::files::ScanProgress& progress) {
+  auto indexed = data::pipeline::open_indexed("train", config_.data, index_dir(), now_.fingerprint);
   if (indexed.ok()) return indexed;
-  return dataset::open_dataset("train", config_.data, index_dir(), progress);
+  return data::pipeline::open_dataset("train", config_.data, index_dir(), progress);
 }
 
 Status DatasetRefresher::save() const {
@@ -91,7 +93,7 @@ const feed::DatasetVersion* DatasetRefresher::find_next() const {
   return next == history_.end() ? nullptr : &*next;
 }
 
-void DatasetRefresher::watch(const dataset::Dataset& data, Coordinator& coordinator) {
+void DatasetRefresher::watch(const data::Dataset& data, Coordinator& coordinator) {
   monitor_.reset();
   if (find_next() != nullptr) return;  // it is known what comes
   monitor_ = std::make_unique<DatasetMonitor>(config_, data, index_dir(), next_dir());
@@ -99,7 +101,8 @@ void DatasetRefresher::watch(const dataset::Dataset& data, Coordinator& coordina
                     [watch = monitor_.get()](std::stop_token stop) { return watch->run(stop); });
 }
 
-bool DatasetRefresher::has_new_version_at(uint64_t ticket, const dataset::SamplePlan& plan) const {
+bool DatasetRefresher::has_new_version_at(uint64_t ticket,
+                                          const data::order::SamplePlan& plan) const {
   if (ticket <= now_.start.ticket) return false;
   if (const feed::DatasetVersion* const next = find_next()) return ticket >= next->start.ticket;
   if (!monitor_ || !monitor_->found()) return false;
@@ -109,7 +112,7 @@ bool DatasetRefresher::has_new_version_at(uint64_t ticket, const dataset::Sample
   return plan.epoch_of(ticket) > plan.epoch_of(before);
 }
 
-Status DatasetRefresher::apply_refresh(uint64_t ticket, const dataset::SamplePlan& plan) {
+Status DatasetRefresher::apply_refresh(uint64_t ticket, const data::order::SamplePlan& plan) {
   if (find_next() != nullptr) return {};
   const feed::DatasetVersion next{
       .start = {.ticket = ticket, .epoch = plan.epoch_of(ticket - 1) + 1},

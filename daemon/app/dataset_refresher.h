@@ -17,8 +17,9 @@
 #include "shared/base/coordinator.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/feed/dataset_versions.h"
 #include "shared/run/run_layout.h"
 
@@ -32,9 +33,9 @@ class DatasetRefresher {
 
   // What the run trains on from `ticket` on. `maybe_saved`: of the checkpoint it goes on from; what
   // that says holds where the run directory does not say the same and more. Nothing is written.
-  Result<std::unique_ptr<dataset::Dataset>> open(uint64_t ticket,
-                                                 const checkpoint::Manifest* maybe_saved,
-                                                 const dataset::ScanProgress& progress);
+  Result<std::unique_ptr<data::Dataset>> open(uint64_t ticket,
+                                              const checkpoint::Manifest* maybe_saved,
+                                              const data::files::ScanProgress& progress);
   // Writes down what open() found, once it is sure that the run goes on with it.
   Status save() const;
 
@@ -47,15 +48,15 @@ class DatasetRefresher {
   std::vector<checkpoint::DatasetVersion> history() const;
 
   // Looks for more from now on, on a thread of `coordinator`, which ends before `data` does.
-  void watch(const dataset::Dataset& data, Coordinator& coordinator);
+  void watch(const data::Dataset& data, Coordinator& coordinator);
   // Whether another state of the data holds from `ticket` on, the beginning of a step: one that
   // is known, or one that was found and may join here.
-  bool has_new_version_at(uint64_t ticket, const dataset::SamplePlan& plan) const;
+  bool has_new_version_at(uint64_t ticket, const data::order::SamplePlan& plan) const;
   // Writes down what was found, for `ticket` and after; the watch has ended.
-  Status apply_refresh(uint64_t ticket, const dataset::SamplePlan& plan);
+  Status apply_refresh(uint64_t ticket, const data::order::SamplePlan& plan);
 
  private:
-  Result<std::unique_ptr<dataset::Dataset>> open_state(const dataset::ScanProgress& progress);
+  Result<std::unique_ptr<data::Dataset>> open_state(const data::files::ScanProgress& progress);
   const feed::DatasetVersion* find_next() const;  // the state after the open one, where it is known
   std::string next_dir() const;
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "shared/dataset/image_spec.h"
+#include "shared/data/transform/random_transforms.h"
 #include "shared/image/png.h"
 
 namespace stoker::app {
@@ -72,7 +72,9 @@ std::string format_text(const Values& values) {
   return text + (values.bytes.size() > kShownText ? "…`" : "`");
 }
 
-bool is_image(const TensorSpec& spec) { return spec.name == "input" && dataset::is_image(spec); }
+bool is_image(const TensorSpec& spec) {
+  return spec.name == "input" && data::transform::is_image(spec);
+}
 
 std::string cell_of(const Values& values, const std::vector<std::string>& class_names) {
   const TensorSpec& spec = values.spec;

@@ -95,7 +95,7 @@ void write_end_summary(const config::Config& config, const run::RunLayout& layou
 }
 
 std::function<void(const ring::ReadyBatch&)> first_batch_summarizer(
-    const config::Config& config, const dataset::Dataset& data, const dataset::SamplePlan& plan,
+    const config::Config& config, const data::Dataset& data, const data::order::SamplePlan& plan,
     metrics::MetricsWriter& metrics) {
   if (!config.metrics.tensorboard || config.metrics.num_logged_samples == 0) return {};
   const auto max_index = static_cast<size_t>(config.metrics.num_logged_samples);

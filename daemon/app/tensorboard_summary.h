@@ -12,8 +12,8 @@
 
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/model/model.h"
 #include "shared/ring/shm_ring.h"
@@ -29,7 +29,7 @@ void write_end_summary(const config::Config& config, const run::RunLayout& layou
 
 // Empty where nothing is to be shown.
 std::function<void(const ring::ReadyBatch&)> first_batch_summarizer(
-    const config::Config& config, const dataset::Dataset& data, const dataset::SamplePlan& plan,
+    const config::Config& config, const data::Dataset& data, const data::order::SamplePlan& plan,
     metrics::MetricsWriter& metrics);
 
 }  // namespace stoker::app

@@ -21,8 +21,8 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/run/run_layout.h"
@@ -30,7 +30,7 @@
 namespace stoker::app {
 
 struct TrainingParts {
-  TrainingParts(std::unique_ptr<dataset::Dataset> opened, const dataset::PlanOptions& options)
+  TrainingParts(std::unique_ptr<data::Dataset> opened, const data::order::PlanOptions& options)
       : data(std::move(opened)), plan(options) {}
 
   // Rows and checkpoints, from `resume` on.
@@ -43,8 +43,8 @@ struct TrainingParts {
   // What the ring, the readers and the checkpoint writer know of the status.
   void add_live(control::TrainerStatus& status) const;
 
-  std::unique_ptr<dataset::Dataset> data;
-  dataset::SamplePlan plan;
+  std::unique_ptr<data::Dataset> data;
+  data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state;
   checkpoint::Manifest manifest;  // what all checkpoints of this run share
   std::optional<metrics::ResumePosition> resume;

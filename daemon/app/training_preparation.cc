@@ -17,7 +17,8 @@
 #include "daemon/train/numerics.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
-#include "shared/dataset/label_range_check.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/label_range_check.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/model/model_file.h"
 
@@ -38,15 +39,15 @@ Status TrainingPreparation::check_stop() const {
   return stop_requested_ ? Status(StatusCode::kCancelled, "startup cancelled") : Status();
 }
 
-Result<std::unique_ptr<dataset::Dataset>> TrainingPreparation::open_data(const StartPoint& start) {
+Result<std::unique_ptr<data::Dataset>> TrainingPreparation::open_data(const StartPoint& start) {
   auto progress = [this](uint64_t count, std::string_view what) {
     board_.record_progress();
     set_progress_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
   };
   const checkpoint::Manifest* const saved = start ? &start->manifest() : nullptr;
-  auto data = maybe_refresher_
-                  ? maybe_refresher_->open(saved ? saved->ticket : 0, saved, progress)
-                  : dataset::open_dataset("train", config_.data, layout_.index_dir(), progress);
+  auto data = maybe_refresher_ ? maybe_refresher_->open(saved ? saved->ticket : 0, saved, progress)
+                               : data::pipeline::open_dataset("train", config_.data,
+                                                              layout_.index_dir(), progress);
   set_progress_line("");
   if (!data.ok()) return data.status();
   log_info("dataset opened", {{"dataset", "train"},
@@ -55,11 +56,11 @@ Result<std::unique_ptr<dataset::Dataset>> TrainingPreparation::open_data(const S
   if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
     log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
   STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
-  return dataset::with_range_check(config_, *std::move(data));
+  return data::record::with_range_check(config_, *std::move(data));
 }
 
 Result<std::unique_ptr<TrainingParts>> TrainingPreparation::prepare(
-    std::unique_ptr<dataset::Dataset> data, const std::string& resume) {
+    std::unique_ptr<data::Dataset> data, const std::string& resume) {
   STOKER_RETURN_IF_ERROR(check_stop());
   train::prepare_environment(config_.run);
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
@@ -94,7 +95,7 @@ Result<std::unique_ptr<TrainingParts>> TrainingPreparation::prepare(
 }
 
 Result<std::unique_ptr<TrainingParts>> TrainingPreparation::make_parts(
-    std::unique_ptr<dataset::Dataset> data, const StartPoint& start, c10::Device device) {
+    std::unique_ptr<data::Dataset> data, const StartPoint& start, c10::Device device) {
   const feed::PlanStart began =
       maybe_refresher_ ? maybe_refresher_->plan_start() : feed::PlanStart{};
   STOKER_ASSIGN_OR_RETURN(const auto plan,

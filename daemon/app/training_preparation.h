@@ -37,18 +37,18 @@ class TrainingPreparation {
   void request_stop() { stop_requested_ = true; }
 
   // data.train where it stays as it is: before there are parts, and only once in a run's life.
-  Result<std::unique_ptr<dataset::Dataset>> open_data() { return open_data(std::nullopt); }
+  Result<std::unique_ptr<data::Dataset>> open_data() { return open_data(std::nullopt); }
   // `data`: null: data that grows, which is opened as it was where the run goes on. `resume`: the
   // checkpoint's path; empty: the newest valid one.
-  Result<std::unique_ptr<TrainingParts>> prepare(std::unique_ptr<dataset::Dataset> data,
+  Result<std::unique_ptr<TrainingParts>> prepare(std::unique_ptr<data::Dataset> data,
                                                  const std::string& resume);
 
  private:
   using StartPoint = std::optional<checkpoint::VerifiedCheckpoint>;
 
   Status check_stop() const;
-  Result<std::unique_ptr<dataset::Dataset>> open_data(const StartPoint& start);
-  Result<std::unique_ptr<TrainingParts>> make_parts(std::unique_ptr<dataset::Dataset> data,
+  Result<std::unique_ptr<data::Dataset>> open_data(const StartPoint& start);
+  Result<std::unique_ptr<TrainingParts>> make_parts(std::unique_ptr<data::Dataset> data,
                                                     const StartPoint& start, c10::Device device);
   Status describe(TrainingParts& parts, const StartPoint& start) const;
   Status begin(TrainingParts& parts);

@@ -36,7 +36,7 @@ TrainingSession::~TrainingSession() = default;
 Result<run::RunOutcome> TrainingSession::run(std::stop_token stop,
                                              const std::function<void()>& on_training) {
   std::string resume = command_.resume;
-  std::unique_ptr<dataset::Dataset> data;  // kept while nothing can have come to it
+  std::unique_ptr<data::Dataset> data;  // kept while nothing can have come to it
   if (!refresher_) {
     STOKER_ASSIGN_OR_RETURN(data, preparation_->open_data());
   }

@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "shared/dataset/label_range_check.h"
+#include "shared/data/record/label_range_check.h"
 
 namespace stoker::app {
 
 std::function<Status(const ring::ReadyBatch&)> validate_batch(const config::Config& config,
-                                                              const dataset::Dataset& data,
+                                                              const data::Dataset& data,
                                                               const ring::ShmRing& ring) {
   if (config.feed.producers == config::ProducerMode::kInternal) return {};
-  auto limits = dataset::LabelRangeCheck::of(config, data.spec(), data.classes());
+  auto limits = data::record::LabelRangeCheck::of(config, data.spec(), data.classes());
   if (!limits.any()) return {};
   return [limits = std::move(limits), &ring](const ring::ReadyBatch& batch) -> Status {
     const ring::BatchLayout& layout = ring.layout();

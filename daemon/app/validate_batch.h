@@ -12,14 +12,14 @@
 
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::app {
 
 // Empty where only readers fill batches, or where any number will do.
 std::function<Status(const ring::ReadyBatch&)> validate_batch(const config::Config& config,
-                                                              const dataset::Dataset& data,
+                                                              const data::Dataset& data,
                                                               const ring::ShmRing& ring);
 
 }  // namespace stoker::app

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/feed/quarantine_table.h"
 
 namespace stoker::supervisor {
@@ -29,7 +29,7 @@ inline constexpr uint64_t kKillsToQuarantine = 3;
 
 class Quarantine {
  public:
-  Quarantine(const feed::QuarantineTable& table, const dataset::Dataset& dataset)
+  Quarantine(const feed::QuarantineTable& table, const data::Dataset& dataset)
       : table_(table), dataset_(dataset) {}
 
   Status restore(const std::vector<uint64_t>& samples);
@@ -47,7 +47,7 @@ class Quarantine {
 
   // Constant after construction.
   const feed::QuarantineTable& table_;
-  const dataset::Dataset& dataset_;
+  const data::Dataset& dataset_;
 
   std::map<uint64_t, uint64_t> kills_;  // of the suspects, read alone
   std::vector<uint64_t> samples_;

@@ -47,7 +47,7 @@ size_t max_external_producers(const config::FeedConfig& feed) {
 }  // namespace
 
 FeedSupervisor::FeedSupervisor(FeedOptions options, ring::ShmRing& ring,
-                               const dataset::Dataset& dataset, const dataset::SamplePlan& plan,
+                               const data::Dataset& dataset, const data::order::SamplePlan& plan,
                                Coordinator& coordinator, Clock& clock)
     : options_(std::move(options)),
       ring_(ring),
@@ -125,7 +125,7 @@ Status FeedSupervisor::make_table(uint32_t workers, uint32_t threads) {
 
 Status FeedSupervisor::spawn(Worker& worker) {
   STOKER_ASSIGN_OR_RETURN(worker.producer, ring_.add_producer("stoker-feed"));
-  const dataset::PlanOptions& plan = plan_.options();
+  const data::order::PlanOptions& plan = plan_.options();
   std::vector<std::string> arguments{"--config",
                                      options_.config_path,
                                      "--index-dir",

@@ -41,8 +41,8 @@
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
 #include "shared/config/feed_config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"
@@ -61,8 +61,8 @@ struct FeedOptions {
 
 class FeedSupervisor {
  public:
-  FeedSupervisor(FeedOptions options, ring::ShmRing& ring, const dataset::Dataset& dataset,
-                 const dataset::SamplePlan& plan, Coordinator& coordinator,
+  FeedSupervisor(FeedOptions options, ring::ShmRing& ring, const data::Dataset& dataset,
+                 const data::order::SamplePlan& plan, Coordinator& coordinator,
                  Clock& clock = system_clock());
   ~FeedSupervisor();
   FeedSupervisor(const FeedSupervisor&) = delete;
@@ -128,8 +128,8 @@ class FeedSupervisor {
   // Constant after construction.
   FeedOptions options_;
   ring::ShmRing& ring_;
-  const dataset::Dataset& dataset_;
-  const dataset::SamplePlan& plan_;
+  const data::Dataset& dataset_;
+  const data::order::SamplePlan& plan_;
   Coordinator& coordinator_;
   Clock& clock_;
 

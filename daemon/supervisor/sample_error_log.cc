@@ -142,7 +142,7 @@ constexpr size_t kMaxSeen = 1 << 18;    // more than the slots of a ring hold, b
 constexpr uint64_t kMinSamples = 1000;  // a part of fewer says little …
 constexpr uint64_t kMinErrors = 10;     // … unless so many are bad
 
-std::string to_message(const ring::SampleError& error, const dataset::SampleSource& source) {
+std::string to_message(const ring::SampleError& error, const data::SampleSource& source) {
   std::string location = source.file.empty() ? ""
                                              : " (" + source.file + " at offset " +
                                                    std::to_string(source.offset) + ")";
@@ -157,7 +157,7 @@ std::string format_rate(double value) {
 
 }  // namespace
 
-SampleErrorLog::SampleErrorLog(const config::FeedConfig& feed, const dataset::Dataset& dataset,
+SampleErrorLog::SampleErrorLog(const config::FeedConfig& feed, const data::Dataset& dataset,
                                uint64_t batch, const SampleErrorHistory& before,
                                SampleErrorFile& file, const Clock& clock)
     : feed_(feed), dataset_(dataset), batch_(batch), before_(before), file_(file), clock_(clock) {}
@@ -170,7 +170,7 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
     ++found_;
     // The number comes from another process: it is not trusted to be one of the set's.
     const auto source =
-        error.sample < dataset_.size() ? dataset_.source(error.sample) : dataset::SampleSource{};
+        error.sample < dataset_.size() ? dataset_.source(error.sample) : data::SampleSource{};
     last_ = to_message(error, source);
     log(error, source);
     list(error, source);
@@ -200,7 +200,7 @@ uint64_t SampleErrorLog::step_at(uint64_t ticket) const {
   return before_.step + (known - std::min(known, before_.ticket)) / before_.tickets_a_step + 1;
 }
 
-void SampleErrorLog::log(const ring::SampleError& error, const dataset::SampleSource& source) {
+void SampleErrorLog::log(const ring::SampleError& error, const data::SampleSource& source) {
   if (found_ > kLinesInFull) {
     ++suppressed_;
     return;
@@ -222,7 +222,7 @@ void SampleErrorLog::log_suppressed() {
   last_line_ = now;
 }
 
-void SampleErrorLog::list(const ring::SampleError& error, const dataset::SampleSource& source) {
+void SampleErrorLog::list(const ring::SampleError& error, const data::SampleSource& source) {
   file_.add(metrics::MetricsRecord()
                 .add("step", step_at(error.ticket))
                 .add("ticket", error.ticket)

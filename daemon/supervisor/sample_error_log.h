@@ -28,7 +28,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/config/feed_config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/metrics/json_lines.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/ring/shm_ring.h"
@@ -103,7 +103,7 @@ struct SampleErrorHistory {
 //           feed.max_sample_error_rate), said again each time.
 class SampleErrorLog {
  public:
-  SampleErrorLog(const config::FeedConfig& feed, const dataset::Dataset& dataset, uint64_t batch,
+  SampleErrorLog(const config::FeedConfig& feed, const data::Dataset& dataset, uint64_t batch,
                  const SampleErrorHistory& before, SampleErrorFile& file, const Clock& clock);
 
   // `counters`: of the ring, from before the reports were taken out of it.
@@ -120,15 +120,15 @@ class SampleErrorLog {
   };
   uint64_t step_at(uint64_t ticket) const;
   void forget_used(uint64_t next_ticket);
-  void log(const ring::SampleError& error, const dataset::SampleSource& source);
-  void list(const ring::SampleError& error, const dataset::SampleSource& source);
+  void log(const ring::SampleError& error, const data::SampleSource& source);
+  void list(const ring::SampleError& error, const data::SampleSource& source);
   void log_suppressed();
   Status check_error_rate(const ring::RingCounters& counters) const;
   bool exceeds_limit(const ErrorRate& share) const;
 
   // Constant after construction.
   const config::FeedConfig feed_;
-  const dataset::Dataset& dataset_;
+  const data::Dataset& dataset_;
   const uint64_t batch_;
   const SampleErrorHistory before_;
   SampleErrorFile& file_;

@@ -33,7 +33,7 @@
 #include "daemon/train/training_state.h"
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/ring/shm_ring.h"
@@ -42,7 +42,7 @@ namespace stoker::train {
 
 struct TrainerDependencies {
   ring::ShmRing& ring;
-  const dataset::SamplePlan& plan;
+  const data::order::SamplePlan& plan;
   checkpoint::CheckpointWriter& writer;
   Mailbox& mailbox;
   StatusBoard& board;

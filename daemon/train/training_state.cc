@@ -98,7 +98,7 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
 }  // namespace
 
 Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Config& config,
-                                                             const dataset::Dataset& data,
+                                                             const data::Dataset& data,
                                                              c10::Device device) {
   std::unique_ptr<TrainingState> state(new TrainingState);
   state->device_ = device;

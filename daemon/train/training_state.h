@@ -23,7 +23,7 @@
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
 #include "shared/model/model.h"
 #include "shared/model/state_dict_mapping.h"
 #include "shared/task/task.h"
@@ -35,7 +35,7 @@ class TrainingState : public LiveState {
   // Builds the model and initializes it from config.run.seed. With balanced class weights, the
   // computed values must be in config.task.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
-                                                       const dataset::Dataset& data,
+                                                       const data::Dataset& data,
                                                        c10::Device device);
 
   // Replaces the random initial weights, see model::load_pretrained().

@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "shared/dataset/prefetched_bytes.h"
+#include "shared/data/files/prefetched_bytes.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feed {
@@ -75,7 +75,7 @@ struct RowTask {
   BatchAssembly* batch = nullptr;
   uint64_t first = 0;
   uint64_t count = 1;
-  std::unique_ptr<dataset::PrefetchedBytes> maybe_bytes = nullptr;
+  std::unique_ptr<data::files::PrefetchedBytes> maybe_bytes = nullptr;
 };
 
 }  // namespace stoker::feed

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/ring/batch_layout.h"
 
 namespace stoker::feed {
@@ -20,7 +20,7 @@ class BatchShapes {
   // All batches have this shape.
   BatchShapes(ring::BatchLayout all) : layouts_{std::move(all)} {}  // NOLINT: it is one
   // Those of the plan, which is for these data.
-  BatchShapes(const dataset::Dataset& data, const dataset::SamplePlan& plan);
+  BatchShapes(const data::Dataset& data, const data::order::SamplePlan& plan);
 
   // None is larger than the layout of data.spec(), for which a ring is made.
   const ring::BatchLayout& of(uint64_t ticket) const {
@@ -28,8 +28,8 @@ class BatchShapes {
   }
 
  private:
-  std::vector<ring::BatchLayout> layouts_;           // of the buckets, or one
-  const dataset::SamplePlan* maybe_plan_ = nullptr;  // with buckets
+  std::vector<ring::BatchLayout> layouts_;               // of the buckets, or one
+  const data::order::SamplePlan* maybe_plan_ = nullptr;  // with buckets
 };
 
 }  // namespace stoker::feed

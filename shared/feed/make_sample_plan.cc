@@ -9,8 +9,8 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/dataset/length_buckets.h"
-#include "shared/dataset/sample_weights_file.h"
+#include "shared/data/order/bucket_plan.h"
+#include "shared/data/order/sample_weights_file.h"
 
 namespace stoker::feed {
 namespace {
@@ -38,7 +38,7 @@ Result<KeptFiles> snapshot_files(const std::string& index_dir, const std::string
 // Whether the newest of them says the same.
 bool is_latest(const KeptFiles& files, const std::vector<double>& weights) {
   if (files.empty()) return false;
-  const auto snapshots = dataset::load_weights_snapshot(files.rbegin()->second);
+  const auto snapshots = data::order::load_weights_snapshot(files.rbegin()->second);
   if (!snapshots.ok())
     log_warn("saved sample weights unreadable", {{"error", snapshots.status().message()}});
   return snapshots.ok() && *snapshots == weights;
@@ -55,14 +55,13 @@ Status write_snapshot(const std::string& set, const std::vector<double>& weights
   if (is_latest(files, weights)) return {};
   if (!files.empty())
     log_info("sample weights updated", {{"dataset", set}, {"start_ticket", ticket}});
-  return dataset::save_weights_snapshot(
+  return data::order::save_weights_snapshot(
       weights, join_path(index_dir, snapshot_prefix(set) + std::to_string(ticket)));
 }
 
 }  // namespace
 
-Result<SampleWeights> read_sample_weights(const config::Config& config,
-                                          const dataset::Dataset& data) {
+Result<SampleWeights> read_sample_weights(const config::Config& config, const data::Dataset& data) {
   SampleWeights weights;
   const std::vector<uint64_t> sizes = data.component_sizes();
   const std::vector<std::string> names = config::sampled_datasets(config);
@@ -71,7 +70,7 @@ Result<SampleWeights> read_sample_weights(const config::Config& config,
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& path = config.data.at(names[i]).sample_weights_path;
     if (path.empty()) continue;
-    auto read = dataset::read_weights_file(path, sizes[i]);
+    auto read = data::order::read_weights_file(path, sizes[i]);
     if (!read.ok()) return read.status().with_context("data." + names[i] + ".sample_weights_path");
     weights.emplace(names[i], *std::move(read));
   }
@@ -96,7 +95,7 @@ Result<SampleWeights> load_sample_weights(const config::Config& config,
       return Status(StatusCode::kNotFound, index_dir + ": no weights of data." + set +
                                                " are kept for ticket " + std::to_string(ticket));
     STOKER_ASSIGN_OR_RETURN(auto snapshots,
-                            dataset::load_weights_snapshot(std::prev(after)->second));
+                            data::order::load_weights_snapshot(std::prev(after)->second));
     weights.emplace(set, std::move(snapshots));
   }
   return weights;
@@ -104,10 +103,10 @@ Result<SampleWeights> load_sample_weights(const config::Config& config,
 
 namespace {
 
-Result<dataset::PlannedDataset> planned_dataset(const std::string& name,
-                                                const config::DatasetConfig& set, uint64_t size,
-                                                const SampleWeights& weights) {
-  dataset::PlannedDataset planned{
+Result<data::order::PlannedDataset> planned_dataset(const std::string& name,
+                                                    const config::DatasetConfig& set, uint64_t size,
+                                                    const SampleWeights& weights) {
+  data::order::PlannedDataset planned{
       .size = size, .repeat = set.repeat, .weight = 0, .sample_weights = {}};
   if (set.sample_weights_path.empty()) return planned;
   const auto own = weights.find(name);
@@ -119,16 +118,16 @@ Result<dataset::PlannedDataset> planned_dataset(const std::string& name,
   return planned;
 }
 
-Result<std::vector<dataset::PlannedDataset>> planned_datasets(const config::Config& config,
-                                                              const dataset::Dataset& data,
-                                                              const SampleWeights& weights) {
+Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::Config& config,
+                                                                  const data::Dataset& data,
+                                                                  const SampleWeights& weights) {
   const std::vector<std::string> names = config::sampled_datasets(config);
   const std::vector<uint64_t> sizes = data.component_sizes();
   const auto* const mixture = std::get_if<config::Mixture>(&config.data.at("train").source);
   if (sizes.size() != names.size() ||
       (mixture != nullptr && mixture->shares.size() != names.size()))
     return Status(StatusCode::kMismatch, "data.train: the data is not what the configuration says");
-  std::vector<dataset::PlannedDataset> datasets;
+  std::vector<data::order::PlannedDataset> datasets;
   for (size_t i = 0; i < names.size(); ++i) {
     STOKER_ASSIGN_OR_RETURN(auto planned,
                             planned_dataset(names[i], config.data.at(names[i]), sizes[i], weights));
@@ -139,10 +138,10 @@ Result<std::vector<dataset::PlannedDataset>> planned_datasets(const config::Conf
 }
 
 // The dataset's limit holds for its samples; repeated they may be too many.
-Status check_epoch(const dataset::PlanOptions& options) {
+Status check_epoch(const data::order::PlanOptions& options) {
   uint64_t epoch = 0;
-  for (const dataset::PlannedDataset& set : options.datasets) {
-    if (set.size > (dataset::kMaxPlanSize - epoch) / set.repeat)
+  for (const data::order::PlannedDataset& set : options.datasets) {
+    if (set.size > (data::order::kMaxPlanSize - epoch) / set.repeat)
       return Status(StatusCode::kInvalidArgument,
                     "data.train: an epoch of its samples is too long");
     epoch += set.size * set.repeat;
@@ -155,17 +154,16 @@ Status check_epoch(const dataset::PlanOptions& options) {
   return {};
 }
 
-Result<std::shared_ptr<const dataset::LengthBuckets>> length_buckets(const config::FeedConfig& feed,
-                                                                     const dataset::Dataset& data,
-                                                                     uint64_t batch) {
+Result<std::shared_ptr<const data::order::LengthBuckets>> length_buckets(
+    const config::FeedConfig& feed, const data::Dataset& data, uint64_t batch) {
   const auto wrong = [](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "feed.bucket_boundaries: " + what);
   };
   if (data.max_length() == 0) return wrong("data.train has no sequences of various lengths");
-  if (data.size() > dataset::kMaxBucketed)
+  if (data.size() > data::order::kMaxBucketed)
     return wrong("data.train has more samples than can be sorted by length, " +
-                 std::to_string(dataset::kMaxBucketed));
-  auto buckets = std::make_shared<const dataset::LengthBuckets>(data, feed.bucket_boundaries);
+                 std::to_string(data::order::kMaxBucketed));
+  auto buckets = std::make_shared<const data::order::LengthBuckets>(data, feed.bucket_boundaries);
   for (const auto& bucket : buckets->buckets())
     if (feed.last_batch == config::LastBatchPolicy::kDrop && bucket.size < batch)
       return wrong("feed.last_batch: drop would never use the " + std::to_string(bucket.size) +
@@ -177,24 +175,24 @@ Result<std::shared_ptr<const dataset::LengthBuckets>> length_buckets(const confi
 
 }  // namespace
 
-Result<dataset::PlanOptions> make_plan_options(const config::Config& config,
-                                               const dataset::Dataset& data,
-                                               const SampleWeights& weights,
-                                               const PlanStart& start) {
-  dataset::PlanOptions options{.size = data.size(),
-                               .batch = static_cast<uint64_t>(config.train.micro_batch_size),
-                               .seed = config.run.seed,
-                               .shuffle = config.feed.shuffle,
-                               .window = config.feed.shuffle_block_size,
-                               .shards_open = config.feed.shuffle_open_shards,
-                               .shard_ends = {},
-                               .last_batch = config.feed.last_batch,
-                               .first_ticket = start.ticket,
-                               .first_epoch = start.epoch,
-                               .rank = 0,
-                               .world = 1,
-                               .datasets = {},
-                               .maybe_buckets = nullptr};
+Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
+                                                   const data::Dataset& data,
+                                                   const SampleWeights& weights,
+                                                   const PlanStart& start) {
+  data::order::PlanOptions options{.size = data.size(),
+                                   .batch = static_cast<uint64_t>(config.train.micro_batch_size),
+                                   .seed = config.run.seed,
+                                   .shuffle = config.feed.shuffle,
+                                   .window = config.feed.shuffle_block_size,
+                                   .shards_open = config.feed.shuffle_open_shards,
+                                   .shard_ends = {},
+                                   .last_batch = config.feed.last_batch,
+                                   .first_ticket = start.ticket,
+                                   .first_epoch = start.epoch,
+                                   .rank = 0,
+                                   .world = 1,
+                                   .datasets = {},
+                                   .maybe_buckets = nullptr};
   if (!config.feed.bucket_boundaries.empty()) {
     STOKER_ASSIGN_OR_RETURN(options.maybe_buckets,
                             length_buckets(config.feed, data, options.batch * options.world));
@@ -206,14 +204,14 @@ Result<dataset::PlanOptions> make_plan_options(const config::Config& config,
   return options;
 }
 
-Result<dataset::SamplePlan> load_sample_plan(const config::Config& config,
-                                             const dataset::Dataset& data,
-                                             const std::string& index_dir, uint64_t ticket,
-                                             const PlanStart& start) {
+Result<data::order::SamplePlan> load_sample_plan(const config::Config& config,
+                                                 const data::Dataset& data,
+                                                 const std::string& index_dir, uint64_t ticket,
+                                                 const PlanStart& start) {
   STOKER_ASSIGN_OR_RETURN(const SampleWeights weights,
                           load_sample_weights(config, index_dir, ticket));
   STOKER_ASSIGN_OR_RETURN(const auto options, make_plan_options(config, data, weights, start));
-  return dataset::SamplePlan(options);
+  return data::order::SamplePlan(options);
 }
 
 namespace {
@@ -224,7 +222,7 @@ std::string percent(double part) {
   return text;
 }
 
-double padding_ratio(const dataset::Dataset& data) {
+double padding_ratio(const data::Dataset& data) {
   double places = 0;
   for (uint64_t sample = 0; sample < data.size(); ++sample)
     places += static_cast<double>(data.length(sample));
@@ -232,7 +230,7 @@ double padding_ratio(const dataset::Dataset& data) {
 }
 
 // "32: 120, 64: 41": how many samples there are of each length.
-std::string format_buckets(const dataset::LengthBuckets& buckets) {
+std::string format_buckets(const data::order::LengthBuckets& buckets) {
   std::string text;
   for (const auto& bucket : buckets.buckets())
     text += (text.empty() ? "" : ", ") + std::to_string(bucket.length) + ": " +
@@ -242,7 +240,7 @@ std::string format_buckets(const dataset::LengthBuckets& buckets) {
 
 }  // namespace
 
-void log_padding_ratio(const dataset::Dataset& data, const dataset::PlanOptions& options) {
+void log_padding_ratio(const data::Dataset& data, const data::order::PlanOptions& options) {
   if (data.max_length() == 0) return;
   if (options.maybe_buckets == nullptr) {
     log_info("padding ratio measured",
@@ -252,7 +250,7 @@ void log_padding_ratio(const dataset::Dataset& data, const dataset::PlanOptions&
               {"hint", "feed.bucket_boundaries batches samples of about one length"}});
     return;
   }
-  const dataset::LengthBuckets& buckets = *options.maybe_buckets;
+  const data::order::LengthBuckets& buckets = *options.maybe_buckets;
   log_info("padding ratio measured",
            {{"dataset", "train"},
             {"padding", percent(buckets.padding())},

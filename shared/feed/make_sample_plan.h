@@ -14,8 +14,8 @@
 
 #include "shared/base/status.h"
 #include "shared/config/config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
 
 namespace stoker::feed {
 
@@ -34,8 +34,7 @@ inline constexpr uint64_t kLatestTicket = ~uint64_t{0};
 using SampleWeights = std::map<std::string, std::vector<double>>;  // by the set's name
 
 // From the users' files. `data` is data.train.
-Result<SampleWeights> read_sample_weights(const config::Config& config,
-                                          const dataset::Dataset& data);
+Result<SampleWeights> read_sample_weights(const config::Config& config, const data::Dataset& data);
 // `ticket` is the first that is drawn by them.
 Status snapshot_sample_weights(const SampleWeights& weights, const std::string& index_dir,
                                uint64_t ticket);
@@ -52,20 +51,20 @@ struct PlanStart {
 };
 
 // `data` is data.train; `weights` are of its sets that have a sample_weights_path.
-Result<dataset::PlanOptions> make_plan_options(const config::Config& config,
-                                               const dataset::Dataset& data,
-                                               const SampleWeights& weights,
-                                               const PlanStart& start = {});
+Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
+                                                   const data::Dataset& data,
+                                                   const SampleWeights& weights,
+                                                   const PlanStart& start = {});
 
 // The plan as it is from `ticket` on, by the weights that stokerd has kept for it. `began`: where
 // that of this data begins.
-Result<dataset::SamplePlan> load_sample_plan(const config::Config& config,
-                                             const dataset::Dataset& data,
-                                             const std::string& index_dir, uint64_t ticket,
-                                             const PlanStart& start = {});
+Result<data::order::SamplePlan> load_sample_plan(const config::Config& config,
+                                                 const data::Dataset& data,
+                                                 const std::string& index_dir, uint64_t ticket,
+                                                 const PlanStart& start = {});
 
 // Logs one line that says how much of what a run computes is padding, and how much it were
 // without feed.bucket_boundaries. Nothing where samples have one length.
-void log_padding_ratio(const dataset::Dataset& data, const dataset::PlanOptions& options);
+void log_padding_ratio(const data::Dataset& data, const data::order::PlanOptions& options);
 
 }  // namespace stoker::feed

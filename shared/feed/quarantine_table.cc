@@ -163,7 +163,7 @@ void QuarantineTable::SampleSet::remove(uint64_t sample) const {
   }
 }
 
-Status CrashTrackingDataset::read(uint64_t sample, const dataset::RandomKey& random_key,
+Status CrashTrackingDataset::read(uint64_t sample, const data::RandomKey& random_key,
                                   std::span<const std::span<std::byte>> outputs) const {
   if (table_.quarantined(sample))
     return Status(StatusCode::kCorrupt,
@@ -177,8 +177,8 @@ Status CrashTrackingDataset::read(uint64_t sample, const dataset::RandomKey& ran
   }
 }
 
-dataset::BatchReadResult CrashTrackingDataset::read_batch(
-    std::span<const dataset::SampleReadRequest> samples,
+data::BatchReadResult CrashTrackingDataset::read_batch(
+    std::span<const data::SampleReadRequest> samples,
     std::span<const std::span<std::byte>> rows) const {
   if (table_.has_entries() || samples.size() > QuarantineTable::kSamplesAMark)
     return Dataset::read_batch(samples, rows);  // one by one
@@ -186,14 +186,14 @@ dataset::BatchReadResult CrashTrackingDataset::read_batch(
   try {
     const std::shared_lock with_others(reading_);
     QuarantineTable::Mark mark(table_, *maybe_worker_, samples.front().sample);
-    for (const dataset::SampleReadRequest& each : samples.subspan(1)) mark.add(each.sample);
+    for (const data::SampleReadRequest& each : samples.subspan(1)) mark.add(each.sample);
     return inner().read_batch(samples, rows);
   } catch (const std::bad_alloc&) {
     return Dataset::read_batch(samples, rows);  // which finds out whose fault it is
   }
 }
 
-Status CrashTrackingDataset::read_marked(uint64_t sample, const dataset::RandomKey& random_key,
+Status CrashTrackingDataset::read_marked(uint64_t sample, const data::RandomKey& random_key,
                                          std::span<const std::span<std::byte>> outputs) const {
   if (!table_.suspected(sample)) {
     const std::shared_lock with_others(reading_);

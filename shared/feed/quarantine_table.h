@@ -25,7 +25,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
-#include "shared/dataset/dataset_decorator.h"
+#include "shared/data/dataset_decorator.h"
 #include "shared/ring/segment.h"
 
 namespace stoker::feed {
@@ -106,20 +106,20 @@ class QuarantineTable {
 // Errors:   read(): kCorrupt for a sample in quarantine, so that the plan's stand-in takes its
 //           place and the sample is listed as every other bad one; kOutOfMemory where a reader
 //           process has no memory left for it; otherwise the data set's.
-class CrashTrackingDataset final : public dataset::DatasetDecorator {
+class CrashTrackingDataset final : public data::DatasetDecorator {
  public:
   // `maybe_worker`: this process's number in the table; none (a thread of stokerd) leaves no trace.
-  CrashTrackingDataset(const dataset::Dataset& dataset, const QuarantineTable& table,
+  CrashTrackingDataset(const data::Dataset& dataset, const QuarantineTable& table,
                        std::optional<uint32_t> maybe_worker)
       : DatasetDecorator(dataset), table_(table), maybe_worker_(maybe_worker) {}
 
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override;
-  dataset::BatchReadResult read_batch(std::span<const dataset::SampleReadRequest> samples,
-                                      std::span<const std::span<std::byte>> rows) const override;
+  data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
+                                   std::span<const std::span<std::byte>> rows) const override;
 
  private:
-  Status read_marked(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read_marked(uint64_t sample, const data::RandomKey& random_key,
                      std::span<const std::span<std::byte>> outputs) const;
 
   const QuarantineTable& table_;

@@ -70,7 +70,7 @@ ReadAheadOptions make_read_ahead_options(const config::FeedConfig& feed, uint32_
 }
 
 ReadAhead::ReadAhead(const ReadAheadOptions& options, uint32_t workers,
-                     const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
+                     const data::Dataset& dataset, const data::order::SamplePlan& plan)
     : options_(options),
       dataset_(dataset),
       plan_(plan),
@@ -84,8 +84,9 @@ std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_
   const auto start = Clock::now();
   std::chrono::nanoseconds for_room{0};
   try {
-    row.maybe_bytes = maybe_stop ? std::make_unique<dataset::PrefetchedBytes>(budget_, *maybe_stop)
-                                 : std::make_unique<dataset::PrefetchedBytes>(budget_);
+    row.maybe_bytes = maybe_stop
+                          ? std::make_unique<data::files::PrefetchedBytes>(budget_, *maybe_stop)
+                          : std::make_unique<data::files::PrefetchedBytes>(budget_);
     dataset_.prefetch(sample, *row.maybe_bytes);
     for_room = row.maybe_bytes->waited_for_room();
   } catch (const std::bad_alloc&) {

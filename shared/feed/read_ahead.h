@@ -23,9 +23,9 @@
 #include <stop_token>
 
 #include "shared/config/feed_config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/memory_budget.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/files/prefetched_bytes.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/feed/batch_assembly.h"
 
 namespace stoker::feed {
@@ -84,8 +84,8 @@ class ReadAheadTuner {
 
 class ReadAhead {
  public:
-  ReadAhead(const ReadAheadOptions& options, uint32_t workers, const dataset::Dataset& dataset,
-            const dataset::SamplePlan& plan);
+  ReadAhead(const ReadAheadOptions& options, uint32_t workers, const data::Dataset& dataset,
+            const data::order::SamplePlan& plan);
 
   const ReadAheadOptions& options() const { return options_; }
   // Reads that should be in flight now. 0: readers read for themselves.
@@ -114,11 +114,11 @@ class ReadAhead {
 
   // Constant after construction.
   const ReadAheadOptions options_;
-  const dataset::Dataset& dataset_;
-  const dataset::SamplePlan& plan_;
+  const data::Dataset& dataset_;
+  const data::order::SamplePlan& plan_;
 
   // Own synchronisation.
-  dataset::MemoryBudget budget_;
+  data::files::MemoryBudget budget_;
   ReadAheadTuner tuner_;
   std::atomic<size_t> queued_{0};  // written with mutex_ held: whether it is worth taking that
 

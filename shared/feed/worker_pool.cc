@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
-#include "shared/dataset/stage_timer.h"
+#include "shared/data/stage_timer.h"
 #include "shared/feed/batch_assembly.h"
 #include "shared/feed/batch_shapes.h"
 
@@ -37,8 +37,9 @@ class SampleReader {
   static constexpr uint64_t kMaxRows = 32;
 
   // `maybe_ahead`: is told how long samples take, and asked what they wait for the disk.
-  SampleReader(ring::ShmRing& ring, const dataset::Dataset& dataset,
-               const dataset::SamplePlan& plan, const BatchShapes& shapes, ReadAhead* maybe_ahead)
+  SampleReader(ring::ShmRing& ring, const data::Dataset& dataset,
+               const data::order::SamplePlan& plan, const BatchShapes& shapes,
+               ReadAhead* maybe_ahead)
       : ring_(ring),
         dataset_(dataset),
         plan_(plan),
@@ -67,21 +68,21 @@ class SampleReader {
   void count();
 
   ring::ShmRing& ring_;
-  const dataset::Dataset& dataset_;
-  const dataset::SamplePlan& plan_;
+  const data::Dataset& dataset_;
+  const data::order::SamplePlan& plan_;
   const BatchShapes& shapes_;
   ReadAhead* const maybe_ahead_;
   std::vector<std::span<std::byte>> outputs_;
-  std::array<dataset::PlannedSample, kMaxRows> planned_;
-  std::array<dataset::SampleReadRequest, kMaxRows> samples_;
+  std::array<data::order::PlannedSample, kMaxRows> planned_;
+  std::array<data::SampleReadRequest, kMaxRows> samples_;
   uint64_t rows_at_once_ = 1;  // as the time says that the last ones took
   uint64_t fills_ = 0;
   bool probe_is_due_ = true;  // whether reads wait for the disk
   // Since they were last added to the ring's.
   ring::ReadTime spent_;
-  std::chrono::nanoseconds measured_{0};           // of spent_: of the samples that were measured
-  dataset::StageTimes stages_;                     // of those
-  std::array<double, dataset::kStages> shares_{};  // of the time of those measured last
+  std::chrono::nanoseconds measured_{0};        // of spent_: of the samples that were measured
+  data::StageTimes stages_;                     // of those
+  std::array<double, data::kStages> shares_{};  // of the time of those measured last
 };
 
 using Clock = std::chrono::steady_clock;
@@ -91,7 +92,7 @@ constexpr uint64_t kMeasureEvery = 16;  // of one fill() in so many the stages a
 
 Status SampleReader::fill(RowTask& rows) {
   const bool measures = fills_++ % kMeasureEvery == 0;
-  std::optional<dataset::StageTimer> measurement;
+  std::optional<data::StageTimer> measurement;
   if (measures) measurement.emplace(stages_);
   const auto start = Clock::now();
   std::chrono::nanoseconds fetching{0};
@@ -118,9 +119,9 @@ Status SampleReader::read(const RowTask& rows) {
     samples_[i] = {.sample = planned_[i].sample, .random_key = plan_.random_key(planned_[i])};
   for (uint64_t done = 0; done < rows.count;) {
     const uint64_t left = rows.count - done;
-    dataset::BatchReadResult read;
+    data::BatchReadResult read;
     {
-      const dataset::PrefetchedBytes::Held held(rows.maybe_bytes.get());
+      const data::files::PrefetchedBytes::Held held(rows.maybe_bytes.get());
       read = dataset_.read_batch(std::span(samples_).subspan(done, left),
                                  row_outputs(rows, done, left));
     }
@@ -142,7 +143,7 @@ std::span<const std::span<std::byte>> SampleReader::row_outputs(const RowTask& r
 
 Status SampleReader::read_replacement(const RowTask& rows, uint64_t which, Status error) {
   const uint64_t ticket = rows.batch->claim().ticket;
-  dataset::PlannedSample planned = planned_[which];
+  data::order::PlannedSample planned = planned_[which];
   const auto outputs = row_outputs(rows, which, 1);
   for (uint64_t attempt = 1; !error.ok(); ++attempt) {
     ring_.report_sample_error({.ticket = ticket,
@@ -166,18 +167,18 @@ std::string SampleReader::reason_text(const Status& error, uint64_t sample) cons
 // The samples that were measured stand for all; where there was none, those before it do.
 void SampleReader::count() {
   if (measured_.count() > 0) {
-    for (size_t stage = 0; stage < dataset::kStages; ++stage)
+    for (size_t stage = 0; stage < data::kStages; ++stage)
       shares_[stage] =
           static_cast<double>(stages_.of[stage].count()) / static_cast<double>(measured_.count());
     measured_ = {};
     stages_ = {};
   }
-  const auto part = [this](dataset::Stage stage) {
+  const auto part = [this](data::Stage stage) {
     return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(spent_.total.count()) *
                                                          shares_[static_cast<size_t>(stage)]));
   };
-  spent_.decode = part(dataset::Stage::kDecode);
-  spent_.transform = part(dataset::Stage::kTransform);
+  spent_.decode = part(data::Stage::kDecode);
+  spent_.transform = part(data::Stage::kTransform);
   ring_.add_read_time(std::exchange(spent_, {}));
   probe_is_due_ = true;
 }
@@ -203,8 +204,8 @@ struct WorkerPool::Shared {
   // Constant after construction.
   ring::ShmRing& ring;
   const ring::ProducerId producer;
-  const dataset::Dataset& dataset;
-  const dataset::SamplePlan& plan;
+  const data::Dataset& dataset;
+  const data::order::SamplePlan& plan;
   const BatchShapes shapes;
   // Once the pool is started.
   std::optional<ReadAhead> maybe_ahead = {};
@@ -396,8 +397,8 @@ struct WorkerPool::Shared {
   }
 };
 
-WorkerPool::WorkerPool(ring::ShmRing& ring, ring::ProducerId producer,
-                       const dataset::Dataset& dataset, const dataset::SamplePlan& plan)
+WorkerPool::WorkerPool(ring::ShmRing& ring, ring::ProducerId producer, const data::Dataset& dataset,
+                       const data::order::SamplePlan& plan)
     : shared_(new Shared{.ring = ring,
                          .producer = producer,
                          .dataset = dataset,

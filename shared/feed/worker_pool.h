@@ -27,8 +27,8 @@
 
 #include "shared/base/coordinator.h"
 #include "shared/config/feed_config.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
 #include "shared/feed/read_ahead.h"
 #include "shared/ring/shm_ring.h"
 
@@ -55,8 +55,8 @@ struct PoolIndex {
 class WorkerPool {
  public:
   // The ring's layout must be the dataset's spec and the plan's batch.
-  WorkerPool(ring::ShmRing& ring, ring::ProducerId producer, const dataset::Dataset& dataset,
-             const dataset::SamplePlan& plan);
+  WorkerPool(ring::ShmRing& ring, ring::ProducerId producer, const data::Dataset& dataset,
+             const data::order::SamplePlan& plan);
   ~WorkerPool();
   void start(int threads, Coordinator& coordinator, PoolIndex index = {},
              const ReadAheadOptions& ahead = {});

@@ -46,7 +46,7 @@ class ClassificationEvaluation : public Evaluation {
 class Classification : public Task {
  public:
   Classification(const config::ClassificationTask& config, InputAndLabel indices, uint64_t classes,
-                 dataset::MixOptions mix, ClassWeights weights)
+                 data::transform::MixOptions mix, ClassWeights weights)
       : indices_(std::move(indices)),
         classes_(classes),
         mix_(mix),
@@ -55,7 +55,7 @@ class Classification : public Task {
 
   Batch mixed(Batch batch, uint64_t seed, uint64_t ticket) const override {
     if (!mix_.any()) return batch;
-    const dataset::MixParameters mix = dataset::sample_mix(mix_, seed, ticket);
+    const data::transform::MixParameters mix = data::transform::sample_mix(mix_, seed, ticket);
     batch.at(indices_.input.values) = mix_inputs(input_values(batch, indices_.input), mix);
     at::Tensor& label = batch.at(indices_.label);
     label = mix_labels(label, static_cast<int64_t>(classes_), mix);
@@ -80,16 +80,17 @@ class Classification : public Task {
 
   const InputAndLabel indices_;
   const uint64_t classes_;
-  const dataset::MixOptions mix_;
+  const data::transform::MixOptions mix_;
   const LabelLoss loss_;
   const double aux_weight_;
 };
 
 // Mixing two samples is meaningful only for numeric inputs of the same shape.
-Result<dataset::MixOptions> find_mix_options(const std::vector<config::BatchTransform>& transforms,
-                                             const Samples& sample, const ModelInput& input) {
+Result<data::transform::MixOptions> find_mix_options(
+    const std::vector<config::BatchTransform>& transforms, const Samples& sample,
+    const ModelInput& input) {
   STOKER_ASSIGN_OR_RETURN(const auto mix,
-                          dataset::make_mix_options(transforms, sample[input.values]));
+                          data::transform::make_mix_options(transforms, sample[input.values]));
   if (!mix.any() || (!input.is_tokens && !input.maybe_length)) return mix;
   return Status(StatusCode::kMismatch,
                 "data.train.batch_transforms: mixup and cutmix do not mix tokens, nor samples of "

@@ -4,10 +4,10 @@
 
 namespace stoker::task {
 
-at::Tensor mix_inputs(const at::Tensor& input, const dataset::MixParameters& mix) {
+at::Tensor mix_inputs(const at::Tensor& input, const data::transform::MixParameters& mix) {
   const at::Tensor others = input.roll({1}, {0});
   if (!mix.box) return others.mul_(1.0 - mix.own_share).add_(input, mix.own_share);
-  const dataset::CutMixBox& box = *mix.box;
+  const data::transform::CutMixBox& box = *mix.box;
   const auto part = [&box](const at::Tensor& images) {
     return images.slice(-2, box.top, box.bottom).slice(-1, box.left, box.right);
   };
@@ -16,7 +16,8 @@ at::Tensor mix_inputs(const at::Tensor& input, const dataset::MixParameters& mix
   return mixed;
 }
 
-at::Tensor mix_labels(const at::Tensor& label, int64_t classes, const dataset::MixParameters& mix) {
+at::Tensor mix_labels(const at::Tensor& label, int64_t classes,
+                      const data::transform::MixParameters& mix) {
   const at::Tensor own = at::one_hot(label, classes).to(at::kFloat);
   return own.roll({1}, {0}).mul_(1.0 - mix.own_share).add_(own, mix.own_share);
 }

@@ -1,10 +1,11 @@
 #include <boost/json.hpp>
 
 #include "shared/config/load_config.h"
-#include "shared/dataset/batch_transforms.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/length_buckets.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/bucket_plan.h"
+#include "shared/data/order/sample_plan.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/transform/batch_transforms.h"
 #include "shared/feed/make_sample_plan.h"
 #include "tests/ctl/run_fixture.h"
 
@@ -33,7 +34,7 @@ class ShowBatchCommandTest : public CtlTest {
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     config_ = *config;
     put(layout().config_file(), config::to_yaml(config_));
-    auto data = dataset::open_dataset("train", config_.data, layout().index_dir(), {});
+    auto data = data::pipeline::open_dataset("train", config_.data, layout().index_dir(), {});
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     data_ = *std::move(data);
   }
@@ -47,12 +48,12 @@ class ShowBatchCommandTest : public CtlTest {
   }
 
   config::Config config_;
-  std::unique_ptr<dataset::Dataset> data_;
+  std::unique_ptr<data::Dataset> data_;
 };
 
 TEST_F(ShowBatchCommandTest, ListsSamplesThatWorkersRead) {
   start_run();
-  const dataset::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
+  const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
   const auto samples = explain(3);
   ASSERT_EQ(samples.size(), kBatch * kAccumulate);
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -77,11 +78,11 @@ TEST_F(ShowBatchCommandTest, ReportsMixupParametersOfBatch) {
       "test", {});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
   put(layout().config_file(), config::to_yaml(*config));
-  ASSERT_TRUE(dataset::open_dataset("train", config->data, layout().index_dir(), {}).ok());
+  ASSERT_TRUE(data::pipeline::open_dataset("train", config->data, layout().index_dir(), {}).ok());
   for (const auto& sample : explain(3)) {
-    const auto mix = dataset::sample_mix({.mixup = 0.2}, 1, number(sample, "ticket"));
+    const auto mix = data::transform::sample_mix({.mixup = 0.2}, 1, number(sample, "ticket"));
     EXPECT_EQ(sample.at("transforms").as_string(),
-              dataset::describe(mix, number(sample, "row"), 4));
+              data::transform::describe(mix, number(sample, "row"), 4));
   }
 }
 
@@ -92,7 +93,7 @@ TEST_F(ShowBatchCommandTest, ReportsSequenceLengthsAndPadding) {
   start_run_of(
       "data:\n  train: {format: jsonl, path: " + path("texts.jsonl") +
       ", fields: {text: t}, sequence: {max_length: 12}}\nfeed: {bucket_boundaries: [4, 8]}\n");
-  const dataset::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
+  const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
   const auto& buckets = plan.options().maybe_buckets->buckets();
   for (const uint64_t step : {1, 7, 1'000'000'000}) {
     for (const auto& sample : explain(step)) {
@@ -128,7 +129,7 @@ TEST_F(ShowBatchCommandTest, WorksWithoutDataOrDaemonAndChangesNothing) {
 
 TEST_F(ShowBatchCommandTest, ChoosesSameReplacementsAsWorkers) {
   start_run();
-  const dataset::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
+  const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
   const uint64_t first = plan.at(0, 1).sample;
   const uint64_t second = plan.replacement(0, 1, 1).sample;
   std::string lines;
@@ -153,7 +154,7 @@ TEST_F(ShowBatchCommandTest, ReportsMixtureDatasetAndItsEpoch) {
       ", sequence: {block_size: 16}}\n"
       "  prose: {format: text, path: " +
       path("prose.txt") + ", sequence: {block_size: 16}}\n");
-  const dataset::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
+  const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
   uint64_t of_prose = 0;
   for (const uint64_t step : {1, 5, 1'000'000'000}) {
     const auto samples = explain(step);

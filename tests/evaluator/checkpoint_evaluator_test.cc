@@ -7,7 +7,8 @@
 #include "shared/base/file.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/config/load_config.h"
-#include "shared/dataset/dataset.h"
+#include "shared/data/dataset.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
@@ -137,7 +138,7 @@ TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
           "model: {name: mlp, hidden_sizes: []}\ntask: {name: classification}\n",
       "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
-  ASSERT_TRUE(dataset::open_dataset("train", config->data, scratch_ / "index", {}).ok());
+  ASSERT_TRUE(data::pipeline::open_dataset("train", config->data, scratch_ / "index", {}).ok());
   const auto evaluator = CheckpointEvaluator::create(
       *config, {.own = scratch_ / "eval", .of_training = scratch_ / "index"}, system_clock());
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();

@@ -5,6 +5,7 @@
 
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
@@ -36,16 +37,16 @@ class ClassMappingTest : public ::testing::Test {
   }
   // Builds the index that stokerd leaves in the run directory.
   void index_train() const {
-    const auto train = dataset::open_dataset("train", config().data, folder_ / "index", {});
+    const auto train = data::pipeline::open_dataset("train", config().data, folder_ / "index", {});
     EXPECT_TRUE(train.ok()) << train.status().to_string();
   }
-  Result<std::unique_ptr<dataset::Dataset>> val(const std::string& more = "") const {
-    STOKER_ASSIGN_OR_RETURN(auto data,
-                            dataset::open_dataset("val", config(more).data, folder_ / "eval", {}));
+  Result<std::unique_ptr<data::Dataset>> val(const std::string& more = "") const {
+    STOKER_ASSIGN_OR_RETURN(
+        auto data, data::pipeline::open_dataset("val", config(more).data, folder_ / "eval", {}));
     return with_class_mapping(load_class_mapping(config(more), folder_ / "index"), "val",
                               std::move(data));
   }
-  static std::vector<int64_t> labels_of(const dataset::Dataset& data) {
+  static std::vector<int64_t> labels_of(const data::Dataset& data) {
     std::vector<int64_t> labels;
     for (uint64_t sample = 0; sample < data.size(); ++sample) {
       float x = 0;

@@ -5,15 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/shared/dataset/sequence_test_data.h"
+#include "tests/shared/data/sequence_test_data.h"
 
 namespace stoker::evaluator {
 namespace {
 
-using dataset::testing::SequenceTestData;
+using data::testing::SequenceTestData;
 using ::testing::ElementsAre;
 
-Subset first(uint64_t samples, const dataset::Dataset& data) {
+Subset first(uint64_t samples, const data::Dataset& data) {
   return {samples, data.size(), /*is_spread=*/false};
 }
 

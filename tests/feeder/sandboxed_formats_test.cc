@@ -4,14 +4,14 @@
 
 #include "feeder/sandbox.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
-#include "tests/shared/dataset/small_datasets.h"
+#include "tests/shared/data/small_datasets.h"
 
 namespace stoker::feeder {
 
 using namespace supervisor;  // its fixture starts the workers
 namespace {
 
-using dataset::testing::SmallDataset;
+using data::testing::SmallDataset;
 
 class SandboxedFormatsTest : public FeedTest, public ::testing::WithParamInterface<SmallDataset> {
  protected:
@@ -54,7 +54,7 @@ TEST_P(SandboxedFormatsTest, MatchesBatchesReadWithoutSandboxWithReadAhead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SandboxedFormatsTest,
-                         ::testing::ValuesIn(dataset::testing::small_datasets()),
+                         ::testing::ValuesIn(data::testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

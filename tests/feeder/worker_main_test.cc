@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/config/load_config.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/make_sample_plan.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
 
@@ -87,7 +88,7 @@ class WorkerMainPlanTest : public WorkerMainTest,
     write_config(sets);
     const auto config = config::load_config(options_.config_path, {});
     ASSERT_TRUE(config.ok()) << config.status().message();
-    data_ = *dataset::open_dataset("train", config->data, options_.index_dir, {});
+    data_ = *data::pipeline::open_dataset("train", config->data, options_.index_dir, {});
     const auto numbers = feed::read_sample_weights(*config, *data_);
     ASSERT_TRUE(numbers.ok()) << numbers.status().message();
     ASSERT_TRUE(feed::snapshot_sample_weights(*numbers, options_.index_dir, 3).ok());
@@ -256,7 +257,7 @@ TEST_F(WorkerMainTest, FailsRunOnChangedIndex) {
   auto config = synthetic_config();
   std::get<config::SyntheticDataset>(config.source).num_samples = 400;
   open_ring({.slots = 4});
-  auto changed = dataset::open_dataset("train", config, options_.index_dir, {});
+  auto changed = data::pipeline::open_dataset("train", config, options_.index_dir, {});
   ASSERT_TRUE(changed.ok());
   write_config("{format: synthetic, num_samples: 400, input_shape: [3, 10], num_classes: 4}");
   ASSERT_TRUE(start().ok());

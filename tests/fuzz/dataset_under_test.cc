@@ -16,17 +16,17 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/format.h"
-#include "shared/dataset/index.h"
-#include "shared/dataset/prefetched_bytes.h"
+#include "shared/data/dataset.h"
+#include "shared/data/files/index.h"
+#include "shared/data/files/prefetched_bytes.h"
+#include "shared/data/format/format.h"
 
 namespace stoker::fuzz {
 namespace {
 
-using dataset::Dataset;
-using dataset::DatasetRequest;
-using dataset::Index;
+using data::Dataset;
+using data::DatasetRequest;
+using data::files::Index;
 
 constexpr uint64_t kSamplesRead = 24;          // from the start, and the same number from the end
 constexpr uint64_t kMaxSampleBytes = 1 << 20;  // limit for a sample of a small file
@@ -48,7 +48,7 @@ bool blames_the_file(const Status& status) {
   return false;
 }
 
-Result<Index> index_of(const DatasetRequest& set, const dataset::DatasetFormatOps& kind) {
+Result<Index> index_of(const DatasetRequest& set, const data::format::DatasetFormatOps& kind) {
   Index index;
   STOKER_ASSIGN_OR_RETURN(index.fingerprint_text, kind.fingerprint_text(set));
   STOKER_ASSIGN_OR_RETURN(index.files, kind.scan(set, {}));
@@ -57,9 +57,9 @@ Result<Index> index_of(const DatasetRequest& set, const dataset::DatasetFormatOp
 }
 
 Result<std::unique_ptr<Dataset>> open_again(const DatasetRequest& set,
-                                            const dataset::DatasetFormatOps& kind,
+                                            const data::format::DatasetFormatOps& kind,
                                             const Index& index) {
-  auto again = dataset::decode_index(dataset::encode_index(index), "index");
+  auto again = data::files::decode_index(data::files::encode_index(index), "index");
   promise(again.ok(), "an index that was written can be read");
   return kind.open(set, *std::move(again));
 }
@@ -116,11 +116,11 @@ void check_length(const Dataset& dataset, uint64_t sample, const SampleReadReque
 bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) {
   const SampleReadRequest one = read(first, sample, first.spec());
   promise(one == read(second, sample, second.spec()), "a sample is the same each time");
-  dataset::MemoryBudget budget(kMaxSampleBytes);
-  dataset::PrefetchedBytes bytes(budget);
+  data::files::MemoryBudget budget(kMaxSampleBytes);
+  data::files::PrefetchedBytes bytes(budget);
   first.prefetch(sample, bytes);
   {
-    const dataset::PrefetchedBytes::Held held(&bytes);
+    const data::files::PrefetchedBytes::Held held(&bytes);
     promise(one == read(first, sample, first.spec()),
             "a sample is the same when its bytes were read ahead");
   }
@@ -167,7 +167,7 @@ void DatasetUnderTest::write(const std::string& name, std::string_view content) 
 bool DatasetUnderTest::check(const config::DatasetConfig& config) const {
   const std::string name = "train";
   const DatasetRequest set{.name = name, .config = config, .index_dir = folder_.path()};
-  const dataset::DatasetFormatOps& kind = dataset::format_ops(config.format());
+  const data::format::DatasetFormatOps& kind = data::format::format_ops(config.format());
   auto index = index_of(set, kind);
   if (!index) return blames_the_file(index.status());
   const auto second = open_again(set, kind, *index);

@@ -5,13 +5,13 @@
 
 #include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/shared/dataset/tar_writer.h"
+#include "tests/shared/data/tar_writer.h"
 #include "tests/support/numpy_files.h"
 
 namespace stoker::fuzz {
 namespace {
 
-using namespace dataset::testing;
+using namespace data::testing;
 
 constexpr size_t kBlock = 512;
 constexpr char kBytes = 0, kImage = 1, kJson = 2, kText = 3;  // two bits: the fields to read

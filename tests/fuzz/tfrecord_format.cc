@@ -3,12 +3,12 @@
 // unlikely to find correct ones.
 #include "tests/fuzz/dataset_under_test.h"
 #include "tests/fuzz/format.h"
-#include "tests/shared/dataset/example_writer.h"
+#include "tests/shared/data/example_writer.h"
 
 namespace stoker::fuzz {
 namespace {
 
-using namespace dataset::testing;
+using namespace data::testing;
 
 constexpr size_t kRecords = 3;
 constexpr char kBytes = 0, kImage = 1, kNumbers = 2, kText = 3;  // two bits: the fields to read

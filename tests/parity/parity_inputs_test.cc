@@ -62,7 +62,7 @@ TEST_F(InputParityTest, ScalesImagesToUnitRangeWithoutNormalization) {
 }
 
 TEST_F(InputParityTest, MatchesTorchvisionMixup) {
-  const dataset::MixParameters mix{.own_share = read("mixup_share").item<double>()};
+  const data::transform::MixParameters mix{.own_share = read("mixup_share").item<double>()};
   expect_close(task::mix_inputs(read("normal"), mix), "mixup");
   const at::Tensor labels = task::mix_labels(read("labels"), kClasses, mix);
   expect_close(labels, "mixup_labels");
@@ -73,12 +73,14 @@ TEST_F(InputParityTest, MatchesTorchvisionCutmix) {
   for (int number = 0; number < 4; ++number) {
     const std::string name = "cutmix" + std::to_string(number);
     const at::Tensor given = read(name + "_given"), wanted = read(name + "_box");
-    const dataset::CutMixBox box = dataset::cutmix_box(
+    const data::transform::CutMixBox box = data::transform::cutmix_box(
         given[0].item<double>(), given[1].item<int64_t>(), given[2].item<int64_t>(), 8, 10);
-    EXPECT_EQ(box, (dataset::CutMixBox{wanted[0].item<int64_t>(), wanted[1].item<int64_t>(),
-                                       wanted[2].item<int64_t>(), wanted[3].item<int64_t>()}))
+    EXPECT_EQ(box,
+              (data::transform::CutMixBox{wanted[0].item<int64_t>(), wanted[1].item<int64_t>(),
+                                          wanted[2].item<int64_t>(), wanted[3].item<int64_t>()}))
         << name;
-    const dataset::MixParameters mix{.own_share = read(name + "_share").item<double>(), .box = box};
+    const data::transform::MixParameters mix{.own_share = read(name + "_share").item<double>(),
+                                             .box = box};
     EXPECT_NEAR(mix.own_share, 1.0 - static_cast<double>(box.area()) / 80, 1e-12);
     expect_close(task::mix_inputs(read("normal"), mix), name);
     expect_close(task::mix_labels(read("labels"), kClasses, mix), name + "_labels");
@@ -93,12 +95,12 @@ TEST_F(InputParityTest, MixesBatchesForTrainingButNotForEvaluation) {
       task::make_task({config::ClassificationTask{}}, &kNormalize, sample_, kClasses, transforms);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   const at::Tensor images = read("pictures"), untouched = images.clone();
-  const auto options = dataset::make_mix_options(transforms, sample_.front());
+  const auto options = data::transform::make_mix_options(transforms, sample_.front());
   ASSERT_TRUE(options.ok());
   int cut = 0;
   for (uint64_t ticket = 0; ticket < 20; ++ticket) {
     const task::Batch mixed = (*task)->mixed({images, read("labels")}, 9, ticket);
-    const dataset::MixParameters mix = dataset::sample_mix(*options, 9, ticket);
+    const data::transform::MixParameters mix = data::transform::sample_mix(*options, 9, ticket);
     if (mix.box) ++cut;
     EXPECT_TRUE(
         mixed[0].equal(task::mix_inputs(task::preprocess_input(images, kNormalization), mix)));
@@ -118,7 +120,7 @@ TEST_F(InputParityTest, AcceptsModelWithMoreClassesThanMixedBatch) {
   const at::Tensor labels = read("labels").remainder(3);
   const task::Batch mixed = (*task)->mixed({read("logits"), labels}, 1, 1);
   EXPECT_EQ(mixed[1].size(1), 3);
-  const dataset::MixParameters mix = dataset::sample_mix({.mixup = 1}, 1, 1);
+  const data::transform::MixParameters mix = data::transform::sample_mix({.mixup = 1}, 1, 1);
   const at::Tensor expected =
       at::cross_entropy_loss(mixed[0], task::mix_labels(labels, kClasses, mix));
   EXPECT_FLOAT_EQ((*task)->loss(mirror, mixed).item<float>(), expected.item<float>());

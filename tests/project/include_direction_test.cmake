@@ -40,7 +40,7 @@ if(NOT code EQUAL 0)
 endif()
 
 expect_refused("a row above" shared/base/bad.h "#include \"shared/config/config.h\"" "shared/base must not include shared/config")
-expect_refused("a sibling" shared/ring/bad.cc "#include \"shared/dataset/dataset.h\"" "shared/ring must not include shared/dataset")
+expect_refused("a sibling" shared/ring/bad.cc "#include \"shared/data/dataset.h\"" "shared/ring must not include shared/data")
 expect_refused("an include with blanks" shared/ring/bad.cc "  #  include \"daemon/train/trainer.h\"" "must not include daemon/train")
 expect_refused("evaluator reaching the daemon" evaluator/bad.cc "#include \"daemon/train/trainer.h\"" "evaluator must not include daemon/train")
 expect_refused("a relative include" shared/ring/bad.cc "#include \"ring.h\"" "from the root of the repository")

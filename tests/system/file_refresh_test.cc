@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/shared/dataset/tar_writer.h"
+#include "tests/shared/data/tar_writer.h"
 #include "tests/shared/image/image_files.h"
 #include "tests/system/dataset_refresh_fixture.h"
 
@@ -33,9 +33,9 @@ void tar_shard(const std::string& folder, const std::string& set, const std::str
                int count) {
   std::string shard;
   for (int i = 0; i < count; ++i)
-    shard += dataset::testing::tar_member(name + std::to_string(i) + ".cls", i % 2 ? "1" : "0") +
-             dataset::testing::tar_member(name + std::to_string(i) + ".png", encoded_image(i));
-  write(folder + "/shard", shard + dataset::testing::kTarEnd);
+    shard += data::testing::tar_member(name + std::to_string(i) + ".cls", i % 2 ? "1" : "0") +
+             data::testing::tar_member(name + std::to_string(i) + ".png", encoded_image(i));
+  write(folder + "/shard", shard + data::testing::kTarEnd);
   std::filesystem::create_directories(set);
   std::filesystem::rename(folder + "/shard", set + "/" + name + ".tar");
 }

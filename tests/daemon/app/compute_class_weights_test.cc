@@ -8,7 +8,8 @@
 
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
-#include "shared/dataset/dataset_decorator.h"
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::app {
@@ -24,10 +25,10 @@ const config::ClassWeights& weights_of(const config::TaskConfig& task) {
 }
 
 // Labels that are known only by reading the samples.
-class Unlabelled final : public dataset::DatasetDecorator {
+class Unlabelled final : public data::DatasetDecorator {
  public:
   using DatasetDecorator::DatasetDecorator;
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     return inner().read(sample, random_key, outputs);
   }
@@ -39,15 +40,15 @@ class Unlabelled final : public dataset::DatasetDecorator {
 class ComputeClassWeightsTest : public ::testing::Test {
  protected:
   // One label per record.
-  std::unique_ptr<dataset::Dataset> data(const std::string& labels) const {
+  std::unique_ptr<data::Dataset> data(const std::string& labels) const {
     std::string rows = "x,y\n";
     for (const char label : labels) rows += std::string("1,") + label + '\n';
     EXPECT_TRUE(write_file_atomically(default_file_system(), scratch_ / "data.csv", rows).ok());
-    auto opened =
-        dataset::open_dataset("train",
-                              {.source = config::CsvDataset{.path = scratch_ / "data.csv",
-                                                            .record = {.fields = {.label = "y"}}}},
-                              scratch_ / "index", {});
+    auto opened = data::pipeline::open_dataset(
+        "train",
+        {.source = config::CsvDataset{.path = scratch_ / "data.csv",
+                                      .record = {.fields = {.label = "y"}}}},
+        scratch_ / "index", {});
     EXPECT_TRUE(opened.ok()) << opened.status().to_string();
     return *std::move(opened);
   }

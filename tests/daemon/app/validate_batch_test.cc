@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/config/load_config.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::app {
@@ -26,7 +27,7 @@ class ValidateBatchTest : public ::testing::Test {
             source + "}\n",
         "test.yaml", {});
     ASSERT_TRUE(config.ok()) << config.status().message();
-    auto data = dataset::open_dataset("train", config->data, folder_ / "index", {});
+    auto data = data::pipeline::open_dataset("train", config->data, folder_ / "index", {});
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     data_ = *std::move(data);
     auto ring = ring::ShmRing::create(ring::BatchLayout(data_->spec(), 2), {.slots = 2});
@@ -53,7 +54,7 @@ class ValidateBatchTest : public ::testing::Test {
   }
 
   const test::TemporaryDirectory folder_;
-  std::unique_ptr<dataset::Dataset> data_;
+  std::unique_ptr<data::Dataset> data_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::function<Status(const ring::ReadyBatch&)> check_;
 };

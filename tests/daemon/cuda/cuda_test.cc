@@ -19,6 +19,7 @@
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "shared/base/status.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/task/task.h"
 #include "tests/daemon/train/image_config.h"
 #include "tests/daemon/train/trainer_session.h"
@@ -202,7 +203,8 @@ TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
 TEST_F(CudaTest, ReportsOutOfMemoryWhenModelDoesNotFit) {
   auto config = small_config(3);
   mlp_of(config).hidden_sizes = {4096, 4096};
-  const auto data = dataset::open_dataset("train", config.data.at("train"), root_ + "/index", {});
+  const auto data =
+      data::pipeline::open_dataset("train", config.data.at("train"), root_ + "/index", {});
   const auto options = at::TensorOptions().dtype(at::kByte).device(*device_);
   std::vector<at::Tensor> held;
   for (const int64_t bytes : {int64_t{1} << 30, int64_t{1} << 25, int64_t{1} << 21}) {

@@ -172,15 +172,15 @@ TEST_F(QuarantineTest, RejectsInconsistentSizesOnAttach) {
 }
 
 // Knows how many read at the same time as a suspect.
-class WatchedDataset final : public dataset::Dataset {
+class WatchedDataset final : public data::Dataset {
  public:
-  WatchedDataset(const dataset::Dataset& data, uint64_t suspect) : data_(data), suspect_(suspect) {}
+  WatchedDataset(const data::Dataset& data, uint64_t suspect) : data_(data), suspect_(suspect) {}
   uint64_t size() const override { return data_.size(); }
   const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
   uint64_t classes() const override { return data_.classes(); }
   const std::string& fingerprint() const override { return data_.fingerprint(); }
-  dataset::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
-  Status read(uint64_t sample, const dataset::RandomKey&,
+  data::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
+  Status read(uint64_t sample, const data::RandomKey&,
               std::span<const std::span<std::byte>>) const override {
     ++reading_;
     ++reads_;
@@ -196,22 +196,22 @@ class WatchedDataset final : public dataset::Dataset {
   mutable std::atomic<int> max_{0};    // written by the one that reads the suspect
 
  private:
-  const dataset::Dataset& data_;
+  const data::Dataset& data_;
   const uint64_t suspect_;
 };
 
 // Knows what was in hand while several were read, and how they were asked for.
-class BatchDataset final : public dataset::DatasetDecorator {
+class BatchDataset final : public data::DatasetDecorator {
  public:
-  BatchDataset(const dataset::Dataset& data, const feed::QuarantineTable& table)
+  BatchDataset(const data::Dataset& data, const feed::QuarantineTable& table)
       : DatasetDecorator(data), table_(table) {}
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     ++one_by_one_;
     return inner().read(sample, random_key, outputs);
   }
-  dataset::BatchReadResult read_batch(std::span<const dataset::SampleReadRequest> samples,
-                                      std::span<const std::span<std::byte>> rows) const override {
+  data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
+                                   std::span<const std::span<std::byte>> rows) const override {
     in_hand_ = table_.drain_marks(0);
     return inner().read_batch(samples, rows);
   }
@@ -227,7 +227,7 @@ TEST_F(QuarantineTest, ReadsSamplesSeparatelyWhenAnyIsSuspectOrQuarantined) {
   const feed::CrashTrackingDataset guarded(watched, *table_, 0);
   std::vector<std::byte> input(3 * sizeof(float) * 30), label(3 * sizeof(int64_t));
   const std::vector<std::span<std::byte>> rows{input, label};
-  const std::vector<dataset::SampleReadRequest> reads{{.sample = 5}, {.sample = 6}, {.sample = 7}};
+  const std::vector<data::SampleReadRequest> reads{{.sample = 5}, {.sample = 6}, {.sample = 7}};
   EXPECT_EQ(guarded.read_batch(reads, rows).good, 3u);
   EXPECT_THAT(watched.in_hand_, ElementsAre(5, 6, 7));
   EXPECT_EQ(watched.one_by_one_, 0);
@@ -236,7 +236,7 @@ TEST_F(QuarantineTest, ReadsSamplesSeparatelyWhenAnyIsSuspectOrQuarantined) {
   EXPECT_EQ(watched.one_by_one_, 3);
   EXPECT_FALSE(table_->suspected(6)) << "it came back";
   ASSERT_TRUE(table_->quarantine(6));
-  const dataset::BatchReadResult read = guarded.read_batch(reads, rows);
+  const data::BatchReadResult read = guarded.read_batch(reads, rows);
   EXPECT_EQ(read.good, 1u);
   EXPECT_EQ(read.status.code(), StatusCode::kCorrupt);
 }

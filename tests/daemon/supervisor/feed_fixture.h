@@ -20,8 +20,9 @@
 
 #include "daemon/supervisor/feed_supervisor.h"
 #include "shared/base/file.h"
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/sample_plan.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
+#include "shared/data/pipeline/open_dataset.h"
 
 namespace stoker::supervisor {
 
@@ -34,8 +35,8 @@ inline config::DatasetConfig synthetic_config() {
               .num_samples = 500, .input_shape = {3, 10}, .num_classes = 4}};
 }
 
-inline dataset::SamplePlan plan_for(const dataset::Dataset& data) {
-  return dataset::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9});
+inline data::order::SamplePlan plan_for(const data::Dataset& data) {
+  return data::order::SamplePlan({.size = data.size(), .batch = kBatch, .seed = 9});
 }
 
 template <typename Condition>
@@ -49,7 +50,7 @@ bool eventually(Condition condition) {
 }
 
 // Samples on which the test worker crashes if requested: a planned sample and its replacement.
-inline std::set<uint64_t> deadly_samples(const dataset::SamplePlan& plan) {
+inline std::set<uint64_t> deadly_samples(const data::order::SamplePlan& plan) {
   return {plan.at(3, 5).sample, plan.replacement(3, 5, 1).sample};
 }
 
@@ -87,7 +88,7 @@ class FeedTest : public ::testing::Test {
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
   void open_data(const config::DatasetConfig& config) {
-    auto data = dataset::open_dataset("train", config, options_.index_dir, {});
+    auto data = data::pipeline::open_dataset("train", config, options_.index_dir, {});
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     data_ = *std::move(data);
     plan_.emplace(plan_for(*data_));
@@ -149,8 +150,8 @@ class FeedTest : public ::testing::Test {
 
   std::string directory_;
   FeedOptions options_;
-  std::unique_ptr<dataset::Dataset> data_;
-  std::optional<dataset::SamplePlan> plan_;
+  std::unique_ptr<data::Dataset> data_;
+  std::optional<data::order::SamplePlan> plan_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<FeedSupervisor> supervisor_;
   Coordinator coordinator_;

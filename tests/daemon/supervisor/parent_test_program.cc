@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "shared/data/pipeline/open_dataset.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
 
 namespace stoker::supervisor {
@@ -15,7 +16,8 @@ int run(char** argv) {
   options.feed_program = argv[1];
   options.config_path = argv[2];
   options.index_dir = argv[3];
-  const auto data = dataset::open_dataset("train", synthetic_config(), options.index_dir, {});
+  const auto data =
+      data::pipeline::open_dataset("train", synthetic_config(), options.index_dir, {});
   if (!data.ok()) return 1;
   const auto plan = plan_for(**data);
   const auto ring = ring::ShmRing::create(ring::BatchLayout((*data)->spec(), kBatch), {.slots = 4});

@@ -22,6 +22,7 @@
 #include <set>
 
 #include "feeder/sandbox.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
@@ -30,24 +31,24 @@ namespace stoker::supervisor {
 namespace {
 
 // Does something else where it is asked for some samples.
-class DeadlyDataset final : public dataset::Dataset {
+class DeadlyDataset final : public data::Dataset {
  public:
   using Deed = std::function<void()>;
-  DeadlyDataset(const dataset::Dataset& data, std::set<uint64_t> deadly, Deed deed)
+  DeadlyDataset(const data::Dataset& data, std::set<uint64_t> deadly, Deed deed)
       : data_(data), deadly_(std::move(deadly)), deed_(std::move(deed)) {}
   uint64_t size() const override { return data_.size(); }
   const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
   uint64_t classes() const override { return data_.classes(); }
   const std::string& fingerprint() const override { return data_.fingerprint(); }
-  dataset::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  data::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     if (deadly_.contains(sample)) deed_();
     return data_.read(sample, random_key, outputs);
   }
 
  private:
-  const dataset::Dataset& data_;
+  const data::Dataset& data_;
   const std::set<uint64_t> deadly_;
   const Deed deed_;
 };
@@ -122,8 +123,8 @@ int run(std::map<std::string, std::string>& arguments) {
     if (claim.ok()) (*ring)->abandon(id, *claim);
   }
   if (how == "stuck" || how == "bad") return misbehave(how, **ring, id);
-  const auto data = dataset::open_indexed("train", synthetic_config(), arguments["--index-dir"],
-                                          arguments["--dataset-fingerprint"]);
+  const auto data = data::pipeline::open_indexed(
+      "train", synthetic_config(), arguments["--index-dir"], arguments["--dataset-fingerprint"]);
   if (!data.ok()) return 78;
   const auto plan = plan_for(**data);
   const auto table =

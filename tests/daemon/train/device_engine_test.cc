@@ -4,9 +4,9 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 
-#include "shared/dataset/length_buckets.h"
+#include "shared/data/order/bucket_plan.h"
 #include "tests/daemon/train/fake_queue.h"
-#include "tests/shared/dataset/sequence_test_data.h"
+#include "tests/shared/data/sequence_test_data.h"
 
 namespace stoker::train {
 namespace {
@@ -85,12 +85,12 @@ TEST_F(DeviceEngineTest, PassesPreparedBatchToReplayedStep) {
 
 // Bucketed sequences: batches of three lengths, each with its own graphs.
 TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
-  const auto data = dataset::testing::SequenceTestData::of_sizes({4, 9, 0, 6});
+  const auto data = data::testing::SequenceTestData::of_sizes({4, 9, 0, 6});
   const std::vector<int64_t> lengths{1, 2};
-  const dataset::SamplePlan plan(
+  const data::order::SamplePlan plan(
       {.size = data.size(),
        .batch = 2,
-       .maybe_buckets = std::make_shared<const dataset::LengthBuckets>(data, lengths)});
+       .maybe_buckets = std::make_shared<const data::order::LengthBuckets>(data, lengths)});
   const feed::BatchShapes shapes(data, plan);
   const auto log = std::make_shared<FakeQueue::Log>();
   const size_t slot_bytes = ring::BatchLayout(data.spec(), 2).slot_bytes();

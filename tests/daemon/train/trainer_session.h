@@ -19,7 +19,8 @@
 
 #include "daemon/train/trainer.h"
 #include "shared/base/coordinator.h"
-#include "shared/dataset/dataset_decorator.h"
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/worker_pool.h"
 
@@ -58,13 +59,12 @@ inline void make_explode(config::Config& config, double lr) {
 }
 
 // A dataset in which some samples contain NaN.
-class PoisonedDataset final : public dataset::DatasetDecorator {
+class PoisonedDataset final : public data::DatasetDecorator {
  public:
-  PoisonedDataset(std::unique_ptr<dataset::Dataset> inner,
-                  std::function<bool(uint64_t)> is_poisoned)
+  PoisonedDataset(std::unique_ptr<data::Dataset> inner, std::function<bool(uint64_t)> is_poisoned)
       : DatasetDecorator(*inner), inner_(std::move(inner)), is_poisoned_(std::move(is_poisoned)) {}
 
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(inner_->read(sample, random_key, outputs));
     const float poison = std::nanf("");
@@ -73,7 +73,7 @@ class PoisonedDataset final : public dataset::DatasetDecorator {
   }
 
  private:
-  std::unique_ptr<dataset::Dataset> inner_;
+  std::unique_ptr<data::Dataset> inner_;
   std::function<bool(uint64_t)> is_poisoned_;
 };
 
@@ -103,7 +103,7 @@ class Session {
     options.delays = std::move(around.delays);
     writer_ = std::make_unique<checkpoint::CheckpointWriter>(store_, options, around.clock);
     data_ = std::make_unique<PoisonedDataset>(
-        *dataset::open_dataset("train", config.data.at("train"), root + "/index", {}),
+        *data::pipeline::open_dataset("train", config.data.at("train"), root + "/index", {}),
         std::move(is_poisoned));
     plan_.emplace(*feed::make_plan_options(config, *data_, {}));
     state_ = *TrainingState::create(config, *data_, around.device);
@@ -181,8 +181,8 @@ class Session {
   const config::Config config_;
   checkpoint::CheckpointStore store_;
   std::unique_ptr<checkpoint::CheckpointWriter> writer_;
-  std::unique_ptr<dataset::Dataset> data_;
-  std::optional<dataset::SamplePlan> plan_;
+  std::unique_ptr<data::Dataset> data_;
+  std::optional<data::order::SamplePlan> plan_;
   std::unique_ptr<TrainingState> state_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<feed::WorkerPool> pool_;

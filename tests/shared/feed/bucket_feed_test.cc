@@ -10,6 +10,7 @@
 
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/worker_pool.h"
@@ -41,7 +42,7 @@ class BucketFeedTest : public ::testing::Test {
             buckets + feed + "}\ntrain: {micro_batch_size: 3}\n",
         "test.yaml", {});
     ASSERT_TRUE(config.ok()) << config.status().message();
-    auto data = dataset::open_dataset("train", config->data, scratch_ / "index", {});
+    auto data = data::pipeline::open_dataset("train", config->data, scratch_ / "index", {});
     ASSERT_TRUE(data.ok()) << data.status().message();
     data_ = *std::move(data);
     const auto options = make_plan_options(*config, *data_, {});
@@ -85,8 +86,8 @@ class BucketFeedTest : public ::testing::Test {
   }
 
   test::TemporaryDirectory scratch_;
-  std::unique_ptr<dataset::Dataset> data_;
-  std::optional<dataset::SamplePlan> plan_;
+  std::unique_ptr<data::Dataset> data_;
+  std::optional<data::order::SamplePlan> plan_;
   std::optional<BatchShapes> shapes_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::optional<WorkerPool> pool_;

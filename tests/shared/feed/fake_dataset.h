@@ -13,12 +13,12 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/dataset/dataset.h"
-#include "shared/dataset/prefetched_bytes.h"
+#include "shared/data/dataset.h"
+#include "shared/data/files/prefetched_bytes.h"
 
 namespace stoker::feed {
 
-class FakeDataset : public dataset::Dataset {
+class FakeDataset : public data::Dataset {
  public:
   explicit FakeDataset(uint64_t size) : size_(size) {}
 
@@ -67,11 +67,11 @@ class FakeDataset : public dataset::Dataset {
   const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return 10; }
   const std::string& fingerprint() const override { return fingerprint_; }
-  dataset::SampleSource source(uint64_t sample) const override {
+  data::SampleSource source(uint64_t sample) const override {
     return {.file = "fake.bin", .offset = sample * 8};
   }
 
-  Status read(uint64_t sample, const dataset::RandomKey& random_key,
+  Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     if (sample == gated_) {
       std::unique_lock lock(mutex_);
@@ -92,8 +92,8 @@ class FakeDataset : public dataset::Dataset {
     return {};
   }
 
-  dataset::BatchReadResult read_batch(std::span<const dataset::SampleReadRequest> samples,
-                                      std::span<const std::span<std::byte>> rows) const override {
+  data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
+                                   std::span<const std::span<std::byte>> rows) const override {
     {
       const std::lock_guard lock(mutex_);
       max_together_ = std::max(max_together_, samples.size());
@@ -101,7 +101,7 @@ class FakeDataset : public dataset::Dataset {
     return Dataset::read_batch(samples, rows);
   }
 
-  void prefetch(uint64_t sample, dataset::PrefetchedBytes& bytes) const override {
+  void prefetch(uint64_t sample, data::files::PrefetchedBytes& bytes) const override {
     bytes.fetch(range_of(sample), [&](std::span<std::byte> out) {
       wait_for_disk();
       std::ranges::fill(out, std::byte(sample));
@@ -111,7 +111,7 @@ class FakeDataset : public dataset::Dataset {
 
  private:
   static constexpr uint64_t kBytes = 10;
-  static dataset::ByteRange range_of(uint64_t sample) {
+  static data::files::ByteRange range_of(uint64_t sample) {
     return {.reader = nullptr, .file = 0, .offset = sample * kBytes, .count = kBytes};
   }
 
@@ -130,7 +130,7 @@ class FakeDataset : public dataset::Dataset {
 
   // What was read ahead must be this sample's.
   void take_prefetched(uint64_t sample) const {
-    auto* const held = dataset::PrefetchedBytes::current();
+    auto* const held = data::files::PrefetchedBytes::current();
     if (held == nullptr) return;
     std::vector<std::byte> bytes(kBytes);
     const auto status = held->try_take(range_of(sample), std::span(bytes));

@@ -23,7 +23,7 @@ class WorkerPoolTest : public ::testing::Test {
             config::ShuffleMode shuffle = config::ShuffleMode::kFull) {
     dataset_.emplace(samples);
     plan_.emplace(
-        dataset::PlanOptions{.size = samples, .batch = batch, .seed = 5, .shuffle = shuffle});
+        data::order::PlanOptions{.size = samples, .batch = batch, .seed = 5, .shuffle = shuffle});
     auto ring = ring::ShmRing::create(ring::BatchLayout(dataset_->spec(), batch), options);
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
@@ -34,7 +34,7 @@ class WorkerPoolTest : public ::testing::Test {
   }
   // What a test expects in row `row` of a batch of these.
   void expect_row(const ring::ReadyBatch& batch, uint64_t row,
-                  const dataset::PlannedSample& planned) {
+                  const data::order::PlannedSample& planned) {
     int64_t values[3];
     std::memcpy(values, ring_->layout().tensor_bytes(batch.slot, 0).data() + row * sizeof(values),
                 sizeof(values));
@@ -77,7 +77,7 @@ class WorkerPoolTest : public ::testing::Test {
   }
 
   std::optional<FakeDataset> dataset_;
-  std::optional<dataset::SamplePlan> plan_;
+  std::optional<data::order::SamplePlan> plan_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::optional<WorkerPool> pool_;
   Coordinator coordinator_;  // goes first: it joins the threads
@@ -263,7 +263,7 @@ TEST_F(WorkerPoolTest, UsesReplacementsWithinGroupedReads) {
     const auto batch = ring_->pop(kLong);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     for (uint64_t row = 0; row < kBatch; ++row) {
-      dataset::PlannedSample planned = plan_->at(ticket, row);
+      data::order::PlannedSample planned = plan_->at(ticket, row);
       for (uint64_t attempt = 1; bad.contains(planned.sample); ++attempt) {
         planned = plan_->replacement(ticket, row, attempt);
         ++reports;

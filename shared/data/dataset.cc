@@ -1,0 +1,22 @@
+#include "shared/data/dataset.h"
+
+#include "shared/data/files/file_reader.h"
+
+namespace stoker::data {
+
+Status Dataset::read_labels(uint64_t /*first*/, std::span<int64_t> /*labels*/) const {
+  return Status(StatusCode::kNotFound, "which class a sample has, only reading it tells");
+}
+
+BatchReadResult Dataset::read_batch(std::span<const SampleReadRequest> samples,
+                                    std::span<const std::span<std::byte>> rows) const {
+  const files::FileReader::ReadsTogether together;
+  RowOutputs outputs(rows, samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Status status = read(samples[i].sample, samples[i].random_key, outputs.of(i));
+    if (!status.ok()) return {.good = i, .status = std::move(status)};
+  }
+  return {.good = samples.size(), .status = {}};
+}
+
+}  // namespace stoker::data

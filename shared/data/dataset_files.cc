@@ -1,0 +1,112 @@
+#include "shared/data/dataset_files.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace stoker::data {
+namespace {
+
+Status check_path(const DatasetRequest& request) {
+  return request.config.path().empty()
+             ? request.config_error("path", "must name a file or a folder")
+             : Status();
+}
+
+}  // namespace
+
+Result<files::FileTable> scan_source(const DatasetRequest& request, const std::string& glob,
+                                     const files::ScanProgress& progress) {
+  STOKER_RETURN_IF_ERROR(check_path(request));
+  const auto folder = files::is_folder(request.config.path());
+  if (!folder) return folder.status().with_context(request.key("path"));
+  if (*folder) {
+    STOKER_ASSIGN_OR_RETURN(files::FolderScan found, scan_source_folder(request, glob, progress));
+    return std::move(found.files);
+  }
+  files::FileTable files;
+  STOKER_RETURN_IF_ERROR(scan_source_file(request, "path", request.config.path(), files));
+  return files;
+}
+
+Result<files::FolderScan> scan_source_folder(const DatasetRequest& request, const std::string& glob,
+                                             const files::ScanProgress& progress) {
+  STOKER_RETURN_IF_ERROR(check_path(request));
+  const std::string& path = request.config.path();
+  const auto folder = files::is_folder(path);
+  if (!folder) return folder.status().with_context(request.key("path"));
+  if (!*folder) return request.config_error("path", path + " is not a folder");
+  const auto parsed = files::Glob::parse(glob);
+  if (!parsed) return parsed.status().with_context(request.key("glob"));
+  auto found = files::scan_folder(path, *parsed, progress);
+  if (!found) return found.status().with_context(request.key("path"));
+  if (found->files.size() == 0) {
+    return Status(StatusCode::kNotFound,
+                  request.key("path") + ": " + path + " holds no file that matches '" + glob + "'");
+  }
+  return found;
+}
+
+Status scan_source_file(const DatasetRequest& request, std::string_view field,
+                        const std::string& path, files::FileTable& files) {
+  if (path.empty()) return request.config_error(field, "must name a file");
+  return files::scan_file(path, files).with_context(request.key(field));
+}
+
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Packer {
+  std::string_view magic;
+  std::string_view name;
+  std::string_view remedy;
+};
+constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzip"sv},
+                                                 {"\x28\xb5\x2f\xfd"sv, "zstd"sv, "unzstd"sv},
+                                                 {"\xfd"
+                                                  "7zXZ"sv,
+                                                  "xz"sv, "unxz"sv},
+                                                 {"BZh"sv, "bzip2"sv, "bunzip2"sv}});
+
+}  // namespace
+
+Result<files::FileTable> scan_shards(const DatasetRequest& request,
+                                     const files::ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(files::FileTable files,
+                          scan_source(request, request.config.glob(), progress));
+  if (files.root().empty()) return files;  // one file, of its own name
+  const auto named = files::Glob::names_in_ranges(request.config.glob());
+  if (!named) return named.status().with_context(request.key("glob"));
+  std::vector<std::string_view> found(files.size());
+  for (size_t file = 0; file < files.size(); ++file) found[file] = files.name(file);
+  std::ranges::sort(found);
+  size_t missing = 0;
+  const std::string* first = nullptr;
+  for (const std::string& name : *named) {
+    if (std::ranges::binary_search(found, std::string_view(name))) continue;
+    if (missing++ == 0) first = &name;
+  }
+  if (missing == 0) return files;
+  return Status(StatusCode::kNotFound, request.key("glob") + ": " + request.config.path() +
+                                           " has no '" + *first + "'; " + std::to_string(missing) +
+                                           " of the " + std::to_string(named->size()) +
+                                           " files that the range names are missing");
+}
+
+Status reject_packed(std::span<const std::byte> first_bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(first_bytes.data()),
+                              first_bytes.size());
+  for (const Packer& packer : kPackers) {
+    if (!text.starts_with(packer.magic)) continue;
+    return Status(StatusCode::kCorrupt,
+                  "packed by " + std::string(packer.name) +
+                      ", so that no record can be read without those before it; "
+                      "unpack it with " +
+                      std::string(packer.remedy));
+  }
+  return {};
+}
+
+}  // namespace stoker::data

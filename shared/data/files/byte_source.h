@@ -1,0 +1,83 @@
+// ByteSource: bytes that are looked at here and there, without reading what lies between.
+//
+// What goes through a shard of records to index it (headers, lengths, names) is written against
+// this, so that pictures between them are never read, and tests need no file.
+//
+// Threads: one at a time.
+// Errors:  those of FileReader.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/data/files/file_reader.h"
+
+namespace stoker::data::files {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+
+  virtual uint64_t size() const = 0;
+  // The `count` bytes from `offset` on, fewer only at the end; valid until the next call. Memory is
+  // taken for `count` bytes: the caller has a limit.
+  virtual Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) = 0;
+};
+
+class MemorySource final : public ByteSource {
+ public:
+  explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  uint64_t size() const override { return bytes_.size(); }
+  Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override {
+    const std::span<const std::byte> rest = bytes_.subspan(std::min(offset, size()));
+    return rest.first(std::min(count, rest.size()));
+  }
+
+ private:
+  const std::span<const std::byte> bytes_;
+};
+
+// A file through a window of one page.
+class FileSource final : public ByteSource {
+ public:
+  FileSource(const FileReader& reader, size_t file, uint64_t size)
+      : reader_(reader), file_(file), size_(size) {}
+
+  uint64_t size() const override { return size_; }
+  Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override;
+
+ private:
+  static constexpr size_t kWindow = 4096;
+
+  const FileReader& reader_;
+  const size_t file_;
+  const uint64_t size_;
+  std::vector<std::byte> window_;
+  uint64_t begin_ = 0;  // of the window
+};
+
+// A part of another source, as a source of its own.
+class PartSource final : public ByteSource {
+ public:
+  // begin + size <= whole.size().
+  PartSource(ByteSource& whole, uint64_t begin, uint64_t size)
+      : whole_(whole), begin_(begin), size_(size) {}
+
+  uint64_t size() const override { return size_; }
+  Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override {
+    const uint64_t from = std::min(offset, size_);
+    return whole_.peek(begin_ + from, std::min<uint64_t>(count, size_ - from));
+  }
+
+ private:
+  ByteSource& whole_;
+  const uint64_t begin_;
+  const uint64_t size_;
+};
+
+}  // namespace stoker::data::files

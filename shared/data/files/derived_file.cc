@@ -1,0 +1,46 @@
+#include "shared/data/files/derived_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "shared/base/file.h"
+#include "shared/data/files/scan.h"
+
+namespace stoker::data::files {
+
+Status check_free_space(const std::string& path, uint64_t bytes, const std::string& what,
+                        const std::string& setting) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  STOKER_ASSIGN_OR_RETURN(const uint64_t available, default_file_system().free_bytes(folder));
+  if (bytes <= available) return {};
+  return Status(StatusCode::kNoSpace, folder + ": " + what + " takes " +
+                                          std::to_string(bytes >> 20) + " MiB, " +
+                                          std::to_string(available >> 20) +
+                                          " are free; make room, or leave " + setting + " away");
+}
+
+Status write_derived_file(const std::string& path,
+                          const std::function<Status(int fd, const std::string& name)>& write,
+                          FileTable& made) {
+  FileSystem& disk = default_file_system();
+  const std::filesystem::path final_path(path);
+  const std::string folder = final_path.parent_path().string();
+  const std::string temporary = join_path(
+      folder, '.' + final_path.filename().string() + ".tmp-" + std::to_string(::getpid()));
+  const auto write_all = [&]() -> Status {
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, disk.open(temporary, O_WRONLY | O_CREAT | O_TRUNC));
+    STOKER_RETURN_IF_ERROR(write(fd.get(), temporary));
+    STOKER_RETURN_IF_ERROR(disk.sync(fd.get(), temporary));
+    return disk.rename(temporary, path);
+  };
+  if (const Status written = write_all(); !written.ok()) {
+    (void)disk.remove_file(temporary);
+    return written;
+  }
+  STOKER_RETURN_IF_ERROR(disk.sync_directory(folder));
+  return scan_file(path, made);
+}
+
+}  // namespace stoker::data::files

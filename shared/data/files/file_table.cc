@@ -1,0 +1,58 @@
+#include "shared/data/files/file_table.h"
+
+namespace stoker::data::files {
+
+void FileTable::add(std::string_view name, const FileStamp& stamp) {
+  names_ += name;
+  rows_.push_back({.name_end = names_.size(), .stamp = stamp});
+}
+
+std::string_view FileTable::name(size_t file) const {
+  const uint64_t begin = file == 0 ? 0 : rows_[file - 1].name_end;
+  return std::string_view(names_).substr(begin, rows_[file].name_end - begin);
+}
+
+std::string FileTable::path(size_t file) const {
+  // By hand: it is asked for with every small file that is read.
+  const std::string_view last = name(file);
+  std::string path;
+  path.reserve(root_.size() + 1 + last.size());
+  path += root_;
+  if (!root_.empty() && !root_.ends_with('/')) path += '/';
+  path += last;
+  return path;
+}
+
+Status FileTable::changed(size_t file, const std::string& how) const {
+  return Status(
+      StatusCode::kCorrupt,
+      path(file) + ": " + how + " since it was indexed; restart to index the data set anew");
+}
+
+Status FileTable::check(size_t file, const struct stat& info) const {
+  if (!S_ISREG(info.st_mode)) return changed(file, "replaced by something that is no regular file");
+  const FileStamp& indexed = stamp(file);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (allows_append_ && size > indexed.size) return {};
+  if (size != indexed.size) {
+    return changed(file, "went from " + std::to_string(indexed.size) + " to " +
+                             std::to_string(size) + " bytes");
+  }
+  const int64_t mtime_ns =
+      static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  if (mtime_ns != indexed.mtime_ns) return changed(file, "modified");
+  return {};
+}
+
+void FileTable::add_to(Sha256& hash) const {
+  for (size_t file = 0; file < size(); ++file) {
+    std::string_view shown = name(file);
+    if (root_.empty()) shown.remove_prefix(shown.rfind('/') + 1);  // npos + 1 is 0
+    std::string line(shown);
+    line.push_back('\0');  // the one byte that a name cannot hold
+    line += std::to_string(stamp(file).size) + ' ' + std::to_string(stamp(file).mtime_ns) + '\n';
+    hash.update(line);
+  }
+}
+
+}  // namespace stoker::data::files

@@ -1,0 +1,175 @@
+#include "shared/data/files/index.h"
+
+#include <bit>
+#include <cstring>
+
+#include "shared/base/file.h"
+#include "shared/base/hash.h"
+
+namespace stoker::data::files {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the index is written as it lies in memory");
+
+constexpr std::string_view kIndexMagic = "STKINDEX";
+constexpr uint32_t kVersion = 4;
+constexpr size_t kDigestBytes = 64;
+constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
+
+template <typename T>
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void put_text(std::string& out, std::string_view text) {
+  put<uint64_t>(out, text.size());
+  out += text;
+}
+
+// Takes values off the front. Once something did not fit, it stays failed and gives zeros.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename T>
+  T take() {
+    T value{};
+    if (!fits(sizeof(T))) return value;
+    std::memcpy(&value, rest_.data(), sizeof(T));
+    rest_.remove_prefix(sizeof(T));
+    return value;
+  }
+  std::string_view take_bytes(uint64_t count) {
+    if (!fits(count)) return {};
+    const std::string_view bytes = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return bytes;
+  }
+  std::string_view take_text() { return take_bytes(take<uint64_t>()); }
+  // A count of things that take at least `bytes_each`: checked before anything is allocated for
+  // them.
+  uint64_t take_count(uint64_t bytes_each) {
+    const auto count = take<uint64_t>();
+    if (count > rest_.size() / bytes_each) failed_ = true;
+    return failed_ ? 0 : count;
+  }
+  bool at_end() const { return !failed_ && rest_.empty(); }
+
+ private:
+  bool fits(uint64_t count) {
+    if (count > rest_.size()) failed_ = true;
+    return !failed_;
+  }
+  std::string_view rest_;
+  bool failed_ = false;
+};
+
+void put_files(std::string& out, const FileTable& files) {
+  put_text(out, files.root());
+  put<uint64_t>(out, files.size());
+  for (size_t file = 0; file < files.size(); ++file) {
+    put_text(out, files.name(file));
+    put(out, files.stamp(file).size);
+    put(out, files.stamp(file).mtime_ns);
+    put(out, files.stamp(file).inode);
+  }
+}
+
+void put_numbers(std::string& out, const std::vector<uint64_t>& numbers) {
+  put<uint64_t>(out, numbers.size());
+  for (const uint64_t number : numbers) put(out, number);
+}
+
+std::vector<uint64_t> take_numbers(Cursor& cursor) {
+  std::vector<uint64_t> numbers(cursor.take_count(sizeof(uint64_t)));
+  for (uint64_t& number : numbers) number = cursor.take<uint64_t>();
+  return numbers;
+}
+
+FileTable take_files(Cursor& cursor) {
+  FileTable files{std::string(cursor.take_text())};
+  const uint64_t count = cursor.take_count(4 * sizeof(uint64_t));
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string_view name = cursor.take_text();
+    FileStamp stamp;
+    stamp.size = cursor.take<uint64_t>();
+    stamp.mtime_ns = cursor.take<int64_t>();
+    stamp.inode = cursor.take<uint64_t>();
+    files.add(name, stamp);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string Index::fingerprint() const {
+  Sha256 hash;
+  hash.update(fingerprint_text);
+  hash.update("\n");
+  files.add_to(hash);
+  return hash.finish_hex();
+}
+
+std::string encode_index(const Index& index) {
+  std::string out;
+  out.reserve(1024 + index.files.size() * 32 + index.files.name_bytes());
+  out += kIndexMagic;
+  put(out, kVersion);
+  put_text(out, index.fingerprint_text);
+  put_text(out, index.source);
+  put_text(out, index.fingerprint());
+  put_numbers(out, index.metadata.numbers);
+  put<uint64_t>(out, index.metadata.names.size());
+  for (const std::string& text : index.metadata.names) put_text(out, text);
+  put_numbers(out, index.metadata.pack_sizes);
+  put_files(out, index.metadata.made);
+  put_files(out, index.files);
+  return out += sha256_hex(out);
+}
+
+Result<Index> decode_index(std::string_view bytes, const std::string& name) {
+  const auto corrupt = [&name](const std::string& what) {
+    return Status(StatusCode::kCorrupt, name + ": " + what);
+  };
+  if (bytes.size() < kIndexMagic.size() + sizeof(kVersion) + kDigestBytes)
+    return corrupt("too short for a data set index");
+  const std::string_view digest = bytes.substr(bytes.size() - kDigestBytes);
+  bytes.remove_suffix(kDigestBytes);
+  Cursor cursor(bytes);
+  if (cursor.take_bytes(kIndexMagic.size()) != kIndexMagic)
+    return corrupt("not a data set index (its first bytes differ)");
+  const auto version = cursor.take<uint32_t>();
+  if (sha256_hex(bytes) != digest)
+    return corrupt("damaged: its SHA-256 is not the one that was written");
+  if (version != kVersion) {
+    return Status(StatusCode::kMismatch, name + ": index version " + std::to_string(version) +
+                                             ", this program reads version " +
+                                             std::to_string(kVersion));
+  }
+  Index index;
+  index.fingerprint_text = cursor.take_text();
+  index.source = cursor.take_text();
+  const std::string_view fingerprint = cursor.take_text();
+  index.metadata.numbers = take_numbers(cursor);
+  index.metadata.names.resize(cursor.take_count(sizeof(uint64_t)));
+  for (std::string& text : index.metadata.names) text = cursor.take_text();
+  index.metadata.pack_sizes = take_numbers(cursor);
+  index.metadata.made = take_files(cursor);
+  index.files = take_files(cursor);
+  if (!cursor.at_end()) return corrupt("its lengths do not add up");
+  if (index.fingerprint() != fingerprint)
+    return corrupt("its fingerprint does not fit its file table");
+  return index;
+}
+
+Status save_index(const Index& index, const std::string& path) {
+  return write_file_atomically(default_file_system(), path, encode_index(index));
+}
+
+Result<Index> load_index(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const std::string bytes, read_file(path, kMaxIndexBytes));
+  return decode_index(bytes, path);
+}
+
+}  // namespace stoker::data::files

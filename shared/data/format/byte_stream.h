@@ -1,0 +1,46 @@
+// ByteStream: the bytes of all files of a table, one file after the other.
+//
+// Threads: read() may be called from any thread, concurrently.
+// Errors:  those of FileReader.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/data/dataset.h"
+#include "shared/data/files/file_reader.h"
+#include "shared/data/files/file_table.h"
+
+namespace stoker::data::format {
+
+class ByteStream {
+ public:
+  explicit ByteStream(files::FileTable files);
+  ByteStream(const ByteStream&) = delete;  // the reader refers to the table
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // The number of bytes. kCorrupt when the sizes do not fit in 63 bits.
+  static Result<uint64_t> total_length(const files::FileTable& files);
+
+  uint64_t length() const { return ends_.empty() ? 0 : ends_.back(); }
+  // position + bytes.size() <= length().
+  Status read(uint64_t position, std::span<std::byte> bytes) const;
+  void prefetch(uint64_t position, uint64_t count, files::PrefetchedBytes& bytes) const;
+  SampleSource source(uint64_t position) const;
+  // As Dataset::shard_ends(), a file being a shard, of `samples` >= 1 samples of which the i-th
+  // begins at begin + i * stride. Files in which no sample begins are none.
+  std::vector<uint64_t> shard_ends(uint64_t begin, uint64_t stride, uint64_t samples) const;
+
+ private:
+  size_t file_at(uint64_t position) const;
+
+  // Constant after construction.
+  const files::FileTable files_;
+  const files::FileReader reader_;
+  std::vector<uint64_t> ends_;  // of each file, in the stream
+};
+
+}  // namespace stoker::data::format

@@ -1,0 +1,253 @@
+// Format `csv`: files of comma-separated values, one row a sample. The index keeps where each row lies,
+// and its label.
+#include <algorithm>
+#include <utility>
+
+#include "shared/data/dataset_files.h"
+#include "shared/data/format/csv_table.h"
+#include "shared/data/format/format.h"
+#include "shared/data/format/text_records.h"
+#include "shared/data/record/record_dataset.h"
+#include "shared/data/record/record_index.h"
+
+namespace stoker::data::format {
+namespace {
+
+char delimiter_of(const DatasetRequest& request) {
+  return request.as<config::CsvDataset>().delimiter.front();
+}
+
+config::DatasetConfig with_record(const DatasetRequest& request, config::RecordConfig record) {
+  config::DatasetConfig config = request.config;
+  std::get<config::CsvDataset>(config.source).record = with_shape(std::move(record));
+  return config;
+}
+
+record::FieldBytes size_in_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+class CsvRecords final : public TextRecords {
+ public:
+  CsvRecords(files::FileTable files, record::RecordTable table, std::vector<size_t> indices,
+             char delimiter)
+      : TextRecords(std::move(files), std::move(table)),
+        indices_(std::move(indices)),
+        delimiter_(delimiter) {}
+
+  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
+    thread_local CsvRow row;
+    STOKER_ASSIGN_OR_RETURN(const std::string_view text, read_line(record));
+    STOKER_RETURN_IF_ERROR(at(record, row.split(text, delimiter_)));
+    for (size_t i = 0; i < indices_.size(); ++i)
+      if (indices_[i] < row.size()) values[i] = size_in_bytes(row[indices_[i]]);
+    return {};
+  }
+
+ private:
+  const std::vector<size_t> indices_;
+  const char delimiter_;
+};
+
+// One pass over the files.
+class CsvScan {
+ public:
+  CsvScan(const DatasetRequest& request, const files::FileTable& files,
+          const files::ScanProgress& progress)
+      : request_(request),
+        files_(files),
+        progress_(progress),
+        delimiter_(delimiter_of(request)),
+        table_{.columns = request.as<config::CsvDataset>().column_names} {}
+
+  Result<files::IndexMetadata> run() {
+    const files::FileReader reader(files_);
+    const LineEnd line_end = [this](std::string_view bytes) {
+      return end_of_csv_row(bytes, delimiter_);
+    };
+    for (size_t file = 0; file < files_.size(); ++file) {
+      header_due_ = request_.as<config::CsvDataset>().column_names.empty();
+      if (!header_due_ && !index_) STOKER_RETURN_IF_ERROR(begin());
+      STOKER_RETURN_IF_ERROR(scan_lines(reader, files_, file, line_end, [&](const TextLine& row) {
+                               return header_due_ ? take_header(file, row) : take_row(row);
+                             }).with_context(request_.key("path")));
+      if (header_due_) return no_header(file);
+      index_->end_shard();
+    }
+    STOKER_ASSIGN_OR_RETURN(files::IndexMetadata metadata, index_->finish());
+    metadata.numbers.push_back(table_.columns.size());
+    metadata.names.insert(metadata.names.end(), table_.columns.begin(), table_.columns.end());
+    return metadata;
+  }
+
+ private:
+  Status no_header(size_t file) const {
+    return Status(StatusCode::kCorrupt, request_.key("path") + ": " + files_.path(file) +
+                                            ": empty, without even a header");
+  }
+
+  // Once the columns are known.
+  Status begin() {
+    STOKER_ASSIGN_OR_RETURN(auto record, table_.with_inputs(request_));
+    config_ = with_record(request_, std::move(record));
+    const DatasetRequest request{
+        .name = request_.name, .config = config_, .index_dir = request_.index_dir};
+    STOKER_ASSIGN_OR_RETURN(fields_, record::RecordFields::of(request));
+    STOKER_ASSIGN_OR_RETURN(indices_, table_.indices(request_, *fields_));
+    // What is a number is found out when a row is read; here only what is there matters.
+    values_.assign(indices_.size(), record::FieldValue(record::FieldFloats(&kSomeNumber, 1)));
+    index_.emplace(request_, *fields_, files_, LineLocation::kWidth, progress_);
+    return {};
+  }
+
+  Status take_header(size_t file, const TextLine& row) {
+    header_due_ = false;
+    auto names = csv_header(row.text, delimiter_);
+    if (!names) return names.status().with_context(files_.path(file) + ": its header");
+    if (file == 0) {
+      table_.columns = *std::move(names);
+      return begin();
+    }
+    if (*names == table_.columns) return {};
+    return Status(StatusCode::kCorrupt, files_.path(file) + ": its header is not that of " +
+                                            files_.path(0) +
+                                            "; put files of one kind together by glob");
+  }
+
+  Status take_row(const TextLine& row) {
+    const auto label = fields_->label();
+    const auto one = row_.split_one(row.text, delimiter_, label ? indices_[*label] : 0);
+    if (!one) return index_->at(row.offset, line_location_text(row.line), one.status());
+    if (one->fields != table_.columns.size()) {
+      const Status wrong(StatusCode::kCorrupt,
+                         "has " + std::to_string(one->fields) + " fields, but there are " +
+                             std::to_string(table_.columns.size()) + " columns");
+      return index_->at(row.offset, line_location_text(row.line), wrong);
+    }
+    if (label) values_[*label] = size_in_bytes(*one->field);
+    const bool any_empty = may_have_empty(row.text);
+    if (any_empty) STOKER_RETURN_IF_ERROR(note_empty(row));
+    const auto numbers = LineLocation::of(row).to_numbers();
+    const Status added = index_->add(row.offset, line_location_text(row.line), values_, numbers);
+    if (any_empty)
+      std::ranges::fill(values_, record::FieldValue(record::FieldFloats(&kSomeNumber, 1)));
+    return added;
+  }
+
+  // Whether a field might be empty: two delimiters in a row, one at an end, or quotes.
+  bool may_have_empty(std::string_view text) const {
+    const char before_end = text.find_last_not_of("\r\n") == std::string_view::npos
+                                ? '\0'
+                                : text[text.find_last_not_of("\r\n")];
+    const char twice[] = {delimiter_, delimiter_};
+    return text.front() == delimiter_ || before_end == delimiter_ ||
+           text.find(std::string_view(twice, 2)) != std::string_view::npos ||
+           text.find('"') != std::string_view::npos;
+  }
+
+  // An empty field is a value that is not there.
+  Status note_empty(const TextLine& row) {
+    STOKER_RETURN_IF_ERROR(
+        index_->at(row.offset, line_location_text(row.line), row_.split(row.text, delimiter_)));
+    for (size_t i = 0; i < indices_.size(); ++i) {
+      const std::string_view field = row_[indices_[i]];
+      if (record::trimmed(field).empty()) values_[i] = record::FieldValue();
+    }
+    const auto label = fields_->label();
+    if (label && !record::is_missing(values_[*label]))
+      values_[*label] = size_in_bytes(row_[indices_[*label]]);
+    return {};
+  }
+
+  static constexpr float kSomeNumber = 0;
+
+  const DatasetRequest& request_;
+  const files::FileTable& files_;
+  const files::ScanProgress& progress_;
+  const char delimiter_;
+  CsvTable table_;
+  config::DatasetConfig config_;
+  std::optional<record::RecordFields> fields_;
+  std::vector<size_t> indices_;
+  std::optional<record::RecordIndexBuilder> index_;
+  std::vector<record::FieldValue> values_;
+  CsvRow row_;
+  bool header_due_ = false;
+};
+
+Result<std::string> csv_fingerprint_text(const DatasetRequest& request) {
+  const auto& csv = request.as<config::CsvDataset>();
+  const std::string& delimiter = csv.delimiter;
+  constexpr std::string_view kNever = "\"\r\n";
+  if (delimiter.size() != 1 || kNever.find(delimiter[0]) != std::string_view::npos)
+    return request.config_error("delimiter",
+                                "must be one character other than a quote and a line end");
+  config::RecordConfig record = csv.record;
+  const bool uses_full_image = record.fields.input.empty();
+  if (uses_full_image) record.fields.input = {"*"};
+  const config::DatasetConfig config = with_record(request, std::move(record));
+  const DatasetRequest with_input{.name = request.name, .config = config};
+  STOKER_ASSIGN_OR_RETURN(std::string text, record::record_fingerprint_text("csv", with_input));
+  text += " delimiter=" + std::to_string(int{delimiter_of(request)}) +
+          (uses_full_image ? " every column" : "");
+  for (const std::string& column : csv.column_names)
+    text += ' ' + std::to_string(column.size()) + ':' + column;
+  return text;
+}
+
+Result<files::FileTable> scan_csv(const DatasetRequest& request,
+                                  const files::ScanProgress& progress) {
+  return scan_shards(request, progress);
+}
+
+Result<files::IndexMetadata> build_csv_metadata(const DatasetRequest& request,
+                                                const files::FileTable& files,
+                                                const files::ScanProgress& progress) {
+  return CsvScan(request, files, progress).run();
+}
+
+Status no_csv(const DatasetRequest& request) {
+  return Status(StatusCode::kCorrupt,
+                "data." + request.name + ": its index does not describe a csv data set");
+}
+
+// The columns stand behind the names of the classes.
+Result<CsvTable> take_columns(const DatasetRequest& request, files::IndexMetadata& metadata) {
+  if (metadata.numbers.empty() || metadata.numbers.back() > metadata.names.size())
+    return no_csv(request);
+  const auto first = metadata.names.end() - static_cast<ptrdiff_t>(metadata.numbers.back());
+  CsvTable table{.columns = {first, metadata.names.end()}};
+  metadata.names.erase(first, metadata.names.end());
+  metadata.numbers.pop_back();
+  return table;
+}
+
+Result<std::unique_ptr<Dataset>> open_csv(const DatasetRequest& request, files::Index index) {
+  std::string fingerprint = index.fingerprint();
+  STOKER_ASSIGN_OR_RETURN(const CsvTable columns, take_columns(request, index.metadata));
+  STOKER_ASSIGN_OR_RETURN(auto record, columns.with_inputs(request));
+  const config::DatasetConfig config = with_record(request, std::move(record));
+  const DatasetRequest resolved{
+      .name = request.name, .config = config, .index_dir = request.index_dir};
+  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(resolved));
+  STOKER_ASSIGN_OR_RETURN(std::vector<size_t> indices, columns.indices(request, fields));
+  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
+                                       LineLocation::kWidth, fields);
+  if (!table) return no_csv(request);
+  auto records = std::make_unique<CsvRecords>(std::move(index.files), *std::move(table),
+                                              std::move(indices), delimiter_of(request));
+  return record::make_record_dataset(resolved, std::move(fields), std::move(fingerprint),
+                                     std::move(records));
+}
+
+}  // namespace
+
+const DatasetFormatOps& csv_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "csv",
+                                               .fingerprint_text = csv_fingerprint_text,
+                                               .scan = scan_csv,
+                                               .build_metadata = build_csv_metadata,
+                                               .open = open_csv,
+                                               .has_rows = true};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

@@ -1,0 +1,333 @@
+// Format `image_list`: pictures and their labels as a table names them, a .csv, .tsv or .jsonl file.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/data/cache/packed_images.h"
+#include "shared/data/dataset_files.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/files/file_reader.h"
+#include "shared/data/files/file_table.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/format/csv_table.h"
+#include "shared/data/format/format.h"
+#include "shared/data/format/json_values.h"
+#include "shared/data/format/text_records.h"
+#include "shared/data/record/class_labels.h"
+#include "shared/data/record/field_value.h"
+#include "shared/data/sample_range.h"
+#include "shared/data/transform/image_decoder_input.h"
+
+namespace stoker::data::format {
+namespace {
+
+// list rows: the two columns of a list of pictures, whether it is a csv or a jsonl file.
+//
+// Threads: a function.
+// Errors:  kCorrupt, kInvalidArgument; each names file and line.
+struct ListRow {
+  std::string_view path;
+  record::FieldValue label;
+  uint64_t line = 0;
+};
+
+// The names of the columns of paths and labels.
+std::vector<std::string> list_columns(const config::ImageListDataset& list);
+
+bool is_json(std::string_view name) { return name.ends_with(".jsonl"); }
+bool is_tabbed(std::string_view name) { return name.ends_with(".tsv"); }
+
+// Brings the two values of a row into a ListRow.
+class ListReader {
+ public:
+  ListReader(const DatasetRequest& request, std::string path,
+             const std::function<Status(const ListRow&)>& on_row)
+      : request_(request),
+        path_(std::move(path)),
+        names_(list_columns(request.as<config::ImageListDataset>())),
+        delimiter_(is_tabbed(path_) ? '\t' : ','),
+        json_(names_),
+        take_(on_row) {}
+
+  char delimiter() const { return delimiter_; }
+
+  Status take_csv(const TextLine& row) {
+    if (!indices_) return take_header(row);
+    STOKER_RETURN_IF_ERROR(at(row, row_.split(row.text, delimiter_)));
+    std::array<record::FieldValue, 2> values;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if ((*indices_)[i] >= row_.size()) continue;
+      const std::string_view text = record::trimmed(row_[(*indices_)[i]]);
+      if (!text.empty()) values[i] = std::as_bytes(std::span(text));
+    }
+    return deliver(row, values);
+  }
+
+  Status take_json(const TextLine& row) {
+    std::array<record::FieldValue, 2> values;
+    STOKER_RETURN_IF_ERROR(at(row, json_.read(row.text, values)));
+    return deliver(row, values);
+  }
+
+ private:
+  Status at(const TextLine& row, const Status& status) const {
+    return status.ok() ? status : status.with_context(path_ + ": " + line_location_text(row.line));
+  }
+
+  Status take_header(const TextLine& row) {
+    auto columns = csv_header(row.text, delimiter_);
+    if (!columns) return at(row, columns.status());
+    indices_.emplace();
+    for (size_t i = 0; i < names_.size(); ++i) {
+      std::optional<size_t> index;
+      for (size_t column = 0; column < columns->size(); ++column) {
+        if ((*columns)[column] != names_[i]) continue;
+        if (index)
+          return request_.config_error("path", path_ + " has two columns '" + names_[i] + "'");
+        index = column;
+      }
+      if (!index) {
+        return request_.config_error(i == 0 ? "fields.image" : "fields.label",
+                                     path_ + " has no column '" + names_[i] + "'");
+      }
+      indices_->at(i) = *index;
+    }
+    return {};
+  }
+
+  Status deliver(const TextLine& row, const std::array<record::FieldValue, 2>& values) const {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (record::is_missing(values[i]) || (i == 0 && !record::is_bytes(values[i])))
+        return at(row, Status(StatusCode::kCorrupt, "has no '" + names_[i] + "'"));
+    }
+    const std::string_view path = record::to_string_view(std::get<record::FieldBytes>(values[0]));
+    // A message about it must stay one line, and the system ends a path at a NUL.
+    const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+    if (path.empty() || std::ranges::any_of(path, is_control))
+      return at(row, Status(StatusCode::kCorrupt, "'" + names_[0] + "' is no path"));
+    return at(row, take_({.path = path, .label = values[1], .line = row.line}));
+  }
+
+  const DatasetRequest& request_;
+  const std::string path_;
+  const std::vector<std::string> names_;
+  const char delimiter_;
+  std::optional<std::array<size_t, 2>> indices_;
+  CsvRow row_;
+  JsonValues json_;
+  const std::function<Status(const ListRow&)>& take_;
+};
+
+std::vector<std::string> list_columns(const config::ImageListDataset& list) {
+  return {list.fields.image.empty() ? "path" : list.fields.image,
+          list.fields.label.empty() ? "label" : list.fields.label};
+}
+
+// Whether the name says csv, tsv or jsonl.
+bool is_image_list_name(std::string_view name) {
+  return is_json(name) || is_tabbed(name) || name.ends_with(".csv");
+}
+
+// Each row of the first file. A path or a label that is missing is kCorrupt.
+Status read_list_rows(const DatasetRequest& request, const files::FileReader& reader,
+                      const files::FileTable& files,
+                      const std::function<Status(const ListRow&)>& on_row) {
+  ListReader list(request, files.path(0), on_row);
+  if (is_json(files.path(0))) {
+    return scan_lines(reader, files, 0, end_of_line,
+                      [&list](const TextLine& row) { return list.take_json(row); });
+  }
+  const LineEnd line_end = [&list](std::string_view bytes) {
+    return end_of_csv_row(bytes, list.delimiter());
+  };
+  return scan_lines(reader, files, 0, line_end,
+                    [&list](const TextLine& row) { return list.take_csv(row); });
+}
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kProgressRows = 1 << 13;  // between two calls of progress
+constexpr size_t kHead = 1;                  // of the facts: classes; then a class a picture
+
+class ListDataset final : public Dataset {
+ public:
+  ListDataset(files::Index index, SampleRange range, const transform::ImageDecoderInput& input)
+      : fingerprint_(index.fingerprint()),
+        files_(std::move(index.files)),
+        bytes_(files_, index.metadata),
+        metadata_(std::move(index.metadata)),
+        range_(range),
+        input_(input),
+        spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+
+  uint64_t size() const override { return range_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return metadata_.numbers[0]; }
+  std::vector<std::string> class_names() const override { return metadata_.names; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t sample) const override {
+    return {.file = files_.path(file_of(sample)), .offset = 0};
+  }
+
+  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
+    std::vector<std::byte> file;
+    const Status read = bytes_.read(file_of(sample), cache::kMaxImageFileBytes, file);
+    return read.ok() ? input_.describe_transforms(file, random_key) : std::string();
+  }
+
+  Status read(uint64_t sample, const RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size() && outputs.size() == 2);
+    thread_local std::vector<std::byte> file;
+    STOKER_RETURN_IF_ERROR(bytes_.read(file_of(sample), cache::kMaxImageFileBytes, file));
+    const Status decoded = input_.read(file, random_key, outputs[0]);
+    if (!decoded.ok()) return decoded.with_context(files_.path(file_of(sample)));
+    const int64_t label = label_of(sample);
+    std::memcpy(outputs[1].data(), &label, sizeof label);
+    return {};
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    for (int64_t& label : labels) label = label_of(first++);
+    return {};
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    bytes_.prefetch(file_of(sample), cache::kMaxImageFileBytes, bytes);
+  }
+
+ private:
+  // The list is the first file.
+  size_t file_of(uint64_t sample) const { return range_.begin + sample + 1; }
+  int64_t label_of(uint64_t sample) const {
+    return static_cast<int64_t>(metadata_.numbers[kHead + range_.begin + sample]);
+  }
+
+  const std::string fingerprint_;
+  const files::FileTable files_;
+  const cache::PackedFiles bytes_;
+  const files::IndexMetadata metadata_;
+  const SampleRange range_;
+  const transform::ImageDecoderInput input_;
+  const std::vector<TensorSpec> spec_;
+};
+
+// What the paths of the list are relative to: `root`, or the folder that the list lies in.
+std::string root_of(const config::ImageListDataset& list) {
+  if (!list.root.empty()) return list.root;
+  const std::string folder = fs::path(list.path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// A path as a name below the root, so that the set may be moved with it.
+std::string name_below(const std::string& root, const fs::path& path) {
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(root, ignored).lexically_normal();
+  return fs::absolute(path, ignored).lexically_normal().lexically_relative(whole).string();
+}
+
+Status add_file(const std::string& path, std::string_view name, files::FileTable& files) {
+  files::FileTable found;
+  STOKER_RETURN_IF_ERROR(files::scan_file(path, found));
+  files.add(name, found.stamp(0));
+  return {};
+}
+
+Result<std::string> image_list_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const transform::ImageDecoderInput input,
+                          transform::ImageDecoderInput::of(request));
+  const auto& list = request.as<config::ImageListDataset>();
+  if (!is_image_list_name(list.path))
+    return request.config_error("path", "must be a file whose name ends in .csv, .tsv or .jsonl");
+  std::string text = "format=image_list " + split.to_text() + ' ' + input.to_text();
+  for (const std::string& name : list_columns(list))
+    text += " column=" + std::to_string(name.size()) + ':' + name;
+  return text + " num_classes=" + std::to_string(list.num_classes.value_or(0));
+}
+
+// The list itself is the first file, then the pictures in its order.
+Result<files::FileTable> scan_image_list(const DatasetRequest& request,
+                                         const files::ScanProgress& progress) {
+  const auto& config = request.as<config::ImageListDataset>();
+  files::FileTable list;
+  STOKER_RETURN_IF_ERROR(scan_source_file(request, "path", config.path, list));
+  const std::string root = root_of(config);
+  files::FileTable files(root);
+  files.add(name_below(root, config.path), list.stamp(0));
+  const files::FileReader reader(list);
+  const Status read = read_list_rows(request, reader, list, [&](const ListRow& row) {
+    const bool is_absolute = row.path.starts_with('/');
+    const std::string name =
+        is_absolute ? name_below(root, fs::path(row.path)) : std::string(row.path);
+    if (files.size() % kProgressRows == 0) progress(files.size());
+    return add_file(is_absolute ? std::string(row.path) : join_path(root, row.path), name, files);
+  });
+  if (!read.ok()) return read.with_context(request.key("path"));
+  if (files.size() > 1) return files;
+  return Status(StatusCode::kNotFound,
+                request.key("path") + ": " + config.path + " names no image");
+}
+
+Result<files::IndexMetadata> build_image_list_metadata(const DatasetRequest& request,
+                                                       const files::FileTable& files,
+                                                       const files::ScanProgress& progress) {
+  const files::FileReader reader(files);
+  record::ClassLabels labels;
+  files::IndexMetadata metadata;
+  metadata.numbers.push_back(0);
+  const Status read = read_list_rows(request, reader, files, [&](const ListRow& row) -> Status {
+    STOKER_ASSIGN_OR_RETURN(const uint64_t label, labels.add(row.label));
+    metadata.numbers.push_back(label);
+    if (metadata.numbers.size() % kProgressRows == 0) progress(metadata.numbers.size(), "labels");
+    return {};
+  });
+  if (!read.ok()) return read.with_context(request.key("path"));
+  if (metadata.numbers.size() != files.size())
+    return Status(StatusCode::kCorrupt,
+                  request.key("path") + ": " + request.config.path() + " has changed just now");
+  auto classes = labels.finish(static_cast<uint64_t>(request.config.num_classes().value_or(0)));
+  if (!classes) return request.config_error("num_classes", classes.status().message());
+  metadata.numbers[0] = classes->count;
+  for (size_t i = kHead; i < metadata.numbers.size(); ++i)
+    metadata.numbers[i] = classes->of_label[metadata.numbers[i]];
+  metadata.names = std::move(classes->names);
+  return cache::pack_images(request, files, std::move(metadata), progress);
+}
+
+Result<std::unique_ptr<Dataset>> open_image_list(const DatasetRequest& request,
+                                                 files::Index index) {
+  STOKER_ASSIGN_OR_RETURN(const transform::ImageDecoderInput input,
+                          transform::ImageDecoderInput::of(request));
+  const std::vector<uint64_t>& numbers = index.metadata.numbers;
+  bool fits = numbers.size() > kHead && numbers.size() == index.files.size() &&
+              cache::PackedFiles::fits(index.files, index.metadata);
+  for (size_t i = kHead; fits && i < numbers.size(); ++i) fits = numbers[i] < numbers[0];
+  if (!fits)
+    return Status(StatusCode::kCorrupt,
+                  "data." + request.name + ": its index does not describe a list of images");
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, numbers.size() - kHead));
+  return std::unique_ptr<Dataset>(std::make_unique<ListDataset>(std::move(index), range, input));
+}
+
+}  // namespace
+
+const DatasetFormatOps& image_list_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "image_list",
+                                               .fingerprint_text = image_list_fingerprint_text,
+                                               .scan = scan_image_list,
+                                               .build_metadata = build_image_list_metadata,
+                                               .open = open_image_list};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

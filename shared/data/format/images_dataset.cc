@@ -1,0 +1,245 @@
+// Format `image_folder`: a folder per class, JPEG, PNG and WebP files in it, decoded and resized while
+// they are read.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/data/cache/packed_images.h"
+#include "shared/data/dataset_files.h"
+#include "shared/data/files/file_reader.h"
+#include "shared/data/files/file_table.h"
+#include "shared/data/format/format.h"
+#include "shared/data/sample_range.h"
+#include "shared/data/transform/image_decoder_input.h"
+#include "shared/image/image_types.h"
+
+namespace stoker::data::format {
+namespace {
+
+// ClassSplit: files in a folder per class, numbered as samples, with the same part taken of every
+// class.
+//
+// A part by position over all files would take whole classes, since files are sorted by folder.
+//
+// Threads: immutable after construction.
+class ClassSplit {
+ public:
+  // Every name of `files` is "class/…", sorted by class.
+  ClassSplit(const files::FileTable& files, const SplitFraction& split);
+
+  struct Location {
+    uint64_t file = 0;
+    uint64_t of_class = 0;
+  };
+  uint64_t size() const { return classes_.empty() ? 0 : classes_.back().samples_end; }
+  Location location(uint64_t sample) const;
+  std::vector<std::string> names()
+      const;  // of all classes, also of those that the part takes nothing of
+  uint64_t classes() const { return classes_.size(); }
+  uint64_t classes_without_samples() const;
+
+ private:
+  struct Class {
+    std::string name;
+    uint64_t files_begin = 0;  // of the part
+    uint64_t samples_end = 0;
+  };
+  std::vector<Class> classes_;
+};
+
+std::string_view class_of(std::string_view name) { return name.substr(0, name.find('/')); }
+
+ClassSplit::ClassSplit(const files::FileTable& files, const SplitFraction& split) {
+  uint64_t samples = 0;
+  for (size_t begin = 0, end = 0; begin < files.size(); begin = end) {
+    const std::string_view name = class_of(files.name(begin));
+    while (end < files.size() && class_of(files.name(end)) == name) ++end;
+    const SampleRange range = split.of_count(end - begin);
+    samples += range.size();
+    classes_.push_back(
+        {.name = std::string(name), .files_begin = begin + range.begin, .samples_end = samples});
+  }
+}
+
+ClassSplit::Location ClassSplit::location(uint64_t sample) const {
+  assert(sample < size());
+  const auto found =
+      std::upper_bound(classes_.begin(), classes_.end(), sample,
+                       [](uint64_t wanted, const Class& in) { return wanted < in.samples_end; });
+  const uint64_t before = found == classes_.begin() ? 0 : std::prev(found)->samples_end;
+  return {.file = found->files_begin + (sample - before),
+          .of_class = static_cast<uint64_t>(found - classes_.begin())};
+}
+
+std::vector<std::string> ClassSplit::names() const {
+  std::vector<std::string> names;
+  for (const Class& one : classes_) names.push_back(one.name);
+  return names;
+}
+
+uint64_t ClassSplit::classes_without_samples() const {
+  uint64_t count = 0, before = 0;
+  for (const Class& one : classes_) {
+    if (one.samples_end == before) ++count;
+    before = one.samples_end;
+  }
+  return count;
+}
+
+constexpr size_t kProbes = 16;  // files that are looked at when the set is indexed
+
+class ImagesDataset final : public Dataset {
+ public:
+  ImagesDataset(files::Index index, ClassSplit samples, const transform::ImageDecoderInput& input)
+      : fingerprint_(index.fingerprint()),
+        files_(std::move(index.files)),
+        bytes_(files_, index.metadata),
+        samples_(std::move(samples)),
+        input_(input),
+        spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+
+  uint64_t size() const override { return samples_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return samples_.classes(); }
+  std::vector<std::string> class_names() const override { return samples_.names(); }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t sample) const override {
+    return {.file = files_.path(samples_.location(sample).file), .offset = 0};
+  }
+
+  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
+    std::vector<std::byte> file;
+    const Status read =
+        bytes_.read(samples_.location(sample).file, cache::kMaxImageFileBytes, file);
+    return read.ok() ? input_.describe_transforms(file, random_key) : std::string();
+  }
+
+  Status read(uint64_t sample, const RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(outputs.size() == 2);
+    const ClassSplit::Location location = samples_.location(sample);
+    thread_local std::vector<std::byte> file;
+    STOKER_RETURN_IF_ERROR(bytes_.read(location.file, cache::kMaxImageFileBytes, file));
+    const Status decoded = input_.read(file, random_key, outputs[0]);
+    if (!decoded.ok()) return decoded.with_context(files_.path(location.file));
+    const auto label = static_cast<int64_t>(location.of_class);
+    std::memcpy(outputs[1].data(), &label, sizeof label);
+    return {};
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    for (int64_t& label : labels) label = static_cast<int64_t>(samples_.location(first++).of_class);
+    return {};
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    bytes_.prefetch(samples_.location(sample).file, cache::kMaxImageFileBytes, bytes);
+  }
+
+ private:
+  const std::string fingerprint_;
+  const files::FileTable files_;
+  const cache::PackedFiles bytes_;
+  const ClassSplit samples_;
+  const transform::ImageDecoderInput input_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::string> image_folder_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const transform::ImageDecoderInput input,
+                          transform::ImageDecoderInput::of(request));
+  return "format=image_folder " + split.to_text() + ' ' + input.to_text();
+}
+
+Result<files::FileTable> scan_images(const DatasetRequest& request,
+                                     const files::ScanProgress& progress) {
+  const std::string& glob = request.as<config::ImageFolderDataset>().glob;
+  STOKER_ASSIGN_OR_RETURN(const files::FolderScan found,
+                          scan_source_folder(request, glob, progress));
+  if (!found.barren.empty()) {
+    return Status(StatusCode::kNotFound,
+                  request.key("path") + ": " + join_path(found.files.root(), found.barren.front()) +
+                      ": a class folder without any file that matches '" + glob +
+                      "'; remove it, or narrow the glob to the folders that are classes");
+  }
+  files::FileTable files(found.files.root());
+  uint64_t outside = 0;
+  for (size_t file = 0; file < found.files.size(); ++file) {
+    const std::string_view name = found.files.name(file);
+    if (name.find('/') == std::string_view::npos) {
+      ++outside;
+    } else {
+      files.add(name, found.files.stamp(file));
+    }
+  }
+  if (outside > 0)
+    log_warn("files outside class folders ignored", {{"path", files.root()}, {"count", outside}});
+  if (files.size() == 0) {
+    return Status(StatusCode::kNotFound,
+                  request.key("path") + ": " + request.config.path() +
+                      " holds no folder with images; a folder per class is needed");
+  }
+  return files;
+}
+
+// A folder of something else should be told at the start, not as a thousand bad samples: a few
+// files are looked at.
+Result<files::IndexMetadata> build_image_folder_metadata(const DatasetRequest& request,
+                                                         const files::FileTable& files,
+                                                         const files::ScanProgress& progress) {
+  const files::FileReader reader(files);
+  const size_t probes = std::min(files.size(), kProbes);
+  for (size_t probe = 0; probe < probes; ++probe) {
+    const size_t file = probe * files.size() / probes;
+    std::array<std::byte, image::kFormatBytes> head{};
+    const size_t bytes = std::min<uint64_t>(head.size(), files.stamp(file).size);
+    STOKER_RETURN_IF_ERROR(
+        reader.read(file, 0, std::span(head).first(bytes)).with_context(request.key("path")));
+    if (image::detect_format(std::span(head).first(bytes)) != image::Format::kUnknown)
+      return cache::pack_images(request, files, files::IndexMetadata(), progress);
+  }
+  return Status(StatusCode::kCorrupt, request.key("path") + ": none of " + std::to_string(probes) +
+                                          " files looked at is a JPEG, PNG or WebP, such as " +
+                                          files.path(0) + "; narrow the glob to the images");
+}
+
+Result<std::unique_ptr<Dataset>> open_images(const DatasetRequest& request, files::Index index) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const transform::ImageDecoderInput input,
+                          transform::ImageDecoderInput::of(request));
+  if (!cache::PackedFiles::fits(index.files, index.metadata))
+    return Status(StatusCode::kCorrupt,
+                  "data." + request.name + ": its index does not describe images");
+  ClassSplit samples(index.files, split);
+  if (samples.size() == 0) {
+    return request.config_error("split", "takes none of the " + std::to_string(index.files.size()) +
+                                             " images: each class is cut by itself");
+  }
+  if (const uint64_t empty = samples.classes_without_samples(); empty > 0) {
+    log_warn(
+        "classes without samples",
+        {{"dataset", request.name}, {"empty_classes", empty}, {"num_classes", samples.classes()}});
+  }
+  return std::unique_ptr<Dataset>(
+      std::make_unique<ImagesDataset>(std::move(index), std::move(samples), input));
+}
+
+}  // namespace
+
+const DatasetFormatOps& image_folder_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "image_folder",
+                                               .fingerprint_text = image_folder_fingerprint_text,
+                                               .scan = scan_images,
+                                               .build_metadata = build_image_folder_metadata,
+                                               .open = open_images};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

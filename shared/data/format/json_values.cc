@@ -1,0 +1,268 @@
+#include "shared/data/format/json_values.h"
+
+#include <cassert>
+#include <optional>
+#include <unordered_map>
+
+#include <boost/json/basic_parser_impl.hpp>
+
+#include "shared/base/json_parser.h"
+
+namespace stoker::data::format {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMaxDepth = 32;
+
+// What was found under one name.
+struct Found {
+  enum class Form { kNothing, kText, kInts, kFloats };
+  Form form = Form::kNothing;
+  bool is_there = false;  // also as null
+  size_t row = 0;         // numbers that each list within it must have; 0: any
+  std::string text;
+  std::vector<int64_t> ints;
+  std::vector<float> floats;
+
+  void clear() {
+    form = Form::kNothing;
+    is_there = false;
+    text.clear();
+    ints.clear();
+    floats.clear();
+  }
+  void add(int64_t number) {
+    if (form == Form::kFloats) return floats.push_back(static_cast<float>(number));
+    form = Form::kInts;
+    ints.push_back(number);
+  }
+  void add(double number) {
+    if (form != Form::kFloats) {  // whole numbers before this one
+      floats.assign(ints.begin(), ints.end());
+      ints.clear();
+      form = Form::kFloats;
+    }
+    floats.push_back(static_cast<float>(number));
+  }
+  size_t numbers() const { return form == Form::kFloats ? floats.size() : ints.size(); }
+  record::FieldValue value() const {
+    switch (form) {
+      case Form::kText:
+        return std::as_bytes(std::span(text));
+      case Form::kInts:
+        return record::FieldInts(ints);
+      case Form::kFloats:
+        return record::FieldFloats(floats);
+      case Form::kNothing:
+        break;
+    }
+    return {};
+  }
+};
+
+// What Boost.JSON calls while it parses. False, with an error of ours in `wrong`, ends it.
+class Handler {
+ public:
+  static constexpr size_t max_object_size = SIZE_MAX;
+  static constexpr size_t max_array_size = SIZE_MAX;
+  static constexpr size_t max_key_size = size_t{1} << 16;
+  static constexpr size_t max_string_size = SIZE_MAX;
+
+  Handler(const std::vector<std::string>& names, uint64_t row) : found_(names.size()) {
+    for (size_t i = 0; i < names.size(); ++i) indices_[names[i]].push_back(i);
+    if (!found_.empty()) found_.front().row = row;
+  }
+
+  void clear() {
+    for (Found& found : found_) found.clear();
+    path_.clear();
+    ends_.clear();
+    wrong_.clear();
+    arrays_ = 0;
+    open_ = nullptr;
+    is_object_ = in_key_ = in_text_ = false;
+  }
+  const std::string& wrong() const { return wrong_; }
+  void collect(std::span<record::FieldValue> values) const {
+    assert(values.size() == found_.size());
+    for (const auto& [name, indices] : indices_)
+      for (const size_t index : indices) values[index] = found_[indices.front()].value();
+  }
+
+  // ---- Of Boost.JSON
+
+  bool on_document_begin(json::error_code&) { return true; }
+  bool on_document_end(json::error_code&) { return true; }
+  bool on_object_begin(json::error_code& error) {
+    if (arrays_ == 0 && ends_.empty()) is_object_ = true;
+    if (arrays_ == 0 && !ends_.empty() && wanted() != nullptr) return fail(error, "is an object");
+    if (open_ != nullptr) return fail(error, "holds an object");
+    ends_.push_back(path_.size());
+    return true;
+  }
+  bool on_object_end(size_t, json::error_code&) {
+    path_.resize(ends_.back());
+    ends_.pop_back();
+    return true;
+  }
+  bool on_key_part(json::string_view part, size_t, json::error_code&) {
+    if (!in_key_) start_key();
+    in_key_ = true;
+    path_.append(part.data(), part.size());
+    return true;
+  }
+  bool on_key(json::string_view part, size_t size, json::error_code& error) {
+    on_key_part(part, size, error);
+    in_key_ = false;
+    return true;
+  }
+  bool on_array_begin(json::error_code& error) {
+    if (!is_object_) return fail(error, "");
+    if (arrays_++ == 0 && !take(error)) return false;
+    if (arrays_ == 2 && open_ != nullptr) line_start_ = open_->numbers();
+    return true;
+  }
+  bool on_array_end(size_t, json::error_code& error) {
+    if (arrays_ == 2 && open_ != nullptr && !is_row()) return fail(error, wrong_row());
+    if (--arrays_ == 0) open_ = nullptr;
+    return true;
+  }
+  bool on_string_part(json::string_view part, size_t, json::error_code& error) {
+    if (!in_text_) {
+      in_text_ = true;
+      if (open_ != nullptr) return fail(error, "holds a text");
+      if (arrays_ == 0 && !take(error)) return false;
+      if (open_ != nullptr) open_->form = Found::Form::kText;
+    }
+    if (open_ != nullptr) open_->text.append(part.data(), part.size());
+    return true;
+  }
+  bool on_string(json::string_view part, size_t size, json::error_code& error) {
+    const bool went_well = on_string_part(part, size, error);
+    in_text_ = false;
+    if (arrays_ == 0) open_ = nullptr;
+    return went_well;
+  }
+  bool on_number_part(json::string_view, json::error_code&) { return true; }
+  bool on_int64(int64_t number, json::string_view, json::error_code& error) {
+    return take_number(number, error);
+  }
+  bool on_uint64(uint64_t number, json::string_view, json::error_code& error) {
+    return take_number(static_cast<double>(number), error);  // more than an int64_t holds
+  }
+  bool on_double(double number, json::string_view text, json::error_code& error) {
+    return take_number(parse_double_exact({text.data(), text.size()}, number), error);
+  }
+  bool on_bool(bool value, json::error_code& error) {
+    return take_number(int64_t{value ? 1 : 0}, error);
+  }
+  bool on_null(json::error_code& error) {
+    if (open_ != nullptr) return fail(error, "holds null");
+    if (arrays_ > 0) return true;
+    const bool went_well = take(error);
+    open_ = nullptr;
+    return went_well;
+  }
+  bool on_comment_part(json::string_view, json::error_code&) { return true; }
+  bool on_comment(json::string_view, json::error_code&) { return true; }
+
+ private:
+  bool fail(json::error_code& error, const std::string& what) {
+    wrong_ = what.empty() ? "is not an object" : "'" + path_.substr(0, 64) + "' " + what;
+    error = json::error::incomplete;  // any will do: wrong_ says it
+    return false;
+  }
+
+  bool is_row() const {
+    const size_t row = open_->row;
+    return row == 0 || (line_start_ % row == 0 && open_->numbers() - line_start_ == row);
+  }
+  std::string wrong_row() const {
+    return "holds a list of " + std::to_string(open_->numbers() - line_start_) +
+           " numbers behind " + std::to_string(line_start_) + ", where each has " +
+           std::to_string(open_->row);
+  }
+
+  void start_key() {
+    path_.resize(ends_.back());
+    if (ends_.size() > 1) path_ += '.';
+  }
+
+  // What is wanted under the path; null: nothing. Within arrays nothing is.
+  Found* wanted() {
+    const auto found = indices_.find(path_);
+    return found == indices_.end() ? nullptr : &found_[found->second.front()];
+  }
+
+  // A value begins at the path: from here it goes into open_, if it is wanted.
+  bool take(json::error_code& error) {
+    if (!is_object_) return fail(error, "");
+    open_ = wanted();
+    if (open_ == nullptr) return true;
+    if (open_->is_there) return fail(error, "is there twice");
+    open_->is_there = true;
+    return true;
+  }
+
+  template <typename Number>
+  bool take_number(Number number, json::error_code& error) {
+    if (arrays_ == 0 && !take(error)) return false;
+    if (open_ != nullptr) open_->add(number);
+    if (arrays_ == 0) open_ = nullptr;
+    return true;
+  }
+
+  std::unordered_map<std::string, std::vector<size_t>> indices_;
+  std::vector<Found> found_;  // of a name that is given twice only the first place
+  std::string path_;          // of the value that comes next: "meta.score"
+  std::vector<size_t> ends_;  // of path_, where each open object began
+  size_t arrays_ = 0;         // open ones
+  size_t line_start_ = 0;     // numbers of open_ before the list within it that is open
+  Found* open_ = nullptr;     // what the value that is being read goes into
+  bool is_object_ = false;    // of the document: its first character was seen
+  bool in_key_ = false;
+  bool in_text_ = false;
+  std::string wrong_;
+};
+
+json::parse_options strict() {
+  json::parse_options options;
+  options.max_depth = kMaxDepth;
+  return options;
+}
+
+}  // namespace
+
+class JsonValues::Parser {
+ public:
+  Parser(const std::vector<std::string>& names, uint64_t row) : parser_(strict(), names, row) {}
+
+  Status read(std::string_view line, std::span<record::FieldValue> values) {
+    parser_.reset();
+    parser_.handler().clear();
+    json::error_code error;
+    const size_t taken = parser_.write_some(false, line.data(), line.size(), error);
+    const std::string at = " at byte " + std::to_string(taken + 1) + " of the line";
+    if (!parser_.handler().wrong().empty())
+      return Status(StatusCode::kCorrupt, parser_.handler().wrong() + at);
+    if (error) return Status(StatusCode::kCorrupt, "no JSON (" + error.message() + ")" + at);
+    if (line.find_first_not_of(" \t\r\n", taken) != std::string_view::npos)
+      return Status(StatusCode::kCorrupt, "has text behind its object" + at);
+    parser_.handler().collect(values);
+    return {};
+  }
+
+ private:
+  json::basic_parser<Handler> parser_;
+};
+
+JsonValues::JsonValues(const std::vector<std::string>& names, uint64_t row)
+    : parser_(std::make_unique<Parser>(names, row)) {}
+JsonValues::~JsonValues() = default;
+
+Status JsonValues::read(std::string_view line, std::span<record::FieldValue> values) {
+  return parser_->read(line, values);
+}
+
+}  // namespace stoker::data::format

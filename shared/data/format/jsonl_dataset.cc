@@ -1,0 +1,155 @@
+// Format `jsonl`: files of JSON objects, one a line. The index keeps where each line lies, its label,
+// and, of a text, how long it is.
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "shared/data/dataset_files.h"
+#include "shared/data/format/format.h"
+#include "shared/data/format/json_values.h"
+#include "shared/data/format/text_records.h"
+#include "shared/data/record/record_dataset.h"
+#include "shared/data/record/record_index.h"
+
+namespace stoker::data::format {
+namespace {
+
+// Numbers a line in the index: its place, and the bytes of its text where it is one.
+uint64_t width_of(const record::RecordFields& fields) {
+  return LineLocation::kWidth + (fields.is_text() ? 1 : 0);
+}
+
+// Of lists of lists, what each of those has: else one would pass for another shape.
+uint64_t row_index(const record::RecordFields& fields) {
+  return fields.sequence_layout() != nullptr ? fields.sequence_layout()->values_per_step() : 0;
+}
+
+Status no_text(const std::string& name, const record::FieldValue& value) {
+  return Status(StatusCode::kCorrupt,
+                "text '" + name + "' is " + record::describe(value) + ", no text");
+}
+
+class JsonRecords final : public TextRecords {
+ public:
+  JsonRecords(files::FileTable files, record::RecordTable table, const record::RecordFields& fields)
+      : TextRecords(std::move(files), std::move(table)),
+        names_(fields.names()),
+        row_(row_index(fields)) {}
+
+  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
+    STOKER_ASSIGN_OR_RETURN(const std::string_view line, read_line(record));
+    return at(record, values_of_thread().read(line, values));
+  }
+  uint64_t text_bytes(uint64_t record) const override {
+    return table().row(record)[LineLocation::kWidth];
+  }
+  Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
+    record::FieldValue value;
+    STOKER_RETURN_IF_ERROR(read(record, {&value, 1}));
+    const auto* const text = std::get_if<record::FieldBytes>(&value);
+    if (text == nullptr) return at(record, no_text(names_[0], value));
+    if (text->size() != text_bytes(record)) {
+      return at(record, Status(StatusCode::kCorrupt, "text '" + names_[0] +
+                                                         "' has another length than "
+                                                         "when the file was indexed"));
+    }
+    std::memcpy(out.data(), text->data() + from, out.size());
+    return {};
+  }
+
+ private:
+  // A parser keeps memory, so each thread has one; that of another set is replaced.
+  JsonValues& values_of_thread() const {
+    struct Mine {
+      std::vector<std::string> names;
+      uint64_t row = 0;
+      std::unique_ptr<JsonValues> values;
+    };
+    thread_local Mine mine;
+    if (!mine.values || mine.names != names_ || mine.row != row_)
+      mine = {.names = names_, .row = row_, .values = std::make_unique<JsonValues>(names_, row_)};
+    return *mine.values;
+  }
+
+  const std::vector<std::string> names_;
+  const uint64_t row_;
+};
+
+config::DatasetConfig resolved_config(const DatasetRequest& request) {
+  config::DatasetConfig config = request.config;
+  auto& record = std::get<config::JsonlDataset>(config.source).record;
+  record = with_shape(std::move(record));
+  return config;
+}
+
+Result<std::string> jsonl_fingerprint_text(const DatasetRequest& request) {
+  const config::DatasetConfig config = resolved_config(request);
+  return record::record_fingerprint_text("jsonl", {.name = request.name, .config = config});
+}
+
+Result<files::FileTable> scan_jsonl(const DatasetRequest& request,
+                                    const files::ScanProgress& progress) {
+  return scan_shards(request, progress);
+}
+
+Status index_line(const TextLine& row, const record::RecordFields& fields, JsonValues& parser,
+                  std::vector<record::FieldValue>& values, record::RecordIndexBuilder& index) {
+  const std::string what = line_location_text(row.line);
+  STOKER_RETURN_IF_ERROR(index.at(row.offset, what, parser.read(row.text, values)));
+  const auto location = LineLocation::of(row).to_numbers();
+  std::array<uint64_t, LineLocation::kWidth + 1> numbers{location[0], location[1], 0};
+  if (fields.is_text() && !record::is_missing(values[0])) {
+    const auto* const text = std::get_if<record::FieldBytes>(&values[0]);
+    if (text == nullptr) return index.at(row.offset, what, no_text(fields.names()[0], values[0]));
+    numbers.back() = text->size();
+  }
+  return index.add(row.offset, what, values, std::span(numbers).first(width_of(fields)));
+}
+
+Result<files::IndexMetadata> build_jsonl_metadata(const DatasetRequest& request,
+                                                  const files::FileTable& files,
+                                                  const files::ScanProgress& progress) {
+  const config::DatasetConfig config = resolved_config(request);
+  const DatasetRequest resolved{
+      .name = request.name, .config = config, .index_dir = request.index_dir};
+  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(resolved));
+  record::RecordIndexBuilder index(resolved, fields, files, width_of(fields), progress);
+  JsonValues parser(fields.names(), row_index(fields));
+  std::vector<record::FieldValue> values(fields.names().size());
+  const files::FileReader reader(files);
+  for (size_t file = 0; file < files.size(); ++file) {
+    STOKER_RETURN_IF_ERROR(scan_lines(reader, files, file, end_of_line, [&](const TextLine& row) {
+      return index_line(row, fields, parser, values, index);
+    }));
+    index.end_shard();
+  }
+  return index.finish();
+}
+
+Result<std::unique_ptr<Dataset>> open_jsonl(const DatasetRequest& request, files::Index index) {
+  std::string fingerprint = index.fingerprint();
+  const config::DatasetConfig config = resolved_config(request);
+  const DatasetRequest resolved{
+      .name = request.name, .config = config, .index_dir = request.index_dir};
+  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(resolved));
+  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
+                                       width_of(fields), fields);
+  if (!table) return table.status().with_context("data." + request.name);
+  auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), fields);
+  return record::make_record_dataset(resolved, std::move(fields), std::move(fingerprint),
+                                     std::move(records));
+}
+
+}  // namespace
+
+const DatasetFormatOps& jsonl_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "jsonl",
+                                               .fingerprint_text = jsonl_fingerprint_text,
+                                               .scan = scan_jsonl,
+                                               .build_metadata = build_jsonl_metadata,
+                                               .open = open_jsonl,
+                                               .has_rows = true};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

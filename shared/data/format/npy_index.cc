@@ -1,0 +1,324 @@
+#include "shared/data/format/npy_index.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/archive/zip.h"
+#include "shared/base/log.h"
+#include "shared/data/files/decompressed_file.h"
+#include "shared/data/format/npy_rows.h"
+#include "shared/data/record/class_labels.h"
+#include "shared/data/record/sequence_layout.h"
+
+namespace stoker::data::format {
+namespace {
+
+using archive::ZipMember;
+using namespace std::string_view_literals;
+
+// What people call them; the first that is there.
+constexpr auto kInputNames = std::to_array({"x"sv, "images"sv, "input"sv, "data"sv, "arr_0"sv});
+constexpr auto kTargetNames =
+    std::to_array({"y"sv, "labels"sv, "label"sv, "target"sv, "targets"sv, "arr_1"sv});
+constexpr auto kLengthNames = std::to_array({"lengths"sv, "length"sv, "arr_0"sv});
+constexpr size_t kMembersShown = 8;
+
+// An array as it lies: a file, or a part of one.
+struct ArrayLocation {
+  uint64_t file = 0;  // of the data table
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+class NpyScan {
+ public:
+  NpyScan(const DatasetRequest& request, const files::FileTable& files,
+          const files::ScanProgress& progress, files::FileTable& made)
+      : request_(request),
+        config_(request.as<config::NumpyDataset>()),
+        files_(files),
+        reader_(files),
+        progress_(progress),
+        made_(made) {}
+
+  Result<NpyIndex> run(NpyIndex::Files parts) {
+    for (size_t file = 0; file < files_.size(); ++file)
+      index_.data.add(files_.path(file), files_.stamp(file));
+    for (size_t file = 0; file < files_.size(); ++file) {
+      progress_(file);
+      const bool is_input = file < parts.inputs;
+      const bool is_answer = !is_input && file < parts.inputs + parts.target_arrays;
+      const Role role = is_input ? Role::kInput : is_answer ? Role::kAnswer : Role::kLengths;
+      STOKER_RETURN_IF_ERROR(take_file(file, role, is_input && parts.target_arrays == 0)
+                                 .with_context(request_.key(is_input    ? "path"
+                                                            : is_answer ? "labels_path"
+                                                                        : "lengths_path")));
+    }
+    if (index_.target_array.rows() != index_.input.rows()) {
+      return Status(StatusCode::kMismatch,
+                    "data." + request_.name + ": " + std::to_string(index_.input.rows()) +
+                        " rows of input, but " + std::to_string(index_.target_array.rows()) +
+                        " of labels");
+    }
+    if (config_.sequence.max_length) STOKER_RETURN_IF_ERROR(take_lengths());
+    STOKER_RETURN_IF_ERROR(count_classes());
+    return std::move(index_);
+  }
+
+ private:
+  archive::ArchiveFile archive_file(size_t file) const {
+    return {.path = files_.path(file),
+            .size = files_.stamp(file).size,
+            .read = [this, file](uint64_t offset, std::span<std::byte> bytes) {
+              return reader_.read(file, offset, bytes);
+            }};
+  }
+  enum class Role { kInput, kAnswer, kLengths };
+
+  NpyLayout& layout_of(Role role) {
+    return role == Role::kInput    ? index_.input
+           : role == Role::kAnswer ? index_.target_array
+                                   : lengths_;
+  }
+
+  // `has_answer`: there is no file for the labels, so they are in this one.
+  Status take_file(size_t file, Role role, bool has_answer) {
+    STOKER_ASSIGN_OR_RETURN(const bool is_archive, archive::is_zip(archive_file(file)));
+    if (!is_archive) {
+      if (has_answer)
+        return request_.config_error(
+            "labels_path",
+            "is required; set it to the file of the labels that belong to " + files_.path(file));
+      if (role == Role::kInput && !config_.fields.length.empty())
+        return request_.config_error(
+            "fields.length",
+            "names an array of an .npz; set lengths_path for " + files_.path(file));
+      const ArrayLocation whole{.file = file, .offset = 0, .bytes = files_.stamp(file).size};
+      return add(whole, files_.path(file), layout_of(role));
+    }
+    STOKER_ASSIGN_OR_RETURN(const auto members, archive::read_zip_directory(archive_file(file)));
+    if (role == Role::kLengths)
+      return take_member(file, members, "length", "", kLengthNames, lengths_);
+    const config::FieldNames& fields = config_.fields;
+    if (role == Role::kInput) {
+      if (!fields.length.empty())
+        STOKER_RETURN_IF_ERROR(
+            take_member(file, members, "length", fields.length, kLengthNames, lengths_));
+      const std::string given = fields.input.empty() ? "" : fields.input.front();
+      STOKER_RETURN_IF_ERROR(take_member(file, members, "input", given, kInputNames, index_.input));
+      if (!has_answer) return {};
+    }
+    if (!fields.target.empty())
+      return take_member(file, members, "target", fields.target.front(), kTargetNames,
+                         index_.target_array);
+    if (!fields.labels.empty())
+      return take_member(file, members, "labels", fields.labels, kTargetNames, index_.target_array);
+    return take_member(file, members, "label", fields.label, kTargetNames, index_.target_array);
+  }
+
+  // `role`: of `fields`.
+  Status take_member(size_t file, const std::vector<ZipMember>& members, const std::string& role,
+                     const std::string& given, std::span<const std::string_view> usual,
+                     NpyLayout& layout) {
+    STOKER_ASSIGN_OR_RETURN(const ZipMember* const member,
+                            find_member(file, members, role, given, usual));
+    const std::string path = files_.path(file) + ": " + member->name;
+    STOKER_ASSIGN_OR_RETURN(const uint64_t offset,
+                            archive::zip_data_offset(archive_file(file), *member));
+    if (!member->is_deflated)
+      return add({.file = file, .offset = offset, .bytes = member->bytes}, path, layout);
+    const files::DecompressOptions options{.from = {.format = files::Packed::Format::kDeflate,
+                                                    .file = file,
+                                                    .offset = offset,
+                                                    .bytes = member->packed_bytes},
+                                           .bytes = member->bytes,
+                                           .crc32 = member->crc32};
+    const std::string name = file == 0 ? role : role + '-' + std::to_string(file);
+    STOKER_RETURN_IF_ERROR(files::decompress_file(
+        reader_, files_, options, request_.derived_file(name, "decompressed"), progress_, made_));
+    const size_t last = made_.size() - 1;
+    index_.data.add(made_.path(last), made_.stamp(last));
+    return add({.file = index_.data.size() - 1, .offset = 0, .bytes = member->bytes}, path, layout);
+  }
+
+  Result<const ZipMember*> find_member(size_t file, const std::vector<ZipMember>& members,
+                                       const std::string& role, const std::string& given,
+                                       std::span<const std::string_view> usual) const {
+    std::vector<std::string_view> wanted(usual.begin(), usual.end());
+    if (!given.empty()) wanted = {given};
+    for (const std::string_view name : wanted) {
+      const auto is_it = [&](const ZipMember& member) {
+        return member.name == name || member.name == std::string(name) + ".npy";
+      };
+      const auto found = std::ranges::find_if(members, is_it);
+      if (found != members.end()) return &*found;
+    }
+    std::string there;
+    for (size_t i = 0; i < std::min(members.size(), kMembersShown); ++i)
+      there += (i == 0 ? "" : ", ") + format_event(members[i].name.substr(0, 64), {});
+    return request_.config_error(
+        "fields." + role,
+        given.empty()
+            ? "must name one of the arrays of " + files_.path(file) + ": " + there
+            : "there is no array '" + given + "' in " + files_.path(file) + ", only " + there);
+  }
+
+  Status add(const ArrayLocation& location, const std::string& path, NpyLayout& layout) {
+    const files::FileReader reader(index_.data);
+    std::array<std::byte, kNpyPrefix> start;
+    const auto prefix = std::span(start).first(std::min<uint64_t>(start.size(), location.bytes));
+    STOKER_RETURN_IF_ERROR(reader.read(location.file, location.offset, prefix));
+    const auto bytes = npy_header_bytes(prefix);
+    if (!bytes) return bytes.status().with_context(path);
+    std::vector<std::byte> head(std::min(*bytes, location.bytes));
+    STOKER_RETURN_IF_ERROR(reader.read(location.file, location.offset, head));
+    const auto header = parse_npy_header(head, location.bytes);
+    if (!header) return header.status().with_context(path);
+    return layout.add(*header, location.file, location.offset).with_context(path);
+  }
+
+  Status for_each_number(const NpyLayout& layout, std::string_view what,
+                         const OnNumber& take) const {
+    const files::FileReader reader(index_.data);
+    return for_each_npy_number(NpyRows(index_.data, reader, layout), progress_, what, take);
+  }
+
+  // What makes rows sequences: where nothing says how far they are filled, they all are.
+  Status take_lengths() {
+    const auto max_length = static_cast<uint64_t>(*config_.sequence.max_length);
+    const NpyLayout& input = index_.input;
+    if (input.row.empty() || input.row.front() != max_length)
+      return request_.config_error("sequence.max_length",
+                                   "is " + std::to_string(max_length) +
+                                       ", but must be the places that each row has: there are " +
+                                       to_string(input));
+    if (config_.fields.length.empty() && config_.lengths_path.empty()) {
+      index_.lengths.assign(input.rows(), max_length);
+      return {};
+    }
+    if (!lengths_.type.is_integer() || lengths_.row_elements() != 1)
+      return request_.config_error(
+          config_.lengths_path.empty() ? "fields.length" : "lengths_path",
+          "needs one whole number a row, but there are " + to_string(lengths_));
+    if (lengths_.rows() != input.rows())
+      return Status(StatusCode::kMismatch,
+                    "data." + request_.name + ": " + std::to_string(input.rows()) +
+                        " rows of input, but " + std::to_string(lengths_.rows()) + " of lengths");
+    return for_each_number(
+        lengths_, "lengths", [&](const NpyRows& rows, uint64_t row, int64_t length) -> Status {
+          if (length < 1 || static_cast<uint64_t>(length) > max_length)
+            return wrong_number(rows, row, "length",
+                                std::to_string(length) + ", not between 1 and the " +
+                                    std::to_string(max_length) + " places of a row");
+          index_.lengths.push_back(static_cast<uint64_t>(length));
+          return {};
+        });
+  }
+
+  // Whole numbers, one a row, are classes, unless a target was asked for; of sequences several are,
+  // too, and -100 is none.
+  Status count_classes() {
+    const NpyLayout& target_array = index_.target_array;
+    const bool are_many = config_.sequence.max_length && target_array.row_elements() > 1;
+    const bool is_label =
+        target_array.type.is_integer() && (are_many || target_array.row_elements() == 1);
+    const config::FieldNames& fields = config_.fields;
+    if (!fields.label.empty() && (!is_label || are_many))
+      return request_.config_error(
+          "fields.label", "needs one whole number a row, but there are " + to_string(target_array));
+    if (!fields.labels.empty() && !is_label)
+      return request_.config_error(
+          "fields.labels",
+          "needs whole numbers, and sequence.max_length, but there are " + to_string(target_array));
+    if (!is_label || !fields.target.empty()) return {};
+    STOKER_RETURN_IF_ERROR(for_each_number(
+        target_array, "labels", [&](const NpyRows& rows, uint64_t row, int64_t label) -> Status {
+          if (are_many && label == record::kPaddedLabel) return {};
+          if (label < 0 || label >= static_cast<int64_t>(record::kMaxClasses))
+            return no_class(rows, row);
+          index_.classes = std::max(index_.classes, static_cast<uint64_t>(label) + 1);
+          return {};
+        }));
+    if (index_.classes == 0)
+      return request_.config_error(config_.labels_path.empty() ? "fields.labels" : "labels_path",
+                                   "hold no class, only -100");
+    return check_given();
+  }
+  Status wrong_number(const NpyRows& rows, uint64_t row, const std::string& name,
+                      const std::string& how) const {
+    const SampleSource where = rows.source(row);
+    return Status(StatusCode::kCorrupt, "data." + request_.name + ": " + where.file + ": the " +
+                                            name + " at offset " + std::to_string(where.offset) +
+                                            " is " + how);
+  }
+  Status no_class(const NpyRows& rows, uint64_t row) const {
+    return wrong_number(rows, row, "label",
+                        "no class (0 to " + std::to_string(record::kMaxClasses - 1) +
+                            "); save what is to be predicted as floats");
+  }
+  Status check_given() {
+    if (!config_.num_classes) return {};
+    const auto given = static_cast<uint64_t>(*config_.num_classes);
+    if (given < index_.classes)
+      return request_.config_error(
+          "num_classes",
+          "is " + std::to_string(given) + ", but a label is " + std::to_string(index_.classes - 1));
+    index_.classes = given;
+    return {};
+  }
+
+  const DatasetRequest& request_;
+  const config::NumpyDataset& config_;
+  const files::FileTable& files_;
+  const files::FileReader reader_;
+  const files::ScanProgress& progress_;
+  files::FileTable& made_;
+  NpyLayout lengths_;
+  NpyIndex index_;
+};
+
+}  // namespace
+
+Result<NpyIndex> NpyIndex::make(const DatasetRequest& request, const files::FileTable& files,
+                                Files parts, const files::ScanProgress& progress,
+                                files::FileTable& made) {
+  return NpyScan(request, files, progress, made).run(parts);
+}
+
+std::vector<uint64_t> NpyIndex::to_numbers() const {
+  std::vector<uint64_t> numbers{classes};
+  input.append_to(numbers);
+  target_array.append_to(numbers);
+  numbers.insert(numbers.end(), lengths.begin(), lengths.end());
+  return numbers;
+}
+
+Result<NpyIndex> NpyIndex::of(const files::Index& index) {
+  const Status no_index(StatusCode::kCorrupt, "its index does not describe arrays");
+  NpyIndex arrays;
+  for (const files::FileTable* const files : {&index.files, &index.metadata.made})
+    for (size_t file = 0; file < files->size(); ++file)
+      arrays.data.add(files->path(file), files->stamp(file));
+  std::span<const uint64_t> numbers(index.metadata.numbers);
+  if (numbers.empty()) return no_index;
+  arrays.classes = numbers.front();
+  numbers = numbers.subspan(1);
+  const bool fits = arrays.input.take_from(numbers, arrays.data) &&
+                    arrays.target_array.take_from(numbers, arrays.data) &&
+                    (numbers.empty() || numbers.size() == arrays.input.rows()) &&
+                    arrays.input.rows() == arrays.target_array.rows() &&
+                    arrays.classes <= record::kMaxClasses;
+  if (!fits) return no_index;
+  const bool has_places = !arrays.input.row.empty();
+  const auto is_length = [&](uint64_t length) {
+    return has_places && length >= 1 && length <= arrays.input.row.front();
+  };
+  if (!std::ranges::all_of(numbers, is_length)) return no_index;
+  arrays.lengths.assign(numbers.begin(), numbers.end());
+  return arrays;
+}
+
+}  // namespace stoker::data::format

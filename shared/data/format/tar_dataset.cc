@@ -1,0 +1,209 @@
+// Format `webdataset`: tar files as WebDataset writes them, read at random.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/data/dataset_files.h"
+#include "shared/data/format/format.h"
+#include "shared/data/format/json_values.h"
+#include "shared/data/format/npy_value.h"
+#include "shared/data/format/tar_index.h"
+#include "shared/data/record/record_dataset.h"
+#include "shared/data/record/record_index.h"
+
+namespace stoker::data::format {
+namespace {
+
+constexpr uint64_t kMaxMember = uint64_t{256} << 20;  // bytes that are read at once
+
+// What one thread keeps of the values that it has read last.
+struct ReadMember {
+  std::vector<std::byte> bytes;
+  std::unique_ptr<JsonValues> json;
+  NpyValue array;
+  SequenceMember sequence;
+};
+
+// What an array of each field must be: `form` is that of the input.
+std::vector<NpyWanted> wanted_arrays(const config::RecordConfig& record, record::InputForm form,
+                                     const std::vector<TarField>& fields) {
+  const std::vector<int64_t>& shape = record.input_shape;
+  const size_t inputs = record.fields.input.size();
+  const auto names = static_cast<int64_t>(record.fields.target.size());
+  const int64_t targets = record.num_targets.value_or(std::max<int64_t>(names, 1));
+  uint64_t elements = 1;
+  for (const int64_t side : shape) elements *= static_cast<uint64_t>(side);
+  std::vector<NpyWanted> wanted;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const bool is_input = i < inputs;
+    wanted.push_back({.bytes = is_input && form == record::InputForm::kBytes,
+                      .shape = is_input && inputs == 1 ? shape : std::vector<int64_t>(),
+                      .max_elements = is_input ? elements : static_cast<uint64_t>(targets)});
+  }
+  return wanted;
+}
+
+class TarRecords final : public record::RecordReader {
+ public:
+  TarRecords(files::FileTable shards, record::RecordTable table, std::vector<TarField> fields,
+             const record::SequenceLayout* sequence_layout, const config::RecordConfig& record)
+      : record::RecordReader(std::move(shards), std::move(table)),
+        fields_(std::move(fields)),
+        arrays_(wanted_arrays(record, this->table().form, fields_)) {
+    for (size_t i = 0; sequence_layout != nullptr && i < fields_.size(); ++i)
+      values_per_step_.push_back(sequence_layout->values_per_step(i));
+  }
+
+  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
+    thread_local std::vector<ReadMember> kept;
+    kept.resize(std::max(kept.size(), fields_.size()));
+    size_t column = 0;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].is_label) continue;
+      const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
+      STOKER_RETURN_IF_ERROR(read_member(record, location, kept[i].bytes));
+      STOKER_RETURN_IF_ERROR(at(record, value_of(i, kept[i], values[i])));
+    }
+    return {};
+  }
+
+  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
+    size_t column = 0;
+    for (const TarField& field : fields_) {
+      if (field.is_label) continue;
+      const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
+      if (fits(record, location))
+        reader().prefetch(table().shard_index(record), location.content, location.size, bytes);
+    }
+  }
+
+  uint64_t text_bytes(uint64_t record) const override { return locate(record).size; }
+
+  Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
+    return reader().read(table().shard_index(record), locate(record).content + from, out);
+  }
+
+  void prefetch_text(uint64_t record, uint64_t from, uint64_t count,
+                     files::PrefetchedBytes& bytes) const override {
+    reader().prefetch(table().shard_index(record), locate(record).content + from, count, bytes);
+  }
+
+ protected:
+  // Of the header of the first member that is read.
+  uint64_t offset(uint64_t record) const override { return locate(record).content - kTarBlock; }
+
+ private:
+  TarLocation locate(uint64_t record) const {
+    return TarLocation::of_number(table().row(record)[0]);
+  }
+
+  Status at(uint64_t record, const Status& status) const {
+    if (status.ok()) return status;
+    const SampleSource where = source(record);
+    return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
+  }
+
+  Status value_of(size_t i, ReadMember& kept, record::FieldValue& value) const {
+    const TarField& field = fields_[i];
+    if (!values_per_step_.empty())
+      return kept.sequence.read(field, values_per_step_[i], kept.bytes, value);
+    value = record::FieldBytes(kept.bytes);
+    if (field.is_npy) {
+      const Status read = kept.array.read(kept.bytes, arrays_[i], value);
+      return read.ok() ? read : read.with_context(field.extensions.front());
+    }
+    if (!field.is_json()) return {};
+    kept.json = std::make_unique<JsonValues>(std::vector{field.json_key});
+    return kept.json->read(record::to_string_view(kept.bytes), std::span(&value, 1));
+  }
+
+  bool fits(uint64_t record, const TarLocation& location) const {
+    const uint64_t size = shards().stamp(table().shard_index(record)).size;
+    return location.content >= kTarBlock && location.content <= size &&
+           location.size <= size - location.content && location.size <= kMaxMember;
+  }
+
+  Status read_member(uint64_t record, const TarLocation& location,
+                     std::vector<std::byte>& bytes) const {
+    if (!fits(record, location))
+      return at(record, Status(StatusCode::kCorrupt, "not where the index says"));
+    bytes.resize(location.size);
+    return reader().read(table().shard_index(record), location.content, bytes);
+  }
+
+  // Constant after construction.
+  const std::vector<TarField> fields_;
+  const std::vector<NpyWanted> arrays_;    // one each
+  std::vector<uint64_t> values_per_step_;  // the same, of sequences; else empty
+};
+
+Result<std::string> webdataset_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, fields));
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          record::record_fingerprint_text("webdataset", request));
+  return text + (std::ranges::any_of(members, &TarField::is_npy) ? " arrays" : "");
+}
+
+void log_ignored(const DatasetRequest& request, const TarIgnored& ignored) {
+  if (ignored.members > 0) {
+    log_warn("archive members ignored",
+             {{"dataset", request.name},
+              {"count", ignored.members},
+              {"reason", "no extension, or a name that starts with a dot"}});
+  }
+  if (ignored.without_end > 0) {
+    log_warn("tar shards without end marker", {{"dataset", request.name},
+                                               {"count", ignored.without_end},
+                                               {"first", ignored.first_without_end}});
+  }
+}
+
+Result<files::IndexMetadata> build_webdataset_metadata(const DatasetRequest& request,
+                                                       const files::FileTable& files,
+                                                       const files::ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, fields));
+  const files::FileReader reader(files);
+  record::RecordIndexBuilder index(request, fields, files, tar_row_width(fields), progress);
+  TarIgnored ignored;
+  for (size_t file = 0; file < files.size(); ++file) {
+    files::FileSource shard(reader, file, files.stamp(file).size);
+    STOKER_RETURN_IF_ERROR(index_tar_shard(fields, members, shard, index, ignored));
+    if (ignored.without_end == 1 && ignored.first_without_end.empty())
+      ignored.first_without_end = files.path(file);
+    index.end_shard();
+  }
+  log_ignored(request, ignored);
+  return index.finish();
+}
+
+Result<std::unique_ptr<Dataset>> open_tar(const DatasetRequest& request, files::Index index) {
+  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(request, fields));
+  std::string fingerprint = index.fingerprint();
+  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
+                                       tar_row_width(fields), fields);
+  if (!table) return table.status().with_context("data." + request.name);
+  auto records =
+      std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members),
+                                   fields.sequence_layout(), *request.config.record());
+  return record::make_record_dataset(request, std::move(fields), std::move(fingerprint),
+                                     std::move(records));
+}
+
+}  // namespace
+
+const DatasetFormatOps& webdataset_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "webdataset",
+                                               .fingerprint_text = webdataset_fingerprint_text,
+                                               .scan = scan_shards,
+                                               .build_metadata = build_webdataset_metadata,
+                                               .open = open_tar,
+                                               .has_rows = true};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

@@ -1,0 +1,90 @@
+// Format `text`: bytes are the tokens. The bytes of all files, one file after the other, are one
+// stream.
+#include <cassert>
+#include <utility>
+
+#include "shared/data/dataset_files.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/format/byte_stream.h"
+#include "shared/data/format/format.h"
+#include "shared/data/sample_range.h"
+
+namespace stoker::data::format {
+namespace {
+
+class TextDataset final : public Dataset {
+ public:
+  TextDataset(files::Index index, SampleRange range, uint64_t context)
+      : fingerprint_(index.fingerprint()),
+        stream_(std::move(index.files)),
+        begin_(range.begin),
+        context_(context),
+        size_((range.size() - 1) / context),
+        spec_{
+            {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
+  }
+
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return 256; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t sample) const override {
+    return stream_.source(begin_ + sample * context_);
+  }
+
+  std::vector<uint64_t> shard_ends() const override {
+    return stream_.shard_ends(begin_, context_, size_);
+  }
+
+  Status read(uint64_t sample, const RandomKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    return stream_.read(begin_ + sample * context_, outputs[0]);
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    stream_.prefetch(begin_ + sample * context_, context_ + 1, bytes);
+  }
+
+ private:
+  const std::string fingerprint_;
+  const ByteStream stream_;
+  const uint64_t begin_;
+  const uint64_t context_;
+  const uint64_t size_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::string> text_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  return "format=text " + split.to_text() + " block_size=" + std::to_string(context);
+}
+
+Result<files::FileTable> scan_text(const DatasetRequest& request,
+                                   const files::ScanProgress& progress) {
+  return scan_source(request, request.config.glob(), progress);
+}
+
+Result<std::unique_ptr<Dataset>> open_text(const DatasetRequest& request, files::Index index) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::total_length(index.files));
+  const SampleRange range = split.of_count(length);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  if (range.size() < context + 1) return too_short(request, range.size(), "bytes");
+  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(index), range, context));
+}
+
+}  // namespace
+
+const DatasetFormatOps& text_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "text",
+                                               .fingerprint_text = text_fingerprint_text,
+                                               .scan = scan_text,
+                                               .build_metadata = no_metadata,
+                                               .open = open_text,
+                                               .has_rows = true};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

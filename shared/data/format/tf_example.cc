@@ -1,0 +1,325 @@
+#include "shared/data/format/tf_example.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/data/files/byte_source.h"
+
+namespace stoker::data::format {
+namespace {
+
+// WireReader: goes through the fields of one encoded protobuf message, without reading those it is
+// not asked for.
+//
+// Only what protobuf's own writers write is accepted: wire types varint, 64-bit, length-delimited,
+// 32-bit; no groups, no field 0, every length within its message.
+//
+// Threads: one at a time.
+// Errors:  kCorrupt, naming the byte within the source; those of the source.
+struct WireField {
+  enum class Type { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+  uint64_t number = 0;
+  Type type = Type::kVarint;
+  uint64_t varint = 0;  // of kVarint
+  uint64_t begin = 0;   // of the value, in the source
+  uint64_t size = 0;    // of the value, in bytes
+};
+
+class WireReader {
+ public:
+  explicit WireReader(files::ByteSource& source) : WireReader(source, 0, source.size()) {}
+  // The message in a part of the source.
+  WireReader(files::ByteSource& source, uint64_t begin, uint64_t size)
+      : source_(source), at_(begin), end_(begin + size) {}
+
+  // The next field; false at the end of the message.
+  Result<bool> next(WireField& field);
+
+ private:
+  files::ByteSource& source_;
+  uint64_t at_;
+  const uint64_t end_;
+};
+
+constexpr size_t kMaxVarint = 10;  // bytes
+constexpr size_t kMaxHead = 2 * kMaxVarint;
+
+Status broken(uint64_t at, const std::string& what) {
+  return Status(StatusCode::kCorrupt, what + " at byte " + std::to_string(at));
+}
+
+// Takes a varint off the front of `bytes`; false where there is none.
+bool take_varint(std::span<const std::byte>& bytes, uint64_t& value) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < std::min(bytes.size(), kMaxVarint); ++i) {
+    const auto byte = std::to_integer<uint64_t>(bytes[i]);
+    if (i == kMaxVarint - 1 && byte > 1) return false;  // past 64 bits
+    number |= (byte & 0x7f) << (7 * i);
+    if (byte < 0x80) {
+      value = number;
+      bytes = bytes.subspan(i + 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+Result<bool> WireReader::next(WireField& field) {
+  if (at_ == end_) return false;
+  const uint64_t at = at_;
+  STOKER_ASSIGN_OR_RETURN(std::span<const std::byte> rest,
+                          source_.peek(at, std::min<uint64_t>(kMaxHead, end_ - at)));
+  const size_t looked = rest.size();
+  uint64_t key = 0;
+  if (!take_varint(rest, key) || key >> 3 == 0 || key >> 3 > 0x1fffffff)
+    return broken(at, "no field begins");
+  field.number = key >> 3;
+  uint64_t size = 0;
+  switch (key & 7) {
+    case 0:
+      field.type = WireField::Type::kVarint;
+      if (!take_varint(rest, field.varint)) return broken(at, "a number is broken");
+      break;
+    case 1:
+      field.type = WireField::Type::kFixed64;
+      size = 8;
+      break;
+    case 2:
+      field.type = WireField::Type::kBytes;
+      if (!take_varint(rest, size)) return broken(at, "a length is broken");
+      break;
+    case 5:
+      field.type = WireField::Type::kFixed32;
+      size = 4;
+      break;
+    default:
+      return broken(at, "a field of an unknown type");
+  }
+  field.begin = at + looked - rest.size();
+  field.size = size;
+  if (size > end_ - field.begin) return broken(at, "a field goes past its message");
+  at_ = field.begin + size;
+  return true;
+}
+
+using Type = WireField::Type;
+using List = FeatureLocation::List;
+
+static_assert(std::endian::native == std::endian::little, "floats are copied as they lie");
+
+constexpr size_t kMaxInts = size_t{1} << 25;                           // of one list: 256 MiB
+constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};  // by their field's number
+
+Status no_example(const std::string& what) {
+  return Status(StatusCode::kCorrupt, "no tf.train.Example: " + what);
+}
+
+// Gives `take` each field whose number is not above `most`.
+template <typename Take>
+Status each_field(WireReader message, uint64_t most, const Take& take) {
+  for (WireField field;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, message.next(field));
+    if (!more) return {};
+    if (field.number <= most) STOKER_RETURN_IF_ERROR(take(field));
+  }
+}
+
+class FeatureSearch {
+ public:
+  FeatureSearch(files::ByteSource& source, std::span<const std::string> names,
+                std::span<FeatureLocation> locations)
+      : source_(source), names_(names), locations_(locations) {}
+
+  Status run() {
+    return each_field(WireReader(source_), 2, [this](const WireField& field) -> Status {
+      if (field.type != Type::kBytes) return no_example("its features are no message");
+      has_steps_ = field.number == 2;
+      return features(field);
+    });
+  }
+
+ private:
+  WireReader in(const WireField& message) const {
+    return WireReader(source_, message.begin, message.size);
+  }
+
+  Status features(const WireField& message) {
+    return each_field(in(message), 1, [this](const WireField& field) -> Status {
+      if (field.type != Type::kBytes) return no_example("a feature is no message");
+      return entry(field);
+    });
+  }
+
+  // One entry of the map: a key and its value, in either order.
+  Status entry(const WireField& message) {
+    WireField key, value;
+    STOKER_RETURN_IF_ERROR(each_field(in(message), 2, [&](const WireField& field) -> Status {
+      if (field.type != Type::kBytes) return no_example("a feature's name or value is no message");
+      (field.number == 1 ? key : value) = field;
+      return {};
+    }));
+    STOKER_ASSIGN_OR_RETURN(const size_t name, name_at(key));
+    if (name == names_.size() || value.size == 0) return {};
+    return has_steps_ ? take(name, List::kSteps, value) : feature(name, value);
+  }
+
+  // Which name the key is; names_.size() for none of them.
+  Result<size_t> name_at(const WireField& key) {
+    const auto could_be = [&key](const std::string& name) { return name.size() == key.size; };
+    if (std::ranges::none_of(names_, could_be)) return names_.size();
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, source_.peek(key.begin, key.size));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return static_cast<size_t>(std::ranges::find(names_, text) - names_.begin());
+  }
+
+  Status feature(size_t name, const WireField& message) {
+    return each_field(in(message), 3, [&](const WireField& field) -> Status {
+      if (field.type != Type::kBytes) return no_example("a list of values is no message");
+      return take(name, kLists[field.number - 1], field);
+    });
+  }
+
+  // The same name may be asked for more than once.
+  Status take(size_t name, List list, const WireField& values) {
+    if (values.size == 0) return {};
+    for (size_t i = name; i < names_.size(); ++i) {
+      if (names_[i] != names_[name]) continue;
+      if (locations_[i].list != List::kMissing)
+        return no_example("feature '" + names_[name] + "' occurs twice");
+      locations_[i] = {.list = list, .begin = values.begin, .size = values.size};
+    }
+    return {};
+  }
+
+  files::ByteSource& source_;
+  const std::span<const std::string> names_;
+  const std::span<FeatureLocation> locations_;
+  bool has_steps_ = false;  // those that it is at
+};
+
+Status append_packed(std::span<const std::byte> packed, std::vector<float>& values) {
+  if (packed.size() % sizeof(float) != 0) return no_example("numbers are cut off");
+  const size_t before = values.size();
+  values.resize(before + packed.size() / sizeof(float));
+  if (!packed.empty()) std::memcpy(values.data() + before, packed.data(), packed.size());
+  return {};
+}
+
+Status append_int(uint64_t value, std::vector<int64_t>& values) {
+  if (values.size() == kMaxInts)
+    return no_example("more than " + std::to_string(kMaxInts) + " numbers in a list");
+  values.push_back(static_cast<int64_t>(value));
+  return {};
+}
+
+Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& values) {
+  while (!packed.empty()) {
+    uint64_t value = 0;
+    if (!take_varint(packed, value)) return no_example("a number is broken");
+    STOKER_RETURN_IF_ERROR(append_int(value, values));
+  }
+  return {};
+}
+
+// The values of a list, behind those that are there.
+Status append(std::span<const std::byte> list, std::vector<float>& values) {
+  files::MemorySource source(list);
+  return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
+    if (field.type != Type::kBytes && field.type != Type::kFixed32)
+      return no_example("a value of a list is no float");
+    return append_packed(list.subspan(field.begin, field.size), values);
+  });
+}
+
+Status append(std::span<const std::byte> list, std::vector<int64_t>& values) {
+  files::MemorySource source(list);
+  return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
+    if (field.type == Type::kVarint) return append_int(field.varint, values);
+    if (field.type != Type::kBytes) return no_example("a value of a list is no whole number");
+    return append_packed(list.subspan(field.begin, field.size), values);
+  });
+}
+
+// The values of one step, behind those that are there; `list` is the type of those before it.
+Status append_step(std::span<const std::byte> step, List& list, std::vector<float>& floats,
+                   std::vector<int64_t>& ints) {
+  files::MemorySource source(step);
+  return each_field(WireReader(source), 3, [&](const WireField& field) -> Status {
+    if (field.type != Type::kBytes) return no_example("a list of values is no message");
+    if (field.size == 0) return {};
+    const List type = kLists[field.number - 1];
+    if (type == List::kBytes)
+      return Status(StatusCode::kCorrupt, "has bytes in its steps, but numbers are needed");
+    if (list != List::kMissing && list != type)
+      return Status(StatusCode::kCorrupt, "has floats in some steps and whole numbers in others");
+    list = type;
+    const auto values = step.subspan(field.begin, field.size);
+    return type == List::kFloats ? append(values, floats) : append(values, ints);
+  });
+}
+
+}  // namespace
+
+Status find_features(files::ByteSource& example, std::span<const std::string> names,
+                     std::span<FeatureLocation> locations) {
+  assert(names.size() == locations.size());
+  std::ranges::fill(locations, FeatureLocation());
+  return FeatureSearch(example, names, locations).run();
+}
+
+Result<ValueLocation> find_one_bytes(files::ByteSource& example, const FeatureLocation& location) {
+  ValueLocation found;
+  uint64_t values = 0;
+  const WireReader list(example, location.begin, location.size);
+  STOKER_RETURN_IF_ERROR(each_field(list, 1, [&](const WireField& field) -> Status {
+    if (field.type != Type::kBytes) return no_example("a value of a list is no bytes");
+    found = {.begin = field.begin, .size = field.size};
+    ++values;
+    return {};
+  }));
+  if (values == 1) return found;
+  return Status(StatusCode::kCorrupt,
+                "has " + std::to_string(values) + " values, but one is needed");
+}
+
+Status decode_floats(std::span<const std::byte> list, std::vector<float>& values) {
+  values.clear();
+  return append(list, values);
+}
+
+Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values) {
+  values.clear();
+  return append(list, values);
+}
+
+Result<List> decode_steps(std::span<const std::byte> steps, uint64_t values_per_step,
+                          std::vector<float>& floats, std::vector<int64_t>& ints) {
+  floats.clear();
+  ints.clear();
+  List list = List::kMissing;
+  uint64_t step = 0;
+  files::MemorySource source(steps);
+  const auto take_step = [&](const WireField& field) -> Status {
+    if (field.type != Type::kBytes) return no_example("a step's feature is no message");
+    const size_t before = floats.size() + ints.size();
+    STOKER_RETURN_IF_ERROR(append_step(steps.subspan(field.begin, field.size), list, floats, ints));
+    const uint64_t count = floats.size() + ints.size() - before;
+    if (values_per_step == 0) values_per_step = count;
+    if (count != values_per_step)
+      return Status(StatusCode::kCorrupt,
+                    "has " + std::to_string(count) + " numbers in step " + std::to_string(step) +
+                        ", but " + std::to_string(values_per_step) + " are needed in each");
+    ++step;
+    return {};
+  };
+  STOKER_RETURN_IF_ERROR(each_field(WireReader(source), 1, take_step));
+  return list;
+}
+
+}  // namespace stoker::data::format

@@ -1,0 +1,241 @@
+#include "shared/data/format/tfrecord_index.h"
+
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <vector>
+
+#include "shared/base/hash.h"
+#include "shared/data/dataset_files.h"
+
+namespace stoker::data::format {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are read as they lie");
+
+constexpr size_t kLengthBytes = 8;
+
+template <typename T>
+T number_at(std::span<const std::byte> bytes, size_t at) {
+  T number;
+  std::memcpy(&number, bytes.data() + at, sizeof number);
+  return number;
+}
+
+Status wrong(const char* what) { return Status(StatusCode::kCorrupt, what); }
+
+}  // namespace
+
+Result<uint64_t> frame_length(std::span<const std::byte> head) {
+  assert(head.size() >= kFrameHead);
+  if (number_at<uint32_t>(head, kLengthBytes) != masked_crc32c(head.first(kLengthBytes)))
+    return wrong("the checksum of its length is wrong");
+  return number_at<uint64_t>(head, 0);
+}
+
+Result<std::span<const std::byte>> framed_data(std::span<const std::byte> bytes) {
+  if (bytes.size() < kFrameHead + kFrameTail) return wrong("cut off");
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, frame_length(bytes));
+  if (length > bytes.size() - kFrameHead - kFrameTail) return wrong("longer than it was");
+  const auto data = bytes.subspan(kFrameHead, length);
+  if (number_at<uint32_t>(bytes, kFrameHead + length) != masked_crc32c(data))
+    return wrong("the checksum of its data is wrong; the file is damaged");
+  return data;
+}
+
+namespace {
+
+using List = FeatureLocation::List;
+
+// How many numbers a step has; 0: any.
+uint64_t find_values_per_step(const record::RecordFields& fields, size_t name) {
+  const record::SequenceLayout* const sequence = fields.sequence_layout();
+  return sequence == nullptr ? 0 : sequence->values_per_step(name);
+}
+
+}  // namespace
+
+Status ExampleValues::find(std::span<const std::byte> example, const record::RecordFields& fields) {
+  const size_t names = fields.names().size();
+  example_ = example;
+  locations_.resize(names);
+  ints_.resize(names);
+  floats_.resize(names);
+  files::MemorySource source(example_);
+  return find_features(source, fields.names(), locations_);
+}
+
+Result<record::FieldValue> ExampleValues::value(const record::RecordFields& fields, size_t name) {
+  auto value = decode(fields, name);
+  if (value) return value;
+  return value.status().with_context("feature '" + fields.names()[name] + "'");
+}
+
+Result<record::FieldValue> ExampleValues::decode(const record::RecordFields& fields, size_t name) {
+  const FeatureLocation& location = locations_[name];
+  const auto list = example_.subspan(location.begin, location.size);
+  List type = location.list;
+  if (type == List::kFloats) STOKER_RETURN_IF_ERROR(decode_floats(list, floats_[name]));
+  if (type == List::kInts) STOKER_RETURN_IF_ERROR(decode_ints(list, ints_[name]));
+  if (type == List::kSteps) {
+    STOKER_ASSIGN_OR_RETURN(
+        type, decode_steps(list, find_values_per_step(fields, name), floats_[name], ints_[name]));
+  }
+  if (type == List::kFloats) return record::FieldValue(record::FieldFloats(floats_[name]));
+  if (type == List::kInts) return record::FieldValue(record::FieldInts(ints_[name]));
+  if (type == List::kMissing) return record::FieldValue();
+  files::MemorySource source(example_);
+  STOKER_ASSIGN_OR_RETURN(const ValueLocation one, find_one_bytes(source, location));
+  return record::FieldValue(record::FieldBytes(example_.subspan(one.begin, one.size)));
+}
+
+namespace {
+
+using List = FeatureLocation::List;
+
+constexpr uint64_t kMaxLabel = 4096;  // bytes of a label's list
+
+class ShardIndexer {
+ public:
+  ShardIndexer(const record::RecordFields& fields, record::RecordIndexBuilder& index,
+               files::ByteSource& shard)
+      : fields_(fields), index_(index), shard_(shard), locations_(fields.names().size()) {}
+
+  Status run() {
+    for (uint64_t at = 0; at < shard_.size();) {
+      STOKER_ASSIGN_OR_RETURN(const uint64_t length, length_at(at));
+      files::PartSource data(shard_, at + kFrameHead, length);
+      STOKER_RETURN_IF_ERROR(fields_.sequence_layout() == nullptr ? add(at, data)
+                                                                  : add_sequence(at, data));
+      at += kFrameHead + length + kFrameTail;
+    }
+    return {};
+  }
+
+ private:
+  Status wrong(uint64_t at, const Status& status) const { return index_.at(at, "", status); }
+
+  Result<uint64_t> length_at(uint64_t at) {
+    STOKER_ASSIGN_OR_RETURN(const auto head, shard_.peek(at, kFrameHead));
+    if (at == 0) STOKER_RETURN_IF_ERROR(wrong(at, reject_packed(head)));
+    const auto cut = [&] { return wrong(at, Status(StatusCode::kCorrupt, "the file ends in it")); };
+    if (head.size() < kFrameHead) return cut();
+    const auto length = frame_length(head);
+    if (!length) return wrong(at, at == 0 ? no_tfrecord(length.status()) : length.status());
+    if (shard_.size() - at < kFrameHead + kFrameTail ||
+        *length > shard_.size() - at - kFrameHead - kFrameTail)
+      return cut();
+    if (*length > kMaxTfrecordBytes) {
+      return wrong(at, Status(StatusCode::kCorrupt, std::to_string(*length) +
+                                                        " bytes, more than the limit of " +
+                                                        std::to_string(kMaxTfrecordBytes)));
+    }
+    return length;
+  }
+
+  static Status no_tfrecord(const Status& status) {
+    return Status(status.code(),
+                  status.message() +
+                      ": not a TFRecord file, or one that was written with a compression; "
+                      "narrow the glob, or write it without");
+  }
+
+  Status add(uint64_t at, files::ByteSource& data) {
+    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, fields_.names(), locations_)));
+    values_.assign(locations_.size(), record::FieldValue());
+    for (size_t name = 0; name < locations_.size(); ++name)
+      values_[name] = input_form(locations_[name]);
+    uint64_t row[2] = {at, 0};
+    if (fields_.is_text() && !record::is_missing(values_[0])) {
+      const auto text = text_bytes(data);
+      if (!text) return wrong(at, text.status().with_context("text '" + fields_.names()[0] + "'"));
+      row[1] = *text;
+    }
+    if (const auto label = fields_.label()) {
+      const Status read = read_label(data, *label);
+      if (!read.ok())
+        return wrong(at, read.with_context("label '" + fields_.names()[*label] + "'"));
+    }
+    return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(fields_)));
+  }
+
+  Status add_sequence(uint64_t at, files::ByteSource& data) {
+    STOKER_ASSIGN_OR_RETURN(const auto record, data.peek(0, data.size()));
+    STOKER_RETURN_IF_ERROR(wrong(at, example_.find(record, fields_)));
+    values_.assign(fields_.names().size(), record::FieldValue());
+    for (size_t name = 0; name < values_.size(); ++name) {
+      const auto value = example_.value(fields_, name);
+      if (!value) return wrong(at, value.status());
+      values_[name] = *value;
+    }
+    return index_.add(at, "", values_, {&at, 1});
+  }
+
+  // An empty value of the list's type: what the index has to know of most.
+  static record::FieldValue input_form(const FeatureLocation& location) {
+    switch (location.list) {
+      case List::kBytes:
+        return record::FieldBytes();
+      case List::kFloats:
+      case List::kSteps:
+        return record::FieldFloats();
+      case List::kInts:
+        return record::FieldInts();
+      case List::kMissing:
+        break;
+    }
+    return {};
+  }
+
+  Result<uint64_t> text_bytes(files::ByteSource& data) const {
+    if (locations_[0].list != List::kBytes)
+      return Status(StatusCode::kCorrupt, "is a list of numbers, but bytes are needed");
+    STOKER_ASSIGN_OR_RETURN(const ValueLocation text, find_one_bytes(data, locations_[0]));
+    return text.size;
+  }
+
+  Status read_label(files::ByteSource& data, size_t label) {
+    const FeatureLocation& location = locations_[label];
+    if (location.list == List::kMissing) return {};
+    if (location.list == List::kSteps)
+      return Status(StatusCode::kCorrupt, "is a list of steps, but one value is needed");
+    if (location.size > kMaxLabel)
+      return Status(StatusCode::kCorrupt,
+                    "is " + std::to_string(location.size) + " bytes, no label");
+    STOKER_ASSIGN_OR_RETURN(const auto list, data.peek(location.begin, location.size));
+    label_.assign(list.begin(), list.end());
+    if (location.list == List::kFloats) {
+      STOKER_RETURN_IF_ERROR(decode_floats(label_, floats_));
+      values_[label] = record::FieldFloats(floats_);
+    } else if (location.list == List::kInts) {
+      STOKER_RETURN_IF_ERROR(decode_ints(label_, ints_));
+      values_[label] = record::FieldInts(ints_);
+    } else {
+      files::MemorySource source(label_);
+      STOKER_ASSIGN_OR_RETURN(
+          const ValueLocation one,
+          find_one_bytes(source, {.list = List::kBytes, .begin = 0, .size = label_.size()}));
+      values_[label] = record::FieldBytes(label_).subspan(one.begin, one.size);
+    }
+    return {};
+  }
+
+  const record::RecordFields& fields_;
+  record::RecordIndexBuilder& index_;
+  files::ByteSource& shard_;
+  std::vector<FeatureLocation> locations_;
+  std::vector<record::FieldValue> values_;
+  ExampleValues example_;  // of a sequence
+  std::vector<std::byte> label_;
+  std::vector<int64_t> ints_;
+  std::vector<float> floats_;
+};
+
+}  // namespace
+
+Status index_tfrecord_shard(const record::RecordFields& fields, files::ByteSource& shard,
+                            record::RecordIndexBuilder& index) {
+  return ShardIndexer(fields, index, shard).run();
+}
+
+}  // namespace stoker::data::format

@@ -1,0 +1,163 @@
+// Format `tokens`: little-endian 16-bit or 32-bit token numbers without a header, as tokenizers write
+// them for training.
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "shared/data/dataset_files.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/format/byte_stream.h"
+#include "shared/data/format/format.h"
+#include "shared/data/sample_range.h"
+
+namespace stoker::data::format {
+namespace {
+
+// Bytes a token.
+uint64_t width_of(const config::TokensDataset& tokens) {
+  switch (tokens.dtype) {
+    case config::TokenType::kUint16:
+      return 2;
+    case config::TokenType::kUint32:
+      return 4;
+  }
+  return 2;
+}
+
+std::string dtype_text(const config::TokensDataset& tokens) {
+  return width_of(tokens) == 2 ? "uint16" : "uint32";
+}
+
+// `tokens` int32 values from the uint16 values that lie in the second half of their own room: each
+// is read before the value that is written over it.
+void widen_in_place(std::span<std::byte> bytes) {
+  const std::byte* from = bytes.data() + bytes.size() / 2;
+  for (size_t i = 0; i < bytes.size() / 4; ++i) {
+    uint16_t token;
+    std::memcpy(&token, from + 2 * i, sizeof token);
+    const int32_t value = token;
+    std::memcpy(bytes.data() + 4 * i, &value, sizeof value);
+  }
+}
+
+class TokensDataset final : public Dataset {
+ public:
+  TokensDataset(files::Index index, SampleRange range, uint64_t context, uint64_t width)
+      : fingerprint_(index.fingerprint()),
+        stream_(std::move(index.files)),
+        begin_(range.begin),
+        context_(context),
+        width_(width),
+        size_((range.size() - 1) / context),
+        spec_{{.name = "tokens",
+               .dtype = DType::kI32,
+               .shape = {static_cast<int64_t>(context + 1)}}} {}
+
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override {
+    return 0;
+  }  // the files do not say how large the vocabulary is
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t sample) const override { return stream_.source(position(sample)); }
+  std::vector<uint64_t> shard_ends() const override {
+    return stream_.shard_ends(position(0), context_ * width_, size_);
+  }
+
+  Status read(uint64_t sample, const RandomKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == spec_[0].bytes());
+    const std::span<std::byte> out = outputs[0];
+    if (width_ == 2) {
+      STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out.last(out.size() / 2)));
+      widen_in_place(out);
+      return {};
+    }
+    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out));
+    return check_positive(sample, out);
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    stream_.prefetch(position(sample), (context_ + 1) * width_, bytes);
+  }
+
+ private:
+  uint64_t position(uint64_t sample) const { return (begin_ + sample * context_) * width_; }
+
+  Status check_positive(uint64_t sample, std::span<const std::byte> out) const {
+    uint32_t all = 0;  // without a way out of the loop, several at a time are looked at
+    for (size_t i = 0; i < out.size() / 4; ++i) {
+      uint32_t token;
+      std::memcpy(&token, out.data() + 4 * i, sizeof token);
+      all |= token;
+    }
+    return all <= static_cast<uint32_t>(INT32_MAX) ? Status() : too_large(sample, out);
+  }
+  Status too_large(uint64_t sample, std::span<const std::byte> out) const {
+    for (size_t i = 0; i < out.size() / 4; ++i) {
+      uint32_t token;
+      std::memcpy(&token, out.data() + 4 * i, sizeof token);
+      if (token <= static_cast<uint32_t>(INT32_MAX)) continue;
+      const SampleSource where = stream_.source(position(sample) + 4 * i);
+      return Status(StatusCode::kCorrupt, where.file + ": token " + std::to_string(token) +
+                                              " at offset " + std::to_string(where.offset) +
+                                              " is larger than 2147483647; is the dtype right?");
+    }
+    return {};
+  }
+
+  const std::string fingerprint_;
+  const ByteStream stream_;
+  const uint64_t begin_;
+  const uint64_t context_;
+  const uint64_t width_;
+  const uint64_t size_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::string> tokens_fingerprint_text(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  return "format=tokens " + split.to_text() + " block_size=" + std::to_string(context) +
+         " dtype=" + dtype_text(request.as<config::TokensDataset>());
+}
+
+Result<files::FileTable> scan_tokens(const DatasetRequest& request,
+                                     const files::ScanProgress& progress) {
+  return scan_source(request, "**/*.bin", progress);
+}
+
+Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, files::Index index) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::total_length(index.files));
+  const auto& tokens = request.as<config::TokensDataset>();
+  const uint64_t width = width_of(tokens);
+  for (size_t file = 0; file < index.files.size(); ++file) {
+    const uint64_t size = index.files.stamp(file).size;
+    if (size % width != 0) {
+      return Status(StatusCode::kCorrupt, request.key("path") + ": " + index.files.path(file) +
+                                              ": " + std::to_string(size) +
+                                              " bytes is not a whole number of " +
+                                              dtype_text(tokens) + " tokens");
+    }
+  }
+  const SampleRange range = split.of_count(length / width);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  if (range.size() < context + 1) return too_short(request, range.size(), "tokens");
+  return std::unique_ptr<Dataset>(
+      std::make_unique<TokensDataset>(std::move(index), range, context, width));
+}
+
+}  // namespace
+
+const DatasetFormatOps& tokens_format() {
+  static constexpr DatasetFormatOps kFormatOps{.name = "tokens",
+                                               .fingerprint_text = tokens_fingerprint_text,
+                                               .scan = scan_tokens,
+                                               .build_metadata = no_metadata,
+                                               .open = open_tokens,
+                                               .has_rows = true};
+  return kFormatOps;
+}
+
+}  // namespace stoker::data::format

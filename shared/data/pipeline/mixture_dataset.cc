@@ -1,0 +1,156 @@
+#include "shared/data/pipeline/mixture_dataset.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "shared/base/hash.h"
+
+namespace stoker::data::pipeline {
+namespace {
+
+class MixtureDataset final : public Dataset {
+ public:
+  explicit MixtureDataset(std::vector<NamedDataset> components)
+      : components_(std::move(components)) {
+    Sha256 hash;
+    hash.update("mixture\n");
+    uint64_t end = 0;
+    for (const NamedDataset& component : components_) {
+      ends_.push_back(end += component.data->size());
+      classes_ = std::max(classes_, component.data->classes());
+      hash.update(component.data->fingerprint() + '\n');
+    }
+    fingerprint_ = hash.finish_hex();
+  }
+
+  uint64_t size() const override { return ends_.back(); }
+  const std::vector<TensorSpec>& spec() const override { return components_.front().data->spec(); }
+  uint64_t classes() const override { return classes_; }
+  std::vector<std::string> class_names() const override {
+    return components_.front().data->class_names();
+  }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+  SampleSource source(uint64_t sample) const override {
+    const Location location = locate(sample);
+    SampleSource source = location.component.data->source(location.sample);
+    source.dataset = location.component.name;
+    return source;
+  }
+  std::vector<uint64_t> shard_ends() const override {
+    std::vector<uint64_t> all;
+    for (size_t component = 0; component < components_.size(); ++component)
+      for (const uint64_t end : components_[component].data->shard_ends())
+        all.push_back(first_of(component) + end);
+    return all;
+  }
+  std::vector<uint64_t> component_sizes() const override {
+    std::vector<uint64_t> sizes;
+    for (const NamedDataset& component : components_) sizes.push_back(component.data->size());
+    return sizes;
+  }
+  uint64_t max_length() const override { return components_.front().data->max_length(); }
+  uint64_t length(uint64_t sample) const override {
+    const Location location = locate(sample);
+    return location.component.data->length(location.sample);
+  }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return components_.front().data->spec_of_length(length);
+  }
+  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
+    const Location location = locate(sample);
+    return location.component.data->describe_transforms(location.sample,
+                                                        in_component(random_key, location));
+  }
+  Status read(uint64_t sample, const RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    const Location location = locate(sample);
+    return location.component.data->read(location.sample, in_component(random_key, location),
+                                         outputs);
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    while (!labels.empty()) {
+      const Location location = locate(first);
+      const uint64_t left = location.component.data->size() - location.sample;
+      const auto part = labels.first(std::min<uint64_t>(left, labels.size()));
+      STOKER_RETURN_IF_ERROR(location.component.data->read_labels(location.sample, part));
+      labels = labels.subspan(part.size());
+      first += part.size();
+    }
+    return {};
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    const Location location = locate(sample);
+    location.component.data->prefetch(location.sample, bytes);
+  }
+  void enable_memory_cache(uint64_t& budget) const override {
+    for (const NamedDataset& component : components_) component.data->enable_memory_cache(budget);
+  }
+  std::vector<int> writable_fds() const override {
+    std::vector<int> all;
+    for (const NamedDataset& component : components_)
+      for (const int descriptor : component.data->writable_fds()) all.push_back(descriptor);
+    return all;
+  }
+
+ private:
+  struct Location {
+    const NamedDataset& component;
+    uint64_t sample;  // in the set
+  };
+
+  uint64_t first_of(size_t component) const { return component == 0 ? 0 : ends_[component - 1]; }
+  Location locate(uint64_t sample) const {
+    assert(sample < size());
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
+    const auto component = static_cast<size_t>(end - ends_.begin());
+    return {.component = components_[component], .sample = sample - first_of(component)};
+  }
+  // The plan's pass is one over the sample's set already.
+  static RandomKey in_component(const RandomKey& random_key, const Location& location) {
+    return {.seed = random_key.seed, .epoch = random_key.epoch, .sample = location.sample};
+  }
+
+  // Constant after construction.
+  const std::vector<NamedDataset> components_;
+  std::vector<uint64_t> ends_;
+  uint64_t classes_ = 0;
+  std::string fingerprint_;
+};
+
+std::string format_spec(const std::vector<TensorSpec>& spec) {
+  std::string words;
+  for (const TensorSpec& tensor : spec) words += (words.empty() ? "" : ", ") + to_string(tensor);
+  return words;
+}
+
+// What a trainer could not tell apart must mean the same.
+Status validate_same_schema(const std::string& name, const NamedDataset& first,
+                            const NamedDataset& other) {
+  const std::string pair = "data." + name + ".of: data." + first.name + " and data." + other.name;
+  if (first.data->spec() != other.data->spec()) {
+    return Status(StatusCode::kInvalidArgument, pair + " have different tensors (" +
+                                                    format_spec(first.data->spec()) + "; " +
+                                                    format_spec(other.data->spec()) + ")");
+  }
+  if (first.data->class_names() != other.data->class_names()) {
+    return Status(StatusCode::kInvalidArgument,
+                  pair +
+                      " have different classes: a label would mean one thing in the one and "
+                      "another in the other");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> make_mixture(const std::string& name,
+                                              std::vector<NamedDataset> components) {
+  assert(!components.empty());
+  for (const NamedDataset& component : components)
+    STOKER_RETURN_IF_ERROR(validate_same_schema(name, components.front(), component));
+  return std::unique_ptr<Dataset>(std::make_unique<MixtureDataset>(std::move(components)));
+}
+
+}  // namespace stoker::data::pipeline

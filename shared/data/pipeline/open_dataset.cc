@@ -1,0 +1,302 @@
+#include "shared/data/pipeline/open_dataset.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/base/status.h"
+#include "shared/data/cache/cache_location.h"
+#include "shared/data/cache/decoded_cache.h"
+#include "shared/data/cache/memory_cached_dataset.h"
+#include "shared/data/cache/packed_images.h"
+#include "shared/data/dataset.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/files/index.h"
+#include "shared/data/files/scan.h"
+#include "shared/data/format/format.h"
+#include "shared/data/pipeline/dataset_refresh.h"
+#include "shared/data/pipeline/mixture_dataset.h"
+#include "shared/data/sample_range.h"
+#include "shared/data/transform/image_geometry.h"
+#include "shared/data/transform/random_transforms.h"
+
+namespace stoker::data::pipeline {
+namespace {
+
+// validate_samples: reads a few samples of a set that was indexed just now. Settings that fit none of its
+// records should be told at the start, not as a thousand bad samples.
+//
+// Threads:  functions of their arguments.
+// Blocking: reads a handful of samples.
+// Errors:   kCorrupt: none of those looked at can be read; names the set and gives the first
+//           reason.
+
+constexpr uint64_t kProbes = 16;
+
+Status validate_samples(const DatasetRequest& request, const Dataset& dataset) {
+  std::vector<std::vector<std::byte>> tensors;
+  for (const TensorSpec& spec : dataset.spec()) tensors.emplace_back(spec.bytes());
+  const std::vector<std::span<std::byte>> outputs(tensors.begin(), tensors.end());
+  const uint64_t probes = std::min(dataset.size(), kProbes);
+  if (probes < 2) return {};  // one bad sample says nothing about the settings
+  Status first;
+  for (uint64_t i = 0; i < probes; ++i) {
+    const uint64_t sample = i * dataset.size() / probes;
+    const Status status = dataset.read(sample, {.sample = sample}, outputs);
+    if (status.ok()) return {};
+    if (first.ok()) first = status;
+  }
+  return Status(first.code(), "data." + request.name + ": none of " + std::to_string(probes) +
+                                  " samples looked at fits input, shape, label and target; the "
+                                  "first: " +
+                                  first.message());
+}
+
+// The name becomes a file's name.
+Result<std::string> index_path(const DatasetRequest& request, const std::string& index_dir) {
+  if (request.name.empty() || request.name.starts_with('.') ||
+      request.name.find('/') != std::string::npos) {
+    return Status(StatusCode::kInvalidArgument,
+                  "data." + request.name +
+                      ": the name of a data set must not be empty, begin with '.' or hold '/'");
+  }
+  return index_file(request.name, index_dir);
+}
+
+Status check_request(const DatasetRequest& request) {
+  if (request.config.combines_datasets()) {
+    const bool is_mixture = std::holds_alternative<config::Mixture>(request.config.source);
+    return request.config_error(is_mixture ? "mixture" : "concat",
+                                "cannot be opened without its datasets");
+  }
+  STOKER_RETURN_IF_ERROR(cache::validate_cache(request));
+  return transform::check_transforms(request);
+}
+
+// The other paths that a format has, one a line.
+std::string other_paths(const config::DatasetSource& source) {
+  if (const auto* idx = std::get_if<config::IdxDataset>(&source)) return idx->labels_path;
+  if (const auto* list = std::get_if<config::ImageListDataset>(&source)) return list->root;
+  if (const auto* numpy = std::get_if<config::NumpyDataset>(&source))
+    return numpy->labels_path + '\n' + numpy->lengths_path;
+  return "";
+}
+
+// Where the samples are found, which does not change what they are.
+std::string source_of(const DatasetRequest& request) {
+  std::string source = request.config.path() + '\n' + request.config.glob() + '\n' +
+                       other_paths(request.config.source);
+  if (cache::is_packed(request))
+    source += "\ncache=" + cache::cache_suffix(*request.config.cache()) + '\n' +
+              request.config.cache()->dir.value_or("");
+  return source;
+}
+
+// What the kind makes of the files, and what is then done to it.
+Result<std::string> dataset_fingerprint_text(const format::DatasetFormatOps& kind,
+                                             const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text, kind.fingerprint_text(request));
+  STOKER_ASSIGN_OR_RETURN(const transform::RandomTransforms augmentation,
+                          transform::RandomTransforms::of(request));
+  return fingerprint_text + augmentation.to_text();
+}
+
+// Whether the samples are the same each time, and lie in few files.
+bool may_stay_in_memory(const format::DatasetFormatOps& kind, const DatasetRequest& request) {
+  return (kind.has_rows || request.config.cache()) &&
+         !transform::has_random_resized_crop(request.config);
+}
+
+// Whose change ends that: with a cache the set's own files may be gone.
+std::vector<files::FileTable> files_behind(const DatasetRequest& request,
+                                           const files::Index& index) {
+  if (request.config.cache()) return {index.metadata.made};
+  return {index.files, index.metadata.made};
+}
+
+Status check_fingerprint(const Dataset& data, const std::string& expected,
+                         const std::string& name) {
+  if (expected.empty() || data.fingerprint() == expected) return {};
+  return Status(StatusCode::kMismatch, name + ": fingerprint " + data.fingerprint() +
+                                           ", expected " + expected +
+                                           ": the data set was indexed anew");
+}
+
+enum class Makes { kNothing, kFiles };  // beside the index
+
+Result<std::unique_ptr<Dataset>> open_with(const format::DatasetFormatOps& kind,
+                                           const DatasetRequest& request, files::Index index,
+                                           Makes makes, const files::ScanProgress& progress = {}) {
+  if (supports_append(request.config)) index.files.allow_append();
+  std::vector<files::FileTable> files = files_behind(request, index);
+  STOKER_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, kind.open(request, std::move(index)));
+  if (makes == Makes::kFiles)
+    STOKER_RETURN_IF_ERROR(cache::create_decoded_cache(request, *dataset, progress));
+  STOKER_ASSIGN_OR_RETURN(dataset, cache::with_decoded_cache(request, std::move(dataset)));
+  if (may_stay_in_memory(kind, request) && dataset->max_length() == 0)
+    dataset = cache::with_memory_cache(std::move(dataset), std::move(files));
+  return transform::with_transforms(request, std::move(dataset));
+}
+
+bool is_as_made(const files::FileTable& made) {
+  files::FileTable found(made.root());
+  for (size_t file = 0; file < made.size(); ++file)
+    if (!files::scan_file(made.path(file), found).ok()) return false;
+  return found == made;
+}
+
+// The facts of the cached index, where it was made of the same files. Whatever is wrong with a
+// cache, it is only a cache.
+bool take_cached(const std::string& path, const files::Index& wanted, files::Index& index) {
+  auto cached = files::load_index(path);
+  if (!cached) {
+    if (cached.status().code() == StatusCode::kNotFound) return false;
+    log_warn("dataset index rebuilt", {{"path", path}, {"reason", cached.status().message()}});
+    return false;
+  }
+  if (cached->fingerprint_text != wanted.fingerprint_text || cached->source != wanted.source ||
+      cached->files != wanted.files) {
+    log_info("dataset index rebuilt",
+             {{"path", path}, {"reason", "the files or their settings have changed"}});
+    return false;
+  }
+  if (!is_as_made(cached->metadata.made)) {
+    log_info("dataset index rebuilt",
+             {{"path", path}, {"reason", "a file that was made beside it is gone or has changed"}});
+    return false;
+  }
+  index = std::move(*cached);
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const files::ScanProgress& progress) {
+  const DatasetRequest request{.name = dataset_name, .config = config, .index_dir = index_dir};
+  STOKER_RETURN_IF_ERROR(check_request(request));
+  const format::DatasetFormatOps& kind = format::format_ops(config.format());
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request, index_dir));
+  files::Index wanted;
+  STOKER_ASSIGN_OR_RETURN(wanted.fingerprint_text, dataset_fingerprint_text(kind, request));
+  wanted.source = source_of(request);
+  STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
+  files::Index index;
+  const bool is_new = !take_cached(path, wanted, index);
+  if (is_new) {
+    STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), index_dir));
+    STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
+    if (supports_append(config)) wanted.files.allow_append();
+    STOKER_ASSIGN_OR_RETURN(wanted.metadata, kind.build_metadata(request, wanted.files, progress));
+    STOKER_RETURN_IF_ERROR(files::save_index(wanted, path));
+    index = std::move(wanted);
+  }
+  STOKER_ASSIGN_OR_RETURN(auto whole,
+                          open_with(kind, request, std::move(index), Makes::kFiles, progress));
+  if (is_new && config.has_named_fields() && config.fields()->text.empty())
+    STOKER_RETURN_IF_ERROR(validate_samples(request, *whole));
+  return with_sample_range(request, std::move(whole));
+}
+
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const std::string& fingerprint) {
+  const DatasetRequest request{.name = dataset_name, .config = config, .index_dir = index_dir};
+  STOKER_RETURN_IF_ERROR(check_request(request));
+  const format::DatasetFormatOps& kind = format::format_ops(config.format());
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request, index_dir));
+  STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text,
+                          dataset_fingerprint_text(kind, request));
+  auto loaded = files::load_index(path);
+  if (!loaded.ok() && loaded.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound,
+                  path + ": no index yet; it is made when the data is first read");
+  if (!loaded.ok()) return loaded.status();
+  files::Index index = *std::move(loaded);
+  if (index.fingerprint_text != fingerprint_text || index.source != source_of(request)) {
+    return Status(StatusCode::kMismatch, path + ": made for other settings of data." +
+                                             dataset_name + " (" + index.fingerprint_text + ")");
+  }
+  STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, request, std::move(index), Makes::kNothing));
+  STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
+  STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, path));
+  return data;
+}
+
+// Of any named set: a mixture or concat opens the sets that it is of.
+namespace {
+
+using OpenOne = std::function<Result<std::unique_ptr<Dataset>>(
+    const std::string& name, const config::DatasetConfig& dataset)>;
+
+Result<const config::DatasetConfig*> find_dataset(const std::string& name,
+                                                  const config::DatasetConfigs& datasets) {
+  const auto found = datasets.find(name);
+  if (found == datasets.end())
+    return Status(StatusCode::kInvalidArgument, "data." + name + ": there is no such data set");
+  return &found->second;
+}
+
+Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
+                                              const config::DatasetConfig& mixture,
+                                              const config::DatasetConfigs& datasets,
+                                              const OpenOne& open_one) {
+  const std::vector<std::string> parts = mixture.components();
+  if (parts.empty()) {
+    const bool has_shares = std::holds_alternative<config::Mixture>(mixture.source);
+    return Status(StatusCode::kInvalidArgument,
+                  "data." + name + (has_shares ? ".mixture" : ".concat") + ": names no data set");
+  }
+  std::vector<NamedDataset> opened;
+  for (const std::string& part : parts) {
+    STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
+                            find_dataset(part, datasets));
+    STOKER_ASSIGN_OR_RETURN(auto data, open_one(part, *dataset));
+    opened.push_back({.name = part, .data = std::move(data)});
+  }
+  return make_mixture(name, std::move(opened));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
+                                              const config::DatasetConfigs& datasets,
+                                              const std::string& index_dir,
+                                              const files::ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
+                          find_dataset(dataset_name, datasets));
+  if (!dataset->combines_datasets())
+    return open_dataset(dataset_name, *dataset, index_dir, progress);
+  return open_mixture(dataset_name, *dataset, datasets,
+                      [&](const std::string& name, const config::DatasetConfig& part) {
+                        return open_dataset(name, part, index_dir, progress);
+                      });
+}
+
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
+                                              const config::DatasetConfigs& datasets,
+                                              const std::string& index_dir,
+                                              const std::string& fingerprint) {
+  STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
+                          find_dataset(dataset_name, datasets));
+  if (!dataset->combines_datasets())
+    return open_indexed(dataset_name, *dataset, index_dir, fingerprint);
+  STOKER_ASSIGN_OR_RETURN(
+      auto mixture, open_mixture(dataset_name, *dataset, datasets,
+                                 [&](const std::string& name, const config::DatasetConfig& part) {
+                                   return open_indexed(name, part, index_dir, "");
+                                 }));
+  STOKER_RETURN_IF_ERROR(check_fingerprint(*mixture, fingerprint, "data." + dataset_name));
+  return mixture;
+}
+
+}  // namespace stoker::data::pipeline

@@ -1,0 +1,179 @@
+#include "shared/data/record/label_range_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/record/sequence_layout.h"
+
+namespace stoker::data::record {
+namespace {
+
+// How many tokens there are for the model, and the setting that says so.
+struct Vocabulary {
+  int64_t size = 0;
+  std::string key = "model.vocab_size";
+};
+
+// Nothing where the settings do not say it.
+std::optional<Vocabulary> find_vocabulary(const config::Config& config) {
+  const config::ModelConfig& model = config.model;
+  if (const auto* const sequential = std::get_if<config::SequentialConfig>(&model.arch)) {
+    const auto* const embedding =
+        sequential->layers.empty()
+            ? nullptr
+            : std::get_if<config::EmbeddingLayer>(&sequential->layers.front().variant());
+    if (embedding == nullptr) return std::nullopt;
+    return Vocabulary{embedding->num_embeddings, "model.layers[0].embedding.num_embeddings"};
+  }
+  if (model.is_user_code()) {
+    // What it can read, only the model in the file knows; but each is also one to predict.
+    if (config.task.name() == config::TaskName::kLanguageModeling && model.num_classes)
+      return Vocabulary{*model.num_classes, "model.num_classes"};
+    return std::nullopt;
+  }
+  if (const auto size = model.vocab_size()) return Vocabulary{*size};
+  return std::nullopt;
+}
+
+template <typename Number>
+Number value_at(std::span<const std::byte> values, size_t i) {
+  Number number;
+  std::memcpy(&number, values.data() + i * sizeof number, sizeof number);
+  return number;
+}
+
+// The place of the first that is not allowed. The first loop has no way out, so that compilers make
+// it a few instructions for many values; nearly always it is all that runs.
+template <typename Number>
+std::optional<size_t> find_out_of_range(std::span<const std::byte> values, int64_t min_value,
+                                        int64_t max_value, bool has_padding) {
+  const size_t count = values.size() / sizeof(Number);
+  const auto is_outside = [&](Number number) {
+    return (number < min_value || number > max_value) && !(has_padding && number == kPaddedLabel);
+  };
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) any |= is_outside(value_at<Number>(values, i));
+  for (size_t i = 0; any && i < count; ++i)
+    if (is_outside(value_at<Number>(values, i))) return i;
+  return std::nullopt;
+}
+
+class DatasetWithinLimits final : public DatasetDecorator {
+ public:
+  DatasetWithinLimits(std::unique_ptr<Dataset> data, LabelRangeCheck limits)
+      : DatasetDecorator(*data), data_(std::move(data)), ranges_(std::move(limits)) {}
+
+  Status read(uint64_t sample, const RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
+    thread_local std::vector<std::span<const std::byte>> tensors;
+    tensors.assign(outputs.begin(), outputs.end());
+    return in_sample(sample, ranges_.check(tensors));
+  }
+
+  BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
+                             std::span<const std::span<std::byte>> rows) const override {
+    BatchReadResult read = data_->read_batch(samples, rows);
+    if (read.good == 0) return read;
+    thread_local std::vector<std::span<const std::byte>> tensors;
+    tensors.clear();
+    for (const auto& tensor : rows)
+      tensors.push_back(tensor.first(tensor.size() / samples.size() * read.good));
+    const LabelRangeCheck::RowError verdict = ranges_.check_rows(tensors, read.good);
+    if (verdict.status.ok()) return read;
+    return {.good = verdict.row, .status = in_sample(samples[verdict.row].sample, verdict.status)};
+  }
+
+ private:
+  Status in_sample(uint64_t sample, const Status& status) const {
+    if (status.ok()) return status;
+    const SampleSource where = source(sample);
+    return status.with_context(where.file + ": the sample at offset " +
+                               std::to_string(where.offset));
+  }
+
+  const std::unique_ptr<Dataset> data_;
+  const LabelRangeCheck ranges_;
+};
+
+}  // namespace
+
+LabelRangeCheck LabelRangeCheck::of(const config::Config& config,
+                                    const std::vector<TensorSpec>& sample, uint64_t classes) {
+  LabelRangeCheck limits;
+  const auto vocabulary = find_vocabulary(config);
+  const auto answers =
+      std::max(static_cast<int64_t>(classes), config.model.num_classes.value_or(0));
+  const bool is_ctc = config.task.name() == config::TaskName::kCtc;
+  for (size_t i = 0; i < sample.size(); ++i) {
+    const TensorSpec& spec = sample[i];
+    const bool is_wide = spec.dtype == DType::kI64;
+    if (spec.name == "tokens" && spec.dtype == DType::kI32 && vocabulary)
+      limits.ranges_.push_back(
+          {.tensor = i,
+           .max_value = vocabulary->size - 1,
+           .what = "token",
+           .why = vocabulary->key + " is " + std::to_string(vocabulary->size) + ", so tokens are"});
+    if ((spec.name == "label" || spec.name == "labels") && is_wide && answers > 0)
+      limits.ranges_.push_back({.tensor = i,
+                                .is_wide = true,
+                                .min_value = is_ctc ? 1 : 0,
+                                .max_value = answers - 1,
+                                .has_padding = spec.name == "labels",
+                                .what = "label",
+                                .why = "there are " + std::to_string(answers) + " classes" +
+                                       (is_ctc ? ", of which 0 is the blank" : "") +
+                                       ", so labels are"});
+  }
+  return limits;
+}
+
+Status LabelRangeCheck::check(const LabelRange& range, std::span<const std::byte> values) {
+  const auto index =
+      range.is_wide
+          ? find_out_of_range<int64_t>(values, range.min_value, range.max_value, range.has_padding)
+          : find_out_of_range<int32_t>(values, range.min_value, range.max_value, range.has_padding);
+  if (!index) return {};
+  const int64_t value =
+      range.is_wide ? value_at<int64_t>(values, *index) : value_at<int32_t>(values, *index);
+  const bool is_alone = values.size() == (range.is_wide ? sizeof(int64_t) : sizeof(int32_t));
+  return Status(StatusCode::kCorrupt, range.what + ' ' + std::to_string(value) +
+                                          (is_alone ? "" : " at place " + std::to_string(*index)) +
+                                          ": " + range.why + " from " +
+                                          std::to_string(range.min_value) + " to " +
+                                          std::to_string(range.max_value));
+}
+
+Status LabelRangeCheck::check(std::span<const std::span<const std::byte>> tensors) const {
+  for (const LabelRange& range : ranges_)
+    STOKER_RETURN_IF_ERROR(check(range, tensors[range.tensor]));
+  return {};
+}
+
+LabelRangeCheck::RowError LabelRangeCheck::check_rows(
+    std::span<const std::span<const std::byte>> tensors, size_t rows) const {
+  RowError first{.row = rows, .status = {}};
+  for (const LabelRange& range : ranges_) {
+    const std::span<const std::byte> all = tensors[range.tensor];
+    if (check(range, all).ok()) continue;
+    const size_t row_bytes = all.size() / rows;
+    for (size_t row = 0; row < first.row; ++row) {
+      Status status = check(range, all.subspan(row * row_bytes, row_bytes));
+      if (!status.ok()) first = {.row = row, .status = std::move(status)};
+    }
+  }
+  return first;
+}
+
+std::unique_ptr<Dataset> with_range_check(const config::Config& config,
+                                          std::unique_ptr<Dataset> data) {
+  LabelRangeCheck limits = LabelRangeCheck::of(config, data->spec(), data->classes());
+  if (!limits.any()) return data;
+  return std::make_unique<DatasetWithinLimits>(std::move(data), std::move(limits));
+}
+
+}  // namespace stoker::data::record

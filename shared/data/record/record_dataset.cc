@@ -1,0 +1,249 @@
+#include "shared/data/record/record_dataset.h"
+
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/sample_range.h"
+
+namespace stoker::data::record {
+namespace {
+
+// TokenBlocks: the texts of records as one stream of bytes, cut into samples of `block_size` + 1 tokens.
+//
+// Each text is followed by one byte 0, which no text has a use for: the end that a model can learn,
+// and what keeps a text from running into the next. Windows overlap by one byte, as those of format
+// `text`.
+//
+// Errors: kInvalidArgument where the part that the set takes is shorter than one sample.
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;  // of all texts
+
+class TokenBlocks final : public Dataset {
+ public:
+  // `ends`: of each text with the byte after it, in the stream.
+  TokenBlocks(std::string fingerprint, std::unique_ptr<RecordReader> records,
+              std::vector<uint64_t> ends, SampleRange range, uint64_t context)
+      : fingerprint_(std::move(fingerprint)),
+        records_(std::move(records)),
+        ends_(std::move(ends)),
+        begin_(range.begin),
+        context_(context),
+        size_((range.size() - 1) / context),
+        spec_{
+            {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
+  }
+
+  uint64_t size() const override { return size_; }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return 256; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t sample) const override {
+    return records_->source(text_at(begin_ + sample * context_));
+  }
+
+  Status read(uint64_t sample, const RandomKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    std::span<std::byte> rest = outputs[0];
+    uint64_t position = begin_ + sample * context_;
+    for (uint64_t text = text_at(position); !rest.empty(); ++text) {
+      const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
+      const uint64_t left = ends_[text] - 1 - position;  // of the text itself
+      const std::span<std::byte> taken = rest.first(std::min<uint64_t>(left, rest.size()));
+      if (!taken.empty()) STOKER_RETURN_IF_ERROR(records_->read_text(text, from, taken));
+      rest = rest.subspan(taken.size());
+      if (rest.empty()) break;
+      rest[0] = std::byte{0};
+      rest = rest.subspan(1);
+      position = ends_[text];
+    }
+    return {};
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    uint64_t rest = context_ + 1;
+    uint64_t position = begin_ + sample * context_;
+    for (uint64_t text = text_at(position); rest > 0; ++text) {
+      const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
+      const uint64_t taken = std::min(ends_[text] - 1 - position, rest);
+      if (taken > 0) records_->prefetch_text(text, from, taken, bytes);
+      rest -= std::min(rest, taken + 1);
+      position = ends_[text];
+    }
+  }
+
+ private:
+  uint64_t text_at(uint64_t position) const {
+    return static_cast<uint64_t>(std::ranges::upper_bound(ends_, position) - ends_.begin());
+  }
+
+  const std::string fingerprint_;
+  const std::unique_ptr<RecordReader> records_;
+  const std::vector<uint64_t> ends_;
+  const uint64_t begin_;
+  const uint64_t context_;
+  const uint64_t size_;
+  const std::vector<TensorSpec> spec_;
+};
+
+Result<std::unique_ptr<Dataset>> make_token_blocks(const DatasetRequest& request,
+                                                   std::string fingerprint,
+                                                   std::unique_ptr<RecordReader> records) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  std::vector<uint64_t> ends(records->table().size());
+  uint64_t length = 0;
+  for (uint64_t record = 0; record < ends.size(); ++record) {
+    const uint64_t bytes = records->text_bytes(record);
+    if (bytes >= kMaxBytes - length)
+      return Status(StatusCode::kCorrupt,
+                    request.key("path") + ": its texts are too long together");
+    ends[record] = length += bytes + 1;
+  }
+  const SampleRange range = split.of_count(length);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  if (range.size() < context + 1) return too_short(request, range.size(), "bytes");
+  return std::unique_ptr<Dataset>(std::make_unique<TokenBlocks>(
+      std::move(fingerprint), std::move(records), std::move(ends), range, context));
+}
+
+class RecordDataset final : public Dataset {
+ public:
+  RecordDataset(RecordFields fields, std::string fingerprint, std::unique_ptr<RecordReader> records,
+                SampleRange range)
+      : fingerprint_(std::move(fingerprint)),
+        records_(std::move(records)),
+        fields_(std::move(fields)),
+        range_(range),
+        spec_(fields_.spec(records_->table().form)) {}
+
+  uint64_t size() const override { return range_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override {
+    const SequenceLayout* const sequence = fields_.sequence_layout();
+    const uint64_t classes = records_->table().classes;
+    return classes == 0 && sequence != nullptr && sequence->has_byte_tokens() ? 256 : classes;
+  }
+  std::vector<std::string> class_names() const override { return records_->table().class_names; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t sample) const override {
+    return records_->source(range_.begin + sample);
+  }
+  std::vector<uint64_t> shard_ends() const override {
+    return shard_ends_within(records_->table().shard_ends, range_);
+  }
+
+  uint64_t max_length() const override {
+    return fields_.sequence_layout() == nullptr ? 0 : fields_.sequence_layout()->max_length();
+  }
+  uint64_t length(uint64_t sample) const override {
+    return max_length() == 0 ? 0 : std::min(records_->length(range_.begin + sample), max_length());
+  }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return max_length() == 0 ? spec_ : fields_.sequence_layout()->spec(length);
+  }
+
+  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
+    std::vector<FieldValue> values(fields_.names().size());
+    const Status read = records_->read(range_.begin + sample, values);
+    return read.ok() ? fields_.describe_transforms(values, random_key) : std::string();
+  }
+
+  Status read(uint64_t sample, const RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    assert(sample < size());
+    const uint64_t record = range_.begin + sample;
+    thread_local std::vector<FieldValue> values;
+    values.assign(fields_.names().size(), FieldValue());
+    STOKER_RETURN_IF_ERROR(records_->read(record, values));
+    const Status status = to_tensors(record, values, random_key, outputs);
+    if (status.ok()) return status;
+    const SampleSource where = records_->source(record);
+    return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
+                               std::to_string(where.offset));
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    const std::vector<uint64_t>& known = records_->table().labels;
+    if (known.empty()) return Dataset::read_labels(first, labels);
+    for (int64_t& label : labels) label = static_cast<int64_t>(known[range_.begin + first++]);
+    return {};
+  }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    records_->prefetch(range_.begin + sample, bytes);
+  }
+
+ private:
+  Status to_tensors(uint64_t record, std::span<const FieldValue> values,
+                    const RandomKey& random_key,
+                    std::span<const std::span<std::byte>> outputs) const {
+    const RecordTable& table = records_->table();
+    const uint64_t label = table.labels.empty() ? 0 : table.labels[record];
+    const SequenceLayout* const sequence = fields_.sequence_layout();
+    if (sequence == nullptr)
+      return fields_.to_tensors(values, table.form, label, random_key, outputs);
+    const SequenceLayout::Known known{
+        .length = records_->length(record), .label = label, .classes = table.classes};
+    return sequence->to_tensors(values, known, outputs);
+  }
+
+  const std::string fingerprint_;
+  const std::unique_ptr<RecordReader> records_;
+  const RecordFields fields_;
+  const SampleRange range_;
+  const std::vector<TensorSpec> spec_;
+};
+
+std::string format_spec(config::OnMissingField choice) {
+  switch (choice) {
+    case config::OnMissingField::kError:
+      return "error";
+    case config::OnMissingField::kDrop:
+      return "drop";
+  }
+  return "";
+}
+
+std::string format_spec(config::OnOverflow choice) {
+  switch (choice) {
+    case config::OnOverflow::kError:
+      return "error";
+    case config::OnOverflow::kTruncate:
+      return "truncate";
+    case config::OnOverflow::kDrop:
+      return "drop";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<std::string> record_fingerprint_text(std::string_view format,
+                                            const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
+  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(request));
+  const config::RecordConfig& record = *request.config.record();
+  std::string text = "format=" + std::string(format) + ' ' + split.to_text() + ' ' +
+                     fields.to_text() + " on_missing_field=" + format_spec(record.on_missing_field);
+  const SequenceLayout* const sequence = fields.sequence_layout();
+  if (sequence != nullptr) text += " on_overflow=" + format_spec(record.sequence.on_overflow);
+  const bool has_classes = fields.label() || (sequence != nullptr && sequence->has_labels());
+  if (has_classes) text += " num_classes=" + std::to_string(record.num_classes.value_or(0));
+  if (!fields.is_text()) return text;
+  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
+  return text + " block_size=" + std::to_string(context);
+}
+
+Result<std::unique_ptr<Dataset>> make_record_dataset(const DatasetRequest& request,
+                                                     RecordFields fields, std::string fingerprint,
+                                                     std::unique_ptr<RecordReader> records) {
+  if (fields.is_text())
+    return make_token_blocks(request, std::move(fingerprint), std::move(records));
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, records->table().size()));
+  return std::unique_ptr<Dataset>(std::make_unique<RecordDataset>(
+      std::move(fields), std::move(fingerprint), std::move(records), range));
+}
+
+}  // namespace stoker::data::record

@@ -1,0 +1,255 @@
+#include "shared/data/record/record_index.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/data/record/class_labels.h"
+
+namespace stoker::data::record {
+namespace {
+
+constexpr size_t kHead = 2;  // form, classes; then a number a shard, rows, labels
+
+Status no_table() {
+  return Status(StatusCode::kCorrupt, "the index does not describe its records");
+}
+
+}  // namespace
+
+size_t RecordTable::shard_index(uint64_t record) const {
+  assert(record < size());
+  const auto found = std::ranges::upper_bound(shard_ends, record);
+  return static_cast<size_t>(found - shard_ends.begin());
+}
+
+files::IndexMetadata RecordTable::to_metadata() && {
+  files::IndexMetadata metadata{
+      .numbers = {}, .names = std::move(class_names), .made = files::FileTable()};
+  metadata.numbers.reserve(kHead + shard_ends.size() + rows.size() + labels.size());
+  metadata.numbers = {static_cast<uint64_t>(form), classes};
+  for (const auto* part : {&shard_ends, &rows, &labels})
+    metadata.numbers.insert(metadata.numbers.end(), part->begin(), part->end());
+  return metadata;
+}
+
+Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards, uint64_t width,
+                                    const RecordFields& fields) {
+  const std::span<const uint64_t> numbers(metadata.numbers);
+  const SequenceLayout* const sequence = fields.sequence_layout();
+  const bool has_labels = fields.label().has_value();  // a class a record, in the table
+  const bool has_lists = sequence != nullptr && sequence->has_labels();  // in the records
+  if (shards == 0 || numbers.size() < kHead + shards) return no_table();
+  RecordTable table{.class_names = std::move(metadata.names),
+                    .width = width + (sequence != nullptr ? 1 : 0)};
+  if (numbers[0] > static_cast<uint64_t>(InputForm::kNumbers)) return no_table();
+  table.form = static_cast<InputForm>(numbers[0]);
+  table.classes = numbers[1];
+  const auto ends = numbers.subspan(kHead, shards);
+  const auto rest = numbers.subspan(kHead + shards);
+  const uint64_t each = table.width + (has_labels ? 1 : 0);
+  const bool fits = std::ranges::is_sorted(ends) && rest.size() % each == 0 &&
+                    rest.size() / each == ends.back() && ends.back() > 0;
+  const bool has_classes = table.classes > 0 && table.classes <= kMaxClasses;
+  if (!fits || (has_labels || has_lists) != has_classes) return no_table();
+  if (!table.class_names.empty() && table.class_names.size() > table.classes) return no_table();
+  table.shard_ends.assign(ends.begin(), ends.end());
+  const auto rows = rest.first(table.width * table.size());
+  const auto labels = rest.subspan(rows.size());
+  const auto is_class = [&table](uint64_t label) { return label < table.classes; };
+  if (!std::ranges::all_of(labels, is_class)) return no_table();
+  table.rows.assign(rows.begin(), rows.end());
+  table.labels.assign(labels.begin(), labels.end());
+  return table;
+}
+
+RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const RecordFields& fields,
+                                       const files::FileTable& shards, uint64_t width,
+                                       const files::ScanProgress& progress)
+    : request_(request),
+      record_(*request.config.record()),
+      fields_(fields),
+      shards_(shards),
+      progress_(progress),
+      skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
+  table_.width = width + (fields.sequence_layout() != nullptr ? 1 : 0);
+}
+
+Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
+                               std::span<const FieldValue> values, std::span<const uint64_t> row) {
+  assert(values.size() == fields_.names().size());
+  if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
+  const auto missing = std::ranges::find_if(values, is_missing);
+  if (missing != values.end()) {
+    add_dropped(incomplete_, offset, what,
+                missing_field_text(static_cast<size_t>(missing - values.begin())));
+    return {};
+  }
+  std::optional<uint64_t> length;
+  if (fields_.sequence_layout() != nullptr) {
+    STOKER_ASSIGN_OR_RETURN(length, take_length(offset, what, values));
+    if (!length) return {};
+  }
+  if (kept_++ == 0) STOKER_RETURN_IF_ERROR(at(offset, what, take_form(values[0])));
+  STOKER_RETURN_IF_ERROR(take_label(offset, what, values));
+  table_.rows.insert(table_.rows.end(), row.begin(), row.end());
+  if (length) table_.rows.push_back(*length);
+  assert(table_.rows.size() == kept_ * table_.width);
+  return {};
+}
+
+Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
+                                      std::span<const FieldValue> values) {
+  const auto label = fields_.label();
+  if (!label) return {};
+  const auto number = labels_.add(values[*label]);
+  if (!number) {
+    const Status named(number.status().code(),
+                       "label '" + fields_.names()[*label] + "' " + number.status().message());
+    return at(offset, what, named);
+  }
+  table_.labels.push_back(*number);
+  return {};
+}
+
+Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
+    uint64_t offset, std::string_view what, std::span<const FieldValue> values) {
+  const SequenceLayout& sequence = *fields_.sequence_layout();
+  const auto measure = sequence.measure(values);
+  if (!measure) return at(offset, what, measure.status());
+  if (measure->length == 0) {
+    add_dropped(incomplete_, offset, what, missing_field_text(0));
+    return std::optional<uint64_t>();
+  }
+  const config::OnOverflow overflow = record_.sequence.on_overflow;
+  const bool skips = overflow == config::OnOverflow::kDrop;
+  const uint64_t most_labels = sequence.max_label_length();
+  const bool has_more = most_labels > 0 && measure->labels > most_labels;
+  const std::string labels = "has " + std::to_string(measure->labels) + " labels";
+  if (has_more && !skips)
+    return at(offset, what,
+              Status(StatusCode::kCorrupt, labels + ", more than " +
+                                               request_.key("sequence.max_label_length") + " (" +
+                                               std::to_string(most_labels) + ")"));
+  if (has_more || measure->length > sequence.max_length())
+    add_dropped(longer_, offset, what,
+                has_more ? labels : "has " + std::to_string(measure->length) + " places");
+  const bool stays =
+      measure->length <= sequence.max_length() || overflow == config::OnOverflow::kTruncate;
+  if (has_more || !stays) return std::optional<uint64_t>();
+  list_classes_ = std::max(list_classes_, measure->classes);
+  return std::optional(measure->length);
+}
+
+void RecordIndexBuilder::end_shard() {
+  table_.shard_ends.push_back(kept_);
+  ++shard_;
+}
+
+Result<files::IndexMetadata> RecordIndexBuilder::finish() {
+  progress_(seen_, "records");
+  if (seen_ == 0) {
+    return Status(StatusCode::kNotFound, request_.key("path") + ": " + request_.config.path() +
+                                             ": there is no record in its " +
+                                             std::to_string(shards_.size()) +
+                                             (shards_.size() == 1 ? " file" : " files"));
+  }
+  STOKER_RETURN_IF_ERROR(check_missing_fields());
+  STOKER_RETURN_IF_ERROR(check_overlong());
+  STOKER_RETURN_IF_ERROR(take_classes());
+  return std::move(table_).to_metadata();
+}
+
+Status RecordIndexBuilder::take_classes() {
+  const auto given = static_cast<uint64_t>(record_.num_classes.value_or(0));
+  if (fields_.sequence_layout() != nullptr && fields_.sequence_layout()->has_labels()) {
+    if (given > 0 && given < list_classes_)
+      return request_.config_error(
+          "num_classes",
+          "is " + std::to_string(given) + ", but a label is " + std::to_string(list_classes_ - 1));
+    table_.classes = std::max(given, list_classes_);
+    if (table_.classes == 0)
+      return request_.config_error("fields.labels", "hold no class, only -100");
+  }
+  if (!fields_.label()) return {};
+  auto classes = labels_.finish(given);
+  if (!classes) return request_.config_error("num_classes", classes.status().message());
+  table_.classes = classes->count;
+  table_.class_names = std::move(classes->names);
+  for (uint64_t& label : table_.labels) label = classes->of_label[label];
+  return {};
+}
+
+Status RecordIndexBuilder::at(uint64_t offset, std::string_view what, const Status& status) const {
+  if (status.ok()) return status;
+  return in_shard(status.with_context(std::string(what.empty() ? "record" : what) + " at offset " +
+                                      std::to_string(offset)));
+}
+
+Status RecordIndexBuilder::in_shard(const Status& status) const {
+  if (status.ok()) return status;
+  return status.with_context(request_.key("path") + ": " + shards_.path(shard_));
+}
+
+void RecordIndexBuilder::add_dropped(DroppedRecords& dropped, uint64_t offset,
+                                     std::string_view what, const std::string& how) {
+  if (dropped.count++ == 0)
+    dropped.first = at(offset, what, Status(StatusCode::kCorrupt, how)).message();
+}
+
+std::string RecordIndexBuilder::missing_field_text(size_t name) const {
+  return "has no " + std::string(fields_.key_of_name(name)) + " '" + fields_.names()[name] + "'";
+}
+
+std::string RecordIndexBuilder::counted(const DroppedRecords& dropped,
+                                        const std::string& are) const {
+  return dropped.first + "; " + std::to_string(dropped.count) + " of " + std::to_string(seen_) +
+         " are " + are;
+}
+
+Status RecordIndexBuilder::check_missing_fields() const {
+  if (incomplete_.count == 0) return {};
+  const std::string are = counted(incomplete_, "incomplete");
+  if (kept_ == 0)
+    return Status(StatusCode::kInvalidArgument,
+                  are + ": name what is there in " + request_.key("fields"));
+  if (!skips_) {
+    return Status(StatusCode::kCorrupt, are + ": complete them, or leave them out with " +
+                                            request_.key("on_missing_field") + ": drop");
+  }
+  log_warn("records dropped", {{"dataset", request_.name},
+                               {"reason", "missing_field"},
+                               {"count", incomplete_.count},
+                               {"total", seen_},
+                               {"first", incomplete_.first}});
+  return {};
+}
+
+Status RecordIndexBuilder::check_overlong() const {
+  if (longer_.count == 0) return {};
+  const config::OnOverflow overflow = record_.sequence.on_overflow;
+  if (overflow == config::OnOverflow::kError || kept_ == 0) {
+    return Status(
+        kept_ == 0 ? StatusCode::kInvalidArgument : StatusCode::kCorrupt,
+        counted(longer_, "longer than " + request_.key("sequence.max_length") + " (" +
+                             std::to_string(fields_.sequence_layout()->max_length()) + ")") +
+            ": raise it, or say whether to truncate or to drop them with " +
+            request_.key("sequence.on_overflow"));
+  }
+  log_warn(overflow == config::OnOverflow::kDrop ? "records dropped" : "records truncated",
+           {{"dataset", request_.name},
+            {"reason", "max_length"},
+            {"count", longer_.count},
+            {"total", seen_},
+            {"first", longer_.first}});
+  return {};
+}
+
+Status RecordIndexBuilder::take_form(const FieldValue& input) {
+  if (fields_.is_text()) return {};
+  STOKER_ASSIGN_OR_RETURN(table_.form, fields_.input_form(input));
+  return {};
+}
+
+}  // namespace stoker::data::record

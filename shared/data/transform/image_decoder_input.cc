@@ -1,0 +1,53 @@
+#include "shared/data/transform/image_decoder_input.h"
+
+#include <sstream>
+#include <vector>
+
+#include "shared/data/stage_timer.h"
+#include "shared/image/decoder.h"
+
+namespace stoker::data::transform {
+
+Result<ImageDecoderInput> ImageDecoderInput::of(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const CropResize crop, CropResize::of(request));
+  const bool is_gray = request.config.image_mode() == config::ImageMode::kGray;
+  return ImageDecoderInput(
+      {.channels = is_gray ? 1u : 3u, .height = crop.height(), .width = crop.width()}, crop);
+}
+
+TensorSpec ImageDecoderInput::spec() const {
+  return {.name = "input",
+          .dtype = DType::kU8,
+          .shape = {shape_.channels, shape_.height, shape_.width}};
+}
+
+std::string ImageDecoderInput::to_text() const {
+  return crop_.to_text() + " channels=" + std::to_string(shape_.channels);
+}
+
+Status ImageDecoderInput::read(std::span<const std::byte> file, const RandomKey& random_key,
+                               std::span<std::byte> input) const {
+  const StageScope decoding(Stage::kDecode);
+  thread_local image::Decoder decoder;
+  if (crop_.uses_full_image()) return decoder.decode(file, shape_, input);
+  return decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
+    return crop_.box(height, width, random_key);
+  });
+}
+
+std::string ImageDecoderInput::describe_transforms(std::span<const std::byte> file,
+                                                   const RandomKey& random_key) const {
+  if (!crop_.is_random()) return {};
+  image::Decoder decoder;
+  image::CropBox taken;
+  std::vector<std::byte> input(shape_.bytes());
+  const Status decoded = decoder.decode(file, shape_, input, [&](uint32_t height, uint32_t width) {
+    return taken = crop_.box(height, width, random_key);
+  });
+  if (!decoded.ok()) return "crop=unknown";
+  std::ostringstream text;
+  text << "crop=" << taken.left << ',' << taken.top << ',' << taken.width << 'x' << taken.height;
+  return text.str();
+}
+
+}  // namespace stoker::data::transform

@@ -1,0 +1,46 @@
+// ImageDecoderInput: how a set turns an encoded picture into its tensor "input": the settings that every
+// format with pictures reads.
+//
+// Threads: immutable after construction; read() may be called from any thread, concurrently. Each
+//          thread keeps a decoder with its memory.
+// Errors:  of(): kInvalidArgument, naming the setting. read(): kCorrupt (damaged, of another
+//          format, past the limits), kOutOfMemory; the caller adds which file it was. The output
+//          bytes are then unspecified.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/transform/image_geometry.h"
+#include "shared/image/image_types.h"
+
+namespace stoker::data::transform {
+
+class ImageDecoderInput {
+ public:
+  static Result<ImageDecoderInput> of(const DatasetRequest& request);
+
+  // U8 [channels, height, width], named "input".
+  TensorSpec spec() const;
+  std::string to_text() const;  // "size=32x32 channels=3"; for DatasetFormatOps::fingerprint_text
+  // Decodes `file`, the bytes of a JPEG, PNG or WebP, or a part of it, into `input`: spec()'s bytes.
+  Status read(std::span<const std::byte> file, const RandomKey& random_key,
+              std::span<std::byte> input) const;
+  // Which part of the picture read() takes where that is drawn, for Dataset::describe_transforms():
+  // "crop=12,40,180x200" (left, top, width, height, in its pixels). Decodes it.
+  std::string describe_transforms(std::span<const std::byte> file,
+                                  const RandomKey& random_key) const;
+
+ private:
+  ImageDecoderInput(const image::ImageShape& shape, const CropResize& crop)
+      : shape_(shape), crop_(crop) {}
+
+  image::ImageShape shape_;
+  CropResize crop_;
+};
+
+}  // namespace stoker::data::transform

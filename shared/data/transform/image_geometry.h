@@ -1,0 +1,68 @@
+// CropResize: which part of an encoded picture a sample is made of, and its size: the transforms resize,
+// center_crop and random_resized_crop. A part is resized once, whatever the number of transforms.
+//
+// Threads: immutable after construction.
+// Errors:  of(): kInvalidArgument, naming the setting.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/config/dataset_config.h"
+#include "shared/data/dataset.h"
+#include "shared/data/dataset_request.h"
+#include "shared/image/image_types.h"
+
+namespace stoker::data::transform {
+
+class CropResize {
+ public:
+  static Result<CropResize> of(const DatasetRequest& request);
+
+  // Of the sample.
+  uint32_t height() const { return size_.height; }
+  uint32_t width() const { return size_.width; }
+  bool uses_full_image() const { return fit_ == Fit::kStretch; }
+  bool is_random() const { return fit_ == Fit::kRandom; }
+  std::string to_text() const;  // "size=224x224 center_crop of 256"
+  // The part of a picture of `height` x `width` pixels that becomes the sample.
+  image::CropBox box(uint32_t height, uint32_t width, const RandomKey& random_key) const;
+
+ private:
+  enum class Fit { kStretch, kCenter, kRandom };
+  struct Size {
+    uint32_t height = 0;
+    uint32_t width = 0;
+  };
+  struct Interval {
+    double from = 0;
+    double to = 0;
+  };
+
+  // `name` is the transform's. One number is a square.
+  static Result<Size> size_of(const DatasetRequest& request, std::string_view name,
+                              const std::vector<int64_t>& given);
+  Status take_center(const DatasetRequest& request, const config::Resize& resize,
+                     const config::CenterCrop& crop);
+  Status take_random(const DatasetRequest& request, const config::RandomResizedCrop& crop);
+  image::CropBox center_box(uint32_t height, uint32_t width) const;
+  image::CropBox random_box(uint32_t height, uint32_t width, const RandomKey& random_key) const;
+  // Where no random one fits: the largest in the middle whose ratio is allowed.
+  image::CropBox max_box(uint32_t height, uint32_t width) const;
+
+  Fit fit_ = Fit::kStretch;
+  Size size_;
+  Size resized_;                       // kCenter: of the whole picture
+  bool resizes_shorter_side_ = false;  // kCenter: to resized_.height
+  Interval area_;                      // kRandom: of the picture's
+  Interval ratio_;                     // kRandom: width / height
+};
+
+// Whether the pictures of a set are files of an image format, not arrays of pixels.
+bool has_encoded_pictures(const config::DatasetConfig& config);
+bool has_random_resized_crop(const config::DatasetConfig& config);
+
+}  // namespace stoker::data::transform

@@ -1,0 +1,131 @@
+// Data files read where descriptors are short.
+#include "shared/data/files/file_reader.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <future>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "tests/shared/data/folder_fixture.h"
+
+namespace stoker::data::files {
+namespace {
+
+class FileReaderTest : public testing::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{.rlim_cur = 64, .rlim_max = before_.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  void TearDown() override {
+    held_.clear();
+    ::setrlimit(RLIMIT_NOFILE, &before_);
+    FolderFixture::TearDown();
+  }
+  void add_file(FileTable& files, const std::string& name, const std::string& content) const {
+    write(name, content);
+    struct stat info {};
+    EXPECT_EQ(::stat(path(name).c_str(), &info), 0);
+    files.add(name,
+              {.size = static_cast<uint64_t>(info.st_size),
+               .mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+               .inode = info.st_ino});
+  }
+  // One file, which holds digits.
+  FileTable digits() const {
+    FileTable files(root_.string());
+    add_file(files, "digits", "0123456789");
+    return files;
+  }
+  static std::string read(const FileReader& reader, size_t file, uint64_t offset, size_t count) {
+    std::string bytes(count, '?');
+    const Status status = reader.read(file, offset, std::as_writable_bytes(std::span(bytes)));
+    return status.ok() ? bytes : status.message();
+  }
+  // Until there is none left; false where that is not why it ended. Until they are given back
+  // nothing may be expected or asserted: gtest's virtual functions are checked by UBSan, which needs
+  // a descriptor for that.
+  bool take_all_descriptors() {
+    for (int fd = ::open("/dev/null", O_RDONLY); fd >= 0; fd = ::open("/dev/null", O_RDONLY))
+      held_.emplace_back(fd);
+    return errno == EMFILE;
+  }
+
+  rlimit before_{};
+  std::vector<UniqueFd> held_;
+};
+
+TEST_F(FileReaderTest, WaitsUntilDescriptorIsAvailable) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  std::byte first{};
+  std::atomic<bool> may_read{false};
+  auto read = std::async(std::launch::async, [&] {
+    may_read.wait(false);
+    return reader.read(0, 0, {&first, 1});
+  });
+  const bool all_consumed = take_all_descriptors();
+  may_read = true;
+  may_read.notify_all();
+  held_.clear();
+  const Status status = read.get();
+  EXPECT_TRUE(all_consumed);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(first, std::byte('0'));
+}
+
+TEST_F(FileReaderTest, ReportsErrorWhenNoDescriptorBecomesAvailable) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  std::byte first{};
+  const bool all_consumed = take_all_descriptors();
+  const Status status = reader.read(0, 0, {&first, 1});
+  held_.clear();
+  EXPECT_TRUE(all_consumed);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("Too many open files"), std::string::npos) << status.to_string();
+}
+
+// ---- Reads that belong together
+
+TEST_F(FileReaderTest, GroupsReadsOfManyFiles) {
+  FileTable files(root_.string());
+  for (int file = 0; file < 100; ++file)
+    add_file(files, std::to_string(file), std::to_string(1000 + file));
+  const FileReader one(files), other(files);
+  for (int round = 0; round < 3; ++round) {
+    const FileReader::ReadsTogether together;
+    for (size_t file = 0; file < 100; ++file)
+      for (const FileReader* reader : {&one, &other})
+        ASSERT_EQ(read(*reader, file, 0, 4), std::to_string(1000 + file));
+    for (size_t file = 0; file < 300; ++file)  // among few files
+      ASSERT_EQ(read(one, file % 3, 1, 3), std::to_string(1000 + file % 3).substr(1));
+  }
+  ASSERT_EQ(read(one, 0, 0, 4), "1000");
+}
+
+TEST_F(FileReaderTest, ReportsTruncatedFileInGroupedReads) {
+  const FileTable files = digits();
+  const FileReader reader(files);
+  {
+    const FileReader::ReadsTogether together;
+    EXPECT_EQ(read(reader, 0, 2, 3), "234");
+    std::filesystem::resize_file(path("digits"), 5);
+    EXPECT_THAT(read(reader, 0, 2, 6), ::testing::HasSubstr("cut off at offset 5"));
+    EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("went from 10 to 5 bytes"))
+        << "it is opened again";
+  }
+  EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("went from 10 to 5 bytes"));
+}
+
+}  // namespace
+}  // namespace stoker::data::files

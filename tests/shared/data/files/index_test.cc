@@ -1,0 +1,152 @@
+#include "shared/data/files/index.h"
+
+#include <cstring>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/hash.h"
+#include "tests/shared/data/folder_fixture.h"
+
+namespace stoker::data::files {
+namespace {
+
+Index example() {
+  Index index;
+  index.fingerprint_text = "kind=text split=0:1 context=8";
+  index.source = "corpus\n\n**/*";
+  index.metadata = {.numbers = {1, 2, ~0ull}, .names = {"cat", ""}, .made = FileTable()};
+  index.metadata.made.add("runs/x/index/train.x.decompressed",
+                          {.size = 784, .mtime_ns = 1'700'000'000'000'000'000, .inode = 9});
+  index.metadata.pack_sizes = {0, 12};
+  index.files = FileTable("/data/corpus");
+  index.files.add("a.txt", {.size = 10, .mtime_ns = -5, .inode = 7});
+  index.files.add("b/c \n\xff.txt", {.size = 0, .mtime_ns = 1'700'000'000'123'456'789, .inode = 8});
+  return index;
+}
+
+// As decode_index() takes it: with the digest that belongs to it.
+std::string sealed(std::string body) { return body + sha256_hex(body); }
+std::string body_of(const std::string& encoded) { return encoded.substr(0, encoded.size() - 64); }
+
+TEST(IndexTest, RoundTripsThroughEncoding) {
+  const Index index = example();
+  const auto read = decode_index(encode_index(index), "x.index");
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->fingerprint_text, index.fingerprint_text);
+  EXPECT_EQ(read->source, index.source);
+  EXPECT_EQ(read->metadata.numbers, index.metadata.numbers);
+  EXPECT_EQ(read->metadata.names, index.metadata.names);
+  EXPECT_EQ(read->metadata.made, index.metadata.made);
+  EXPECT_EQ(read->metadata.pack_sizes, index.metadata.pack_sizes);
+  EXPECT_EQ(read->files, index.files);
+  EXPECT_EQ(read->fingerprint(), index.fingerprint());
+  EXPECT_EQ(read->files.path(1), "/data/corpus/b/c \n\xff.txt");
+}
+
+TEST(IndexTest, UsesUnder100BytesPerFile) {
+  Index index = example();
+  for (int i = 0; i < 10000; ++i) index.files.add("n01440764/n01440764_10026.JPEG", {});
+  EXPECT_LT(encode_index(index).size() / 10000, 100u);
+}
+
+TEST(IndexTest, ReportsCorruptOnTruncationAtAnyByte) {
+  const std::string encoded = encode_index(example());
+  for (size_t length = 0; length < encoded.size(); ++length)
+    ASSERT_EQ(decode_index(encoded.substr(0, length), "x").status().code(), StatusCode::kCorrupt)
+        << length;
+}
+
+TEST(IndexTest, ReportsCorruptOnFlippedByte) {
+  const std::string encoded = encode_index(example());
+  for (size_t at = 0; at < encoded.size(); ++at) {
+    std::string damaged = encoded;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    ASSERT_EQ(decode_index(damaged, "x").status().code(), StatusCode::kCorrupt) << at;
+  }
+}
+
+TEST(IndexTest, ReportsCorruptOnAppendedBytes) {
+  EXPECT_EQ(decode_index(encode_index(example()) + "x", "x").status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(decode_index(sealed(body_of(encode_index(example())) + "x"), "x").status().code(),
+            StatusCode::kCorrupt);
+}
+
+TEST(IndexTest, ReportsCorruptOnGarbage) {
+  EXPECT_EQ(decode_index("", "x").status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(decode_index(std::string(5000, 'x'), "x").status().code(), StatusCode::kCorrupt);
+}
+
+// Lengths that lie, under a digest that is right: nothing is allocated for them.
+TEST(IndexTest, ReportsCorruptOnHugeLengthAnywhere) {
+  const std::string body = body_of(encode_index(example()));
+  for (size_t at = 12; at + 8 <= body.size(); ++at) {
+    for (const uint64_t length : {~0ull, 1ull << 40, 1ull << 20}) {
+      std::string lying = body;
+      std::memcpy(lying.data() + at, &length, sizeof length);
+      const auto read = decode_index(sealed(lying), "x");
+      if (read.ok()) continue;  // it fell into a number that may be anything, such as a fact
+      ASSERT_EQ(read.status().code(), StatusCode::kCorrupt) << at;
+    }
+  }
+  std::string settings_length = body;
+  const uint64_t huge = ~0ull;
+  std::memcpy(settings_length.data() + 12, &huge, sizeof huge);
+  EXPECT_EQ(decode_index(sealed(settings_length), "x").status().code(), StatusCode::kCorrupt);
+}
+
+TEST(IndexTest, ReportsMismatchOnOtherVersion) {
+  std::string body = body_of(encode_index(example()));
+  ++body[8];
+  EXPECT_EQ(decode_index(sealed(body), "x").status().code(), StatusCode::kMismatch);
+}
+
+TEST(FingerprintTest, DependsOnlyOnSettingsNamesSizesAndTimes) {
+  const std::string original = example().fingerprint();
+  const auto changed = [](auto change) {
+    Index index = example();
+    change(index);
+    return index.fingerprint();
+  };
+  EXPECT_EQ(original.size(), 64u);
+  EXPECT_NE(original, changed([](Index& index) { index.fingerprint_text += '1'; }));
+  EXPECT_NE(original, changed([](Index& index) { index.files.add("d", {}); }));
+  EXPECT_EQ(original, changed([](Index& index) { index.source += '1'; }));
+  const auto with_first = [](const std::string& name, const FileStamp& stamp) {
+    Index index = example();
+    const Index old = index;
+    index.files = FileTable("elsewhere");
+    index.files.add(name, stamp);
+    index.files.add(old.files.name(1), old.files.stamp(1));
+    return index.fingerprint();
+  };
+  EXPECT_EQ(original, with_first("a.txt", {.size = 10, .mtime_ns = -5, .inode = 99}));
+  EXPECT_NE(original, with_first("a.txu", {.size = 10, .mtime_ns = -5, .inode = 7}));
+  EXPECT_NE(original, with_first("a.txt", {.size = 11, .mtime_ns = -5, .inode = 7}));
+  EXPECT_NE(original, with_first("a.txt", {.size = 10, .mtime_ns = -4, .inode = 7}));
+}
+
+// A user can tell by the fingerprint in a checkpoint whether the data is the same: it must not
+// change by itself.
+TEST(FingerprintTest, MatchesRecordedFingerprint) {
+  EXPECT_EQ(example().fingerprint(),
+            "d6c1c39f6758b7199884ee0a4f58edc1c2e74c26e09ae6be2e67a173b930cb42");
+}
+
+using IndexFileTest = testing::FolderFixture;
+
+TEST_F(IndexFileTest, LoadsSavedIndex) {
+  ASSERT_TRUE(save_index(example(), path("x.index")).ok());
+  const auto read = load_index(path("x.index"));
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->fingerprint(), example().fingerprint());
+}
+
+TEST_F(IndexFileTest, ReportsMissingFileAndRejectsFifoWithoutBlocking) {
+  EXPECT_EQ(load_index(path("x.index")).status().code(), StatusCode::kNotFound);
+  ASSERT_EQ(::mkfifo(path("fifo.index").c_str(), 0600), 0);
+  EXPECT_FALSE(load_index(path("fifo.index")).ok());
+}
+
+}  // namespace
+}  // namespace stoker::data::files

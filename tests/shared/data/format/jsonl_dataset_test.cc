@@ -1,0 +1,157 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "shared/data/pipeline/open_dataset.h"
+#include "tests/shared/data/folder_fixture.h"
+
+namespace stoker::data::format {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+class JsonlDatasetTest : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig jsonl() const {
+    config::DatasetConfig config;
+    config.source = config::JsonlDataset{};
+    path_in(config) = path("data.jsonl");
+    return config;
+  }
+  config::DatasetConfig labelled(const std::vector<std::string>& input = {"x"}) const {
+    config::DatasetConfig config = jsonl();
+    fields_in(config).input = input;
+    fields_in(config).label = "y";
+    return config;
+  }
+  config::DatasetConfig text(int64_t context) const {
+    config::DatasetConfig config = jsonl();
+    fields_in(config).text = "t";
+    sequence_in(config).block_size = context;
+    return config;
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+};
+
+TEST_F(JsonlDatasetTest, ReadsNumbersOfNestedFieldsAndLabels) {
+  write("data.jsonl",
+        "{\"x\": 1, \"m\": {\"z\": 0.5}, \"y\": \"cat\"}\n\n"
+        "{\"y\": \"ape\", \"m\": {\"z\": -1}, \"x\": 2}\r\n");
+  const auto dataset = opened(labelled({"m.z", "x"}));
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_THAT(dataset->class_names(), ElementsAre("ape", "cat"));
+  EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{2}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(0.5, 1));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(-1, 2));
+  EXPECT_EQ(read_sample(*dataset, 0).label(), 1);
+}
+
+TEST_F(JsonlDatasetTest, ReadsNestedListsWithInputShape) {
+  write("data.jsonl", "{\"x\": [[1, 2], [3, 4]], \"y\": 3}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
+  auto config = labelled();
+  record_in(config).input_shape = {1, 2, 2};
+  const auto dataset = opened(config);
+  EXPECT_EQ(dataset->classes(), 4u);
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(1, 2, 3, 4));
+  const auto bad = read_sample(*dataset, 1);
+  EXPECT_EQ(bad.status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(bad.status.message(), HasSubstr(path("data.jsonl") + ": line 2 at offset 32"));
+  EXPECT_THAT(bad.status.message(), HasSubstr("ends with number 3 of the 4"));
+}
+
+TEST_F(JsonlDatasetTest, RejectsSettingsThatFitNoRecordOnOpen) {
+  write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 1}\n{\"x\": [4, 5, 6], \"y\": 0}\n");
+  const auto dataset = open(labelled());
+  ASSERT_FALSE(dataset.ok());
+  EXPECT_EQ(dataset.status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(dataset.status().message(), HasSubstr("none of 2 samples looked at fits"));
+  EXPECT_THAT(dataset.status().message(), HasSubstr("input 'x' has 3 numbers"));
+  auto config = labelled();
+  record_in(config).input_shape = {3};
+  EXPECT_TRUE(open(config).ok());
+}
+
+TEST_F(JsonlDatasetTest, TreatsFilesAsShards) {
+  write("data/a.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 2, \"y\": 1}\n{\"x\": 3, \"y\": 0}\n");
+  write("data/b.jsonl", "{\"x\": 4, \"y\": 0}\n");
+  write("data/c.jsonl", "{\"x\": 5, \"y\": 0}\n{\"x\": 6, \"y\": 1}\n");
+  auto config = labelled();
+  path_in(config) = path("data");
+  EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(3, 4, 6));
+  config.split = {0.5, 1.0};
+  EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(1, 3));
+}
+
+TEST_F(JsonlDatasetTest, ReadsTargetsByNamesOrByCount) {
+  write("data.jsonl", "{\"x\": 1, \"u\": 2, \"v\": 3, \"w\": [4, 5, 6]}\n");
+  auto config = jsonl();
+  fields_in(config).input = {"x"};
+  fields_in(config).target = {"u", "v"};
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(2, 3));
+  fields_in(config).target = {"w"};
+  record_in(config).num_targets = 3;
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(4, 5, 6));
+}
+
+TEST_F(JsonlDatasetTest, ReadsTextsAsOneZeroSeparatedStream) {
+  write("data.jsonl", "{\"t\": \"ab\\n\"}\n{\"t\": \"\"}\n{\"t\": \"\\u00fcxyz\"}\n");
+  const auto dataset = opened(text(4));
+  EXPECT_EQ(dataset->classes(), 256u);
+  ASSERT_EQ(dataset->size(), 2u);  // "ab\n" 0 0 "üxyz" 0: 11 bytes
+  EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\n\0\0", 5));
+  EXPECT_EQ(read_sample(*dataset, 1).text(), std::string("\0\xc3\xbcxy", 5));
+  EXPECT_EQ(dataset->source(1).offset, 14u);
+}
+
+TEST_F(JsonlDatasetTest, RejectsMalformedLinesWithLocationOnOpen) {
+  write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 0\n");
+  expect_error(labelled(), StatusCode::kCorrupt,
+               {"data.train.path", path("data.jsonl"), "line 2 at offset 17", "no JSON"});
+  write("data.jsonl", "{\"x\": 1, \"y\": {}}\n");
+  expect_error(labelled(), StatusCode::kCorrupt, {"line 1", "'y' is an object"});
+  write("data.jsonl", "{\"t\": 5}\n");
+  expect_error(text(2), StatusCode::kCorrupt, {"line 1", "text 't' is 1 whole number"});
+}
+
+TEST_F(JsonlDatasetTest, RejectsOrDropsLinesWithMissingField) {
+  write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": null, \"y\": 1}\n{\"x\": 3, \"y\": 1}\n{}\n");
+  auto config = labelled();
+  expect_error(config, StatusCode::kCorrupt, {"line 2", "no input 'x'", "2 of 4"});
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(3));
+}
+
+TEST_F(JsonlDatasetTest, ReadsFilesOfFolderAsOneDataset) {
+  write("data/a.jsonl", "{\"x\": 1, \"y\": 0}\n");
+  write("data/b.jsonl", "{\"x\": 2, \"y\": 1}\n{\"x\": 3, \"y\": 1}");
+  auto config = labelled();
+  path_in(config) = path("data");
+  config.split = {0.5, 1};
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 2u);
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(3));
+  const auto again = pipeline::open_indexed("train", config, index_dir(), dataset->fingerprint());
+  ASSERT_TRUE(again.ok());
+  EXPECT_THAT(read_sample(**again, 0).values<float>(0), ElementsAre(2));
+}
+
+TEST_F(JsonlDatasetTest, ReadsTwoDatasetsAlternatelyOnOneThread) {
+  write("data.jsonl", "{\"x\": 1, \"z\": 5, \"y\": 0}\n");
+  const auto one = opened(labelled());
+  const auto two = *open(labelled({"z"}), "val");
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_THAT(read_sample(*one, 0).values<float>(0), ElementsAre(1));
+    EXPECT_THAT(read_sample(*two, 0).values<float>(0), ElementsAre(5));
+  }
+}
+
+}  // namespace
+}  // namespace stoker::data::format

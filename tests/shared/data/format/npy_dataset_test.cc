@@ -1,0 +1,290 @@
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "shared/data/format/npy_header.h"
+#include "shared/data/format/npy_value.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "tests/shared/data/folder_fixture.h"
+#include "tests/support/numpy_files.h"
+
+namespace stoker::data::format {
+namespace {
+
+using test::bytes_of;
+using test::npy;
+using test::npy_with_header;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+class NumpyDatasetTest : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig arrays(const std::string& file = "x.npy",
+                               const std::string& labels = "y.npy") const {
+    config::DatasetConfig config;
+    config.source = config::NumpyDataset{};
+    path_in(config) = path(file);
+    if (!labels.empty()) source_in<config::NumpyDataset>(config).labels_path = path(labels);
+    return config;
+  }
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  void write_labels(int64_t count) {
+    std::vector<int64_t> labels;
+    for (int64_t i = 0; i < count; ++i) labels.push_back(i % 3);
+    write("y.npy", npy("<i8", '(' + std::to_string(count) + ",)", bytes_of(labels)));
+  }
+  // The first row of an array of two numbers of this type.
+  template <typename Number>
+  std::vector<float> floats(const std::string& descr, const std::vector<Number>& numbers) {
+    write("x.npy", npy(descr, "(1, " + std::to_string(numbers.size()) + ")", bytes_of(numbers)));
+    write_labels(1);
+    const auto dataset = opened(arrays());
+    return dataset ? read_sample(*dataset, 0).values<float>(0) : std::vector<float>();
+  }
+  // x.npy of five bytes of data with this header.
+  void expect_rejected(const std::string& dict, const std::string& what) {
+    write("x.npy", npy_with_header(dict, "12345"));
+    write_labels(5);
+    expect_error(arrays(), StatusCode::kCorrupt, {"data.train.path", path("x.npy"), what});
+  }
+};
+
+TEST_F(NumpyDatasetTest, ReadsFloatRowsUnchanged) {
+  write("x.npy", npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, NAN})));
+  write_labels(3);
+  const auto dataset = opened(arrays());
+  ASSERT_EQ(dataset->size(), 3u);
+  EXPECT_EQ(dataset->classes(), 3u);
+  EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "input", .dtype = DType::kF32, .shape = {2}}));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(0), ElementsAre(3, 4));
+  EXPECT_EQ(read_sample(*dataset, 2).label(), 2);
+  EXPECT_EQ(dataset->source(1).file, path("x.npy"));
+  EXPECT_EQ(dataset->source(1).offset, 128u + 8u);
+}
+
+TEST_F(NumpyDatasetTest, RoundsOtherNumbersToFloats) {
+  EXPECT_THAT(floats<double>("<f8", {0.1, 1e300}), ElementsAre(0.1f, INFINITY));
+  EXPECT_THAT(floats<uint16_t>("<f2", {0x3c00, 0xc100}), ElementsAre(1, -2.5));
+  EXPECT_THAT(floats<int8_t>("|i1", {-128, 127}), ElementsAre(-128, 127));
+  EXPECT_THAT(floats<uint8_t>("|u1", {0, 255}), ElementsAre(0, 255));
+  EXPECT_THAT(floats<uint8_t>("|b1", {1, 0}), ElementsAre(1, 0));
+  EXPECT_THAT(floats<uint16_t>("<u2", {1, 65535}), ElementsAre(1, 65535));
+  EXPECT_THAT(floats<int16_t>("<i2", {-1, 2}), ElementsAre(-1, 2));
+  EXPECT_THAT(floats<uint32_t>("<u4", {1, 4294967295u}), ElementsAre(1, 4294967296.0f));
+  EXPECT_THAT(floats<int32_t>("<i4", {-16777217, 5}), ElementsAre(-16777216, 5));
+  EXPECT_THAT(floats<uint64_t>("<u8", {1, ~0ull}), ElementsAre(1, 18446744073709551616.0f));
+  EXPECT_THAT(floats<int64_t>("<i8", {-5, 6}), ElementsAre(-5, 6));
+}
+
+TEST(HalfToFloatTest, ConvertsEveryHalfExactly) {
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    const int exponent = static_cast<int>(half >> 10 & 31);
+    const double fraction = half & 1023;
+    double expected =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+    if (exponent == 31) expected = fraction == 0 ? INFINITY : NAN;
+    if (half >> 15 != 0) expected = -expected;
+    const float found = half_to_float(static_cast<uint16_t>(half));
+    ASSERT_TRUE(found == expected || (std::isnan(found) && std::isnan(expected))) << half;
+    ASSERT_EQ(std::signbit(found), half >> 15 != 0) << half;
+  }
+}
+
+TEST_F(NumpyDatasetTest, ReadsUint8ArraysAsImages) {
+  const std::string pixels = "abcdefghijkl";
+  write_labels(1);
+  const auto shape_and_bytes = [&](const std::string& shape, size_t bytes) {
+    write("x.npy", npy("|u1", shape, pixels.substr(0, bytes)));
+    const auto dataset = opened(arrays());
+    return std::pair(dataset->spec()[0].shape, read_sample(*dataset, 0).text());
+  };
+  using Shape = std::vector<int64_t>;
+  EXPECT_EQ(shape_and_bytes("(1, 2, 3)", 6), std::pair(Shape{1, 2, 3}, std::string("abcdef")));
+  EXPECT_EQ(shape_and_bytes("(1, 3, 2, 2)", 12), std::pair(Shape{3, 2, 2}, pixels));
+  EXPECT_EQ(shape_and_bytes("(1, 2, 2, 3)", 12),
+            std::pair(Shape{3, 2, 2}, std::string("adgjbehkcfil")));
+  EXPECT_EQ(shape_and_bytes("(1, 2, 3, 1)", 6), std::pair(Shape{1, 2, 3}, std::string("abcdef")));
+  EXPECT_EQ(shape_and_bytes("(1, 2, 3, 2)", 12), std::pair(Shape{2, 3, 2}, pixels));
+  EXPECT_EQ(opened(arrays())->spec()[0].dtype, DType::kU8);
+}
+
+TEST_F(NumpyDatasetTest, TreatsFloatLabelsAsTargets) {
+  write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
+  write("y.npy", npy("<f8", "(2, 2)", bytes_of<double>({1, 2, 3, 4})));
+  const auto dataset = opened(arrays());
+  EXPECT_EQ(dataset->classes(), 0u);
+  EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{1}));
+  EXPECT_EQ(dataset->spec()[1], (TensorSpec{.name = "target", .dtype = DType::kF32, .shape = {2}}));
+  EXPECT_THAT(read_sample(*dataset, 1).values<float>(1), ElementsAre(3, 4));
+  auto config = arrays();
+  fields_in(config).label = "y";
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.label", "float64 rows of [2]"});
+}
+
+TEST_F(NumpyDatasetTest, ConcatenatesShardsAndRequiresSameShape) {
+  for (int shard = 0; shard < 3; ++shard) {
+    const std::string name = std::to_string(shard) + ".npy";
+    std::vector<float> rows;
+    for (int row = 0; row <= shard; ++row) rows.push_back(static_cast<float>(10 * shard + row));
+    const std::string shape = '(' + std::to_string(rows.size()) + ", 1)";
+    write("x/" + name, npy("<f4", shape, bytes_of(rows)));
+  }
+  write_labels(6);
+  auto config = arrays("x");
+  config.split = {0.5, 1};
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 3u);
+  EXPECT_THAT(read_sample(*dataset, 0).values<float>(0), ElementsAre(20));
+  EXPECT_EQ(read_sample(*dataset, 0).label(), 0);
+  EXPECT_EQ(dataset->source(2).file, path("x/2.npy"));
+  write("x/3.npy", npy("<f4", "(1, 2)", bytes_of<float>({1, 2})));
+  expect_error(config, StatusCode::kMismatch, {path("x/3.npy"), "rows of [2]", "rows of [1]"});
+  write("x/3.npy", npy("<f8", "(1, 1)", bytes_of<double>({1})));
+  expect_error(config, StatusCode::kMismatch, {path("x/3.npy"), "float64"});
+  write("x/3.npy", npy("<f4", "(1, 1)", bytes_of<float>({1})));
+  expect_error(config, StatusCode::kMismatch, {"7 rows of input, but 6 of labels"});
+}
+
+TEST_F(NumpyDatasetTest, ReadsStoredOrDeflatedArchives) {
+  const std::string x = npy("<f4", "(3, 1)", bytes_of<float>({1, 2, 3}));
+  const std::string y = npy("<i4", "(3,)", bytes_of<int32_t>({2, 0, 1}));
+  const std::vector<std::pair<std::string, std::string>> members{
+      {"other.npy", x}, {"x.npy", x}, {"y.npy", y}};
+  for (const std::string& archive :
+       {test::zip(members, false), test::zip(members, true), test::zip64(members)}) {
+    write("a.npz", archive);
+    const auto dataset = opened(arrays("a.npz", ""));
+    ASSERT_TRUE(dataset);
+    const auto again =
+        pipeline::open_indexed("train", arrays("a.npz", ""), index_dir(), dataset->fingerprint());
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    for (uint64_t i = 3; i-- > 0;) {
+      EXPECT_THAT(read_sample(*dataset, i).values<float>(0), ElementsAre(1 + i));
+      EXPECT_EQ(read_sample(**again, i).label(), static_cast<int64_t>((i + 2) % 3));
+    }
+  }
+}
+
+TEST_F(NumpyDatasetTest, SelectsArchiveMembersByFieldsOrDefaultNames) {
+  const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
+  const std::string y = npy("<i4", "(1,)", bytes_of<int32_t>({4}));
+  write("a.npz", test::zip({{"x_train.npy", x}, {"y_train.npy", y}}, false));
+  auto config = arrays("a.npz", "");
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.fields.input", path("a.npz"), "x_train.npy, y_train.npy"});
+  fields_in(config).input = {"x_train"};
+  fields_in(config).label = "z";
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.fields.label", "no array 'z'"});
+  fields_in(config).label = "y_train";
+  EXPECT_EQ(read_sample(*opened(config), 0).label(), 4);
+  fields_in(config).label = "";
+  fields_in(config).target = {"y_train"};
+  EXPECT_THAT(read_sample(*opened(config), 0).values<float>(1), ElementsAre(4));
+  fields_in(config).target.clear();
+  write_labels(1);
+  source_in<config::NumpyDataset>(config).labels_path = path("y.npy");
+  EXPECT_EQ(read_sample(*opened(config), 0).label(), 0);
+}
+
+TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
+  const std::string x = npy("<f4", "(1, 1)", bytes_of<float>({7}));
+  const auto expect_archive_rejected = [&](std::string archive, const std::string& what) {
+    write("a.npz", archive);
+    expect_error(arrays("a.npz", ""), StatusCode::kCorrupt, {path("a.npz"), what});
+  };
+  expect_archive_rejected(test::zip({{"x\n.npy", x}}, false), "control character");
+  expect_archive_rejected(test::zip({{"x.npy", "no array, but long enough"}}, false),
+                          "x.npy: not an npy");
+  std::string encrypted = test::zip({{"x.npy", x}}, false);
+  encrypted[encrypted.find("PK\1\2") + 8] = 1;
+  expect_archive_rejected(encrypted, "encrypted");
+  std::string damaged = test::zip({{"x.npy", x}, {"y.npy", x}}, true);
+  damaged[damaged.find("PK\1\2") + 16] ^= 1;
+  expect_archive_rejected(damaged, "CRC-32");
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+}
+
+TEST_F(NumpyDatasetTest, RejectsInvalidClassLabels) {
+  write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
+  write("y.npy", npy("<i2", "(2,)", bytes_of<int16_t>({0, -1})));
+  expect_error(arrays(), StatusCode::kCorrupt, {path("y.npy"), "offset 130", "no class"});
+  write("y.npy", npy("<u8", "(2,)", bytes_of<uint64_t>({0, ~0ull})));
+  expect_error(arrays(), StatusCode::kCorrupt, {"no class"});
+  write_labels(2);
+  auto config = arrays();
+  source_in<config::NumpyDataset>(config).num_classes = 10;
+  EXPECT_EQ(opened(config)->classes(), 10u);
+  source_in<config::NumpyDataset>(config).num_classes = 1;
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.num_classes"});
+  config = arrays("x.npy", "");
+  expect_error(config, StatusCode::kInvalidArgument, {"data.train.labels_path", path("x.npy")});
+}
+
+TEST_F(NumpyDatasetTest, RejectsInvalidHeaders) {
+  const std::string good = "'fortran_order': False, 'shape': (5,), ";
+  expect_rejected("{'descr': '>f4', " + good + "}", "astype('<f4')");
+  expect_rejected("{'descr': '<c8', " + good + "}", "'<c8'");
+  expect_rejected("{'descr': '|O', " + good + "}", "'|O'");
+  expect_rejected("{'descr': '<U4', " + good + "}", "'<U4'");
+  expect_rejected("{'descr': [('a', '<f4')], " + good + "}", "structured");
+  expect_rejected("{'descr': __import__('os'), " + good + "}", "structured");
+  expect_rejected("{'descr': '|u1', 'fortran_order': True, 'shape': (5, 1)}", "ascontiguousarray");
+  expect_rejected("{'descr': '|u1', 'fortran_order': 0, 'shape': (5,)}", "neither True nor False");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': ()}", "single number");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (5)}x", "behind its dict");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (5, -1)}", "no tuple");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False}", "lacks");
+  expect_rejected("{'descr': '|u1', 'descr': '|u1', " + good + "}", "twice");
+  expect_rejected("{'descr': '|u1', 'x': 1, " + good + "}", "unknown");
+  expect_rejected("['descr']", "no dict");
+  expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5)}", "no numbers");
+}
+
+TEST_F(NumpyDatasetTest, RejectsInvalidLengthsWithoutAllocation) {
+  const std::string head = "{'descr': '<f8', 'fortran_order': False, 'shape': (";
+  expect_rejected(head + "1,)}", "promises 8 bytes of numbers, but there are 5");
+  expect_rejected(head + "4294967296, 4294967296)}", "more than 2^64");
+  expect_rejected(head + "99999999999999999999,)}", "no tuple");
+  std::string huge = npy_with_header(head + "1,)}", "12345678", 2);
+  huge.replace(8, 4, "\xf0\xff\xff\xff");
+  write("x.npy", huge);
+  expect_error(arrays(), StatusCode::kCorrupt, {"4294967280 bytes"});
+  write("x.npy", std::string("\x93NUMPY\x04\0", 8) + std::string(100, ' '));
+  expect_error(arrays(), StatusCode::kCorrupt, {"version 4.0"});
+}
+
+TEST_F(NumpyDatasetTest, ReadsAllHeaderVersions) {
+  for (const char version : {1, 2, 3}) {
+    write("x.npy", npy_with_header("{\"shape\": (5L, ), 'descr': \"|u1\", 'fortran_order':True}",
+                                   "12345", version));
+    write_labels(5);
+    EXPECT_THAT(read_sample(*opened(arrays()), 4).values<float>(0), ElementsAre('5'));
+  }
+}
+
+TEST_F(NumpyDatasetTest, RejectsTruncationAtAnyByte) {
+  write_labels(2);
+  const std::string file = npy("<f4", "(2, 1)", bytes_of<float>({1, 2}));
+  for (size_t length = 0; length < file.size(); ++length) {
+    write("x.npy", file.substr(0, length));
+    expect_error(arrays(), StatusCode::kCorrupt, {path("x.npy")});
+  }
+  const std::string labels = npy("<i4", "(2,)", bytes_of<int32_t>({0, 1}));
+  for (const bool deflated : {false, true}) {
+    const std::string archive = test::zip({{"x.npy", file}, {"y.npy", labels}}, deflated);
+    for (size_t length = 4; length < archive.size(); ++length) {
+      write("x.npy", archive.substr(0, length));
+      expect_error(arrays("x.npy", ""), StatusCode::kCorrupt, {path("x.npy"), "zip archive"});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stoker::data::format

@@ -1,0 +1,91 @@
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/data/folder_fixture.h"
+
+namespace stoker::data::format {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+template <typename T>
+std::string little_endian(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+class TokensDatasetTest : public testing::FolderFixture {
+ protected:
+  config::DatasetConfig tokens(config::TokenType dtype,
+                               const std::string& name = "data.bin") const {
+    config::DatasetConfig config;
+    config.source = config::TokensDataset{};
+    path_in(config) = path(name);
+    sequence_in(config).block_size = 2;
+    source_in<config::TokensDataset>(config).dtype = dtype;
+    return config;
+  }
+};
+
+TEST_F(TokensDatasetTest, ConvertsUint16ToInt32) {
+  write("data.bin", little_endian<uint16_t>({1, 2, 65535, 4, 5}));
+  const auto dataset = open(tokens(config::TokenType::kUint16));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 2u);
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "tokens", .dtype = DType::kI32, .shape = {3}}));
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0), ElementsAre(1, 2, 65535));
+  EXPECT_THAT(read_sample(**dataset, 1).values<int32_t>(0), ElementsAre(65535, 4, 5));
+  EXPECT_EQ((*dataset)->source(1).offset, 4u);
+}
+
+TEST_F(TokensDatasetTest, ReadsUint32FromSeveralFiles) {
+  write("data/1.bin", little_endian<uint32_t>({1, 2, 3, 100000}));
+  write("data/2.bin", little_endian<uint32_t>({5, 0x7fffffff, 7}));
+  write("data/readme.txt", "odd");
+  const auto dataset = open(tokens(config::TokenType::kUint32, "data"));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 3u);
+  EXPECT_THAT(read_sample(**dataset, 1).values<int32_t>(0), ElementsAre(3, 100000, 5));
+  EXPECT_THAT(read_sample(**dataset, 2).values<int32_t>(0), ElementsAre(5, 0x7fffffff, 7));
+}
+
+TEST_F(TokensDatasetTest, ReportsOutOfRangeTokenWithFileAndOffset) {
+  write("data.bin", little_endian<uint32_t>({1, 2, 3, 0x80000000, 5}));
+  const auto dataset = open(tokens(config::TokenType::kUint32));
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_TRUE(read_sample(**dataset, 0).status.ok());
+  const Status status = read_sample(**dataset, 1).status;
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr(path("data.bin")));
+  EXPECT_THAT(status.message(), HasSubstr("offset 12"));
+}
+
+TEST_F(TokensDatasetTest, SplitsByToken) {
+  std::vector<uint16_t> values;
+  for (uint16_t i = 0; i < 100; ++i) values.push_back(i);
+  write("data.bin", little_endian(values));
+  auto config = tokens(config::TokenType::kUint16);
+  config.split = {0.5, 1};
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_EQ((*dataset)->size(), 24u);
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0), ElementsAre(50, 51, 52));
+}
+
+TEST_F(TokensDatasetTest, RejectsPartialTokenShortFileAndUnknownDtype) {
+  write("data.bin", "12345");
+  expect_error(tokens(config::TokenType::kUint16), StatusCode::kCorrupt,
+               {path("data.bin"), "5 bytes"});
+  write("data.bin", "1234");
+  expect_error(tokens(config::TokenType::kUint16), StatusCode::kInvalidArgument, {"2 tokens"});
+  write("data.bin", "");
+  expect_error(tokens(config::TokenType::kUint16), StatusCode::kInvalidArgument, {"0 tokens"});
+}
+
+}  // namespace
+}  // namespace stoker::data::format

@@ -1,0 +1,73 @@
+// Files of each kind that are there, but empty, all zeros, or end where their header does: an error
+// that names them, when the set is opened or when a sample is read; never a crash, a hang, or
+// memory for what is not there.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "tests/shared/data/folder_fixture.h"
+#include "tests/shared/data/small_datasets.h"
+
+namespace stoker::data::pipeline {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using testing::read_sample;
+using testing::SmallDataset;
+
+class CorruptFilesTest : public testing::FolderFixture,
+                         public ::testing::WithParamInterface<SmallDataset> {
+ protected:
+  // How many samples can be read when `damage` has made other bytes of each file's. Whatever cannot
+  // be read says where.
+  uint64_t readable(const std::function<std::string(const std::string&)>& damage) const {
+    const config::DatasetConfig config = GetParam().write(path("set"));
+    if (!std::filesystem::exists(path("set"))) return 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path("set"))) {
+      if (!entry.is_regular_file() || entry.path().extension() == ".csv") continue;  // the list
+      const auto bytes = read_file(entry.path().string(), 1 << 20);
+      EXPECT_TRUE(bytes.ok());
+      std::ofstream(entry.path(), std::ios::binary) << damage(*bytes);
+    }
+    const auto data = open(config);
+    if (!data.ok()) {
+      EXPECT_THAT(data.status().message(), AnyOf(HasSubstr(path("set")), HasSubstr("data.train")));
+      return 0;
+    }
+    uint64_t good = 0;
+    for (uint64_t sample = 0; sample < (*data)->size(); ++sample) {
+      const Status read = read_sample(**data, sample).status;
+      good += read.ok();
+      if (read.ok()) continue;
+      EXPECT_THAT(read.message(), HasSubstr(path("set")));
+    }
+    return good;
+  }
+  // Where zeros are as good as any bytes.
+  static bool takes_zeros() {
+    const std::string name = GetParam().name;
+    return name == "text" || name == "tokens" || name == "cifar";
+  }
+};
+
+TEST_P(CorruptFilesTest, ReportsErrorOnEmptyFiles) {
+  EXPECT_EQ(readable([](const std::string&) { return std::string(); }), 0u);
+}
+
+TEST_P(CorruptFilesTest, RejectsZeroedFilesUnlessFormatAllowsThem) {
+  const uint64_t good =
+      readable([](const std::string& bytes) { return std::string(bytes.size(), '\0'); });
+  EXPECT_EQ(good > 0, takes_zeros());
+}
+
+TEST_P(CorruptFilesTest, ReportsErrorOnTruncatedFiles) {
+  for (const size_t kept : {1, 4, 16, 80})
+    EXPECT_LT(readable([&](const std::string& bytes) { return bytes.substr(0, kept); }), 10u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CorruptFilesTest, ::testing::ValuesIn(testing::small_datasets()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace stoker::data::pipeline

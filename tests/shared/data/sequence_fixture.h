@@ -1,0 +1,33 @@
+// SequenceFixture: sets of sequences, opened and read as a batch of some length reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/shared/data/folder_fixture.h"
+
+namespace stoker::data::testing {
+
+class SequenceFixture : public FolderFixture {
+ protected:
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
+    auto dataset = open(config);
+    EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
+    return dataset.ok() ? *std::move(dataset) : nullptr;
+  }
+  // As in a batch of that length, in memory that something else was in.
+  static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
+    Sample read;
+    std::vector<std::span<std::byte>> outputs;
+    for (const TensorSpec& spec : dataset.spec_of_length(length))
+      read.tensors.emplace_back(spec.bytes(), std::byte{0xee});
+    for (auto& tensor : read.tensors) outputs.emplace_back(tensor);
+    read.status = dataset.read(sample, {}, outputs);
+    return read;
+  }
+};
+
+}  // namespace stoker::data::testing

@@ -1,0 +1,65 @@
+// SequenceTestData: sequences of which only the lengths are of interest: a place holds the number of its
+// sample.
+//
+// Threads: as Dataset.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared/data/dataset.h"
+
+namespace stoker::data::testing {
+
+class SequenceTestData final : public Dataset {
+ public:
+  SequenceTestData(uint64_t max_length, std::vector<uint64_t> lengths)
+      : max_length_(max_length), lengths_(std::move(lengths)), spec_(spec_of_length(max_length)) {}
+
+  // `sizes[i]` samples that are i + 1 long, dealt out over the numbers.
+  static SequenceTestData of_sizes(std::vector<uint64_t> sizes) {
+    std::vector<uint64_t> lengths;
+    const uint64_t max_length = sizes.size();
+    while (std::ranges::any_of(sizes, [](uint64_t left) { return left > 0; }))
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i] == 0) continue;
+        --sizes[i];
+        lengths.push_back(i + 1);
+      }
+    return {max_length, std::move(lengths)};
+  }
+
+  uint64_t size() const override { return lengths_.size(); }
+  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t classes() const override { return 0; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  SampleSource source(uint64_t) const override { return {}; }
+  uint64_t max_length() const override { return max_length_; }
+  uint64_t length(uint64_t sample) const override { return lengths_[sample]; }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
+    return {
+        {.name = "input", .dtype = DType::kF32, .shape = {static_cast<int64_t>(length)}},
+        {.name = "length", .dtype = DType::kI64, .shape = {}},
+    };
+  }
+  Status read(uint64_t sample, const RandomKey&,
+              std::span<const std::span<std::byte>> outputs) const override {
+    const std::span positions(reinterpret_cast<float*>(outputs[0].data()),
+                              outputs[0].size() / sizeof(float));
+    std::ranges::fill(positions, 0.0F);
+    std::ranges::fill(positions.first(lengths_[sample]), static_cast<float>(sample));
+    *reinterpret_cast<int64_t*>(outputs[1].data()) = static_cast<int64_t>(lengths_[sample]);
+    return {};
+  }
+
+ private:
+  const uint64_t max_length_;
+  const std::vector<uint64_t> lengths_;
+  const std::vector<TensorSpec> spec_;
+  const std::string fingerprint_ = "made";
+};
+
+}  // namespace stoker::data::testing
