@@ -13,6 +13,7 @@
 #include "bench/options.h"
 #include "bench/scratch_folder.h"
 #include "shared/base/status.h"
+#include "shared/config/dataset_config.h"
 #include "shared/data/dataset.h"
 
 namespace stoker::bench {

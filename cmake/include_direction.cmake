@@ -10,27 +10,27 @@ set(ALLOW_shared/eval_metrics "")
 set(ALLOW_shared/archive "shared/base")
 set(ALLOW_shared/config "shared/base")
 set(ALLOW_shared/control "shared/base")
+set(ALLOW_shared/data/files "shared/base")
 set(ALLOW_shared/image "shared/base")
 set(ALLOW_shared/metrics "shared/base")
 set(ALLOW_shared/ring "shared/base")
 set(ALLOW_shared/checkpoint "shared/base shared/archive")
-set(ALLOW_shared/data/files "shared/base")
 set(ALLOW_shared/data "shared/base shared/config shared/data/files")
+set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
 set(ALLOW_shared/data/order "shared/base shared/config shared/data")
 set(ALLOW_shared/data/transform "shared/base shared/config shared/image shared/data")
-set(ALLOW_shared/data/cache "shared/base shared/image shared/data/files shared/data shared/data/transform")
+set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
+set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
+set(ALLOW_shared/data/cache "shared/base shared/data/files shared/image shared/data shared/data/transform")
 set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared/data shared/data/transform")
-set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/image shared/data/files shared/data \
+set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/ring shared/data shared/data/order")
+set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
+set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
 set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
 shared/data/cache shared/data/format")
-set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
-set(ALLOW_shared/feed "shared/base shared/config shared/ring shared/data/files shared/data shared/data/order")
-set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
-set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
-set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
-set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/data/pipeline \
-shared/feed")
+set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/feed \
+shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/control "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
@@ -38,16 +38,16 @@ set(ALLOW_daemon/checkpoint "shared/base shared/config shared/checkpoint shared/
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
-shared/data shared/data/order shared/feed shared/model shared/task daemon/cuda daemon/checkpoint")
-set(ALLOW_daemon/app "shared/base shared/config shared/control shared/image shared/metrics shared/ring \
-shared/checkpoint shared/data/files shared/data shared/data/order shared/data/transform shared/data/record \
-shared/data/pipeline shared/run shared/feed shared/model daemon/control daemon/service daemon/checkpoint \
-daemon/supervisor daemon/train")
+shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/checkpoint")
+set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
+shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
+shared/data/record shared/feed shared/data/pipeline daemon/control daemon/service daemon/checkpoint daemon/supervisor \
+daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
-shared/data shared/data/order shared/data/transform shared/data/record shared/data/pipeline shared/run shared/model \
-shared/task")
-set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/data/order \
-shared/data/transform shared/data/pipeline shared/run shared/feed shared/retention")
+shared/data shared/run shared/data/order shared/data/transform shared/model shared/data/record shared/task \
+shared/data/pipeline")
+set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/run \
+shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline")
 
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")

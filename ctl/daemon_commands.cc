@@ -54,7 +54,7 @@ class CommandRunner {
 
   ExitCode operator()(const control::Pause&) const { return change("paused", kChangeTime); }
   ExitCode operator()(const control::Resume&) const {
-    return change("training goes on", kChangeTime);
+    return change("training continues", kChangeTime);
   }
   ExitCode operator()(const control::SaveCheckpoint&) const { return change("saved", kSaveTime); }
   ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTime); }

@@ -15,12 +15,12 @@
 namespace stoker::feeder {
 namespace {
 
-// What a thread takes of address space before it has read anything: its stack, and the arena that
-// the C library reserves for it (128 MiB, of which it gives half back).
+// Address space of a worker thread before it reads anything: its stack and the arena that the C
+// library reserves for it (128 MiB, half of which is released).
 constexpr uint64_t kThreadBytes = 160ull << 20;
-// Of a thread that only reads ahead: its stack. It shares the arenas of the others.
+// Of a read-ahead thread: its stack. It shares the arenas of the other threads.
 constexpr uint64_t kReadAheadThreadBytes = 16ull << 20;
-// What lies between blocks of memory of many sizes is lost.
+// Factor for heap fragmentation, caused by blocks of many sizes.
 constexpr uint64_t kReadAheadWaste = 2;
 
 Result<uint64_t> address_space_now() {
@@ -39,7 +39,7 @@ Status limit_address_space(const SandboxOptions& options) {
   if (::getrlimit(RLIMIT_AS, &limit) != 0) return Status::from_errno(errno, "RLIMIT_AS");
   const rlim_t wanted = now + threads * (kThreadBytes + options.memory_bytes) +
                         ahead * kReadAheadThreadBytes + kReadAheadWaste * options.read_ahead_bytes;
-  // A lower limit that is there already stays.
+  // A lower existing limit stays in effect.
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, wanted);
   limit.rlim_max = limit.rlim_cur;
   if (::setrlimit(RLIMIT_AS, &limit) != 0) return Status::from_errno(errno, "RLIMIT_AS");
@@ -49,7 +49,8 @@ Status limit_address_space(const SandboxOptions& options) {
 }  // namespace
 
 Status disable_core_dumps_and_privileges() {
-  // One byte, not zero: a core_pattern that is a pipe looks at no limit but this one.
+  // One byte instead of zero: if core_pattern is a pipe, this is the only limit that disables core
+  // dumps.
   const rlimit no_core{.rlim_cur = 1, .rlim_max = 1};
   ::setrlimit(RLIMIT_CORE, &no_core);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)

@@ -1,14 +1,14 @@
-// confinement: what a reader process gives up before it reads the first sample, so that a damaged
-// or hostile file that takes over a decoder has got hold of very little.
+// sandbox: restricts a worker process before it reads the first sample, so that a corrupt or
+// malicious file that exploits a decoder gains very little.
 //
-// No new privileges; no core dump (the ring would be in it); a limit on its address space; and only
-// the system calls that reading takes (syscall_filter.h).
+// The process gets no new privileges, no core dump (it would contain the ring), a limit on its
+// address space, and only the system calls that reading needs (syscall_filter.h).
 //
-// Threads: enter_sandbox() binds every thread of the process.
-// Errors:  as the kernel returns them; kPermission: see install_syscall_filter(). A kernel without
-//          seccomp is a warning in the log, not an error.
-// Sanitizers: a build under one keeps its address space and its system calls: the sanitizer needs
-//             both.
+// Threads:    enter_sandbox() applies to every thread of the process.
+// Errors:     as the kernel returns them; kPermission: see install_syscall_filter(). If the kernel
+//             has no seccomp, a warning is logged instead.
+// Sanitizers: builds with a sanitizer skip the address space limit and the system call filter,
+//             because the sanitizer would not work with them.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,20 @@ inline constexpr bool kSanitized =
 #endif
 
 struct SandboxOptions {
-  int threads = 1;            // reading threads that will be started
-  uint64_t memory_bytes = 0;  // of address space, for each of them; 0: no limit
-  // Threads that only read ahead, and the bytes that they may hold.
+  int threads = 1;            // worker threads that will be started
+  uint64_t memory_bytes = 0;  // address space per worker thread; 0: no limit
+  // Number of read-ahead threads, and the number of bytes they may hold.
   int reads_ahead = 0;
   uint64_t read_ahead_bytes = 0;
-  bool filter = true;             // of system calls
-  std::vector<int> writable_fds;  // descriptors: as Dataset::writable_fds()
+  bool filter = true;             // install the system call filter
+  std::vector<int> writable_fds;  // see Dataset::writable_fds()
 };
 
-// At the very start of the process.
+// Must be called at the start of the process.
 Status disable_core_dumps_and_privileges();
 
-// After the ring and the data set are opened, whose memory is not counted, and before the reading
-// threads are started. `denied_syscall`: see install_syscall_filter().
+// Must be called after the ring and the dataset are opened, because their memory is not counted,
+// and before the worker threads start. `denied_syscall`: see install_syscall_filter().
 Status enter_sandbox(const SandboxOptions& options, uint64_t& denied_syscall);
 
 }  // namespace stoker::feeder

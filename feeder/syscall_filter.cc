@@ -31,7 +31,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #error "which AUDIT_ARCH_ is this machine's?"
 #endif
 
-// The call is allowed when (argument & mask) == value; a mask of 0 looks at no argument.
+// The call is allowed if (argument & mask) == value. A mask of 0 ignores the argument.
 struct Rule {
   uint32_t call;
   uint32_t argument = 0;
@@ -44,7 +44,7 @@ constexpr uint32_t kWriting = O_ACCMODE | O_CREAT | O_TRUNC;
 constexpr uint32_t kNewSpaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                 CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
-// The most frequent first: each call walks the list up to its own.
+// Ordered by frequency: each call is compared with the list up to its own entry.
 constexpr Rule kRules[] = {
     {SYS_pread64},
     {SYS_futex},
@@ -52,7 +52,7 @@ constexpr Rule kRules[] = {
     {SYS_write, 0, kAll, STDERR_FILENO},
     {SYS_clock_nanosleep},
     {SYS_clock_gettime},
-    // Files, for reading.
+    // Files, read-only.
     {SYS_openat, 2, kWriting, 0},
     {SYS_close},
     {SYS_fstat},
@@ -73,8 +73,8 @@ constexpr Rule kRules[] = {
     {SYS_fcntl, 1, kAll, F_GETFL},
     {SYS_fcntl, 1, kAll, F_GET_SEALS},
     {SYS_fcntl, 1, kAll, F_DUPFD_CLOEXEC},
-    {SYS_ioctl, 1, kAll, TCGETS},  // is it a terminal?
-    // Memory, never to be executed.
+    {SYS_ioctl, 1, kAll, TCGETS},  // isatty()
+    // Memory, never executable.
     {SYS_mmap, 2, PROT_EXEC, 0},
     {SYS_mprotect, 2, PROT_EXEC, 0},
     {SYS_munmap},
@@ -88,7 +88,7 @@ constexpr Rule kRules[] = {
     {SYS_set_tid_address},
     {SYS_rt_sigprocmask},
     {SYS_rt_sigaction, 0, kAll,
-     32},  // signals of the C library's own, when the first thread starts
+     32},  // signals reserved by the C library, set up when the first thread starts
     {SYS_rt_sigaction, 0, kAll, 33},
     {SYS_rt_sigreturn},
     {SYS_sigaltstack},
@@ -96,8 +96,8 @@ constexpr Rule kRules[] = {
     {SYS_sched_getaffinity},
     {SYS_membarrier},
     {SYS_prctl, 0, kAll, PR_SET_NAME},
-    {SYS_prctl, 0, kAll, PR_SET_VMA},  // names of memory, which newer C libraries give
-    // Waiting, time, and who it is.
+    {SYS_prctl, 0, kAll, PR_SET_VMA},  // memory names, set by newer C libraries
+    // Waiting, time and identity.
     {SYS_restart_syscall},
     {SYS_nanosleep},
     {SYS_ppoll},
@@ -116,7 +116,7 @@ constexpr Rule kRules[] = {
     {SYS_writev, 0, kAll, STDERR_FILENO},
     {SYS_exit},
     {SYS_exit_group},
-#if defined(__x86_64__)  // older names of the above, which newer machines do not have
+#if defined(__x86_64__)  // older variants of the above, which newer architectures do not have
     {SYS_open, 1, kWriting, 0},
     {SYS_stat},
     {SYS_lstat},
@@ -135,7 +135,7 @@ constexpr uint32_t at_argument(uint32_t index) {
 
 constexpr sock_filter load(uint32_t offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset); }
 constexpr sock_filter return_value(uint32_t verdict) { return BPF_STMT(BPF_RET | BPF_K, verdict); }
-// Goes on when the word is `value`, else passes over `skipped` instructions.
+// Continues if the word is `value`, otherwise skips `skipped` instructions.
 constexpr sock_filter unless_skip(uint32_t value, uint8_t skipped) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skipped);
 }
@@ -156,22 +156,24 @@ void append_missing(std::vector<sock_filter>& program, uint32_t call) {
                                  return_value(SECCOMP_RET_ERRNO | (ENOSYS & SECCOMP_RET_DATA))});
 }
 
-// ---- What comes of a violation
+// ---- Violations
 
-std::atomic<uint64_t*> denied_syscall_word{nullptr};  // written before the filter is there
+std::atomic<uint64_t*> denied_syscall_word{nullptr};  // set before the filter is installed
 
 void on_violation(int, siginfo_t* info, void*) {
-  // Async-signal-safe, and the calls are in the table.
+  // Async-signal-safe; the system calls used here are in the table.
   if (uint64_t* word = denied_syscall_word.load())
     std::atomic_ref(*word).store(static_cast<uint64_t>(info->si_syscall) + 1);
-  ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), SIGSYS);  // by default it ends us
+  // The default action terminates the process.
+  ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), SIGSYS);
 }
 
 Status watch_violations(uint64_t& denied_syscall) {
   denied_syscall_word = &denied_syscall;
   struct sigaction action {};
   action.sa_sigaction = on_violation;
-  // Once, and not blocked meanwhile: the signal that the handler raises is the end.
+  // The handler runs once and does not block SIGSYS, so the signal that it raises terminates the
+  // process.
   action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND) | SA_NODEFER;
   if (::sigaction(SIGSYS, &action, nullptr) != 0)
     return Status::from_errno(errno, "handle SIGSYS in a worker process");
@@ -184,20 +186,22 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
   std::vector<sock_filter> program{
       load(offsetof(seccomp_data, arch)), unless_skip(kArchitecture, 1),
       BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
-      // Calls of another architecture have other numbers.
+      // Another architecture has other system call numbers.
       return_value(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
   for (const Rule& rule : kRules) append(program, rule);
   for (const int descriptor : writable_fds)
     append(program, {SYS_pwrite64, 0, kAll, static_cast<uint32_t>(descriptor)});
-  append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});  // abort(), and our handler
-  // What it may read of its limits it may not set: the pointer to new ones is null in both halves.
+  // For abort() and the SIGSYS handler.
+  append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});
+  // The process may read its resource limits but not set them: the pointer to new limits must be
+  // null in both halves.
   const uint32_t new_limits = at_argument(2);
   program.insert(program.end(),
                  {unless_skip(SYS_prlimit64, 6), load(new_limits), unless_skip(0, 3),
                   load(new_limits + sizeof(uint32_t)), unless_skip(0, 1),
                   return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
-  // Their arguments lie in memory, where a filter cannot look: the C library takes clone and openat
-  // where it is told that these are not there.
+  // A filter cannot inspect the arguments of these calls because they are in memory. The C library
+  // falls back to clone and openat when they are reported as missing.
   append_missing(program, SYS_clone3);
   append_missing(program, SYS_openat2);
   program.push_back(return_value(SECCOMP_RET_TRAP));

@@ -1,17 +1,18 @@
-// SyscallFilter: the system calls that a reader process may make from now on: read files, memory,
-// futex, clock, threads of its own, its end, lines to standard error, and samples to the files that
-// are kept for them. Nothing else: no network, no exec, no process, no file opened for writing, no
-// memory that can be executed.
+// syscall_filter: limits a worker process to the system calls that it needs: reading files, memory,
+// futex, clock, its own threads, exit, writing to standard error, and writing samples to the cache
+// files opened for it. It denies everything else: network, exec, new processes, opening files for
+// writing, executable memory.
 //
-// A table and a hundred lines of classic BPF instead of libseccomp: what is allowed is one list that
-// can be read, and there is no library to ask for. A call that is not in it raises SIGSYS; the
-// handler leaves the call's number where stokerd finds it, and the process ends by that signal.
+// It is a table and a hundred lines of classic BPF instead of libseccomp, so that the allowlist is
+// in one place and no library is required. A call that is not in the table raises SIGSYS. The
+// handler stores the number of the call for stokerd, and the process ends by that signal.
 //
-// Threads: install() binds every thread of the process, also those that were started before.
-// Errors:  kUnreachable: the kernel has no seccomp. kPermission: the kernel or a filter that is
-//          already installed (of a service manager, of a container) does not permit another one.
-//          kInternal: a thread of the process cannot be bound.
-// Crash:   the filter ends with the process, and its children, of which it can have none.
+// Threads: install_syscall_filter() applies to every thread of the process, including those already
+//          running.
+// Errors:  kUnreachable: the kernel has no seccomp. kPermission: the kernel or an installed filter
+//          (of a service manager or container) does not permit another filter. kInternal: the
+//          filter cannot be applied to a thread of the process.
+// Crash:   the filter ends with the process, which can have no children.
 #pragma once
 
 #include <linux/filter.h>
@@ -24,11 +25,12 @@
 
 namespace stoker::feeder {
 
-// For the process `pid`; only its own threads may be signalled. It may write to these descriptors.
+// Filter for the process `pid`, which can signal only its own threads and write to the given
+// descriptors.
 std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds = {});
 
-// `denied_syscall`: gets the number of the call that ended the process, plus 1 (0: none did); must
-// be valid as long as the process lives.
+// `denied_syscall` receives the number of the call that terminated the process, plus 1 (0: none).
+// It must be valid for the lifetime of the process.
 Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds = {});
 
 }  // namespace stoker::feeder

@@ -25,9 +25,9 @@
 namespace stoker::feeder {
 namespace {
 
-constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd waits 900 before it kills
+constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the process after 900
 
-// Nothing when the program is to end with `exit_code` (usage, --help).
+// Empty if the program should end with `exit_code` (usage error, --help).
 std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
   FeederArguments arguments;
   CLI::App app(
@@ -86,12 +86,12 @@ SandboxOptions make_sandbox_options(const config::FeedConfig& feed, int threads,
 
 Status initialize_process(int parent) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return Status::from_errno(errno, "PR_SET_PDEATHSIG");
-  // Between its start and that call the parent may have died: then nobody would ever end this
-  // process.
+  // If the parent exited before the prctl() call, no signal will ever end this process.
   if (parent != 0 && ::getppid() != parent)
     return Status(StatusCode::kCancelled, "the parent process has ended");
-  // Ctrl-C on a terminal and a service manager's SIGTERM reach every process of the group. stokerd
-  // finishes its step with what its readers give, and then closes the ring; that ends them.
+  // Ctrl-C in a terminal and SIGTERM from a service manager reach every process of the group.
+  // stokerd finishes its step with the batches of its workers and then closes the ring, which ends
+  // them.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_IGN);
   return disable_core_dumps_and_privileges();
 }
@@ -129,7 +129,7 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   pool.start(arguments.threads, coordinator, {.number = arguments.worker, .of = arguments.workers},
              ahead);
   const Status status = coordinator.join(kGrace);
-  if (!coordinator.all_joined()) {  // a read hangs: the process ends under it
+  if (!coordinator.all_joined()) {  // a read hangs; exit without joining its thread
     log_error("worker failed", {{"error", status.to_string()}});
     flush_log();
     ::_exit(static_cast<int>(exit_code_for(status)));

@@ -16,7 +16,7 @@ CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterOpt
   assert(options_.delete_expired && "the writer needs to know what to keep");
 }
 
-// ---- The trainer's side
+// ---- Called by the trainer thread
 
 Snapshot* CheckpointWriter::try_begin() {
   const std::lock_guard lock(mutex_);
@@ -57,7 +57,7 @@ bool CheckpointWriter::is_degraded() const {
   return stats_.degraded;
 }
 
-// ---- The writing thread
+// ---- Writer thread
 
 Status CheckpointWriter::run(std::stop_token stop) {
   while (true) {
@@ -73,7 +73,7 @@ Status CheckpointWriter::run(std::stop_token stop) {
     auto result = write(stop);
     if (result.ok()) options_.delete_expired(false);
     record_result(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
-    // Whoever asked is answered before the trainer, which may end the program then, sees us idle.
+    // Reply to the requester before the trainer sees the writer idle and possibly ends the program.
     if (on_done) on_done(std::move(result));
     {
       const std::lock_guard lock(mutex_);
@@ -86,7 +86,7 @@ Status CheckpointWriter::run(std::stop_token stop) {
 Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
   auto result = try_write(1);
   for (size_t i = 0; !result.ok() && i < options_.delays.size(); ++i) {
-    // Somebody else has saved this very step: trying again cannot help.
+    // Another process has saved this step, so a retry cannot succeed.
     if (result.status().code() == StatusCode::kAlreadyExists) break;
     {
       std::unique_lock lock(mutex_);
@@ -112,7 +112,7 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
   return result;
 }
 
-// What can be seen before the first byte is written need not fail first.
+// Frees space before the commit if it can be predicted to fail with kNoSpace.
 void CheckpointWriter::free_disk_space() {
   const Status room = store_.check_free_space(snapshot_.content());
   if (room.code() == StatusCode::kNoSpace) options_.delete_expired(true);

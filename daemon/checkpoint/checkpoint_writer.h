@@ -1,15 +1,16 @@
-// CheckpointWriter: turns snapshots into checkpoints while training goes on, one at a time.
+// CheckpointWriter: writes snapshots as checkpoints while training continues, one at a time.
 //
-// Threads:  try_begin() and submit() from the trainer's thread; run() on one thread of a
-//           Coordinator; the rest from any thread.
-// Blocking: wait_idle() at most `timeout`; the others never. When busy: try_begin() gives nothing,
-//           and the caller decides whether that counts as skipped; snapshots are never queued up.
-// Owner:    one snapshot's memory. Store, clock and what the settings call must outlive this
-//           object.
-// Errors:   a commit that fails is tried again after each of `delays`, then given up: on_done gets
-//           the last error, and stats().degraded holds until a later one succeeds. It never ends
-//           training.
-// Crash:    what is not acknowledged is not visible: see CheckpointStore.
+// Threads:   try_begin() and submit() from the trainer thread; run() on one thread of a
+//            Coordinator; the rest from any thread.
+// Blocking:  wait_idle() up to `timeout`; the others never. While a checkpoint is in progress,
+//            try_begin() returns nullptr and the caller decides whether that counts as skipped.
+//            Snapshots are never queued.
+// Ownership: owns the memory of one snapshot. Store, clock and everything that the options refer to
+//            must outlive this object.
+// Errors:    a failed commit is retried after each of `delays` and then abandoned: on_done gets the
+//            last error, and stats().degraded is set until a later commit succeeds. An error never
+//            ends training.
+// Crash:     an uncommitted checkpoint is not visible: see CheckpointStore.
 #pragma once
 
 #include <chrono>
@@ -29,25 +30,26 @@
 namespace stoker::checkpoint {
 
 struct WriterOptions {
-  // Removes what retention does not keep: after each commit, and before one for which the disk has
-  // no room (is_disk_full).
+  // Deletes the checkpoints that retention does not keep: after each commit, and before a commit
+  // for which the disk has no room (is_disk_full).
   std::function<void(bool is_disk_full)> delete_expired;
-  // Makes sure that what belongs to the steps so far is on disk before the checkpoint is. May be empty.
+  // Makes the files that belong to the steps so far durable before the checkpoint is committed. May
+  // be empty.
   std::function<void()> before_commit;
-  PinnedAllocator pinned_allocator = {};  // of the snapshot's memory
+  PinnedAllocator pinned_allocator = {};  // for the snapshot's memory
   std::vector<std::chrono::milliseconds> delays = {std::chrono::seconds(1),
                                                    std::chrono::seconds(4)};
 };
 
 struct WriterStats {
-  uint64_t last_step = 0;  // last acknowledged; 0 = none by this process
+  uint64_t last_step = 0;  // last committed; 0 = none by this process
   uint64_t saved = 0;
-  uint64_t failures = 0;  // commits that failed, tries counted
-  uint64_t skipped = 0;   // asked for while one was in flight
-  double last_ms = 0;     // from submit() to the acknowledgement, of the last one
+  uint64_t failures = 0;  // failed commits, including retries
+  uint64_t skipped = 0;   // requested while one was in progress
+  double last_ms = 0;     // from submit() to the commit, of the last one
   uint64_t last_bytes = 0;
   bool in_flight = false;
-  bool degraded = false;  // the last one submitted was given up
+  bool degraded = false;  // the last submitted one was abandoned
   std::string last_error;
 };
 
@@ -58,18 +60,19 @@ class CheckpointWriter {
   CheckpointWriter(checkpoint::CheckpointStore& store, WriterOptions options,
                    Clock& clock = system_clock());
 
-  // The snapshot to fill, or nothing while one is in flight. submit() must follow.
+  // Returns the snapshot to fill, or nullptr while one is in progress. submit() must follow.
   Snapshot* try_begin();
-  // `on_done` is called on the writing thread.
+  // `on_done` is called on the writer thread.
   void submit(OnDone on_done);
   void increment_skipped();
 
-  // True when nothing is in flight.
+  // True if no checkpoint is in progress.
   bool wait_idle(std::chrono::milliseconds timeout) const;
   WriterStats stats() const;
-  bool is_degraded() const;  // of stats(), for who asks at each step
+  bool is_degraded() const;  // stats().degraded, cheap enough for every step
 
-  // Body of the writing thread. When stopped it first writes what was submitted, without delays.
+  // Body of the writer thread. After a stop it first writes a submitted snapshot, without retry
+  // delays.
   Status run(std::stop_token stop);
 
  private:
@@ -84,7 +87,7 @@ class CheckpointWriter {
   const WriterOptions options_;
   Clock& clock_;
 
-  // The trainer's while kFilling, the writing thread's while kSubmitted.
+  // Owned by the trainer thread while kFilling, by the writer thread while kSubmitted.
   Snapshot snapshot_;
 
   mutable std::mutex mutex_;

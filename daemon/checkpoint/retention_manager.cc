@@ -8,7 +8,7 @@ namespace stoker::checkpoint {
 namespace {
 
 using namespace std::chrono_literals;
-// A reader that takes longer than this is more likely one that hangs.
+// A process that holds a checkpoint open for longer probably hangs.
 constexpr auto kBlockedWarningAge = 1h;
 
 }  // namespace

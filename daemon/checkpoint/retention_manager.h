@@ -1,10 +1,10 @@
-// RetentionManager: removes the checkpoints of a run that its settings do not keep.
+// RetentionManager: deletes the checkpoints of a run that its retention policy does not keep.
 //
-// Threads:  one, that of the checkpoint writer.
-// Blocking: for the disk.
-// Owner:    store, clock and layout must outlive this object.
-// Errors:   logged; what could not be removed is looked at again the next time.
-// Crash:    as CheckpointStore::retire().
+// Threads:   the checkpoint writer thread only.
+// Blocking:  for the disk.
+// Ownership: store, clock and layout must outlive this object.
+// Errors:    logged; a failed deletion is retried the next time.
+// Crash:     as CheckpointStore::delete_checkpoints().
 #pragma once
 
 #include <chrono>
@@ -41,9 +41,9 @@ class RetentionManager {
   const run::RunLayout& layout_;
   Clock& clock_;
 
-  std::map<uint64_t, std::chrono::nanoseconds>
-      blocked_since_;          // those that a reader keeps from going
-  std::set<uint64_t> logged_;  // those of which that, or their damage, was said
+  // Checkpoints whose deletion is blocked by a process that has them open.
+  std::map<uint64_t, std::chrono::nanoseconds> blocked_since_;
+  std::set<uint64_t> logged_;  // blocked or incomplete checkpoints that were logged
 };
 
 }  // namespace stoker::checkpoint

@@ -6,10 +6,10 @@
 namespace stoker::checkpoint {
 namespace {
 
-// Pages of their own, because page-locking is by pages.
+// Page-aligned because memory is locked per page.
 constexpr std::align_val_t kAlignment{4096};
 constexpr size_t kPage = static_cast<size_t>(kAlignment);
-constexpr size_t kMinPinned = 64 << 10;  // less is copied at once, and locking costs
+constexpr size_t kMinPinned = 64 << 10;  // smaller copies are not worth the cost of pinning
 
 }  // namespace
 

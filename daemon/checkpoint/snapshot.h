@@ -1,10 +1,12 @@
-// Snapshot: a copy of the training state in host memory, made at a step boundary and written while training goes on.
+// Snapshot: a copy of the training state in host memory, taken at a step boundary and written while
+// training continues.
 //
-// The memory is reused from one snapshot to the next: after the first of a run nothing is allocated.
+// The memory is reused for the next snapshot, so only the first snapshot of a run allocates.
 //
-// Threads:  filled by the trainer, then read by the writer; CheckpointWriter hands it over.
-// Blocking: never.
-// Owner:    the memory.
+// Threads:   filled by the trainer thread, then read by the writer thread; CheckpointWriter
+//            synchronizes them.
+// Blocking:  never.
+// Ownership: owns the memory.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +20,12 @@
 
 namespace stoker::checkpoint {
 
-enum class Part { kModel, kOptim, kState, kEma };  // the file that a tensor goes to
+enum class Part { kModel, kOptim, kState, kEma };  // the file that a tensor belongs to
 
-// Makes host memory page-locked, so that a device copies to it by itself. Both empty: it is not.
+// Page-locks (pins) host memory so that a device can copy to it asynchronously. If both functions
+// are empty, memory is not pinned.
 struct PinnedAllocator {
-  std::function<bool(void* bytes, size_t size)> pin;  // false: refused, and left as it is
+  std::function<bool(void* bytes, size_t size)> pin;  // false: failed, memory unchanged
   std::function<void(void* bytes)> unpin;
 };
 
@@ -34,15 +37,16 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // Forgets the tensors before; their memory is kept for the next ones. The manifest stays as it is.
+  // Drops the previous tensors and retains their memory for the next ones. The manifest is
+  // unchanged.
   void begin();
-  // Room for one tensor, to be filled by the caller; valid until the next begin().
+  // Memory for one tensor, to be filled by the caller; valid until the next begin().
   std::span<std::byte> add(Part part, TensorSpec spec);
   checkpoint::Manifest& manifest() { return manifest_; }
 
   // Views into this object.
   checkpoint::CheckpointContent content() const;
-  uint64_t bytes() const;  // of all tensors
+  uint64_t bytes() const;  // total size of all tensors
 
  private:
   struct Buffer {
@@ -61,7 +65,7 @@ class Snapshot {
   const PinnedAllocator pinned_allocator_;
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
-  std::vector<Buffer> buffers_;  // buffers_[i] holds entries_[i]; there may be more from before
+  std::vector<Buffer> buffers_;  // buffers_[i] holds entries_[i]; extra buffers are spare
 };
 
 }  // namespace stoker::checkpoint

@@ -27,11 +27,11 @@ std::string error_line(StatusCode code, std::string message) {
   return control::render_error({.why = Status(code, std::move(message))});
 }
 
-// A descriptor kept for the time when there are no more: given up, it lets one client be accepted
-// and told.
+// A spare descriptor. When the process has no descriptors left, it is closed so that one client can
+// be accepted and rejected with a message.
 UniqueFd open_reserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-// One try, without waiting: the connection is closed at once.
+// One nonblocking attempt, because the connection is closed immediately afterwards.
 void send_and_close(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -83,7 +83,7 @@ class ControlServer::Impl final : public SessionEvents {
   const std::shared_ptr<ReplyQueue> replies_;
   RequestHandler handler_;
   std::vector<std::shared_ptr<Session>> sessions_;
-  // Handlers that come after the end of this object find it dead.
+  // Handlers that run after this object is destroyed check this flag.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
@@ -102,7 +102,7 @@ Status ControlServer::Impl::start() {
   }
   reserve_ = open_reserve();
   if (!options_.link_path.empty() && options_.link_path != options_.socket_path) {
-    // Without the link stokerctl needs --socket; training goes on.
+    // Without the symlink, stokerctl needs --socket; training is not affected.
     const Status linked = link_socket(options_.link_path, options_.socket_path);
     linked_ = linked.ok();
     if (!linked.ok()) log_warn("control socket symlink failed", {{"error", linked.to_string()}});
@@ -219,15 +219,16 @@ void ControlServer::Impl::reject_connection() {
       reject_peer(client.get(),
                   Status(StatusCode::kBusy, "the daemon has no file descriptors left; try later"));
   }
-  reserve_ = open_reserve();  // if somebody was quicker, the next client is told nothing, and waits
+  // If another open took the descriptor, the next client waits without a message.
+  reserve_ = open_reserve();
 }
 
-// ---- The public face
+// ---- ControlServer
 
 ControlServer::ControlServer(asio::io_context& io, Clock& clock, TrainingControl& training,
                              ServerOptions options)
     : impl_(std::make_unique<Impl>(io, clock, training, std::move(options))) {}
-// stop() throws only where there is no memory left, and then ending the program is right.
+// stop() throws only when out of memory; terminating the program is then correct.
 ControlServer::~ControlServer() { stop(); }  // NOLINT(bugprone-exception-escape)
 Status ControlServer::start() { return impl_->start(); }
 void ControlServer::stop() { impl_->stop(); }

@@ -1,15 +1,14 @@
-// ControlServer: answers the control socket. docs/control-protocol.md is its manual.
+// ControlServer: serves the control socket; docs/control-protocol.md specifies the protocol.
 //
-// Threads:  one: the one that runs the io_context (the daemon's main thread). Training answers from
-//           its own threads; that is brought over safely, also when the client or this server has
-//           gone meanwhile.
-// Blocking: never; it takes no lock of the trainer, and reads only the status that the trainer has
-//           published.
-// Owner:    io, clock and training must outlive it; the caller holds run/LOCK while it lives. It
-//           removes its socket.
-// Errors:   start(): those of ListeningSocket. Later trouble with a client ends that client only;
-//           with accepting, it is logged and tried again.
-// Crash:    the socket file stays; the next daemon replaces it.
+// Threads:   one, which runs the io_context (the daemon's main thread). Training replies from its
+//            own threads. The replies are passed on safely, even if the client or this server is
+//            already gone.
+// Blocking:  never. It acquires no lock of the trainer and reads only the published status.
+// Ownership: io, clock and training must outlive this object. The caller holds run/LOCK during its
+//            lifetime. It removes its socket.
+// Errors:    start(): those of ListeningSocket. A later error of a client ends only that client's
+//            session; accept errors are logged and retried.
+// Crash:     the socket file remains; the next daemon replaces it.
 #pragma once
 
 #include <functional>
@@ -31,8 +30,8 @@ namespace stoker::control {
 
 struct ServerOptions {
   std::string socket_path;  // control::resolve_socket_path()
-  std::string link_path;  // run/control.sock: becomes a link when the socket lies elsewhere; empty
-                          // = no link
+  // run/control.sock: becomes a symlink if the socket is elsewhere; empty = no symlink.
+  std::string link_path;
   std::vector<uid_t> operators;  // resolve_operators()
   std::string build;             // stoker's version, for `hello`
   Limits limits;
@@ -47,10 +46,10 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  // Binds and begins to accept. On failure nothing is left behind.
+  // Binds and starts to accept. On failure it leaves nothing behind.
   Status start();
-  // Delivers the answers that training has given so far, tells the rest that the daemon ends,
-  // closes, removes the socket. May be called again.
+  // Delivers the replies received so far, sends all other pending requests an error that the daemon
+  // is stopping, closes the connections and removes the socket. Idempotent.
   void stop();
 
   const control::TrainerStatus::Control& counters() const;

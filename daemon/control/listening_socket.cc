@@ -20,14 +20,15 @@ Status path_in_use(const std::string& path) {
                     "control.socket to another path");
 }
 
-// Removes what a dead daemon left at `path`.
+// Removes what a crashed daemon left at `path`.
 Status remove_stale_socket(const control::SocketAddress& address, const std::string& path) {
   struct stat found {};
   if (::fstatat(address.directory(), address.name().c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return {};
     return Status::from_errno(errno, "look at " + path);
   }
-  // A dead daemon also leaves the link of link_socket(): it leads to a socket, or to nothing.
+  // A crashed daemon can also leave the symlink of link_socket(), which points to a socket or to
+  // nothing.
   bool ours = S_ISSOCK(found.st_mode);
   if (S_ISLNK(found.st_mode)) {
     struct stat target {};
@@ -52,8 +53,8 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& path) {
   STOKER_RETURN_IF_ERROR(remove_stale_socket(address, path));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::from_errno(errno, "make the control socket");
-  // Linux makes the file with the socket's own mode less the umask, so it is never open to others,
-  // not for an instant.
+  // Linux creates the file with the mode of the socket minus the umask, so it is never accessible
+  // to other users, not even briefly.
   if (::fchmod(fd.get(), kMode) != 0 || ::bind(fd.get(), address.get(), address.length()) != 0)
     return Status::from_errno(errno, "bind the control socket " + path);
   struct stat made {};
@@ -83,7 +84,7 @@ Status link_socket(const std::string& link_path, const std::string& socket_path)
   std::error_code error;
   const std::string target = std::filesystem::absolute(socket_path, error).string();
   if (error) return Status::from_errno(error.value(), "find " + socket_path);
-  // The same place spelled in another way, or a link that is there already.
+  // The same path in another spelling, or an existing symlink.
   struct stat at_link {};
   struct stat at_target {};
   if (::stat(link_path.c_str(), &at_link) == 0 && ::stat(target.c_str(), &at_target) == 0 &&

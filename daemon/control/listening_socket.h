@@ -1,14 +1,14 @@
-// ListeningSocket: the control socket's file, made and removed.
+// ListeningSocket: creates and removes the control socket file.
 //
-// The caller holds run/LOCK, so a socket that is there already belongs to a dead daemon and is
-// replaced. What is not a socket is somebody's and is refused.
+// The caller holds run/LOCK, so an existing socket belongs to a crashed daemon and is replaced. A
+// file that is not a socket is never replaced.
 //
-// Threads: one.
-// Owner:   owns the descriptor and the file; the destructor removes the file unless it is no longer
-//          the one made here.
-// Errors:  kAlreadyExists: something that is no socket is in the way. kNotFound, kPermission,
-//          kInvalidArgument, kIoError; each names the path.
-// Crash:   the file stays behind; the next daemon replaces it.
+// Threads:   one.
+// Ownership: owns the descriptor and the file; the destructor removes the file unless it has been
+//            replaced by another one.
+// Errors:    kAlreadyExists: a file that is not a socket is in the way. kNotFound, kPermission,
+//            kInvalidArgument, kIoError; each names the path.
+// Crash:     the file remains; the next daemon replaces it.
 #pragma once
 
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ namespace stoker::control {
 
 class ListeningSocket {
  public:
-  // Mode 0660 from the first moment on, whatever the umask: owner and group connect.
+  // The file has mode 0660 from its creation, regardless of the umask: owner and group can connect.
   static Result<ListeningSocket> open(const std::string& path);
   ListeningSocket(ListeningSocket&&) = default;
   ListeningSocket& operator=(ListeningSocket&&) = delete;
@@ -42,9 +42,9 @@ class ListeningSocket {
   struct stat made_;
 };
 
-// Makes `link_path` a symbolic link to `socket_path`, so that a client that knows only the run
-// directory finds a socket that lies elsewhere. Replaces an old link and the socket of a dead
-// daemon, nothing else.
+// Creates the symlink `link_path` to `socket_path`, so that a client that knows only the run
+// directory finds a socket elsewhere. Replaces only an old symlink or the socket of a crashed
+// daemon.
 Status link_socket(const std::string& link_path, const std::string& socket_path);
 void unlink_socket(const std::string& link_path, const std::string& socket_path);
 

@@ -13,7 +13,7 @@
 namespace stoker::control {
 namespace {
 
-constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, which older headers do not have
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, missing in older headers
 
 Result<uid_t> resolve_user(const std::string& user) {
   const std::string where = "control.operators: '" + user + "'";
@@ -52,8 +52,8 @@ Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer) {
   socklen_t length = sizeof pidfd;
   if (::getsockopt(fd, SOL_SOCKET, kPeerPidfd, &pidfd, &length) == 0 && pidfd >= 0)
     return UniqueFd(pidfd);
-  // Linux before 6.5. The number could be another process's by now; but the peer still asks, and a
-  // process that asks through a dead one's connection is the operator's own doing.
+  // Linux before 6.5. The process id could have been reused, but the connection is still in use. A
+  // process that uses the connection of an exited one is the operator's responsibility.
   UniqueFd opened(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (opened.valid()) return opened;
   return Status(StatusCode::kUnreachable,

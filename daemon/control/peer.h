@@ -1,4 +1,5 @@
-// Peer: who is at the other end of a connection, as the kernel says; and what that user may do.
+// Peer: the process at the other end of a connection, as reported by the kernel, and its
+// permissions.
 //
 // Threads: values; functions of their arguments.
 #pragma once
@@ -20,17 +21,17 @@ struct Peer {
   pid_t pid = 0;
 };
 
-// SO_PEERCRED: of the process that connected, at that time.
+// SO_PEERCRED: the process that connected, at the time of the connect().
 Result<Peer> peer_of_socket(int fd);
 
-// A hold on that process. kUnreachable: it has ended, or is not to be seen from here.
+// A pidfd of that process. kUnreachable: it has exited or is not visible from here.
 Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer);
 
 enum class Role { kRead, kOperate };
 std::string_view to_string(Role role);  // "read", "operate"
 
-// Who may operate: the owner of the daemon's process, root, and the listed users. Everybody else
-// who can open the socket (its file mode decides) reads.
+// The operate role: the owner of the daemon process, root and the listed users. All other users who
+// can open the socket (according to its file mode) get the read role.
 class Authorizer {
  public:
   Authorizer(uid_t owner, std::vector<uid_t> operators)
@@ -44,8 +45,8 @@ class Authorizer {
   std::vector<uid_t> operators_;
 };
 
-// control.operators: names of users, or numbers. kInvalidArgument: names the entry that is no user
-// here.
+// Resolves control.operators: user names or numeric ids. kInvalidArgument: names the entry that is
+// no user on this system.
 Result<std::vector<uid_t>> resolve_operators(const std::vector<std::string>& users);
 
 }  // namespace stoker::control

@@ -5,9 +5,9 @@
 namespace stoker::control {
 
 namespace {
-constexpr size_t kMaxBuckets =
-    256;  // then those that are full again, and so say nothing, are forgotten
-}
+// Above this number, full buckets are deleted because they are equal to new ones.
+constexpr size_t kMaxBuckets = 256;
+}  // namespace
 
 double RateLimiter::tokens_now(const Bucket& bucket) const {
   const double passed = seconds_between(bucket.at, clock_.monotonic());

@@ -1,4 +1,4 @@
-// RateLimiter: how often each user may ask, as one token bucket per user and kind.
+// RateLimiter: limits the request rate of each user with one token bucket per user.
 //
 // Threads: one.
 #pragma once
@@ -14,10 +14,11 @@ namespace stoker::control {
 
 class RateLimiter {
  public:
-  // A bucket holds `per_s` tokens and gets `per_s` more a second. `clock` must outlive this object.
+  // A bucket holds `per_s` tokens and is refilled with `per_s` tokens a second. `clock` must
+  // outlive this object.
   RateLimiter(Clock& clock, double per_s) : clock_(clock), per_s_(per_s) {}
 
-  // Takes a token of this user's; false when there is none.
+  // Takes one token of this user; false if there is none.
   bool try_acquire(uid_t uid);
 
  private:

@@ -11,7 +11,8 @@ void ReplyQueue::put(std::weak_ptr<Session> to, std::string line) {
   if (io_ == nullptr) return;
   replies_.push_back({std::move(to), std::move(line)});
   if (std::exchange(scheduled_, true)) return;
-  // Under the lock, so that close() cannot come between: after it nobody touches the io_context.
+  // Posted under the lock so that close() cannot run in between: after close() the io_context is
+  // not used.
   boost::asio::post(*io_, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->deliver();
   });

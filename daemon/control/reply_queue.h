@@ -1,9 +1,9 @@
-// ReplyQueue: brings answers from the trainer's threads to the io_context's thread.
+// ReplyQueue: passes replies from the trainer's threads to the io_context thread.
 //
-// An answer may come long after its client, or the whole server, has gone: whoever holds a
-// shared_ptr to this may call put() at any time.
+// A reply can arrive long after its client, or the server, is gone. A holder of a shared_ptr to
+// this object may call put() at any time.
 //
-// Threads:  put() from any thread; deliver() and close() from the io_context's.
+// Threads:  put() from any thread; deliver() and close() from the io_context thread.
 // Blocking: never for longer than a short lock.
 #pragma once
 
@@ -22,8 +22,8 @@ class ReplyQueue : public std::enable_shared_from_this<ReplyQueue> {
   explicit ReplyQueue(boost::asio::io_context& io) : io_(&io) {}
 
   void put(std::weak_ptr<Session> to, std::string line);
-  void deliver();  // what is there; also before the io_context comes to it
-  void close();    // later answers are dropped
+  void deliver();  // delivers pending replies; may also be called directly
+  void close();    // later replies are dropped
 
  private:
   struct Reply {

@@ -13,7 +13,7 @@ ProtocolError busy(const std::string& id, std::string message) {
       .id = id, .code = ErrorCode::kFailed, .why = Status(StatusCode::kBusy, std::move(message))};
 }
 
-// Names and texts are ours and need no escaping.
+// Names and descriptions come from the method table and need no escaping.
 std::string help_json() {
   std::string list;
   for (const auto& info : methods()) {
@@ -109,7 +109,7 @@ std::optional<ProtocolError> RequestHandler::find_change_error(const Session& se
   return std::nullopt;
 }
 
-// ---- Answered here
+// ---- Answered by the server
 
 void RequestHandler::execute(Session& session, const std::string& id, const Hello&) {
   reply(session, id, hello_json(build_, session.role()));
@@ -139,19 +139,20 @@ void RequestHandler::execute(Session& session, const std::string& id, const Atta
                                : Result<AttachedRing>(process.status());
   log_change(session.peer(), to_words(call), attached.status());
   if (!attached.ok()) return reject(session, {id, ErrorCode::kFailed, attached.status()}, false);
-  // Its row is the process's for as long as that lives, so a reply that is lost costs a row.
+  // The process keeps its producer for its lifetime, so a lost reply wastes an entry of the
+  // producer table.
   if (!session.send_with(render_result(id, attached->answer), std::move(attached->ring)))
     reject(session, busy(id, "read the reply to the attach before this one"), false);
 }
 
-// ---- Handed to training
+// ---- Passed to training
 
 void RequestHandler::execute(Session& session, const std::string& id, const Command& command) {
   session.begin_request();
   training_.post(
       command, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
                 words = to_words(command)](Result<std::string> result) {
-        // Logged here, on whatever thread: it was done, whether or not anybody is left to hear it.
+        // Logged here, on the calling thread: the change was made even if the client is gone.
         log_change(peer, words, result.status());
         replies->put(to, result.ok() ? render_result(id, *result)
                                      : render_error({id, ErrorCode::kFailed, result.status()}));

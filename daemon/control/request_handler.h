@@ -1,9 +1,9 @@
-// RequestHandler: from a line to an answer: understood, allowed, done.
+// RequestHandler: parses, authorizes and executes a request line and sends the reply.
 //
-// Threads:  the io_context's only; what it gives to training is answered from other threads through
-//           the ReplyQueue.
-// Blocking: never.
-// Owner:    training, rates' clock and limits must outlive it.
+// Threads:   the io_context thread only. Training replies from other threads through the
+//            ReplyQueue.
+// Blocking:  never.
+// Ownership: training, the clock and limits must outlive this object.
 #pragma once
 
 #include <memory>
@@ -31,20 +31,21 @@ class RequestHandler {
         changes_(clock, limits.changes_per_s) {}
 
   void handle(Session& session, std::string_view line);
-  // A connection costs a request.
+  // A connection counts as one request.
   bool admit_connection(uid_t uid) { return requests_.try_acquire(uid); }
 
   TrainerStatus::Control& counters() { return counters_; }
 
  private:
   void reject(Session& session, const ProtocolError& error, bool then_end);
-  // Sends the result, or why there is none.
+  // Sends the result or the error.
   void reply(Session& session, const std::string& id, const Result<std::string>& result);
-  // Whether the peer may change something now; what it wants is `words`.
+  // Empty if the peer may change state now; otherwise the error. `words` is the request, for
+  // messages.
   std::optional<ProtocolError> find_change_error(const Session& session, const std::string& id,
                                                  const std::string& words);
 
-  // One for each kind of Call.
+  // One for each type of Call.
   void execute(Session& session, const std::string& id, const Hello&);
   void execute(Session& session, const std::string& id, const Help&);
   void execute(Session& session, const std::string& id, const GetStatus&);

@@ -21,7 +21,7 @@ std::string protocol_error_line(StatusCode code, std::string message,
   return control::render_error({.code = error, .why = Status(code, std::move(message))});
 }
 
-// One try: how many bytes the kernel took; the descriptor goes with the first.
+// One attempt. Returns the number of bytes sent; the descriptor is sent with the first byte.
 size_t send_with_descriptor(int socket, const std::string& bytes, int descriptor,
                             error_code& error) {
   iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
@@ -62,11 +62,11 @@ void Session::start() {
   socket_.non_blocking(true, error);
   if (error) return end();
   record_activity();
-  arm_timer();  // a client that never says anything is idle too
+  arm_timer();  // a client that never sends anything is idle too
   read();
 }
 
-// ---- Lines in
+// ---- Input
 
 void Session::read() {
   if (ended_ || ending_ || input_closed_) return;
@@ -101,14 +101,14 @@ void Session::process_lines() {
     record_activity();
     events_.on_line(*this, std::string_view(input_).substr(begin, length));
     begin = end + 1;
-    line_begun_ = last_activity_;  // the rest came with this read
+    line_begun_ = last_activity_;  // the remaining bytes arrived with this read
   }
   if (ended_ || ending_) begin = input_.size();
   input_.erase(0, begin);
 }
 
 void Session::on_input_closed() {
-  // The peer sends no more; perhaps it still reads, as `echo status | socat` does.
+  // The peer sends no more but can still read, as `echo status | socat` does.
   input_closed_ = true;
   if (!input_.empty()) {
     input_.clear();
@@ -119,14 +119,14 @@ void Session::on_input_closed() {
   end_if_done();
   arm_timer();
   if (ended_) return;
-  // Requests in flight hold the connection open. When the peer does not read either, it has gone,
-  // and must not keep a place that others could have while training is slow to answer.
+  // Requests in flight keep the connection open. If the peer does not read either, it is gone and
+  // must not use up a connection while training is slow to reply.
   socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const error_code& error) {
     if (!error) self->end();
   });
 }
 
-// ---- Lines out
+// ---- Output
 
 void Session::send(const std::string& line) {
   if (ended_ || ending_) return;
@@ -136,7 +136,7 @@ void Session::send(const std::string& line) {
   write();
   if (!ended_ && output_.size() > limits_.unsent_bytes) {
     past_limit_ = true;
-    end();  // it does not read, so it cannot be told
+    end();  // the peer does not read, so it cannot receive an error
   }
 }
 
@@ -165,14 +165,14 @@ void Session::end_past_limit(std::string line) {
   arm_timer();
 }
 
-// What the kernel takes now; the rest when there is room. No write is ever under way between two
-// handlers, so output_ always is exactly what the peer has not been given.
+// Writes what the kernel accepts now, and the rest when there is room. No write is pending between
+// two handlers, so output_ is always exactly what has not been sent.
 void Session::write() {
   error_code error;
   while (!write_waits_ && !ended_ && !output_.empty()) {
     const size_t taken = write_some(error);
     if (error == asio::error::would_block) return write_when_there_is_room();
-    if (error) return end();  // the peer has gone
+    if (error) return end();  // the peer is gone
     output_.erase(0, taken);
     record_activity();
   }
@@ -203,14 +203,14 @@ void Session::write_when_there_is_room() {
   });
 }
 
-// ---- Time
+// ---- Timeouts
 
 void Session::record_activity() { last_activity_ = std::chrono::steady_clock::now(); }
 
 std::optional<Session::Time> Session::find_deadline() const {
   if (ending_) return last_activity_ + limits_.line_time;
   if (!input_.empty()) return line_begun_ + limits_.line_time;
-  if (in_flight_ > 0) return std::nullopt;  // it waits for us
+  if (in_flight_ > 0) return std::nullopt;  // the client is waiting for a reply
   return last_activity_ + limits_.idle_time;
 }
 
@@ -230,8 +230,7 @@ void Session::arm_timer() {
 void Session::on_timer() {
   if (ended_) return;
   const auto deadline = find_deadline();
-  if (!deadline || std::chrono::steady_clock::now() < *deadline)
-    return;  // a newer wait is under way
+  if (!deadline || std::chrono::steady_clock::now() < *deadline) return;  // a newer wait is pending
   if (ending_) return end();
   if (!input_.empty()) {
     return end_past_limit(
@@ -242,7 +241,7 @@ void Session::on_timer() {
                                      "no request for " + seconds_text(limits_.idle_time)));
 }
 
-// ---- The end
+// ---- End of the session
 
 void Session::end_if_done() {
   if (ended_ || !output_.empty()) return;

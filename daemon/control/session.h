@@ -1,11 +1,11 @@
-// Session: one client's connection: lines in, lines out, and every bound on them.
+// Session: the connection of one client, with line input, line output and all limits on them.
 //
-// Threads:  the io_context's only.
-// Blocking: never.
-// Owner:    the server holds it until it has ended; its own handlers keep it alive meanwhile.
-//           limits and handler must outlive it until end() or stop().
-// Errors:   none come out. Past a limit the peer gets one error line where it can still take one,
-//           then the end.
+// Threads:   the io_context thread only.
+// Blocking:  never.
+// Ownership: the server holds the session until it has ended, and its handlers keep it alive until
+//            they have run. limits and events must outlive it until end() or stop().
+// Errors:    none are returned. When a limit is exceeded, the peer gets one error line if it can
+//            still receive one, and the session ends.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@ namespace stoker::control {
 
 class Session;
 
-// What a session tells the server.
+// Callbacks of a session to the server.
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
-  // One line without its newline; answered by send(), now or later.
+  // One line without its newline; the reply is sent with send(), now or later.
   virtual void on_line(Session& session, std::string_view line) = 0;
-  // It is closed. `past_limit`: because it went past a limit.
+  // The session is closed. `past_limit`: because it exceeded a limit.
   virtual void on_ended(Session& session, bool past_limit) = 0;
 };
 
@@ -46,16 +46,16 @@ class Session : public std::enable_shared_from_this<Session> {
   Role role() const { return role_; }
   size_t in_flight() const { return in_flight_; }
 
-  void send(const std::string& line);  // nothing happens when the session has ended
-  // With a file descriptor that goes with the line's first byte. False: the one before it is still
-  // on its way, and nothing was sent.
+  void send(const std::string& line);  // no effect after the session has ended
+  // Sends a line with a file descriptor attached to its first byte. False: the previous descriptor
+  // has not been sent yet, and nothing was queued.
   bool send_with(const std::string& line, UniqueFd attachment);
   Result<UniqueFd> open_peer_pidfd() { return pidfd_of_peer(socket_.native_handle(), peer_); }
   void begin_request() { ++in_flight_; }
-  void finish_request(const std::string& line);  // the reply to one that was begun
-  // The last line that this client gets; then the end. `line` is an error that says why.
+  void finish_request(const std::string& line);  // the reply to a request of begin_request()
+  // Sends the last line of this session, an error that gives the reason, and then ends it.
   void end_past_limit(std::string line);
-  // At once, from the server: what is unsent is tried once more, without waiting.
+  // Ends the session immediately, after one nonblocking attempt to send unsent output.
   void stop(const std::string& last_line);
 
  private:
@@ -83,16 +83,16 @@ class Session : public std::enable_shared_from_this<Session> {
   Socket socket_;
   boost::asio::steady_timer timer_;
   std::array<char, 4096> chunk_;
-  std::string input_;         // begun lines
-  std::string output_;        // what the kernel has not taken yet
-  UniqueFd attachment_;       // goes with …
+  std::string input_;         // incomplete line
+  std::string output_;        // not accepted by the kernel yet
+  UniqueFd attachment_;       // sent with …
   size_t attachment_at_ = 0;  // … this byte of output_
   size_t in_flight_ = 0;
-  Time line_begun_;     // valid while input_ is not empty
-  Time last_activity_;  // a line came, a reply was made, or the peer took some of one
+  Time line_begun_;     // start time; valid while input_ is not empty
+  Time last_activity_;  // last input line, reply, or output accepted by the peer
   bool write_waits_ = false;
   bool input_closed_ = false;
-  bool ending_ = false;  // the last line is queued, nothing more is read
+  bool ending_ = false;  // the last line is queued, and input is ignored
   bool past_limit_ = false;
   bool ended_ = false;
 };

@@ -1,8 +1,7 @@
-// TrainingControl: what the control server may ask of training. The app implements it; the server
-// knows nothing else.
+// TrainingControl: the interface of training to the control server, implemented by the app.
 //
-// Threads:  every method may be called from any thread and returns at once.
-// Blocking: never; a command is put into a bounded mailbox that the trainer empties between steps.
+// Threads:  every method may be called from any thread and returns immediately.
+// Blocking: never. A command is put into a bounded mailbox that the trainer drains between steps.
 #pragma once
 
 #include <sys/types.h>
@@ -18,29 +17,30 @@
 
 namespace stoker::control {
 
-// The ring for a process that is to fill it.
+// The ring for an external producer.
 struct AttachedRing {
   std::string answer;  // a one-line JSON object
-  UniqueFd ring;       // goes with it
+  UniqueFd ring;       // descriptor to send with the answer
 };
 
 class TrainingControl {
  public:
-  // A one-line JSON object that says what was done ({"step":1200,"lr":0.0001}); or why nothing was.
+  // Receives a one-line JSON object that describes the effect ({"step":1200,"lr":0.0001}), or the
+  // error.
   using Done = std::function<void(Result<std::string>)>;
 
   virtual ~TrainingControl() = default;
   virtual std::shared_ptr<const TrainerStatus> status() const = 0;
-  // `done` is called exactly once, on a thread of the trainer or at once. SaveCheckpoint: when the
-  // checkpoint is committed or has failed. Profile: when the trace is written. kBusy through
-  // `done`: the mailbox is full, nothing was done.
+  // `done` is called exactly once, on a trainer thread or before post() returns. SaveCheckpoint:
+  // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy
+  // through `done`: the mailbox is full, and the command was not executed.
   virtual void post(Command command, Done done) = 0;
-  // The records of an inspection after number `after`, and an end to it. Both answer at once.
-  // kNotFound: no such inspection.
+  // The records of an inspection after number `after`, and the end of an inspection. Both return
+  // immediately. kNotFound: no such inspection.
   virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;
   virtual Status close_inspection(uint64_t inspection) = 0;
-  // `pidfd` holds the process `pid`, which is the producer as long as it lives. kPermission: not with
-  // this configuration.
+  // `pidfd` refers to the process `pid`, which remains the producer for its lifetime. kPermission:
+  // not with this configuration.
   virtual Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) = 0;
 };
 

@@ -1,14 +1,15 @@
-// RestartCount: how often a run was started without getting any further.
+// RestartCount: counts consecutive starts of a run without progress.
 //
-// systemd starts a daemon that died again. One that dies each time before it has saved anything new
-// (memory, a bad sample, a broken driver) would go on for days; after kMaxStartsWithoutProgress such starts the next
-// one is refused, and the one after that, which somebody asked for, begins to count anew. A start that
-// was refused before it trained, for what somebody wrote, is none.
+// systemd restarts a daemon that has crashed. A daemon that crashes each time before it saves a new
+// checkpoint (out of memory, a corrupt sample, a driver fault) would restart for days. After
+// kMaxStartsWithoutProgress such starts the next one is rejected, and the count restarts with the
+// one after that, which a user has requested. A start that is rejected before training because of
+// its configuration is not counted.
 //
 // Threads: one.
-// Errors:  kIoError, kNoSpace, kPermission: the count is not kept; training is not worth refusing
-//          for that.
-// Crash:   the count is written before anything that may kill the process.
+// Errors:  kIoError, kNoSpace, kPermission: the count is not saved, which is no reason to reject
+//          training.
+// Crash:   the count is written before anything that can crash the process.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +22,18 @@ namespace stoker::service {
 
 class RestartCount {
  public:
-  static constexpr int kMaxStartsWithoutProgress = 4;  // a start and three restarts
+  static constexpr int kMaxStartsWithoutProgress = 4;  // one start and three restarts
 
-  // `path` is run/restart_count.json; `files` must outlive this object. The caller holds run/LOCK.
+  // `path` is run/restart_count.json; `files` must outlive this object. The caller must hold
+  // run/LOCK.
   RestartCount(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
 
-  // Counts this start. `newest_step` is that of the newest checkpoint, 0 where there is none. False: the
-  // limit was reached, and the count begins anew.
+  // Counts this start. `newest_step` is the step of the newest checkpoint, 0 if there is none.
+  // False: the limit was reached, and the count is reset.
   Result<bool> record_start(uint64_t newest_step);
-  // It was none that counts: as before record_start().
+  // Reverts record_start() for a start that does not count.
   Status undo();
-  // The run has ended as it should.
+  // The run has ended normally.
   Status reset();
 
  private:
@@ -39,13 +41,13 @@ class RestartCount {
     uint64_t step = 0;
     int count = 0;
   };
-  // None where the file is missing or cannot be understood: it only counts.
+  // Zero if the file is missing or cannot be parsed.
   static Starts read(const std::string& path);
   Status write(const Starts& starts);
 
   FileSystem& files_;
   const std::string path_;
-  Starts before_;  // record_start()
+  Starts before_;  // value before record_start()
 };
 
 }  // namespace stoker::service

@@ -13,8 +13,7 @@
 namespace stoker::service {
 namespace {
 
-// What the system said, as trouble with the configuration: a restart will not help until somebody
-// acts.
+// Reports a system error as a configuration error if a restart cannot succeed without user action.
 Status not_usable(const Status& status, const std::string& path) {
   const bool of_configuration = status.code() == StatusCode::kPermission ||
                                 status.code() == StatusCode::kAlreadyExists ||
@@ -67,12 +66,13 @@ Status RunDirectory::make_folders() {
 Status RunDirectory::publish_pause(const std::optional<run::PauseStatus>& maybe_pause) {
   if (maybe_pause.has_value() == has_pause_file_) return {};
   STOKER_RETURN_IF_ERROR(check_directory());
-  has_pause_file_ = maybe_pause.has_value();  // tried once: a full disk is no reason to insist
+  has_pause_file_ = maybe_pause.has_value();  // tried once; not retried on a full disk
   if (!maybe_pause) {
     const Status removed = files_->remove_file(layout_.paused_file());
     return removed.code() == StatusCode::kNotFound ? Status() : removed;
   }
-  // A sign, not a record: it is not synced, so that no disk is waited for.
+  // Only an indicator, not a record: it is not synced, so that the caller does not wait for the
+  // disk.
   const std::string text = run::to_json(*maybe_pause);
   const std::string temporary =
       join_path(layout_.root(), ".paused.json.tmp-" + std::to_string(::getpid()));
@@ -84,7 +84,7 @@ Status RunDirectory::publish_pause(const std::optional<run::PauseStatus>& maybe_
   return files_->rename(temporary, layout_.paused_file());
 }
 
-// Another run may have begun under the path since this one was moved away.
+// Another run can have started at this path after the directory of this run was moved away.
 Status RunDirectory::check_directory() const {
   struct stat held {};
   struct stat there {};
@@ -101,10 +101,10 @@ Status RunDirectory::save_exit_status(const run::ExitStatus& end) {
   return run::write_exit_status(*files_, layout_, end);
 }
 
-// In checkpoints/, because that is the folder that must work hours from now.
+// In checkpoints/, because later saves depend on that directory.
 Status RunDirectory::test_writing() {
   const std::string folder = join_path(layout_.checkpoints_dir(), ".tmp-self-test");
-  Status done = files_->remove_tree(folder);  // of one that was killed here
+  Status done = files_->remove_tree(folder);  // left by a start that was killed here
   if (done.ok()) done = files_->make_directory(folder);
   const std::string file = join_path(folder, "file");
   if (done.ok()) done = write_file_atomically(*files_, file, "stoker\n");
@@ -115,7 +115,7 @@ Status RunDirectory::test_writing() {
 
 namespace {
 
-// As the kernel's linux/magic.h and the file systems' own headers number them.
+// Numbers from the kernel's linux/magic.h and the headers of the file systems.
 constexpr std::array<std::pair<int64_t, std::string_view>, 9> kOverNetwork{{{0x6969, "NFS"},
                                                                             {0x517b, "SMB"},
                                                                             {0xff534d42, "CIFS"},

@@ -1,11 +1,12 @@
-// RunDirectory: the run directory while this process trains in it: folders, lock, and how it ended.
+// RunDirectory: the run directory of a training process: subdirectories, lock and exit status.
 //
-// Threads:  one.
-// Blocking: for the disk.
-// Owner:    holds the flock on LOCK until it is destroyed or the process dies, however it dies.
-// Errors:   kBusy (exit 75): another stokerd trains here; names its process. kInvalidArgument (exit
-//           78): the directory cannot be made or written; names path and user. kNoSpace, kIoError
-//           (exit 74). Only LOCK and missing folders have been made then.
+// Threads:   one.
+// Blocking:  for the disk.
+// Ownership: holds the flock on LOCK until it is destroyed or the process ends for any reason.
+// Errors:    kBusy (exit code 75): another stokerd trains here; names its process. kInvalidArgument
+//            (exit code 78): the directory cannot be created or written; names path and user.
+//            kNoSpace, kIoError (exit code 74). On failure at most LOCK and missing directories
+//            have been created.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,21 @@ namespace stoker::service {
 
 class RunDirectory {
  public:
-  // Makes the directory, takes the lock, makes the folders, proves that files can be written,
-  // synced and renamed, and removes exit_status.json and paused.json. `files` must outlive this object.
+  // Creates the directory, acquires the lock, creates the subdirectories, verifies that files can
+  // be written, synced and renamed, and removes exit_status.json and paused.json. `files` must
+  // outlive this object.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
                                    FileSystem& files = default_file_system());
 
-  // Those that are missing.
+  // Creates missing subdirectories.
   Status make_folders();
-  // These two leave the place alone where the directory is no more, or another one is: kNotFound.
+  // The next two methods change nothing if the directory is gone or has been replaced by another
+  // one: kNotFound.
   Status save_exit_status(const run::ExitStatus& end);
-  // Writes paused.json, or removes it, where that changes something: for those who only see the
+  // Writes or removes paused.json if the state has changed, for programs that only see the
   // directory.
   Status publish_pause(const std::optional<run::PauseStatus>& maybe_pause);
-  // What its file system may not do, for the log.
+  // Missing capabilities of the file system, for the log.
   const std::vector<std::string>& warnings() const { return warnings_; }
   const run::RunLayout& layout() const { return layout_; }
 
@@ -52,17 +55,17 @@ class RunDirectory {
   std::vector<std::string> warnings_;
 };
 
-// What a run directory's file system may not keep of what stoker takes for granted, as far as a look at
-// the start can tell.
+// What can be determined at start about missing durability guarantees of the file system of a run
+// directory.
 struct FileSystemInfo {
-  bool lock_is_seen = true;  // a flock that is held here refuses another one
+  bool lock_is_seen = true;  // a flock held here is visible to other opens
   int64_t kind = 0;          // f_type of statfs()
 };
 
-// Of the file system that `held_lock` is on: the path of a file whose flock this process holds.
+// Inspects the file system of `held_lock`, the path of a file whose flock this process holds.
 FileSystemInfo inspect_file_system(const std::string& held_lock);
 
-// A line each, with what to do.
+// One line per warning, with a suggested fix.
 std::vector<std::string> durability_warnings(const FileSystemInfo& file_system);
 
 }  // namespace stoker::service

@@ -13,10 +13,10 @@ SignalAction SignalPolicy::on_signal(int number) {
       return std::exchange(stop_was_signalled_, true) ? SignalAction::kForceExit
                                                       : SignalAction::kStopGracefully;
     case SIGHUP:
-      // A reload changes nothing for a run that is about to end.
+      // A reload has no effect on a run that is about to end.
       return stop_was_signalled_ ? SignalAction::kIgnore : SignalAction::kReload;
     case SIGUSR1:
-      // The stop saves anyway.
+      // The graceful stop saves a checkpoint anyway.
       return stop_was_signalled_ ? SignalAction::kIgnore : SignalAction::kSave;
     default:
       return SignalAction::kIgnore;

@@ -1,5 +1,4 @@
-// SignalPolicy: what each signal means to stokerd. Who listens for them is another matter
-// (app).
+// SignalPolicy: maps signals to the actions of stokerd. The app receives the signals.
 //
 // Threads: one.
 #pragma once
@@ -7,17 +6,17 @@
 namespace stoker::service {
 
 enum class SignalAction {
-  kStopGracefully,  // finish the step, save, exit 0
-  kForceExit,       // abandon what is in flight, exit 143; the last checkpoint is intact
-  kReload,          // read again the settings that may change live
-  kSave,            // a checkpoint now
+  kStopGracefully,  // finish the step, save, exit with code 0
+  kForceExit,       // abort work in progress, exit with code 143; the last checkpoint is intact
+  kReload,          // reload the settings that can change at runtime
+  kSave,            // save a checkpoint now
   kIgnore,
 };
 
 class SignalPolicy {
  public:
-  // After a stop that came another way (stokerctl stop) the next SIGTERM or SIGINT is still the first
-  // one, because whoever sends it may not know of the other.
+  // After a stop by other means (stokerctl stop) the next SIGTERM or SIGINT still counts as the
+  // first one, because its sender might not know about that stop.
   SignalAction on_signal(int number);
 
  private:

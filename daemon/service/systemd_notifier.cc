@@ -38,7 +38,7 @@ std::optional<std::chrono::microseconds> find_watchdog_interval(std::string_view
   if (!pid.empty() && parse_number(pid) != static_cast<uint64_t>(own_pid)) return std::nullopt;
   const auto number = parse_number(usec);
   constexpr uint64_t kMax =
-      1ull << 53;  // 285 years: more is a mistake, and would overflow nanoseconds
+      1ull << 53;  // 285 years; a larger value is an error and would overflow nanoseconds
   if (!number.has_value() || *number == 0 || *number > kMax) return std::nullopt;
   return std::chrono::microseconds(*number);
 }
@@ -64,7 +64,7 @@ void SystemdNotifier::connect(std::string name) {
     return;
   }
   std::memcpy(address.sun_path, name.data(), name.size());
-  // An abstract name starts with a zero byte and has no end but its length.
+  // An abstract socket name starts with a zero byte and is delimited only by its length.
   if (name[0] == '@') address.sun_path[0] = '\0';
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() +
                                              (name[0] == '@' ? 0 : 1));
@@ -98,7 +98,7 @@ void SystemdNotifier::alive() { send("WATCHDOG=1"); }
 void SystemdNotifier::stopping() { send("STOPPING=1"); }
 
 void SystemdNotifier::status(std::string_view text) {
-  // A newline would begin another assignment.
+  // A newline would start another assignment.
   std::string line = "STATUS=";
   for (const char c : text.substr(0, 512)) line += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   send(line);
@@ -114,7 +114,7 @@ using control::TrainerState;
 using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kWarnAfter = 30s;
-// Asked for again at each tick, so it only has to outlast a slow one.
+// Renewed at each tick, so it only has to outlast a slow tick.
 constexpr auto kExtension = 60s;
 
 }  // namespace
@@ -123,7 +123,7 @@ Watchdog::Watchdog(SystemdNotifier& notifier, Clock& clock, std::function<uint64
     : notifier_(notifier),
       clock_(clock),
       progress_(std::move(progress)),
-      // Half the interval: the log tells before systemd kills.
+      // Half the interval, so that the warning is logged before systemd kills the process.
       warn_after_(notifier.find_watchdog_interval()
                       ? std::chrono::nanoseconds(*notifier.find_watchdog_interval()) / 2
                       : kWarnAfter),

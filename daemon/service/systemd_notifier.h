@@ -1,10 +1,11 @@
-// SystemdNotifier: tells systemd how the service is doing (the sd_notify protocol, without libsystemd).
+// SystemdNotifier: reports the service state to systemd with the sd_notify protocol, without
+// libsystemd.
 //
-// Where NOTIFY_SOCKET is not set, nobody asked, and every method does nothing.
+// If NOTIFY_SOCKET is not set, every method does nothing.
 //
 // Threads:  every method may be called from any thread.
-// Blocking: at most 200 ms, while systemd does not read.
-// Errors:   the first is logged; none ends or changes anything else.
+// Blocking: up to 200 ms while systemd does not read.
+// Errors:   the first one is logged; errors have no other effect.
 #pragma once
 
 #include <atomic>
@@ -23,21 +24,21 @@ namespace stoker::service {
 
 class SystemdNotifier {
  public:
-  SystemdNotifier();  // NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID of the environment
-  // `socket`: a path, or '@' and a name of the abstract namespace; empty: nobody asked.
+  SystemdNotifier();  // from NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID
+  // `socket`: a path, or '@' and a name in the abstract namespace; empty: disabled.
   SystemdNotifier(std::string socket, std::optional<std::chrono::microseconds> maybe_watchdog);
 
   bool connected() const { return socket_.valid(); }
-  // How long the service may stay silent before systemd kills it; nothing: as long as it likes.
+  // The time without a ping after which systemd kills the service; empty: no watchdog.
   std::optional<std::chrono::microseconds> find_watchdog_interval() const {
     return maybe_watchdog_;
   }
 
-  void ready();                        // started; also the end of a reload
+  void ready();                        // startup or reload is complete
   void status(std::string_view text);  // one line for `systemctl status`
   void alive();                        // WATCHDOG=1
   void stopping();
-  // Starting or stopping takes longer: at least this much from now.
+  // Starting or stopping takes at least this much longer.
   void extend_timeout(std::chrono::microseconds by);
 
  private:
@@ -48,34 +49,35 @@ class SystemdNotifier {
   UniqueFd socket_;
   std::optional<std::chrono::microseconds> maybe_watchdog_;
 
-  std::atomic<bool> failed_{false};  // an error was logged; a single flag, orders nothing
+  std::atomic<bool> failed_{false};  // an error was logged; independent flag
 };
 
-// From the text of WATCHDOG_USEC and WATCHDOG_PID (empty: not set). Nothing where the watchdog is
-// off or is another process's.
+// Parses WATCHDOG_USEC and WATCHDOG_PID (empty: not set). Empty if the watchdog is off or belongs
+// to another process.
 std::optional<std::chrono::microseconds> find_watchdog_interval(std::string_view usec,
                                                                 std::string_view pid, int own_pid);
 
 inline constexpr std::chrono::minutes kMaxSaveDuration{10};
 
-// Watchdog: tells systemd that the service is alive, only while training makes progress.
+// Watchdog: pings the systemd watchdog only while training makes progress.
 //
-// A trainer that hangs in a kernel or a driver leaves the main thread well: a timer that just pings
-// would hide that. So the ping needs a counter that moved, or a state in which training rightly
-// stands still: paused; starting (no limit: a first look at ten million files takes its time);
-// saving and stopping (for at most ten minutes).
+// If the trainer hangs in a kernel or a driver, the main thread keeps running, so a timer that
+// always pings would hide the hang. A ping therefore requires that the progress counter has
+// changed, or a state in which training legitimately makes no progress: paused; starting (without
+// limit, because indexing ten million files takes time); saving and stopping (for up to ten
+// minutes).
 //
 // Threads:  tick() from one thread, the main loop's timer; more often than half the watchdog's
 //           interval.
 // Blocking: as SystemdNotifier.
 class Watchdog {
  public:
-  // `progress`: a counter that moves with training. `notifier` and `clock` must outlive this
+  // `progress`: a counter that increases during training. `notifier` and `clock` must outlive this
   // object.
   Watchdog(SystemdNotifier& notifier, Clock& clock, std::function<uint64_t()> progress);
 
   void tick(const control::TrainerStatus& status);
-  // For how long the counter has not moved.
+  // The time since the counter last changed.
   std::chrono::nanoseconds stalled_for() const { return clock_.monotonic() - moved_at_; }
 
  private:
@@ -90,7 +92,7 @@ class Watchdog {
 
   uint64_t seen_ = 0;
   std::chrono::nanoseconds moved_at_;
-  bool logged_ = false;  // of this standstill
+  bool logged_ = false;  // this stall was logged
 };
 
 }  // namespace stoker::service

@@ -26,7 +26,7 @@ Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
                                       CrashAttribution attribution) {
   auto in_hand = table_.drain_marks(worker);
   if (attribution == CrashAttribution::kNone) return false;
-  // The numbers come from another process: they are not trusted to be the set's.
+  // The indices come from another process and are not trusted to be in range.
   std::erase_if(in_hand, [this](uint64_t sample) { return sample >= dataset_.size(); });
   std::erase_if(kills_, [this](const auto& entry) { return !table_.suspected(entry.first); });
   for (const uint64_t sample : in_hand)

@@ -1,14 +1,14 @@
-// Quarantine: stokerd's judgement of samples that kill reader processes.
+// Quarantine: stokerd's decisions about samples that crash worker processes.
 //
-// A sample that was the only one in hand at kKillsToQuarantine deaths for which it may be to blame, without one read that came
-// back in between, is not read any more. Which samples these are depends on the data alone when the
-// same samples always kill, so a run that is started again comes to the same list; a list from a
-// checkpoint makes it certain (restore()).
+// A sample is quarantined after kKillsToQuarantine crashes that it can have caused and during which
+// it was the only sample being read, without a successful read in between. If the same samples
+// always crash, the result depends on the data alone, so a restarted run arrives at the same list.
+// restore() with the list from a checkpoint guarantees this.
 //
-// Threads:  one at a time.
-// Blocking: never.
-// Owner:    table and dataset must outlive this object.
-// Errors:   kCorrupt: the quarantine is full.
+// Threads:   one at a time.
+// Blocking:  never.
+// Ownership: table and dataset must outlive this object.
+// Errors:    kCorrupt: the quarantine is full.
 #pragma once
 
 #include <chrono>
@@ -33,11 +33,11 @@ class Quarantine {
       : table_(table), dataset_(dataset) {}
 
   Status restore(const std::vector<uint64_t>& samples);
-  // Whether what was in hand may be to blame for a death. A process that was killed because it waited
-  // without end says nothing of its sample: it was stopped, or the file system does not answer.
+  // Whether the samples being read can have caused the crash. A process that was killed while
+  // waiting says nothing about its samples: it was stopped, or the file system does not respond.
   enum class CrashAttribution { kPossible, kNone };
-  // After process `worker` was reaped, before its tickets are handed on. True: a sample was put into
-  // quarantine, so the next process gets further.
+  // Must be called after process `worker` was reaped and before its tickets are requeued. True: a
+  // sample was quarantined, so the next process makes progress.
   Result<bool> assess_crash(uint32_t worker, std::string_view cause,
                             CrashAttribution attribution = CrashAttribution::kPossible);
   const std::vector<uint64_t>& samples() const { return samples_; }  // in quarantine
@@ -49,26 +49,27 @@ class Quarantine {
   const feed::QuarantineTable& table_;
   const data::Dataset& dataset_;
 
-  std::map<uint64_t, uint64_t> kills_;  // of the suspects, read alone
+  std::map<uint64_t, uint64_t> kills_;  // number of crashes per suspect, read alone
   std::vector<uint64_t> samples_;
 };
 
-// RestartLimiter: when readers die too often for the run to go on: in vain, or more than so many a
-// minute.
+// RestartLimiter: ends a run whose workers crash too often: repeatedly without progress, or more
+// than the configured number of times per minute.
 //
 // Threads: one at a time.
-// Errors:  record_crash(): kInternal: the run must end; says how many died, of what, and what helps.
+// Errors:  record_crash(): kInternal: the run must end; the message contains the number of crashes,
+//          their cause and a suggested fix.
 class RestartLimiter {
  public:
-  static constexpr uint64_t kMaxCrashesWithoutProgress = 20;  // without one new batch
-  // A reader that ends with an error of its own will do so again.
+  static constexpr uint64_t kMaxCrashesWithoutProgress = 20;  // without a new batch
+  // Lower, because a worker that exits with an error will do so again.
   static constexpr uint64_t kMaxFailuresWithoutProgress = 3;
 
   struct Crash {
     std::chrono::nanoseconds now{0};
-    uint64_t published = 0;      // batches so far, by all
-    bool is_unprovoked = false;  // with an error, not by a signal
-    bool made_progress = false;  // what killed it is in quarantine now
+    uint64_t published = 0;      // batches so far, by all workers
+    bool is_unprovoked = false;  // exited with an error, not by a signal
+    bool made_progress = false;  // the sample that caused it is now in quarantine
     std::string cause;
   };
 
@@ -82,8 +83,8 @@ class RestartLimiter {
   const uint64_t max_crashes_per_minute_;
   uint64_t crashes_ = 0;
   uint64_t crashes_without_progress_ = 0;
-  uint64_t failures_without_progress_ = 0;  // of those
-  uint64_t published_ = 0;                  // at the last death
+  uint64_t failures_without_progress_ = 0;  // subset of crashes_without_progress_
+  uint64_t published_ = 0;                  // at the last crash
   std::deque<std::chrono::nanoseconds> last_minute_;
 };
 

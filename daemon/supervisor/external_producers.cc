@@ -62,7 +62,7 @@ bool ExternalProducers::detach_if_ended(const Producer& producer) {
 void ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
   if (producer.killed) return;
   ring::ProducerProgress progress = ring_.progress(producer.id);
-  // It may wait for data of its own before it looks for a ticket: that is no hang.
+  // It can wait for its own data before it claims a ticket, which is not a timeout.
   if (progress.claims == 0) progress.polls = static_cast<uint64_t>(now.count());
   if (!producer.monitor.has_timed_out({.now = now, .progress = progress})) return;
   producer.killed = true;

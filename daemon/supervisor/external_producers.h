@@ -1,15 +1,15 @@
-// ExternalProducers: processes that stokerd did not start and that fill its ring: another program of
-// the user's, in any language, that asked for it over the control socket.
+// ExternalProducers: processes not started by stokerd that fill its ring. Such a process is a
+// program of the user, in any language, that attached over the control socket.
 //
-// Such a producer is in the ring's table like a reader, and held by a pidfd: when it ends, its
-// tickets are handed on. It cannot be started again from here, and no sample is blamed for its death.
-// What it writes into its tickets is its own affair: see feed.producers.
+// An external producer has an entry in the ring's producer table like a worker and is tracked by a
+// pidfd. When it exits, its tickets are requeued. stokerd cannot restart it and attributes its
+// crash to no sample. The content of its tickets is its own responsibility: see feed.producers.
 //
-// Threads:  one at a time.
-// Blocking: never.
-// Owner:    the ring must outlive this object, which leaves the processes alone when it ends: a
-//           closed ring is what tells them.
-// Errors:   attach(): kBusy (no row is free), kIoError (descriptors).
+// Threads:   one at a time.
+// Blocking:  never.
+// Ownership: the ring must outlive this object. The destructor does not end the processes; the
+//            closed ring tells them to stop.
+// Errors:    attach(): kBusy (the producer table is full), kIoError (descriptors).
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@
 
 namespace stoker::supervisor {
 
-// A process, and a hold on it.
+// A process and the pidfd that tracks it.
 struct ExternalProcess {
   pid_t pid = 0;
   UniqueFd pidfd;
@@ -38,21 +38,21 @@ struct Attachment {
   ring::ProducerId producer;
   UniqueFd ring;  // to be sent to the process
 };
-// What the process must know beside the ring itself, as one line of JSON.
+// What the process must know in addition to the ring, as one line of JSON.
 std::string to_json(const Attachment& attachment, const config::FeedConfig& feed);
 
 class ExternalProducers {
  public:
-  // At most `max` at a time. A hung one is killed after `worker_timeout` (0: never).
+  // Up to `max` at a time. A producer without progress for `worker_timeout` is killed (0: never).
   ExternalProducers(ring::ShmRing& ring, size_t max, std::chrono::nanoseconds worker_timeout)
       : ring_(ring), max_(max), worker_timeout_(worker_timeout) {}
 
   Result<Attachment> attach(ExternalProcess process);
-  // Detaches those that ended, kills those that hang.
+  // Detaches producers that have exited and kills those that have timed out.
   void check_producers(std::chrono::nanoseconds now);
 
   size_t size() const { return producers_.size(); }
-  std::vector<int> pidfds() const;  // readable when their process has ended
+  std::vector<int> pidfds() const;  // readable after their process has ended
 
  private:
   struct Producer {

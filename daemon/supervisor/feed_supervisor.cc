@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kMaxWait = 100ms;
 constexpr std::chrono::nanoseconds kFirstDelay = 100ms;
 constexpr std::chrono::nanoseconds kMaxDelay = 5s;
 constexpr std::chrono::nanoseconds kHealthyRunTime =
-    60s;  // after so long a life the delay begins anew
+    60s;  // the restart delay is reset after this run time
 constexpr std::chrono::nanoseconds kKillWarningDelay = 5s;
 constexpr auto kStopGrace = 900ms;
 constexpr int kMaxAutoThreads = 64;
@@ -28,15 +28,15 @@ std::chrono::nanoseconds worker_timeout(const config::FeedConfig& feed) {
       static_cast<int64_t>(feed.worker_timeout_seconds.value_or(0) * 1e9));
 }
 
-// As many as are wanted; with readers: auto one for each core, for more would only take turns, and
-// at least one for each process.
+// Number of worker threads. For auto: one per core, because more would only compete, and at least
+// one per process.
 int max_threads(const config::FeedConfig& feed) {
   if (feed.num_workers) return std::max(1, *feed.num_workers);
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(feed.num_processes, std::clamp(cores, 1, kMaxAutoThreads));
 }
 
-// The ring's table has room for the readers first.
+// The workers take entries of the ring's producer table first.
 size_t max_external_producers(const config::FeedConfig& feed) {
   const bool alone = feed.producers == config::ProducerMode::kExternal;
   const int own =
@@ -62,7 +62,7 @@ FeedSupervisor::FeedSupervisor(FeedOptions options, ring::ShmRing& ring,
       budget_(static_cast<uint64_t>(options_.feed.max_restarts_per_minute)),
       external_(ring, max_external_producers(options_.feed), worker_timeout(options_.feed)) {
   if (options_.feed.num_workers) return;
-  // Each process needs one that works: it is its sign of life.
+  // Each process needs one active thread because its progress is the process's heartbeat.
   const bool processes = options_.feed.num_processes > 0;
   tuner_.emplace(static_cast<uint32_t>(processes ? options_.feed.num_processes : 1),
                  static_cast<uint32_t>(max_threads(options_.feed)));
@@ -109,7 +109,7 @@ Status FeedSupervisor::start_processes() {
   for (int i = 0; i < processes; ++i) {
     Worker& worker = workers_[static_cast<size_t>(i)];
     worker.number = static_cast<uint32_t>(i);
-    // The first get one more when the threads do not divide evenly.
+    // If the threads do not divide evenly, the first processes get one more.
     worker.threads = threads / processes + (i < threads % processes ? 1 : 0);
     worker.delay = kFirstDelay;
     STOKER_RETURN_IF_ERROR(spawn(worker));
@@ -169,7 +169,7 @@ Status FeedSupervisor::spawn(Worker& worker) {
   return {};
 }
 
-// ---- Outside producers
+// ---- External producers
 
 Result<Attachment> FeedSupervisor::attach(ExternalProcess process) {
   if (options_.feed.producers == config::ProducerMode::kInternal)
@@ -182,7 +182,7 @@ Result<Attachment> FeedSupervisor::attach(ExternalProcess process) {
   return external_.attach(std::move(process));
 }
 
-// ---- Ending
+// ---- Shutdown
 
 bool FeedSupervisor::any_process() const {
   return std::any_of(workers_.begin(), workers_.end(),
@@ -213,13 +213,13 @@ void FeedSupervisor::stop() {
     log_warn("worker process killed", {{"pid", worker.maybe_process->pid()}});
     worker.maybe_process.reset();
   }
-  // Noted, not judged: whoever calls stop() has decided how the run ends.
+  // Logged only: the caller of stop() has already decided how the run ends.
   if (const Status status = count_sample_errors(); !status.ok())
     log_warn("sample error limit reached", {{"error", status.message()}});
   sample_error_file_.write();
 }
 
-// ---- Asking
+// ---- Queries
 
 int FeedSupervisor::live_workers() const {
   const std::lock_guard lock(mutex_);
@@ -241,7 +241,7 @@ uint64_t FeedSupervisor::sample_errors() const {
 
 uint64_t FeedSupervisor::sample_errors_before(uint64_t ticket) {
   const std::lock_guard lock(mutex_);
-  (void)count_sample_errors();  // a verdict is said again, to the supervisor's thread
+  (void)count_sample_errors();  // the status is returned again to the supervisor thread
   return sample_errors_.count_before(ticket);
 }
 
@@ -273,12 +273,12 @@ std::vector<int> FeedSupervisor::process_ids() const {
   return ids;
 }
 
-// The supervisor's thread: who died, who hangs, who is to be started again.
+// The supervisor thread.
 Status FeedSupervisor::supervise(std::stop_token stop) {
   while (!stop.stop_requested() && !ring_.closed()) {
     wait_for_exits(kMaxWait);
-    STOKER_RETURN_IF_ERROR(check_workers());  // which stops all
-    sample_error_file_.write();               // not while others wait for mutex_
+    STOKER_RETURN_IF_ERROR(check_workers());  // an error stops all threads
+    sample_error_file_.write();               // without mutex_, so that other threads do not wait
   }
   return {};
 }
@@ -306,7 +306,7 @@ void FeedSupervisor::tune_worker_count(const ring::RingCounters& counters) {
   log_info("worker count adjusted", {{"num_workers", wanted}, {"previous", before}});
 }
 
-// Also ends when a process is to be started again.
+// Returns early when a process exits or is due for a restart.
 void FeedSupervisor::wait_for_exits(std::chrono::milliseconds timeout) const {
   std::vector<pollfd> entries;
   {
@@ -350,7 +350,7 @@ void FeedSupervisor::watch_progress(Worker& worker) {
       kill_timed_out(worker);
     return;
   }
-  // Its tickets stay with it: until the kernel has ended it, it may still write.
+  // Its tickets are not requeued: until the kernel has ended the process, it can still write.
   if (worker.outlives_kill || now - *worker.maybe_killed < kKillWarningDelay) return;
   worker.outlives_kill = true;
   log_error("worker process unkillable", {{"pid", pid},
@@ -379,8 +379,8 @@ std::string FeedSupervisor::crash_cause(const Worker& worker, const WorkerProces
   return cause;
 }
 
-// The process is reaped: only now may its tickets go to others, and only after the suspects are
-// named.
+// The process has been reaped. Its tickets can be requeued only now, after the suspects are
+// recorded.
 void FeedSupervisor::handle_crash(Worker& worker, const WorkerProcess::End& end) {
   const std::string cause = crash_cause(worker, end);
   const bool waited = worker.maybe_killed && !worker.monitor.is_cpu_bound();
@@ -410,7 +410,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const WorkerProcess::End& end)
   if (!limit_status.ok()) coordinator_.request_stop(limit_status);
 }
 
-// It has read nothing, and the next one would end in the same way.
+// The process has read nothing, and its successor would fail in the same way.
 void FeedSupervisor::end_without_sandbox(Worker& worker) {
   ring_.requeue(worker.producer);
   worker.done = true;
@@ -426,7 +426,8 @@ void FeedSupervisor::schedule_restart(Worker& worker) {
   worker.delay = std::min(worker.delay * 2, kMaxDelay);
 }
 
-// The counters first: of every ticket that they call consumed all reports are there by then.
+// Read the counters first: all reports of the tickets that they count as consumed are then
+// available.
 Status FeedSupervisor::count_sample_errors() {
   const ring::RingCounters counters = ring_.counters();
   return sample_errors_.add_reports(ring_.drain_sample_errors(), counters);

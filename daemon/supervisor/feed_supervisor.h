@@ -1,25 +1,25 @@
-// FeedSupervisor: the producers of one run: reader processes (or threads of this process), kept
-// alive, and their bad samples taken note of.
+// FeedSupervisor: manages the producers of one run. Starts worker processes (or threads of this
+// process), restarts them and collects their sample errors.
 //
-// A reader process that dies is reaped first; then the ring hands its tickets to the others, so the
-// trainer gets the same batches with the same bytes; then another process is started in its place.
-// A sample that kills one process after another goes into quarantine, and its stand-in is read. A
-// process that hangs is killed, and then treated as one that died.
+// When a worker process crashes, it is reaped first. Then the ring requeues its tickets for the
+// other workers, so the trainer gets the same batches with the same bytes. Then a new process is
+// started. A sample that crashes several processes is quarantined, and its replacement sample is
+// read. A process that hangs is killed and then handled like a crash.
 //
-// Threads:  every method may be called from any thread. One thread under the coordinator watches
-//           the readers; with isolation: thread the reading threads are under it, too.
-// Blocking: start() as starting processes does; stop() at most about a second, and some more for
-//           each process that the kernel cannot end.
-// Owner:    ring, dataset, plan, coordinator and clock must outlive this object; join the
-//           coordinator before destroying it. The destructor leaves no process behind. start()
-//           belongs to a thread that lives as long as training does: the kernel ends the processes
-//           with the thread that started them.
-// Errors:   start(): stoker-feed is missing or cannot be started, kNoSpace. Later trouble is a
-//           request_stop(): kInternal (reader processes die again and again), kCorrupt (bad samples
-//           beyond what the configuration allows), kPermission (the first reader process that may
-//           not install its seccomp filter).
-// Crash:    when this process dies, however it dies, the kernel kills the readers and frees the
-//           ring.
+// Threads:   every method may be called from any thread. One thread under the coordinator
+//            supervises the workers. With feed.num_processes: 0 the worker threads also run under
+//            it.
+// Blocking:  start() while processes start; stop() for about a second, and longer for each process
+//            that the kernel cannot end.
+// Ownership: ring, dataset, plan, coordinator and clock must outlive this object. Join the
+//            coordinator before destroying it. The destructor leaves no process running. Call
+//            start() from a thread that lives as long as training, because the kernel ends the
+//            processes together with the thread that started them.
+// Errors:    start(): stoker-feed is missing or cannot be started, kNoSpace. Later errors call
+//            request_stop(): kInternal (worker processes crash repeatedly), kCorrupt (more sample
+//            errors than the configuration allows), kPermission (a worker process is not permitted
+//            to install its seccomp filter).
+// Crash:     if this process ends for any reason, the kernel kills the workers and frees the ring.
 #pragma once
 
 #include <chrono>
@@ -52,11 +52,11 @@ namespace stoker::supervisor {
 struct FeedOptions {
   config::FeedConfig feed;
   std::string config_path;            // the run's resolved configuration: run/config.yaml
-  std::string index_dir;              // where the data set's index was left
+  std::string index_dir;              // directory of the dataset index
   std::string sample_error_path;      // run/sample_errors.jsonl; empty: no list
-  SampleErrorHistory sample_errors;   // of this ring's first ticket
+  SampleErrorHistory sample_errors;   // up to the first ticket of this ring
   std::string feed_program;           // empty: find_feed_program()
-  std::vector<uint64_t> quarantined;  // samples not to be read, as the checkpoint names them
+  std::vector<uint64_t> quarantined;  // samples that are not read, from the checkpoint
 };
 
 class FeedSupervisor {
@@ -69,39 +69,39 @@ class FeedSupervisor {
   FeedSupervisor& operator=(const FeedSupervisor&) = delete;
 
   Status start();
-  // The ring for a process that is to fill it beside the readers or in their stead. kPermission: not
-  // with this feed.producers. kClosed: the feed ends. Otherwise as ExternalProducers.
+  // The ring for an external producer. kPermission: not with this feed.producers. kClosed: the feed
+  // is stopping. Otherwise as ExternalProducers.
   Result<Attachment> attach(ExternalProcess process);
-  // Closes the ring, waits for the readers, kills those that do not come, and takes note of their
-  // last reports.
+  // Closes the ring, waits for the workers, kills those that do not exit, and processes their last
+  // reports.
   void stop();
 
-  int live_workers() const;  // reading threads now, without those that rest
+  int live_workers() const;  // running worker threads without idle ones
   WorkerActivity::Busy busy() const;
-  uint64_t sample_errors() const;  // of the whole run, as far as the readers are
-  // Those that a checkpoint counts which was made before the step of `ticket`; see SampleErrorLog.
+  uint64_t sample_errors() const;  // over the whole run, including read-ahead batches
+  // Those counted by a checkpoint from before the step of `ticket`; see SampleErrorLog.
   uint64_t sample_errors_before(uint64_t ticket);
-  // Waits until all that was counted so far is listed on the disk.
+  // Waits until all sample errors counted so far are listed on disk.
   void flush_sample_errors() { sample_error_file_.flush(); }
-  uint64_t crashes() const;                   // of reader processes
-  uint64_t timeouts() const;                  // of those: killed because they hung
+  uint64_t crashes() const;                   // of worker processes
+  uint64_t timeouts() const;                  // of these: killed after a timeout
   std::vector<uint64_t> quarantined() const;  // samples, for the checkpoint
-  size_t external_producers() const;          // attached now
-  std::vector<int> process_ids() const;       // of the live readers
+  size_t external_producers() const;          // currently attached
+  std::vector<int> process_ids() const;       // of the running workers
 
  private:
   struct Worker {
-    uint32_t number = 0;  // row of the quarantine table
+    uint32_t number = 0;  // index in the quarantine table
     int threads = 1;
     std::optional<WorkerProcess> maybe_process;
     ring::ProducerId producer;
     std::chrono::nanoseconds started{0};
-    std::chrono::nanoseconds start_again{0};  // when there is no process
+    std::chrono::nanoseconds start_again{0};  // start time of the next process
     std::chrono::nanoseconds delay{0};        // before the next start
-    bool done = false;                        // it ended because there is no more to read
+    bool done = false;                        // ended because there is no more data
     ProgressMonitor monitor;
-    std::optional<std::chrono::nanoseconds> maybe_killed;  // when: it hung
-    bool outlives_kill = false;                            // and that is said
+    std::optional<std::chrono::nanoseconds> maybe_killed;  // when it timed out
+    bool outlives_kill = false;                            // and this was logged
   };
 
   Status start_threads();
@@ -111,9 +111,9 @@ class FeedSupervisor {
   Status make_table(uint32_t workers, uint32_t threads);
   void wait_for_exits(std::chrono::milliseconds timeout) const;
 
-  // Who died, who hangs, who is to be started again.
+  // Handles exits, timeouts and due restarts.
   Status check_workers();
-  // With mutex_ held.
+  // Require mutex_.
   void check_worker(Worker& worker);
   void watch_progress(Worker& worker);
   void kill_timed_out(Worker& worker);
@@ -133,7 +133,7 @@ class FeedSupervisor {
   Coordinator& coordinator_;
   Clock& clock_;
 
-  // Own synchronisation.
+  // Own synchronization.
   SampleErrorFile sample_error_file_;
 
   // Guarded by mutex_.
@@ -142,8 +142,8 @@ class FeedSupervisor {
   std::vector<Worker> workers_;
   std::optional<feed::QuarantineTable> table_;
   std::optional<Quarantine> quarantine_;
-  std::optional<feed::CrashTrackingDataset> crash_tracking_;  // isolation: thread
-  std::optional<feed::WorkerPool> pool_;                      // isolation: thread
+  std::optional<feed::CrashTrackingDataset> crash_tracking_;  // feed.num_processes: 0
+  std::optional<feed::WorkerPool> pool_;                      // feed.num_processes: 0
   bool stopping_ = false;
   RestartLimiter budget_;
   std::optional<WorkerAutotuner> tuner_;  // feed.num_workers: auto

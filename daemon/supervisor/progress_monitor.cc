@@ -9,7 +9,8 @@ bool ProgressMonitor::has_timed_out(const Observation& observation) {
   const bool idle = observation.progress.claims == 0;
   const bool moved = observation.progress.samples != since_.progress.samples ||
                      (idle && observation.progress.polls != since_.progress.polls);
-  // Between one ticket and the next the other heartbeat counts: begin anew.
+  // When the producer claims its first ticket or finishes its last, the other heartbeat applies, so
+  // the measurement restarts.
   const bool changed = idle != (since_.progress.claims == 0);
   if (!std::exchange(is_started_, true) || moved || changed) {
     since_ = observation;

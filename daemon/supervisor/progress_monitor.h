@@ -1,9 +1,9 @@
-// ProgressMonitor: tells a producer that hangs from one that works slowly or has nothing to do.
+// ProgressMonitor: distinguishes a producer that hangs from one that is slow or idle.
 //
-// One that holds a ticket finishes a sample now and then; one that holds none looks for a ticket
-// several times a second. One that does neither for `limit` hangs: it is stopped, its read waits for
-// a dead mount, its decoder does not end. It must be found so at several looks in a row, so that a
-// machine that was asleep, with all its processes, is given a moment.
+// A producer with a ticket regularly finishes a sample; one without a ticket polls for one several
+// times a second. A producer that does neither for `limit` hangs: it is stopped, its read waits for
+// a dead mount, or its decoder does not terminate. Several consecutive observations must confirm
+// this, so that all processes can recover after the machine was suspended.
 //
 // Threads: one at a time.
 #pragma once
@@ -22,26 +22,25 @@ class ProgressMonitor {
 
   struct Observation {
     std::chrono::nanoseconds now{0};
-    std::chrono::nanoseconds cpu_time{0};  // of the process, ever
+    std::chrono::nanoseconds cpu_time{0};  // total of the process
     ring::ProducerProgress progress;
   };
 
-  explicit ProgressMonitor(std::chrono::nanoseconds limit = {})
-      : limit_(limit) {}  // 0: nothing hangs
+  explicit ProgressMonitor(std::chrono::nanoseconds limit = {}) : limit_(limit) {}  // 0: no timeout
 
-  // True when the producer hangs.
+  // True if the producer hangs.
   bool has_timed_out(const Observation& observation);
-  // For how long it had finished nothing when it was last looked at.
+  // Time without progress at the last observation.
   std::chrono::nanoseconds idle_time() const { return last_.now - since_.now; }
-  // It computed for a good part of that time: its decoder does not end. Otherwise it waits for
-  // something.
+  // True if it used the CPU for more than a tenth of that time: its decoder does not terminate.
+  // Otherwise it is waiting.
   bool is_cpu_bound() const { return (last_.cpu_time - since_.cpu_time) * 10 > idle_time(); }
 
  private:
   std::chrono::nanoseconds limit_;
   bool is_started_ = false;
   int overdue_observations_ = 0;
-  Observation since_;  // when it had last finished something, or looked
+  Observation since_;  // when it last made progress
   Observation last_;
 };
 

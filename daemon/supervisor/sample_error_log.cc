@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = 1ull << 30;
 
-// Of a list of an earlier release only the tickets tell.
+// Lists of earlier releases contain only tickets.
 Result<bool> belongs(std::string_view line, SampleErrorFile::Position to) {
   STOKER_ASSIGN_OR_RETURN(const metrics::MetricsRecord row, metrics::parse_record(line));
   const auto ticket = row.find_count("ticket");
@@ -29,7 +29,7 @@ struct Parsed {
   uint64_t cut = 0;
 };
 
-// A torn last line is left out.
+// A partial last line is ignored.
 Result<Parsed> parse_lines(std::string_view text, SampleErrorFile::Position to) {
   Parsed parsed;
   for (size_t newline; (newline = text.find('\n')) != std::string_view::npos;) {
@@ -42,7 +42,7 @@ Result<Parsed> parse_lines(std::string_view text, SampleErrorFile::Position to) 
   return parsed;
 }
 
-// A damaged list must not keep a run from going on.
+// A corrupt list must not prevent a run from continuing.
 Result<uint64_t> archive(FileSystem& files, const std::string& path, const Status& why) {
   for (int n = 1; n < 1000; ++n) {
     const std::string to = path + ".archived-" + std::to_string(n);
@@ -99,7 +99,7 @@ void SampleErrorFile::write() {
                   std::make_move_iterator(lines.end()));
 }
 
-// Takes out what is written.
+// Removes the lines that were written from `lines`.
 Status SampleErrorFile::write_lines(std::deque<std::string>& lines) {
   if (!file_) {
     STOKER_ASSIGN_OR_RETURN(file_, metrics::JsonLinesFile::open(files_, path_));
@@ -118,7 +118,7 @@ void SampleErrorFile::flush() {
   record_write_status(sync());
 }
 
-// The directory as well: the file may be new.
+// Includes the directory because the file can be new.
 Status SampleErrorFile::sync() {
   STOKER_RETURN_IF_ERROR(file_->sync());
   return files_.sync_directory(std::filesystem::path(path_).parent_path());
@@ -136,11 +136,11 @@ void SampleErrorFile::record_write_status(const Status& status) {
 
 namespace {
 
-constexpr uint64_t kLinesInFull = 10;  // after these, one line a second in the log
+constexpr uint64_t kLinesInFull = 10;  // further errors are summarized once a second
 constexpr auto kLogEvery = std::chrono::seconds(1);
-constexpr size_t kMaxSeen = 1 << 18;    // more than the slots of a ring hold, but for nonsense
-constexpr uint64_t kMinSamples = 1000;  // a part of fewer says little …
-constexpr uint64_t kMinErrors = 10;     // … unless so many are bad
+constexpr size_t kMaxSeen = 1 << 18;    // exceeds the slots of a ring unless reports are invalid
+constexpr uint64_t kMinSamples = 1000;  // the rate over fewer samples is not meaningful …
+constexpr uint64_t kMinErrors = 10;     // … unless there are at least this many errors
 
 std::string to_message(const ring::SampleError& error, const data::SampleSource& source) {
   std::string location = source.file.empty() ? ""
@@ -168,7 +168,7 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
     if (!seen_.emplace(error.ticket, error.sample).second) continue;
     if (seen_.size() > kMaxSeen) seen_.erase(seen_.begin());
     ++found_;
-    // The number comes from another process: it is not trusted to be one of the set's.
+    // The index comes from another process and is not trusted to be in range.
     const auto source =
         error.sample < dataset_.size() ? dataset_.source(error.sample) : data::SampleSource{};
     last_ = to_message(error, source);
@@ -182,7 +182,8 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
   return limit_status_;
 }
 
-// Nobody reports again what was trained on. A step that takes several tickets may still be taken back.
+// Consumed tickets are not reported again. A step that consumes several tickets can still be rolled
+// back.
 void SampleErrorLog::forget_used(uint64_t next_ticket) {
   const uint64_t used = next_ticket - std::min(next_ticket, before_.tickets_a_step);
   seen_.erase(seen_.begin(), seen_.lower_bound({used, 0}));
@@ -193,7 +194,7 @@ uint64_t SampleErrorLog::count_before(uint64_t ticket) const {
          static_cast<uint64_t>(std::distance(seen_.lower_bound({ticket, 0}), seen_.end()));
 }
 
-// The ticket comes from another process, too.
+// The ticket also comes from another process.
 uint64_t SampleErrorLog::step_at(uint64_t ticket) const {
   if (ticket < before_.ticket) return before_.step;
   const uint64_t known = std::min(ticket, ring::kMaxTicket);
@@ -239,10 +240,12 @@ bool SampleErrorLog::exceeds_limit(const ErrorRate& share) const {
          feed_.max_sample_error_rate * static_cast<double>(std::max(share.samples, share.errors));
 }
 
-// Over the whole run, so that a run that was interrupted is judged like one that was not. Over this
-// start as well: data that was repaired after such an end is not judged by what it was before.
+// The rate over the whole run is checked so that interrupted and uninterrupted runs are treated
+// alike. The rate since this start is also checked, so that data repaired after such an end is not
+// judged by earlier errors.
 Status SampleErrorLog::check_error_rate(const ring::RingCounters& counters) const {
-  const ErrorRate now{found_ + lost_, (counters.published + 1) * batch_};  // with those being read
+  // Including the batches being read.
+  const ErrorRate now{found_ + lost_, (counters.published + 1) * batch_};
   const ErrorRate all{before_.count + now.errors, before_.ticket * batch_ + now.samples};
   if (now.errors == 0) return {};
   if (feed_.on_sample_error == config::OnSampleError::kFail)

@@ -1,17 +1,17 @@
-// SampleErrorFile: RUN/sample_errors.jsonl, the list of a run's samples that could not be read.
+// SampleErrorFile: RUN/sample_errors.jsonl, the list of samples of a run that could not be read.
 //
-// It goes with the checkpoints as the rows of metrics do: what a checkpoint counts is on the disk
-// before the checkpoint is acknowledged, and a run that goes on from one first cuts off what later
-// steps had found, because they find it again.
+// Like the metrics records, it is kept consistent with the checkpoints: the errors that a
+// checkpoint counts are durable before the checkpoint is committed. A run that resumes from a
+// checkpoint first truncates the errors of later steps, because they will be found again.
 //
-// Threads:  every method from any thread.
-// Blocking: add() never; write() and flush() for the disk.
-// Errors:   trouble is logged once per outage and ends nothing: lines that could not be written wait
-//           for the next write().
-// Format:   one JSON object a line, in the order of the reports: {"step", "ticket", "sample", "file",
-//           "offset", "error", "reason"}. The step is the one that trains on the ticket; earlier
-//           releases wrote none. At most kMaxLines lines.
-// Crash:    kill -9 may leave a torn last line, which whoever opens the file next cuts off.
+// Threads:  every method may be called from any thread.
+// Blocking: add() never; write() and flush() block on the disk.
+// Errors:   a write error is logged once per outage and has no other effect; unwritten lines are
+//           retained for the next write().
+// Format:   one JSON object per line, in the order of the reports: {"step", "ticket", "sample",
+//           "path", "offset", "error", "message"}. The step is the one that trains on the ticket;
+//           earlier releases wrote no step. At most kMaxLines lines.
+// Crash:    kill -9 can leave a partial last line, which the next open truncates.
 #pragma once
 
 #include <chrono>
@@ -39,22 +39,23 @@ class SampleErrorFile {
  public:
   static constexpr uint64_t kMaxLines = 1'000'000;
 
-  // Where a run goes on: from the end of this step, with this ticket.
+  // The position from which a run resumes: after this step, with this ticket.
   struct Position {
     uint64_t step = 0;
     uint64_t ticket = 0;
   };
-  // Leaves in the file what belongs to the steps up to `to`, and returns how many lines those are: the
-  // old file or the new one is there, never a part. One that is no list is set aside. kIoError,
-  // kNoSpace, kPermission: it is as it was.
+  // Removes the records of steps after `to` and returns the number of remaining lines. The file is
+  // replaced atomically. A file that is not a valid list is archived. On kIoError, kNoSpace,
+  // kPermission it is unchanged.
   static Result<uint64_t> truncate_after(FileSystem& files, const std::string& path, Position to);
 
-  // `path`: empty: no list is kept. `lines`: that are there already. `files` must outlive this object.
+  // `path`: empty: no list is written. `lines`: number of existing lines. `files` must outlive this
+  // object.
   SampleErrorFile(FileSystem& files, std::string path, uint64_t lines);
 
   void add(const metrics::MetricsRecord& line);
-  void write();  // what was added so far
-  void flush();  // the same, and waits until it is on the disk
+  void write();  // writes the lines added so far
+  void flush();  // also waits until they are durable
   const std::string& path() const { return path_; }
 
  private:
@@ -75,42 +76,44 @@ class SampleErrorFile {
   std::mutex mutex_;
   // Guarded by mutex_.
   std::deque<std::string> waiting_;
-  uint64_t lines_;  // of the file and waiting
+  uint64_t lines_;  // in the file and in waiting_
 };
 
-// Where this start of the run goes on, and what was found before.
+// The position from which this start of the run continues, and the sample errors before it.
 struct SampleErrorHistory {
   uint64_t count = 0;
   uint64_t lines = 0;   // of sample_errors.jsonl
-  uint64_t step = 0;    // done
-  uint64_t ticket = 0;  // the first of this start
+  uint64_t step = 0;    // last completed step
+  uint64_t ticket = 0;  // first ticket of this start
   uint64_t tickets_a_step = 1;
 };
 
-// SampleErrorLog: what becomes of samples that could not be read: counted, a line in the log, a line for
-// sample_errors.jsonl, and the end of the run where the configuration asks for it.
+// SampleErrorLog: handles sample errors. Counts and logs them, lists them in sample_errors.jsonl,
+// and ends the run if the configuration requires it.
 //
-// A bad sample counts once for each ticket that it was to be part of, over all starts of the run. A
-// checkpoint counts those of the tickets that its steps were trained on, and no later ones, although
-// readers are ahead and may have reported more: its resumed run meets those again. All reports of a
-// ticket are there before its batch is, so no ticket that was trained on is counted short. Only
-// reports that found no room in the ring count when they are made, because nobody knows their ticket.
+// A sample error counts once for each ticket that should have contained the sample, over all starts
+// of the run. A checkpoint counts the errors of the tickets that its steps were trained on. It does
+// not count later tickets, although workers are ahead and can have reported more: the resumed run
+// finds those again. All reports of a ticket are available before its batch is, so no ticket that
+// was trained on is undercounted. Reports that were dropped because the ring had no room count when
+// they are made, because their ticket is unknown.
 //
-// Threads:  one at a time.
-// Blocking: never.
-// Owner:    dataset, file and clock must outlive this object.
-// Errors:   add_reports(): kCorrupt: the run must end (feed.on_sample_error: fail, or more than
-//           feed.max_sample_error_rate), said again each time.
+// Threads:   one at a time.
+// Blocking:  never.
+// Ownership: dataset, file and clock must outlive this object.
+// Errors:    add_reports(): kCorrupt: the run must end (feed.on_sample_error: fail, or the rate
+//            exceeds feed.max_sample_error_rate); returned again by each later call.
 class SampleErrorLog {
  public:
   SampleErrorLog(const config::FeedConfig& feed, const data::Dataset& dataset, uint64_t batch,
                  const SampleErrorHistory& before, SampleErrorFile& file, const Clock& clock);
 
-  // `counters`: of the ring, from before the reports were taken out of it.
+  // `counters`: counters of the ring, read before the reports were drained.
   Status add_reports(const std::vector<ring::SampleError>& reports,
                      const ring::RingCounters& counters);
   uint64_t count() const { return before_.count + found_ + lost_; }
-  // Of the tickets before this one, which is the trainer's next, or of the step that it is in.
+  // The number of errors in tickets before `ticket`, which is the trainer's next one or belongs to
+  // its current step.
   uint64_t count_before(uint64_t ticket) const;
 
  private:
@@ -134,10 +137,10 @@ class SampleErrorLog {
   SampleErrorFile& file_;
   const Clock& clock_;
 
-  // (ticket, sample), but for those that are surely trained on.
+  // (ticket, sample), except for tickets that have certainly been trained on.
   std::set<std::pair<uint64_t, uint64_t>> seen_;
-  uint64_t found_ = 0;  // in this start
-  uint64_t lost_ = 0;   // reports, in this start
+  uint64_t found_ = 0;  // since this start
+  uint64_t lost_ = 0;   // dropped reports since this start
   Status limit_status_;
   std::string last_;  // for messages: "sample 17 (file, offset): reason"
   uint64_t suppressed_ = 0;

@@ -24,7 +24,7 @@ void WorkerActivity::update(std::chrono::nanoseconds now, const ring::RingCounte
 
 namespace {
 
-constexpr uint32_t kFirst = 2;  // threads at the start
+constexpr uint32_t kFirst = 2;  // worker threads at the start
 
 }  // namespace
 

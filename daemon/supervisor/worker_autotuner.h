@@ -1,4 +1,4 @@
-// WorkerActivity: what the reading threads were at, on average over the last second or so.
+// WorkerActivity: what the worker threads were doing, averaged over about one second.
 //
 // Threads: one at a time.
 #pragma once
@@ -14,7 +14,7 @@ class WorkerActivity {
  public:
   static constexpr std::chrono::seconds kPeriod{1};
 
-  // Threads. What is left of all of them wait for each other, or rest.
+  // Number of threads. The remaining threads wait for each other or are idle.
   struct Busy {
     double reading = 0;
     double decoding = 0;
@@ -32,12 +32,13 @@ class WorkerActivity {
   Busy busy_;
 };
 
-// WorkerAutotuner: how many reading threads keep the ring between two marks: `feed.num_workers: auto`.
+// WorkerAutotuner: chooses the number of worker threads that keeps the fill level of the ring
+// between two marks (`feed.num_workers: auto`).
 //
-// Where the ring was less than a quarter full on average for a second, the trainer will soon wait:
-// one more thread. Where it was more than three quarters full for ten seconds, a thread is too many:
-// one fewer. A thread that is called back soon after it was sent away was not too many: the next one
-// is sent away later, and later still. While nothing is taken out of the ring, nothing is learnt.
+// If the ring was less than a quarter full on average for one second, the trainer will soon wait,
+// so a thread is added. If it was more than three quarters full for ten seconds, a thread is
+// removed. If a thread has to be added again soon after one was removed, the time before the next
+// removal doubles. While no batch is consumed, nothing changes.
 //
 // Threads: one at a time.
 class WorkerAutotuner {
@@ -45,21 +46,21 @@ class WorkerAutotuner {
   static constexpr double kLowMark = 0.25;
   static constexpr double kHighMark = 0.75;
   static constexpr std::chrono::seconds kPeriod{1};
-  static constexpr int kCalmPeriods = 10;  // above the high mark, before one is sent away …
-  static constexpr int kMaxCalm = 640;     // … and at most, after others were called back
+  static constexpr int kCalmPeriods = 10;  // periods above the high mark before a removal …
+  static constexpr int kMaxCalm = 640;     // … and the maximum after premature removals
 
   struct Observation {
     std::chrono::nanoseconds now{0};
-    uint64_t ready = 0;     // slots that are filled
-    uint64_t slots = 0;     // of so many
-    uint64_t consumed = 0;  // batches, ever
+    uint64_t ready = 0;     // filled slots
+    uint64_t slots = 0;     // total number of slots
+    uint64_t consumed = 0;  // total number of consumed batches
   };
 
   // Between `min` (at least 1) and `max` threads.
   WorkerAutotuner(uint32_t min, uint32_t max);
 
   uint32_t wanted() const { return wanted_; }
-  // Several times a period. The number that is wanted from now on.
+  // Must be called several times per period. Returns the new number of wanted threads.
   uint32_t update(const Observation& observation);
 
  private:
@@ -70,15 +71,15 @@ class WorkerAutotuner {
   const uint32_t max_;
   uint32_t wanted_;
 
-  // Of the period that goes on.
+  // Of the current period.
   bool is_started_ = false;
   Observation first_;
-  double occupancy_ = 0;  // sum over the looks
+  double occupancy_ = 0;  // sum over the observations
   uint64_t observations_ = 0;
 
-  int calm_ = 0;  // periods in a row above the high mark
+  int calm_ = 0;  // consecutive periods above the high mark
   int patience_ = kCalmPeriods;
-  int periods_since_reduction_ = kMaxCalm;  // periods
+  int periods_since_reduction_ = kMaxCalm;
 };
 
 }  // namespace stoker::supervisor

@@ -34,7 +34,7 @@ std::string read_text(const std::string& path) {
 }  // namespace
 
 std::string describe_process_state(const std::string& stat, const std::string& wait_channel) {
-  // "PID (NAME) STATE …", and the name may hold anything.
+  // "PID (NAME) STATE …"; the name can contain any character.
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= stat.size()) return "";
   const std::string where =
@@ -58,7 +58,8 @@ std::string describe_process_state(const std::string& stat, const std::string& w
 }
 
 std::string process_state(pid_t pid) {
-  // Most threads of a process that hangs wait for the one that does: the more telling state counts.
+  // In a hanging process most threads wait for the one that hangs, so the most informative state is
+  // reported.
   const std::string telling = "ZSRtTD";
   size_t max = 0;
   std::string state;
@@ -85,7 +86,7 @@ std::chrono::nanoseconds cpu_time(pid_t pid) {
 
 namespace {
 
-// posix_spawn's two records, freed whatever happens.
+// The two posix_spawn structures, with cleanup.
 struct SpawnRecords {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -102,7 +103,8 @@ struct SpawnRecords {
   SpawnRecords& operator=(const SpawnRecords&) = delete;
 };
 
-// What the child is handed, as numbers that none of its own overwrites while they are put in place.
+// Descriptors for the child, duplicated to numbers that are not overwritten while the child's
+// descriptors are set up.
 struct HandedFds {
   UniqueFd ring;
   UniqueFd quarantine;
@@ -118,7 +120,7 @@ Result<HandedFds> lift(int ring_fd, int quarantine_fd) {
 }
 
 void prepare(SpawnRecords& records, const HandedFds& fds) {
-  // dup2 leaves close-on-exec behind.
+  // dup2 clears close-on-exec.
   ::posix_spawn_file_actions_adddup2(&records.actions, fds.ring.get(), kRingFd);
   ::posix_spawn_file_actions_adddup2(&records.actions, fds.quarantine.get(), kQuarantineFd);
   ::posix_spawn_file_actions_addopen(&records.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -131,8 +133,8 @@ void prepare(SpawnRecords& records, const HandedFds& fds) {
   ::posix_spawnattr_setflags(&records.attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
-// Ours with OMP_NUM_THREADS=1: a library that starts a team of threads per reader thread would take
-// every core.
+// The environment of this process with OMP_NUM_THREADS=1: a library that starts a thread team per
+// worker thread would take every core.
 std::vector<char*> environment_of_child() {
   static char one_thread[] = "OMP_NUM_THREADS=1";
   std::vector<char*> environment;
@@ -194,10 +196,10 @@ std::optional<WorkerProcess::End> WorkerProcess::wait(int options) {
   int result = 0;
   do result = ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | options);
   while (result != 0 && errno == EINTR);
-  if (result == 0 && info.si_pid == 0) return std::nullopt;  // it runs
+  if (result == 0 && info.si_pid == 0) return std::nullopt;  // still running
   pid_ = -1;
-  // An error means that there is nothing to wait for: somebody ignores SIGCHLD, and the kernel
-  // reaped the child.
+  // An error means that there is nothing to wait for: SIGCHLD is ignored, and the kernel has reaped
+  // the child.
   if (result != 0) return End{.by_signal = true, .code = SIGKILL};
   return End{.by_signal = info.si_code != CLD_EXITED, .code = info.si_status};
 }

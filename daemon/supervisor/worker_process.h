@@ -1,12 +1,12 @@
-// WorkerProcess: one stoker-feed child, held by a pidfd, so that it is this child that is waited
-// for and killed, and never a stranger under a number used again.
+// WorkerProcess: one stoker-feed child process. It is tracked by a pidfd, so that a reused process
+// id is never waited for or killed.
 //
-// Threads:  one at a time.
-// Blocking: kill_and_reap(), and with it the destructor, at most kPatience; nothing else waits.
-// Owner:    the destructor leaves no child behind but one that the kernel cannot end: it sleeps
-//           uninterruptibly, ends when it wakes, and is reaped by init. The child ends with the thread that spawned it
-//           (PR_SET_PDEATHSIG), so that a stokerd killed without warning leaves none either.
-// Errors:   spawn(): errno's text with the program's path.
+// Threads:   one at a time.
+// Blocking:  kill_and_reap(), and therefore the destructor, up to kPatience; nothing else blocks.
+// Ownership: the destructor ends the child, unless the child is in an uninterruptible sleep; it
+//            then ends when it wakes and is reaped by init. The child also ends with the thread
+//            that spawned it (PR_SET_PDEATHSIG), so no child remains after a crash of stokerd.
+// Errors:    spawn(): errno's text with the program's path.
 #pragma once
 
 #include <sys/types.h>
@@ -21,25 +21,25 @@
 
 namespace stoker::supervisor {
 
-// What /proc says of a process, for people who want to know why it hangs: empty, or no time, where the
-// process is gone. "stopped", "running", "in uninterruptible sleep (D) in nfs_wait_bit_killable", ….
+// The state of a process from /proc, for diagnosing a hang: "stopped", "running", "in
+// uninterruptible sleep (D) in nfs_wait_bit_killable", …. Empty if the process does not exist.
 std::string process_state(pid_t pid);
-// The same of one thread, from the text of its stat and wchan in /proc.
+// The same for one thread, from the text of its stat and wchan files in /proc.
 std::string describe_process_state(const std::string& stat, const std::string& wait_channel);
 
-// Of all its threads, ever.
+// Total CPU time of all threads of the process; 0 if it does not exist.
 std::chrono::nanoseconds cpu_time(pid_t pid);
 
-// The descriptors under which a child finds the ring and the quarantine table.
+// The descriptors of the ring and the quarantine table in a child.
 inline constexpr int kRingFd = 3;
 inline constexpr int kQuarantineFd = 4;
 
 class WorkerProcess {
  public:
-  // How a process ended.
+  // The exit status of a process.
   struct End {
     bool by_signal = false;
-    int code = 0;  // exit code or signal
+    int code = 0;  // exit code or signal number
     bool clean() const { return !by_signal && code == 0; }
     bool is_sandbox_refused() const {
       return !by_signal && code == static_cast<int>(ExitCode::kSandbox);
@@ -47,8 +47,8 @@ class WorkerProcess {
     std::string to_string() const;  // "exit code 78", "signal 9 (Killed)"
   };
 
-  // Terminal and service signals (INT, TERM, HUP, USR1) are blocked in the child from its first
-  // instruction: they are meant for stokerd, which ends its readers through the ring.
+  // Terminal and service signals (INT, TERM, HUP, USR1) are blocked in the child from the start.
+  // They are meant for stokerd, which ends its workers through the ring.
   static Result<WorkerProcess> spawn(const std::string& program,
                                      const std::vector<std::string>& arguments, int ring_fd,
                                      int quarantine_fd);
@@ -57,11 +57,11 @@ class WorkerProcess {
   ~WorkerProcess();
 
   pid_t pid() const { return pid_; }
-  int pidfd() const { return pidfd_.get(); }  // readable when the process has ended
-  // Reaps it when it has ended.
+  int pidfd() const { return pidfd_.get(); }  // readable after the process has ended
+  // Reaps the process if it has ended.
   std::optional<End> try_reap();
   void kill();
-  // False: the kernel has not ended it within `patience`, and it is left alone.
+  // False: the kernel has not ended the process within `patience`, and it is abandoned.
   bool kill_and_reap(std::chrono::milliseconds patience = kPatience);
 
  private:
@@ -70,12 +70,12 @@ class WorkerProcess {
   WorkerProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
   std::optional<End> wait(int options);
 
-  pid_t pid_ = -1;  // -1: reaped, or moved from
+  pid_t pid_ = -1;  // -1: reaped or moved from
   UniqueFd pidfd_;
 };
 
-// stoker-feed beside this program, or in ../libexec/stoker as it is installed. kNotFound: names
-// where it was looked for.
+// The path of stoker-feed, next to this program or in ../libexec/stoker when installed. kNotFound:
+// names the searched locations.
 Result<std::string> find_feed_program();
 
 }  // namespace stoker::supervisor

@@ -10,11 +10,12 @@
 namespace stoker::archive {
 namespace {
 
-// The records of a zip archive: their first four bytes, and how long their fixed parts are.
+// Magic numbers and fixed lengths of the records of a zip archive.
 //
-// A member is a local header, its name, extra fields and its bytes; after the last member come the
-// directory (a record a member, with the same and where the local header lies), in large archives a
-// ZIP64 end record and its locator, and the end record, which says where the directory lies.
+// A member is a local header, its name, extra fields and its bytes. After the last member comes the
+// central directory, with one record per member that repeats the header and adds the offset of the
+// local header. Large archives then have a ZIP64 end record and its locator. The end record is last
+// and contains the offset of the directory.
 
 constexpr uint32_t kLocalMagic = 0x04034b50, kMemberMagic = 0x02014b50;
 
@@ -26,11 +27,11 @@ constexpr uint64_t kLocalBytes = 30, kMemberBytes = 46, kEndBytes = 22;
 
 constexpr uint64_t kLocator64Bytes = 20, kEnd64Bytes = 56;
 
-constexpr uint32_t kIn64 = 0xffffffff;  // the number is in the ZIP64 part
+constexpr uint32_t kIn64 = 0xffffffff;  // the value is in the ZIP64 extra field or end record
 
-constexpr uint16_t kExtra64 = 1;  // the extra field with such numbers
+constexpr uint16_t kExtra64 = 1;  // header id of the ZIP64 extra field
 
-constexpr uint16_t kEncrypted = 1;  // flags
+constexpr uint16_t kEncrypted = 1;  // general purpose flags
 
 constexpr uint16_t kHasDescriptor = 8;  // checksum and lengths follow the bytes
 
@@ -41,7 +42,7 @@ constexpr uint16_t kStored = 0, kDeflated = 8;
 constexpr uint64_t kMaxComment = 65535;
 constexpr uint64_t kMaxDirectory = uint64_t{64} << 20;
 
-// A part of the file, with numbers at given places.
+// A range of bytes of the file, with little-endian integers read at given offsets.
 class Bytes {
  public:
   static Result<Bytes> read(const ArchiveFile& file, uint64_t offset, uint64_t count) {
@@ -115,7 +116,7 @@ class ZipReader {
     return Status(StatusCode::kCorrupt, file_.path + ": zip archive: " + what);
   }
 
-  // The end record is at the end, behind it only its comment.
+  // Only the archive comment can follow the end record.
   Result<Directory> find_directory() {
     const uint64_t tail = std::min(size_, kEndBytes + kMaxComment);
     if (tail < kEndBytes) return corrupt("too short");
@@ -143,7 +144,7 @@ class ZipReader {
     return Directory{.offset = record.u64(48), .bytes = record.u64(40), .members = record.u64(32)};
   }
 
-  // The member at `at`, which moves on.
+  // Reads the member at `at` and advances `at` past it.
   Result<ZipMember> take_member(const Bytes& bytes, uint64_t& at) {
     const uint64_t left = bytes.size() - at;
     if (left < kMemberBytes || bytes.u32(at) != kMemberMagic)
@@ -170,7 +171,7 @@ class ZipReader {
     return member;
   }
 
-  // What did not fit into 32 bits is in an extra field, in this order.
+  // Values that do not fit into 32 bits are in an extra field, in this order.
   Status take_numbers64(const Bytes& bytes, uint64_t at, uint64_t count, ZipMember& member) {
     for (const uint64_t end = at + count; end - at >= 4;) {
       const uint64_t size = bytes.u16(at + 2);
@@ -200,7 +201,7 @@ Result<bool> is_zip(const ArchiveFile& file) {
   std::array<std::byte, 4> start{};
   if (file.size < start.size()) return false;
   STOKER_RETURN_IF_ERROR(file.read(0, start));
-  // An archive without members begins with its end.
+  // An archive without members starts with its end record.
   return start[0] == std::byte{'P'} && start[1] == std::byte{'K'} &&
          (start[2] == std::byte{3} || start[2] == std::byte{5});
 }
@@ -215,15 +216,17 @@ Result<uint64_t> zip_data_offset(const ArchiveFile& file, const ZipMember& membe
 
 namespace {
 
-constexpr uint64_t kMaxMembers = 0xffff;  // this many and more are counted in the ZIP64 part
+// From this number on, the count is in the ZIP64 end record.
+constexpr uint64_t kMaxMembers = 0xffff;
 constexpr uint16_t kVersion = 20, kVersion64 = 45;
 constexpr uint16_t kMadeOnUnix = 3 << 8;
 constexpr uint32_t kRegularFile = 0100644U << 16;
-constexpr uint32_t kNewYear1980 = 0x00210000;  // date and time: the same content, the same bytes
-constexpr uint16_t kPaddingExtra = 0x4246;     // "FB"
+// Fixed date and time: equal content yields equal bytes.
+constexpr uint32_t kNewYear1980 = 0x00210000;
+constexpr uint16_t kPaddingExtra = 0x4246;  // "FB"
 constexpr uint64_t kMaxAlignment = 1024;
 
-// Little-endian numbers one after another.
+// Builds a record from consecutive little-endian integers.
 class Record {
  public:
   Record& u16(uint64_t value) { return number(value, 2); }
@@ -263,7 +266,8 @@ Status ZipWriter::begin(const std::string& name, uint64_t bytes, uint64_t alignm
       members_.emplace_back(Member{.name = name, .bytes = bytes, .local_header = offset_});
   is_open_ = true;
   Record extra;
-  // With bit 3 the lengths stand behind the bytes, in eight bytes each where this field is here.
+  // With flag bit 3 the lengths follow the data; they have 8 bytes each if this extra field is
+  // present.
   if (member.is_large()) extra.u16(kExtra64).u16(16).u64(0).u64(0);
   const uint64_t begins = offset_ + kLocalBytes + name.size() + extra.bytes().size();
   if (begins % alignment != 0) {
@@ -310,7 +314,7 @@ Status ZipWriter::end_member() {
 }
 
 Status ZipWriter::put_directory_entry(const Member& member) {
-  Record numbers;  // those that need 64 bits, in this order
+  Record numbers;  // only the values that need 64 bits, in this order
   if (member.bytes >= kIn64) numbers.u64(member.bytes).u64(member.bytes);
   if (member.local_header >= kIn64) numbers.u64(member.local_header);
   Record extra;

@@ -46,13 +46,13 @@ std::optional<std::chrono::system_clock::time_point> parse_iso8601(std::string_v
   const int read = std::sscanf(std::string(text).c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ",
                                &parts.tm_year, &parts.tm_mon, &parts.tm_mday, &parts.tm_hour,
                                &parts.tm_min, &parts.tm_sec, &millis);
-  // Of other years the clock's nanoseconds know nothing.
+  // The clock's 64-bit nanoseconds cannot represent all other years.
   if (read != 7 || parts.tm_year < 1970 || parts.tm_year > 2200) return std::nullopt;
   parts.tm_year -= 1900;
   parts.tm_mon -= 1;
   const auto time =
       std::chrono::system_clock::from_time_t(::timegm(&parts)) + std::chrono::milliseconds(millis);
-  // Whatever sscanf and timegm were generous about is written differently.
+  // Rejects non-canonical text that sscanf or timegm accepted.
   if (to_iso8601(time) != text) return std::nullopt;
   return time;
 }

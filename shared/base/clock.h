@@ -1,6 +1,6 @@
-// Clock: where time comes from, so that tests can own it.
+// Clock: source of time, replaceable by a fake in tests.
 //
-// Threads: every method may be called from any thread.
+// Threads:  every method may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@ namespace stoker {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual std::chrono::nanoseconds monotonic()
-      const = 0;  // for intervals and timeouts; never jumps
-  virtual std::chrono::system_clock::time_point wall() const = 0;  // for people to read; may jump
+  // For intervals and timeouts; never jumps.
+  virtual std::chrono::nanoseconds monotonic() const = 0;
+  virtual std::chrono::system_clock::time_point wall() const = 0;  // for display; can jump
 };
 
 Clock& system_clock();
 
-// A clock that moves only when told to.
+// A clock that advances only by advance().
 class ManualClock : public Clock {
  public:
   std::chrono::nanoseconds monotonic() const override {
@@ -39,7 +39,7 @@ class ManualClock : public Clock {
 
 double seconds_between(std::chrono::nanoseconds start, std::chrono::nanoseconds end);
 std::string to_iso8601(std::chrono::system_clock::time_point time);  // "2026-01-31T12:00:00.123Z"
-// What to_iso8601() writes, and nothing else.
+// Accepts only the format of to_iso8601().
 std::optional<std::chrono::system_clock::time_point> parse_iso8601(std::string_view text);
 
 }  // namespace stoker

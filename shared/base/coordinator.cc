@@ -12,15 +12,15 @@
 namespace stoker {
 namespace {
 
-// A new thread inherits the mask of the one that starts it, so signals are blocked around the
-// start: no instant in which a worker could take a signal that belongs to the main thread.
+// A new thread inherits the signal mask of the thread that starts it. Blocking all signals around
+// the start leaves no window in which a worker could receive a signal meant for the main thread.
 class BlockedSignals {
  public:
   BlockedSignals() {
     sigset_t all;
     sigfillset(&all);
-    // A thread's own fault, not a message to the main thread: where it is blocked, the kernel ends the
-    // process without asking the handler, which would say what was forbidden.
+    // SIGSYS is raised by the thread itself. If it is blocked, the kernel kills the process without
+    // running the handler that would report the forbidden system call.
     sigdelset(&all, SIGSYS);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
@@ -64,7 +64,7 @@ Coordinator::~Coordinator() {
 
 void Coordinator::start(std::string name, std::function<Status(std::stop_token)> body) {
   const std::lock_guard lock(mutex_);
-  if (joined_) return;  // by a thread that outlived the join, perhaps while it is waited for
+  if (joined_) return;  // called by a thread that outlived join(), possibly during the destructor
   Worker& worker = workers_.emplace_back();
   worker.name = std::move(name);
   const BlockedSignals blocked;
@@ -91,7 +91,7 @@ void Coordinator::request_stop(Status reason) {
     stopped_ = true;
     reason_ = std::move(reason);
   }
-  stop_.request_stop();  // outside the lock: it runs the callbacks of whoever waits
+  stop_.request_stop();  // outside the lock, because it runs the stop callbacks of waiting threads
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
 }

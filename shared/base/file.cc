@@ -91,9 +91,9 @@ class RealFiles final : public FileSystem {
       return {};
     if (errno != EINVAL && errno != ENOSYS)
       return Status::from_errno(errno, "rename " + from + " to " + to);
-    // A file system without RENAME_NOREPLACE (NFS, some FUSE). Callers hold the run directory's
-    // lock, so nobody can create `to` between the look and the rename; a directory that is not
-    // empty is refused by rename itself.
+    // A file system without RENAME_NOREPLACE (NFS, some FUSE). Callers hold the lock of the run
+    // directory, so no other process creates `to` between the check and the rename. rename() itself
+    // rejects a directory that is not empty.
     struct stat existing {};
     if (::lstat(to.c_str(), &existing) == 0)
       return Status::from_errno(EEXIST, "rename " + from + " to " + to);
@@ -119,7 +119,7 @@ class RealFiles final : public FileSystem {
   }
 };
 
-// ".NAME.tmp-PID" is a file that write_file_atomically() has not put in its place yet.
+// ".NAME.tmp-PID" is a file that write_file_atomically() has not renamed yet.
 constexpr std::string_view kUnfinishedMark = ".tmp-";
 
 }  // namespace
@@ -132,7 +132,7 @@ FileSystem& default_file_system() {
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
-  // O_NONBLOCK: a FIFO that somebody left there must not hang us.
+  // O_NONBLOCK: opening a FIFO must not block.
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
@@ -174,8 +174,8 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
     return files.sync_directory(directory);
   };
   Status status = write_all();
-  if (!status.ok())
-    (void)files.remove_file(temporary);  // after a rename it is gone already, which is fine
+  // After a successful rename there is nothing to remove; the error is ignored.
+  if (!status.ok()) (void)files.remove_file(temporary);
   return status;
 }
 
@@ -229,8 +229,8 @@ std::string join_path(std::string_view directory, std::string_view name) {
 Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                           default_file_system().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
-  // is_locked() of another program holds a shared lock for an instant; a holder that means it
-  // outlasts these tries.
+  // is_locked() in another process holds a shared lock briefly; a real lock holder outlasts these
+  // attempts.
   bool locked = false;
   for (int tries = 0; tries < 20 && !locked; ++tries) {
     if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -257,7 +257,7 @@ Result<bool> is_locked(const std::string& path) {
     if (opened.status().code() == StatusCode::kNotFound) return false;
     return opened.status();
   }
-  // A shared lock, for an instant: it fails exactly while somebody holds the exclusive one.
+  // A shared lock, held briefly. It fails exactly if another process holds the exclusive lock.
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) == 0) return false;
   if (errno == EWOULDBLOCK) return true;
   return Status::from_errno(errno, "look at the lock of " + path);

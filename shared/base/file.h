@@ -1,10 +1,11 @@
-// FileSystem: the file operations that durability depends on, behind one seam, so that a test can
-// fail the Nth of them, fill the disk, or forget what was not synced.
+// FileSystem: interface to the file operations that durability depends on, so that a test can fail
+// the Nth operation, fill the disk, or discard unsynced data.
 //
 // Threads:  every method may be called from any thread.
-// Blocking: as the system calls do; sync() waits for the disk.
-// Errors:   the path and errno's text; kNoSpace, kNotFound, kPermission, kIoError. A failed sync()
-//           must never be retried on the same file: the kernel has marked the lost pages clean.
+// Blocking: like the underlying system calls; sync() waits for the disk.
+// Errors:   kNoSpace, kNotFound, kPermission, kIoError, with the path and the text of errno. A
+//           failed sync() must never be retried on the same file, because the kernel has marked the
+//           lost pages clean.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +23,7 @@
 
 namespace stoker {
 
-// Owns one file descriptor and closes it.
+// RAII owner of a file descriptor.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -54,66 +55,66 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  virtual Result<UniqueFd> open(const std::string& path, int flags,
-                                mode_t mode = 0640) = 0;  // O_CLOEXEC is added
-  // Writes all of `bytes` at the file's position, or fails with what was written unspecified.
+  // Adds O_CLOEXEC.
+  virtual Result<UniqueFd> open(const std::string& path, int flags, mode_t mode = 0640) = 0;
+  // Writes all of `bytes` at the file position. On failure, the amount written is unspecified.
   virtual Status write(int fd, std::span<const std::byte> bytes, const std::string& path) = 0;
-  // Takes the room on the disk for the first `bytes` of a file, which stays as long as it is. kNoSpace
-  // where there is none, or a quota or limit forbids it; ok where the file system knows no such
-  // thing: then write() finds out.
+  // Allocates disk space for the first `bytes` bytes of a file without changing its size. kNoSpace
+  // if the disk is full or a quota or limit forbids it. Returns ok if the file system does not
+  // support preallocation; a full disk is then reported by write().
   virtual Status reserve(int fd, uint64_t bytes, const std::string& path);
-  // Reads up to bytes.size() from `offset`; fewer only at the end of the file.
+  // Reads up to bytes.size() bytes from `offset`; fewer only at the end of the file.
   virtual Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                                  const std::string& path) = 0;
   virtual Status sync(int fd, const std::string& path) = 0;
   virtual Status sync_directory(const std::string& path) = 0;
-  virtual Status make_directory(
-      const std::string& path) = 0;  // one level; kAlreadyExists where it is there
+  // One level; kAlreadyExists if it exists.
+  virtual Status make_directory(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
-  virtual Status rename_noreplace(const std::string& from,
-                                  const std::string& to) = 0;  // kAlreadyExists
+  // kAlreadyExists if `to` exists.
+  virtual Status rename_noreplace(const std::string& from, const std::string& to) = 0;
   virtual Status remove_file(const std::string& path) = 0;
-  virtual Status remove_tree(
-      const std::string& path) = 0;  // ok where nothing is there; never follows a symlink
-  virtual Result<uint64_t> free_bytes(
-      const std::string& path) = 0;  // what an unprivileged user may still write
+  // Ok if the path does not exist; never follows a symlink.
+  virtual Status remove_tree(const std::string& path) = 0;
+  // Available to an unprivileged user.
+  virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
 };
 
 FileSystem& default_file_system();
 
-// Reads a whole regular file. kInvalidArgument when it is larger than `max_bytes`, or is not a
-// regular file.
+// Reads a complete regular file. kInvalidArgument if it is larger than `max_bytes` or not a regular
+// file.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
 
-// Fills `out` with the file's bytes from `offset` on. kCorrupt: the file ends before.
+// Fills `out` with the bytes of the file from `offset`. kCorrupt if the file ends before.
 Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path);
 
-// Replaces `path` so that a reader, or a power cut, sees the old content or the new, never a part:
-// write to ".<name>.tmp-<pid>" beside it, sync, rename, sync the directory. On failure `path` is
-// unchanged.
+// Replaces `path` atomically: after a crash or power cut it contains either the old or the new
+// content. Writes ".<name>.tmp-<pid>" in the same directory, syncs, renames and syncs the
+// directory. On failure `path` is unchanged.
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content);
 
-// Removes what a write_file_atomically() that was killed has left in `directory` (not below it). Only
-// where no other process writes there now.
+// Removes the temporary files that a killed write_file_atomically() left in `directory` (not in
+// subdirectories). No other process may be writing there.
 Status remove_temporary_files(FileSystem& files, const std::string& directory);
 
-// Makes the directory and the missing ones above it.
+// Creates the directory and its missing parents.
 Status make_directories(FileSystem& files, const std::string& path);
 
-// The names in a directory, without "." and "..", sorted. kNotFound, kIoError, kPermission.
+// Sorted names of the directory entries, without "." and "..". kNotFound, kIoError, kPermission.
 Result<std::vector<std::string>> list_directory(const std::string& path);
 
 std::string join_path(std::string_view directory, std::string_view name);
 
-// flock on a file that is created when missing. Held until `fd` is closed or the process dies,
-// however it dies.
+// flock() on a file that is created if missing. Held until `fd` is closed or the process ends in
+// any way.
 struct FileLock {
   UniqueFd fd;
 };
-// kBusy (with the text that the holder wrote) when another process holds it. `holder` is written
-// for people to read.
+// kBusy (with the text that the holder wrote) if another process holds the lock. `holder` is
+// written to the file for diagnostics.
 Result<FileLock> lock_file(const std::string& path, std::string_view holder);
-// Whether somebody holds the lock now; false where there is no such file. Takes nothing.
+// True if any process holds the lock; false if the file does not exist. Does not keep a lock.
 Result<bool> is_locked(const std::string& path);
 
 }  // namespace stoker

@@ -50,11 +50,11 @@ std::string sha256_hex(std::string_view text) {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // Castagnoli, bits reversed
-constexpr size_t kStep = 8;                   // bytes that are taken at once
+constexpr size_t kStep = 8;                   // bytes per step
 
 using Tables = std::array<std::array<uint32_t, 256>, kStep>;
 
-// Table k: what a byte does to the checksum when k more bytes follow it within a step.
+// Table k: contribution of a byte that is followed by k more bytes of the step.
 constexpr Tables make_tables() {
   Tables tables{};
   for (uint32_t value = 0; value < 256; ++value) {

@@ -1,6 +1,6 @@
-// Hashes of bytes: SHA-256 and CRC-32C.
+// hash: SHA-256 and CRC-32C.
 //
-// Threads: one object per thread; pure functions.
+// Threads:  one object per thread; pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace stoker {
 
-// SHA-256 of a stream of bytes (OpenSSL's libcrypto, which uses the processor's SHA instructions).
+// Streaming SHA-256 (OpenSSL's libcrypto, which uses the CPU's SHA instructions).
 class Sha256 {
  public:
   Sha256();
@@ -22,7 +22,7 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
-  std::string finish_hex();  // 64 lower-case digits; the object is then spent
+  std::string finish_hex();  // 64 lower-case hex digits; the object must not be used afterwards
 
  private:
   struct State;
@@ -31,19 +31,19 @@ class Sha256 {
 
 std::string sha256_hex(std::string_view text);
 
-// crc32c: the checksum of TFRecord frames (Castagnoli polynomial), with the processor's instruction
-// where it has one.
+// crc32c: the checksum of TFRecord frames (Castagnoli polynomial). Uses the CPU instruction if
+// available.
 //
-// Threads: pure functions.
+// Threads:  pure functions.
 
-// Of `bytes`, or of what has the checksum `before` and then `bytes`.
+// Checksum of `bytes`, or of the concatenation of data with checksum `before` and `bytes`.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 inline uint32_t crc32c(std::string_view bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
-// The same from tables, on any processor.
+// Table-driven version for any CPU.
 uint32_t crc32c_by_tables(std::span<const std::byte> bytes, uint32_t before = 0);
 
-// As TFRecord stores it: rotated and shifted, so that a checksum over bytes that hold checksums
-// stays useful.
+// The masked form that TFRecord stores: rotated plus a constant, because a CRC over data that
+// contains CRCs is weak.
 uint32_t masked_crc32c(std::span<const std::byte> bytes);
 inline uint32_t masked_crc32c(std::string_view bytes) {
   return masked_crc32c(std::as_bytes(std::span(bytes)));

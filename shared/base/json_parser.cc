@@ -13,7 +13,7 @@ namespace json = boost::json;
 using json::error_code;
 using json::string_view;
 
-// Builds a value out of the parser's events, as the parser's own handler does, but for doubles.
+// Builds a value from the parser events like Boost.JSON's own handler, except for doubles.
 class ValueHandler {
  public:
   // NOLINTBEGIN(readability-identifier-naming): the parser asks for them by these names
@@ -47,7 +47,7 @@ class ValueHandler {
   bool on_uint64(uint64_t number, string_view, error_code&) {
     return stack_.push_uint64(number), true;
   }
-  // The text is whole, because the parser gets all of it at once.
+  // `text` is the complete number, because the parser is given the complete input.
   bool on_double(double number, string_view text, error_code&) {
     return stack_.push_double(parse_double_exact({text.data(), text.size()}, number)), true;
   }

@@ -1,11 +1,11 @@
-// exact JSON: reading text so that each number is the double nearest to what is written.
+// json_parser: parses JSON with every number converted to the nearest double.
 //
-// Boost.JSON's own parser is wrong in the last place for one number in some tens (from 1.83 on it
-// has an option). A learning rate, a best loss or a result that is written, and read back after a
-// restart, has to be the same number.
+// Boost.JSON's own parser rounds the last digit of about one in several dozen numbers incorrectly
+// (since 1.83 it has an option). A learning rate, a best loss or a result must be unchanged after
+// it was written and read back by a restarted process.
 //
-// Threads: functions of their arguments.
-// Errors:  as boost::json::parse(): the error code; the value is null then.
+// Threads:  pure functions.
+// Errors:   like boost::json::parse(): sets the error code and returns null.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,16 @@
 
 namespace stoker {
 
-// As boost::json::parse(): the whole text is one value, nested at most `max_depth` deep.
+// Like boost::json::parse(): the complete text is one value, nested at most `max_depth` levels.
 boost::json::value parse_json(std::string_view text, boost::system::error_code& error,
                               size_t max_depth = 32);
 
-// The double nearest to `text`, a number as JSON spells it; `default_value` where it is beyond all doubles.
+// The double nearest to `text`, a JSON number; `default_value` if it is out of range.
 double parse_double_exact(std::string_view text, double default_value);
 
-// The T that `read` makes of the JSON object `text`; what Boost.JSON's accessors throw in it becomes a
-// status. kCorrupt: not JSON, or a field is missing or has the wrong type; names the file `path`.
+// Converts the JSON object `text` with `read`; exceptions thrown by Boost.JSON's accessors become a
+// status. kCorrupt with `path` in the message: not JSON, or a field is missing or has the wrong
+// type.
 template <typename T, typename Read>
 Result<T> parse_json_object(std::string_view text, const std::string& path, Read&& read) {
   boost::system::error_code error;

@@ -34,7 +34,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Seven columns, so that the events of a log stand under each other.
+// Padded to seven columns, so that the events of a log are aligned.
 std::string_view to_string(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
@@ -50,11 +50,11 @@ std::string_view to_string(LogLevel level) {
 }
 
 void write_to_stderr(std::string_view text) {
-  // One write a line; a closed or full standard error is nobody's trouble but its reader's.
+  // One write() per line. Errors of a closed or full standard error are ignored.
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// Standard error with a live line at the bottom.
+// Standard error with a progress line at the bottom.
 class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void set_progress(std::string_view text) {
@@ -78,7 +78,7 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 
  private:
-  std::string progress_;  // guarded by mutex_ of the base
+  std::string progress_;  // guarded by mutex_ of the base class
 };
 
 struct Log {
@@ -86,11 +86,11 @@ struct Log {
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<ConsoleSink> console;
   std::shared_ptr<spdlog::logger> logger;
-  std::atomic<uint64_t> reported_drops{0};  // written by whichever thread logs the number
+  std::atomic<uint64_t> reported_drops{0};  // written by the thread that logs the number
 };
 
 Log& state() {
-  // Never destroyed: threads may log while the program ends.
+  // Never destroyed, because threads can log while the program exits.
   static Log* const log = new Log;
   return *log;
 }
@@ -119,7 +119,7 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   }
 }
 
-// What this program starts has no business in its log.
+// Child processes must not inherit the log file.
 spdlog::file_event_handlers not_inherited() {
   spdlog::file_event_handlers handlers;
   handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
@@ -197,8 +197,8 @@ Status init_log(const LogOptions& options) {
       std::string(kPattern), spdlog::pattern_time_type::utc));
   logger->set_level(spdlog_level(options.level));
   logger->flush_on(spdlog::level::info);
-  logger->set_error_handler(
-      [](const std::string&) {});  // a full disk must not fill standard error as well
+  // A full disk must not flood standard error.
+  logger->set_error_handler([](const std::string&) {});
   log.logger = std::move(logger);
   return {};
 }
@@ -213,8 +213,8 @@ void flush_log() {
     logger = log.logger;
   }
   if (!logger) return;
-  // The queue is empty before its last message is written. With one more behind it, which says
-  // nothing, an empty queue means that all before are done.
+  // The queue becomes empty before its last message is written. After an additional flush message,
+  // an empty queue means that all earlier messages have been written.
   logger->flush();
   for (int waited = 0; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
   for (const auto& sink : logger->sinks()) sink->flush();

@@ -1,17 +1,17 @@
-// log: one event a line, for people who tail and for grep.
+// log: one event per line, readable with tail and grep.
 //
 //   2026-01-31T12:00:00.123Z info    checkpoint saved step=1200 bytes=4815162 duration_ms=41.3
 //   path=runs/demo/checkpoints/step-000001200
 //
-// The first words are the event and never vary; everything that varies is a field. Values with
-// spaces are quoted. Levels: error = somebody must act; warning = it went on, but not as asked;
-// info = the life of the run, at most a few lines per interval; debug = for finding a fault.
-// Nothing per sample above debug.
+// The first words are the event and never vary; everything variable is a field. Values with spaces
+// are quoted. Levels: error = requires action by the operator; warning = the program continues, but
+// not as configured; info = main events of the run, at most a few lines per interval; debug = for
+// diagnosing faults. No per-sample messages above debug.
 //
 // Threads:  every function may be called from any thread after init_log(); before it, lines go to
 //           standard error.
-// Blocking: never. The queue is bounded; when a disk or terminal does not keep up, the oldest lines
-//           are dropped and their number is logged. Trouble with the log never ends or slows
+// Blocking: never. The queue is bounded. If the disk or terminal cannot keep up, the oldest lines
+//           are dropped and their number is logged. Errors of the log never stop or slow down
 //           training.
 #pragma once
 
@@ -29,10 +29,10 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
-  std::string file;                     // empty: no file
-  uint64_t rotate_bytes = 64ull << 20;  // a file that grows past this is rotated
-  int keep_files = 5;                   // rotated files kept beside the current one
-  bool console = true;                  // also to standard error
+  std::string file;                     // empty: no log file
+  uint64_t rotate_bytes = 64ull << 20;  // a file that exceeds this is rotated
+  int keep_files = 5;                   // number of rotated files, in addition to the current one
+  bool console = true;                  // also log to standard error
 };
 
 struct Field {
@@ -43,15 +43,15 @@ struct Field {
   Field(std::string_view k, const char* v) : key(k), value(v) {}
   Field(std::string_view k, const std::string& v) : key(k), value(v) {}
   Field(std::string_view k, bool v) : key(k), value(v ? "true" : "false") {}
-  Field(std::string_view k, double v);  // shortest text with at most 6 significant digits
+  Field(std::string_view k, double v);  // shortest representation, at most 6 significant digits
   template <std::integral T>
   Field(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
 };
 using Fields = std::initializer_list<Field>;
 
-// kIoError, kPermission: the file cannot be opened. May be called again to change the settings.
+// kIoError, kPermission: the file cannot be opened. May be called again to change the options.
 Status init_log(const LogOptions& options);
-// Writes out what is queued; waits at most a second.
+// Writes all queued messages; waits at most one second.
 void flush_log();
 void set_log_level(LogLevel level);
 
@@ -60,13 +60,12 @@ void log_info(std::string_view event, Fields fields = {});
 void log_warn(std::string_view event, Fields fields = {});
 void log_error(std::string_view event, Fields fields = {});
 
-// How an event is spelled: "checkpoint saved step=1200 path=\"a b\"". Control characters are
-// escaped, so that one event is always one line, whatever a file name holds.
+// Text of an event: "checkpoint saved step=1200 path=\"a b\"". Control characters are escaped, so
+// that an event is one line even if a file name contains newlines.
 std::string format_event(std::string_view event, Fields fields);
 
-// A sink for one changing line on the terminal (progress): printed on standard error, erased before
-// each log line and put back after it. Ignored when standard error is no terminal. Empty text
-// removes it.
+// Progress line of the terminal: printed on standard error, erased before each log line and
+// restored after it. Ignored if standard error is not a terminal. Empty text removes it.
 void set_progress_line(std::string_view text);
 bool supports_progress_line();
 

@@ -1,16 +1,16 @@
-// heap: how this process's allocator treats memory that was given back.
+// malloc_tuning: configures how the allocator treats freed memory.
 //
-// Threads: the main thread, before it starts others.
-// Blocking: none. Errors: none; where the allocator is not glibc's (a sanitizer's, jemalloc put in
-//          by LD_PRELOAD), nothing changes.
+// Threads:  the main thread, before it starts other threads.
+// Blocking: none. Errors: none. No effect with an allocator other than glibc's (a sanitizer's, or
+//           jemalloc via LD_PRELOAD).
 #pragma once
 
 namespace stoker {
 
-// Memory that was given back is used again instead of going back to the kernel. A training step
-// takes and gives back the same large blocks each time; glibc would map and unmap them, so that the
-// kernel clears each of their pages anew at its first touch: a quarter of a small ResNet's step. The
-// process keeps the memory that it had at its largest.
+// Reuses freed memory instead of returning it to the kernel. A training step allocates and frees
+// the same large blocks each time. By default glibc maps and unmaps them, and the kernel clears
+// their pages on each first access, which costs a quarter of the step time of a small ResNet. The
+// memory use of the process stays at its peak.
 void retain_freed_memory();
 
 }  // namespace stoker

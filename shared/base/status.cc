@@ -106,7 +106,7 @@ ExitCode exit_code_for(const Status& status) {
     case StatusCode::kInvalidArgument:
     case StatusCode::kMismatch:
     case StatusCode::kNotFound:
-    case StatusCode::kPermission:  // of a path that the configuration names, or of feed.sandbox
+    case StatusCode::kPermission:  // of a path in the configuration, or of feed.sandbox
       return ExitCode::kConfiguration;
     case StatusCode::kCorrupt:
       return ExitCode::kDataError;

@@ -1,10 +1,10 @@
-// Status and Result: expected trouble as a value.
+// Status and Result: errors as return values.
 //
-// A function that can meet trouble outside the program (files, peers, input, devices) returns
-// Status or Result<T>. The message is one line a user can act on: what happened, where (path, line,
-// offset), and what to do. A broken invariant of ours is not a Status: it asserts.
+// A function that can fail for external reasons (files, peers, input, devices) returns Status or
+// Result<T>. The message is one line that a user can act on: what happened, where (path, line,
+// offset), and what to do. A broken invariant of the program is not a Status; it asserts.
 //
-// Threads: values; no shared state.
+// Threads:  values; no shared state.
 #pragma once
 
 #include <cassert>
@@ -15,25 +15,26 @@
 
 namespace stoker {
 
-// Closed set: each code is something a caller decides on. Everything else belongs in the message.
+// Closed set: each code is one that callers distinguish. All other information belongs in the
+// message.
 enum class StatusCode {
   kOk,
   kInvalidArgument,  // the caller's input is wrong: configuration, command, flag
   kNotFound,         // a named thing does not exist
-  kAlreadyExists,    // refused to overwrite
-  kTimedOut,         // the wait ended first; trying again is fine
-  kClosed,           // the other side has ended; trying again is not
+  kAlreadyExists,    // would overwrite something that exists
+  kTimedOut,         // the wait timed out; can be retried
+  kClosed,           // the other side has closed; must not be retried
   kCancelled,        // stopped on request
-  kCorrupt,          // bytes are not what was written, or not what the format allows
-  kMismatch,         // valid, but made for something else (model, data set, version)
-  kIoError,          // the system refused to read or write
+  kCorrupt,          // the bytes are not what was written, or not allowed by the format
+  kMismatch,         // valid, but for another model, dataset or version
+  kIoError,          // a read or write failed
   kNoSpace,          // disk, quota or shared memory is full
-  kBusy,             // held by another process, or a bound is reached; later may work
-  kPermission,       // the system or our own rules forbid it
+  kBusy,             // held by another process, or a limit is reached; can succeed later
+  kPermission,       // forbidden by the system or by stoker's own rules
   kOutOfMemory,      // host or device memory
-  kDeviceLost,       // the accelerator cannot be used any more by this process
-  kUnreachable,      // no peer answers
-  kInternal,         // a bug, or an exception nobody expected
+  kDeviceLost,       // the accelerator is no longer usable by this process
+  kUnreachable,      // no peer responds
+  kInternal,         // a bug, or an unexpected exception
 };
 
 std::string_view to_string(StatusCode code);
@@ -43,7 +44,7 @@ class [[nodiscard]] Status {
   Status() = default;  // ok
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  // From errno `error`, with the code that fits it (ENOSPC and EDQUOT are kNoSpace, ENOENT is
+  // Status of errno `error`, with the matching code (ENOSPC and EDQUOT are kNoSpace, ENOENT is
   // kNotFound, …): "open runs/demo/LOCK: Permission denied".
   static Status from_errno(int error, std::string_view what);
 
@@ -53,7 +54,7 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
   std::string to_string() const;  // "no space: write model.safetensors: …"; "ok"
 
-  // The same trouble, seen from one level up: "context: message". No effect on an ok status.
+  // The same error with context: "context: message". No effect on an ok status.
   Status with_context(std::string_view context) const;
 
  private:
@@ -76,7 +77,7 @@ class [[nodiscard]] Result {
 
   T& operator*() & { return checked(); }
   const T& operator*() const& { return const_cast<Result*>(this)->checked(); }
-  // By value, so that `for (auto& x : *list())` does not look at what is gone.
+  // By value, so that `for (auto& x : *list())` does not iterate over a destroyed object.
   T operator*() && { return std::move(checked()); }
   T* operator->() { return &checked(); }
   const T* operator->() const { return &const_cast<Result*>(this)->checked(); }
@@ -90,26 +91,26 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
-// What the programs tell their caller. The one list; systemd units, docs and tests refer
+// Exit codes of all programs. This is the authoritative list; systemd units, docs and tests refer
 // to it.
 enum class ExitCode : int {
   kSuccess = 0,       // finished, or stopped on request
-  kUsage = 64,        // the command line is wrong
-  kDataError = 65,    // no checkpoint is intact, data are damaged, a loss is no number
-  kUnavailable = 69,  // no daemon answers
+  kUsage = 64,        // invalid command line
+  kDataError = 65,    // no valid checkpoint, corrupt data, or a nonfinite loss
+  kUnavailable = 69,  // no running daemon responds
   kInternal = 70,
   kOutOfMemory = 71,
   kDeviceLost = 72,
   kCollectiveTimedOut = 73,
   kIoError = 74,
-  kLocked = 75,         // another process holds the run directory; try later
+  kLocked = 75,         // another process holds the lock of the run directory; try later
   kSandbox = 77,        // stoker-feed only, read by stokerd: its seccomp filter is not permitted
-  kConfiguration = 78,  // the configuration, or something it names, is wrong
-  kNoProgress = 93,     // three restarts without progress: a restart will not help
-  kForcedExit = 143,    // second SIGTERM: left at once
+  kConfiguration = 78,  // the configuration, or something it refers to, is wrong
+  kNoProgress = 93,     // three restarts without progress: another restart will not help
+  kForcedExit = 143,    // second SIGTERM: exited immediately
 };
 
-// The exit code that fits a Status where no more is known.
+// The default exit code for a Status.
 ExitCode exit_code_for(const Status& status);
 
 }  // namespace stoker
@@ -117,7 +118,7 @@ ExitCode exit_code_for(const Status& status);
 #define STOKER_CONCAT_INNER(a, b) a##b
 #define STOKER_CONCAT(a, b) STOKER_CONCAT_INNER(a, b)
 
-// Returns from the enclosing function when `expression` (a Status) is not ok.
+// Returns from the enclosing function if `expression` (a Status) is not ok.
 #define STOKER_RETURN_IF_ERROR(expression)                                                        \
   do {                                                                                            \
     if (::stoker::Status stoker_status = (expression); !stoker_status.ok()) return stoker_status; \

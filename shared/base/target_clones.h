@@ -1,13 +1,13 @@
-// STOKER_TARGET_CLONES: put before a function whose loops the compiler turns into vector code. The
-// function is then compiled twice, for any x86-64 and for those with AVX2, and the dynamic loader
-// takes the one that fits. Both compute the same, floats too: AVX2 by itself fuses no
-// multiplication with an addition.
+// STOKER_TARGET_CLONES: attribute for functions with loops that the compiler vectorizes. The
+// function is compiled for baseline x86-64 and for AVX2, and the dynamic loader selects the version
+// for the CPU. Both compute identical results, including floats, because AVX2 alone has no fused
+// multiply-add.
 //
-// STOKER_FUSED_VECTOR_CLONES: the same, but the one for newer processors fuses them, so that last
-// bits of floats depend on the processor, as those of LibTorch's own loops do.
+// STOKER_FUSED_VECTOR_CLONES: the same, but the version for newer CPUs uses fused multiply-add. The
+// last bits of floats then depend on the CPU, as in LibTorch's own kernels.
 //
-// Nothing under sanitizers, which are not ready when the loader asks; nothing elsewhere than on
-// x86-64 with glibc.
+// Both are empty with sanitizers, which are not initialized when the loader resolves the function,
+// and on anything other than x86-64 with glibc.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \

@@ -19,8 +19,8 @@
 namespace stoker::checkpoint {
 namespace {
 
-// The pickle (protocol 2) of a torch.save file that holds a dict of tensors. Each
-// tensor has a storage of its own, in C order: "0", "1" and so on, in the order given.
+// One dict of tensors in the pickle (protocol 2) of a torch.save file. Each tensor has its own
+// storage in C order, numbered "0", "1", … in the given order.
 
 struct PickledPart {
   std::string name;
@@ -29,7 +29,7 @@ struct PickledPart {
 
 constexpr std::string_view kTorchPrefix = "torch.";
 
-// Appends instructions, each of which leaves a value on the stack unless it says otherwise.
+// Appends pickle opcodes. Unless stated otherwise, each pushes one value onto the stack.
 class PickleWriter {
  public:
   PickleWriter() { op(op::kProto).bytes(2, 1); }
@@ -46,7 +46,7 @@ class PickleWriter {
     op(op::kBinUnicode).bytes(value.size(), 4).text_ += value;
     return *this;
   }
-  // As Python writes it: the shortest that takes it.
+  // Like Python, uses the shortest encoding.
   PickleWriter& number(uint64_t value) {
     if (value < 0x100) return op(op::kBinInt1).bytes(value, 1);
     if (value < 0x10000) return op(op::kBinInt2).bytes(value, 2);
@@ -72,15 +72,16 @@ class PickleWriter {
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) {
-    // As PyTorch: an extent of 0 counts as 1. Beyond 63 bits nothing is stored, and nothing counts.
+    // Like PyTorch, an extent of 0 counts as 1. If the product exceeds 63 bits, the tensor is empty
+    // and its strides are irrelevant.
     const int64_t extent = shape[i] > 0 ? shape[i] : 1;
     if (__builtin_mul_overflow(strides[i], extent, &strides[i - 1])) strides[i - 1] = 1;
   }
   return strides;
 }
 
-// torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()); where PyTorch has
-// no type of storage for the dtype, _v3 of a storage of bytes, with the dtype behind it.
+// torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()). If PyTorch has
+// no storage type for the dtype, _rebuild_tensor_v3 with an UntypedStorage, followed by the dtype.
 PickleWriter& PickleWriter::tensor(const TensorSpec& spec, size_t storage) {
   const std::string_view type = storage_type_name(spec.dtype);
   const bool is_typed = !type.empty();
@@ -109,7 +110,7 @@ std::string pickle_tensors(const std::vector<TensorSpec>& tensors) {
   return pickle.finish();
 }
 
-// {"model": {name: tensor, …}, …, "step": 1200}; the storages are numbered through.
+// {"model": {name: tensor, …}, …, "step": 1200}; storages are numbered consecutively across parts.
 std::string pickle_parts(const std::vector<PickledPart>& parts, uint64_t step) {
   PickleWriter pickle;
   size_t storage = 0;
@@ -142,7 +143,7 @@ Result<NewFile> NewFile::create(FileSystem& files, const std::string& path) {
   if (name.empty()) return Status(StatusCode::kInvalidArgument, path + ": is no name of a file");
   std::string temporary =
       join_path(folder_of(path), "." + name + ".tmp-" + std::to_string(::getpid()));
-  // Left there by a process of our number, long ago.
+  // Left over from an earlier process with the same PID.
   static_cast<void>(files.remove_file(temporary));
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                           files.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
@@ -180,8 +181,9 @@ Status NewFile::commit() {
 namespace {
 
 constexpr uint64_t kCopyBytes = 4 << 20;
-constexpr uint64_t kStorageAlignment = 64;  // PyTorch's own: mapped into memory, they can be used
-constexpr char kFolder[] = "archive/";      // what PyTorch calls it where it has no file's name
+// As in PyTorch, so that tensors can be used from a memory map.
+constexpr uint64_t kStorageAlignment = 64;
+constexpr char kFolder[] = "archive/";  // PyTorch's default if the file has no name
 constexpr size_t kIdDigits = 40;
 
 using Append = std::function<Status(std::span<const std::byte>)>;
@@ -198,12 +200,13 @@ Status copy_tensor(const SafetensorsFile& file, const TensorSpec& spec,
 }
 
 struct Source {
-  TensorSpec spec;  // as it is called in the file that is written
+  TensorSpec spec;  // with its name in the exported file
   const ExportPart* part = nullptr;
-  std::string name;  // as it is called in the part
+  std::string name;  // its name in the part
 };
 
-// A number as long as the one that PyTorch makes of an archive's content; the same content, the same.
+// An id with the length of the one that PyTorch computes from the archive's content; equal content
+// has equal ids.
 std::string id_of(const std::string& pickle) {
   std::string digits;
   for (const char c : sha256_hex(pickle)) digits += static_cast<char>('0' + c % 10);
@@ -223,7 +226,7 @@ Status export_safetensors(std::span<const ExportPart> parts,
       STOKER_RETURN_IF_ERROR(check_tensor_name(source.spec.name));
     }
   }
-  // As make_safetensors_layout(): the largest elements first.
+  // Like make_safetensors_layout(): largest element size first.
   std::ranges::stable_sort(sources, std::ranges::greater(),
                            [](const Source& source) { return dtype_bytes(source.spec.dtype); });
   TensorHeader header{{}, metadata};

@@ -1,8 +1,8 @@
-// export_tensors: the tensors of a checkpoint as one file for other programs: .safetensors, or what
-// torch.load(weights_only=True) reads. Piece by piece: no tensor has to be in memory.
+// export_tensors: exports the tensors of a checkpoint as one file for other programs: .safetensors,
+// or a file for torch.load(weights_only=True). Copies in chunks, so no tensor has to fit in memory.
 //
-// Threads:  functions of their arguments.
-// Blocking: as long as reading and writing all of it take.
+// Threads:  pure functions.
+// Blocking: until all data has been read and written.
 // Errors:   those of SafetensorsFile and NewFile.
 // Format:   docs/checkpoint-format.md.
 #pragma once
@@ -21,13 +21,14 @@
 
 namespace stoker::checkpoint {
 
-// A file that is written front to back and is there as a whole, or not at all.
+// NewFile: writes a new file sequentially and creates it atomically: it appears complete or not at
+// all.
 //
-// Threads: one object per thread.
-// Owner:   what was not committed is removed with the object.
-// Errors:  kAlreadyExists: something has the name, which is left alone; kNoSpace, kIoError,
-//          kPermission.
-// Crash:   leaves ".NAME.tmp-PID" beside it.
+// Threads:   one object per thread.
+// Ownership: removes the temporary file on destruction unless it was committed.
+// Errors:    kAlreadyExists: the path exists, and is left unchanged; kNoSpace, kIoError,
+//            kPermission.
+// Crash:     leaves ".NAME.tmp-PID" in the same directory.
 class NewFile {
  public:
   // `files` must outlive the object.
@@ -37,8 +38,8 @@ class NewFile {
   ~NewFile();
 
   Status append(std::span<const std::byte> bytes);
-  uint64_t bytes() const { return bytes_; }  // appended so far
-  // Writes the rest, syncs, and gives the file its name.
+  uint64_t bytes() const { return bytes_; }  // bytes appended
+  // Writes the buffered data, syncs the file and renames it to its final name.
   Status commit();
 
  private:
@@ -52,7 +53,7 @@ class NewFile {
   FileSystem* files_;
   std::string path_;
   std::string temporary_;
-  UniqueFd fd_;  // closed: committed, or moved from
+  UniqueFd fd_;  // invalid after a commit or move
   std::vector<std::byte> gathered_;
   uint64_t bytes_ = 0;
 };
@@ -62,12 +63,13 @@ struct ExportPart {
   const SafetensorsFile* file = nullptr;
 };
 
-// A single part keeps its names; of several, each name is preceded by the part's and a dot. To commit
-// the file is left to the caller.
+// Tensors of a single part keep their names; with several parts, the name of the part and a dot are
+// prepended. The caller commits the file.
 Status export_safetensors(std::span<const ExportPart> parts,
                           const std::map<std::string, std::string>& metadata, NewFile& out,
                           const OnBytes& on_bytes);
-// A dict of name -> tensor; of several parts, a dict of such dicts by the parts' names, with `step`.
+// A dict of name -> tensor; with several parts, a dict of such dicts keyed by part name, plus
+// `step`.
 Status export_torch(std::span<const ExportPart> parts, uint64_t step, NewFile& out,
                     const OnBytes& on_bytes);
 

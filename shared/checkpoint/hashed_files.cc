@@ -16,14 +16,16 @@
 namespace stoker::checkpoint {
 namespace {
 
-// Large enough that a system call costs nothing, small enough that a stop is soon seen.
+// Large enough to make the cost of system calls negligible, small enough to react quickly to a stop
+// request.
 constexpr size_t kChunkBytes = 1 << 20;
-// How much is written before the disk is asked to begin with it.
+// Bytes written between requests for writeback.
 constexpr uint64_t kWritebackBytes = 8 << 20;
-// A thread costs about as much as hashing this.
+// Starting a thread costs about as much as hashing this many bytes.
 constexpr uint64_t kWorthAThread = 256 << 10;
 
-// The hash of one content. It must be joined before the content goes: the destructor does.
+// Computes the hash of one file content, which must outlive this object; the destructor joins the
+// thread.
 class Hashing {
  public:
   explicit Hashing(const FileContent& content) {
@@ -57,11 +59,11 @@ class Hashing {
     digest_ = hash.finish_hex();
   }
 
-  std::string digest_;   // the thread's until it is joined
-  std::jthread thread_;  // last: it uses the rest
+  std::string digest_;   // written by the thread until it is joined
+  std::jthread thread_;  // last member, because it uses the others
 };
 
-// Writes pieces in chunks of a good size, whatever the size of the pieces.
+// Buffers writes so that the file is written in chunks of kChunkBytes.
 class ChunkedFile {
  public:
   ChunkedFile(FileSystem& files, UniqueFd fd, std::string path)
@@ -98,8 +100,8 @@ class ChunkedFile {
     STOKER_RETURN_IF_ERROR(files_.write(fd_.get(), chunk, path_));
     written_ += chunk.size();
     if (written_ - asked_ >= kWritebackBytes) {
-      // A hint, which promises nothing: so that sync() finds most of it done. What fails on the way
-      // is reported by sync().
+      // Only a hint, so that most of the data is already on disk at sync(). Errors are reported by
+      // sync().
       static_cast<void>(::sync_file_range(fd_.get(), static_cast<off_t>(asked_),
                                           static_cast<off_t>(written_ - asked_),
                                           SYNC_FILE_RANGE_WRITE));
@@ -111,12 +113,12 @@ class ChunkedFile {
   FileSystem& files_;
   UniqueFd fd_;
   std::string path_;
-  std::vector<std::byte> gathered_;  // small pieces, until they make a chunk
+  std::vector<std::byte> gathered_;  // buffer for small pieces, at most one chunk
   uint64_t written_ = 0;
-  uint64_t asked_ = 0;  // of written_: the disk was asked to write it
+  uint64_t asked_ = 0;  // number of bytes for which writeback was requested
 };
 
-// Empty, but with room on the disk for all of the content.
+// An empty file with disk space reserved for all of the content.
 Result<ChunkedFile> create(FileSystem& files, const std::string& directory,
                            const FileContent& content) {
   std::string path = join_path(directory, content.name);

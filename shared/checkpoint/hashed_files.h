@@ -1,13 +1,14 @@
-// HashedFiles: writes new files, each once from front to back, while other threads hash them.
+// hashed_files: writes new files sequentially while other threads compute their hashes.
 //
-// One core hashes 1.8 GB/s with SHA-256, less than a good disk writes: so each large file has a
-// hashing thread of its own, and the calling thread writes and syncs meanwhile. What is hashed is
-// what was given, not what the disk took: it finds what the way to the disk spoils.
+// SHA-256 runs at 1.8 GB/s per core, less than the write speed of a good disk. Each large file
+// therefore gets its own hashing thread, while the calling thread writes and syncs. The hash covers
+// the data in memory, not the data read back from disk, so that it detects corruption on the way to
+// the disk.
 //
-// Threads:  calls on the file system come from the calling thread only, in the order of the files.
-// Blocking: until all is on disk, or something failed.
-// Errors:   kAlreadyExists, kNoSpace, kIoError, kPermission, naming the file. The files are then to
-//           be removed: a failed sync is never tried again.
+// Threads:  only the calling thread calls the file system, in the order of the files.
+// Blocking: until all files are synced or an error occurs.
+// Errors:   kAlreadyExists, kNoSpace, kIoError, kPermission, with the name of the file. The caller
+//           must then remove the files, because a failed sync must not be retried.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@
 
 namespace stoker::checkpoint {
 
-// Pieces of memory that somebody else owns, and that nobody changes meanwhile.
+// Content of a file. The pieces are not owned and must not change while they are being written.
 struct FileContent {
   std::string name;
   std::vector<std::span<const std::byte>> pieces;
@@ -39,17 +40,17 @@ struct WrittenFile {
   bool operator==(const WrittenFile&) const = default;
 };
 
-// Creates each file in `directory` (it must not exist) and reserves its room, for all before the
-// first is written; writes them, and syncs them. The directory is not synced.
+// Creates each file in `directory` (it must not exist), reserves the disk space of all files before
+// the first write, then writes and syncs them. The directory is not synced.
 Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std::string& directory,
                                                     std::span<const FileContent> contents);
 Result<WrittenFile> write_hashed_file(FileSystem& files, const std::string& directory,
                                       const std::string& name, std::string_view text);
 
-// Told of bytes as they are read or written.
+// Progress callback for bytes read or written.
 using OnBytes = std::function<void(uint64_t bytes)>;
 
-// The SHA-256 of a file of `bytes` bytes. kCorrupt: it is longer or shorter. kIoError.
+// The SHA-256 of a file of `bytes` bytes. kCorrupt: the file is longer or shorter. kIoError.
 Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path,
                                    const OnBytes& on_bytes = {});
 

@@ -66,7 +66,7 @@ namespace json = boost::json;
 
 constexpr size_t kMaxFiles = 64;
 
-// Boost.JSON's accessors throw; every call of them is inside parse_manifest(), which turns that into
+// Boost.JSON's accessors throw. All calls are inside parse_manifest(), which converts exceptions to
 // Status.
 std::string text_at(const json::object& object, const char* key) {
   return std::string(object.at(key).as_string());
@@ -74,7 +74,7 @@ std::string text_at(const json::object& object, const char* key) {
 uint64_t count_at(const json::object& object, const char* key) {
   return object.at(key).to_number<uint64_t>();
 }
-// 0 where it is not there: fields that came later are not required.
+// 0 if missing, for fields that were added later and are optional.
 uint64_t later_count_at(const json::object& object, const char* key) {
   return object.contains(key) ? count_at(object, key) : 0;
 }
@@ -128,7 +128,7 @@ Manifest parse_manifest_fields(const json::object& root) {
   return manifest;
 }
 
-// Empty when the files may be opened under the checkpoint's directory.
+// Empty if the files can be opened below the checkpoint directory.
 std::string find_file_error(const Manifest& manifest) {
   if (manifest.files.empty()) return "names no file";
   if (manifest.files.size() > kMaxFiles) return "names too many files";
@@ -187,7 +187,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path_i
   };
   try {
     const json::object& root = value.as_object();
-    // Before the other fields: a later format may have others.
+    // Checked before the other fields, which can differ in a later format.
     const auto format = root.at("format").to_number<int64_t>();
     if (format > kFormat) {
       return Status(StatusCode::kMismatch, path_in_messages + ": format " + std::to_string(format) +

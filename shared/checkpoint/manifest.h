@@ -1,7 +1,7 @@
-// Manifest and SHA256SUMS: what a checkpoint is, as JSON beside its files, and the hashes of these, as
-// coreutils' sha256sum writes and checks them.
+// manifest: the metadata of a checkpoint (manifest.json), and the checksums of its files
+// (SHA256SUMS) in the format of coreutils' sha256sum.
 //
-// Threads: any; values.
+// Threads:  any; values.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,18 @@ struct Checksum {
 };
 
 std::string format_checksums(const std::vector<Checksum>& sums);
-// kCorrupt, with the line: anything that format_checksums() does not write, a name twice, no line at all.
+// kCorrupt, with the line number: text that format_checksums() does not produce, a duplicate name,
+// an empty list.
 Result<std::vector<Checksum>> parse_checksums(std::string_view text,
                                               const std::string& path_in_messages);
 
 bool is_sha256(std::string_view text);
-// A plain file name: letters, digits, '.', '_' and '-', not beginning with '.'.
+// A plain file name: letters, digits, '.', '_' and '-', not starting with '.'.
 bool is_file_name(std::string_view name);
 
 inline constexpr int kFormat = 2;
 
-// What data.train was from a ticket on, which began an epoch.
+// Version of data.train from the given ticket on, which starts an epoch.
 struct DatasetVersion {
   uint64_t ticket = 0;
   uint64_t epoch = 0;
@@ -45,38 +46,39 @@ struct DatasetVersion {
 
 struct Manifest {
   int format = kFormat;
-  uint64_t step = 0;  // optimizer steps done
+  uint64_t step = 0;  // completed optimizer steps
   uint64_t epoch = 0;
   uint64_t ticket = 0;         // the next micro-batch to train on
-  std::string created;         // ISO 8601, for people
-  std::string stoker_version;  // stoker's version
-  std::string torch_version;   // LibTorch's version
+  std::string created;         // ISO 8601, informational
+  std::string stoker_version;  // version of stoker
+  std::string torch_version;   // version of LibTorch
   int world_size = 1;
-  // Samples a micro-batch, and micro-batches a step. 0: not said, by an earlier release.
+  // Samples per micro-batch and micro-batches per step. 0: not recorded, written by an earlier
+  // release.
   uint64_t batch = 0;
   uint64_t accumulate = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
-  std::string model_file;  // SHA-256 of the file with the model's code; empty: stoker has the code
+  std::string model_file;    // SHA-256 of the file with the model code; empty for built-in models
   std::string config_digest;
   std::string data_digest;  // fingerprint of data.train
-  std::vector<DatasetVersion>
-      dataset_versions;  // of data that grows: up to this ticket; otherwise empty
+  // Of refreshed data: all versions up to this ticket; otherwise empty.
+  std::vector<DatasetVersion> dataset_versions;
   std::vector<WrittenFile> files;
-  std::string parent;  // directory name of the checkpoint that this run resumed from or saved
-                       // before; may be empty
-  uint64_t metrics_bytes =
-      0;  // length of metrics/train.jsonl at this step: a resume cuts it back to here
-  // Samples that could not be read, of the tickets before `ticket`, over all starts of the run; nothing:
-  // not said, by an earlier release. A resume cuts sample_errors.jsonl back to the steps up to `step`.
+  // Directory name of the checkpoint that this run resumed from or saved before; can be empty.
+  std::string parent;
+  // Size of metrics/train.jsonl at this step; a resume truncates it to this size.
+  uint64_t metrics_bytes = 0;
+  // Number of sample errors in the tickets before `ticket`, over all starts of the run; nullopt:
+  // not recorded, written by an earlier release. A resume truncates sample_errors.jsonl to the
+  // steps up to `step`.
   std::optional<uint64_t> sample_errors;
-  std::string
-      live_settings;  // JSON object of the settings changed while running ({"lr": 1e-4}); "{}"
+  std::string live_settings;  // JSON object of the settings changed at runtime ({"lr": 1e-4}); "{}"
 
   bool operator==(const Manifest&) const = default;
 };
 
 std::string to_json(const Manifest& manifest);
-// kCorrupt: not JSON, a field missing or of the wrong type, a file name with '/'. kMismatch: a
+// kCorrupt: not JSON, a field is missing or has the wrong type, a file name with '/'. kMismatch: a
 // newer format.
 Result<Manifest> parse_manifest(std::string_view json, const std::string& path_in_messages);
 

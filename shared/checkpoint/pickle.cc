@@ -74,7 +74,7 @@ class Machine {
   Status push_text(std::string_view text) {
     return push({.type = Type::kText, .text = std::string(text)});
   }
-  // What lies above the last mark is for the instruction that ends it.
+  // Values above the last mark belong to the opcode that consumes the mark.
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   Result<uint32_t> pop() {
     if (stack_.size() <= floor()) return wrong("its stack is empty");
@@ -101,7 +101,7 @@ class Machine {
   }
   PickleValue& value(uint32_t index) { return pickle_.values[index]; }
 
-  // ---- Instructions
+  // ---- Opcodes
 
   Status step(uint8_t op) {
     switch (op) {
@@ -195,7 +195,7 @@ class Machine {
     STOKER_ASSIGN_OR_RETURN(const uint64_t small, number(op == op::kBinInt1 ? 1 : 2));
     return push_number(static_cast<int64_t>(small));
   }
-  // Two's complement, as many bytes as it takes.
+  // Two's complement, variable length.
   Status read_long() {
     STOKER_ASSIGN_OR_RETURN(const uint64_t count, number(1));
     STOKER_ASSIGN_OR_RETURN(const std::string_view bytes, take(count));
@@ -251,7 +251,8 @@ class Machine {
     dict->items.insert(dict->items.end(), items->begin(), items->end());
     return {};
   }
-  // The attributes of an OrderedDict, such as the versions of a model's parts, decide nothing here.
+  // Ignores the attributes of an OrderedDict (such as state_dict metadata with module versions),
+  // which are not needed here.
   Status build() {
     STOKER_ASSIGN_OR_RETURN(const uint32_t state, pop());
     STOKER_RETURN_IF_ERROR(top(Type::kDict, "dict").status());
@@ -283,10 +284,10 @@ class Machine {
 
   const std::span<const std::byte> bytes_;
   size_t at_ = 0;
-  size_t began_ = 0;  // of the instruction at hand
+  size_t began_ = 0;  // offset of the current opcode
   Pickle pickle_;
   std::vector<uint32_t> stack_;
-  std::vector<size_t> marks_;  // heights of the stack
+  std::vector<size_t> marks_;  // stack heights
   std::unordered_map<uint64_t, uint32_t> memo_;
 };
 
@@ -301,7 +302,7 @@ using namespace std::string_view_literals;
 
 struct DTypeNames {
   DType dtype;
-  std::string_view storage;  // empty: PyTorch has no type of storage for it
+  std::string_view storage;  // empty: PyTorch has no storage type for it
   std::string_view torch;
 };
 constexpr std::array<DTypeNames, 11> kDTypes{{{DType::kF64, "DoubleStorage", "torch.float64"},
@@ -329,8 +330,8 @@ constexpr std::string_view kDevice = "torch.device";
 constexpr auto kFunctions = std::to_array(
     {kTensorV1, kTensorV2, kTensorV3, kParameter, kOrderedDict, kCounter, kSize, kDevice});
 
-constexpr size_t kMaxDimensions = 64;  // of PyTorch
-// What a few bytes of a pickle may make again and again.
+constexpr size_t kMaxDimensions = 64;  // PyTorch's limit
+// Bounds the objects that a few bytes of a pickle can create repeatedly.
 constexpr size_t kMaxTensors = 200'000;
 constexpr size_t kMaxKey = 64;
 constexpr size_t kShown = 100;
@@ -362,7 +363,7 @@ Result<std::vector<int64_t>> counts_of(const Pickle& pickle, const PickleValue& 
   return counts;
 }
 
-// The product of the shape, where bytes in that number still fit 63 bits.
+// The product of the shape, if the size in bytes fits into 63 bits.
 std::optional<int64_t> checked_elements(const PickledTensor& tensor) {
   int64_t count = 1;
   for (const int64_t extent : tensor.shape)
@@ -372,7 +373,7 @@ std::optional<int64_t> checked_elements(const PickledTensor& tensor) {
   return count;
 }
 
-// Whether every element is inside a storage of so many.
+// True if every element is within a storage of `elements` elements.
 bool fits(const PickledTensor& tensor, uint64_t elements) {
   int64_t last = tensor.offset;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -420,7 +421,7 @@ Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& ar
   return ReduceResult{.value = {.type = Type::kTensor, .number = index}};
 }
 
-// One argument of a kind, which is the result.
+// A function that returns its argument, which must have the given type.
 Result<ReduceResult> same(const Pickle& pickle, const std::vector<uint32_t>& arguments, Type type,
                           std::string_view function) {
   if (arguments.empty() || pickle.values[arguments[0]].type != type)

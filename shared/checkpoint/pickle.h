@@ -1,14 +1,14 @@
-// PickleReader: what a pickle of PyTorch's holds, without Python.
+// pickle: parses the pickles of PyTorch files without Python.
 //
-// A pickle is a program for a stack machine, and Python runs whatever it names. This machine knows
-// the few instructions and names that tensors, and plain values beside them, need: those that
-// torch.load(weights_only=True) takes for them. Everything else is refused by its name, and a name
-// is a word here, never something that is called.
+// A pickle is a program for a stack machine, and Python calls any function that it references. This
+// machine supports only the opcodes and globals that tensors and plain values next to them need,
+// which are those that torch.load(weights_only=True) accepts for them. Everything else is rejected
+// with its name. A global is only compared as text and never called.
 //
-// Threads: functions of their arguments.
-// Errors:  kCorrupt: an instruction or a name that is not known, a stack that does not fit, an
-//          end inside an instruction, a tensor that lies beyond its storage; with the byte of the
-//          pickle. Memory is in proportion to the pickle, and bounded.
+// Threads:  pure functions.
+// Errors:   kCorrupt, with the offset in the pickle: an unknown opcode or global, an invalid stack,
+//           a truncated opcode, a tensor outside its storage. Memory use is proportional to the
+//           size of the pickle, and bounded.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 
 namespace stoker::checkpoint {
 
-// The instructions of a pickle that PyTorch's files are made of (protocol 2).
+// The opcodes used by PyTorch's pickles (protocol 2).
 namespace op {
 
 inline constexpr uint8_t kProto = 0x80, kStop = '.', kMark = '(', kPop = '0';
@@ -40,20 +40,20 @@ inline constexpr uint8_t kGlobal = 'c', kBinPersId = 'Q', kReduce = 'R', kBuild 
 
 }  // namespace op
 
-// Bytes beside the pickle, in a member of their own.
+// Data stored outside the pickle, in a separate archive member.
 struct PickledStorage {
-  std::string key;             // of the member "data/KEY"
-  std::optional<DType> dtype;  // nullopt: bytes, and each tensor says what they are
-  uint64_t elements = 0;       // bytes where there is no dtype
+  std::string key;             // the member is "data/KEY"
+  std::optional<DType> dtype;  // nullopt: untyped, each tensor has its own dtype
+  uint64_t elements = 0;       // bytes if there is no dtype
 };
 
 // A view of a storage.
 struct PickledTensor {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // in elements, none negative
+  std::vector<int64_t> strides;  // in elements, nonnegative
   int64_t offset = 0;            // in elements
-  size_t storage = 0;            // of Pickle::storages
+  size_t storage = 0;            // index into Pickle::storages
 };
 
 struct PickleValue {
@@ -66,50 +66,50 @@ struct PickleValue {
     kList,
     kDict,
     kName,     // of a type or function
-    kStorage,  // number: of Pickle::storages
-    kTensor,   // number: of Pickle::tensors
-    kOther     // a float, a very large number: nothing that a tensor needs
+    kStorage,  // number: index into Pickle::storages
+    kTensor,   // number: index into Pickle::tensors
+    kOther     // a float or a very large integer, which tensors do not need
   };
   Type type = Type::kNothing;
   int64_t number = 0;
   std::string text;             // of a text or name
-  std::vector<uint32_t> items;  // of Pickle::values; of a dict: key, value, key, value
+  std::vector<uint32_t> items;  // indices into Pickle::values; of a dict: key, value, key, value
 };
 
-// A value may be part of several others, and of itself.
+// A value can be an element of several others, and of itself.
 struct Pickle {
   std::vector<PickleValue> values;
   std::vector<PickledStorage> storages;
   std::vector<PickledTensor> tensors;
-  uint32_t root = 0;  // of values
+  uint32_t root = 0;  // index into values
 };
 
 Result<Pickle> read_pickle(std::span<const std::byte> bytes);
 
-// The names of types and functions in PyTorch's pickles, and what they stand for: a table, behind
-// which nothing is called.
+// Globals in PyTorch's pickles and their meaning: a table lookup, nothing is called.
 //
-// Errors:  kCorrupt: arguments that do not fit, a tensor that lies beyond its storage.
+// Errors:   kCorrupt: invalid arguments, a tensor outside its storage.
 bool is_allowed_global(std::string_view name);  // "torch._utils._rebuild_tensor_v2"
-// The type of storage in which PyTorch keeps a dtype: "FloatStorage"; empty: it has none, and the
-// tensor says its dtype itself.
+// Name of PyTorch's storage type for a dtype: "FloatStorage". Empty: there is none, and the tensor
+// has its own dtype.
 std::string_view storage_type_name(DType dtype);
 // "torch.uint16"
 std::string_view torch_dtype_name(DType dtype);
 
-// What a persistent id refers to: ("storage", type, key, place, elements).
+// The storage that a persistent id refers to: ("storage", type, key, location, elements).
 Result<PickledStorage> parse_storage(const Pickle& pickle, const PickleValue& id);
 
-// What the function gives for these arguments.
+// Result of a function call.
 struct ReduceResult {
-  std::optional<uint32_t> maybe_same;  // one of its arguments, as it is; else:
+  // Index of the argument that is returned unchanged; otherwise `value` is set.
+  std::optional<uint32_t> maybe_same;
   PickleValue value;
 };
-// Adds to pickle.tensors.
+// Can add to pickle.tensors.
 Result<ReduceResult> apply_reduce(Pickle& pickle, std::string_view function,
                                   const std::vector<uint32_t>& arguments);
 
-// A name in a message: what could move a terminal's cursor replaced, cut where it is long.
+// A name for messages: control characters are replaced, long names truncated.
 std::string printable(std::string_view name);
 
 }  // namespace stoker::checkpoint

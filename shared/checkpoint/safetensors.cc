@@ -25,9 +25,9 @@ using json::string_view;
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian");
 
-// Takes the parser's events. Only the shape that the format defines is let through, so whatever is
-// nested deeper, unknown or said twice ends the parsing where it stands. (boost::json::parse would
-// keep the last of two equal keys without a word.)
+// Handles parser events. Accepts only the structure that the format defines: deeper nesting,
+// unknown keys and duplicate keys stop the parser immediately. (boost::json::parse would silently
+// keep the last of two equal keys.)
 class HeaderHandler {
  public:
   // NOLINTBEGIN(readability-identifier-naming): the parser asks for them by these names
@@ -38,7 +38,7 @@ class HeaderHandler {
   // NOLINTEND(readability-identifier-naming)
 
   TensorHeader header;
-  std::string problem;  // of reject(); empty: the parser's own error
+  std::string problem;  // set by reject(); empty: the parser's own error
 
   bool on_document_begin(error_code&) { return true; }
   bool on_document_end(error_code&) { return true; }
@@ -105,7 +105,7 @@ class HeaderHandler {
 
   bool on_number_part(string_view, error_code&) { return true; }
   bool on_int64(int64_t value, string_view text, error_code& ec) {
-    // "-0" is a zero to this parser, and an error to others.
+    // This parser reads "-0" as zero, others reject it.
     if (value < 0 || text.starts_with('-')) return reject(ec, "a negative number");
     return take_number(static_cast<uint64_t>(value), ec);
   }
@@ -150,7 +150,7 @@ class HeaderHandler {
   }
 
   In in_ = In::kStart;
-  std::string text_;  // parts of a key or string that is not complete yet
+  std::string text_;  // incomplete key or string
   std::string key_;
   std::unordered_set<std::string> names_;
   size_t offsets_read_ = 0;
@@ -195,8 +195,8 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-// The factors are multiplied in the order of the shape, as the crate does it: [0, huge, huge] is 0,
-// [huge, huge, 0] is refused. With a sign, because TensorSpec::elements() counts with one.
+// Multiplies in the order of the shape, like the safetensors crate: [0, huge, huge] is 0, [huge,
+// huge, 0] is rejected. Signed, because TensorSpec::elements() is signed.
 std::optional<uint64_t> checked_bytes(const TensorSpec& spec) {
   int64_t bytes = 1;
   for (const int64_t extent : spec.shape)
@@ -317,7 +317,7 @@ Result<SafetensorsContent> make_safetensors_layout(
                                                     std::to_string(tensors.size()) +
                                                     " tensors is larger than the format allows");
   }
-  // What we would refuse to read (text that is not UTF-8, say) is not written either.
+  // Content that the reader would reject (such as text that is not UTF-8) is not written either.
   const auto read_back =
       parse_tensor_header(std::string_view(head).substr(sizeof(uint64_t)), offset);
   if (!read_back.ok())
@@ -348,7 +348,7 @@ struct SafetensorsFile::State {
   std::string path;
   uint64_t data_begin = 0;
   std::vector<TensorSpec> specs;
-  std::vector<uint64_t> begins;  // of specs[i], counted from data_begin
+  std::vector<uint64_t> begins;  // of specs[i], relative to data_begin
   std::unordered_map<std::string, size_t> index;
   std::map<std::string, std::string> metadata;
 };
@@ -387,7 +387,7 @@ SafetensorsFile::SafetensorsFile(std::unique_ptr<State> state) : state_(std::mov
 SafetensorsFile::~SafetensorsFile() = default;
 
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string& path) {
-  // O_NONBLOCK: a FIFO in its place must not hang us.
+  // O_NONBLOCK: opening a FIFO must not block.
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
   return open_fd(std::move(fd), path);
 }

@@ -1,9 +1,10 @@
-// Safetensors: writes and reads one .safetensors file. Stricter than the format's own readers: see
+// safetensors: writes and reads .safetensors files. Stricter than the reference implementation; see
 // docs/checkpoint-format.md.
 //
-// Threads: one object per thread.
-// Errors:  writing: kNoSpace, kIoError. Reading: kCorrupt with file and offset for anything the
-//          format does not allow, found before any memory is allocated for it; kIoError, kNotFound.
+// Threads:  one object per thread.
+// Errors:   writing: kNoSpace, kIoError. Reading: kCorrupt with path and offset for anything that
+//           the format does not allow, detected before memory is allocated for it; kIoError,
+//           kNotFound.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,12 @@ inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the sa
 inline constexpr size_t kMaxNameBytes = 512;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
-// ---- The JSON header: which tensors, where. kCorrupt says what is wrong and, for JSON that does not
-// parse, at which byte of the header.
+// ---- The JSON header: names and extents of the tensors. The message of kCorrupt contains the
+// problem and, for invalid JSON, the byte offset in the header.
 
 struct TensorExtent {
   TensorSpec spec;
-  uint64_t begin = 0;  // of its bytes, counted from the end of the header
+  uint64_t begin = 0;  // start of its data, relative to the end of the header
   uint64_t end = 0;
 };
 
@@ -41,44 +42,44 @@ struct TensorHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Accepts only what fills `data_bytes` without hole or overlap. Allocates in proportion to `json`.
+// Accepts only tensors that fill `data_bytes` without gaps or overlaps. Memory use is proportional
+// to `json`.
 Result<TensorHeader> parse_tensor_header(std::string_view json, uint64_t data_bytes);
 
-// The header with its length in front, padded with spaces so that the data begin at a multiple
-// of 8.
+// The header with its length prefix, padded with spaces so that the data starts at a multiple of 8.
 std::string format_tensor_header(const TensorHeader& header);
 
-// The tensor's bytes by dtype and shape. nullopt: a negative extent, or more elements or bytes than 63
-// bits count.
+// Size of the tensor in bytes. nullopt: a negative extent, or the number of elements or bytes
+// exceeds 63 bits.
 std::optional<uint64_t> checked_bytes(const TensorSpec& spec);
 
-// kInvalidArgument: longer than kMaxNameBytes, holds a control character, or is kMetadataKey.
+// kInvalidArgument: longer than kMaxNameBytes, contains a control character, or is kMetadataKey.
 Status check_tensor_name(std::string_view name);
 
-// A file ready to be written: its header, and where the tensors' bytes lie.
+// A file ready to be written: its header, and references to the tensor data.
 struct SafetensorsContent {
   std::vector<std::byte> head;  // the first of the pieces
-  FileContent content;          // of memory that somebody else owns, the head apart
+  FileContent content;          // not owned, except for the head
 
   SafetensorsContent() = default;
   SafetensorsContent(SafetensorsContent&&) = default;
   SafetensorsContent& operator=(SafetensorsContent&&) = default;
 };
 
-// Tensors are laid out with the largest element size first and otherwise in the order given: then
-// each begins at a multiple of its element size, without which PyTorch cannot load it.
-// kInvalidArgument: a view that does not fit its spec, a bad name, a name twice.
+// Tensors are ordered by decreasing element size and otherwise keep the given order. Each then
+// starts at a multiple of its element size, which PyTorch requires for loading. kInvalidArgument: a
+// view that does not match its spec, an invalid name, a duplicate name.
 Result<SafetensorsContent> make_safetensors_layout(
     const std::string& name, const TensorViews& tensors,
     const std::map<std::string, std::string>& metadata);
 
-// Lays out, creates `directory`/`name` (it must not exist), writes it and syncs it. Nothing is
-// written of what cannot be laid out.
+// Creates `directory`/`name` (it must not exist), writes it and syncs it. Writes nothing if
+// make_safetensors_layout() fails.
 Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
                                       const std::string& name, const TensorViews& tensors,
                                       const std::map<std::string, std::string>& metadata);
 
-// A file opened for reading: the header is checked, tensors are read on demand with pread.
+// A file opened for reading. The header is validated; tensors are read on demand with pread.
 class SafetensorsFile final : public TensorSource {
  public:
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
@@ -90,7 +91,7 @@ class SafetensorsFile final : public TensorSource {
   const std::map<std::string, std::string>& metadata() const;
   const TensorSpec* find(const std::string& name) const override;
   Status read(const std::string& name, std::span<std::byte> out) const override;
-  // Part of a tensor's bytes, from `offset` on; the part must lie inside the tensor.
+  // A range of the tensor's bytes that starts at `offset`; it must be inside the tensor.
   Status read_part(const std::string& name, uint64_t offset, std::span<std::byte> out) const;
 
  private:

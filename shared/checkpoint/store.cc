@@ -23,9 +23,9 @@
 namespace stoker::checkpoint {
 namespace {
 
-// Removes directories that are out of sight: .tmp-… and .trash-…. A directory keeps all of its files
-// until the name that hides it is on the disk. Otherwise a power cut could bring it back under its old
-// name, with half of its files.
+// Removes hidden directories (.tmp-… and .trash-…). Their files are deleted only after the hidden
+// name is durable. Otherwise a power cut could restore the directory under its old name with some
+// of its files missing.
 Status delete_directory(FileSystem& files, const std::string& directory,
                         const std::vector<std::string>& hidden_names) {
   if (hidden_names.empty()) return {};
@@ -35,7 +35,7 @@ Status delete_directory(FileSystem& files, const std::string& directory,
   return {};
 }
 
-// What a checkpoint directory is called before it is visible, and after it is retired.
+// Prefixes of a checkpoint directory before it is visible, and after it was deleted.
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kTrashPrefix = ".trash-";
 constexpr char kLatestName[] = "latest";
@@ -57,7 +57,7 @@ std::optional<uint64_t> CheckpointStore::parse_checkpoint_name(const std::string
   uint64_t step = 0;
   const char* const end = name.data() + name.size();
   const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, step);
-  // Only the one spelling that name_of() gives, so that no step has two names.
+  // Accepts only the spelling of checkpoint_name(), so that every step has a unique name.
   if (parsed.ec != std::errc() || parsed.ptr != end || checkpoint_name(step) != name)
     return std::nullopt;
   return step;
@@ -89,8 +89,9 @@ Result<VerifiedCheckpoint> CheckpointStore::open_newest(
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     auto opened = open_verified(entry->path);
     if (opened.ok()) return opened;
-    if (opened.status().code() == StatusCode::kNotFound) continue;  // retired since it was listed
-    // Of a later release, and perhaps as good as can be: the ones before it are not what to go on from.
+    if (opened.status().code() == StatusCode::kNotFound) continue;  // deleted since it was listed
+    // Written by a later release and possibly valid, so an older checkpoint must not be used
+    // instead.
     if (opened.status().code() == StatusCode::kMismatch) return opened.status();
     if (rejected++ == 0) newest = opened.status();
     if (on_rejected) on_rejected(*entry, opened.status());
@@ -100,8 +101,8 @@ Result<VerifiedCheckpoint> CheckpointStore::open_newest(
                                           " checkpoints is valid; the newest: " + newest.message());
 }
 
-// An open descriptor, not remembered numbers: as long as it is open, no other directory can have the
-// same identity.
+// Keeps a descriptor open instead of storing device and inode numbers: while it is open, no other
+// directory can have the same identity.
 Status CheckpointStore::check_directory() {
   UniqueFd now(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!now.valid()) {
@@ -140,7 +141,7 @@ Status CheckpointStore::clean_up() {
 
 namespace {
 
-// Headers, manifest, sums, and the directory itself.
+// Headers, manifest, checksums and the directory itself.
 constexpr uint64_t kSmallFilesBytes = 1 << 20;
 
 uint64_t bytes_of(const TensorViews& views) {
@@ -149,7 +150,8 @@ uint64_t bytes_of(const TensorViews& views) {
   return bytes;
 }
 
-// Everything but the move to its name. SHA256SUMS last: where it is whole, so is the rest.
+// Writes all files; the caller renames the directory. SHA256SUMS is last: if it is complete, all
+// other files are.
 Result<Manifest> write_files(FileSystem& files, const std::string& directory,
                              const CheckpointContent& content) {
   Manifest manifest = content.manifest;
@@ -164,7 +166,7 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
   std::vector<SafetensorsContent> laid_out;
   std::vector<FileContent> contents;
   for (const auto& [name, views] : parts) {
-    // PyTorch's loaders expect this entry.
+    // PyTorch loaders expect this entry.
     auto file = make_safetensors_layout(name, *views, {{"format", "pt"}});
     if (!file.ok()) return file.status().with_context(directory);
     laid_out.push_back(*std::move(file));
@@ -187,9 +189,9 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// A synced checkpoint is lost all the same when a directory above it was made just now and not
-// synced itself. What was made just now is on the same file system as `directory`, and may be opened
-// by us; what is beyond was there before.
+// A synced checkpoint can still be lost if a parent directory was just created and not synced
+// itself. Newly created directories are on the same file system as `directory` and can be opened by
+// this process; directories beyond that existed before.
 Status sync_parent_directories(FileSystem& files, const std::string& directory) {
   std::error_code error;
   const auto real = std::filesystem::canonical(directory, error);
@@ -206,7 +208,8 @@ Status sync_parent_directories(FileSystem& files, const std::string& directory) 
   return {};
 }
 
-// A convenience for people and scripts, which nothing of ours reads: trouble with it is not the checkpoint's.
+// For users and scripts only; stoker does not read it. An error here is not an error of the
+// checkpoint.
 void update_latest_symlink(const std::string& directory, const std::string& name) {
   const std::string temporary = join_path(directory, std::string(kTemporaryPrefix) + kLatestName);
   ::unlink(temporary.c_str());
@@ -217,8 +220,8 @@ void update_latest_symlink(const std::string& directory, const std::string& name
 
 }  // namespace
 
-// Refuses at once what would fail after gigabytes. Of two programs that look at the same time both
-// may see room: the reservation of the files decides.
+// Fails early instead of after gigabytes of writes. Two programs that check at the same time can
+// both succeed; the reservation of the files is authoritative.
 Status CheckpointStore::check_free_space(const CheckpointContent& content) const {
   const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
                           bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
@@ -235,8 +238,8 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   const std::string path = join_path(directory_, name);
   const std::string hidden = std::string(kTemporaryPrefix) + name;
   const std::string temporary = join_path(directory_, hidden);
-  // Made anew only before anything was ever saved in it: somebody who moved the run away must hear of
-  // it, and not find another one in its place.
+  // The directory is created only before the first save. If the user moved the run away, this must
+  // fail instead of creating another directory.
   if (!directory_fd_.valid()) STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
   STOKER_RETURN_IF_ERROR(check_directory());
   if (exists(path))
@@ -250,14 +253,16 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
 
   auto written = write_files(files_, temporary, content);
   if (!written.ok()) {
-    static_cast<void>(files_.remove_tree(temporary));  // else clean_up() does it at the next start
+    // On failure, clean_up() removes it at the next start.
+    static_cast<void>(files_.remove_tree(temporary));
     return written;
   }
   Status status = files_.rename_noreplace(temporary, path);
   if (status.ok()) status = files_.sync_directory(directory_);
   if (!status.ok()) {
-    // It may be visible, but a power cut could take it away: what is not acknowledged must not be
-    // seen. (Over a network, a rename may report an error and be done all the same.)
+    // The checkpoint can be visible, but a power cut could remove it. A checkpoint that was not
+    // reported as saved must not be visible. (On a network file system, a rename can report an
+    // error and still succeed.)
     if (!exists(temporary)) static_cast<void>(files_.rename(path, temporary));
     static_cast<void>(delete_directory(files_, directory_, {hidden}));
     return status;
@@ -268,8 +273,9 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
 
 namespace {
 
-// Holds SHA256SUMS for itself while the directory is moved, so that no reader begins in between. Empty: a
-// reader has it. A damaged checkpoint without that file has no reader.
+// Exclusive lock of SHA256SUMS while the directory is renamed, so that no reader opens it in
+// between. `taken` is false if a reader holds the lock. A corrupt checkpoint without that file
+// cannot be open.
 struct Claim {
   bool taken = false;
   UniqueFd fd;
@@ -290,7 +296,7 @@ Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const u
   if (entries.empty() || steps.empty()) return deleted;
   STOKER_RETURN_IF_ERROR(check_directory());
   std::vector<std::string> hidden;
-  std::vector<Claim> claims;  // until all are out of sight
+  std::vector<Claim> claims;  // held until all are renamed
   Status status;
   for (const CheckpointEntry& entry : std::span(entries).first(entries.size() - 1)) {
     if (std::ranges::count(steps, entry.step) == 0) continue;
@@ -315,7 +321,7 @@ Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const u
 
 namespace {
 
-constexpr int64_t kMaxClasses = 1'000'000;  // as many as a data set may have
+constexpr int64_t kMaxClasses = 1'000'000;  // the maximum number of classes of a dataset
 
 bool is_weight(double number) { return std::isfinite(number) && number >= 0; }
 

@@ -1,11 +1,11 @@
-// CheckpointStore: the directory run/checkpoints: commit, find, verify, retire.
+// CheckpointStore: the checkpoints directory of a run: commit, list, verify, delete.
 //
-// Threads:  commit(), delete_checkpoints() and clean_up() from one thread of the process that holds run/LOCK;
-//           the rest from any thread of any process.
+// Threads:  commit(), delete_checkpoints() and clean_up() from one thread of the process that holds
+//           run/LOCK; the rest from any thread of any process.
 // Blocking: commit() waits for the disk.
-// Errors:   each says what is unchanged.
-// Crash:    a checkpoint is either wholly there or not visible; what a crash leaves is named .tmp-…
-//           or .trash-…, and clean_up() removes it.
+// Errors:   each method documents what is unchanged on failure.
+// Crash:    a checkpoint is either complete or not visible. A crash leaves directories named .tmp-…
+//           or .trash-…, which clean_up() removes.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@
 
 namespace stoker::checkpoint {
 
-// What is saved. The views must stay valid while commit() runs.
+// Content of a checkpoint. The views must stay valid during commit().
 struct CheckpointContent {
-  Manifest manifest;  // commit() fills in files, and created and build where empty
+  Manifest manifest;  // commit() sets `files`, and `created` and `stoker_version` if they are empty
   TensorViews model;  // -> model.safetensors
   TensorViews optim;  // -> optimizer.safetensors
-  TensorViews state;  // -> trainer_state.safetensors: generator states and the like
-  TensorViews ema;    // -> ema.safetensors, averaged weights; no file where there are none
+  TensorViews state;  // -> trainer_state.safetensors: generator states and similar
+  TensorViews ema;    // -> ema.safetensors: averaged weights; no file if empty
 };
 
 struct CheckpointEntry {
@@ -37,9 +37,9 @@ struct CheckpointEntry {
   std::string path;
 };
 
-// A checkpoint held open for reading: all files opened and share-locked first, so that retention on
-// a local file system cannot tear it, and every byte verified against SHA256SUMS before anything is
-// used.
+// A checkpoint opened for reading. All files are opened and share-locked first, so that retention
+// on a local file system cannot remove some of them, and every byte is verified against SHA256SUMS
+// before anything is used.
 class VerifiedCheckpoint {
  public:
   const std::string& path() const { return path_; }
@@ -62,7 +62,7 @@ class VerifiedCheckpoint {
 
 struct DeletedCheckpoints {
   std::vector<uint64_t> deleted_steps;
-  std::vector<uint64_t> blocked;  // left for now: a reader has them
+  std::vector<uint64_t> blocked;  // not deleted now, because a reader holds them
 };
 
 class CheckpointStore {
@@ -74,55 +74,56 @@ class CheckpointStore {
   static std::string checkpoint_name(uint64_t step);  // "step-000001200"
   static std::optional<uint64_t> parse_checkpoint_name(const std::string& name);
 
-  // All that look like checkpoints (step-N directories), oldest first, not verified. Empty where
-  // the directory is missing.
+  // All directories named step-N, oldest first, not verified. Empty if the directory is missing.
   Result<std::vector<CheckpointEntry>> list() const;
 
-  // kNoSpace when the disk has not room for it now. What is there of earlier tries counts as free
-  // only once it is gone.
+  // kNoSpace if the disk currently has too little free space. Leftovers of earlier attempts count
+  // as used until they are removed.
   Status check_free_space(const CheckpointContent& content) const;
 
-  // Writes, syncs and publishes. Returns the manifest as written only when a power cut can no
-  // longer lose it. On failure nothing is visible, earlier checkpoints are unchanged, and the same
-  // step may be tried again. kNoSpace also before the first write when the disk has not room for
-  // it. kAlreadyExists: the step is there. kNotFound: the directory is no more where it was, or
-  // another one is; nothing is made anew in its place.
+  // Writes, syncs and publishes a checkpoint. Returns the written manifest once the checkpoint is
+  // durable. On failure nothing is visible, earlier checkpoints are unchanged, and the same step
+  // can be saved again. kNoSpace also before the first write if there is too little free space.
+  // kAlreadyExists: the step exists. kNotFound: the directory was moved or replaced; it is not
+  // created again.
   Result<Manifest> commit(const CheckpointContent& content);
 
-  // kCorrupt: names the file and how it differs (missing, size, SHA-256). kNotFound: the directory
-  // is gone. kMismatch: a newer format. kIoError.
+  // kCorrupt: with the file and the difference (missing, size, SHA-256). kNotFound: the directory
+  // does not exist. kMismatch: a newer format. kIoError.
   static Result<VerifiedCheckpoint> open_verified(const std::string& checkpoint_path,
                                                   const OnBytes& on_bytes = {});
 
-  // Newest that verifies; `on_rejected` is told of each newer one that does not. kNotFound: there
-  // are none at all. kCorrupt: there are some and all are bad. kMismatch: the newest that may be
-  // valid is of a newer format; the ones before it are not tried.
+  // Opens the newest checkpoint that verifies; `on_rejected` is called for each newer one that does
+  // not. kNotFound: there are no checkpoints. kCorrupt: none of them is valid. kMismatch: the
+  // newest that can be valid has a newer format; older ones are not tried.
   Result<VerifiedCheckpoint> open_newest(
       const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected) const;
 
-  // Deletes these: renamed to .trash-… first, so a half-deleted one is never a candidate. Never the
-  // newest, never one that a reader holds locked. Steps that are not there are passed over. kNotFound
-  // as commit(): nothing is deleted.
+  // Deletes the checkpoints of these steps. They are renamed to .trash-… first, so a partially
+  // deleted one is never a candidate. The newest checkpoint, and those locked by a reader, are
+  // never deleted. Missing steps are ignored. kNotFound as for commit(): nothing is deleted.
   Result<DeletedCheckpoints> delete_checkpoints(std::span<const uint64_t> steps);
 
-  // Removes .tmp-… and .trash-… of a dead predecessor. Only under run/LOCK.
+  // Removes .tmp-… and .trash-… directories left by a process that crashed. Requires run/LOCK.
   Status clean_up();
 
  private:
-  // Whether directory_ is still the one that was first worked in; it becomes that one.
+  // Checks that directory_ is still the directory of the first operation, or stores it on the first
+  // call.
   Status check_directory();
 
   std::string directory_;
   FileSystem& files_;
-  UniqueFd directory_fd_;   // keeps the directory's identity; empty before the first work in it
-  bool is_rooted_ = false;  // the directories above are synced
+  UniqueFd directory_fd_;   // pins the identity of the directory; empty before the first operation
+  bool is_rooted_ = false;  // the parent directories are synced
 };
 
-// The numbers that task.class_weights: balanced came to when the run began: a tensor of
-// trainer_state.safetensors, F64 [classes].
+// The class weights that task.class_weights: balanced resolved to at the start of the run: a tensor
+// of trainer_state.safetensors, F64 [classes].
 inline constexpr const char* kClassWeights = "class_weights";
 
-// None where the checkpoint has none. kCorrupt: the tensor is not what such numbers are.
+// Empty if the checkpoint has no class weights. kCorrupt: the tensor does not contain valid
+// weights.
 Result<std::vector<double>> read_class_weights(const VerifiedCheckpoint& saved);
 
 }  // namespace stoker::checkpoint

@@ -34,18 +34,18 @@ uint32_t crc32_of(uint32_t so_far, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-// The zip archive of a torch.save file: its pickle, and its storages.
+// The zip archive of a torch.save file: its pickle and its storages.
 class TorchArchive {
  public:
   static Result<TorchArchive> open(UniqueFd fd, const std::string& path_in_messages);
 
   const std::string& path() const { return file_.path; }
-  // The bytes of data.pkl, checked against its checksum.
+  // The content of data.pkl, with verified checksum.
   Result<std::vector<std::byte>> read_pickle() const;
-  // kCorrupt: there is no such storage, or it has fewer bytes.
+  // kCorrupt: the storage does not exist or is too small.
   Status check_storage(const std::string& key, uint64_t bytes) const;
-  // Part of a storage that check_storage() has found to be large enough. The first time the whole
-  // storage is read, to check it.
+  // Reads a range of a storage that was validated by check_storage(). The first call reads the
+  // complete storage to verify its checksum.
   Status read(const std::string& key, uint64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -58,9 +58,11 @@ class TorchArchive {
 
   UniqueFd fd_;
   archive::ArchiveFile file_;
-  std::map<std::string, archive::ZipMember> members_;  // by name without the archive's own prefix
+  // By name without the archive's top-level directory.
+  std::map<std::string, archive::ZipMember> members_;
   bool has_checksums_ = true;
-  mutable std::map<std::string, uint64_t> checked_;  // storages by key: where their bytes begin
+  // Storages with verified checksum: key -> offset of the data.
+  mutable std::map<std::string, uint64_t> checked_;
 };
 
 Result<TorchArchive> TorchArchive::open(UniqueFd fd, const std::string& path) {
@@ -84,7 +86,7 @@ Status TorchArchive::corrupt(const std::string& what) const {
   return Status(StatusCode::kCorrupt, file_.path + ": " + what);
 }
 
-// Everything lies in one folder, named as the file once was.
+// All members are in one top-level directory, named after the original file.
 Status TorchArchive::find_members() {
   STOKER_ASSIGN_OR_RETURN(const auto members, archive::read_zip_directory(file_));
   std::string folder;
@@ -103,7 +105,7 @@ Status TorchArchive::find_members() {
     if (!members_.emplace(name, member).second)
       return corrupt("holds two members " + printable(member.name));
   }
-  // torch.save may be told to compute no checksums: then all are 0.
+  // torch.save can be configured not to compute checksums; they are all 0 then.
   has_checksums_ = find(kPickleName)->crc32 != 0;
   return {};
 }
@@ -115,7 +117,8 @@ const archive::ZipMember* TorchArchive::find(const std::string& name) const {
 
 Status TorchArchive::check_byte_order() const {
   const archive::ZipMember* const member = find(kByteOrderName);
-  if (member == nullptr) return {};  // of a PyTorch before 2.1: that of the machine
+  // Written by PyTorch before 2.1, in the byte order of the machine.
+  if (member == nullptr) return {};
   std::string order(std::min<uint64_t>(member->bytes, 16), '\0');
   STOKER_ASSIGN_OR_RETURN(const uint64_t begin, archive::zip_data_offset(file_, *member));
   if (!member->is_deflated)
@@ -180,7 +183,7 @@ struct TorchFile::State {
   TorchArchive archive;
   Pickle pickle;
   std::vector<TensorSpec> specs;
-  std::vector<const PickledTensor*> stored_tensors;  // of specs[i], in pickle.tensors
+  std::vector<const PickledTensor*> stored_tensors;  // of specs[i]; points into pickle.tensors
   std::unordered_map<std::string, size_t> index;
   std::vector<std::string> others;
 };
@@ -189,12 +192,12 @@ namespace {
 
 using Type = PickleValue::Type;
 
-// Where trainers put the weights in what they save; the first that is there.
+// Keys under which trainers store the weights; the first existing one is used.
 constexpr auto kNests =
     std::to_array<std::string_view>({"state_dict", "model_state_dict", "model"});
 constexpr size_t kKeysShown = 8;
 constexpr std::string_view kZipStart = "PK\3\4";
-constexpr std::string_view kOldStart = "\x80\2\x8a\n";  // a pickle of one large number
+constexpr std::string_view kOldStart = "\x80\2\x8a\n";  // a pickle with one large integer
 
 bool begins_with(std::span<const std::byte> bytes, std::string_view text) {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
@@ -240,7 +243,7 @@ uint64_t element_bytes_of(const PickledStorage& storage) {
   return storage.dtype ? dtype_bytes(*storage.dtype) : 1;
 }
 
-// Extents of 1 say nothing about the order.
+// The strides of dimensions with extent 1 are irrelevant.
 bool is_contiguous(const PickledTensor& tensor) {
   int64_t due = 1;
   for (size_t i = tensor.shape.size(); i-- > 0;) {
@@ -250,7 +253,7 @@ bool is_contiguous(const PickledTensor& tensor) {
   return true;
 }
 
-// How many elements there are from the first to the last; the tensor has at least one.
+// Number of storage elements from the first to the last element; the tensor must not be empty.
 int64_t span_of(const PickledTensor& tensor) {
   int64_t span = 1;
   for (size_t i = 0; i < tensor.shape.size(); ++i)
@@ -258,7 +261,7 @@ int64_t span_of(const PickledTensor& tensor) {
   return span;
 }
 
-// From the order of the storage to C order.
+// Copies from storage order to C order.
 void gather(const PickledTensor& tensor, std::span<const std::byte> from, std::span<std::byte> to) {
   const size_t bytes = dtype_bytes(tensor.dtype);
   std::vector<int64_t> coordinates(tensor.shape.size(), 0);
@@ -280,7 +283,7 @@ TorchFile::TorchFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 TorchFile::~TorchFile() = default;
 
 Result<std::unique_ptr<TorchFile>> TorchFile::open(const std::string& path) {
-  // O_NONBLOCK: a FIFO in its place must not hang us.
+  // O_NONBLOCK: opening a FIFO must not block.
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
   return open_fd(std::move(fd), path);
 }
@@ -362,8 +365,8 @@ Status TorchFile::read(const std::string& name, std::span<std::byte> out) const 
   return {};
 }
 
-// The four bytes behind a zip's first four are never all 0; of a .safetensors file they are the upper
-// half of the header's length. (That of the old format's start is beyond its limit.)
+// Bytes 4 to 7 of a zip file are never all 0. In a .safetensors file they are the upper half of the
+// header length. (The start of the legacy format would exceed its limit.)
 bool is_torch_file(std::span<const std::byte> start) {
   if (begins_with(start, kOldStart)) return true;
   const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
@@ -373,7 +376,7 @@ bool is_torch_file(std::span<const std::byte> start) {
 
 namespace {
 
-constexpr size_t kBraceAt = 8;  // of a .safetensors file: behind the header's length
+constexpr size_t kBraceAt = 8;  // in a .safetensors file: after the header length
 
 template <typename File>
 Result<std::unique_ptr<TensorSource>> as_source(Result<std::unique_ptr<File>> file) {
@@ -396,7 +399,7 @@ Result<std::unique_ptr<TensorSource>> open_tensor_file_fd(UniqueFd fd, const std
 }
 
 Result<std::unique_ptr<TensorSource>> open_tensor_file(const std::string& path) {
-  // O_NONBLOCK: a FIFO in its place must not hang us.
+  // O_NONBLOCK: opening a FIFO must not block.
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDONLY | O_NONBLOCK));
   return open_tensor_file_fd(std::move(fd), path);
 }

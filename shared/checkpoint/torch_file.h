@@ -1,15 +1,15 @@
-// TorchFile: the tensors of a file that torch.save() has written (.pt, .pth, .bin): a zip archive of
-// a pickle and of the tensors' bytes. The pickle is read by PickleReader: nothing in it can run.
+// TorchFile: reads the tensors of a file written by torch.save() (.pt, .pth, .bin), a zip archive
+// of a pickle and tensor data. The pickle is parsed by read_pickle(), which never executes code.
 //
-// What is read is the dict of name -> tensor that the file holds: what its root has under
-// "state_dict", "model_state_dict" or "model", else the root itself.
+// The tensors are those of the dict of name -> tensor under "state_dict", "model_state_dict" or
+// "model" of the root object, or otherwise of the root object itself.
 //
 // Threads:  one object per thread.
-// Blocking: reading checks the checksum of a tensor's storage the first time.
-// Errors:   kCorrupt with the file and the place for all that torch.save would not have written, and
-//           for what it may write and is not read here: the format of before PyTorch 1.6, packed
-//           members, big-endian bytes, other objects than tensors and plain values. All of it is
-//           found before memory is allocated for a tensor. kIoError, kNotFound.
+// Blocking: the first read of a tensor verifies the checksum of its storage.
+// Errors:   kCorrupt with path and location for anything that torch.save would not write, and for
+//           what it can write but is not supported: the format before PyTorch 1.6, compressed
+//           members, big-endian data, objects other than tensors and plain values. All of it is
+//           detected before memory is allocated for a tensor. kIoError, kNotFound.
 // Format:   docs/checkpoint-format.md.
 #pragma once
 
@@ -34,8 +34,8 @@ class TorchFile final : public TensorSource {
 
   const std::vector<TensorSpec>& tensors() const override;
   const TensorSpec* find(const std::string& name) const override;
-  // A tensor may be a view that repeats few bytes many times: compare its spec with what is needed
-  // before allocating spec.bytes().
+  // A tensor can be a view that repeats a few bytes many times. Compare its spec with the expected
+  // one before allocating spec.bytes().
   Status read(const std::string& name, std::span<std::byte> out) const override;
 
   const std::vector<std::string>& others() const override;
@@ -46,14 +46,15 @@ class TorchFile final : public TensorSource {
   std::unique_ptr<State> state_;
 };
 
-// Whether a file begins as torch.save's do: as a zip archive, or as the pickles of before
-// PyTorch 1.6 (which TorchFile refuses with a line of its own).
+// True if the file starts like one of torch.save: as a zip archive, or with the pickles of the
+// format before PyTorch 1.6 (which TorchFile rejects with a specific message).
 bool is_torch_file(std::span<const std::byte> start);
 
-// open_tensor_file: the tensors of a file that somebody hands us, whatever it is: .safetensors, or
-// written by torch.save. How it begins decides, not its name.
+// open_tensor_file: opens a .safetensors or torch.save file of untrusted origin. The format is
+// detected from the first bytes, not from the name.
 //
-// Errors:  kCorrupt: it is neither, and those of SafetensorsFile and TorchFile. kNotFound, kIoError.
+// Errors:   kCorrupt: neither format, and the errors of SafetensorsFile and TorchFile. kNotFound,
+//           kIoError.
 Result<std::unique_ptr<TensorSource>> open_tensor_file(const std::string& path);
 Result<std::unique_ptr<TensorSource>> open_tensor_file_fd(UniqueFd fd,
                                                           const std::string& path_in_messages);

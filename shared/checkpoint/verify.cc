@@ -16,7 +16,7 @@
 namespace stoker::checkpoint {
 namespace {
 
-// A file that is not there, or is none, is the checkpoint's damage.
+// A missing or irregular file means that the checkpoint is corrupt.
 Result<std::string> read_part(const std::string& path, uint64_t max_bytes) {
   auto text = read_file(path, max_bytes);
   const StatusCode code = text.status().code();
@@ -81,7 +81,7 @@ bool is_directory(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// `latest` may point elsewhere before the last file is opened: its target is taken once.
+// `latest` can change before the last file is opened, so it is resolved once.
 std::string behind_link(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_symlink(std::filesystem::path(path), error)) return path;
@@ -94,8 +94,8 @@ struct OpenFile {
   uint64_t bytes = 0;
 };
 
-// Opened and share-locked: delete_checkpoints() leaves a checkpoint alone whose SHA256SUMS somebody holds. Where the file
-// system has no locks, what has been opened stays readable all the same.
+// Opens and share-locks a file: delete_checkpoints() does not delete a checkpoint whose SHA256SUMS
+// is locked. Open files stay readable even if the file system does not support locks.
 Result<OpenFile> open_held(const std::string& directory, const std::string& name) {
   const std::string path = join_path(directory, name);
   auto opened = default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -150,7 +150,7 @@ Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& giv
   VerifiedCheckpoint checkpoint;
   checkpoint.path_ = checkpoint_path;
 
-  // SHA256SUMS first: it carries the lock that keeps the others here.
+  // SHA256SUMS first: its lock protects the other files from deletion.
   STOKER_ASSIGN_OR_RETURN(OpenFile sums_file, open_held(checkpoint_path, kChecksumsName));
   STOKER_ASSIGN_OR_RETURN(const std::string sums_text,
                           read_whole(sums_file, kMaxChecksumsBytes, checksums_path));

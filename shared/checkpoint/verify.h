@@ -1,9 +1,10 @@
-// quick_check: what a checkpoint says of itself, and whether its files are there in the size that it
-// says; without reading a tensor, and without holding it as a reader does.
+// quick_check: reads the manifest of a checkpoint and verifies that its files exist with the
+// recorded sizes. Reads no tensors and takes no lock.
 //
-// Threads: any; no state.
-// Errors:  kCorrupt: a file is missing or has another size, the lists are not what was written, or
-//          differ. kNotFound: the directory is gone. kMismatch: a newer format. kIoError.
+// Threads:  any; no state.
+// Errors:   kCorrupt: a file is missing or has another size, or the manifest and SHA256SUMS are
+//           invalid or differ. kNotFound: the directory does not exist. kMismatch: a newer format.
+//           kIoError.
 #pragma once
 
 #include <string>
@@ -24,7 +25,7 @@ struct QuickCheck {
 
 Result<QuickCheck> quick_check(const std::string& checkpoint_path);
 
-// The manifest's list and the sums are two witnesses of the same files. kCorrupt where they differ.
+// Compares the files listed in the manifest with those in SHA256SUMS. kCorrupt if they differ.
 Status compare_lists(const Manifest& manifest, const std::vector<Checksum>& sums,
                      const std::string& checksums_path);
 

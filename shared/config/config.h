@@ -1,8 +1,8 @@
-// Config: every setting of stoker as plain structs, one per section, with the defaults. The
+// Config: all settings of stoker as plain structs, one per section, with their defaults. The
 // descriptors of the settings are in settings_*.cc; config/stoker.yaml is generated from them.
 //
 // Threads: values.
-// Errors:  none here; load_config.h turns YAML into these and reports all errors together.
+// Errors:  none; load_config.h parses YAML into a Config and reports all errors together.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace stoker::config {
 
-// What a run that is resumed may change.
+// Which settings a resumed run may change.
 enum class OnResume {
   kFree,   // any value
   kLive,   // any value; a running daemon applies it on reload
@@ -43,12 +43,13 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// Datasets that training uses: train and, of a mixture or concat, its components.
+// Names of the datasets that training uses: train and, for a mixture or concat, its components.
 std::vector<std::string> training_datasets(const Config& config);
-// Those of them that hold samples: train, or its components.
+// Those that contain samples: train, or its components.
 std::vector<std::string> sampled_datasets(const Config& config);
 
-// Of the images of data.train; datasets that training samples agree on it. Null: inputs are in [0, 1].
+// The normalization of the images of data.train, which all sampled datasets share. Null: inputs are
+// in [0, 1].
 const Normalize* training_normalization(const Config& config);
 
 }  // namespace stoker::config

@@ -10,12 +10,13 @@ namespace {
 constexpr size_t kMaxErrors = 50;
 constexpr size_t kMaxQuoted = 60;
 constexpr size_t kMaxFlag = 120;
-constexpr size_t kMaxWordBytes = 64;  // no key is longer; the cost is the product of two lengths
+constexpr size_t kMaxWordBytes = 64;  // no key is longer; bounds the cost of the edit distance
 
-// "train.max_steps" of "train.max_steps=10".
+// The key of a --set option: "train.max_steps" for "train.max_steps=10".
 std::string_view key_of_flag(std::string_view flag) { return flag.substr(0, flag.find('=')); }
 
-// The file's lines first, then the flags in their order, then errors without a location.
+// Order of reporting: the lines of the file, then the --set options in their order, then errors
+// without a location.
 auto order_of(const SourceLocation& location) {
   const int group = location.line > 0 ? 0 : location.flag >= 0 ? 1 : 2;
   return std::tuple(group, location.flag, location.line, location.column);

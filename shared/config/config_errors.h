@@ -13,22 +13,22 @@
 
 namespace stoker::config {
 
-// Where a value was written: in the file, in a --set option, or nowhere (line 0, flag -1).
+// The location of a value: in the file, in a --set option, or none (line 0, flag -1).
 struct SourceLocation {
   int line = 0;    // from 1
   int column = 0;  // from 1, in bytes
   int flag = -1;   // index of the --set option
 };
 
-// Keys that the file or a --set option contains, with their locations: a default may depend on whether a
-// key is given, and an error between two keys is reported at one of them.
+// The keys in the file or the --set options, with their locations. A default can depend on whether
+// a key is given, and an error about two keys is reported at one of them.
 class ExplicitKeys {
  public:
   void add(const std::string& key, const SourceLocation& location) {
     locations_.insert_or_assign(key, location);
   }
   bool contains(std::string_view key) const { return locations_.contains(key); }
-  // Of the key, or of the nearest given section above it.
+  // The location of the key, or of the nearest given section that contains it.
   SourceLocation location_of(std::string_view key) const;
 
  private:
@@ -40,23 +40,24 @@ class ConfigErrors {
   // `flags` are the texts of the --set options, "train.max_steps=10".
   ConfigErrors(std::string file, const std::vector<std::string>& flags);
 
-  // `key`: the full name, "train.max_steps"; empty if the error belongs to no key. `message` says what is
-  // wrong and what to do.
+  // `key`: the full name, "train.max_steps"; empty if the error belongs to no key. `message` says
+  // what is wrong and what to do.
   void add(const SourceLocation& location, std::string_view key, std::string_view message) {
     add(location, key, message, key);
   }
   // As above, but the error belongs to `marked_key`: an unknown key is reported under its section.
   void add(const SourceLocation& location, std::string_view key, std::string_view message,
            std::string_view marked_key);
-  // has_error_for(key) without a message of its own.
+  // Makes has_error_for(key) true without adding a message.
   void mark(std::string_view key) { keys_.emplace(key); }
 
   bool empty() const { return count_ == 0; }
   size_t count() const { return count_; }
-  // Whether `key`, or a section that contains it, has an error: what follows from it is not reported.
+  // True if `key`, or a section that contains it, has an error. Consequential errors are not
+  // reported.
   bool has_error_for(std::string_view key) const;
-  // kInvalidArgument, one line per error: the file's in its order, then those of --set options, then
-  // those without a location.
+  // kInvalidArgument, one line per error: first errors in the file by location, then those of --set
+  // options, then those without a location.
   Status status() const;
 
  private:
@@ -75,10 +76,11 @@ class ConfigErrors {
 std::string quoted(std::string_view text);
 std::string one_line(std::string_view text, size_t max_bytes);
 
-// Insertions, deletions, replacements and swaps of neighbors that turn one word into the other.
+// Edit distance: the number of insertions, deletions, substitutions and swaps of neighbors that
+// turn one word into the other.
 size_t edit_distance(std::string_view a, std::string_view b);
-// The closest of `words` (the first of equals), or empty if none is within a third of the longer word's
-// length.
+// The closest of `words` (the first one if equal). Empty if none has a distance within a third of
+// the longer word's length.
 std::string closest_match(std::string_view typed, const std::vector<std::string>& words);
 // "; did you mean 'word'?", or empty.
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& words);

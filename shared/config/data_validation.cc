@@ -1,4 +1,4 @@
-// Conditions between the settings of datasets, and between them and feed.
+// Conditions between the settings of datasets, and between datasets and feed.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -22,11 +22,11 @@ constexpr const char* kAcceptedOrder =
     "resize, resize and center_crop, or random_resized_crop; then random_crop, "
     "random_horizontal_flip, color_jitter, normalize";
 
-// What the datasets that are trained on have in common.
+// Common properties of the training datasets.
 struct TrainedDatasets {
-  bool are_valid = true;  // else they have errors of their own
+  bool are_valid = true;  // false: they have errors of their own
   bool have_variable_length = true;
-  bool occur_once = true;  // each sample, once in an epoch of unchanged data
+  bool occur_once = true;  // each sample occurs once per epoch of unchanged data
   int64_t max_length = std::numeric_limits<int64_t>::max();
 };
 
@@ -65,7 +65,7 @@ class DataValidator {
   void add_error(const std::string& key, const std::string& message) {
     if (!errors_.has_error_for(key)) errors_.add(keys_.location_of(key), key, message);
   }
-  // Of the dataset that is being validated.
+  // Adds an error of the dataset that is being validated.
   void add(const std::string& key, const std::string& message) {
     add_error(section_ + key, message);
   }
@@ -186,7 +186,7 @@ class DataValidator {
 
   // ---- transforms --------------------------------------------------------------------------------
 
-  // Whether images are encoded and must be resized to one shape.
+  // True if images are encoded and must be resized to one shape.
   static bool has_encoded_images(const DatasetConfig& dataset) {
     if (std::holds_alternative<ImageFolderDataset>(dataset.source) ||
         std::holds_alternative<ImageListDataset>(dataset.source))
@@ -279,7 +279,7 @@ class DataValidator {
     return "random_crop";
   }
 
-  // Datasets of one run agree on it: the model sees inputs of one distribution.
+  // All datasets of a run must share it, because the model expects inputs of one distribution.
   void validate_normalization() {
     const Normalize* const expected = training_normalization(config_);
     for (const auto& [name, dataset] : config_.data) {
@@ -347,7 +347,7 @@ class DataValidator {
                 "requires a mixture; in data." + owner + ".concat every sample occurs once");
   }
 
-  // Only an epoch in which every sample occurs has a last batch.
+  // last_batch applies only to epochs in which every sample occurs.
   void validate_last_batch() {
     const auto train = config_.data.find("train");
     if (train == config_.data.end() || config_.feed.last_batch == LastBatchPolicy::kCarryOver)

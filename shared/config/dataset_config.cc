@@ -9,7 +9,7 @@ const std::string kNoPath;
 const std::string kAllFiles = "**/*";
 const std::optional<CacheConfig> kNoCache;
 
-// The member of `format` or of its RecordConfig; null: it has none.
+// The sequence member of `format` or of its RecordConfig; null if it has none.
 auto* find_sequence(auto& format) {
   using Sequence = std::conditional_t<std::is_const_v<std::remove_reference_t<decltype(format)>>,
                                       const SequenceConfig, SequenceConfig>;

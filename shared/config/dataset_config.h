@@ -1,4 +1,5 @@
-// DatasetConfig: one named dataset, data.NAME: a variant per format, and mixtures of other datasets.
+// DatasetConfig: the settings of one dataset, data.NAME: a variant per format, and mixtures of
+// other datasets.
 //
 // Threads: values.
 #pragma once
@@ -71,13 +72,13 @@ struct CenterCrop {
 
 struct RandomResizedCrop {
   std::vector<int64_t> size;                   // one number: a square
-  std::vector<double> scale = {0.08, 1.0};     // of the image's area
+  std::vector<double> scale = {0.08, 1.0};     // fraction of the image area
   std::vector<double> ratio = {0.75, 1.3333};  // width / height
   bool operator==(const RandomResizedCrop&) const = default;
 };
 
 struct RandomCrop {
-  std::vector<int64_t> size;  // that of the incoming image
+  std::vector<int64_t> size;  // size of the incoming image
   int64_t padding = 0;        // black pixels on each side
   bool operator==(const RandomCrop&) const = default;
 };
@@ -106,7 +107,7 @@ using Transform = std::variant<Resize, CenterCrop, RandomResizedCrop, RandomCrop
                                RandomHorizontalFlip, ColorJitter, Normalize>;
 using Transforms = std::vector<Transform>;
 
-// Null: the list has no such transform.
+// The transform of this type in the list; null if there is none.
 template <typename T>
 const T* find_transform(const Transforms& transforms) {
   for (const Transform& each : transforms)
@@ -133,9 +134,9 @@ struct RandomChoice {
 
 using BatchTransform = std::variant<Mixup, Cutmix, RandomChoice>;
 
-// ---- parts that several formats have -------------------------------------------------------------
+// ---- components shared by several formats -------------------------------------------------------
 
-// Roles of the named values of a record; an empty name is a role that the dataset does not have.
+// The names of record values by role; empty: the dataset does not have this role.
 struct FieldNames {
   std::string image = {};                // an encoded image -> `input` U8 [C, H, W]
   std::vector<std::string> input = {};   // bytes or numbers -> `input` of input_shape
@@ -163,7 +164,7 @@ struct CacheConfig {
   bool operator==(const CacheConfig&) const = default;
 };
 
-// What tfrecord, webdataset, csv and jsonl have in common: which values of a record become tensors.
+// Settings shared by tfrecord, webdataset, csv and jsonl: which values of a record become tensors.
 struct RecordConfig {
   FieldNames fields;
   std::vector<int64_t> input_shape;    // of `input`; of one time step with sequence.max_length
@@ -204,7 +205,7 @@ struct ImageFolderDataset {
 
 struct ImageListDataset {
   std::string path;  // the list
-  std::string root;  // of its paths; empty: the list's folder
+  std::string root;  // folder that its paths are relative to; empty: the folder of the list
   FieldNames fields = {.image = "path", .label = "label"};
   std::optional<int64_t> num_classes;
   ImageMode image_mode = ImageMode::kRgb;
@@ -221,7 +222,7 @@ struct IdxDataset {
 };
 
 struct CifarDataset {
-  int num_classes = 10;  // 10 or 100: the format's name
+  int num_classes = 10;  // 10 or 100, determined by the format
   std::string path;
   Transforms transforms;
   bool operator==(const CifarDataset&) const = default;
@@ -282,13 +283,13 @@ struct JsonlDataset {
 struct SyntheticDataset {
   uint64_t num_samples = 0;            // required
   std::vector<int64_t> input_shape;    // required
-  std::optional<int64_t> num_classes;  // null: a regression
-  int64_t num_targets = 1;             // of a regression
+  std::optional<int64_t> num_classes;  // null: regression
+  int64_t num_targets = 1;             // for regression
   double noise_std = 0.1;
   bool operator==(const SyntheticDataset&) const = default;
 };
 
-// Samples of other datasets in fixed shares; each has epochs of its own.
+// Samples of other datasets in fixed proportions. Each dataset has its own epochs.
 struct Mixture {
   std::vector<std::pair<std::string, double>> shares;  // in the order of the file
   bool operator==(const Mixture&) const = default;
@@ -308,22 +309,23 @@ using DatasetSource =
 struct DatasetConfig {
   DatasetSource source;
 
-  // All formats, but not mixture and concat, whose components have their own.
+  // For all formats except mixture and concat, whose components have their own values.
   std::vector<double> split = {0.0, 1.0};  // [from, to) as fractions of the source, by position
   uint64_t skip_samples = 0;               // at the start of the split
-  std::optional<uint64_t> max_samples;     // after them; null: all
+  std::optional<uint64_t> max_samples;     // number after skip_samples; null: all
   uint64_t repeat = 1;                     // how often a sample occurs in a training epoch
   std::string sample_weights_path;         // sampling with replacement; empty: every sample once
 
-  std::vector<BatchTransform> batch_transforms;  // of data.train
+  std::vector<BatchTransform> batch_transforms;  // only for data.train
 
-  // kText of a mixture or concat: ask combines_datasets() first.
+  // For a mixture or concat this returns kText, so check combines_datasets() first.
   DatasetFormat format() const;
   bool combines_datasets() const;  // mixture or concat
   // Names of the datasets of a mixture or concat.
   std::vector<std::string> components() const;
 
-  // Members that several formats have; null, empty or the default where this one does not.
+  // Members that several formats have; null, empty or the default if this format does not have
+  // them.
   const std::string& path() const;
   const std::string& glob() const;
   const Transforms* transforms() const;

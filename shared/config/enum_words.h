@@ -1,4 +1,4 @@
-// The words of an enum in configurations, messages and files, declared beside each enum:
+// The words of an enum in configurations, messages and files, declared next to each enum:
 //
 //   enum class Precision { kFp32, kTf32 };
 //   template <> inline constexpr auto kWords<Precision> = words("fp32", "tf32");

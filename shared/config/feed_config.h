@@ -1,4 +1,4 @@
-// FeedConfig: the settings under feed: who reads samples, in which order, and within which limits.
+// FeedConfig: the settings of the section feed: workers, sample order and limits.
 //
 // Threads: values.
 #pragma once
@@ -27,8 +27,8 @@ inline constexpr auto kWords<OnSampleError> = words("skip", "fail");
 struct FeedConfig {
   ProducerMode producers = ProducerMode::kInternal;
   std::optional<int> num_workers = 2;  // threads in total; null: auto
-  int num_processes = 1;               // that share them; 0: the workers are threads of stokerd
-  int prefetch_batches = 8;            // capacity of the ring
+  int num_processes = 1;  // processes that share the workers; 0: the workers are threads of stokerd
+  int prefetch_batches = 8;  // capacity of the ring
   ShuffleMode shuffle = ShuffleMode::kFull;
   uint64_t shuffle_block_size = 10000;  // kBlock: samples that are mixed with each other
   uint64_t shuffle_open_shards = 8;     // kShards: shards that are mixed with each other
@@ -40,9 +40,9 @@ struct FeedConfig {
   std::optional<double> worker_timeout_seconds = 60;      // without progress; null: never
   int max_restarts_per_minute = 30;                       // of worker processes
   std::optional<int64_t> worker_memory_limit_mib = 2048;  // address space per worker thread
-  bool sandbox = true;            // worker processes may only make the system calls of reading
-  std::optional<int> read_ahead;  // reads in flight, of all workers; null: auto
-  int64_t read_ahead_mib = 64;    // read but not yet decoded, of all workers
+  bool sandbox = true;  // restrict worker processes to the system calls that reading needs
+  std::optional<int> read_ahead;  // maximum reads in flight, over all workers; null: auto
+  int64_t read_ahead_mib = 64;    // maximum data that is read but not decoded, over all workers
 
   bool operator==(const FeedConfig&) const = default;
 };

@@ -38,7 +38,7 @@ json::object properties_of(const std::vector<Field>& fields, json::array& requir
   return properties;
 }
 
-// Without a type: a section whose keys are all commented out is null.
+// No type, because a section with all its keys commented out is null.
 json::object keys_schema(const std::vector<Field>& fields, bool is_expanded) {
   json::array required;
   json::object schema{{"properties", properties_of(fields, required, is_expanded)},
@@ -60,7 +60,8 @@ json::object mapping_schema(const std::vector<Field>& fields, bool is_nullable, 
 // ---- values --------------------------------------------------------------------------------------
 
 json::value number_value(double number) {
-  constexpr double kExact = 9007199254740992.0;  // 2^53: integers up to it are doubles
+  // 2^53: integers up to this one are exact as doubles.
+  constexpr double kExact = 9007199254740992.0;
   if (number == std::floor(number) && std::abs(number) <= kExact)
     return static_cast<int64_t>(number);
   return number;
@@ -69,7 +70,7 @@ json::value number_value(double number) {
 template <typename T>
 json::object value_schema(const Field& field) {
   if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
-  // YAML reads 10 as a number, which stoker accepts as text.
+  // YAML parses 10 as a number, which stoker accepts for a text.
   if constexpr (std::is_same_v<T, std::string>) return {{"type", json::array{"string", "number"}}};
   json::object schema{{"type", std::is_integral_v<T> ? "integer" : "number"}};
   if (field.min != std::numeric_limits<double>::lowest())
@@ -156,7 +157,8 @@ json::object schema_of_target(const Field&, const TaggedListField& target) {
   return {{"type", "array"}, {"items", json::object{{"anyOf", choices}}}};
 }
 
-// `is_expanded`: describe the items of a tagged list; not inside of one, because layers have layers.
+// `is_expanded`: describe the items of a tagged list. False inside such a list, because layers
+// contain layers.
 json::object schema_of(const Field& field, bool is_expanded) {
   json::object schema;
   if (!is_expanded && std::holds_alternative<TaggedListField>(field.target))
@@ -171,10 +173,10 @@ json::object schema_of(const Field& field, bool is_expanded) {
 
 // ---- sections ------------------------------------------------------------------------------------
 
-// Schemas that several variants of a section have, each written once under "definitions".
+// Schemas that several variants of a section share, each defined once under "definitions".
 class Definitions {
  public:
-  // Replaces large properties of `cases` that occur more than once by references.
+  // Replaces large properties that occur more than once in `cases` by references.
   void share(const std::string& section, std::vector<json::object>& cases) {
     std::map<std::string, int> counts;
     for (json::object& each : cases)
@@ -204,12 +206,12 @@ class Definitions {
   json::object all_;
 };
 
-// The names of variants that have the same keys.
+// Names of variants with the same keys.
 struct Case {
   std::vector<std::string> names;
   json::object schema;
   bool is_key = false;       // mixture, concat
-  bool is_selected = false;  // by default
+  bool is_selected = false;  // selected by default
 };
 
 std::vector<Case> cases_of(const std::string& key) {
@@ -280,7 +282,7 @@ json::object section_schema(const std::string& key, Definitions& definitions) {
   return schema;
 }
 
-// Two spaces per level; what fits into a line is on one.
+// Indents by two spaces per level; a value that fits on one line is not split.
 void pretty_print(const json::value& value, const std::string& indent, size_t used,
                   std::string& out) {
   const std::string flat = json::serialize(value);

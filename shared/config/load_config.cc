@@ -25,7 +25,7 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
     return errors.status();
   }
   Value root = parse_yaml(yaml, -1, "", errors);
-  // Errors that follow from half a file would be noise.
+  // An incomplete file would cause consequential errors.
   if (!errors.empty()) return errors.status();
   apply_overrides(overrides, root, errors);
   Config config;

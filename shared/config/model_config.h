@@ -1,4 +1,4 @@
-// ModelConfig: what is trained, and which weights it is initialized from: a variant per model.
+// ModelConfig: the model and the weights that it is initialized from, as a variant per model.
 //
 // Threads: values.
 #pragma once
@@ -83,7 +83,7 @@ struct FlattenLayer {
 };
 struct ResidualLayer {
   std::vector<Layer> body;      // required; added to the shortcut
-  std::vector<Layer> shortcut;  // empty: the input itself
+  std::vector<Layer> shortcut;  // empty: identity
   bool operator==(const ResidualLayer&) const;
 };
 
@@ -130,8 +130,8 @@ inline constexpr auto kWords<Pooling> = words("last", "mean", "none");
 struct BlstmConfig {
   int64_t num_layers = 1;
   int64_t hidden_size = 192;             // per direction
-  int64_t vocab_size = 256;              // over tokens
-  std::optional<int64_t> embedding_dim;  // over tokens; null: hidden_size
+  int64_t vocab_size = 256;              // for token inputs
+  std::optional<int64_t> embedding_dim;  // for token inputs; null: hidden_size
   double dropout = 0.0;
   Pooling pooling = Pooling::kLast;  // kNone by default for sequence_labeling and ctc
   bool operator==(const BlstmConfig&) const = default;
@@ -149,13 +149,13 @@ struct Lenet5Config {
 };
 
 struct ResnetConfig {
-  int depth = 18;  // the model's name
+  int depth = 18;  // determined by the model name
   bool operator==(const ResnetConfig&) const = default;
 };
 
 struct VggConfig {
-  int depth = 16;           // the model's name
-  bool batch_norm = false;  // the model's name
+  int depth = 16;           // determined by the model name
+  bool batch_norm = false;  // determined by the model name
   int64_t hidden_dim = 4096;
   double dropout = 0.5;
   bool operator==(const VggConfig&) const = default;
@@ -174,7 +174,7 @@ struct InceptionV3Config {
 };
 
 struct VitConfig {
-  std::string preset;  // "b_16", "b_32", "l_16", "l_32": the model's name; empty: vit
+  std::string preset;  // "b_16", "b_32", "l_16", "l_32": from the model name; empty: vit
   std::optional<int64_t> image_size;  // null: from the data
   int64_t patch_size = 16;
   int64_t num_layers = 12;
@@ -192,19 +192,19 @@ struct SequentialConfig {
 
 struct PluginConfig {
   std::string path;         // required; a shared object
-  std::string args = "{}";  // of its factory: the text of a JSON object
+  std::string args = "{}";  // arguments of its factory, as the text of a JSON object
   bool operator==(const PluginConfig&) const = default;
 };
 
 struct TorchscriptConfig {
-  std::string path;  // required; a file of torch.jit.save
+  std::string path;  // required; a file written by torch.jit.save
   bool operator==(const TorchscriptConfig&) const = default;
 };
 using ModelVariant = std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config,
                                   ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
                                   VitConfig, SequentialConfig, PluginConfig, TorchscriptConfig>;
-// Tensors whose names match `from` get the name `to`: what the first * of `from` matches replaces the
-// first * of `to`, and so on.
+// Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
+// the first * of `to`, and so on.
 struct KeyMapping {
   std::string from;
   std::string to;
@@ -212,8 +212,8 @@ struct KeyMapping {
 };
 
 struct PretrainedConfig {
-  std::string path;  // a checkpoint directory, a .safetensors file, or a file of torch.save
-  std::vector<KeyMapping> key_mapping;  // the first match renames a tensor
+  std::string path;  // checkpoint directory, .safetensors file, or file of torch.save
+  std::vector<KeyMapping> key_mapping;  // the first match applies
   bool strict = true;                   // missing and unexpected tensors are an error
   std::vector<std::string> exclude;     // globs of tensors that are not loaded
   bool operator==(const PretrainedConfig&) const = default;
@@ -221,21 +221,22 @@ struct PretrainedConfig {
 
 struct ModelConfig {
   ModelVariant arch;
-  // All but gpt and lstm_lm. Null: from the data; for a regression the number of targets.
+  // For all models except gpt and lstm_lm. Null: inferred from the data; for regression the number
+  // of targets.
   std::optional<int64_t> num_classes;
   std::optional<PretrainedConfig> pretrained;
   std::vector<std::string> freeze;  // globs of parameters that are not trained
 
-  // "gpt", "resnet50", "vit_b_16": the word of model.name.
+  // The value of model.name: "gpt", "resnet50", "vit_b_16".
   std::string name() const;
-  // Whether it predicts the next token of a sequence.
+  // True if the model predicts the next token of a sequence.
   bool is_language_model() const;
-  // Tokens of a sample at most; null: the model has no such limit.
+  // Maximum number of tokens of a sample; null if the model has no limit.
   std::optional<int64_t> context_length() const;
   std::optional<int64_t> vocab_size() const;
-  // Code from a file of the user's: what it accepts is only known once it is loaded.
+  // True for models from user files: which settings they accept is known only after loading.
   bool is_user_code() const { return user_code_path() != nullptr; }
-  // The path of that file; null for stoker's own models.
+  // The path of the user file; null for built-in models.
   const std::string* user_code_path() const {
     if (const auto* const plugin = std::get_if<PluginConfig>(&arch)) return &plugin->path;
     if (const auto* const script = std::get_if<TorchscriptConfig>(&arch)) return &script->path;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxFlagBytes = size_t{64} << 10;
 
-// {"train", "max_steps"}; empty if a part is: "train..max_steps".
+// {"train", "max_steps"}. Empty if any part is empty: "train..max_steps".
 std::vector<std::string> split_key(std::string_view key) {
   std::vector<std::string> parts;
   for (size_t from = 0; from <= key.size();) {
@@ -24,8 +24,8 @@ void remove(Value& map, const std::string& key) {
   std::erase_if(map.entries, [&](const Entry& entry) { return entry.key == key; });
 }
 
-// The map at `key` in `map`; where there is none, it is made. A key's location is the flag from now on, so
-// that a message names what decided.
+// The map at `key` in `map`, created if it does not exist. The location of the key is set to the
+// flag, so that a message names the option that set it.
 Value& map_at(Value& map, const std::string& key, const SourceLocation& flag) {
   Value* found = map.find(key);
   if (found == nullptr) {
@@ -45,7 +45,7 @@ void put(Value& root, const std::vector<std::string>& parts, Value value,
   map->entries.push_back({parts.back(), flag, std::move(value)});
 }
 
-// Whether other keys exist does not depend on the file; which datasets exist does.
+// The set of valid keys does not depend on the file, except for the names of datasets.
 bool is_unknown_dataset(Value& root, const std::vector<std::string>& parts) {
   if (parts.size() != 2 || parts[0] != "data") return false;
   Value* const data = root.find("data");

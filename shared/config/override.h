@@ -10,9 +10,9 @@
 
 namespace stoker::config {
 
-// Puts each option's value at its key in `root`, in order, so that the last one for a key wins. VALUE is
-// YAML and replaces the previous value as a whole. KEY= leaves a kRemoved value, so that the reader still
-// checks the key; the default applies again.
+// Sets each option's value at its key in `root`, in order, so that the last option for a key wins.
+// VALUE is YAML and replaces the complete previous value. KEY= stores a kRemoved value: the reader
+// still checks the key, and the default applies again.
 void apply_overrides(const std::vector<std::string>& flags, Value& root, ConfigErrors& errors);
 
 }  // namespace stoker::config

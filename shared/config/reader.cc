@@ -33,7 +33,7 @@ std::vector<std::string> names_of(const std::vector<Field>& fields) {
   return names;
 }
 
-// "file or folder with the data": a help text in the middle of a sentence.
+// A help text for use inside a sentence: "file or folder with the data".
 std::string in_sentence(std::string_view help) {
   std::string text(help);
   const bool is_acronym = text.size() > 1 && text[1] >= 'A' && text[1] <= 'Z';
@@ -61,7 +61,7 @@ class Reader {
                   "a configuration is a mapping of sections, such as 'train: {max_steps: 100}'");
       return keys_;
     }
-    read_datasets(root);  // first: they add sections
+    read_datasets(root);  // first, because they add sections
     for (const Entry& entry : root.entries) {
       if (entry.key == "data") continue;
       const auto make = [&] { return find_section(entry.key); };
@@ -85,7 +85,7 @@ class Reader {
 
   void add_unknown_section(const Entry& entry) {
     std::vector<std::string> names = {"data"};
-    std::string home;  // a section that has such a key
+    std::string home;  // a section that has this key
     for (const Section& section : all_sections(config_)) {
       if (section.key.starts_with("data.")) continue;
       names.push_back(section.key);
@@ -122,7 +122,8 @@ class Reader {
     }
   }
 
-  // Whether `entry` can be read as a mapping; an empty one is (all its keys are commented out).
+  // True if `entry` can be read as a mapping. An empty value is one: all its keys are commented
+  // out.
   bool is_mapping(const Entry& entry, const std::string& key) {
     keys_.add(key, entry.location);
     if (entry.value.type == Value::Type::kMap || entry.value.type == Value::Type::kNull)
@@ -141,7 +142,7 @@ class Reader {
     check_required(section.fields, entry.location, section.key);
   }
 
-  // Whether the section was changed.
+  // True if the section was changed.
   bool select_variant(const Section& section, const Entry& entry) {
     const Variants& variants = section.variants;
     const std::string key = section.key + '.' + std::string(variants.discriminator);
@@ -230,7 +231,7 @@ class Reader {
           owners.push_back(variants->names[i]);
       const std::string choice = key + '.' + std::string(variants->discriminator);
       if (!owners.empty()) {
-        // Removed by --set KEY=, as another choice on the command line needs it.
+        // Removed by --set KEY= because another choice on the command line requires that.
         const bool is_removed = entry.value.type == Value::Type::kRemoved;
         if (is_removed || errors_.has_error_for(choice)) return;
         errors_.add(entry.location, full,
@@ -243,7 +244,7 @@ class Reader {
     }
     const std::string hint = did_you_mean(entry.key, names);
     errors_.add(entry.location, key, "unknown key " + quoted(entry.key) + hint, full);
-    // What it was probably meant to be is not reported as missing.
+    // The key that was probably meant is not reported as missing.
     if (!hint.empty()) errors_.mark(key + '.' + closest_match(entry.key, names));
   }
 
@@ -316,7 +317,7 @@ class Reader {
   }
 
   static std::string number_text(double number) {
-    constexpr double kTwoTo64 = 18446744073709551616.0;  // where the seed's range ends
+    constexpr double kTwoTo64 = 18446744073709551616.0;  // exclusive upper bound of the seed
     if (number >= kTwoTo64) return std::to_string(std::numeric_limits<uint64_t>::max());
     if (number == std::floor(number) && number >= 0)
       return std::to_string(static_cast<uint64_t>(number));
@@ -336,7 +337,7 @@ class Reader {
            (field_->exclusive_min ? number > field_->min : number >= field_->min);
   }
 
-  // `alternative`: what else the field accepts, " or null".
+  // `alternative`: other accepted values for the message, " or null".
   template <typename Number>
   bool read_number(const Value& value, Number& target, const std::string& alternative = {}) {
     const bool is_unbounded = field_->min == std::numeric_limits<double>::lowest();
@@ -389,7 +390,7 @@ class Reader {
       must_be(value, "text");
       return false;
     }
-    // A tab is a delimiter of CSV files.
+    // A tab is a valid delimiter of CSV files.
     const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; };
     if (std::ranges::any_of(value.text, is_control)) {
       errors_.add(value.location, key_,
@@ -504,7 +505,7 @@ class Reader {
   }
 
   void read_into(const Value& value, const MappingField& target) {
-    // One that is always set has the defaults of its variant, which are not those of its type.
+    // A mapping that is always set has the defaults of its variant, not those of its type.
     if (is_null(value)) {
       if (target.is_optional) target.reset(target.target, false);
     } else if (value.type == Value::Type::kMap) {
@@ -555,7 +556,7 @@ class Reader {
     target.clear(target.target);
     for (size_t i = 0; i < value.items.size(); ++i)
       read_item(value.items[i], target, key + '[' + std::to_string(i) + ']');
-    // What follows from a list with an item missing is not reported.
+    // Consequential errors of a list with an invalid item are not reported.
     if (errors_.count() != errors_before) errors_.mark(key);
   }
   void read_item(const Value& item, const TaggedListField& target, const std::string& key) {
@@ -593,7 +594,7 @@ class Reader {
   Config& config_;
   ConfigErrors& errors_;
   ExplicitKeys keys_;
-  const Field* field_ = nullptr;  // that is being read
+  const Field* field_ = nullptr;  // field that is being read
   std::string key_;               // its full name
 };
 

@@ -1,8 +1,8 @@
-// reader: from the tree of YAML values to the fields of a Config, each checked on its own.
+// reader: reads a tree of YAML values into the fields of a Config and checks each field separately.
 //
 // Threads: one object per thread.
-// Errors:  are added to `errors`, under the field's full name and with the value's location; the field
-//          keeps its previous value, or its default.
+// Errors:  added to `errors` with the full name of the field and the location of the value. The
+//          field keeps its previous value or its default.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace stoker::config {
 
-// Keys that `root` does not contain keep their value. Returns the keys that it contains.
+// Fields whose keys `root` does not contain are unchanged. Returns the keys that it contains.
 ExplicitKeys read_settings(const Value& root, Config& config, ConfigErrors& errors);
 
-// A mapping with the user's own keys as the text of a JSON object, keys sorted.
+// A mapping with user-defined keys as the text of a JSON object, with sorted keys.
 std::string untyped_map_to_json(const Value& map, const std::string& key, ConfigErrors& errors);
 
 }  // namespace stoker::config

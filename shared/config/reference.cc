@@ -61,7 +61,7 @@ Config manual_config() {
   return config.ok() ? *std::move(config) : Config();
 }
 
-// Lines of at most kColumns characters, each after `prefix`.
+// Wraps `text` into lines of up to kColumns characters with `prefix`.
 std::string wrapped(std::string_view text, const std::string& prefix) {
   std::string out, line = prefix;
   while (!text.empty()) {
@@ -78,10 +78,11 @@ std::string wrapped(std::string_view text, const std::string& prefix) {
   return out + line + '\n';
 }
 
-// " Only: text, tokens.", or " Not: mixture, concat." where that is shorter; empty: all have it.
+// " Only: text, tokens.", or " Not: mixture, concat." if that is shorter. Empty if all variants
+// have the setting.
 std::string variants_text(const ReferenceEntry& entry) {
   if (entry.variants.empty()) return {};
-  // A dataset with one of these keys has no format.
+  // A dataset with one of these keys has no `format`.
   if (entry.variants.size() == 1 && entry.variants.front() == entry.name)
     return " Instead of format.";
   if (entry.variants.size() > entry.exceptions.size())
@@ -95,7 +96,7 @@ class ManualWriter {
  public:
   ManualWriter(std::string indent, std::string& out) : indent_(std::move(indent)), out_(out) {}
 
-  // `section` has the values that are shown.
+  // `section` contains the values to show.
   void write(const Section& section, const std::vector<ReferenceEntry>& entries) {
     write_discriminator(section.variants);
     const ReferenceEntry* previous = nullptr;
@@ -120,7 +121,7 @@ class ManualWriter {
             std::string(variants.names[variants.selected]) + "\n\n";
   }
 
-  // What the setting is, which variants have it, and an example, each on a line of its own.
+  // Description, variants and example of the setting, each on a separate line.
   void write_comment(const ReferenceEntry& entry, bool is_repeated) {
     const std::string prefix = indent_ + "# ";
     const std::string repeated = entry.nesting == Nesting::kKeys
@@ -146,14 +147,14 @@ class ManualWriter {
     for (const ReferenceEntry& key : entry.nested) write_argument(key, indent_ + "#   ");
   }
 
-  // "size: Size after resizing, in pixels. …".
+  // Writes "size: Size after resizing, in pixels. …".
   void write_argument(const ReferenceEntry& argument, const std::string& prefix) {
     std::string text = argument.name.empty() ? "" : argument.name + ": ";
     text += sentences(argument.help, argument.details);
     text += argument.is_required ? " Required." : " Default: " + argument.default_value + ".";
     write_hanging(text, prefix);
   }
-  // Lines after the first are indented by two more spaces.
+  // Indents lines after the first by two more spaces.
   void write_hanging(const std::string& text, const std::string& prefix) {
     std::string lines = wrapped(text, prefix + "  ");
     lines.erase(prefix.size(), 2);
@@ -191,7 +192,7 @@ class ManualWriter {
     return '{' + join(arguments, ", ") + '}';
   }
 
-  // `field`: of a key that is in use; null: the key is commented out.
+  // `field`: set for an active key; null: the key is commented out.
   void write_key(const ReferenceEntry& entry, const Field* field) {
     const std::string start = indent_ + (field == nullptr ? "#" : "") + entry.name + ":";
     if (entry.nesting != Nesting::kKeys) {
@@ -221,7 +222,7 @@ class ManualWriter {
 
   const std::string indent_;
   std::string& out_;
-  std::set<std::string> choices_seen_;  // that were described
+  std::set<std::string> choices_seen_;  // choices already described
   std::set<std::string> nested_seen_;
 };
 
@@ -233,7 +234,7 @@ std::string headline(const std::string& title) {
 
 // ---- tables --------------------------------------------------------------------------------------
 
-// In a table, also inside `code`, a bar ends the cell.
+// Escapes '|', which ends a table cell even inside `code`.
 std::string cell(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
     text.insert(at, "\\");
@@ -293,7 +294,7 @@ class TableWriter {
   }
 
  private:
-  // "layers[].relu" has no arguments, "batch_transforms[].random_choice" has one without a name.
+  // "layers[].relu" has no arguments, "batch_transforms[].random_choice" has an unnamed one.
   void write_choice(const std::string& key, const ReferenceEntry& choice) {
     if (choice.nested.empty())
       write_row(key,
@@ -315,7 +316,7 @@ class TableWriter {
   }
 
   std::string& out_;
-  std::set<std::string> rows_;  // formats share keys below `fields`
+  std::set<std::string> rows_;  // rows already written: formats share keys below `fields`
 };
 
 bool is_dataset(const Section& section) { return section.key.starts_with("data."); }

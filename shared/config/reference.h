@@ -1,5 +1,5 @@
-// reference: documents that are generated from the descriptors of the settings (schema.h), so that
-// each setting is described once.
+// reference: documents generated from the descriptors of the settings (schema.h), so that each
+// setting is described only once.
 //
 // Threads: pure functions.
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace stoker::config {
 
-// config/stoker.yaml: every setting with its default, its meaning above it. A valid configuration.
+// config/stoker.yaml: every setting with its default and its description. A valid configuration.
 std::string manual_yaml();
-// The tables of docs/configuration.md, a section each.
+// The tables of docs/configuration.md, one per section.
 std::string reference_markdown();
 // config/stoker.schema.json: a JSON Schema (draft 7) for editors.
 std::string json_schema();

@@ -12,10 +12,10 @@
 namespace stoker::config {
 namespace {
 
-// ---- values in words -----------------------------------------------------------------------------
+// ---- text of values -----------------------------------------------------------------------------
 
 std::string number_text(double number) {
-  constexpr double kTwoTo64 = 18446744073709551616.0;  // of which uint64_t has all below
+  constexpr double kTwoTo64 = 18446744073709551616.0;  // exclusive upper bound of uint64_t
   if (number >= kTwoTo64) return std::to_string(std::numeric_limits<uint64_t>::max());
   constexpr double kMaxDigits = 1e9;
   if (number == std::floor(number) && std::abs(number) <= kMaxDigits)
@@ -105,7 +105,8 @@ std::string values_of(const Field& field) {
 
 // ---- entries -------------------------------------------------------------------------------------
 
-// `is_expanded`: describe the choices of a tagged list; not inside of one, because layers have layers.
+// `is_expanded`: describe the choices of a tagged list. False inside such a list, because layers
+// contain layers.
 ReferenceEntry entry_of(const Field& field, bool is_expanded);
 
 std::vector<ReferenceEntry> entries_of(const std::vector<Field>& fields, bool is_expanded) {
@@ -168,7 +169,7 @@ bool have_same_text(const ReferenceEntry& a, const ReferenceEntry& b) {
          std::ranges::equal(a.nested, b.nested, have_same_text);
 }
 
-// Behind the last entry with this name; nullopt: there is none.
+// The index after the last entry with this name; nullopt if there is none.
 std::optional<size_t> position_after(const std::vector<ReferenceEntry>& entries,
                                      const std::string& name) {
   const auto last =
@@ -177,8 +178,8 @@ std::optional<size_t> position_after(const std::vector<ReferenceEntry>& entries,
   return static_cast<size_t>(entries.rend() - last);
 }
 
-// Adds the entries of one variant: those that are known get its name, others are inserted after the
-// previous key of the variant, or after the next one that is known.
+// Adds the entries of one variant. Existing entries get the name of the variant. New entries are
+// inserted after the variant's previous key, or if there is none, after its next existing key.
 void merge(std::vector<ReferenceEntry> added, const std::string& variant,
            std::vector<ReferenceEntry>& entries) {
   size_t position = entries.size();

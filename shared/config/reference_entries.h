@@ -1,4 +1,4 @@
-// ReferenceEntry: the settings of a section in all its variants, as the generated documents show them.
+// ReferenceEntry: a setting of a section over all variants, as shown in the generated documents.
 //
 // Threads: pure functions.
 #pragma once
@@ -11,15 +11,16 @@
 
 namespace stoker::config {
 
-// What ReferenceEntry::nested is.
+// The content of ReferenceEntry::nested.
 enum class Nesting {
   kNone,
-  kKeys,     // of a mapping
-  kItem,     // the keys of each item of a list
-  kChoices,  // of which each item of a list names one: transforms, layers
+  kKeys,     // keys of a mapping
+  kItem,     // keys of each item of a list
+  kChoices,  // choices for each item of a list: transforms, layers
 };
 
-// A setting as some variants of its section have it: another variant can give a key another meaning.
+// A setting as some variants of its section define it; other variants can define the same key
+// differently.
 struct ReferenceEntry {
   std::string name;
   std::string help;           // one line
@@ -29,27 +30,27 @@ struct ReferenceEntry {
   std::string example;        // YAML, or empty
   bool is_required = false;
   bool is_selected = false;             // the selected variant has it
-  std::vector<std::string> variants;    // that have it; empty: all
-  std::vector<std::string> exceptions;  // the other ones
+  std::vector<std::string> variants;    // variants that have the setting; empty: all
+  std::vector<std::string> exceptions;  // variants that do not have it
   OnResume on_resume = OnResume::kFree;
   Nesting nesting = Nesting::kNone;
   std::vector<ReferenceEntry> nested;
 
-  // Whether it is a mapping that is null by default.
+  // True if this is a mapping that is null by default.
   bool is_null_mapping() const { return nesting == Nesting::kKeys && default_value == "null"; }
 };
 
-// Of the section with this key, in the order of the tables; entries with the same name are neighbors,
-// that of the selected variant first.
+// The entries of the section with this key, in table order. Entries with the same name are
+// adjacent, with the one of the selected variant first.
 std::vector<ReferenceEntry> reference_entries(const Config& config, const std::string& section);
 
-// The field's value as YAML: "auto" or null where it is absent.
+// The field's value as YAML: "auto" or null if it is absent.
 std::string field_value(const Field& field);
 
-// Names that are selected by `format` or `name`; mixture and concat are not.
+// Names that `format` or `name` can select, so without mixture and concat.
 std::vector<std::string> selectable_names(const Variants& variants);
 
-// "Number of samples. 1 to 1000.": a help text and its details as sentences.
+// A help text and its details as sentences: "Number of samples. 1 to 1000.".
 std::string sentences(const std::string& help, const std::string& details);
 
 std::string join(const std::vector<std::string>& words, const std::string& separator);

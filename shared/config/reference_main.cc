@@ -1,4 +1,4 @@
-// stoker-config-reference: prints one of the documents that are generated from the settings.
+// stoker-config-reference: prints one of the documents generated from the settings.
 #include <cstdio>
 #include <string_view>
 

@@ -1,5 +1,5 @@
-// RunConfig, CheckpointConfig, EvalConfig, MetricsConfig, ControlConfig, LogConfig: where a run is
-// kept, what is saved, evaluated and recorded, and who controls it.
+// RunConfig, CheckpointConfig, EvalConfig, MetricsConfig, ControlConfig, LogConfig: the settings of
+// the run directory, checkpoints, evaluation, metrics, control socket and log.
 //
 // Threads: values.
 #pragma once
@@ -31,12 +31,12 @@ struct CheckpointConfig {
   std::optional<double> save_every_seconds = 600;
   std::optional<double> save_on_loss_improvement;  // relative decrease of the training loss
   int keep_last = 3;                               // at least 2
-  std::optional<uint64_t> keep_every_steps;        // every checkpoint at a multiple
-  std::optional<double> keep_every_hours;          // one per interval
-  int save_top_k = 1;                              // of each monitor
+  std::optional<uint64_t> keep_every_steps;        // keep every checkpoint at a multiple
+  std::optional<double> keep_every_hours;          // keep one per interval
+  int save_top_k = 1;                              // per monitor
   std::vector<std::string> monitor;                // METRIC or DATASET/METRIC; empty: eval.monitor
-  double min_age_seconds = 0;                      // nothing younger is deleted
-  uint64_t keep_unevaluated = 0;  // newest checkpoints that wait for their evaluation
+  double min_age_seconds = 0;                      // younger checkpoints are not deleted
+  uint64_t keep_unevaluated = 0;  // number of newest checkpoints that wait for evaluation
   OnWriteError on_write_error = OnWriteError::kRetry;
 
   bool operator==(const CheckpointConfig&) const = default;
@@ -89,12 +89,13 @@ struct EvalConfig {
   std::optional<int64_t> memory_limit_mib;
   double timeout_seconds = 3600;  // per checkpoint
   int max_attempts = 3;           // per checkpoint
-  std::string monitor = "loss";   // METRIC or DATASET/METRIC; without a dataset: the first of them
+  std::string monitor = "loss";   // METRIC or DATASET/METRIC; default: first dataset
   EarlyStoppingConfig early_stopping;
-  std::optional<int> top_k = 5;  // classification; null: no such metric
+  std::optional<int> top_k = 5;  // for classification; null: no top-k accuracy
   int num_misclassified = 16;
   std::optional<GenerateConfig> generate = GenerateConfig{};  // language models over bytes
-  std::vector<std::string> on_best_command;  // no shell; runs with the path of each new best
+  // Executed without a shell, with the path of each new best.
+  std::vector<std::string> on_best_command;
 
   bool operator==(const EvalConfig&) const = default;
 };
@@ -103,14 +104,14 @@ struct MetricsConfig {
   uint64_t log_every_steps = 10;
   bool tensorboard = true;
   std::optional<uint64_t> histogram_every_steps;  // of parameters and gradients
-  int64_t num_logged_samples = 8;                 // of the first batch, in TensorBoard
+  int64_t num_logged_samples = 8;  // number of samples of the first batch in TensorBoard
 
   bool operator==(const MetricsConfig&) const = default;
 };
 
 struct ControlConfig {
   std::optional<std::string> socket = "auto";  // auto, a path, or null: none
-  std::vector<std::string> operators;          // users that may operate, with the owner and root
+  std::vector<std::string> operators;  // users with the operate role, in addition to owner and root
 
   bool operator==(const ControlConfig&) const = default;
 };

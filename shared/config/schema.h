@@ -1,7 +1,7 @@
 // Schema: the descriptors of all settings. Reading, --set, --check-config, comparing two
 // configurations, the manual config/stoker.yaml, docs/configuration.md, the JSON Schema and the man
-// page all go through these tables; a new setting is a member of its struct, a row of its table
-// (settings_*.cc), and the code that uses it.
+// page all use these tables. A new setting consists of a member in its struct, an entry in its
+// table (settings_*.cc) and the code that uses it.
 //
 // Threads: values that point into the Config they describe.
 #pragma once
@@ -25,7 +25,7 @@ namespace stoker::config {
 
 struct Field;
 
-// One of the words of an enum.
+// A word of an enum.
 struct EnumField {
   std::span<const std::string_view> words;
   void* target;
@@ -33,13 +33,13 @@ struct EnumField {
   void (*set)(void* target, size_t value);
 };
 
-// A mapping with fixed keys: eval.early_stopping. If it is optional, null removes it.
+// A mapping with fixed keys: eval.early_stopping. If it is optional, null unsets it.
 struct MappingField {
   void* target;
   bool is_optional;
   bool (*is_set)(const void* target);
-  void (*reset)(void* target, bool is_set);    // to the defaults; `is_set` false: to null
-  std::vector<Field> (*fields)(void* target);  // of a mapping that is set
+  void (*reset)(void* target, bool is_set);    // sets the defaults, or null if `is_set` is false
+  std::vector<Field> (*fields)(void* target);  // fields of a mapping that is set
 };
 
 // A list of mappings with the same fixed keys: optimizer.param_groups.
@@ -50,9 +50,9 @@ struct ListField {
   std::vector<Field> (*fields)(void* target, size_t item);
 };
 
-// A list of mappings with one key each, which names a variant: data.train.transforms, model.layers.
-// The value of that key is a mapping of the variant's fields; `- name` alone takes the defaults. A
-// variant whose only field has no name has that field as its value: random_choice.
+// A list of mappings with a single key that names a variant: data.train.transforms, model.layers.
+// The value of the key is a mapping of the variant's fields; `- name` alone uses the defaults. If
+// the only field of a variant has no name, the value of the key is that field: random_choice.
 struct TaggedListField {
   std::span<const std::string_view> names;
   void* target;
@@ -63,7 +63,7 @@ struct TaggedListField {
   std::vector<Field> (*fields)(void* target, size_t item);
 };
 
-// A mapping with the user's own keys, as the text of a JSON object: model.args of a plugin.
+// A mapping with user-defined keys, as the text of a JSON object: model.args of a plugin.
 struct UntypedMapField {
   std::string* json;
 };
@@ -75,7 +75,7 @@ struct SharesField {
 
 // A list of numbers, or one word: task.class_weights.
 struct NumbersOrKeyword {
-  std::vector<double>* numbers;  // empty if it is the word
+  std::vector<double>* numbers;  // empty if the value is the word
   bool* is_keyword;
   std::string_view keyword;
 };
@@ -90,25 +90,25 @@ using Target =
 struct Field {
   std::string_view name;
   Target target;
-  // One line: a noun phrase or an imperative, with the unit; no full stop at the end.
+  // One line: a noun phrase or an imperative, with the unit, without a full stop.
   std::string_view help;
-  // More for the manual: range, effect, costs, examples. Sentences; may be empty.
+  // More text for the manual: range, effect, costs, examples. Sentences; can be empty.
   std::string_view details = {};
-  // Of a number, or of each number of a list.
+  // Bounds of a number, or of each number of a list.
   double min = std::numeric_limits<double>::lowest();
   double max = std::numeric_limits<double>::max();
   bool exclusive_min = false;
-  // The word that stands for an absent number: "auto" for feed.num_workers; null otherwise.
+  // The word for an absent number: "auto" for feed.num_workers, otherwise null.
   std::string_view null_word = {};
-  bool accepts_null = false;    // of a text or list: null is the empty one
-  bool accepts_scalar = false;  // of a list of texts: one text is a list of one
-  bool is_required = false;     // of a text, number or list: the default is not a value
-  bool affects_result = false;  // part of config_digest()
+  bool accepts_null = false;    // for a text or list: null means empty
+  bool accepts_scalar = false;  // for a list of texts: one text is a list of one
+  bool is_required = false;     // for a text, number or list: it has no default
+  bool affects_result = false;  // included in digest()
   OnResume on_resume = OnResume::kFree;
-  std::string_view example = {};  // YAML, for the manual; if the default says little
+  std::string_view example = {};  // YAML, for the manual, if the default is not informative
 };
 
-// ---- making targets ------------------------------------------------------------------------------
+// ---- creating targets ---------------------------------------------------------------------------
 
 template <typename Enum>
 EnumField choice(Enum& target) {
@@ -155,15 +155,15 @@ ListField list(std::vector<T>& target) {
       .fields = [](void* of, size_t item) { return fields_of((*static_cast<List*>(of))[item]); }};
 }
 
-// Replaces `variant` by the default of its alternative `index`.
+// Replaces `variant` by a default-constructed alternative `index`.
 template <typename... Ts>
 void emplace_alternative(std::variant<Ts...>& variant, size_t index) {
   size_t i = 0;
   ((i++ == index ? void(variant.template emplace<Ts>()) : void()), ...);
 }
 
-// `fields_of(item)` describes the keys of the item's alternative; `names` are in their order. T is a
-// std::variant, or a type derived from one.
+// `fields_of(item)` describes the keys of the item's alternative; `names` has the same order as the
+// alternatives. T is a std::variant, or a type derived from one.
 template <auto fields_of, typename T>
 TaggedListField tagged_list(std::vector<T>& target, std::span<const std::string_view> names) {
   using List = std::vector<T>;
@@ -189,11 +189,11 @@ struct Variants {
   std::string_view noun = {};           // in messages: "model", "format"
   std::vector<std::string_view> names;
   size_t selected = 0;
-  // Replaces the value by the defaults of names[i]; the section is then to be made again.
+  // Replaces the value by the defaults of names[i]; the section must then be rebuilt.
   std::function<void(size_t)> select;
-  // Keys that names[i] has.
+  // The keys of names[i].
   std::function<std::vector<std::string_view>(size_t)> keys;
-  // Names from here on are keys themselves, which stand in for the discriminator: mixture, concat.
+  // Names from this index on are keys that replace the discriminator: mixture, concat.
   size_t first_key = std::numeric_limits<size_t>::max();
   std::string_view help = {};
   std::string_view details = {};
@@ -233,7 +233,7 @@ Section metrics_section(MetricsConfig& metrics);
 Section control_section(ControlConfig& control);
 Section log_section(LogConfig& log);
 
-// All of them, in the order of config/stoker.yaml; datasets by name, train first.
+// All sections in the order of config/stoker.yaml; datasets by name, train first.
 std::vector<Section> all_sections(Config& config);
 // The one with this key; an empty one if there is none.
 Section find_section(Config& config, const std::string& key);

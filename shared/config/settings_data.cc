@@ -11,13 +11,13 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr double kMaxSamples = 1e15;  // no product of two numbers in use overflows
+constexpr double kMaxSamples = 1e15;  // so that no product of two settings overflows
 constexpr double kMaxClasses = 1e6;
-constexpr double kMaxElements = 1e9;  // of a dimension
-constexpr double kMaxTokens = 1e6;    // of a sample
+constexpr double kMaxElements = 1e9;  // per dimension
+constexpr double kMaxTokens = 1e6;    // per sample
 constexpr double kMaxSide = 16384;    // pixels
 
-// Of settings that determine the samples.
+// For settings that determine the samples.
 Field sample_field(Field field) {
   field.affects_result = true;
   field.on_resume = OnResume::kData;
@@ -725,7 +725,7 @@ Fields fields_of(NumpyDataset& numpy) {
       decoded_image_transforms(numpy.transforms)};
 }
 
-// What tfrecord and webdataset have in common.
+// The fields shared by tfrecord and webdataset.
 Fields fields_of_shards(auto& dataset, Field path, std::string_view glob, Field roles) {
   Fields fields = {std::move(path), glob_field(dataset.glob, glob)};
   append(fields, shard_record_fields(dataset.record, std::move(roles)));
@@ -893,7 +893,7 @@ Fields fields_of(Concat& concat) {
 
 // ---- all formats --------------------------------------------------------------------------------
 
-// Which samples of the source, and how often.
+// Which samples of the source are used, and how often.
 Fields selection_fields(DatasetConfig& dataset) {
   return {
       sample_field({.name = "split",

@@ -12,13 +12,13 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr double kMaxUnits = 1e6;    // of a layer
-constexpr double kMaxOutputs = 1e7;  // classes, tokens of a vocabulary
-constexpr double kMaxPixels = 1e5;   // a side
+constexpr double kMaxUnits = 1e6;    // per layer
+constexpr double kMaxOutputs = 1e7;  // classes or vocabulary tokens
+constexpr double kMaxPixels = 1e5;   // per side
 constexpr double kMaxLayers = 1000;
 constexpr double kMaxDropout = 0.99;
 
-// Of settings that determine the model.
+// For settings that determine the model.
 Field model_field(Field field) {
   field.affects_result = true;
   field.on_resume = OnResume::kModel;
@@ -306,7 +306,7 @@ Fields fields_of(SequentialConfig& sequential) {
        .example = "[flatten, linear: {out_features: 64}, relu, linear]"})};
 }
 
-// The file's content determines the model, not its location: Manifest::model_file.
+// The content of the file determines the model, not its location: see Manifest::model_file.
 Field code_path_field(std::string& path, std::string_view help, std::string_view example) {
   return {.name = "path",
           .target = &path,
@@ -441,7 +441,7 @@ void add_vggs(std::vector<NamedModel>& models) {
 }
 
 void add_vits(std::vector<NamedModel>& models) {
-  const VitConfig base;  // its sizes are those of b_16
+  const VitConfig base;  // has the sizes of b_16
   VitConfig large;
   large.num_layers = 24;
   large.num_heads = 16;

@@ -10,12 +10,12 @@
 namespace stoker::config {
 namespace {
 
-constexpr double kMaxSteps = 1e15;  // no product of two overflows
+constexpr double kMaxSteps = 1e15;  // so that no product of two settings overflows
 constexpr double kMaxLr = 1e3;
 constexpr double kMaxWeightDecay = 1e3;
 
-// Variants of `config` that its key `name` selects: the alternatives of `variant`, a member, in the
-// order of `names`. `fields_of(config)` describes the keys of the selected one.
+// Variants of `config` that its key `name` selects. `variant` is the member, and `names` has the
+// order of its alternatives. `fields_of(config)` describes the keys of the selected one.
 template <typename T, typename Variant>
 Variants variants_by_name(T& config, Variant T::*variant, std::span<const std::string_view> names,
                           Fields (*fields_of)(T&)) {

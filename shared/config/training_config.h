@@ -1,4 +1,5 @@
-// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig: what is learned, and how a step is made.
+// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig: the training objective and the update
+// step.
 //
 // Threads: values.
 #pragma once
@@ -26,10 +27,10 @@ template <>
 inline constexpr auto kWords<TaskName> = words("language_modeling", "classification", "regression",
                                                "multilabel_classification", "sequence_labeling",
                                                "ctc");
-// What a label of each class counts in the loss; empty: 1.
+// The weight of each class in the loss; empty: 1.
 struct ClassWeights {
   std::vector<double> values;
-  // From the labels' frequencies: whoever has counted them fills `values`.
+  // Weights from label frequencies; `values` is filled after counting the labels.
   bool is_balanced = false;
   bool operator==(const ClassWeights&) const = default;
 };
@@ -39,7 +40,7 @@ struct LanguageModelingTask {
 };
 struct ClassificationTask {
   double label_smoothing = 0;    // training only
-  double aux_loss_weight = 0.4;  // of a model's auxiliary classifier
+  double aux_loss_weight = 0.4;  // for a model's auxiliary classifier
   ClassWeights class_weights;
   bool operator==(const ClassificationTask&) const = default;
 };
@@ -47,7 +48,7 @@ struct RegressionTask {
   bool operator==(const RegressionTask&) const = default;
 };
 struct MultilabelClassificationTask {
-  std::vector<double> pos_weight;  // of a positive label of each class; empty: 1
+  std::vector<double> pos_weight;  // weight of positive labels per class; empty: 1
   bool operator==(const MultilabelClassificationTask&) const = default;
 };
 struct SequenceLabelingTask {
@@ -56,7 +57,7 @@ struct SequenceLabelingTask {
   bool operator==(const SequenceLabelingTask&) const = default;
 };
 struct CtcTask {
-  bool zero_infinity = false;  // infinite losses, of labels longer than the input, count 0
+  bool zero_infinity = false;  // infinite losses, from labels longer than the input, count as 0
   bool operator==(const CtcTask&) const = default;
 };
 
@@ -128,10 +129,11 @@ struct MuonConfig {
   double lr = 3.0e-4;
   double momentum = 0.95;
   bool nesterov = true;
-  // Globs of matrices that are not hidden layers' weights: adamw updates them, as it does vectors.
+  // Globs of matrices that are not weights of hidden layers. adamw updates them, as it does
+  // vectors.
   std::vector<std::string> adamw_params = {"tok.*", "pos.*", "head.*", "heads.*", "fc.*"};
-  std::vector<double> betas = {0.9, 0.95};  // of adamw
-  double eps = 1e-8;                        // of adamw
+  std::vector<double> betas = {0.9, 0.95};  // for adamw
+  double eps = 1e-8;                        // for adamw
   double weight_decay = 0.1;                // decoupled
   bool operator==(const MuonConfig&) const = default;
 };
@@ -140,7 +142,7 @@ struct MuonConfig {
 using OptimizerVariant = std::variant<SgdConfig, AdamConfig, AdamWConfig, RmspropConfig,
                                       AdagradConfig, LionConfig, MuonConfig>;
 
-// Parameters with settings of their own.
+// Parameters with separate settings.
 struct ParamGroup {
   std::string params;                  // glob of parameter names; required
   double lr_scale = 1.0;               // multiplies the scheduler's learning rate
@@ -150,7 +152,7 @@ struct ParamGroup {
 
 struct OptimizerConfig {
   OptimizerVariant method = AdamWConfig{};
-  std::vector<ParamGroup> param_groups;  // the first that matches a parameter has it
+  std::vector<ParamGroup> param_groups;  // the first matching group applies
 
   OptimizerName name() const { return static_cast<OptimizerName>(method.index()); }
   double lr() const {
@@ -224,7 +226,7 @@ struct TrainConfig {
   bool channels_last = false;
   bool flush_denormal = false;
   CudaGraphs cuda_graphs = CudaGraphs::kAuto;
-  std::optional<int> num_threads;  // of LibTorch; null: all cores
+  std::optional<int> num_threads;  // threads of LibTorch; null: all cores
   OnNonfinite on_nonfinite = OnNonfinite::kFail;
   int max_nonfinite = 10;           // kSkipStep: consecutive steps; kRollback: rollbacks per run
   double rollback_lr_factor = 0.5;  // kRollback: multiplies the learning rate

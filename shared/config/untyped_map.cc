@@ -14,7 +14,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// A number as JSON writes it; nullopt: it is not one. Whole ones keep all their digits.
+// A number in JSON syntax; nullopt if `text` is not a number. Integers keep all digits.
 std::optional<std::string> number_to_json(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);

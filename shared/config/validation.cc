@@ -25,7 +25,7 @@ class Validator {
     if (!errors_.has_error_for("model.name")) validate_model();
     validate_pretrained();
     validate_sequences();
-    // What a model from a user's file accepts is known once it is loaded.
+    // What a model from a user file accepts is known only after loading.
     const bool is_known = !config_.model.is_user_code();
     if (is_known && !errors_.has_error_for("task.name") && !errors_.has_error_for("model.name")) {
       validate_task_and_model();
@@ -150,7 +150,7 @@ class Validator {
   }
 
   void validate_model_and_data() {
-    // Whether tokens of a blstm have labels, only the data shows.
+    // Whether the tokens of a blstm have labels can only be determined from the data.
     if (model<BlstmConfig>() != nullptr) return;
     const bool is_lm = needs_token_model(config_);
     for (const std::string& name : sampled_datasets(config_)) {

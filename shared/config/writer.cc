@@ -23,7 +23,7 @@ bool is_yaml_word(std::string text) {
   return std::ranges::count(kWords, text) > 0;
 }
 
-// Plain if every YAML parser reads it as this text, else in double quotes.
+// Unquoted if every YAML parser reads it as this text, otherwise in double quotes.
 std::string yaml_of(const std::string& text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto is_plain = [&](char c) {
@@ -52,7 +52,7 @@ std::string number_to_yaml(Number value) {
 std::string yaml_of(int value) { return number_to_yaml(value); }
 std::string yaml_of(int64_t value) { return number_to_yaml(value); }
 std::string yaml_of(uint64_t value) { return number_to_yaml(value); }
-// With a point before an exponent: YAML 1.1 reads 1e-08 as text.
+// An exponent requires a decimal point, because YAML 1.1 parses 1e-08 as text.
 std::string yaml_of(double value) {
   std::string text = number_to_yaml(value);
   const size_t exponent = text.find('e');
@@ -73,7 +73,8 @@ std::string yaml_of(const std::vector<T>& list) {
 
 std::string value_of(const Field& field);
 
-// "name: value, name: value" of what is required or differs from `defaults`; empty: all.
+// Required fields and those that differ from `defaults`, as "name: value, name: value". Empty if
+// there are none.
 std::string yaml_entries(const std::vector<Field>& fields, const std::vector<Field>& defaults) {
   std::string out;
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -90,10 +91,10 @@ std::string yaml_of(const MappingField& mapping) {
   return '{' + yaml_entries(mapping.fields(mapping.target), {}) + '}';
 }
 
-// Each item with what differs from a new one: "[{params: "tok.*", lr_scale: 0.1}]".
+// Each item with the values that differ from a new item: "[{params: "tok.*", lr_scale: 0.1}]".
 std::string yaml_of(const ListField& list) {
   const size_t count = list.size(list.target);
-  list.resize(list.target, count + 1);  // the last has its defaults
+  list.resize(list.target, count + 1);  // the last item has its defaults
   std::string out = "[";
   for (size_t i = 0; i < count; ++i)
     out += (i > 0 ? ", {" : "{") +
@@ -127,7 +128,7 @@ inline constexpr bool kIsOptional = false;
 template <typename T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 
-// An absent number as its word, an empty text or list that may be null as null.
+// An absent number as its word; an empty text or list that accepts null as null.
 std::string value_of(const Field& field) {
   return std::visit(
       [&](const auto& target) -> std::string {
@@ -148,7 +149,7 @@ std::string value_of(const Field& field) {
       field.target);
 }
 
-// ---- leaves: every setting with its full name ----------------------------------------------------
+// ---- leaves: every setting by its full name -----------------------------------------------------
 
 struct Leaf {
   std::string key;
@@ -175,7 +176,7 @@ bool has_name(const Variants& variants) {
 }
 
 std::vector<Leaf> leaves_of(const Config& config) {
-  Config copy = config;  // the schema's pointers can be written through
+  Config copy = config;  // the schema needs mutable pointers
   std::vector<Leaf> leaves;
   for (const Section& section : all_sections(copy)) {
     if (const Variants& variants = section.variants; has_name(variants)) {
@@ -188,7 +189,7 @@ std::vector<Leaf> leaves_of(const Config& config) {
   return leaves;
 }
 
-// A configuration with the same variants, and every setting at its default.
+// A configuration with the same variants and otherwise default settings.
 Config defaults_of(const Config& config) {
   Config copy = config;
   Config defaults;
@@ -277,8 +278,8 @@ std::vector<std::pair<std::string, std::string>> result_affecting_settings(const
   return settings;
 }
 
-// Settings at their defaults are left out: one that a later version adds, and that is not used, does not
-// change the digest.
+// Settings at their defaults are omitted, so that a setting added by a later version does not
+// change the digest unless it is used.
 std::string digest(const Config& config) {
   std::map<std::string, std::string> defaults;
   for (Leaf& leaf : leaves_of(defaults_of(config)))

@@ -15,8 +15,8 @@
 namespace stoker::config {
 namespace {
 
-// YAML forbids control characters; the parser takes one of them (0x04) for the end of the file, and would
-// read less than the user wrote. So the bytes are validated before the parser sees them.
+// YAML forbids control characters. The parser interprets one of them (0x04) as the end of the file
+// and would ignore the rest, so the bytes are validated before parsing.
 struct TextError {
   SourceLocation location;
   std::string message;
@@ -35,8 +35,8 @@ std::string hex(unsigned char byte) {
   return out.data();
 }
 
-// Bytes of the character that starts `text`, or 0 where UTF-8 has no such character (overlong forms
-// and surrogates have none).
+// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is not valid (overlong
+// forms and surrogates are not).
 size_t character_bytes(std::string_view text) {
   const auto at = [&](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -62,7 +62,7 @@ size_t character_bytes(std::string_view text) {
   return 0;
 }
 
-// The first byte that is not text: NUL, another control character, invalid UTF-8.
+// Finds the first byte that is not text: NUL, another control character, invalid UTF-8.
 std::optional<TextError> validate_text(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
@@ -84,7 +84,7 @@ std::optional<TextError> validate_text(std::string_view text) {
   return std::nullopt;
 }
 
-// Thrown through the parser to end it; caught in parse_yaml().
+// Thrown to abort the parser; caught in parse_yaml().
 struct ParseError {
   SourceLocation location;
   std::string message;
@@ -99,7 +99,7 @@ class TreeBuilder final : public YAML::EventHandler {
       : flag_(flag), key_(key), errors_(errors) {}
 
   Value take_root() {
-    while (!open_.empty()) close();  // the parser gave up in the middle
+    while (!open_.empty()) close();  // the parser stopped before the end
     return root_ ? *std::move(root_) : Value{};
   }
 
@@ -143,10 +143,10 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  // A list or mapping that is still open.
+  // A list or mapping that is not closed yet.
   struct Open {
     Value value;
-    std::optional<Entry> entry;  // of a map: has its key, waits for its value
+    std::optional<Entry> entry;  // of a map: an entry whose value is not read yet
     std::map<std::string, SourceLocation, std::less<>> seen;  // keys of a map
   };
 
@@ -161,7 +161,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void start(Value::Type type, const YAML::Mark& mark, const std::string& tag,
              YAML::anchor_t anchor) {
     check_plain(mark, tag, anchor);
-    // Here and not afterwards: the parser recurses once per level, only after this call.
+    // Checked here, because the parser recurses once per level only after this call.
     if (open_.size() == kMaxDepth) {
       throw ParseError{location_of(mark),
                        "lists and maps nest deeper than " + std::to_string(kMaxDepth) + " levels"};
@@ -175,7 +175,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Value value = std::move(open_.back().value);
     open_.pop_back();
     if (!open_.empty() && open_.back().value.type == Value::Type::kMap && !open_.back().entry)
-      return;  // the parser gave up between key and value
+      return;  // the parser stopped between key and value
     attach(std::move(value));
   }
 
@@ -224,7 +224,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::optional<Value> root_;
 };
 
-// The parser finds a tab in the indentation by what goes wrong after it.
+// The parser detects a tab in the indentation only through a later error.
 bool is_indented_with_tab(std::string_view text, int line) {
   for (; line > 0; --line) text = text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
   const size_t blanks = std::min(text.find_first_not_of(" \t"), text.size());

@@ -1,6 +1,6 @@
 // Value: one YAML value with its location.
 //
-// parse_yaml() is the only code that knows yaml-cpp, and its exceptions end there.
+// parse_yaml() is the only user of yaml-cpp and catches its exceptions.
 //
 // Threads: values; one parse per thread.
 #pragma once
@@ -18,7 +18,7 @@ inline constexpr int kMaxDepth = 32;  // nesting of lists and mappings
 struct Entry;
 
 struct Value {
-  // kRemoved: --set KEY= takes the key out of the file, so that its default applies.
+  // kRemoved: --set KEY= removes the key, so that its default applies.
   enum class Type { kNull, kScalar, kList, kMap, kRemoved };
 
   Type type = Type::kNull;
@@ -37,9 +37,10 @@ struct Entry {
   Value value;
 };
 
-// Parses `text`. `flag` >= 0: the text is the value of that --set flag; all locations are then the flag.
-// Adds to `errors`, under `key`: invalid YAML, duplicate keys, anchors, aliases, tags, keys that are not
-// words, a second document, nesting over kMaxDepth. Returns what was read before the error.
+// Parses `text`. If `flag` >= 0, the text is the value of that --set option, and all locations
+// refer to the option. Adds errors under `key`: invalid YAML, duplicate keys, anchors, aliases,
+// tags, keys that are not words, a second document, nesting over kMaxDepth. Returns what was read
+// before the error.
 Value parse_yaml(std::string_view text, int flag, std::string_view key, ConfigErrors& errors);
 
 }  // namespace stoker::config

@@ -15,7 +15,7 @@ namespace stoker::control {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr size_t kMaxReplyBytes = 4 << 20;  // a peer that sends more is none of ours
+constexpr size_t kMaxReplyBytes = 4 << 20;  // a peer that sends more does not speak this protocol
 
 Status no_answer(const std::string& path, int error) {
   const std::string where = "no daemon answers on " + path;
@@ -52,7 +52,7 @@ Result<Client> Client::connect(const std::string& path, milliseconds timeout) {
   }
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno(errno, "make a socket");
-  // For a Unix socket this bounds connect() too, which waits while the daemon's backlog is full.
+  // For a Unix socket this also bounds connect(), which blocks while the daemon's backlog is full.
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   const timeval limit{
       .tv_sec = seconds.count(),
@@ -77,8 +77,8 @@ Result<std::string> Client::call(std::string_view method, std::string_view param
 Result<std::string> Client::exchange(std::string_view line, milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   const Status sent = send_line(line, deadline);
-  // A daemon that turned us away has written why before it closed, so what it said is worth more
-  // than our EPIPE.
+  // A daemon that rejects a connection writes the reason before it closes, so its reply is more
+  // useful than our EPIPE.
   auto reply = read_line(deadline);
   if (!reply.ok() && !sent.ok()) return sent;
   return reply;

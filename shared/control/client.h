@@ -1,10 +1,11 @@
-// Client: one connection to the daemon's control socket; sends a line, waits for a line.
+// Client: one connection to the daemon's control socket; sends a line and waits for the reply.
 //
 // Threads:  one object per thread.
-// Blocking: connect() and call() wait at most `timeout`.
-// Errors:   kUnreachable: nobody listens there, or the connection ended before the reply; says what
-//           to do. kTimedOut. kPermission: the socket may not be opened by this user. kCorrupt:
-//           what answers speaks another protocol. Of call(), besides, whatever the daemon answered.
+// Blocking: connect() and call() wait up to `timeout`.
+// Errors:   kUnreachable: no daemon is listening, or the connection ended before the reply; the
+//           message says what to do. kTimedOut. kPermission: this user may not open the socket.
+//           kCorrupt: the peer speaks another protocol. call() also returns the error that the
+//           daemon replied with.
 #pragma once
 
 #include <chrono>
@@ -21,10 +22,10 @@ class Client {
  public:
   static Result<Client> connect(const std::string& path, std::chrono::milliseconds timeout);
 
-  // The result, a JSON object. `params`: a JSON object, or empty.
+  // Returns the result, a JSON object. `params`: a JSON object, or empty.
   Result<std::string> call(std::string_view method, std::string_view params,
                            std::chrono::milliseconds timeout);
-  // A line as it is (without newline), and the line that comes back (without newline).
+  // Sends `line` unchanged and returns the reply line, both without the newline.
   Result<std::string> exchange(std::string_view line, std::chrono::milliseconds timeout);
 
   const std::string& path() const { return path_; }
@@ -38,7 +39,7 @@ class Client {
 
   UniqueFd fd_;
   std::string path_;
-  std::string unread_;  // of the next line
+  std::string unread_;  // bytes of the next line
   uint64_t next_id_ = 1;
 };
 

@@ -1,6 +1,6 @@
-// Command: what a client can ask of training; parsed once from a line of the control socket
-// (protocol.h), and carried unchanged to the trainer's mailbox. Call: that, and what the control
-// server answers by itself.
+// Command: a client's request to the trainer, parsed once from a line of the control socket
+// (protocol.h) and passed unchanged to the trainer's mailbox. Call: a Command, or a request that
+// the control server answers itself.
 //
 // Threads: values.
 #pragma once
@@ -40,28 +40,28 @@ struct SetLearningRate {
   bool operator==(const SetLearningRate&) const = default;
 };
 
-// The time of the next steps, by phase.
+// Phase timings of the next steps.
 struct Profile {
-  static constexpr uint64_t kMaxSteps = 1000;       // a step leaves about a dozen spans in memory
+  static constexpr uint64_t kMaxSteps = 1000;       // a step adds about a dozen spans in memory
   static constexpr uint64_t kMaxKernelSteps = 100;  // with kernels: thousands
 
   uint64_t steps = 0;
-  bool kernels = false;  // LibTorch's own profile as well
+  bool kernels = false;  // include LibTorch's profiler
 
   Status validate() const;
   bool operator==(const Profile&) const = default;
 };
 
-// Statistics of tensors whose names match, at steps that are multiples of `every`.
+// Statistics of tensors with matching names, at steps that are multiples of `every`.
 struct OpenInspection {
   static constexpr size_t kMaxGlobBytes = 256;
   static constexpr uint64_t kMaxEvery = 1'000'000'000;
-  static constexpr size_t kMaxTensors = 256;    // that one inspection looks at
+  static constexpr size_t kMaxTensors = 256;    // per inspection
   static constexpr size_t kMaxHistograms = 64;  // the same with histograms
 
   std::string glob;
   uint64_t every = 1;
-  uint64_t steps = 0;  // so many records, then it ends; 0: until nobody reads it
+  uint64_t steps = 0;  // number of records until it ends; 0: until it is no longer read
   bool parameters = true;
   bool gradients = true;
   bool activations = true;
@@ -74,7 +74,7 @@ struct OpenInspection {
 using Command =
     std::variant<Pause, Resume, SaveCheckpoint, Stop, SetLearningRate, Profile, OpenInspection>;
 
-// ---- Answered by the control server at once
+// ---- Answered immediately by the control server
 
 struct Hello {
   bool operator==(const Hello&) const = default;
@@ -88,14 +88,14 @@ struct GetStatus {
   bool operator==(const GetStatus&) const = default;
 };
 
-// Makes the client's process a producer of the ring.
+// Attaches the client's process to the ring as a producer.
 struct Attach {
   bool operator==(const Attach&) const = default;
 };
 
 struct ReadInspection {
   uint64_t inspection = 0;
-  uint64_t after = 0;  // number of the last record that was read
+  uint64_t after = 0;  // number of the last record that the client has read
 
   bool operator==(const ReadInspection&) const = default;
 };

@@ -11,10 +11,10 @@ namespace {
 
 namespace json = boost::json;
 
-// What Boost.JSON's parser tells while it reads. Only objects and their keys matter.
+// Handler for Boost.JSON's parser. Only objects and their keys matter.
 struct KeyCollector {
   using Error = boost::system::error_code;
-  // NOLINTBEGIN(readability-identifier-naming): the parser asks for them by these names
+  // NOLINTBEGIN(readability-identifier-naming): names required by the parser
   constexpr static size_t max_object_size = static_cast<size_t>(-1);
   constexpr static size_t max_array_size = static_cast<size_t>(-1);
   constexpr static size_t max_key_size = static_cast<size_t>(-1);

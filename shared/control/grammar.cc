@@ -19,14 +19,15 @@ namespace {
 namespace json = boost::json;
 using Words = std::span<const std::string_view>;
 
-constexpr uint64_t kMaxNumber = uint64_t{1} << 53;  // what any JSON reader gives back exactly
+// Any JSON parser reads integers up to this one exactly.
+constexpr uint64_t kMaxNumber = uint64_t{1} << 53;
 
-// ---- The table
+// ---- Method table
 
 enum class Form {
-  kRequired,  // a word, and a field of params
-  kOptional,  // the same, may be left out; a flag is typed by its name
-  kField,     // a field of params only, may be left out
+  kRequired,  // a positional word, and a field of params
+  kOptional,  // the same, but optional; a flag is given by its name
+  kField,     // an optional field of params only
 };
 
 template <typename C>
@@ -34,8 +35,8 @@ struct Argument {
   std::string_view name;
   std::variant<uint64_t C::*, bool C::*, std::string C::*> member;
   Form form = Form::kRequired;
-  uint64_t min = 0;  // of a number
-  uint64_t max = 0;  // of a number; of a text its bytes
+  uint64_t min = 0;  // of a number; of a string its size in bytes
+  uint64_t max = 0;  // of a number; of a string its size in bytes
 };
 
 template <typename C>
@@ -45,7 +46,7 @@ struct Row {
   std::string_view text;
   std::string_view waits_for = {};
   std::span<const Argument<C>> arguments = {};
-  std::string_view usage = {};    // what whoever typed it wrong is told
+  std::string_view usage = {};    // shown after incorrect arguments
   std::string_view example = {};  // of params
 };
 
@@ -73,7 +74,7 @@ constexpr std::array<Argument<CloseInspection>, 1> kCloseArguments = {{
     {"inspection", &CloseInspection::inspection, Form::kRequired, 1, kMaxNumber},
 }};
 
-// The one thing that can be set; the bounds are exclusive.
+// The only setting that can be changed; the bounds are exclusive.
 struct Setting {
   std::string_view name;
   double SetLearningRate::*member;
@@ -114,7 +115,7 @@ constexpr std::tuple kRows{
         R"({"inspection":3})"},
 };
 
-// Calls `visit` with the row of `call` and with the call itself.
+// Calls `visit` with the table row of `call` and with the call itself.
 template <typename Visit>
 auto with_row(const Call& call, const Visit& visit) {
   return std::visit(
@@ -150,7 +151,7 @@ Status validate(const C& call) {
   return {};
 }
 
-// ---- Words
+// ---- Plain-text requests
 
 template <typename C>
 std::vector<Argument<C>> typed_arguments(const Row<C>& row) {
@@ -160,7 +161,7 @@ std::vector<Argument<C>> typed_arguments(const Row<C>& row) {
   return typed;
 }
 
-// What a word alone shows to be wrong. A number is looked at by read_word().
+// Checks what can be checked from the word alone. read_word() checks numbers.
 template <typename C>
 bool fits(const Argument<C>& argument, std::string_view word) {
   if (std::holds_alternative<bool C::*>(argument.member)) return word == argument.name;
@@ -169,7 +170,7 @@ bool fits(const Argument<C>& argument, std::string_view word) {
   return true;
 }
 
-// Not inlined, here and below: GCC 12 would warn of the members that this C does not have.
+// Not inlined, here and below, because GCC 12 would warn about members that this C does not have.
 template <typename C>
 [[gnu::noinline]] Status read_word(const Argument<C>& argument, std::string_view word, C* call) {
   if (const auto* flag = std::get_if<bool C::*>(&argument.member)) {
@@ -209,7 +210,7 @@ Result<C> parse(const Row<C>& row, Words words) {
 
 // ---- Params
 
-// What is wrong with the field; empty: nothing, and *value is set.
+// The error in the field. If empty, the field is valid and *value is set.
 template <typename C>
 std::string read_field(const Argument<C>& argument, const json::value& field, uint64_t* value) {
   const bool is_integer = field.is_int64() || field.is_uint64();
@@ -239,7 +240,7 @@ std::string read_field(const Argument<C>& argument, const json::value& field, st
   return "";
 }
 
-// What is wrong with the fields; empty: nothing.
+// The error in the fields; empty if they are valid.
 template <typename C>
 [[gnu::noinline]] std::string read_fields(const Row<C>& row, const json::object& fields, C* call) {
   for (const Argument<C>& argument : row.arguments) {
@@ -277,7 +278,7 @@ Result<C> parse(const Row<C>& row, const json::value* maybe_params) {
   return call;
 }
 
-// ---- set, whose argument is a name and a value
+// ---- set, whose arguments are a name and a value
 
 std::string format_bound(double value) {
   char text[32];
@@ -291,7 +292,7 @@ std::string shortest_text(double value) {
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
-// `value`: not a number where it was none.
+// `value` is NaN if the argument is not a number.
 Result<SetLearningRate> setting_of(std::string_view name, double value) {
   if (name != kSetting.name) {
     return invalid("nothing called " + quote_for_message(name) +
@@ -381,7 +382,7 @@ std::string params_of(const Row<SetLearningRate>&, const SetLearningRate& call) 
   return "{\"" + std::string(kSetting.name) + "\":" + shortest_text(call.*kSetting.member) + "}";
 }
 
-// ---- All rows
+// ---- Table of all methods
 
 template <typename... C>
 std::vector<MethodInfo> infos_of(const Row<C>&... row) {

@@ -21,7 +21,7 @@ ProtocolError protocol_error(const std::string& id, ErrorCode code, std::string 
   return ProtocolError{id, code, Status(StatusCode::kInvalidArgument, std::move(message))};
 }
 
-// `call` of whatever kind it was parsed from.
+// A Request if `call` is valid, otherwise a ProtocolError with its status.
 std::variant<Request, ProtocolError> request_of(std::string id, Result<Call> call) {
   if (call.ok()) return Request{std::move(id), *std::move(call)};
   const bool is_unknown = call.status().code() == StatusCode::kNotFound;
@@ -29,7 +29,7 @@ std::variant<Request, ProtocolError> request_of(std::string id, Result<Call> cal
                         call.status().message());
 }
 
-// ---- Words
+// ---- Plain-text requests
 
 std::vector<std::string_view> split_words(std::string_view line) {
   std::vector<std::string_view> words;
@@ -65,7 +65,7 @@ std::variant<Request, ProtocolError> parse_words(std::string_view line) {
 
 // ---- JSON
 
-// The id as it goes back, or nothing when it is not allowed to be one.
+// The id as it is returned in the reply; empty if it is not valid.
 std::optional<std::string> parse_id(const json::object& root) {
   const json::value* id = root.if_contains("id");
   if (id == nullptr || id->is_null()) return "null";
@@ -74,7 +74,7 @@ std::optional<std::string> parse_id(const json::object& root) {
   return std::nullopt;
 }
 
-// The first thing about the object that is not a request, apart from its parameters.
+// The first violation of the request format, except in params; empty if there is none.
 std::optional<ProtocolError> check_shape(const std::string& id, const json::object& root) {
   for (const auto& field : root) {
     const std::string_view key(field.key().data(), field.key().size());
@@ -100,7 +100,8 @@ std::variant<Request, ProtocolError> parse_object(std::string_view line) {
   if (error)
     return protocol_error("null", ErrorCode::kParseError,
                           "the line is not JSON: " + error.message());
-  const json::object& root = value.get_object();  // the line begins with '{'
+  // The caller has checked that the line starts with '{'.
+  const json::object& root = value.get_object();
   const auto id = parse_id(root);
   if (!id) {
     return protocol_error("null", ErrorCode::kInvalidRequest,

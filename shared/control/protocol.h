@@ -1,9 +1,11 @@
-// Protocol: lines between the daemon and its clients. docs/control-protocol.md is the manual.
+// Protocol: the line format between the daemon and its clients, specified in
+// docs/control-protocol.md.
 //
-// One request a line, one reply a line. A request is a JSON object,
-// {"id":1,"method":"set","params":{"lr":1e-4}}, or the bare words that a person types: `set lr
-// 1e-4`. A reply is {"id":1,"result":{…}} or {"id":1,"error":{"code":…,
-// "message":"…","data":{"kind":"busy"}}}. What is not known is refused, and then nothing is done.
+// One request per line, one reply per line. A request is a JSON object,
+// {"id":1,"method":"set","params":{"lr":1e-4}}, or plain words as typed by a person: `set lr 1e-4`.
+// A reply is {"id":1,"result":{…}} or
+// {"id":1,"error":{"code":…,"message":"…","data":{"kind":"busy"}}}. A request with an unknown
+// method or field is rejected without any effect.
 //
 // Threads: values and functions of their arguments.
 #pragma once
@@ -20,13 +22,13 @@ namespace stoker::control {
 
 inline constexpr int kProtocolVersion = 2;
 
-// ---- Limits of a line. Those of a connection are in daemon/control/limits.h.
+// ---- Limits of a line. Limits of a connection are in daemon/control/limits.h.
 inline constexpr size_t kMaxLineBytes = 64 << 10;  // without the newline
-inline constexpr int kMaxDepth = 32;               // of nested JSON
-inline constexpr size_t kMaxIdBytes = 256;         // of an id that is a string
+inline constexpr int kMaxDepth = 32;               // nesting depth of JSON
+inline constexpr size_t kMaxIdBytes = 256;         // of a string id
 
-// What JSON-RPC 2.0 calls these; kFailed is ours: the request was understood, and `kind` says why
-// nothing was done.
+// The error codes of JSON-RPC 2.0. kFailed is specific to stoker: the request is valid, and `kind`
+// says why it was not executed.
 enum class ErrorCode : int {
   kParseError = -32700,
   kInvalidRequest = -32600,
@@ -35,31 +37,31 @@ enum class ErrorCode : int {
   kFailed = -32000,
 };
 
-// A request that was understood and whose values are allowed.
+// A valid request.
 struct Request {
-  std::string id = "null";  // as JSON text: a number, a string or null; goes back as it came
+  std::string id = "null";  // as JSON text: a number, a string or null; echoed in the reply
   Call call;
 };
 
-// Why nothing was done.
+// Why a request was not executed.
 struct ProtocolError {
   std::string id = "null";
   ErrorCode code = ErrorCode::kFailed;
   Status why;
 };
 
-// `line` without its newline; a carriage return before it is forgiven. kParseError: not JSON and
-// not words; the peer does not speak this protocol, and what follows cannot be trusted.
+// `line` without its newline; a trailing carriage return is accepted. kParseError: neither JSON nor
+// plain words. The peer does not speak this protocol, and its further input cannot be trusted.
 std::variant<Request, ProtocolError> parse_request(std::string_view line);
 
-// Lines without the newline. `result` is a JSON object; line breaks in it become spaces.
+// Lines without the newline. `result` is a JSON object; line breaks in it are replaced by spaces.
 std::string render_request(std::string_view id, std::string_view method, std::string_view params);
 std::string render_result(std::string_view id, std::string_view result);
 std::string render_error(const ProtocolError& error);
 
-// ---- The client's side
+// ---- Client side
 
-// The result, a JSON object; or the daemon's error with its code and message. kCorrupt: not a reply
+// The result, a JSON object, or the daemon's error with its code and message. kCorrupt: not a reply
 // of this protocol.
 Result<std::string> parse_reply(std::string_view line);
 

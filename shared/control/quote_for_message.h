@@ -1,4 +1,4 @@
-// quote_for_message(): what a peer sent, fit to stand in a message: short, and printable.
+// quote_for_message(): input from a peer in a short and printable form for a message.
 //
 // Threads: a function of its argument.
 #pragma once

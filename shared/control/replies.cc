@@ -1,4 +1,4 @@
-// The lines that answer: the daemon writes them, its clients read them.
+// Reply lines: rendered by the daemon, parsed by its clients.
 #include <optional>
 
 #include <boost/json.hpp>

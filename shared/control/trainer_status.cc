@@ -70,7 +70,7 @@ json::object control_of(const TrainerStatus::Control& control) {
           {"connections_dropped", control.connections_dropped}};
 }
 
-// Reads the fields of one object; remembers the first that has the wrong type.
+// Reads the fields of one object and records the first one that has the wrong type.
 class FieldReader {
  public:
   FieldReader(const json::object& object, std::string prefix, std::string& wrong)

@@ -9,7 +9,7 @@
 namespace stoker::eval_metrics {
 namespace {
 
-// A loss that is not a number is the worst there is.
+// A NaN loss ranks as the worst.
 double severity(const MisclassifiedSample& misclassified_sample) {
   return std::isnan(misclassified_sample.loss) ? std::numeric_limits<double>::infinity()
                                                : misclassified_sample.loss;
@@ -53,7 +53,8 @@ void ClassificationMetrics::add(const ClassifiedSamples& batch) {
 void ClassificationMetrics::add_misclassified(const MisclassifiedSample& misclassified_sample) {
   const auto position = std::ranges::upper_bound(misclassified_, severity(misclassified_sample),
                                                  std::ranges::greater(),
-                                                 severity);  // of equals the earlier sample first
+                                                 // For equal losses the earlier sample comes first.
+                                                 severity);
   if (position == misclassified_.end() && misclassified_.size() >= options_.misclassified) return;
   misclassified_.insert(position, misclassified_sample);
   if (misclassified_.size() > options_.misclassified) misclassified_.pop_back();
@@ -142,8 +143,8 @@ PerClassMetrics MultilabelMetrics::compute_per_class(const Label& label) {
           .f1 = ratio(2 * correct, is_true + predicted)};
 }
 
-// The sum over thresholds, from the highest, of what each adds to the recall times the precision
-// there. Answers with the same logit are one threshold.
+// Sum over thresholds, from the highest, of the recall increment times the precision at the
+// threshold. Predictions with equal logits share one threshold.
 double MultilabelMetrics::average_precision(std::vector<Prediction> predictions) {
   std::ranges::stable_sort(predictions, std::ranges::greater(), &Prediction::logit);
   double sum = 0, correct = 0, right_before = 0;
@@ -168,7 +169,8 @@ double MultilabelMetrics::mean_average_precision() const {
 
 EvalReport MultilabelMetrics::report() const {
   EvalReport report;
-  double f1 = 0, occurring = 0, correct = 0, marked = 0;  // marked: true, and predicted
+  // `marked`: number of true targets plus number of predicted labels.
+  double f1 = 0, occurring = 0, correct = 0, marked = 0;
   for (const Label& label : labels_) {
     PerClassMetrics per_class = compute_per_class(label);
     per_class.name = std::to_string(report.classes.size());
@@ -198,7 +200,7 @@ void RegressionMetrics::add(std::span<const float> outputs, std::span<const floa
       Column& column = columns_[i];
       column.squares += error * error;
       absolute_ += std::abs(error);
-      // Welford: nothing is lost where the mean is far from zero.
+      // Welford's algorithm avoids cancellation when the mean is far from zero.
       const double apart = target - column.mean;
       column.mean += apart / samples_;
       column.spread += apart * (target - column.mean);
@@ -215,8 +217,8 @@ EvalReport RegressionMetrics::report() const {
   return report;
 }
 
-// The mean over the columns of 1 - residual / spread; a constant column counts 1 where it is met
-// exactly and 0 otherwise.
+// Mean over the columns of 1 - residual / spread. A constant column counts as 1 if it is predicted
+// exactly, otherwise 0.
 double RegressionMetrics::r2() const {
   if (samples_ == 0) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0;
@@ -250,11 +252,11 @@ EvalReport LanguageModelingMetrics::report() const {
 }
 
 uint64_t edit_distance(std::span<const int64_t> one, std::span<const int64_t> other) {
-  // row[j]: the distance of what was seen of `one` to the first j of `other`.
+  // row[j]: distance between the processed prefix of `one` and the first j elements of `other`.
   std::vector<uint64_t> row(other.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (size_t i = 0; i < one.size(); ++i) {
-    uint64_t diagonal = row[0];  // the row before, one column to the left
+    uint64_t diagonal = row[0];  // value of the previous row, one column to the left
     row[0] = i + 1;
     for (size_t j = 0; j < other.size(); ++j) {
       const uint64_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);

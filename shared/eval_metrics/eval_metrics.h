@@ -1,10 +1,10 @@
-// The evaluation metrics of each kind of output: classification, multilabel, regression, language
+// The evaluation metrics for each task type: classification, multilabel, regression, language
 // modeling and label sequences.
 //
-// Sums are in double and in the order of the samples: however these are cut into batches, the figures
-// are the same to the last bit.
+// Sums are accumulated in double precision and in sample order, so the metrics are bit-for-bit
+// independent of the batch size.
 //
-// Threads: one for each object.
+// Threads: one per object.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@
 
 namespace stoker::eval_metrics {
 
-// In order; the first is the loss.
+// In order; the first one is the loss.
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
-// Figures of each class, and the matrix, take a line or a row each in the result's file: not of
-// more classes than somebody would look at.
+// Per-class metrics and the confusion matrix take one line or row per class in the result file, so
+// they are omitted above these numbers of classes.
 inline constexpr uint64_t kMaxPerClassMetrics = 1000;
 inline constexpr uint64_t kMaxConfusionClasses = 256;
 
-// part / whole, or 0 where whole is 0: a class that was never predicted has precision 0.
+// part / whole, or 0 if whole is 0: a class that was never predicted has precision 0.
 inline double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 struct PerClassMetrics {
-  std::string name;      // as the data set calls it, or its number
-  uint64_t samples = 0;  // whose label it is
+  std::string name;      // class name of the dataset, or the class index
+  uint64_t samples = 0;  // number with this label
   double precision = 0;
   double recall = 0;
   double f1 = 0;
@@ -41,42 +41,44 @@ struct PerClassMetrics {
 using ConfusionMatrix = std::vector<std::vector<uint64_t>>;
 
 struct MisclassifiedSample {
-  uint64_t sample = 0;  // counted from the first that was added
+  uint64_t sample = 0;  // index in the order in which samples were added
   int64_t label = 0;
   int64_t prediction = 0;
-  double confidence = 0;  // the model's, in its prediction
+  double confidence = 0;  // the model's probability of its prediction
   double loss = 0;
 
   bool operator==(const MisclassifiedSample&) const = default;
 };
 
-// What an evaluation found on one data set: numbers by name, and for classification what is behind them.
+// The result of an evaluation on one dataset: named metrics, and for classification their details.
 struct EvalReport {
   MetricValues metrics;
   std::vector<PerClassMetrics> classes;  // empty: no classes, or more than kMaxPerClassMetrics
-  ConfusionMatrix confusion_matrix;      // empty: the same, kMaxConfusionClasses
-  std::vector<MisclassifiedSample> misclassified;  // those with the largest loss, the worst first
+  ConfusionMatrix confusion_matrix;      // empty: no classes, or more than kMaxConfusionClasses
+  std::vector<MisclassifiedSample> misclassified;  // those with the largest loss, worst first
 };
 
-// Loss, accuracy, top-k, precision, recall and F1 of labelled samples. Averages over classes ("macro") are over those that occur,
-// as a label or as a prediction; scikit-learn does the same. Weights of classes are in the loss only.
+// Loss, accuracy, top-k, precision, recall and F1 of labeled samples. Macro averages are over the
+// classes that occur as a label or a prediction, as in scikit-learn. Class weights apply to the
+// loss only.
 
-// Of one batch, a value a sample each.
+// One batch, with one value per sample.
 struct ClassifiedSamples {
   std::span<const float> losses;
   std::span<const int64_t> labels;
   std::span<const int64_t> predictions;
-  std::span<const float> confidences;    // in the prediction
-  std::span<const uint8_t> is_in_top_k;  // 1: the label is among the k most likely; empty: no k
+  std::span<const float> confidences;  // probability of the prediction
+  // 1: the label is among the k most likely classes; empty: no top-k.
+  std::span<const uint8_t> is_in_top_k;
 };
 
 class ClassificationMetrics {
  public:
   struct Options {
     uint64_t classes = 0;
-    int top_k = 0;             // 0: no such metric
-    size_t misclassified = 0;  // how many to remember
-    // Of each class: what a sample whose label it is counts in the loss; those that are not there 1.
+    int top_k = 0;             // 0: no top-k metric
+    size_t misclassified = 0;  // number of misclassified samples to store
+    // Weight of each class in the loss; missing classes have weight 1.
     std::vector<double> weights = {};
   };
   explicit ClassificationMetrics(Options options);
@@ -92,30 +94,29 @@ class ClassificationMetrics {
 
   const Options options_;
   double loss_ = 0;
-  double weight_ = 0;  // of all labels
+  double weight_ = 0;  // sum over all labels
   uint64_t samples_ = 0;
   uint64_t total_correct_ = 0;
   uint64_t in_top_k_ = 0;
-  std::vector<uint64_t> labeled_, predicted_, correct_;  // by class
+  std::vector<uint64_t> labeled_, predicted_, correct_;  // per class
   ConfusionMatrix confusion_;
-  std::vector<MisclassifiedSample> misclassified_;  // the worst first
+  std::vector<MisclassifiedSample> misclassified_;  // worst first
 };
 
-// MultilabelMetrics: loss, F1, average precision and exact matches of samples of which each label is
-// true or not by itself.
+// MultilabelMetrics: loss, F1, average precision and exact match ratio of samples with independent
+// binary labels.
 //
-// A label counts as predicted where its logit is above 0, so where the model finds it likelier than
-// not. Averages over labels ("macro") are over
-// those that occur, as a target or as a prediction; mean average precision is over those that are
-// true of at least one sample. Both are scikit-learn's.
+// A label is predicted if its logit is above 0, i.e. its probability is above one half. Macro
+// averages are over the labels that occur as a target or a prediction. Mean average precision is
+// over the labels that are true for at least one sample. Both follow scikit-learn.
 //
-// Memory:  average precision needs the order of all logits of a label: 8 bytes a sample and label.
+// Memory: average precision needs all logits of a label in order: 8 bytes per sample and label.
 class MultilabelMetrics {
  public:
-  // `labels`: how many there are.
+  // `labels`: number of labels.
   explicit MultilabelMetrics(size_t labels) : labels_(labels) {}
 
-  // All [samples, labels]; a target above one half is true.
+  // All [samples, labels]. A target above one half is true.
   void add(std::span<const float> losses, std::span<const float> logits,
            std::span<const float> targets);
   EvalReport report() const;
@@ -136,13 +137,13 @@ class MultilabelMetrics {
   std::vector<Label> labels_;
   double loss_ = 0;
   double samples_ = 0;
-  double exact_ = 0;  // samples of which all labels were predicted rightly
+  double exact_ = 0;  // samples with all labels predicted correctly
 };
 
-// RegressionMetrics: mean squared error, mean absolute error and R² of predicted numbers.
+// RegressionMetrics: mean squared error, mean absolute error and R² of predicted values.
 class RegressionMetrics {
  public:
-  // `width`: numbers a sample.
+  // `width`: number of values per sample.
   explicit RegressionMetrics(size_t width) : columns_(width) {}
 
   // Both [samples, width].
@@ -151,9 +152,9 @@ class RegressionMetrics {
 
  private:
   struct Column {
-    double squares = 0;  // of the errors
+    double squares = 0;  // sum of squared errors
     double mean = 0;     // of the targets
-    double spread = 0;   // of the targets: squared distances from their mean
+    double spread = 0;   // of the targets: sum of squared deviations from the mean
   };
   double r2() const;
 
@@ -165,10 +166,10 @@ class RegressionMetrics {
 // LanguageModelingMetrics: loss, bits, perplexity and accuracy of predicted tokens.
 class LanguageModelingMetrics {
  public:
-  // `bytes`: a token is a byte, so that the bits of one are those of the other.
+  // `bytes`: each token is one byte, so bits per token are bits per byte.
   explicit LanguageModelingMetrics(bool bytes) : bytes_(bytes) {}
 
-  // A value a token each.
+  // One value per token.
   void add(std::span<const float> losses, std::span<const int64_t> targets,
            std::span<const int64_t> predictions);
   EvalReport report() const;
@@ -180,15 +181,15 @@ class LanguageModelingMetrics {
   uint64_t tokens_ = 0;
 };
 
-// LabelErrorRate: how far decoded sequences of labels are from those that they should be.
+// LabelErrorRate: the error rate of decoded label sequences.
 //
-// The distance of two sequences is Levenshtein's: the fewest labels to put in, take out or replace
-// that make one of the other.
+// The distance of two sequences is the Levenshtein distance: the minimum number of insertions,
+// deletions and substitutions.
 class LabelErrorRate {
  public:
   void add(float loss, std::span<const int64_t> decoded, std::span<const int64_t> labels);
-  // loss, the mean over samples; label_error_rate: distances together by labels together; exact_match:
-  // part of the samples without an error.
+  // loss: mean over samples; label_error_rate: total distance / total number of labels;
+  // exact_match: fraction of samples without an error.
   EvalReport report() const;
 
  private:
@@ -202,8 +203,8 @@ class LabelErrorRate {
 // Time: the product of both lengths.
 uint64_t edit_distance(std::span<const int64_t> one, std::span<const int64_t> other);
 
-// What a best path, the likeliest class of each step, stands for: labels of which several in a row
-// are one, without `blank`. Written over `path`, of which the front is returned.
+// Collapses a CTC best path (the most likely class of each time step): merges repeated labels, then
+// removes `blank`. Overwrites `path` and returns its front.
 std::span<const int64_t> collapse(std::span<int64_t> path, int64_t blank);
 
 }  // namespace stoker::eval_metrics

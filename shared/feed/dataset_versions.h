@@ -1,12 +1,13 @@
-// DatasetVersions: what a data set that grows was at which time of a run: the truth from which any
-// start goes on, and any step is explained.
+// DatasetVersions: the versions of a refreshable dataset over a run. Resuming and reproducing any
+// step both depend on this history.
 //
-// RUN/dataset_versions.jsonl has a line for each state of the data that was ever trained on, written before its
-// first step; its index is in index/version-TICKET, that of the first in index itself.
+// RUN/dataset_versions.jsonl has one line for each version of the data that was ever trained on.
+// The line is written before the first step with that version. The index of the first version is in
+// index, the others are in index/version-TICKET.
 //
-// Threads: functions of their arguments and the file system; written by the one stokerd of the run
-//          directory only.
-// Errors:  kCorrupt: the file is not as it was written; names the line. kIoError, kPermission.
+// Threads: functions of their arguments and the file system. Only the stokerd of the run directory
+//          writes.
+// Errors:  kCorrupt: the file was modified or is damaged; names the line. kIoError, kPermission.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +27,24 @@ struct DatasetVersion {
   std::string fingerprint;
   bool operator==(const DatasetVersion&) const = default;
 };
-// By ticket, strictly increasing; the first at 0. Empty: the run's data does not grow.
+// Ordered by ticket, strictly increasing, the first at 0. Empty if the run's data is not
+// refreshable.
 using DatasetVersions = std::vector<DatasetVersion>;
 
-// Whether a set that is trained on grows; and whether one of them does at once.
+// True if any training dataset is refreshable, or is refreshed immediately, respectively.
 bool is_refreshable(const config::Config& config);
 bool refreshes_immediately(const config::Config& config);
 
-// Empty where there is no such file.
+// Empty if the file does not exist.
 Result<DatasetVersions> read_dataset_versions(const std::string& path);
-Status write_dataset_versions(const std::string& path,
-                              const DatasetVersions& history);  // replaces the file
+// Replaces the file.
+Status write_dataset_versions(const std::string& path, const DatasetVersions& history);
 Result<DatasetVersions> parse_dataset_versions(std::string_view text,
                                                const std::string& path_in_messages);
 
-// What is trained on with `ticket`; `history` is not empty.
+// The version that is trained on at `ticket`. `history` must not be empty.
 const DatasetVersion& version_at(const DatasetVersions& history, uint64_t ticket);
-// Where its index is.
+// The directory of the index of `state`.
 std::string index_dir_for(const std::string& index_dir, const DatasetVersion& state);
 
 }  // namespace stoker::feed

@@ -15,7 +15,7 @@
 namespace stoker::feed {
 namespace {
 
-// Kept files of a set by their first ticket.
+// Snapshot files of a dataset by their first ticket.
 using KeptFiles = std::map<uint64_t, std::string>;
 
 std::string snapshot_prefix(const std::string& set) { return set + ".sample_weights."; }
@@ -35,7 +35,7 @@ Result<KeptFiles> snapshot_files(const std::string& index_dir, const std::string
   return files;
 }
 
-// Whether the newest of them says the same.
+// True if the newest snapshot has the same weights.
 bool is_latest(const KeptFiles& files, const std::vector<double>& weights) {
   if (files.empty()) return false;
   const auto snapshots = data::order::load_weights_snapshot(files.rbegin()->second);
@@ -47,7 +47,7 @@ bool is_latest(const KeptFiles& files, const std::vector<double>& weights) {
 Status write_snapshot(const std::string& set, const std::vector<double>& weights,
                       const std::string& index_dir, uint64_t ticket) {
   STOKER_ASSIGN_OR_RETURN(KeptFiles files, snapshot_files(index_dir, set));
-  // The run goes on from an earlier ticket: what was drawn after it never happened.
+  // The run resumes from an earlier ticket, so snapshots for this ticket and later ones are void.
   while (!files.empty() && files.rbegin()->first >= ticket) {
     STOKER_RETURN_IF_ERROR(default_file_system().remove_file(files.rbegin()->second));
     files.erase(std::prev(files.end()));
@@ -137,7 +137,7 @@ Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::
   return datasets;
 }
 
-// The dataset's limit holds for its samples; repeated they may be too many.
+// The dataset bounds its number of samples, but `repeat` can exceed the maximum plan size.
 Status check_epoch(const data::order::PlanOptions& options) {
   uint64_t epoch = 0;
   for (const data::order::PlannedDataset& set : options.datasets) {
@@ -229,7 +229,7 @@ double padding_ratio(const data::Dataset& data) {
   return 1 - places / (static_cast<double>(data.max_length()) * static_cast<double>(data.size()));
 }
 
-// "32: 120, 64: 41": how many samples there are of each length.
+// "32: 120, 64: 41": the number of samples per bucket length.
 std::string format_buckets(const data::order::LengthBuckets& buckets) {
   std::string text;
   for (const auto& bucket : buckets.buckets())

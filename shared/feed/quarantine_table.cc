@@ -13,12 +13,13 @@ namespace {
 
 constexpr uint64_t kMagic = 0x4e4152415551'0003;  // "QUARAN", version 3
 constexpr uint64_t kHeaderWords = 8;
-// Whole cache lines: threads do not take each other's. The first word says whose the mark is.
+// Whole cache lines, to avoid false sharing between threads. A nonzero first word marks the entry
+// as taken.
 constexpr uint64_t kWordsPerMark = QuarantineTable::kSamplesAMark;
 constexpr uint32_t kMaxWorkers = 1 << 10;
 constexpr uint32_t kMaxThreads = 1 << 12;
 
-// Words of the header. The first three are written once, before any process is started.
+// Words of the header. The first three are written once, before any process starts.
 enum HeaderWord : uint64_t {
   kMagicWord,
   kWorkersWord,
@@ -91,7 +92,7 @@ std::span<uint64_t> QuarantineTable::marks(uint32_t worker) const {
 
 QuarantineTable::Mark::Mark(const QuarantineTable& table, uint32_t worker, uint64_t sample) {
   const auto words = table.marks(worker);
-  // Where a thread begins to look is its own; with as many marks as threads one is always free.
+  // The search starts at a per-thread position. With as many marks as threads, one is always free.
   const uint64_t first = std::hash<std::thread::id>()(std::this_thread::get_id()) % table.threads_;
   for (uint64_t i = 0; i < table.threads_ && maybe_words_ == nullptr; ++i) {
     uint64_t& word = words[(first + i) % table.threads_ * kWordsPerMark];
@@ -100,7 +101,8 @@ QuarantineTable::Mark::Mark(const QuarantineTable& table, uint32_t worker, uint6
   }
 }
 
-// Release, not more: the mark is looked at when this process is dead, and what it wrote is then seen.
+// Release is sufficient: stokerd reads the mark only after this process has exited, when its writes
+// are visible.
 void QuarantineTable::Mark::add(uint64_t sample) {
   assert(samples_ < kSamplesAMark);
   if (maybe_words_ != nullptr)
@@ -123,7 +125,7 @@ std::vector<uint64_t> QuarantineTable::drain_marks(uint32_t worker) const {
   return samples;
 }
 
-// ---- Forbidden calls
+// ---- Denied system calls
 
 uint64_t& QuarantineTable::denied_syscall_slot(uint32_t worker) const {
   assert(worker < workers_);
@@ -171,7 +173,7 @@ Status CrashTrackingDataset::read(uint64_t sample, const data::RandomKey& random
   if (!maybe_worker_) return inner().read(sample, random_key, outputs);
   try {
     return read_marked(sample, random_key, outputs);
-  } catch (const std::bad_alloc&) {  // the process has a limit (sandbox.h), and goes on
+  } catch (const std::bad_alloc&) {  // the process has a memory limit (sandbox.h) and continues
     return Status(StatusCode::kOutOfMemory,
                   "needs more memory than feed.worker_memory_limit_mib gives its reader");
   }
@@ -189,7 +191,7 @@ data::BatchReadResult CrashTrackingDataset::read_batch(
     for (const data::SampleReadRequest& each : samples.subspan(1)) mark.add(each.sample);
     return inner().read_batch(samples, rows);
   } catch (const std::bad_alloc&) {
-    return Dataset::read_batch(samples, rows);  // which finds out whose fault it is
+    return Dataset::read_batch(samples, rows);  // finds the sample that exceeds the limit
   }
 }
 
@@ -206,7 +208,7 @@ Status CrashTrackingDataset::read_marked(uint64_t sample, const data::RandomKey&
     const QuarantineTable::Mark mark(table_, *maybe_worker_, sample);
     status = inner().read(sample, random_key, outputs);
   }
-  table_.clear_suspect(sample);  // whatever came of it: it did not kill
+  table_.clear_suspect(sample);  // regardless of the status: reading it did not crash the process
   return status;
 }
 

@@ -1,18 +1,20 @@
-// QuarantineTable: what stokerd and its reader processes tell each other about samples that kill
-// their reader, in one sealed memfd beside the ring.
+// QuarantineTable: shared state of stokerd and its worker processes about samples that crash their
+// worker, in one sealed memfd next to the ring.
 //
-// Four parts. Marks: what each reading thread has in hand, so that stokerd knows what a dead
-// process was reading. Suspects: samples that were in hand when a process died; each is read alone
-// in its process, so that the next death names one sample. Quarantine: samples that nobody reads
-// any more. Forbidden calls: the system call that ended a process, which its filter does not allow.
+// It has four parts. Marks: the samples that each worker thread is reading, so that stokerd knows
+// what a crashed process was reading. Suspects: samples that were being read when a process
+// crashed; each is read alone in its process, so that the next crash identifies one sample.
+// Quarantine: samples that are no longer read. Denied system calls: the call outside the allowlist
+// of the filter that terminated a process.
 //
-// Threads:  every method may be called from any thread and process. Lock-free.
-// Blocking: never.
-// Owner:    the kernel frees the memfd with its last user.
-// Errors:   create(): as ring::Segment. attach(): kMismatch (no table, or another build's).
-// Format:   version 3, words of 64 bits; an entry is the sample's number + 1, 0 = none. Only stokerd
-//           and the stoker-feed beside it share it.
-// Crash:    a dead process's marks stay, which is their purpose; drain_marks() clears them.
+// Threads:   every method may be called from any thread and process. Lock-free.
+// Blocking:  never.
+// Ownership: the kernel frees the memfd after its last user.
+// Errors:    create(): as ring::Segment. attach(): kMismatch (not a table, or created by another
+//            build).
+// Format:    version 3, 64-bit words. An entry is the sample index + 1, 0 = none. Only stokerd and
+//            its own stoker-feed processes share it.
+// Crash:     the marks of a crashed process intentionally remain; drain_marks() clears them.
 #pragma once
 
 #include <atomic>
@@ -35,15 +37,15 @@ inline constexpr uint64_t kMaxQuarantined = 256;
 
 class QuarantineTable {
  public:
-  // `workers` processes of at most `threads` reading threads each.
+  // `workers` processes with up to `threads` worker threads each.
   static Result<QuarantineTable> create(uint32_t workers, uint32_t threads);
   static Result<QuarantineTable> attach(UniqueFd fd);
 
   int fd() const { return segment_.fd(); }
   uint32_t workers() const { return workers_; }
 
-  // In hand of process `worker`, as long as the object lives: one sample, or up to kSamplesAMark that
-  // are read together.
+  // Marks samples as being read by process `worker` for the lifetime of the object: one sample, or
+  // up to kSamplesAMark samples that are read together.
   static constexpr uint64_t kSamplesAMark = 32;
   class Mark {
    public:
@@ -54,27 +56,28 @@ class QuarantineTable {
     void add(uint64_t sample);
 
    private:
-    uint64_t* maybe_words_ = nullptr;  // null: more threads than the table was made for
+    uint64_t* maybe_words_ = nullptr;  // null: more threads than the table has marks
     uint64_t samples_ = 1;
   };
-  // What the dead process `worker` had in hand.
+  // The samples that the crashed process `worker` was reading.
   std::vector<uint64_t> drain_marks(uint32_t worker) const;
 
-  // Where process `worker` leaves the number of a forbidden system call, plus 1.
+  // Where process `worker` stores the number of a denied system call, plus 1.
   uint64_t& denied_syscall_slot(uint32_t worker) const;
   std::optional<uint64_t> take_denied_syscall(uint32_t worker) const;
 
-  // Whether there is any suspect, or any sample in quarantine.
+  // True if there is any suspect or any sample in quarantine.
   bool has_entries() const { return suspects_.any() || quarantine_.any(); }
   bool suspected(uint64_t sample) const { return suspects_.contains(sample); }
-  bool suspect(uint64_t sample) const { return suspects_.add(sample); }  // false: no room
+  bool suspect(uint64_t sample) const { return suspects_.add(sample); }  // false: table full
   void clear_suspect(uint64_t sample) const { suspects_.remove(sample); }
 
   bool quarantined(uint64_t sample) const { return quarantine_.contains(sample); }
-  bool quarantine(uint64_t sample) const { return quarantine_.add(sample); }  // false: no room
+  bool quarantine(uint64_t sample) const { return quarantine_.add(sample); }  // false: table full
 
  private:
-  // A few samples in shared memory. Entries are what counts; `count` only saves the search.
+  // A small set of samples in shared memory. The entries are authoritative; `count` only avoids the
+  // search when the set is empty.
   struct SampleSet {
     uint64_t* count = nullptr;
     std::span<uint64_t> entries;
@@ -88,7 +91,7 @@ class QuarantineTable {
   QuarantineTable(ring::Segment segment, uint32_t workers, uint32_t threads);
   std::span<uint64_t> marks(uint32_t worker) const;
 
-  // Constant after construction; what they point to is only touched through std::atomic_ref.
+  // Constant after construction. The memory they point to is accessed only through std::atomic_ref.
   ring::Segment segment_;
   uint32_t workers_;
   uint32_t threads_;
@@ -98,17 +101,18 @@ class QuarantineTable {
   SampleSet quarantine_;
 };
 
-// CrashTrackingDataset: a data set whose reads leave a trace for stokerd, and which refuses samples in
+// CrashTrackingDataset: a dataset decorator that marks each read for stokerd and rejects samples in
 // quarantine.
 //
-// Threads:  as Dataset. A suspected sample is read while no other thread of this object reads.
-// Owner:    dataset and table must outlive this object.
-// Errors:   read(): kCorrupt for a sample in quarantine, so that the plan's stand-in takes its
-//           place and the sample is listed as every other bad one; kOutOfMemory where a reader
-//           process has no memory left for it; otherwise the data set's.
+// Threads:   as Dataset. While a suspect is read, no other thread of this object reads.
+// Ownership: dataset and table must outlive this object.
+// Errors:    read(): kCorrupt for a sample in quarantine, so that it is replaced by the plan's
+//            replacement sample and listed as any other sample error. kOutOfMemory if the worker
+//            process runs out of memory. Otherwise the errors of the dataset.
 class CrashTrackingDataset final : public data::DatasetDecorator {
  public:
-  // `maybe_worker`: this process's number in the table; none (a thread of stokerd) leaves no trace.
+  // `maybe_worker`: index of this process in the table. Without it (a thread of stokerd), reads are
+  // not marked.
   CrashTrackingDataset(const data::Dataset& dataset, const QuarantineTable& table,
                        std::optional<uint32_t> maybe_worker)
       : DatasetDecorator(dataset), table_(table), maybe_worker_(maybe_worker) {}
@@ -124,7 +128,7 @@ class CrashTrackingDataset final : public data::DatasetDecorator {
 
   const QuarantineTable& table_;
   const std::optional<uint32_t> maybe_worker_;
-  mutable std::shared_mutex reading_;  // exclusive: a suspect is being read
+  mutable std::shared_mutex reading_;  // exclusive while a suspect is being read
 };
 
 }  // namespace stoker::feed

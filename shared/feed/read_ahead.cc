@@ -10,7 +10,8 @@
 namespace stoker::feed {
 namespace {
 
-// One or two reads in a row that wait are chance; where reads stop to wait, a while is looked on.
+// Hysteresis: a few waiting reads do not turn read-ahead on, and it is turned off only when waiting
+// reads have become rare.
 constexpr double kBegin = 0.15;
 constexpr double kEnd = 0.03;
 constexpr double kMargin = 2;
@@ -50,8 +51,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxAutoReads = 32;
 
-// How often the calling thread has given up its core to wait for something. One that was only made
-// to give it up, because others want it too, has not waited.
+// Number of voluntary context switches of the calling thread. Preemption is not counted because it
+// is not a wait.
 long waits_of_thread() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
@@ -90,7 +91,7 @@ std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_
     dataset_.prefetch(sample, *row.maybe_bytes);
     for_room = row.maybe_bytes->waited_for_room();
   } catch (const std::bad_alloc&) {
-    row.maybe_bytes.reset();  // whoever decodes it reads it, and finds out
+    row.maybe_bytes.reset();  // the decoding thread reads the sample again and reports the error
   }
   const std::chrono::nanoseconds took = Clock::now() - start - for_room;
   if (options_.adapts) {
@@ -110,7 +111,7 @@ void ReadAhead::record_work(std::chrono::nanoseconds worked) {
 void ReadAhead::wake_wanted(uint32_t before) {
   const uint32_t now = wanted();
   if (now == before) return;
-  // Whoever has looked at the number, and not yet begun to wait, holds the lock.
+  // A thread that has read the number but has not started to wait yet holds the lock.
   { const std::lock_guard lock(mutex_); }
   if (now > before) wanted_.notify_all();
   if (now == 0) came_.notify_all();

@@ -1,16 +1,17 @@
-// ReadAhead: the bytes of samples on their way from the disk, before a reader decodes them.
+// ReadAhead: reads the bytes of samples from storage before a worker decodes them.
 //
-// Which samples come next is known, so threads that do nothing else can ask a slow disk for many at
-// a time and lay what came in a queue, from which the readers take. They ask for the rows of
-// batches that the pool has claimed, in the order of the plan; what a batch holds, which samples
-// are bad and what their errors say is the same with and without. Memory is limited by a budget,
-// and queue and reads in flight with it.
+// The order of samples is known in advance, so dedicated threads can issue many reads at a time to
+// high-latency storage and put the results into a queue for the workers. They read the rows of
+// batches that the pool has claimed, in plan order. The content of a batch, its sample errors and
+// their messages are the same with and without read-ahead. A memory budget bounds the queue and the
+// reads in flight.
 //
-// Threads:  every method may be called from any thread.
-// Blocking: fetch() as the disk does, and while the budget has no room; wait_for_row() and rest()
-//           at most `timeout`, or until the stop.
-// Owner:    dataset and plan must outlive this object.
-// Errors:   none: a sample that could not be read ahead is read, and fails, when it is decoded.
+// Threads:   every method may be called from any thread.
+// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and rest() up to
+//            `timeout`, or until the stop.
+// Ownership: dataset and plan must outlive this object.
+// Errors:    none. A sample that could not be read ahead is read again, and reports its error, when
+//            it is decoded.
 #pragma once
 
 #include <atomic>
@@ -30,56 +31,56 @@
 
 namespace stoker::feed {
 
-// How far a pool reads ahead of its readers.
+// How far a pool reads ahead of its workers.
 struct ReadAheadOptions {
-  int max_reads = 0;          // in flight; 0: none
-  bool adapts = false;        // to how long reads wait: fewer, or none; otherwise always so many
-  uint64_t memory_bytes = 0;  // of bytes that were asked for and are not decoded yet
+  int max_reads = 0;          // maximum in flight; 0: no read-ahead
+  bool adapts = false;        // fewer or none if reads are fast; false: always max_reads
+  uint64_t memory_bytes = 0;  // limit for requested bytes that are not decoded yet
 };
 
-// What falls to pool `number` of `of`, which share what the settings say.
+// The share of pool `number` of `of`; the pools divide the configured limits.
 ReadAheadOptions make_read_ahead_options(const config::FeedConfig& feed, uint32_t number,
                                          uint32_t of);
 
 // ReadAheadTuner: how many reads should be in flight before their samples are decoded.
 //
-// By Little's law: readers that never wait for the disk take readers / work samples a second, work
-// being what a sample costs them, and each of these was `waited` in flight. Twice as many, for no
-// disk is steady. None, where what is read is in memory: then handing bytes from thread to thread
-// costs more than it saves.
+// By Little's law, workers that never wait for storage consume workers / work samples a second,
+// where work is the processing time of a sample, and each sample is in flight for `waited`. The
+// result is doubled because latency varies. It is 0 if the data is in memory, because passing bytes
+// between threads would then cost more than it saves.
 //
 // Threads: every method may be called from any thread.
 class ReadAheadTuner {
  public:
-  // Reads that wait less are not worth it, and neither are those that wait for less than a tenth of
+  // Read-ahead does not pay off for reads that wait less than this, or less than this fraction of
   // the work on their sample.
   static constexpr std::chrono::microseconds kShort{50};
   static constexpr double kMinShare = 0.1;
-  // Reads that the averages look back to.
+  // Window of the moving averages, in reads.
   static constexpr int kMemory = 16;
 
   ReadAheadTuner(uint32_t workers, uint32_t max_rows) : workers_(workers), max_(max_rows) {}
 
-  // The bytes of one sample were got, and the thread stood still for so long meanwhile.
+  // The bytes of one sample have been read, and the thread was blocked for `waited`.
   void record_read(std::chrono::nanoseconds waited);
-  // All else that one sample took of a reader's time.
+  // The worker time of one sample in addition to the read.
   void record_work(std::chrono::nanoseconds worked);
   uint32_t wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
  private:
-  void decide();  // with mutex_ held
+  void decide();  // requires mutex_
 
   const uint32_t workers_;
   const uint32_t max_;
 
-  // Written with mutex_ held, read by anybody: a number that stands for itself.
+  // Written with mutex_ held, read by any thread; no other data depends on it.
   std::atomic<uint32_t> wanted_{0};
 
-  // Guarded by mutex_. Means that forget.
+  // Guarded by mutex_. Exponential moving averages.
   std::mutex mutex_;
   double waited_ns_ = 0;
   double worked_ns_ = 0;
-  double waiting_ = 0;  // part of the reads that waited for longer than kShort
+  double waiting_ = 0;  // fraction of reads that waited longer than kShort
 };
 
 class ReadAhead {
@@ -88,25 +89,25 @@ class ReadAhead {
             const data::order::SamplePlan& plan);
 
   const ReadAheadOptions& options() const { return options_; }
-  // Reads that should be in flight now. 0: readers read for themselves.
+  // Reads that should be in flight now. 0: workers read their samples themselves.
   uint32_t wanted() const {
     return options_.adapts ? tuner_.wanted() : static_cast<uint32_t>(options_.max_reads);
   }
 
-  // Gets the bytes of a row, which is one, and says how long that took; of that the tuner is told for how long it
-  // stood still. A reader that only wants to know how slow reads are has no stop, and does not wait
-  // for room.
+  // Reads the bytes of `row`, a single row, and returns the time this took. The tuner receives only
+  // the time for which the thread was blocked. A worker that only measures read latency passes no
+  // stop token and does not wait for the budget.
   std::chrono::nanoseconds fetch(RowTask& row, std::optional<std::stop_token> maybe_stop);
-  // What a row took of a reader after its fetch().
+  // The worker time of a row after its fetch().
   void record_work(std::chrono::nanoseconds worked);
 
   void put(RowTask row);
   std::optional<RowTask> try_take();
-  // Until there is a row, or something else may have changed.
+  // Returns when a row is available or the state might have changed.
   void wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop);
-  // While no more than `number` reads are wanted.
+  // Blocks while no more than `number` reads are wanted.
   void rest(uint32_t number, std::chrono::milliseconds timeout, const std::stop_token& stop);
-  // No more rows will come: wakes all.
+  // No more rows will be added; wakes all threads.
   void end();
 
  private:
@@ -117,15 +118,15 @@ class ReadAhead {
   const data::Dataset& dataset_;
   const data::order::SamplePlan& plan_;
 
-  // Own synchronisation.
+  // Own synchronization.
   data::files::MemoryBudget budget_;
   ReadAheadTuner tuner_;
-  std::atomic<size_t> queued_{0};  // written with mutex_ held: whether it is worth taking that
+  std::atomic<size_t> queued_{0};  // written with mutex_ held; a hint whether to lock it
 
   // Guarded by mutex_.
   std::mutex mutex_;
-  std::condition_variable_any came_;    // a row, or the end
-  std::condition_variable_any wanted_;  // more reads in flight, or the end
+  std::condition_variable_any came_;    // a row was added, or the end
+  std::condition_variable_any wanted_;  // more reads are wanted, or the end
   std::deque<RowTask> rows_;
   bool ended_ = false;
 };

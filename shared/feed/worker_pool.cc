@@ -19,24 +19,25 @@
 namespace stoker::feed {
 namespace {
 
-// SampleReader: one thread's work: it fills rows of batches with their samples, and counts the time.
+// SampleReader: fills rows of batches with their samples for one thread and measures the time.
 //
-// Threads:  one; each reading thread has its own.
-// Blocking: as Dataset::read_batch().
-// Owner:    all that it refers to must outlive it.
-// Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
-//           stand-in; fill() fails with the last error when kMaxReplacements in a row cannot be read.
+// Threads:   one; each worker thread has its own.
+// Blocking:  as Dataset::read_batch().
+// Ownership: the constructor's arguments must outlive this object.
+// Errors:    a sample that cannot be read is reported through the ring and replaced by the plan's
+//            replacement sample. fill() fails with the last error if kMaxReplacements consecutive
+//            replacements cannot be read.
 
 constexpr uint64_t kMaxReplacements = 16;
 
 class SampleReader {
  public:
-  // What is counted for each row costs as much as copying a small one. So rows are taken together,
-  // as many as are read in so short a time that no thread waits long for another's.
-  static constexpr std::chrono::microseconds kWorthTaking{20};
-  static constexpr uint64_t kMaxRows = 32;
+  // The per-row accounting costs as much as copying a small sample, so rows are taken in groups. A
+  // group must be read in so short a time that no other thread waits long for it.
+  static constexpr uint64_t kMaxRows = WorkerPool::kMaxRowsTogether;
 
-  // `maybe_ahead`: is told how long samples take, and asked what they wait for the disk.
+  // `maybe_ahead` receives the times of samples and is used to probe whether reads wait for
+  // storage.
   SampleReader(ring::ShmRing& ring, const data::Dataset& dataset,
                const data::order::SamplePlan& plan, const BatchShapes& shapes,
                ReadAhead* maybe_ahead)
@@ -50,9 +51,9 @@ class SampleReader {
   SampleReader(const SampleReader&) = delete;
   SampleReader& operator=(const SampleReader&) = delete;
 
-  // How many rows to take next, at most kMaxRows.
+  // The number of rows to take next, up to kMaxRows.
   uint64_t rows_at_once() const { return is_to_probe() ? 1 : rows_at_once_; }
-  // Fills the rows with their samples or the first stand-ins that can be read.
+  // Fills the rows with their samples, or with the first replacement samples that can be read.
   Status fill(RowTask& rows);
 
  private:
@@ -60,7 +61,7 @@ class SampleReader {
     return probe_is_due_ && maybe_ahead_ != nullptr && maybe_ahead_->options().adapts;
   }
   Status read(const RowTask& rows);
-  // The rows from the `first`-th of these on.
+  // Outputs of `count` rows, starting at index `first` of `rows`.
   std::span<const std::span<std::byte>> row_outputs(const RowTask& rows, uint64_t first,
                                                     uint64_t count);
   Status read_replacement(const RowTask& rows, uint64_t which, Status error);
@@ -75,20 +76,21 @@ class SampleReader {
   std::vector<std::span<std::byte>> outputs_;
   std::array<data::order::PlannedSample, kMaxRows> planned_;
   std::array<data::SampleReadRequest, kMaxRows> samples_;
-  uint64_t rows_at_once_ = 1;  // as the time says that the last ones took
+  uint64_t rows_at_once_ = 1;  // derived from the time of the last rows
   uint64_t fills_ = 0;
-  bool probe_is_due_ = true;  // whether reads wait for the disk
-  // Since they were last added to the ring's.
+  bool probe_is_due_ = true;  // the next fill() measures whether reads wait for storage
+  // Accumulated since the last add_read_time().
   ring::ReadTime spent_;
-  std::chrono::nanoseconds measured_{0};        // of spent_: of the samples that were measured
-  data::StageTimes stages_;                     // of those
-  std::array<double, data::kStages> shares_{};  // of the time of those measured last
+  std::chrono::nanoseconds measured_{0};        // part of spent_: time of the measured samples
+  data::StageTimes stages_;                     // of the measured samples
+  std::array<double, data::kStages> shares_{};  // stage fractions in the last measurements
 };
 
 using Clock = std::chrono::steady_clock;
-// Read time is added to the ring in such portions, and then it is looked whether reads are slow.
+// Read time is added to the ring in portions of this size; read latency is probed at the same
+// interval.
 constexpr auto kCountEvery = std::chrono::milliseconds(5);
-constexpr uint64_t kMeasureEvery = 16;  // of one fill() in so many the stages are measured
+constexpr uint64_t kMeasureEvery = 16;  // stages are measured in one of 16 fill() calls
 
 Status SampleReader::fill(RowTask& rows) {
   const bool measures = fills_++ % kMeasureEvery == 0;
@@ -103,7 +105,8 @@ Status SampleReader::fill(RowTask& rows) {
   const Status status = read(rows);
   const std::chrono::nanoseconds took = Clock::now() - start;
   if (rows.maybe_bytes) maybe_ahead_->record_work(took - fetching);
-  const auto worth = static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(kWorthTaking);
+  const auto worth =
+      static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(WorkerPool::kGroupTime);
   rows_at_once_ = static_cast<uint64_t>(
       std::clamp<int64_t>(worth / std::max(took, std::chrono::nanoseconds(1)), 1, kMaxRows));
   spent_.total += took;
@@ -157,14 +160,16 @@ Status SampleReader::read_replacement(const RowTask& rows, uint64_t which, Statu
   return error;
 }
 
-// Without the file, which whoever takes the report knows: a long path would fill what a report holds.
+// Removes the file name, which the receiver of the report knows: a long path would exceed the size
+// of a report.
 std::string SampleReader::reason_text(const Status& error, uint64_t sample) const {
   const std::string& message = error.message();
   const std::string file = dataset_.source(sample).file + ": ";
   return message.starts_with(file) ? message.substr(file.size()) : message;
 }
 
-// The samples that were measured stand for all; where there was none, those before it do.
+// Extrapolates the stage times of the measured samples to all. Without new measurements, the
+// previous fractions apply.
 void SampleReader::count() {
   if (measured_.count() > 0) {
     for (size_t stage = 0; stage < data::kStages; ++stage)
@@ -184,15 +189,15 @@ void SampleReader::count() {
 }
 
 constexpr auto kMaxWait = std::chrono::milliseconds(100);
-// Threads that are only there for reads ahead, and not wanted, look so seldom at the end.
+// Interval at which unneeded read-ahead threads check for the end.
 constexpr auto kMaxRest = std::chrono::seconds(10);
-constexpr auto kMaxIdle = std::chrono::seconds(1);  // of those that are
-// Batches that a pool works on: so that its threads have work while the last samples of one are
-// read.
+constexpr auto kMaxIdle = std::chrono::seconds(1);  // for needed ones
+// Batches that a pool works on at a time without read-ahead. With two, threads have work while the
+// last samples of one are read.
 constexpr size_t kBatches = 2;
 constexpr size_t kMaxBatches = 16;
 
-// Enough rows for all reads in flight, and as many that came and wait to be decoded.
+// Enough rows for all reads in flight plus as many that are waiting to be decoded.
 size_t batches_for(const ReadAheadOptions& ahead, uint64_t batch) {
   const uint64_t rows = 2 * static_cast<uint64_t>(ahead.max_reads);
   return std::min(kBatches + (rows + batch - 1) / batch, kMaxBatches);
@@ -207,23 +212,24 @@ struct WorkerPool::Shared {
   const data::Dataset& dataset;
   const data::order::SamplePlan& plan;
   const BatchShapes shapes;
-  // Once the pool is started.
+  // Set when the pool starts.
   std::optional<ReadAhead> maybe_ahead = {};
   size_t max_batches = kBatches;
 
-  // Own synchronisation.
+  // Own synchronization.
   std::array<BatchAssembly, kMaxBatches> work = {};
-  std::atomic<uint64_t> opened{0};   // batches, ever; written by the one that is claiming
-  std::atomic_flag claiming;         // held by the one thread that waits for a ticket
-  std::atomic<uint64_t> changes{0};  // a batch was opened or finished, or the end came
+  std::atomic<uint64_t> opened{0};   // total number of batches; written by the claiming thread
+  std::atomic_flag claiming;         // held by the thread that waits for a ticket
+  std::atomic<uint64_t> changes{0};  // batch opened or finished, or end reached
   std::atomic<bool> ended{false};    // no more tickets
 
-  // For the waits on `changes` and on the end only.
+  // Only for waiting on `changes` and on the end.
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::condition_variable_any rested;  // apart, so that a batch does not wake who has no part in it
-  // Threads that read ahead: there is a row, or perhaps a batch to claim. One is woken, who wakes the
-  // next where there is more: to wake them all for each batch would cost more than to decode it.
+  std::condition_variable_any rested;  // for idle threads; a new batch must not wake them
+  // For read-ahead threads: a row is available, or possibly a batch can be claimed. One thread is
+  // woken, and it wakes the next if there is more work. Waking all of them for each batch would
+  // cost more than decoding it.
   std::condition_variable_any unread;
 
   void announce() {
@@ -257,7 +263,7 @@ struct WorkerPool::Shared {
 
   bool reads_ahead() const { return maybe_ahead && maybe_ahead->wanted() > 0; }
 
-  // Rows of the oldest batch first: the trainer waits for that one.
+  // Rows of the oldest batch come first because the trainer waits for that batch.
   std::optional<RowTask> find_rows(uint64_t max_rows) {
     while (true) {
       BatchAssembly* oldest = nullptr;
@@ -270,8 +276,8 @@ struct WorkerPool::Shared {
     }
   }
 
-  // Waits for a ticket when there is room for a batch and no other thread does. True: look for a
-  // row again.
+  // Waits for a ticket if there is room for a batch and no other thread is waiting for one. True:
+  // search for a row again.
   Result<bool> claim_if_mine() {
     if (claiming.test_and_set(std::memory_order_acquire)) return false;
     bool has_opened = false;
@@ -309,8 +315,8 @@ struct WorkerPool::Shared {
     return Status(StatusCode::kClosed, "end of data");
   }
 
-  // At most so many rows whose bytes are still to be read; nothing after a wait for one, as `wait` does
-  // it. kClosed: the end.
+  // Up to `max_rows` rows whose bytes have not been read. Calls `wait` and returns nothing if there
+  // are none. kClosed: end of data.
   template <typename Wait>
   Result<std::optional<RowTask>> find_unread_rows(uint64_t max_rows, const Wait& wait) {
     const uint64_t seen = changes.load();
@@ -324,7 +330,7 @@ struct WorkerPool::Shared {
     return std::optional<RowTask>();
   }
 
-  // kClosed: the end. Otherwise rows to decode, at most `max_rows`, for the thread with that number.
+  // Up to `max_rows` rows to decode for the thread with this number. kClosed: end of data.
   Result<RowTask> next_rows(uint32_t thread, uint64_t max_rows, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed()) {
       if (!is_wanted(thread)) {
@@ -347,11 +353,11 @@ struct WorkerPool::Shared {
     return end_of_data();
   }
 
-  // A row for a thread that reads ahead.
+  // A row for a read-ahead thread.
   Result<RowTask> next_row_to_fetch(uint32_t thread, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed() && !ended.load()) {
       if (thread >= maybe_ahead->wanted()) {
-        unread.notify_one();  // it may have been woken in another's stead
+        unread.notify_one();  // this thread might have consumed a wakeup meant for another one
         maybe_ahead->rest(thread, kMaxRest, stop);
         continue;
       }
@@ -367,12 +373,13 @@ struct WorkerPool::Shared {
   void finish(const RowTask& rows) {
     ring.add_completed_samples(producer, rows.count);
     if (!rows.batch->finish(rows.count)) return;
-    ring.publish(producer, rows.batch->claim());  // false: reissued meanwhile; another fills it
+    // publish() returns false if the ticket was requeued; another producer then fills it.
+    ring.publish(producer, rows.batch->claim());
     rows.batch->close();
     announce();
   }
 
-  // What the threads do.
+  // Main loop of a worker thread.
   Status read_batch(uint32_t thread, const std::stop_token& stop) {
     SampleReader reader(ring, dataset, plan, shapes, maybe_ahead ? &*maybe_ahead : nullptr);
     while (true) {
@@ -420,7 +427,7 @@ void WorkerPool::start(int threads, Coordinator& coordinator, PoolIndex index,
   if (ahead.max_reads > 0) {
     shared.maybe_ahead.emplace(ahead, static_cast<uint32_t>(threads), shared.dataset, shared.plan);
     shared.max_batches = batches_for(ahead, shared.plan.options().batch);
-    // The first starts the others when they are wanted.
+    // The first read-ahead thread starts the others when they are wanted.
     coordinator.start("read-ahead-0", [&shared, &coordinator](std::stop_token stop) {
       return shared.read_ahead(0, coordinator, stop);
     });

@@ -1,27 +1,28 @@
-// WorkerPool: threads that fill ring slots: claim a ticket, ask the plan which samples it holds,
-// read each into the slot.
+// WorkerPool: threads that fill ring slots. Each claims a ticket, looks up its samples in the plan
+// and reads them into the slot.
 //
-// The unit of work is a sample: the threads of one pool share the claimed batches, and whoever
-// finishes the last sample of a batch publishes it, so one slow sample holds up one thread, not one
-// batch per thread; small ones are taken several at a time (SampleReader). A pool works on two
-// batches at a time, so that its threads have work while the last samples of a batch are being read,
-// and on more while it reads ahead (read_ahead.h).
+// The unit of work is a sample. The threads of a pool share the claimed batches, and the thread
+// that finishes the last sample of a batch publishes it. One slow sample therefore delays one
+// thread, not one batch per thread. Small samples are taken several at a time (SampleReader). A
+// pool works on two batches at a time, so that its threads have work while the last samples of a
+// batch are read, and on more while it reads ahead (read_ahead.h).
 //
-// Threads:  start() puts `threads` of them under the coordinator, and those that read ahead; they
-//           end when the ring closes, at the end of data, or when a stop is requested. Those that
-//           the ring does not want rest.
-// Blocking: the threads wait for a slot, and look at the stop at least every 100 ms; a read that
-//           hangs is not ended.
-// Owner:    ring, dataset and coordinator must outlive the pool's threads, and so must the pool
-//           (join the coordinator first). The destructor gives the tickets of unfinished batches
-//           back.
-// Errors:   a sample that cannot be read is reported through the ring and replaced by the plan's
-//           stand-in (all processes agree on it, so the order stays a pure function); with
-//           on_sample_error: fail the trainer's side ends the run. When kMaxReplacements in a row cannot
-//           be read either, the thread fails with the last error.
+// Threads:   start() starts `threads` worker threads and the read-ahead threads under the
+//            coordinator. They end when the ring closes, at the end of data, or when a stop is
+//            requested. Threads that ring.active_workers() excludes are idle.
+// Blocking:  the threads wait for a slot and check for a stop at least every 100 ms. A hanging read
+//            is not interrupted.
+// Ownership: ring, dataset, coordinator and the pool itself must outlive the pool's threads (join
+//            the coordinator first). The destructor requeues the tickets of unfinished batches.
+// Errors:    a sample that cannot be read is reported through the ring and replaced by the plan's
+//            replacement sample. All processes choose the same replacement, so the order stays a
+//            pure function. With on_sample_error: fail the trainer ends the run. If
+//            kMaxReplacements consecutive replacement samples cannot be read either, the thread
+//            fails with the last error.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -34,19 +35,19 @@
 
 namespace stoker::feed {
 
-// How much a process that reads may keep of the samples that it has read.
+// Maximum memory that a worker process uses to cache samples it has read.
 inline constexpr uint64_t kMaxCachedBytes = 256ull << 20;
 
-// For Dataset::enable_memory_cache(). An eighth of what a reading thread may take: whoever wants processes
-// to be small sets feed.worker_memory_limit_mib, and then little is kept.
+// For Dataset::enable_memory_cache(). At most an eighth of feed.worker_memory_limit_mib, so that a
+// small limit leaves room for reading.
 inline uint64_t sample_cache_budget(const config::FeedConfig& feed) {
   if (!feed.worker_memory_limit_mib) return kMaxCachedBytes;
   const auto allowed = static_cast<uint64_t>(*feed.worker_memory_limit_mib) << 20;
   return std::min(kMaxCachedBytes, allowed / 8);
 }
 
-// Which of all the pools of a run this is: its thread i is number i * of + number of all threads,
-// and rests while the ring wants no more than that.
+// Position of this pool among all pools of a run. Its thread i has the run-wide index
+// number + i * of and is idle unless that index is below ring.active_workers() (0: no limit).
 struct PoolIndex {
   uint32_t number = 0;
   uint32_t of = 1;
@@ -54,7 +55,11 @@ struct PoolIndex {
 
 class WorkerPool {
  public:
-  // The ring's layout must be the dataset's spec and the plan's batch.
+  // A thread reads rows in groups, of at most so many rows and about so much time.
+  static constexpr uint64_t kMaxRowsTogether = 32;
+  static constexpr std::chrono::microseconds kGroupTime{20};
+
+  // The ring's layout must match the dataset's spec and the plan's batch size.
   WorkerPool(ring::ShmRing& ring, ring::ProducerId producer, const data::Dataset& dataset,
              const data::order::SamplePlan& plan);
   ~WorkerPool();

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "shared/image/libjpeg.h"
-// Codes of the library's messages; after jpeglib.h.
+// Message codes of libjpeg; must follow jpeglib.h.
 #include <jerror.h>
 
 #include "shared/image/row_sink.h"
@@ -12,15 +12,16 @@
 namespace stoker::image {
 namespace {
 
-// Below this, in pixels of the shorter side, a picture is decoded sooner than it is cut.
+// Images with a shorter side below this (pixels) are decoded faster than a region is extracted.
 constexpr uint32_t kMinSide = 96;
-// Pieces of so many units at most: shorter ones fit a part more closely and take more room.
+// MCUs per restart interval, at most. Shorter intervals fit a region more closely but take more
+// space.
 constexpr uint32_t kMaxPieceLength = 4;
 
-// What a rewritten file may take for so many bytes: more is no picture worth it.
+// Upper limit for the rewritten size; an image that exceeds it is not worth rewriting.
 size_t max_bytes(size_t file) { return file + file / 8 + 1024; }
 
-// The most that divides a row.
+// The largest interval that divides a row of MCUs.
 uint32_t piece_of(uint32_t units) {
   uint32_t piece = kMaxPieceLength;
   while (units % piece != 0) --piece;
@@ -31,7 +32,7 @@ class Rewriter {
  public:
   explicit Rewriter(const DecodeLimits& limits) : error_handler_(limits) {}
   ~Rewriter() {
-    jpeg_destroy_compress(&out_);  // fine for one that was never created
+    jpeg_destroy_compress(&out_);  // a no-op if it was never created
     jpeg_destroy_decompress(&in_);
   }
   Rewriter(const Rewriter&) = delete;
@@ -50,7 +51,7 @@ class Rewriter {
     return true;
   }
 
-  // Into `buffer`. False also where that is too small.
+  // Writes into `buffer`. Also false if the buffer is too small.
   bool write(std::span<std::byte> buffer) {
     destination_.next_output_byte = reinterpret_cast<JOCTET*>(buffer.data());
     destination_.free_in_buffer = buffer.size();
@@ -86,7 +87,7 @@ class Rewriter {
   JpegErrorHandler error_handler_;
   jpeg_decompress_struct in_{};
   jpeg_compress_struct out_{};
-  jvirt_barray_ptr* coefficients_ = nullptr;  // in_'s
+  jvirt_barray_ptr* coefficients_ = nullptr;  // owned by in_
   jpeg_destination_mgr destination_{};
 };
 

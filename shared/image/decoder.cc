@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<uint8_t, 3> kJpegMagic{0xff, 0xd8, 0xff};
 constexpr std::array<uint8_t, 8> kPngMagic{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-// A RIFF file: magic, length, and what is in it.
+// A RIFF file: magic, length, content type.
 constexpr std::array<uint8_t, 4> kRiffMagic{'R', 'I', 'F', 'F'}, kWebpMagic{'W', 'E', 'B', 'P'};
 constexpr size_t kRiffBytes = 8;
 
@@ -23,7 +23,7 @@ bool begins_with(std::span<const std::byte> file, const std::array<uint8_t, kSiz
   return file.size() >= kSize && std::memcmp(file.data(), magic.data(), kSize) == 0;
 }
 
-// Of what is done here with what the libraries give: higher when a picture comes out differently.
+// Version of the processing after the libraries; increment it when the output changes.
 constexpr int kOwnVersion = 1;
 
 }  // namespace

@@ -1,17 +1,17 @@
-// Decoder: a JPEG, PNG or WebP file in memory, or a part of the picture, to planes of bytes of a
-// given size.
+// Decoder: decodes a JPEG, PNG or WebP file in memory, or a region of it, and resizes it to planar
+// 8-bit pixels.
 //
-// Every picture becomes 8-bit RGB, or grey by the usual luma (ITU-R 601), whatever it was: grey,
-// palette, 16-bit, CMYK (by Adobe's convention: stored inverted). Alpha is dropped, not blended.
-// EXIF orientation is not applied. The part is stretched to the shape. A JPEG is decoded at the
-// smallest of 1/1, 1/2, 1/4, 1/8 at which the part still covers the shape, and nothing is decoded
-// that the part does not need.
+// Every image is converted to 8-bit RGB, or to gray with the ITU-R 601 luma, from any source: gray,
+// palette, 16-bit, CMYK (Adobe convention: stored inverted). Alpha is dropped, not blended. EXIF
+// orientation is not applied. The region is stretched to the output shape. A JPEG is decoded at the
+// smallest of the scales 1/1, 1/2, 1/4, 1/8 at which the region still covers the shape, and as
+// little as possible outside the region is decoded.
 //
-// Threads: one object per thread; memory is kept for the next picture, so that a warm decoder
-//          allocates little.
-// Errors:  kCorrupt with the library's reason: damaged (where it was looked at), cut off, of
-//          another format, or past the limits; kOutOfMemory. The output bytes are then unspecified,
-//          and the decoder stays usable.
+// Threads:  one object per thread. Memory is reused for the next image, so a warm decoder allocates
+//           little.
+// Errors:   kCorrupt with the reason given by the library: corrupt (in the part that was decoded),
+//           truncated, of another format, or over the limits; kOutOfMemory. The output bytes are
+//           then unspecified, and the decoder remains usable.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,15 @@
 
 namespace stoker::image {
 
-// What decodes here, in words: pictures that another version has made may be other ones.
+// Versions of the decoding libraries and of this code; another version can produce different
+// pixels.
 std::string decoder_versions();
 
 class Decoder {
  public:
   explicit Decoder(const DecodeLimits& limits = {}) : limits_(limits), jpeg_(limits) {}
 
-  // `planes`: shape.bytes() bytes: plane after plane, row after row.
+  // `planes`: shape.bytes() bytes, plane by plane, row by row.
   Status decode(std::span<const std::byte> file, const ImageShape& shape,
                 std::span<std::byte> planes, const CropFunction& region = {});
 
@@ -44,7 +45,7 @@ class Decoder {
 
   JpegReader jpeg_;
   Resizer resizer_;
-  std::vector<uint8_t> pixels_;  // what a library decodes into that does not give rows
+  std::vector<uint8_t> pixels_;  // scratch for libraries that do not decode row by row
 };
 
 }  // namespace stoker::image

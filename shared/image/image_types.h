@@ -1,4 +1,4 @@
-// ImageShape, Box, Limits, Format: the words of the decoders.
+// image_types: basic types of the decoders (ImageShape, CropBox, DecodeLimits, Format).
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace stoker::image {
 
-// What a picture is turned into: planes of `height` rows of `width` bytes, red green blue or one of
-// grey.
+// Shape of the output: planes of `height` rows of `width` bytes, either red, green and blue or one
+// gray plane.
 struct ImageShape {
   uint32_t channels = 3;  // 3 or 1
   uint32_t height = 0;
@@ -18,8 +18,7 @@ struct ImageShape {
   size_t bytes() const { return size_t{channels} * height * width; }
 };
 
-// A part of a picture, in its pixels, which need not be whole ones. Inside the picture, and not
-// empty.
+// A region of an image in pixels, with fractional coordinates. Not empty, and inside the image.
 struct CropBox {
   double left = 0;
   double top = 0;
@@ -27,21 +26,22 @@ struct CropBox {
   double height = 0;
 };
 
-// Which part of a picture of this size is wanted; empty: all of it.
+// Returns the region to decode of an image of this size; an empty function selects the complete
+// image.
 using CropFunction = std::function<CropBox(uint32_t height, uint32_t width)>;
 
-// What is refused, before anything is allocated for it.
+// Limits that are checked before memory is allocated.
 struct DecodeLimits {
   uint64_t pixels = 100'000'000;
-  uint32_t side = 65'535;  // pixels; more would be a way to make tables large
-  int scans = 100;         // of a progressive JPEG: each costs a pass over the whole picture
-  uint64_t memory_bytes = uint64_t{1} << 30;  // that the decoder may take for one picture
+  uint32_t side = 65'535;  // pixels; bounds the size of the resampling tables
+  int scans = 100;         // of a progressive JPEG; each scan costs a pass over the complete image
+  uint64_t memory_bytes = uint64_t{1} << 30;  // memory of the decoder per image
 };
 
 enum class Format { kUnknown, kJpeg, kPng, kWebp };
 
-// By the first bytes, whatever the file's name says.
+// Detects the format from the first bytes; the file name is ignored.
 Format detect_format(std::span<const std::byte> file);
-inline constexpr size_t kFormatBytes = 12;  // that detect_format() looks at
+inline constexpr size_t kFormatBytes = 12;  // bytes read by detect_format()
 
 }  // namespace stoker::image

@@ -12,17 +12,18 @@
 
 #include "shared/image/jpeg_region.h"
 #include "shared/image/libjpeg.h"
-// Codes of the library's messages; after jpeglib.h.
+// Message codes of libjpeg; must follow jpeglib.h.
 #include <jerror.h>
 
 namespace stoker::image {
 namespace {
 
 constexpr std::array<unsigned char, 2> kNoImage{0xff, 0xd8};
-// Upsampling looks at a neighbour, which must be there when only some rows and columns are decoded.
+// Chroma upsampling reads neighbors, which must be decoded in addition to the requested rows and
+// columns.
 constexpr uint32_t kJpegMargin = 2;
 
-// The range with its neighbours, in pixels of `scale` times the size.
+// The range and its neighbors, with coordinates multiplied by `scale`.
 Resizer::Range with_neighbors(const Resizer::Range& range, uint32_t scale, uint32_t end) {
   return {.begin = (range.begin - std::min(range.begin, kJpegMargin)) * scale,
           .end = std::min((range.end + kJpegMargin) * scale, end)};
@@ -30,7 +31,7 @@ Resizer::Range with_neighbors(const Resizer::Range& range, uint32_t scale, uint3
 
 }  // namespace
 
-// As the library that is loaded tells it: it has no function for that.
+// Version of the loaded library, taken from its message table because there is no function for it.
 std::string jpeg_version() {
   jpeg_error_mgr errors{};
   jpeg_std_error(&errors);
@@ -38,21 +39,20 @@ std::string jpeg_version() {
          errors.jpeg_message_table[JMSG_COPYRIGHT];
 }
 
-// A decompressor that is used again would keep the quantisation and Huffman tables, and a picture
-// without its own would be decoded with those of the one before. They lie in memory that the
-// library means to keep for good; here it is given memory that lasts for one picture instead, so
-// that the tables go with their picture.
+// A reused decompressor keeps its quantization and Huffman tables, so an image without tables would
+// be decoded with those of the previous image. libjpeg allocates them in its permanent pool.
+// Redirecting these allocations to the per-image pool frees the tables with their image.
 class JpegReader::Decompressor : private JpegErrorHandler {
  public:
   explicit Decompressor(const DecodeLimits& limits) : JpegErrorHandler(limits) {}
-  ~Decompressor() { jpeg_destroy_decompress(&info_); }  // fine for one that was never created
+  ~Decompressor() { jpeg_destroy_decompress(&info_); }  // a no-op if it was never created
 
   bool create() {
     watch_creation(reinterpret_cast<j_common_ptr>(&info_));
     if (setjmp(jump_buffer) != 0) return false;
     jpeg_create_decompress(&info_);
     watch(info_);
-    jpeg_mem_src(&info_, kNoImage.data(), kNoImage.size());  // the source is kept
+    jpeg_mem_src(&info_, kNoImage.data(), kNoImage.size());  // the data source object is kept
     allocate_ = info_.mem->alloc_small;
     info_.mem->alloc_small = [](j_common_ptr info, int, size_t bytes) {
       return static_cast<Decompressor&>(of(info)).allocate_(info, JPOOL_IMAGE, bytes);
@@ -67,7 +67,8 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return true;
   }
 
-  // The colours; after read_header(). Gives no status where the library's errors do.
+  // Selects the output colors; after read_header(). It calls no libjpeg function and therefore
+  // returns a Status.
   Status choose_colors(uint32_t channels) {
     STOKER_RETURN_IF_ERROR(check_size(info_.image_height, info_.image_width, limits()));
     if (info_.num_components == 4) {
@@ -81,7 +82,8 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return {};
   }
 
-  // The smallest scale at which `box` covers the shape; `box` comes to be in pixels of that scale.
+  // Selects the smallest scale at which `box` covers the shape, and converts `box` to pixels of
+  // that scale.
   bool choose_scale(const ImageShape& shape, CropBox& box) {
     if (setjmp(jump_buffer) != 0) return false;
     uint32_t denominator = 1;
@@ -90,7 +92,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     };
     while (denominator < 8 && covers(denominator * 2)) denominator *= 2;
     set_scale(denominator);
-    // Scaled sizes are rounded up: what reaches the edge still does.
+    // Scaled sizes are rounded up, so the factors keep a box at the image edge at the edge.
     const double across = double(info_.output_width) / info_.image_width;
     const double down = double(info_.output_height) / info_.image_height;
     box = {.left = box.left * across,
@@ -100,8 +102,8 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return true;
   }
 
-  // What the resizer needs of `file`, which is the one that is read, as a file of its own in `buffer`;
-  // after choose_scale().
+  // Extracts the region of `file` (the file being read) that the resizer needs as a separate JPEG
+  // in `buffer`; after choose_scale().
   std::optional<JpegRegion> cut(std::span<const std::byte> file, const Resizer& resizer,
                                 std::vector<std::byte>& buffer) {
     if (info_.restart_interval == 0 || !skips()) return {};
@@ -112,7 +114,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return extract_jpeg_region(file, jpeg_grid(info_), region, buffer);
   }
 
-  // Goes on with a part of the file, as it would with the file: in the same colours and scale.
+  // Continues with an extracted region in place of the file, with the same colors and scale.
   bool read_part(const JpegRegion& region) {
     const J_COLOR_SPACE colors = info_.out_color_space;
     const uint32_t denominator = info_.scale_denom;
@@ -131,7 +133,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return true;
   }
 
-  // Decodes as little beside the rows and columns that the resizer needs as the library can.
+  // Decodes as few rows and columns outside those that the resizer needs as the library permits.
   bool read_rows(const ImageShape& shape, Resizer& resizer) {
     if (setjmp(jump_buffer) != 0) return false;
     const Resizer::Range rows = moved(resizer.rows(), top_);
@@ -154,7 +156,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return true;
   }
 
-  // Ready for another picture, with nothing of this one.
+  // Prepares for the next image and discards all state of this one.
   void forget() {
     jpeg_abort_decompress(&info_);
     top_ = left_ = 0;
@@ -170,7 +172,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
   using JpegErrorHandler::error;
 
  private:
-  // Whether rows and columns may be left out.
+  // True if rows and columns can be skipped.
   bool skips() { return jpeg_has_multiple_scans(&info_) == 0 && has_standard_subsampling(info_); }
 
   void set_scale(uint32_t denominator) {
@@ -183,7 +185,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     return {.begin = range.begin - by, .end = range.end - by};
   }
 
-  // The column that decoded rows begin with.
+  // Crops the decoded rows; returns their first column.
   uint32_t crop(const Resizer::Range& columns) {
     const auto wanted = with_neighbors(columns, 1, info_.output_width);
     JDIMENSION left = wanted.begin, width = wanted.end - wanted.begin;
@@ -192,7 +194,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
   }
 
   jpeg_decompress_struct info_{};
-  uint32_t top_ = 0, left_ = 0;  // of a part, in scaled pixels of the picture
+  uint32_t top_ = 0, left_ = 0;  // offset of the extracted region in scaled pixels of the image
   void* (*allocate_)(j_common_ptr, int pool, size_t bytes) = nullptr;
 };
 
@@ -200,7 +202,7 @@ JpegReader::JpegReader(const DecodeLimits& limits) : limits_(limits) {}
 JpegReader::~JpegReader() = default;
 
 Status JpegReader::read(std::span<const std::byte> file, const RowSink& target) {
-  // Taken out, so that one that has failed is not used again.
+  // Moved out, so that a decompressor that failed is not reused.
   auto jpeg = std::move(decompressor_);
   if (!jpeg) {
     jpeg = std::make_unique<Decompressor>(limits_);

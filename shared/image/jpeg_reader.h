@@ -1,11 +1,13 @@
-// JpegReader: decodes JPEGs with libjpeg-turbo, one after the other with the same decompressor.
+// JpegReader: decodes JPEGs with libjpeg-turbo and reuses one decompressor.
 //
-// Threads: one object per thread.
-// Errors:  read(): kCorrupt with the library's reason. Its warnings about lost or invalid picture
-//          data are errors here: it would fill the rest with grey, and a model would learn that.
-//          What lies beyond the part that is wanted is not looked at. kOutOfMemory.
+// Of a JPEG with restart markers (jpeg_region.h, add_restart_markers.h) only the required region is
+// decoded.
 //
-// Of a JPEG with restart markers (jpeg_region.h, add_restart_markers.h) only the part is decoded.
+// Threads:  one object per thread.
+// Errors:   read(): kCorrupt with the library's reason. Warnings of libjpeg about lost or invalid
+//           image data are treated as errors, because it would fill the missing area with gray and
+//           a model would learn that. Data outside the requested region is not checked.
+//           kOutOfMemory.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,7 @@
 
 namespace stoker::image {
 
-std::string jpeg_version();  // of the library
+std::string jpeg_version();  // of libjpeg
 
 class JpegReader {
  public:
@@ -35,8 +37,8 @@ class JpegReader {
   // Constant after construction.
   const DecodeLimits limits_;
 
-  std::unique_ptr<Decompressor> decompressor_;  // none before the first picture and after a bad one
-  std::vector<std::byte> region_;               // what was cut out of a file, and room
+  std::unique_ptr<Decompressor> decompressor_;  // null before the first image and after an error
+  std::vector<std::byte> region_;               // buffer for an extracted region
 };
 
 }  // namespace stoker::image

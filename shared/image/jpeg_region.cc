@@ -9,21 +9,21 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Second bytes of markers; the first is 0xff.
+// Second bytes of markers; the first byte is 0xff.
 constexpr std::byte kMarker{0xff};
-constexpr std::byte kStuffed{0x00};  // no marker: a 0xff of the data
+constexpr std::byte kStuffed{0x00};  // not a marker: a literal 0xff in the data
 constexpr std::byte kBaseline{0xc0}, kSequential{0xc1};
-constexpr uint8_t kRestart = 0xd0;  // to 0xd7, in turn
+constexpr uint8_t kRestart = 0xd0;  // to 0xd7, cyclically
 constexpr uint32_t kRestarts = 8;
 constexpr std::byte kEnd{0xd9}, kScan{0xda};
 constexpr std::byte kFirst{0xc0}, kFill{0xff};
 
 constexpr size_t kMarkerBytes = 2, kLengthBytes = 2;
-constexpr size_t kHeightInFrame = 5;  // from its marker; the width follows
+constexpr size_t kHeightInFrame = 5;  // offset from its marker; the width follows
 
 struct Header {
-  size_t frame = 0;  // where its marker is
-  size_t data = 0;   // where the data of the scan begin
+  size_t frame = 0;  // offset of its marker
+  size_t data = 0;   // offset of the scan data
 };
 
 size_t big_endian_16(Bytes bytes, size_t at) {
@@ -35,7 +35,7 @@ void put_big_endian_16(std::byte* at, uint32_t value) {
   at[1] = static_cast<std::byte>(value);
 }
 
-// Of those that a header may have: with a length after it.
+// True for markers that can occur in a header, with a length field.
 bool is_segment(std::byte marker) {
   const bool bare = std::byte{kRestart} <= marker && marker <= kEnd;
   return marker >= kFirst && marker != kFill && !bare;
@@ -43,7 +43,7 @@ bool is_segment(std::byte marker) {
 
 std::optional<Header> header_of(Bytes file) {
   Header header;
-  size_t at = kMarkerBytes;  // after the first one, which has no length
+  size_t at = kMarkerBytes;  // after the first marker, which has no length
   while (at + kHeightInFrame + 4 <= file.size() && file[at] == kMarker) {
     const std::byte marker = file[at + 1];
     const size_t end = at + kMarkerBytes + big_endian_16(file, at + kMarkerBytes);
@@ -60,7 +60,7 @@ std::optional<Header> header_of(Bytes file) {
   return {};
 }
 
-// Where the first marker is, that of the piece's end; the size where there is none.
+// Offset of the first marker, which ends the restart interval; the size if there is none.
 size_t piece_bytes(Bytes data) {
   for (size_t at = 0; at + 1 < data.size();) {
     const void* const found = std::memchr(data.data() + at, 0xff, data.size() - 1 - at);
@@ -74,7 +74,7 @@ size_t piece_bytes(Bytes data) {
 
 struct Pieces {
   uint32_t per_row = 0, rows = 0;
-  uint32_t left = 0, right = 0, top = 0, bottom = 0;  // of those that are kept
+  uint32_t left = 0, right = 0, top = 0, bottom = 0;  // range of retained intervals
 
   bool keeps(uint32_t row, uint32_t column) const {
     return row >= top && column >= left && column < right;
@@ -91,14 +91,14 @@ std::optional<Pieces> pieces_of(const JpegGrid& grid, const PixelBounds& region)
   pieces.right = up(region.right, piece_width);
   pieces.top = region.top / grid.unit_height;
   pieces.bottom = up(region.bottom, grid.unit_height);
-  // What lies below is not decoded anyway.
+  // Data below the region is not decoded in any case.
   const bool all = pieces.top == 0 && pieces.left == 0 && pieces.right == pieces.per_row;
   if (all) return {};
   return pieces;
 }
 
-// The pieces that are kept, each with a marker after it. False where markers are not as they should
-// be.
+// Copies the retained intervals, each followed by a marker. False if the markers are not as
+// expected.
 bool copy_pieces(Bytes data, const Pieces& pieces, std::byte*& to) {
   uint32_t number = 0, kept = 0;
   for (uint32_t row = 0; row < pieces.bottom; ++row) {
@@ -134,7 +134,7 @@ std::optional<JpegRegion> extract_jpeg_region(Bytes file, const JpegGrid& grid,
   const uint32_t piece_width = grid.unit_width * grid.interval;
   JpegRegion cut{
       .file = {}, .top = pieces->top * grid.unit_height, .left = pieces->left * piece_width};
-  if (buffer.size() < file.size()) buffer.resize(file.size());  // a part takes no more
+  if (buffer.size() < file.size()) buffer.resize(file.size());  // a region is never larger
   std::memcpy(buffer.data(), file.data(), header->data);
   std::byte* const size = buffer.data() + header->frame + kHeightInFrame;
   put_big_endian_16(size, std::min(grid.height, pieces->bottom * grid.unit_height) - cut.top);

@@ -1,12 +1,15 @@
-// extract_jpeg_region: of a JPEG whose restart markers divide each row of blocks into pieces, a smaller JPEG of
-// those pieces that a part of the picture touches, so that nothing beside the part is decoded.
+// extract_jpeg_region: extracts a region of a JPEG with restart markers as a smaller JPEG, so that
+// nothing outside the region is decoded. The markers must divide each row of MCUs into restart
+// intervals of equal length; the result contains the intervals that intersect the region.
 //
-// No piece depends on the one before it, so that pieces may be put together anew: the header with
-// another height and width, then the pieces with markers numbered anew. Decoded they give the pixels
-// of the whole picture, but for two at each edge that was cut: upsampling looks at neighbours.
+// Restart intervals do not depend on each other and can therefore be recombined: the header with a
+// new height and width, then the intervals with renumbered markers. The decoded pixels are equal to
+// those of the complete image, except for two pixels at each cut edge, because upsampling reads
+// neighbors.
 //
-// Threads: any.
-// Errors:  none. What is not as it should be is not cut: who decodes it as a whole finds out why.
+// Threads:  any.
+// Errors:   none. Returns nothing for an unexpected file; decoding the complete file then reports
+//           the error.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +20,16 @@
 
 namespace stoker::image {
 
-// How a JPEG in one scan is laid out, as its header says.
+// Layout of a single-scan JPEG, from its header.
 struct JpegGrid {
-  uint32_t height = 0;  // of the picture, in pixels
+  uint32_t height = 0;  // of the image, in pixels
   uint32_t width = 0;
-  uint32_t unit_height = 0;  // pixels of what one unit (MCU) of the scan holds
+  uint32_t unit_height = 0;  // size of an MCU in pixels
   uint32_t unit_width = 0;
-  uint32_t interval = 0;  // units from one restart marker to the next; 0: there are none
+  uint32_t interval = 0;  // MCUs per restart interval; 0: no restart markers
 };
 
-// Pixels from `top` and `left` on, up to before `bottom` and `right`.
+// In pixels; `bottom` and `right` are exclusive.
 struct PixelBounds {
   uint32_t top = 0;
   uint32_t left = 0;
@@ -34,15 +37,16 @@ struct PixelBounds {
   uint32_t right = 0;
 };
 
-// A part of a picture, as a file.
+// A region of an image, as a JPEG file.
 struct JpegRegion {
   std::span<const std::byte> file;
-  uint32_t top = 0;  // where in the picture its first pixel lies
+  uint32_t top = 0;  // position of its first pixel in the image
   uint32_t left = 0;
 };
 
-// A JPEG that holds at least `part`, which is not empty and inside the picture; it lies in `buffer`,
-// which grows where it must. Nothing where there is nothing to leave out, or the file cannot be cut.
+// A JPEG that contains at least `region`, which must be nonempty and inside the image. It is stored
+// in `buffer`, which is enlarged if necessary. Returns nothing if there is nothing to omit or the
+// file is not supported.
 std::optional<JpegRegion> extract_jpeg_region(std::span<const std::byte> file, const JpegGrid& grid,
                                               const PixelBounds& region,
                                               std::vector<std::byte>& buffer);

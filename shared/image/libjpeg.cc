@@ -7,12 +7,12 @@
 #include <limits>
 #include <string>
 
-// Codes of the library's messages; after jpeglib.h.
+// Message codes of libjpeg; must follow jpeglib.h.
 
 namespace stoker::image {
 namespace {
 
-// Warnings that cost no pixel.
+// Warnings that do not affect pixels.
 bool is_harmless(int code) {
   return code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR;
 }
@@ -76,7 +76,7 @@ bool has_standard_subsampling(const jpeg_decompress_struct& info) {
 }
 
 JpegGrid jpeg_grid(const jpeg_decompress_struct& info) {
-  const bool gray = info.num_components == 1;  // whose units are single blocks
+  const bool gray = info.num_components == 1;  // MCUs of gray images are single blocks
   const auto unit = [gray](int factor) {
     return uint32_t{DCTSIZE} * (gray ? 1u : static_cast<uint32_t>(factor));
   };

@@ -1,18 +1,18 @@
-// JpegErrorHandler: what becomes of libjpeg's errors: a message that is kept, and a jump back to where
-// setjmp(trap.place) was called last. Warnings about lost or invalid picture data are errors too.
+// JpegErrorHandler: stores the message of a libjpeg error and jumps back to the last
+// setjmp(jump_buffer). Warnings about lost or invalid image data are errors too.
 //
-// A function that calls setjmp(), and those between it and the library, hold nothing with a
-// destructor.
+// A function that calls setjmp(), and all functions between it and the library, must not have local
+// variables with destructors.
 //
-// Threads: one object per thread.
-// Owner:   must outlive the objects of the library that it watches, and not move.
-// Errors:  error(): kCorrupt with the library's reason; kOutOfMemory.
+// Threads:   one object per thread.
+// Ownership: must outlive the libjpeg objects that it watches, and must not be moved.
+// Errors:    error(): kCorrupt with the library's reason; kOutOfMemory.
 #pragma once
 
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs FILE
 
-// After <cstdio>.
+// Must follow <cstdio>.
 #include <jpeglib.h>
 
 #include "shared/base/status.h"
@@ -27,7 +27,8 @@ class JpegErrorHandler {
   JpegErrorHandler(const JpegErrorHandler&) = delete;
   JpegErrorHandler& operator=(const JpegErrorHandler&) = delete;
 
-  // Before and after jpeg_create_decompress(), and before jpeg_create_compress(): creating may fail.
+  // Call watch_creation() before jpeg_create_decompress() and jpeg_create_compress(), which can
+  // fail, and watch() after jpeg_create_decompress().
   void watch_creation(j_common_ptr info);
   void watch(jpeg_decompress_struct& info);
 
@@ -52,11 +53,12 @@ class JpegErrorHandler {
   char message_[JMSG_LENGTH_MAX] = "";
 };
 
-// Of a JPEG whose header libjpeg has read: whether its colours are there in full, or in half the size along a side or both. The library's ways
-// of leaving out rows and columns of other pictures have had their bugs.
+// True for a JPEG with a parsed header whose chroma is full resolution, or half of it in one or
+// both dimensions. libjpeg's functions for skipping rows and columns have had bugs with other
+// subsamplings.
 bool has_standard_subsampling(const jpeg_decompress_struct& info);
 
-// Of a picture in one scan.
+// For a single-scan image.
 JpegGrid jpeg_grid(const jpeg_decompress_struct& info);
 
 }  // namespace stoker::image

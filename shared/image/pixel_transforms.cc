@@ -15,7 +15,7 @@ struct Planes {
   uint8_t* red;
   uint8_t* green;
   uint8_t* blue;
-  size_t pixels;  // of one plane
+  size_t pixels;  // per plane
 };
 
 Planes planes_of(const ImageShape& shape, std::span<std::byte> planes) {
@@ -33,7 +33,7 @@ Planes planes_of(const ImageShape& shape, std::span<std::byte> planes) {
   return clamp_to_byte(0.2989f * red + 0.587f * green + 0.114f * blue);
 }
 
-// The same for every pixel of a level.
+// Blends with one value for all pixels, through a table of the 256 levels.
 void blend_levels(float factor, float other, std::span<std::byte> planes) {
   std::array<uint8_t, 256> table;
   for (size_t level = 0; level < table.size(); ++level)
@@ -68,13 +68,14 @@ void blend_with_gray(const Planes& image, float factor, float rest) {
   }
 }
 
-// The level of a colour `hue_offset` sixths of the circle away from red, at hue `sixths` of it.
+// Level of one color channel at hue `sixths`; `hue_offset` is the channel's offset from red. Both
+// are in sixths of the hue circle.
 [[gnu::always_inline]] inline uint8_t color_level(float hue_offset, float sixths, float max_channel,
                                                   float spread) {
   float turn = hue_offset + sixths;
   turn = turn >= 6.0f ? turn - 6.0f : turn;
   const float away = std::max(0.0f, std::min(1.0f, std::min(turn, 4.0f - turn)));
-  // torchvision's way from [0, 1] back to levels: times 255.999, cut off.
+  // Like torchvision's conversion from [0, 1] to levels: times 255.999, truncated.
   return clamp_to_byte((max_channel - spread * away) * (255.999f / 255.0f));
 }
 
@@ -162,7 +163,7 @@ void horizontal_flip(const ImageShape& shape, std::span<std::byte> planes) {
 
 namespace {
 
-// One row from another of the same plane, or from outside where `from` is null.
+// Copies a row from another row of the same plane; `from` is null for a row outside the image.
 void shift_row(std::byte* to, const std::byte* from, uint32_t width, int32_t across) {
   if (!from) {
     std::memset(to, 0, width);
@@ -190,7 +191,7 @@ void shift_with_fill(const ImageShape& shape, int32_t down, int32_t across,
   for (uint32_t c = 0; c < shape.channels; ++c) {
     std::byte* plane = planes.data() + c * plane_bytes;
     const auto row = [&](int32_t y) { return plane + size_t(y) * shape.width; };
-    // In the order in which no row is overwritten before it is moved.
+    // In an order that moves each row before it is overwritten.
     for (int32_t i = 0; i < height; ++i) {
       const int32_t y = down >= 0 ? i : height - 1 - i;
       const int32_t from = y + down;

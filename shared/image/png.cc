@@ -9,10 +9,9 @@
 namespace stoker::image {
 namespace {
 
-constexpr size_t kMaxChunkBytes = size_t{64}
-                                  << 20;  // of what is not picture data: texts, colour profiles
-// Deflate packs at most 1032 bytes into one: a file with less than that cannot hold the picture
-// that it claims.
+constexpr size_t kMaxChunkBytes = size_t{64} << 20;  // of ancillary chunks: texts, color profiles
+// Deflate compresses at most 1032 bytes into one. A smaller file cannot contain the image that its
+// header declares.
 constexpr uint64_t kMaxPacked = 1040;
 
 struct FreeContext {
@@ -38,7 +37,7 @@ uint32_t samples_of(uint8_t color_type) {
   }
 }
 
-// Before anything is allocated: the size, and whether the file is long enough for it.
+// Checks the dimensions, and the file size against them, before memory is allocated.
 Status check_header(const spng_ihdr& header, size_t file_bytes, const DecodeLimits& limits) {
   STOKER_RETURN_IF_ERROR(check_size(header.height, header.width, limits).with_context("PNG"));
   const uint64_t pixels = uint64_t{header.height} * header.width;
@@ -57,8 +56,7 @@ Status check_header(const spng_ihdr& header, size_t file_bytes, const DecodeLimi
   return {};
 }
 
-// Rows come one after the other, so those above the part have to be decoded too; those below it do
-// not.
+// Rows are decoded sequentially: those above the region have to be decoded too, those below do not.
 Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowSink& target) {
   const size_t row_bytes = size_t{header.width} * 3;
   const auto [begin, end] = target.resizer.rows();
@@ -69,7 +67,7 @@ Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowSink
   for (uint32_t y = 0; y < end; ++y) {
     uint8_t* row = target.resizer.next_row();
     const int error = spng_decode_row(context, row, row_bytes);
-    // The last row comes with SPNG_EOI.
+    // The last row is returned with SPNG_EOI.
     if (error != 0 && !(error == SPNG_EOI && y + 1 == header.height)) return png_error(error);
     if (y < begin) continue;
     if (target.shape.channels == 1) rgb_to_gray(row, header.width);
@@ -78,7 +76,7 @@ Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowSink
   return {};
 }
 
-// Interlaced: every pass crosses the whole picture, so the whole picture is needed.
+// Interlaced: every pass covers the complete image, so all of it has to be decoded.
 Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowSink& target) {
   const size_t row_bytes = size_t{header.width} * 3;
   std::vector<uint8_t> whole(row_bytes * header.height);
@@ -100,7 +98,7 @@ Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
   if (!context) return png_error(SPNG_EMEM);
   if (const int error = spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes))
     return png_error(error);
-  // A damaged text or colour profile costs no pixel.
+  // A corrupt text or color profile does not affect pixels.
   if (const int error = spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD))
     return png_error(error);
   if (const int error = spng_set_png_buffer(context.get(), file.data(), file.size()))
@@ -113,7 +111,7 @@ Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
   STOKER_RETURN_IF_ERROR(header.interlace_method == 0
                              ? read_row_by_row(context.get(), header, target)
                              : read_at_once(context.get(), header, target));
-  // The checksum of the last piece of picture data has not been looked at yet.
+  // Verifies the checksum of the last image data chunk.
   if (target.resizer.rows().end < header.height) return {};
   if (const int error = spng_decode_chunks(context.get())) return png_error(error);
   return {};

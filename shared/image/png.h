@@ -1,6 +1,6 @@
-// PNG files, read and written with libspng.
+// png: reads and writes PNG files with libspng.
 //
-// Errors: read_png(): kCorrupt with the library's reason (checksums are checked); kOutOfMemory.
+// Errors:   read_png(): kCorrupt with the library's reason (checksums are verified); kOutOfMemory.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 namespace stoker::image {
 
-std::string png_version();  // of the library
+std::string png_version();  // of libspng
 
 Status read_png(std::span<const std::byte> file, const DecodeLimits& limits, const RowSink& target);
 
-// `rgb`: rows from the top, three bytes a pixel. kInvalidArgument: the pixels are not so many;
-// kOutOfMemory; kInternal.
+// `rgb`: rows from the top, three bytes per pixel. kInvalidArgument: the number of bytes does not
+// match the size; kOutOfMemory; kInternal.
 Result<std::string> encode_png(std::span<const uint8_t> rgb, uint32_t width, uint32_t height);
 
 }  // namespace stoker::image

@@ -33,7 +33,7 @@ void ResampleKernel::prepare(uint32_t inputs, double from, double length, uint32
   }
 }
 
-// Of exact_'s weights; without the ends that come to nothing.
+// Converts the weights in exact_, without zero weights at either end.
 void ResampleKernel::add_window(uint32_t first, uint32_t end) {
   double total = 0;
   for (uint32_t i = 0; i < end - first; ++i) total += exact_[i];
@@ -54,7 +54,7 @@ void ResampleKernel::add_window(uint32_t first, uint32_t end) {
 }
 
 uint32_t ResampleKernel::overlap() const {
-  // Windows begin and end in order: those that hold one pixel are neighbours.
+  // Windows start and end in increasing order, so the windows that contain a pixel are consecutive.
   uint32_t max_count = 1;
   for (uint32_t last = 0, earliest = 0; last < outputs(); ++last) {
     while (windows_[earliest].end() <= windows_[last].first) ++earliest;
@@ -66,7 +66,7 @@ uint32_t ResampleKernel::overlap() const {
 namespace {
 
 constexpr int kFewerBits = ResampleKernel::kShift - 16;
-constexpr int32_t kMaxWeight = 65535;  // nearly 1
+constexpr int32_t kMaxWeight = 65535;  // just below 1.0
 
 }  // namespace
 

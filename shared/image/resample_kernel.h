@@ -1,11 +1,11 @@
-// ResampleKernel: which input pixels make up each output pixel along one axis, and with what weights.
+// ResampleKernel: input pixels and weights of each output pixel along one axis.
 //
-// The bilinear filter with antialiasing, in the arithmetic of Pillow's resize(BILINEAR, box=…) for
-// 8-bit pictures: a triangle as wide as two input pixels, or two output pixels where those are
-// larger; weights in fixed point with kShift bits. Pixels beside the part are looked at where the
-// triangle reaches them.
+// The antialiased bilinear filter in the arithmetic of Pillow's resize(BILINEAR, box=…) for 8-bit
+// images: a triangle with a width of two input pixels, or of two output pixels if those are larger,
+// and fixed-point weights with kShift bits. Pixels outside the region contribute if the triangle
+// reaches them.
 //
-// Threads: one object per thread. prepare() keeps its memory for the next picture.
+// Threads:  one object per thread. prepare() reuses memory for the next image.
 #pragma once
 
 #include <algorithm>
@@ -21,27 +21,27 @@ class ResampleKernel {
   static constexpr int32_t kHalf = int32_t{1} << (kShift - 1);
 
   struct Window {
-    uint32_t first = 0;  // input pixel
-    uint32_t count = 0;  // at least 1; neither end weighs nothing
-    size_t weights = 0;  // of weights_
+    uint32_t first = 0;  // index of the first input pixel
+    uint32_t count = 0;  // at least 1; the first and last weights are nonzero
+    size_t weights = 0;  // offset in weights_
     uint32_t end() const { return first + count; }
   };
 
-  // The part [from, from + length) of `inputs` pixels to `outputs` pixels. The windows' first and
-  // end never go down from one output to the next.
+  // Resamples the range [from, from + length) of `inputs` pixels to `outputs` pixels. `first` and
+  // `end` of the windows never decrease from one output to the next.
   void prepare(uint32_t inputs, double from, double length, uint32_t outputs);
   void prepare(uint32_t inputs, uint32_t outputs) { prepare(inputs, 0, inputs, outputs); }
 
   uint32_t outputs() const { return static_cast<uint32_t>(windows_.size()); }
   const Window& window(uint32_t output) const { return windows_[output]; }
   const int32_t* weights(const Window& window) const { return weights_.data() + window.weights; }
-  // The input pixels that any window looks at: [first, end).
+  // The input pixels used by any window: [first, end).
   uint32_t first() const { return windows_.front().first; }
   uint32_t end() const { return windows_.back().end(); }
-  uint32_t max_weights() const { return max_weights_; }  // of one window
-  // Whether each output pixel is one input pixel.
+  uint32_t max_weights() const { return max_weights_; }  // of a single window
+  // True if each output pixel is one input pixel.
   bool only_picks() const { return max_weights_ == 1 && end() - first() == outputs(); }
-  // The most windows that one input pixel is in.
+  // Maximum number of windows that contain the same input pixel.
   uint32_t overlap() const;
 
   static uint8_t to_byte(int32_t sum) {
@@ -56,26 +56,27 @@ class ResampleKernel {
   uint32_t max_weights_ = 0;
   std::vector<Window> windows_;
   std::vector<int32_t> weights_;
-  std::vector<double> exact_;  // of the window in work
+  std::vector<double> exact_;  // weights of the current window
 };
 
-// FixedPointKernel: the weights of an ResampleKernel in 1/65536, as many for every output, for the loops of
-// resize_kernels.h. What rounding takes from one weight it gives to the next.
+// FixedPointKernel: the weights of a ResampleKernel in units of 1/65536, with the same number of
+// weights for each output, for the loops of resize_kernels.h. The rounding error of a weight is
+// carried over to the next one.
 //
-// Threads: one object per thread. prepare() keeps its memory for the next picture.
+// Threads:  one object per thread. prepare() reuses memory for the next image.
 class FixedPointKernel {
  public:
-  // With more weights than this, what the products lose could come to a level.
+  // With more weights, the truncation error of the products could reach one level.
   static constexpr uint32_t kMaxTaps = 32;
 
-  // Inputs are counted from `origin`, which is not past the kernel's first. At most kMaxTaps
-  // weights a window.
+  // Input indices are relative to `origin`, which must not exceed kernel.first(). At most kMaxTaps
+  // weights per window.
   void prepare(const ResampleKernel& kernel, uint32_t origin);
 
   uint32_t outputs() const { return static_cast<uint32_t>(first_.size()); }
   uint32_t taps() const { return taps_; }
   const uint32_t* first() const { return first_.data(); }
-  // taps() of each output; those past its window are zero.
+  // taps() weights per output, zero after the end of its window.
   const uint16_t* weights() const { return weights_.data(); }
   const uint16_t* weights_of(uint32_t output) const {
     return weights_.data() + size_t{output} * taps_;

@@ -8,13 +8,13 @@
 namespace stoker::image {
 namespace {
 
-constexpr uint32_t kAtOnce = 6;  // weights in one turn of a loop
+constexpr uint32_t kAtOnce = 6;  // weights per loop iteration
 
 using Word = uint16_t;
 using Words8 = Word __attribute__((vector_size(16)));
 using Bytes16 = uint8_t __attribute__((vector_size(16)));
 
-// Forced to be inlined, so that each clone of the functions below has loops of its own.
+// Forced inlining, so that each clone of the functions below gets its own version of the loops.
 #define STOKER_INLINE [[gnu::always_inline]] inline
 
 STOKER_INLINE Word upper_half(Word value, Word weight) {
@@ -22,10 +22,10 @@ STOKER_INLINE Word upper_half(Word value, Word weight) {
 }
 STOKER_INLINE Word level(uint8_t byte) { return static_cast<Word>(byte << 8); }
 
-// What the products of so many weights will have lost, on average.
+// Average truncation error of `taps` products.
 STOKER_INLINE Word lost(uint32_t taps) { return static_cast<Word>(taps / 2); }
 
-// ---- Along the height
+// ---- Vertical
 
 template <bool kFirst, size_t... kTap>
 STOKER_INLINE void add_rows(const uint8_t* const* rows, const Word* weights, Word start,
@@ -61,9 +61,9 @@ STOKER_INLINE void add_some_rows(const uint8_t* const* rows, const Word* weights
   }
 }
 
-// ---- Along the width
+// ---- Horizontal
 
-// One output column: `count` values of the same weights, all channels of all lanes.
+// One output column: `count` values with the same weights, for all channels of all lanes.
 template <bool kFirst, size_t... kTap>
 STOKER_INLINE void add_columns(const Word* columns, const Word* weights, size_t count, Word start,
                                Word* __restrict out, std::index_sequence<kTap...>) {
@@ -76,7 +76,7 @@ STOKER_INLINE void add_columns(const Word* columns, const Word* weights, size_t 
   }
 }
 
-// All output columns, for a number of weights that one turn takes.
+// All output columns, if the weights fit into one loop iteration.
 template <size_t kTaps>
 STOKER_INLINE void accumulate_few(const Word* columns, size_t count, const ColumnWeights& kernel,
                                   Word* out) {
@@ -107,7 +107,7 @@ STOKER_INLINE void round_to_levels(const Word* values, size_t count, uint8_t* __
     levels[i] = static_cast<uint8_t>(static_cast<Word>(values[i] + 128) >> 8);
 }
 
-// ---- Rows and columns change places
+// ---- Transposition
 
 #define STOKER_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
@@ -137,7 +137,7 @@ STOKER_INLINE Bytes16 high_halves(Bytes16 a, Bytes16 b) {
   return STOKER_PICK(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-// In place: four times each vector is woven with the one eight places on.
+// In place: four rounds that interleave each vector with the one eight positions later.
 STOKER_INLINE void transpose_16x16(Bytes16 (&block)[16]) {
 #pragma GCC unroll 4
   for (int round = 0; round < 4; ++round) {
@@ -225,7 +225,8 @@ void split_channels(const uint8_t* row, uint32_t channels, size_t count, uint8_t
   for (; x + 16 <= count; x += 16) {
     Bytes16 in[3];
     std::memcpy(in, row + 3 * x, sizeof in);
-    // The first eleven or ten of a colour are in the first two vectors, the rest in the third.
+    // The first eleven (blue: ten) values of a color are in the first two vectors, the rest in the
+    // third.
     const Bytes16 red = STOKER_PICK(
         STOKER_PICK(in[0], in[1], 0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 0, 0, 0, 0, 0), in[2], 0,
         1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17, 20, 23, 26, 29);

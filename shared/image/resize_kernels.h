@@ -1,10 +1,12 @@
-// The inner loops of BlockResizer, in whole numbers of 16 bits, which vectors have many of.
+// resize_kernels: inner loops of BlockResizer, in 16-bit integer arithmetic, which allows many
+// values per vector.
 //
-// A value is kept in 1/256 of a level (0 to 65,280), a weight in 1/65536 (at most 65,535), and of
-// each product the upper 16 bits are taken: one instruction for 8 or 16 values. A product so loses
-// up to 1/256 of a level; half of that is added beforehand for each weight.
+// Values are in units of 1/256 of a level (0 to 65,280), weights in units of 1/65536 (at most
+// 65,535). Only the upper 16 bits of each product are kept, with one instruction for 8 or 16
+// values. Each product loses up to 1/256 of a level; half of that is added in advance for each
+// weight.
 //
-// Threads: pure functions.
+// Threads:  pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +14,21 @@
 
 namespace stoker::image {
 
-inline constexpr uint32_t kLanes = 16;  // output rows that are resized along their width together
+inline constexpr uint32_t kLanes = 16;  // output rows that are resized horizontally together
 
-// out[i] = the sum of weights[k] * rows[k][i], for `count` values.
+// out[i] = sum over k of weights[k] * rows[k][i], for `count` values.
 void accumulate_rows(const uint8_t* const* rows, const uint16_t* weights, uint32_t taps,
                      size_t count, uint16_t* out);
 
-// columns[i][lane] = rows[lane][i], for `count` values, a multiple of 8. Rows lie `stride` values
+// columns[i][lane] = rows[lane][i], for `count` values, a multiple of 8. Rows are `stride` values
 // apart.
 void rows_to_columns(const uint16_t* rows, size_t stride, size_t count, uint16_t* columns);
 
-// One output column for every entry of `first`, each of `taps` weights: column x of channel c is
+// Computes one output column per entry of `first`, each with `taps` weights. For column x of
+// channel c:
 //   out[(x * channels + c) * kLanes + lane]
-//     = the sum of weights[x * taps + k] * columns[((first[x] + k) * channels + c) * kLanes + lane],
-// rounded to whole levels. `sums` has as much room as `out`.
+//     = sum of weights[x * taps + k] * columns[((first[x] + k) * channels + c) * kLanes + lane],
+// rounded to integer levels. `sums` is scratch memory of the size of `out`.
 struct ColumnWeights {
   const uint32_t* first;
   const uint16_t* weights;
@@ -36,7 +39,7 @@ void accumulate_columns(const uint16_t* columns, uint32_t channels, const Column
                         uint16_t* sums, uint8_t* out);
 
 // rows[lane * stride + x] = columns[x * channels * kLanes + lane] for `count` columns and `lanes`
-// rows: one channel, where `columns` begins with it.
+// rows, for the channel that `columns` points to.
 void columns_to_rows(const uint8_t* columns, uint32_t channels, uint32_t count, uint32_t lanes,
                      uint8_t* rows, size_t stride);
 

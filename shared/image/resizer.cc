@@ -37,7 +37,7 @@ void BlockResizer::begin(const ResampleKernel& across, const ResampleKernel& dow
   row_values_ = size_t{across.end() - across.first()} * shape.channels;
   block_stride_ = rounded_up(row_values_, 8);
   reserve_rows(block_, kLanes * block_stride_);
-  // A window at the right end has weights of zero past it.
+  // A window at the right edge can have zero weights beyond it.
   reserve_rows(turned_, (block_stride_ + size_t{across_.taps()} * shape.channels) * kLanes);
   reserve_rows(sums_, size_t{shape.width} * shape.channels * kLanes);
   reserve_rows(narrow_, size_t{shape.width} * shape.channels * kLanes);
@@ -86,7 +86,7 @@ uint8_t* BlockResizer::plane_row(uint32_t channel, uint32_t y) const {
 
 namespace {
 
-// `row` begins with column `left`.
+// `row` starts with column `left`.
 template <int kChannels>
 void resize_across(const ResampleKernel& kernel, const uint8_t* row, uint32_t left, uint8_t* out) {
   for (uint32_t x = 0; x < kernel.outputs(); ++x) {

@@ -1,11 +1,12 @@
-// Resizer: a part of a picture, row by row, to planes of another size; says which rows and columns
-// it needs, so that no others have to be decoded.
+// Resizer: resizes a region of an image row by row into planes, and reports the rows and columns
+// that it needs, so that no others have to be decoded.
 //
-// Pillow's resize(BILINEAR, box=…) to within one level of 255.
+// The result is within one level (of 255) of Pillow's resize(BILINEAR, box=…).
 //
-// Use:     begin(); expect_rows(); then for each row of rows(): fill next_row(), push().
-// Threads: one object per thread; memory is kept for the next picture: a warm one allocates
-//          nothing.
+// Usage: begin(); expect_rows(); then for each row of rows(): fill next_row(), push().
+//
+// Threads:  one object per thread. Memory is reused for the next image; a warm object does not
+//           allocate.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +19,15 @@
 
 namespace stoker::image {
 
-// Memory for the last rows that a library has decoded, which are read again at once.
+// PixelRows: ring buffer for the most recently decoded rows.
 //
-// Rows begin 8 bytes past a multiple of 64: where a row is aligned, libjpeg-turbo's conversion of
-// colours writes it past the caches, and reading it back takes longer than decoding a small picture
-// does.
+// Rows start 8 bytes after a multiple of 64. libjpeg-turbo's color conversion writes aligned rows
+// with non-temporal stores, and reading them back takes longer than decoding a small image.
 //
-// Threads: one object per thread; memory is kept for the next picture.
+// Threads:  one object per thread; memory is reused for the next image.
 class PixelRows {
  public:
-  // Room for `rows` rows of `bytes` bytes; what they hold is unspecified.
+  // Allocates `rows` rows of `bytes` bytes with unspecified contents.
   void reserve(uint32_t rows, size_t bytes) {
     rows_ = rows;
     stride_ = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -36,7 +36,7 @@ class PixelRows {
     const auto address = reinterpret_cast<uintptr_t>(memory_.data());
     first_ = memory_.data() + (kCacheLine - address % kCacheLine) + kPastAlignment;
   }
-  // Row `number` takes the place of the one `rows` before it.
+  // Row `number` replaces row `number - rows`.
   uint8_t* row(uint32_t number) const { return first_ + size_t{number % rows_} * stride_; }
 
  private:
@@ -49,28 +49,28 @@ class PixelRows {
   std::vector<uint8_t> memory_;
 };
 
-// BlockResizer: resizes a picture while its rows come in, in vectors: the fast one, for kernels of
-// at most FixedPointKernel::kMaxTaps weights.
+// BlockResizer: vectorized resizer for streamed rows. The fast implementation, for kernels of at
+// most FixedPointKernel::kMaxTaps weights.
 //
-// Each output row is first summed up over the input rows, at the input's width. Sixteen of them
-// make a block, which is turned so that the sixteen values of a column lie side by side, summed up
-// along the width in that form, and turned back. Values in between keep eight bits below a level,
-// so that the result is within one level of Pillow's, which rounds twice.
+// Each output row is first accumulated vertically at the width of the input. Blocks of sixteen such
+// rows are transposed, so that the sixteen values of a column are adjacent, resized horizontally in
+// that form, and transposed back. Intermediate values keep eight fractional bits, so the result is
+// within one level of Pillow's, which rounds twice.
 //
-// Threads: one object per thread; memory is kept for the next picture.
+// Threads:  one object per thread; memory is reused for the next image.
 class BlockResizer {
  public:
-  // Rows will be `row_bytes` long and begin with column `left` of the kernel's input. `planes`:
+  // Rows will be `row_bytes` long and start with column `left` of the kernel's input. `planes`:
   // shape.bytes() bytes, which must stay valid until the last row was pushed.
   void begin(const ResampleKernel& across, const ResampleKernel& down, const ImageShape& shape,
              std::span<std::byte> planes, size_t row_bytes, uint32_t left);
-  // Where the next row is to be written, before push().
+  // Buffer for the next row, to be filled before push().
   uint8_t* next_row() { return rows_.row(next_row_); }
-  // That row, the next from down.first() on, is there. Allocates nothing.
+  // Processes the row in next_row(); the first one is down.first(). Does not allocate.
   void push();
 
  private:
-  // What is looked at of a row.
+  // The part of a row that is used.
   const uint8_t* used(uint32_t number) const { return rows_.row(number) + unused_bytes_; }
   void sum_up_rows();
   void finish_block();
@@ -79,28 +79,28 @@ class BlockResizer {
   ImageShape shape_;
   std::span<std::byte> planes_;
   FixedPointKernel across_, down_;
-  std::vector<uint32_t> down_counts_;  // weights of each output row
-  bool only_split_ = false;            // same size: nothing to sum up
-  size_t unused_bytes_ = 0;            // at the beginning of a row
-  size_t row_values_ = 0;              // after them, that are looked at
-  size_t block_stride_ = 0;            // values from one row of the block to the next
-  uint32_t next_row_ = 0;              // of the input, from the kernel's first on
-  uint32_t summed_ = 0;                // output rows that are in a block
+  std::vector<uint32_t> down_counts_;  // number of weights of each output row
+  bool only_split_ = false;            // same size: channels are only separated
+  size_t unused_bytes_ = 0;            // at the start of a row
+  size_t row_values_ = 0;              // number of used values after unused_bytes_
+  size_t block_stride_ = 0;            // distance between rows of the block, in values
+  uint32_t next_row_ = 0;              // input row, relative to the first row of the kernel
+  uint32_t summed_ = 0;                // number of accumulated output rows
   PixelRows rows_;
   std::vector<uint16_t> block_, turned_, sums_;
   std::vector<uint8_t> narrow_;
 };
 
-// RowResizer: resizes a picture while its rows come in, with kernels of any width and with no more
-// memory than the output rows in work need: the exact one, for pictures that shrink a lot.
+// RowResizer: resizer for streamed rows and kernels of any width. The exact implementation, for
+// images that are reduced a lot; it stores only unfinished output rows.
 //
-// Each row is first resized along its width, to bytes, then added, weighted, to those output rows
-// that it is a part of: to the bit what Pillow computes.
+// Each row is first resized horizontally, to bytes, and then added with its weight to the output
+// rows that it contributes to. The result is bit-identical to Pillow's.
 //
-// Threads: one object per thread; memory is kept for the next picture.
+// Threads:  one object per thread; memory is reused for the next image.
 class RowResizer {
  public:
-  // As BlockResizer's. The kernels must stay valid until the last row was pushed.
+  // Like BlockResizer::begin(). The kernels must stay valid until the last row was pushed.
   void begin(const ResampleKernel& across, const ResampleKernel& down, const ImageShape& shape,
              std::span<std::byte> planes, size_t row_bytes, uint32_t left);
   uint8_t* next_row() { return row_.row(0); }
@@ -115,14 +115,14 @@ class RowResizer {
   std::span<std::byte> planes_;
   const ResampleKernel* across_ = nullptr;
   const ResampleKernel* down_ = nullptr;
-  uint32_t left_ = 0;            // the column that rows begin with
-  size_t row_values_ = 0;        // of one output row: width * channels
-  uint32_t ring_ = 0;            // output rows that may be unfinished at the same time
-  uint32_t next_row_ = 0;        // of the input
-  uint32_t started_ = 0;         // output rows whose sums have begun
-  uint32_t finished_ = 0;        // output rows that are written
-  PixelRows row_;                // as it came
-  std::vector<uint8_t> narrow_;  // resized along its width
+  uint32_t left_ = 0;            // first column of the pushed rows
+  size_t row_values_ = 0;        // per output row: width * channels
+  uint32_t ring_ = 0;            // maximum number of unfinished output rows
+  uint32_t next_row_ = 0;        // input row
+  uint32_t started_ = 0;         // output rows with initialized sums
+  uint32_t finished_ = 0;        // output rows that have been written
+  PixelRows row_;                // as decoded
+  std::vector<uint8_t> narrow_;  // resized horizontally
   std::vector<int32_t> sums_;    // ring_ rows
 };
 
@@ -133,17 +133,17 @@ class Resizer {
     uint32_t end = 0;
   };
 
-  // The part `box` of a picture of this height and width. `planes`: shape.bytes() bytes, which must
-  // stay valid until the last row was pushed.
+  // The region `box` of an image of this height and width. `planes`: shape.bytes() bytes, which
+  // must stay valid until the last row was pushed.
   void begin(uint32_t height, uint32_t width, const CropBox& box, const ImageShape& shape,
              std::span<std::byte> planes);
   Range rows() const { return {.begin = down_.first(), .end = down_.end()}; }
   Range columns() const { return {.begin = across_.first(), .end = across_.end()}; }
 
-  // Rows will be written `row_bytes` long, and begin with column `left`, at or before
+  // Rows will be `row_bytes` long and start with column `left`, which must not exceed
   // columns().begin.
   void expect_rows(size_t row_bytes, uint32_t left);
-  // Where the next row's pixels go: interleaved, shape.channels bytes each.
+  // Buffer for the next row: interleaved, shape.channels bytes per pixel.
   uint8_t* next_row() { return in_blocks_ ? blocks_.next_row() : exact_.next_row(); }
   void push() { in_blocks_ ? blocks_.push() : exact_.push(); }
 

@@ -7,7 +7,7 @@
 namespace stoker::image {
 namespace {
 
-// a * b / 255, rounded, without a division.
+// round(a * b / 255) without a division.
 uint8_t scaled(uint32_t a, uint32_t b) {
   const uint32_t product = a * b + 128;
   return static_cast<uint8_t>((product + (product >> 8)) >> 8);
@@ -55,7 +55,7 @@ void cmyk_to_rgb(uint8_t* row, uint32_t width) {
 
 void rgb_to_gray(uint8_t* row, uint32_t width) {
   const uint8_t* from = row;
-  // 0.299, 0.587 and 0.114 in 1/65536; they add up to 1, so that grey stays what it is.
+  // 0.299, 0.587 and 0.114 in units of 1/65536; the sum is 1, so gray is unchanged.
   for (uint32_t x = 0; x < width; ++x, from += 3)
     *row++ = static_cast<uint8_t>(
         (from[0] * 19595u + from[1] * 38470u + from[2] * 7471u + 32768u) >> 16);

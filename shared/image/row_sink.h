@@ -1,4 +1,5 @@
-// RowSink: where a reader puts the rows it decodes, and checks that the readers share.
+// RowSink: destination of the rows that a file reader decodes, and checks shared by the file
+// readers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace stoker::image {
 
-// References into one Decoder and its caller.
+// References to members of a Decoder and to its caller's arguments.
 struct RowSink {
   const ImageShape& shape;
   std::span<std::byte> planes;
@@ -20,14 +21,14 @@ struct RowSink {
   Resizer& resizer;
   std::vector<uint8_t>& pixels;  // scratch
 
-  // The part that is wanted of a picture of this size.
+  // The requested region of an image of this size.
   CropBox box(uint32_t height, uint32_t width) const;
 };
 
-// kCorrupt when a picture of this size is refused.
+// kCorrupt if the size exceeds the limits.
 Status check_size(uint64_t height, uint64_t width, const DecodeLimits& limits);
 
-// RGB pixels of a part of a picture, whose place in it is (top, left).
+// RGB pixels of a region of an image; its offset in the image is (top, left).
 struct DecodedRegion {
   const uint8_t* pixels;
   size_t row_bytes;
@@ -35,11 +36,11 @@ struct DecodedRegion {
   uint32_t left;
   uint32_t width;
 };
-// Pushes those rows of it that the resizer needs.
+// Pushes the rows that the resizer needs.
 void push_rows(const DecodedRegion& region, const RowSink& target);
 
-// In place: `row` holds `width` pixels and keeps the shorter result at its front.
-void cmyk_to_rgb(uint8_t* row, uint32_t width);  // Adobe's: 255 is no ink
+// In place: `row` contains `width` pixels; the shorter result is written to its start.
+void cmyk_to_rgb(uint8_t* row, uint32_t width);  // Adobe convention: 255 is no ink
 void rgb_to_gray(uint8_t* row, uint32_t width);
 
 }  // namespace stoker::image

@@ -9,11 +9,11 @@
 namespace stoker::image {
 namespace {
 
-// The library's own of a lossless picture, and ours of its part.
+// Memory of the library for a lossless image, and the RGB output for its region.
 constexpr uint64_t kBytesPerPixel = 4 + 3;
-constexpr size_t kMaxKept = size_t{16} << 20;  // bytes of scratch that stay for the next picture
-// Upsampling looks at neighbours, which must be there for the part to be what the whole picture has
-// there.
+constexpr size_t kMaxKept = size_t{16} << 20;  // bytes of scratch memory kept for the next image
+// Chroma upsampling reads neighbors, which must be decoded so that the region is identical to that
+// of the complete image.
 constexpr uint32_t kWebpMargin = 2;
 
 Status webp_error(VP8StatusCode code) {
@@ -30,7 +30,7 @@ Status webp_error(VP8StatusCode code) {
   }
 }
 
-// Before anything is allocated.
+// Checked before memory is allocated.
 Status check_features(const WebPBitstreamFeatures& image, const DecodeLimits& limits) {
   const auto height = static_cast<uint64_t>(image.height);
   const auto width = static_cast<uint64_t>(image.width);
@@ -45,7 +45,8 @@ Status check_features(const WebPBitstreamFeatures& image, const DecodeLimits& li
   return {};
 }
 
-// The pixels of `needed` and those beside it; begins at an even place, as samples of colour do.
+// The pixels of `needed` and their neighbors, starting at an even position because of chroma
+// subsampling.
 Resizer::Range with_neighbors(const Resizer::Range& needed, uint32_t size) {
   return {.begin = (needed.begin - std::min(needed.begin, kWebpMargin)) & ~1u,
           .end = std::min(needed.end + kWebpMargin, size)};

@@ -1,7 +1,7 @@
-// read_webp: decodes a WebP, lossy or lossless, with libwebp.
+// read_webp: decodes a lossy or lossless WebP with libwebp.
 //
-// Errors: kCorrupt: damaged (the format has no checksums: damage that still makes a picture is not
-//         seen), cut off, an animation. kOutOfMemory.
+// Errors:   kCorrupt: corrupt (the format has no checksums, so corruption that still decodes is not
+//           detected), truncated, an animation. kOutOfMemory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace stoker::image {
 
-std::string webp_version();  // of the library
+std::string webp_version();  // of libwebp
 
 Status read_webp(std::span<const std::byte> file, const DecodeLimits& limits,
                  const RowSink& target);

@@ -17,16 +17,16 @@ namespace {
 
 constexpr size_t kMaxBufferBytes = 1 << 20;
 constexpr std::string_view kNamePrefix = "events.out.tfevents.";
-constexpr size_t kTimeDigits = 10;  // until the year 2286
+constexpr size_t kTimeDigits = 10;  // sufficient until the year 2286
 
-constexpr size_t kRecordBytes = 1024;  // what stands around the large part of a record, at most
+constexpr size_t kRecordBytes = 1024;  // upper bound of the bytes of a record around its payload
 
 struct PngSize {
   uint32_t width = 0;
   uint32_t height = 0;
 };
 
-// From the header, which is the first thing in every PNG file.
+// Parses the PNG header, which every PNG file starts with.
 std::optional<PngSize> parse_png_size(std::string_view png) {
   constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
   if (!png.starts_with(kSignature) || png.size() < kSignature.size() + 8) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<PngSize> parse_png_size(std::string_view png) {
   return PngSize{number(kSignature.size()), number(kSignature.size() + 4)};
 }
 
-// Letters, digits, '-' and '_': the rest of the name separates its parts with dots.
+// Letters, digits, '-' and '_', because dots separate the parts of the file name.
 std::string host_name() {
   char name[256] = {};
   if (::gethostname(name, sizeof name - 1) != 0) return "host";
@@ -48,8 +48,8 @@ std::string host_name() {
   return host.empty() ? "host" : host;
 }
 
-// TensorBoard reads the files of a directory in the order of their names, so the time in ours must
-// be later than in all that are there, even when the wall clock went back.
+// TensorBoard reads the files of a directory in the order of their names. The time in a new name
+// must be later than in all existing names, even if the wall clock was set back.
 Result<int64_t> free_second(const std::string& directory, int64_t now) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
   int64_t second = now;
@@ -120,7 +120,7 @@ void EventFile::add_image(std::string_view tag, uint64_t step, std::string_view 
   add_record(encode_image(now(), step, tag, png, size->width, size->height));
 }
 
-// What is large fills the buffer that numbers share.
+// Flushes if `bytes` would not fit: large records share the buffer with scalars.
 void EventFile::reserve_space(size_t bytes) {
   if (buffer_.size() + bytes + kRecordBytes > kMaxBufferBytes) (void)flush();
 }
@@ -142,8 +142,8 @@ void EventFile::add_hparams(std::string_view tag, std::string_view content) {
 
 Status EventFile::flush() {
   if (buffer_.empty()) return {};
-  // What a failed write left behind would end the reading of this file: first cut back to whole
-  // records.
+  // A partial record after a failed write would make the rest of the file unreadable, so it is
+  // truncated first.
   if (has_partial_record_) {
     if (::ftruncate(fd_.get(), static_cast<off_t>(written_)) != 0)
       return Status::from_errno(errno, "truncate " + path_);

@@ -1,15 +1,15 @@
-// EventFile: a TensorBoard event file: scalars, texts, pictures and histograms per step.
+// EventFile: writes a TensorBoard event file with scalars, texts, images and histograms per step.
 //
-// The few protobuf messages are encoded by hand (tensorboard_messages.h): no dependency on TensorFlow or
-// protobuf.
+// The few protobuf messages are encoded by hand (tensorboard_messages.h) to avoid a dependency on
+// TensorFlow or protobuf.
 //
 // Threads:  one.
-// Blocking: flush() for the disk; add_… never.
-// Errors:   kNoSpace, kIoError, kPermission. What was added before a failed flush() is kept for the
-//           next one, up to 1 MiB; what would go past that is dropped and counted.
+// Blocking: flush() blocks on the disk; add_…() never blocks.
+// Errors:   kNoSpace, kIoError, kPermission. Records of a failed flush() are retained for the next
+//           one, up to 1 MiB; further records are dropped and counted.
 // Format:   TFRecord frames around tensorflow.Event; docs/metrics.md.
-// Crash:    a torn last record ends what TensorBoard reads of this file; the file of the next start
-//           goes on.
+// Crash:    TensorBoard stops reading this file at a partial last record; the next start continues
+//           in a new file.
 #pragma once
 
 #include <cstdint>
@@ -29,32 +29,33 @@ inline constexpr size_t kMaxImageBytes = (size_t{1} << 20) - 4096;
 
 class EventFile {
  public:
-  // A new file in `directory` (made where it is missing), whose name sorts after those that are
-  // there. `maybe_after_step`: the steps after this one come now, perhaps again (0: the run
-  // starts); TensorBoard drops what earlier files say of them, so that each curve has one point a
-  // step. Pass it for every file of a directory or for none: TensorBoard's page heeds it from the
-  // second one on. Nothing: nothing is dropped. `files` and `clock` must outlive this object.
+  // Creates a new file in `directory`, which is created if it does not exist. The file name sorts
+  // after all existing ones. `maybe_after_step`: records of steps after this one follow, possibly
+  // repeated (0: the run starts). TensorBoard then drops those steps from earlier files, so that
+  // each curve has one point per step. Pass it for every file of a directory or for none:
+  // TensorBoard's web page applies it from the second file on. If empty, nothing is dropped.
+  // `files` and `clock` must outlive this object.
   static Result<std::unique_ptr<EventFile>> create(FileSystem& files, Clock& clock,
                                                    const std::string& directory,
                                                    std::optional<uint64_t> maybe_after_step);
   // Tries to flush.
   ~EventFile();
 
-  // "train/loss" shows in TensorBoard as the curve "loss" in the group "train".
+  // TensorBoard shows "train/loss" as the curve "loss" in the group "train".
   void add_scalar(std::string_view tag, uint64_t step, double value);
   void add_text(std::string_view tag, uint64_t step, std::string_view text);  // shown as Markdown
-  // `png`: the bytes of a PNG file in colour, at most kMaxImageBytes (else it is dropped and
-  // counted).
+  // `png`: the bytes of a color PNG file, up to kMaxImageBytes; a larger one is dropped and
+  // counted.
   void add_image(std::string_view tag, uint64_t step, std::string_view png);
   void add_histogram(std::string_view tag, uint64_t step, const TensorSummary& summary);
-  // `graph`: of encode_graph(); one a run.
+  // `graph`: the result of encode_graph(); one per run.
   void add_graph(std::string_view graph);
-  // `content`: of encode_hparams_start() or encode_hparams_end(), under its tag.
+  // `content`: the result of encode_hparams_start() or encode_hparams_end(), under its tag.
   void add_hparams(std::string_view tag, std::string_view content);
   Status flush();
 
   const std::string& path() const { return path_; }
-  uint64_t dropped() const { return dropped_; }  // records that were never written
+  uint64_t dropped() const { return dropped_; }  // number of records that were not written
 
  private:
   EventFile(FileSystem& files, Clock& clock, std::string path)
@@ -67,8 +68,8 @@ class EventFile {
   Clock& clock_;
   const std::string path_;
   UniqueFd fd_;
-  uint64_t written_ = 0;             // bytes of whole records
-  bool has_partial_record_ = false;  // a part of a record stands after them
+  uint64_t written_ = 0;             // bytes of complete records
+  bool has_partial_record_ = false;  // the file ends with a partial record
   std::string buffer_;
   uint64_t dropped_ = 0;
 };

@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t kBlockBytes = 256 << 10;
 constexpr uint64_t kMaxFileBytes = 1ull << 30;
 
-// The lines of a file from the last to the first, read in blocks: a resume cuts off a few lines of
-// a file that may be long.
+// Returns the lines of a file from last to first, read in blocks: a resume truncates a few lines of
+// a file that can be long.
 class LinesFromEnd {
  public:
   LinesFromEnd(FileSystem& files, int fd, const std::string& path, uint64_t size)
@@ -27,9 +27,9 @@ class LinesFromEnd {
 
   struct Line {
     uint64_t start = 0;  // offset in the file
-    std::string text;    // with its newline, where it has one
+    std::string text;    // with its newline if it has one
   };
-  // Nothing at the start of the file. kCorrupt: a line is longer than kMaxLineBytes.
+  // Empty at the start of the file. kCorrupt: a line is longer than kMaxLineBytes.
   Result<std::optional<Line>> next() {
     size_t newline = find_start();
     while (newline == std::string::npos && start_ > 0) {
@@ -50,7 +50,7 @@ class LinesFromEnd {
   }
 
  private:
-  // Of the newline before the buffer's last line.
+  // Position of the newline before the last line in the buffer.
   size_t find_start() const {
     return buffer_.size() < 2 ? std::string::npos : buffer_.rfind('\n', buffer_.size() - 2);
   }
@@ -70,8 +70,8 @@ class LinesFromEnd {
   FileSystem& files_;
   const int fd_;
   const std::string path_;
-  uint64_t start_;      // of the buffer in the file
-  std::string buffer_;  // from start_ to the end of what is not returned yet
+  uint64_t start_;      // offset of the buffer in the file
+  std::string buffer_;  // from start_ to the end of the lines that were not returned yet
 };
 
 }  // namespace
@@ -79,8 +79,8 @@ class LinesFromEnd {
 Result<std::unique_ptr<JsonLinesFile>> JsonLinesFile::open(FileSystem& files,
                                                            const std::string& path) {
   std::unique_ptr<JsonLinesFile> file(new JsonLinesFile(files, path));
-  // O_APPEND: a reader that was told of an offset can rely on it; nothing of ours ever writes in
-  // the middle.
+  // O_APPEND guarantees that no write modifies earlier bytes, so a reader can rely on an offset it
+  // has seen.
   STOKER_ASSIGN_OR_RETURN(file->fd_,
                           files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK));
   struct stat info {};
@@ -120,7 +120,7 @@ Status JsonLinesFile::append_line(std::string_view json) {
     size_ += line.size();
     return {};
   }
-  has_partial_record_ = true;  // a full disk takes a part of the line first
+  has_partial_record_ = true;  // a full disk accepts part of the line
   (void)truncate_file(size_);
   return status;
 }

@@ -13,9 +13,9 @@
 namespace stoker::metrics {
 namespace {
 
-// Bytes of the valid character at the start of `text`; 0 when there is none. After the table of
-// well-formed sequences in the Unicode standard (no overlong forms, no surrogates, nothing past
-// U+10FFFF).
+// Length in bytes of the valid UTF-8 character at the start of `text`; 0 if there is none. Follows
+// the table of well-formed byte sequences in the Unicode standard (no overlong forms, no
+// surrogates, nothing above U+10FFFF).
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t at) { return static_cast<uint8_t>(text[at]); };
   const auto continues = [&](size_t at, uint8_t low = 0x80, uint8_t high = 0xBF) {
@@ -247,7 +247,8 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   STOKER_RETURN_IF_ERROR(read(record, "checkpoint_stall_ms", out.checkpoint_stall_ms));
   out.maybe_skipped_steps = record.find_count("skipped_steps");
   out.maybe_loss_scale = record.find_number("loss_scale");
-  out.degraded = record.find_count("degraded").value_or(0);  // rows of earlier releases lack it
+  // Missing in records of earlier releases.
+  out.degraded = record.find_count("degraded").value_or(0);
   auto wall = record.find_text("wall_time");
   if (!wall.has_value()) return missing("wall_time");
   out.wall = *std::move(wall);

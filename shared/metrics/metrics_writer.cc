@@ -9,7 +9,7 @@
 namespace stoker::metrics {
 namespace {
 
-// Nothing that was measured is ever deleted, but for rows that are reported again.
+// Measurements are never deleted, except records of steps that are reported again.
 Status archive(FileSystem& files, const std::string& path, const std::string& why) {
   for (int n = 1; n < 1000; ++n) {
     const std::string to = path + ".archived-" + std::to_string(n);
@@ -36,7 +36,7 @@ Result<std::unique_ptr<JsonLinesFile>> open_lines(FileSystem& files, const std::
                                         : JsonLinesFile::open(files, path);
   if (lines.ok() && (maybe_resume.has_value() || (*lines)->size() == 0)) return lines;
   if (!lines.ok() && lines.status().code() != StatusCode::kCorrupt) return lines;
-  // Damaged metrics must not keep a run from going on.
+  // A corrupt metrics file must not prevent a run from continuing.
   STOKER_RETURN_IF_ERROR(archive(
       files, path, lines.ok() ? "the run starts at its first step" : lines.status().message()));
   return JsonLinesFile::open(files, path);
@@ -141,8 +141,7 @@ bool MetricsWriter::enqueue(Entry entry) {
     return true;
   }
   const uint64_t dropped = dropped_.fetch_add(1, std::memory_order_relaxed) + 1;
-  // The first one, and then ever more rarely: a disk that hangs for a day is one line in ten
-  // minutes, not a flood.
+  // Logged at powers of two only, so that a disk that hangs for a day does not flood the log.
   if ((dropped & (dropped - 1)) == 0)
     log_warn("metrics record dropped",
              {{"step", step}, {"total", dropped}, {"reason", "the disk does not keep up"}});
@@ -172,7 +171,7 @@ Status MetricsWriter::run(std::stop_token stop) {
       flush_done_ = flush_to;
       flushed_.notify_all();
     }
-    // Whatever came in while the last of it was written is written as well.
+    // Also write the records that arrived during the last write.
     if (last && !has_work()) break;
   }
   ended_ = true;
@@ -180,7 +179,7 @@ Status MetricsWriter::run(std::stop_token stop) {
   return {};
 }
 
-// Tries every entry; the first error is the one that is told.
+// Tries every entry and returns the first error.
 Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
   Status first;
   for (const Entry& entry : entries) {

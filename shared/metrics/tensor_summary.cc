@@ -5,7 +5,7 @@
 namespace stoker::metrics {
 namespace {
 
-// Six digits are more than anybody reads, and few bytes.
+// Six significant digits are sufficient for readers and keep records small.
 std::string number(double value) {
   char text[32];
   const auto end =

@@ -1,4 +1,4 @@
-// TensorSummary: what a tensor's numbers look like, without the tensor.
+// TensorSummary: statistics of a tensor's values.
 //
 // Threads: a value; functions of their arguments.
 #pragma once
@@ -10,25 +10,26 @@
 namespace stoker::metrics {
 
 struct TensorSummary {
-  uint64_t count = 0;  // of all numbers
+  uint64_t count = 0;  // all elements
   uint64_t nan = 0;
   uint64_t inf = 0;
   uint64_t zeros = 0;
-  // Of the finite ones; 0 where there are none.
+  // Of the finite values; 0 if there are none.
   double mean = 0;
-  double std = 0;  // with N below the fraction, not N - 1
+  double std = 0;  // population standard deviation (divides by N)
   double min = 0;
   double max = 0;
-  double norm = 0;  // the root of the sum of their squares
+  double norm = 0;  // Euclidean norm
 
-  // Of the finite ones: how many are above the limit of the bucket before, and at most at this one.
-  // From the first bucket that holds any to the last; empty where none was made.
+  // Histogram of the finite values: `count` values are above the limit of the previous bucket and
+  // not above this limit. From the first to the last nonempty bucket; empty if no histogram was
+  // requested.
   struct Bucket {
     double limit = 0;
     double count = 0;
   };
   std::vector<Bucket> buckets;
-  double below = 0;  // the limit before the first bucket's
+  double below = 0;  // lower limit of the first bucket
 };
 
 struct NamedSummary {
@@ -36,8 +37,8 @@ struct NamedSummary {
   TensorSummary summary;
 };
 
-// One JSON object: count, mean, std, min, max, norm, zeros (their share), nan, inf; and where there
-// are buckets `histogram`: [limit, count] each, after [below, 0].
+// One JSON object: count, mean, std, min, max, norm, zeros (as a fraction), nan, inf. With buckets
+// also `histogram`, a list of [limit, count] that starts with [below, 0].
 std::string to_json_fields(const TensorSummary& summary);
 
 }  // namespace stoker::metrics

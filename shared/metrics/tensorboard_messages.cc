@@ -14,7 +14,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "protobuf is little endian");
 
-// A protobuf message under construction. Each field is a key (its number and wire type) and a value.
+// Encoder of a protobuf message. Each field is a key (its number and wire type) and a value.
 class Message {
  public:
   Message& varint(uint32_t field, uint64_t value) {
@@ -131,8 +131,8 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
                              const TensorSummary& summary) {
   const auto finite = static_cast<double>(summary.count - summary.nan - summary.inf);
   std::vector<double> limits, counts;
-  // TensorBoard takes a bucket to begin where the one before ends, and the first at the smallest
-  // number. Empty ones in a row are written as one: around zero there are hundreds.
+  // In TensorBoard a bucket starts at the end of the previous one, and the first at the smallest
+  // value. Consecutive empty buckets are merged; around zero there are hundreds.
   for (const TensorSummary::Bucket& bucket : summary.buckets) {
     if (bucket.count == 0 && !counts.empty() && counts.back() == 0) {
       limits.back() = bucket.limit;
@@ -229,7 +229,7 @@ namespace {
 
 // GraphDef, VersionDef
 constexpr uint32_t kNode = 1, kVersions = 4, kProducer = 1;
-constexpr uint64_t kKnownProducer = 22;  // of the graphs that PyTorch writes
+constexpr uint64_t kKnownProducer = 22;  // as in the graphs that PyTorch writes
 // NodeDef
 constexpr uint32_t kName = 1, kOp = 2, kInput = 3, kAttr = 5;
 // AttrValue, AttrValue.ListValue
@@ -304,7 +304,7 @@ class GraphEncoder {
   }
 
   const ModelGraph& graph_;
-  std::map<std::string, std::vector<std::string>> parts_;  // nodes of the modules right below
+  std::map<std::string, std::vector<std::string>> parts_;  // child nodes of each module
   Message whole_;
 };
 

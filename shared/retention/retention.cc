@@ -16,8 +16,8 @@
 namespace stoker::retention {
 namespace {
 
-// Steps in a row up to this one whose loss or gradient was not finite (on_nonfinite: skip_step): the
-// parameters may be spoiled for good.
+// False if the last steps before the checkpoint had a nonfinite loss or gradient (on_nonfinite:
+// skip_step); the parameters can be permanently damaged.
 bool is_finite(const checkpoint::Manifest& manifest) {
   boost::system::error_code error;
   const boost::json::value live = boost::json::parse(manifest.live_settings, error);
@@ -27,7 +27,7 @@ bool is_finite(const checkpoint::Manifest& manifest) {
          consecutive->to_number<double>(error) <= 0;
 }
 
-// Lower is better; NaN where this very checkpoint has no such number.
+// Lower is better; NaN if this checkpoint has no such metric.
 std::vector<double> compute_scores(const run::RunLayout& layout, uint64_t step,
                                    const std::string& manifest_sha256,
                                    const std::vector<run::Monitor>& monitors) {
@@ -42,7 +42,7 @@ std::vector<double> compute_scores(const run::RunLayout& layout, uint64_t step,
   return scores;
 }
 
-// Those that the evaluator is going to look at, by its own rule.
+// Marks the checkpoints that the evaluator is going to evaluate, by the evaluator's own rule.
 void mark_unevaluated(std::vector<CheckpointInfo>& checkpoints,
                       const std::map<uint64_t, run::EvaluationState>& states,
                       std::set<uint64_t> evaluated_steps, const run::SelectionPolicy& policy) {
@@ -87,7 +87,7 @@ Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
                           run::read_evaluation_outcomes(layout.evaluation_outcomes_file()));
   const auto best = run::read_best(layout.best_file());
   std::vector<CheckpointInfo> checkpoints;
-  std::map<uint64_t, run::EvaluationState> states;  // of those that are whole
+  std::map<uint64_t, run::EvaluationState> states;  // of the complete checkpoints
   for (const checkpoint::CheckpointEntry& entry : entries) {
     CheckpointInfo& each = checkpoints.emplace_back(CheckpointInfo{.step = entry.step});
     each.scores.assign(required.monitors.size(), std::nan(""));
@@ -114,7 +114,8 @@ constexpr auto kNames = std::to_array({"incomplete"sv, "newest"sv, "keep_last"sv
                                        "last_finite"sv, "keep_every_steps"sv, "keep_every_hours"sv,
                                        "best"sv, "unevaluated"sv, "min_age"sv, "delete"sv});
 
-// Whether two times are nearer than `span`, whichever way a clock that was set may have gone.
+// True if the times differ by less than `span`. The order does not matter because the clock might
+// have been set back.
 bool are_near(WallTime one, WallTime other, std::chrono::seconds span) {
   return (one > other ? one - other : other - one) < span;
 }
@@ -161,8 +162,8 @@ class Deciding {
         keep(i, RetentionReason::kKeepEverySteps);
   }
 
-  // From the oldest on, each that is far enough from the one before it that was kept for this. What
-  // is between does not matter, so that going once does not change what is kept the next time.
+  // From the oldest on, keeps each checkpoint that is far enough from the previous one kept by this
+  // rule. The checkpoints in between do not matter, so applying the rule again keeps the same ones.
   void keep_every_n_hours() {
     if (policy_.keep_every <= std::chrono::seconds(0)) return;
     std::optional<WallTime> maybe_keep_reason;
@@ -206,7 +207,8 @@ class Deciding {
     if (decisions_[i].reason == RetentionReason::kDelete) decisions_[i].reason = why;
   }
 
-  // Of equals the earlier one, as the evaluator has it: the later is no improvement.
+  // Of equal scores the earlier checkpoint wins, as in the evaluator: an equal value is no
+  // improvement.
   void keep_best_by(size_t score) {
     std::vector<size_t> ranked;
     for (const size_t i : sound_)
@@ -218,7 +220,7 @@ class Deciding {
 
   const RetentionPolicy& policy_;
   const std::span<const CheckpointInfo> checkpoints_;
-  std::vector<size_t> sound_;  // whole, and not known to be damaged
+  std::vector<size_t> sound_;  // complete and not known to be corrupt
   std::vector<RetentionDecision> decisions_;
 };
 

@@ -1,5 +1,5 @@
-// Retention: which checkpoints are kept, why, and which may go: a pure function of what is known of
-// each, so that every rule and every mixture of them can be tested without a disk.
+// Retention: which checkpoints are kept, why, and which can be deleted. A pure function, so that
+// every rule and every combination of rules can be tested without a disk.
 //
 // Threads: any; values.
 #pragma once
@@ -23,42 +23,42 @@ namespace stoker::retention {
 using WallTime = std::chrono::system_clock::time_point;
 
 struct RetentionPolicy {
-  int keep_last = 3;                   // of the newest; one is kept whatever stands here
-  uint64_t keep_every_steps = 0;       // those at multiples; 0 = off
-  std::chrono::seconds keep_every{0};  // one in so much time, by their own clock; 0 = off
-  int keep_best = 0;                   // so many by each score
-  uint64_t keep_unevaluated = 0;       // so many that wait for their evaluation, the newest of them
-  std::chrono::seconds min_age{0};     // nothing younger goes
+  int keep_last = 3;                   // number of newest checkpoints; at least one is always kept
+  uint64_t keep_every_steps = 0;       // keep those at multiples; 0 = off
+  std::chrono::seconds keep_every{0};  // one per this time, by creation time; 0 = off
+  int keep_best = 0;                   // number per score
+  uint64_t keep_unevaluated = 0;       // number of newest checkpoints without evaluation
+  std::chrono::seconds min_age{0};     // younger checkpoints are not deleted
 };
 
-// What is known of one checkpoint.
+// The facts about one checkpoint that retention uses.
 struct CheckpointInfo {
   uint64_t step = 0;
-  bool is_complete = true;  // all its files are there, in the size that its lists name
-  // Somebody who read every byte found damage.
+  bool is_complete = true;  // all files exist with the size listed in the manifest
+  // A complete read found a checksum mismatch.
   bool is_corrupt = false;
-  bool is_finite = true;        // no number in it is known to have gone wrong
-  bool is_unevaluated = false;  // the evaluator has not settled it, and is going to look at it
-  bool is_named_best = false;   // by the evaluator
+  bool is_finite = true;        // no nonfinite value is known in it
+  bool is_unevaluated = false;  // pending, and the evaluator is going to evaluate it
+  bool is_named_best = false;   // the evaluator's best checkpoint
   std::optional<WallTime> maybe_created;
-  // What the evaluator measured, by each of the metrics that count, lower is better: NaN where it
-  // did not. As many in each.
+  // The evaluator's values of the monitored metrics, as scores where lower is better; NaN if not
+  // evaluated. The same number in each checkpoint.
   std::vector<double> scores;
 };
 
-// The first reason that holds, in this order.
+// The first reason that applies, in this order.
 enum class RetentionReason {
-  kIncomplete,      // num_kept: not ours to judge, and counted by no rule
-  kNewest,          // num_kept: the last valid one
-  kKeepLast,        // num_kept: among keep_last
-  kCorrupt,         // kept as evidence, as long as it is newer than one of keep_last
-  kLastFinite,      // num_kept: the last one whose numbers are known to be finite
-  kKeepEverySteps,  // num_kept: at a multiple of keep_every_steps
-  kKeepEveryHours,  // num_kept: the first in its keep_every
-  kBest,            // num_kept: among keep_best, or the evaluator's best
-  kUnevaluated,     // num_kept: among keep_unevaluated
-  kMinAge,          // num_kept: too young
-  kDelete,          // may go
+  kIncomplete,      // not managed by retention and not counted by any rule
+  kNewest,          // the newest valid one
+  kKeepLast,        // among keep_last
+  kCorrupt,         // kept for diagnosis while it is newer than the oldest of keep_last
+  kLastFinite,      // the newest one that is known to be finite
+  kKeepEverySteps,  // at a multiple of keep_every_steps
+  kKeepEveryHours,  // the first in its keep_every interval
+  kBest,            // among keep_best, or the evaluator's best
+  kUnevaluated,     // among keep_unevaluated
+  kMinAge,          // younger than min_age
+  kDelete,          // can be deleted
 };
 std::string_view to_string(RetentionReason reason);  // "newest", "keep_last", …
 
@@ -69,32 +69,33 @@ struct RetentionDecision {
   bool operator==(const RetentionDecision&) const = default;
 };
 
-// One for each of `checkpoints`, which are in the order of their steps. `is_disk_full`: the disk has no room
-// for the next checkpoint; then neither waiting for an evaluation nor youth keeps one.
+// One decision for each of `checkpoints`, which are in step order. `is_disk_full`: there is no room
+// for the next checkpoint; a pending evaluation or min_age then protects none.
 //
-// What holds for any input: the newest that is whole and not known to be damaged is kept, and so is
-// the newest of these that is finite; where there is none, nothing goes. Deciding again about what
-// was kept keeps the same, unless time or facts have changed.
+// Invariants for any input: the newest complete checkpoint that is not known to be corrupt is kept,
+// and so is the newest finite one among these. If there is no such checkpoint, nothing is deleted.
+// Applying retention again to the kept checkpoints keeps all of them, unless time or facts have
+// changed.
 std::vector<RetentionDecision> apply_retention(const RetentionPolicy& policy,
                                                std::span<const CheckpointInfo> checkpoints,
                                                WallTime now, bool is_disk_full);
 
 std::vector<uint64_t> steps_to_delete(std::span<const RetentionDecision> decisions);
 
-// ---- What it goes by, of a run: its settings, and what its directory says of each checkpoint (manifest,
-// the evaluator's results, outcomes and best)
+// ---- Inputs from a run: its configuration, and the facts about each checkpoint in its directory
+// (manifest, evaluation results, outcomes and best checkpoint)
 
 struct RequiredInfo {
-  std::vector<run::Monitor> monitors;  // each makes one score
-  run::SelectionPolicy selection;      // says which of them wait for an evaluation
+  std::vector<run::Monitor> monitors;  // one score each
+  run::SelectionPolicy selection;      // determines which checkpoints are pending
 };
 
 RetentionPolicy make_retention_policy(const config::Config& config);
 RequiredInfo required_info(const config::Config& config);
 
-// In the order of their steps. kIoError, kPermission: the checkpoints cannot be listed, or the outcomes
-// not be read. What cannot be read of one checkpoint is not known of it, which never makes it go
-// sooner.
+// In step order. kIoError, kPermission: the checkpoints cannot be listed or the outcomes cannot be
+// read. Facts about one checkpoint that cannot be read are treated as unknown, which never causes
+// an earlier deletion.
 Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
     const checkpoint::CheckpointStore& store, const run::RunLayout& layout,
     const RequiredInfo& required);

@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kTensorAlignment = 64;
 constexpr size_t kTooBig = std::numeric_limits<size_t>::max();
 
-// Bytes of one row, or kTooBig. Shapes come from configurations and from shared memory: nothing may
-// overflow.
+// Bytes of one row, or kTooBig. Shapes come from configurations and shared memory, so the
+// arithmetic must not overflow.
 size_t row_bytes_checked(const TensorSpec& spec) {
   size_t bytes = dtype_bytes(spec.dtype);
   for (const int64_t extent : spec.shape) {

@@ -1,9 +1,9 @@
-// BatchLayout: where each tensor of a batch lies in a ring slot: batch-major, each tensor on a
-// 64-byte boundary.
+// BatchLayout: offsets of the tensors of a batch in a ring slot. Batch-major; each tensor starts on
+// a 64-byte boundary.
 //
-// Threads: a value; immutable.
-// Errors:  none; where the sizes overflow, slot_bytes() is SIZE_MAX and ShmRing::create() refuses
-//          it.
+// Threads:  an immutable value.
+// Errors:   none. If the sizes overflow, slot_bytes() is SIZE_MAX and ShmRing::create() rejects the
+//           layout.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class BatchLayout {
   std::span<std::byte> row(std::span<std::byte> slot, size_t tensor, uint64_t row) const {
     return rows(slot, tensor, row, 1);
   }
-  // Those of `count` rows from `first` on.
+  // The bytes of `count` rows starting at row `first`.
   std::span<std::byte> rows(std::span<std::byte> slot, size_t tensor, uint64_t first,
                             uint64_t count) const;
   std::span<const std::byte> tensor_bytes(std::span<const std::byte> slot, size_t tensor) const;

@@ -22,9 +22,9 @@ void EventCount::sleep(uint32_t epoch, std::chrono::nanoseconds timeout) {
   timespec relative{};
   relative.tv_sec = seconds.count();
   relative.tv_nsec = (timeout - seconds).count();
-  // Not FUTEX_WAIT_PRIVATE: that one is keyed by this process's address, and another process's wake
-  // never finds it. (std::atomic::wait uses it.) Every outcome means the same to the caller: look
-  // again.
+  // Not FUTEX_WAIT_PRIVATE (which std::atomic::wait uses): it is keyed by the virtual address of
+  // this process, so a wake from another process would not reach it. The result is ignored because
+  // the caller polls again in any case.
   ::syscall(SYS_futex, &words_.epoch, FUTEX_WAIT, epoch, &relative, nullptr, 0);
 }
 
@@ -60,7 +60,7 @@ Result<ProducerId> ProducerTable::add(std::string_view name) {
     uint64_t seen = word.load();
     const auto generation = static_cast<uint32_t>(seen >> 32);
     if (seen != word_of(generation, RowState::kFree) || generation >= kMaxGeneration) continue;
-    // Retired first: nobody may claim under the name before the row is written.
+    // Marked as removed first: no claim may succeed before the row is initialized.
     if (!word.compare_exchange_strong(seen, word_of(generation + 1, RowState::kRetired))) continue;
     std::atomic_ref(row.pid).store(0);
     std::atomic_ref(row.waiting).store(0);
@@ -100,7 +100,7 @@ void ProducerTable::free_row(ProducerId producer) {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kMaxWait = 1s;  // for room; reports are taken about ten times a second
+constexpr auto kMaxWait = 1s;  // for space in the queue; it is drained about ten times a second
 constexpr auto kPollInterval = 1ms;
 constexpr uint64_t kFreeWord = 0;
 constexpr uint64_t kPhaseMask = 0xf;
@@ -112,7 +112,7 @@ bool has_phase(uint64_t word, ReportPhase phase) {
   return (word & kPhaseMask) == static_cast<uint64_t>(phase);
 }
 
-// At most kReasonBytes, without cutting a UTF-8 character in two.
+// At most kReasonBytes, without splitting a UTF-8 character.
 size_t truncated_length(const std::string& reason) {
   if (reason.size() <= kReasonBytes) return reason.size();
   size_t length = kReasonBytes;
@@ -130,7 +130,7 @@ void write_fields(ReportRecord& entry, const SampleError& error) {
 
 SampleError read_fields(const ReportRecord& entry) {
   SampleError error{.ticket = entry.ticket, .sample = entry.sample};
-  // The writer may be a broken process: nothing it says is used unchecked.
+  // The writer can be a faulty process, so all fields are validated.
   const bool known = entry.code >= 1 && entry.code <= static_cast<uint32_t>(StatusCode::kInternal);
   error.code = known ? static_cast<StatusCode>(entry.code) : StatusCode::kCorrupt;
   error.reason.assign(entry.reason, std::min<size_t>(entry.length, kReasonBytes));
@@ -143,7 +143,7 @@ void ErrorReportQueue::report(const SampleError& error) {
   std::atomic_ref(header_.sample_errors).fetch_add(1, std::memory_order_relaxed);
   const auto give_up = std::chrono::steady_clock::now() + kMaxWait;
   while (!try_report(error)) {
-    if (std::atomic_ref(header_.closed).load() != 0) return;  // nobody is going to use the batch
+    if (std::atomic_ref(header_.closed).load() != 0) return;  // the batch will not be consumed
     if (is_drained_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(kPollInterval);
       continue;
@@ -166,8 +166,7 @@ bool ErrorReportQueue::try_report(const SampleError& error) {
     write_fields(entry, error);
     const uint64_t sequence =
         std::atomic_ref(header_.next_report).fetch_add(1, std::memory_order_relaxed);
-    expected =
-        writing;  // not so when the ticket was taken away meanwhile: then its next owner reports
+    expected = writing;  // fails if the ticket was requeued meanwhile; its next owner then reports
     word.compare_exchange_strong(expected, word_of(sequence, ReportPhase::kComplete),
                                  std::memory_order_release);
     return true;
@@ -264,7 +263,7 @@ Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd) {
       std::make_unique<MappedRing>(std::move(segment), std::move(known)));
 }
 
-// ---- The supervisor's side: who produces, and what becomes of a dead producer's tickets
+// ---- Supervisor: registering producers and requeueing the tickets of dead producers
 
 void MappedRing::set_producer_pid(ProducerId producer, int pid) {
   if (producers_.alive(producer)) std::atomic_ref(producers_.find_row(producer)->pid).store(pid);
@@ -302,7 +301,7 @@ ProducerProgress MappedRing::progress(ProducerId producer) const {
   return progress;
 }
 
-// ---- A producer's side: claim, publish, give back
+// ---- Producer: claim, publish, abandon
 
 std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
   if (closed()) return closed_status();
@@ -321,7 +320,7 @@ std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
     while (seen == plain_word(Phase::kFree, ticket) ||
            seen == plain_word(Phase::kRequeued, ticket)) {
       if (!word.compare_exchange_strong(seen, claimed_word(producer, ticket))) continue;
-      // Either requeue() saw the claim, or this sees that the producer was taken out (both are
+      // Either requeue() saw the claim, or this check sees that the producer was removed (both are
       // seq_cst).
       if (producers_.alive(producer)) return Claim{.ticket = ticket, .slot = slot_of(ticket)};
       abandon(producer, {.ticket = ticket, .slot = {}});
@@ -350,12 +349,13 @@ void MappedRing::add_read_time(const ReadTime& spent) {
 
 bool MappedRing::publish(ProducerId producer, const Claim& claim) {
   uint64_t expected = claimed_word(producer, claim.ticket);
-  // Release: whoever sees the word sees the slot's bytes.
+  // Release: a thread that sees the word also sees the bytes of the slot.
   if (!word_of(claim.ticket)
            .compare_exchange_strong(expected, plain_word(Phase::kReady, claim.ticket)))
     return false;
   std::atomic_ref(producers_.find_row(producer)->published).fetch_add(1, std::memory_order_relaxed);
-  // The consumer waits for one ticket only; a wake-up for another would cost it two system calls.
+  // The consumer waits for one ticket only; a wake-up for another ticket would cost it two system
+  // calls.
   if (claim.ticket == next_ticket()) batch_ready_.notify();
   return true;
 }
@@ -372,14 +372,14 @@ void MappedRing::add_completed_samples(ProducerId producer, uint64_t count) {
     std::atomic_ref(row->samples).fetch_add(count, std::memory_order_relaxed);
 }
 
-// ---- The consumer's side: batches in the order of their tickets
+// ---- Consumer: batches in ticket order
 
 std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
   if (closed()) return closed_status();
   const uint64_t ticket = next_ticket();
   if (ticket >= view_.header.end_ticket) return ended_status();
-  // Sequentially consistent, as the store of next_ticket before it: either this sees the batch, or
-  // its producer sees which ticket is waited for (publish).
+  // Sequentially consistent, like the preceding store of next_ticket: either this load sees the
+  // batch, or its producer sees which ticket the consumer is waiting for (publish).
   uint64_t seen = word_of(ticket).load();
   if (seen == plain_word(Phase::kReady, ticket)) {
     if (!word_of(ticket).compare_exchange_strong(seen, plain_word(Phase::kInUse, ticket)))
@@ -410,8 +410,8 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
 void MappedRing::release(uint64_t ticket) {
   uint64_t expected = plain_word(Phase::kInUse, ticket);
   if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kFree, ticket + slots())))
-    // One slot is of use to one producer. Should that one be stopped, the others look again within
-    // 100 ms.
+    // One slot is useful to one producer only. If the woken producer is stopped, the others poll
+    // again within 100 ms.
     slot_freed_.notify_one();
 }
 

@@ -1,6 +1,6 @@
-// MappedRing, and what it is made of in shared memory: EventCount, ProducerTable, ErrorReportQueue.
+// MappedRing and its parts in shared memory: EventCount, ProducerTable, ErrorReportQueue.
 //
-// Format: ring_layout.h.
+// Format:   ring_layout.h.
 #pragma once
 
 #include <algorithm>
@@ -21,27 +21,27 @@
 
 namespace stoker::ring {
 
-// Waiting for a change of shared memory, across processes, with no system call where
-// nobody waits.
+// EventCount: waits for a change of shared memory across processes, without a system call if there
+// is no waiter.
 //
-//   waiter:   enter(); look again; sleep() if nothing has changed; leave()
+//   waiter:   enter(); check again; sleep() if nothing has changed; leave()
 //   notifier: change something; notify()
 //
 // Threads:  any number of waiters and notifiers, in any process that maps the words.
-// Blocking: sleep() at most `timeout`; it may return early.
-// Crash:    a waiter that is killed leaves `waiters` too high: each notify() then costs a system
-//           call, nothing more.
+// Blocking: sleep() at most `timeout`; it can return early.
+// Crash:    a killed waiter leaves `waiters` too high. Each notify() then makes an unnecessary
+//           system call.
 class EventCount {
  public:
   explicit EventCount(EventWords& words) : words_(words) {}
 
-  // The order of all four is sequentially consistent: either the waiter, looking after enter(),
-  // sees the change, or the notifier sees the waiter.
-  uint32_t enter();  // returns the epoch to sleep on
+  // All four are sequentially consistent: either the waiter sees the change after enter(), or the
+  // notifier sees the waiter.
+  uint32_t enter();  // returns the epoch for sleep()
   void sleep(uint32_t epoch, std::chrono::nanoseconds timeout);
   void leave(uint32_t waiters = 1);
-  void notify();      // wakes all
-  void notify_one();  // where what changed is of use to one only
+  void notify();      // wakes all waiters
+  void notify_one();  // if the change is useful to one waiter only
 
  private:
   void wake(int most);
@@ -49,61 +49,61 @@ class EventCount {
   EventWords& words_;
 };
 
-// ProducerTable: which producers there are. A row is used again under a higher generation, never
-// the same one.
+// ProducerTable: registry of the producers. A row is reused only under a higher generation.
 //
-// Threads: every method may be called from any thread and process.
-// Crash:   a row stays in use until remove(), which only the supervisor of a dead producer calls.
+// Threads:  every method may be called from any thread and process.
+// Crash:    a row stays in use until remove(), which only the supervisor of a dead producer calls.
 class ProducerTable {
  public:
   explicit ProducerTable(std::span<ProducerRecord> rows) : rows_(rows) {}
 
   Result<ProducerId> add(std::string_view name);  // kBusy
   bool alive(ProducerId producer) const;
-  // From now on the producer gets no claim. Returns how many of its threads were waiting; false: it
-  // was not alive.
+  // Prevents further claims by the producer. `waiting` receives the number of its threads that were
+  // waiting. False if the producer was not alive.
   bool remove(ProducerId producer, uint32_t& waiting);
-  void free_row(ProducerId producer);  // after remove(), when nothing is left of it
+  void free_row(ProducerId producer);  // after remove(), when none of its claims is left
   ProducerRecord* find_row(ProducerId producer);
 
  private:
   std::span<ProducerRecord> rows_;
 };
 
-// ErrorReportQueue: bounded, lock-free passage for reports of bad samples, from any producer to the
-// trainer's side.
+// ErrorReportQueue: bounded, lock-free queue of sample error reports from any producer to the
+// consumer.
 //
-// A report belongs to the ticket that its writer holds, so that what a killed writer left half
-// written is found and cleared when its tickets are handed on.
+// A report belongs to the ticket that its writer holds. If the writer is killed, its incomplete
+// reports can therefore be found and cleared when its tickets are requeued.
 //
-// Threads:  report() any; drain() one at a time.
-// Blocking: report(), while all entries are taken, at most a second, and not once the ring is closed.
-//           Then the report is counted as lost, and none waits until there is room again: nobody
-//           takes them.
-// Crash:    a report is seen whole or not at all: its word turns complete last.
+// Threads:  report() from any thread; drain() from one thread at a time.
+// Blocking: report() waits at most one second while the queue is full, and not at all once the ring
+//           is closed. It then counts the report as lost. Further calls do not wait until a report
+//           finds space again, because the queue is not being drained.
+// Crash:    a report becomes visible only when it is complete, because its word is stored last.
 class ErrorReportQueue {
  public:
   ErrorReportQueue(RingHeader& header, std::span<ReportRecord> entries)
       : header_(header), entries_(entries) {}
 
   void report(const SampleError& error);
-  std::vector<SampleError> drain();  // in the order of their reports
-  // Clears what the dead owner of `ticket` was writing. Before the ticket is handed on.
+  std::vector<SampleError> drain();  // in the order in which they were reported
+  // Clears the incomplete reports of the dead owner of `ticket`. Call it before the ticket is
+  // requeued.
   void clear_unfinished(uint64_t ticket);
 
  private:
-  bool try_report(const SampleError& error);  // false: there is no room
+  bool try_report(const SampleError& error);  // false: the queue is full
 
   RingHeader& header_;
   std::span<ReportRecord> entries_;
-  // Of this process: written by whoever reports. A hint, which nothing is ordered by.
+  // Local to this process; written by all reporting threads. A hint without ordering requirements.
   std::atomic<bool> is_drained_{true};
 };
 
-// The ring as one process has it mapped. ShmRing says what it does.
+// MappedRing: the implementation of ShmRing on a mapped segment.
 //
 // Threads:  as ShmRing.
-// Blocking: as ShmRing; wait_for() is the one place that waits.
+// Blocking: as ShmRing; only wait_for() waits.
 // Format:   ring_layout.h.
 class MappedRing final : public ShmRing {
  public:
@@ -144,7 +144,7 @@ class MappedRing final : public ShmRing {
   RingCounters counters() const override;
 
  private:
-  // What one look at the ring gives: a claim or batch, trouble, or neither (wait).
+  // Result of one poll: a claim or batch, an error, or nullopt (wait).
   template <typename T>
   using PollResult = std::optional<Result<T>>;
 
@@ -155,7 +155,7 @@ class MappedRing final : public ShmRing {
 
   struct Wait {
     EventCount& event;
-    uint32_t* waiting;    // of the producer; null for the consumer
+    uint32_t* waiting;    // waiting counter of the producer; null for the consumer
     uint64_t& waited_ns;  // counter
     const char* timed_out;
   };
@@ -179,9 +179,9 @@ class MappedRing final : public ShmRing {
   uint64_t plain_word(Phase phase, uint64_t ticket) const {
     return encode({.phase = phase, .turn = turn_of(ticket)});
   }
-  // The lowest ticket not yet taken. Only the consumer moves it.
+  // The lowest ticket that has not been popped. Written by the consumer only.
   uint64_t next_ticket() const { return std::atomic_ref(header_.next_ticket).load(); }
-  // Statistics: nothing depends on their order.
+  // Statistics; no ordering required.
   static void add(uint64_t& counter, std::chrono::nanoseconds spent) {
     std::atomic_ref(counter).fetch_add(static_cast<uint64_t>(spent.count()),
                                        std::memory_order_relaxed);
@@ -191,7 +191,7 @@ class MappedRing final : public ShmRing {
   Segment segment_;
   SegmentView view_;
 
-  // In the segment; own synchronisation (ring_layout.h).
+  // In the segment; own synchronization (ring_layout.h).
   RingHeader& header_;
   std::span<SlotRecord> slot_records_;
   mutable ProducerTable producers_;
@@ -211,8 +211,8 @@ Result<T> MappedRing::wait_for(Wait wait, std::chrono::nanoseconds timeout, Poll
   const auto deadline = start + std::min<std::chrono::nanoseconds>(timeout, max_wait);
   auto now = start;
   while (!found && now < deadline) {
-    // In this order, so that a kill in between leaves the event's count too high rather than too
-    // low.
+    // In this order, so that a kill in between leaves the waiter count of the event too high rather
+    // than too low.
     const uint32_t epoch = wait.event.enter();
     if (wait.waiting != nullptr) std::atomic_ref(*wait.waiting).fetch_add(1);
     found = poll();

@@ -1,9 +1,9 @@
-// RingLayout: the bytes of the ring's segment, version 2. docs/ring-layout.md is this file in
-// words, with an example.
+// RingLayout: binary layout of the ring segment, version 2. docs/ring-layout.md describes the same
+// format, with an example.
 //
-// Little-endian, fixed-width, no pointers: every position is an offset from the segment's start.
-// Fields marked "atomic" are only touched through std::atomic_ref; all others are written once,
-// before `magic`.
+// Little-endian, fixed-width, no pointers: every position is an offset from the start of the
+// segment. Fields marked "atomic" are accessed only through std::atomic_ref; all others are written
+// once, before `magic`.
 #pragma once
 
 #include <atomic>
@@ -33,15 +33,15 @@ inline constexpr uint64_t kMaxTicket = uint64_t{1} << 60;
 inline constexpr uint32_t kReports = 256;
 inline constexpr size_t kReasonBytes = 200;
 
-// ---- The word that is a slot's whole state
+// ---- Slot word: the complete state of a slot
 //
 //  63            32 31         12 11     4 3    0
-//  |     turn      | generation  | owner  | phase|      owner and generation are 0 unless the phase
-//  is kClaimed
+//  |     turn      | generation  | owner  | phase|
 //
-// Ticket t lives in slot t mod N; its turn is t / N, modulo 2^32. "free, turn k" means: may be
-// claimed for the ticket of turn k. So a word tells for which one ticket it speaks, and a late
-// compare-and-swap never hits another's.
+// Owner and generation are 0 unless the phase is kClaimed.
+// Ticket t uses slot t mod N; its turn is t / N, modulo 2^32. "free, turn k" means that the slot
+// can be claimed for the ticket of turn k. A word therefore refers to exactly one ticket, and a
+// late compare-and-swap never affects another ticket.
 enum class Phase : uint32_t { kFree = 1, kClaimed = 2, kReady = 3, kInUse = 4, kRequeued = 5 };
 
 struct SlotState {
@@ -73,16 +73,16 @@ struct EventWords {  // see EventCount in mapped_ring.h
 };
 
 struct RingHeader {
-  uint64_t magic;  // atomic: stored last, with release
+  uint64_t magic;  // atomic; stored last, with release
   uint32_t version;
   uint32_t header_bytes;
   uint64_t segment_bytes;
   uint64_t slots;
   uint64_t batch;        // rows of every tensor
   uint64_t slot_bytes;   // used bytes of a slot
-  uint64_t slot_stride;  // from one slot to the next
+  uint64_t slot_stride;  // distance between slots
   uint64_t first_ticket;
-  uint64_t end_ticket;  // the first ticket that is never produced: the end of data
+  uint64_t end_ticket;  // one past the last ticket
   uint32_t tensors;
   uint32_t producers;  // rows of the producer table
   uint32_t reports;    // entries of the report area
@@ -91,23 +91,22 @@ struct RingHeader {
   uint64_t slot_table;
   uint64_t producer_table;
   uint64_t report_table;
-  uint64_t payload;  // … and of slot 0's bytes
+  uint64_t payload;  // … and of slot 0
 
-  // Each group has a cache line of its own: one side's writes do not take a line that the other
-  // reads.
-  uint64_t next_ticket;    // atomic; written by the consumer: all below it were taken
+  // Each group has its own cache line to avoid false sharing.
+  uint64_t next_ticket;    // atomic; written by the consumer: all lower tickets have been popped
   uint64_t wait_batch_ns;  // atomic; written by the consumer
   uint64_t pad0[6];
   EventWords slot_freed;
   uint64_t pad1[7];
   EventWords batch_ready;
   uint64_t pad2[7];
-  uint32_t closed;          // atomic; 0, then 1 for ever
-  uint32_t active_workers;  // atomic; reading threads of stokerd's own that may work; 0 = all
+  uint32_t closed;          // atomic; 0, then permanently 1
+  uint32_t active_workers;  // atomic; worker threads of stokerd that are allowed to run; 0 = all
   uint32_t pad3[14];
-  uint64_t requeued;       // atomic counters from here on
-  uint64_t sample_errors;  // reports made, with those that found no room
-  uint64_t lost_reports;   // reports that found no room
+  uint64_t requeued;       // this and all following counters are atomic
+  uint64_t sample_errors;  // reports, including lost ones
+  uint64_t lost_reports;   // reports that were dropped because the report area was full
   uint64_t next_report;    // sequence number of the next report
   uint64_t read_ns;
   uint64_t wait_slot_ns;
@@ -120,8 +119,8 @@ struct TensorRecord {
   uint32_t dtype;                // stoker::DType
   uint32_t rank;                 // without the batch dimension
   int64_t shape[kMaxRank];
-  uint64_t offset;     // of row 0, from the slot's start
-  uint64_t row_bytes;  // from one row to the next
+  uint64_t offset;     // of row 0, from the start of the slot
+  uint64_t row_bytes;  // distance between rows
   uint64_t reserved;
 };
 
@@ -133,15 +132,16 @@ struct SlotRecord {
 struct ProducerRecord {
   uint64_t word;     // atomic; generation << 32 | 1 while in use
   int32_t pid;       // atomic
-  uint32_t waiting;  // atomic; its threads that wait for a slot
+  uint32_t waiting;  // atomic; its threads that are waiting for a slot
   char name[24];
-  uint64_t polls;      // atomic; for a ticket: its heartbeat while it holds none
+  uint64_t polls;      // atomic; polls for a ticket: the heartbeat while it holds no ticket
   uint64_t published;  // atomic; batches
-  uint64_t samples;    // atomic; finished by this producer: its heartbeat while it holds a ticket
+  // Atomic; samples finished by this producer: the heartbeat while it holds a ticket.
+  uint64_t samples;
 };
 
-// A report's word: 0 = free; ticket << 4 | 1 = being written by that ticket's owner; sequence << 4
-// | 2 = complete.
+// Word of a report: 0 = free; ticket << 4 | 1 = being written by the owner of the ticket; sequence
+// << 4 | 2 = complete.
 enum class ReportPhase : uint64_t { kFree = 0, kWriting = 1, kComplete = 2 };
 
 struct ReportRecord {
@@ -154,7 +154,7 @@ struct ReportRecord {
   uint64_t reserved[3];
 };
 
-// ---- What no compiler may change
+// ---- Compile-time checks of the layout
 static_assert(std::is_trivially_copyable_v<RingHeader> && std::is_standard_layout_v<RingHeader>);
 static_assert(sizeof(RingHeader) == 448);
 static_assert(offsetof(RingHeader, segment_bytes) == 16 &&

@@ -23,7 +23,7 @@ namespace {
 
 struct AvailableMemory {
   uint64_t bytes = ~0ull;
-  std::string limit;  // what sets it: "the machine's memory", "memory cgroup /sys/fs/cgroup/…"
+  std::string limit;  // name of the limit: "the machine's memory", "memory cgroup /sys/fs/cgroup/…"
 };
 
 std::optional<uint64_t> read_number(const std::string& path) {
@@ -33,7 +33,7 @@ std::optional<uint64_t> read_number(const std::string& path) {
   return std::nullopt;  // missing, or "max"
 }
 
-// The number after `key` in a file of "key number" lines, 0 where it is not.
+// The number after `key` in a file of "key number" lines; 0 if there is none.
 uint64_t number_after(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string line;
@@ -51,7 +51,7 @@ struct Hierarchy {
   std::string group;  // "/system.slice/x"
   const char* limit;
   const char* usage;
-  const char* inactive;  // names in memory.stat of what the kernel can give back at once
+  const char* inactive;  // keys in memory.stat of the page cache, which the kernel can reclaim
   const char* active;
 };
 
@@ -80,16 +80,16 @@ void narrow(AvailableMemory& available, uint64_t bytes, const std::string& limit
   if (bytes < available.bytes) available = {.bytes = bytes, .limit = limit};
 }
 
-// How much memory this process may still take, by the machine and by its memory cgroup (1 or 2). Where
-// nothing is known, the answer is "unlimited" and the allocation decides.
+// Memory that this process can still allocate, limited by the machine and by its memory cgroup (v1
+// or v2). If neither can be determined, the result is unlimited and the allocation itself can fail.
 AvailableMemory available_memory() {
   AvailableMemory available;
   if (const uint64_t kib = number_after("/proc/meminfo", "MemAvailable:"); kib > 0)
     narrow(available, kib * 1024, "the machine's memory");
   const auto hierarchy = find_hierarchy();
   if (!hierarchy) return available;
-  // A group's limit binds all below it; in a container the names may start above what is mounted,
-  // so the root is looked at as well.
+  // The limit of a group applies to all its descendants. In a container the group path can start
+  // above the mounted hierarchy, so the root is checked as well.
   std::string group = hierarchy->group;
   while (true) {
     const std::string folder = hierarchy->root + (group == "/" ? "" : group);
@@ -107,7 +107,7 @@ AvailableMemory available_memory() {
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr uint64_t kAllocationStep = 256ull << 20;  // a signal undoes one step at most
+constexpr uint64_t kAllocationStep = 256ull << 20;  // a signal discards at most one step
 
 std::string in_mib(uint64_t bytes) {
   return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
@@ -120,8 +120,8 @@ Status no_space(uint64_t bytes, const std::string& why) {
           "; lower feed.prefetch_batches or train.micro_batch_size, or give it more memory");
 }
 
-// Asked before the allocation: past a cgroup's limit the kernel may kill instead of refusing, and
-// past RLIMIT_FSIZE it sends SIGXFSZ.
+// Checked before the allocation: above a cgroup limit the kernel can kill the process instead of
+// returning an error, and above RLIMIT_FSIZE it sends SIGXFSZ.
 Status check_available_memory(uint64_t bytes) {
   const AvailableMemory available = available_memory();
   if (bytes > available.bytes)
@@ -154,7 +154,7 @@ Status allocate(int fd, uint64_t bytes) {
   return {};
 }
 
-struct Mappable {  // what mapped_region asks for
+struct Mappable {  // the interface that mapped_region requires
   int fd;
   boost::interprocess::mapping_handle_t get_mapping_handle() const { return {fd, false}; }
 };

@@ -1,11 +1,12 @@
-// Segment: one memfd, allocated to the last byte, sealed against a change of size, mapped.
+// Segment: a fully allocated, mapped memfd that is sealed against resizing.
 //
-// Because every page is allocated and nobody can shrink it, touching it can never raise SIGBUS.
+// Every page is allocated and the segment cannot be shrunk, so an access never raises SIGBUS.
 //
-// Owner:  no name; the kernel frees it with its last user. The descriptor is close-on-exec.
-// Errors: create(): kNoSpace (how much is needed, how much there is), kOutOfMemory (no address
-//         space). attach(): kMismatch (no sealed memfd). Boost.Interprocess throws only inside this
-//         file.
+// Ownership: the memfd has no name; the kernel frees it with its last user. The descriptor is
+//            close-on-exec.
+// Errors:    create(): kNoSpace (with the required and the available size), kOutOfMemory (no
+//            address space). attach(): kMismatch (not a sealed memfd). Exceptions of
+//            Boost.Interprocess do not leave this class.
 #pragma once
 
 #include <cstddef>

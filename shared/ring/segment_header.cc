@@ -77,7 +77,7 @@ std::vector<TensorRecord> describe_tensors(const BatchLayout& layout) {
   return records;
 }
 
-// The constant part of a header ends where the first atomic field begins.
+// The constant part of a header ends at the first atomic field.
 constexpr size_t kConstantBytes = offsetof(RingHeader, next_ticket);
 
 }  // namespace
@@ -151,7 +151,8 @@ Result<SegmentView> read_layout(std::span<const std::byte> segment) {
     STOKER_ASSIGN_OR_RETURN(TensorSpec spec, read_tensor(record));
     specs.push_back(std::move(spec));
   }
-  // The strictest check is the simplest: the same sizes must give the very same header and table.
+  // The strictest check is the simplest: the same geometry must yield an identical header and
+  // table.
   BatchLayout layout(std::move(specs), header.batch);
   const auto expected = make_header(layout, {.slots = header.slots,
                                              .first_ticket = header.first_ticket,

@@ -1,10 +1,10 @@
-// Geometry: from a batch's layout to the constant part of a segment's header, and back with every
-// check.
+// segment_header: converts a batch layout into the constant part of a segment header, and validates
+// and reads it back.
 //
-// Threads: values.
-// Errors:  describe(): kInvalidArgument (slots, tickets, names, shapes), kNoSpace (too large for
-//          any machine). read_layout(): kMismatch; it reads nothing outside `segment`, whatever the
-//          header claims.
+// Threads:  values.
+// Errors:   make_header(): kInvalidArgument (slots, tickets, names, shapes), kNoSpace (larger than
+//           any machine supports). read_layout(): kMismatch. It never reads outside `segment`,
+//           whatever the header contains.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@
 
 namespace stoker::ring {
 
-// All constant fields; the atomic ones are zero.
+// Fills all constant fields; the atomic fields are zero.
 Result<RingHeader> make_header(const BatchLayout& layout, const RingOptions& options);
-// Fills a new segment of header.segment_bytes zero bytes: every slot free, the magic last.
+// Initializes a new, zeroed segment of header.segment_bytes bytes: all slots are free, the magic is
+// written last.
 void initialize_segment(std::span<std::byte> segment, const RingHeader& header,
                         const BatchLayout& layout);
 
 struct SegmentView {
-  RingHeader header;  // a copy: what another process writes there later changes nothing here
+  RingHeader header;  // a copy, not affected by later writes of other processes
   BatchLayout layout;
 };
 Result<SegmentView> read_layout(std::span<const std::byte> segment);

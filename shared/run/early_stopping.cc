@@ -34,7 +34,7 @@ std::string EarlyStopping::to_text() const {
 
 std::optional<std::string> EarlyStopping::stop_reason(std::span<const MonitorValue> points) const {
   MonitorValue best{.step = 0, .value = std::numeric_limits<double>::quiet_NaN()};
-  uint64_t without = 0;  // evaluations since
+  uint64_t without = 0;  // evaluations without improvement
   for (const MonitorValue& point : points) {
     const bool better = monitor.is_better(point.value, best.value, min_delta);
     if (better) best = point;

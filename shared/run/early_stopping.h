@@ -1,5 +1,5 @@
-// EarlyStopping: when a run has learned what it can, by its results so far: a pure function, so that an
-// evaluator that was killed and started again comes to the same end.
+// EarlyStopping: decides from the results so far whether a run should end early. It is a pure
+// function, so that an evaluator that was killed and restarted reaches the same decision.
 //
 // Threads: values.
 #pragma once
@@ -19,35 +19,35 @@ namespace stoker::run {
 
 struct MonitorValue {
   uint64_t step = 0;
-  double value = 0;  // of the goal's metric; may be NaN
+  double value = 0;  // of the monitored metric; can be NaN
 };
 
 struct EarlyStopping {
   Monitor monitor;
-  uint64_t patience = 0;        // evaluations in a row without a better one; 0 = never for that
-  uint64_t patience_steps = 0;  // the same in steps
-  double min_delta = 0;         // less than this is no improvement
+  uint64_t patience = 0;        // consecutive evaluations without improvement; 0 = off
+  uint64_t patience_steps = 0;  // steps without improvement; 0 = off
+  double min_delta = 0;         // a smaller change is no improvement
   std::optional<double> stop_at;
 
   bool is_on() const { return patience > 0 || patience_steps > 0 || stop_at.has_value(); }
   // Equal rules have equal texts.
   std::string to_text() const;
-  // Why the run should end after the last of `points`, which are in the order of their steps; or
-  // nothing.
+  // Why the run should end after the last of `points`, which are in step order. Empty if it should
+  // not.
   std::optional<std::string> stop_reason(std::span<const MonitorValue> points) const;
 };
 
 EarlyStopping make_early_stopping(const config::EvalConfig& config);
 
-// EarlyStopRequest: RUN/eval/early_stop.json, by which the evaluator tells that the run may end. The trainer
-// looks for it now and then; nothing else goes from the evaluator to the trainer.
+// EarlyStopRequest: RUN/eval/early_stop.json, in which the evaluator requests the end of the run.
+// The trainer polls for it. Nothing else is passed from the evaluator to the trainer.
 //
-// Errors:  kNotFound: none was made; kCorrupt: not the JSON that is written here; kIoError.
-// Crash:   written to a temporary file, synced and renamed.
+// Errors: kNotFound: there is no request; kCorrupt: not JSON in this format; kIoError.
+// Crash:  written to a temporary file, synced and renamed.
 struct EarlyStopRequest {
-  uint64_t step = 0;   // whose evaluation decided it
-  std::string rule;    // EarlyStopping::to_text(): a run with another rule does not obey
-  std::string reason;  // for people
+  uint64_t step = 0;   // step of the evaluation that led to the decision
+  std::string rule;    // EarlyStopping::to_text(); a run with another rule ignores the request
+  std::string reason;  // human-readable
 };
 
 std::string to_json(const EarlyStopRequest& request);

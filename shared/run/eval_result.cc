@@ -15,11 +15,11 @@ namespace json = boost::json;
 
 json::value number_or_null(double value) {
   if (std::isfinite(value)) return value;
-  return nullptr;  // JSON knows neither NaN nor infinity
+  return nullptr;  // JSON cannot represent NaN and infinity
 }
 
-// Boost.JSON's accessors throw; every call of them is inside parse_json_object(), which turns that into
-// Status.
+// Boost.JSON's accessors throw; all of them are called inside parse_json_object(), which converts
+// exceptions to Status.
 double number_or_nan(const json::value& value) {
   return value.is_null() ? std::nan("") : value.to_number<double>();
 }
@@ -185,7 +185,7 @@ bool Monitor::higher_is_better() const {
   constexpr auto kHigherIsBetter = std::to_array<std::string_view>(
       {"accuracy", "r2", "macro_precision", "macro_recall", "macro_f1", "micro_f1", "exact_match",
        "mean_average_precision"});
-  return metric.starts_with("top") ||  // "top5_accuracy": eval.top_k decides the number
+  return metric.starts_with("top") ||  // "top5_accuracy": eval.top_k sets the number
          std::ranges::find(kHigherIsBetter, metric) != kHigherIsBetter.end();
 }
 

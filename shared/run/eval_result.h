@@ -1,13 +1,12 @@
-// EvalResult and BestCheckpoint: what one evaluation of one checkpoint found, as run/eval/step-N.json holds
-// it.
+// EvalResult and BestCheckpoint: the result of one evaluation of one checkpoint, stored in
+// run/eval/step-N.json, and the best result so far.
 //
-// The manifest's SHA-256 is in it, so that a result can never be taken for another checkpoint's,
-// not even for one that a later run saved at the same step.
+// A result contains the SHA-256 of the manifest. It can therefore never be mistaken for the result
+// of another checkpoint, even one that a later run saved at the same step.
 //
 // Threads: values; the functions from one thread.
-// Errors:  kCorrupt: not the JSON that is written here; kNotFound, kIoError.
-// Crash:   written to a temporary file, synced and renamed: a result is there as a whole or not at
-//          all.
+// Errors:  kCorrupt: not JSON in this format; kNotFound, kIoError.
+// Crash:   written to a temporary file, synced and renamed, so a file is either complete or absent.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +29,9 @@ struct DatasetResult {
   std::string dataset;
   uint64_t samples = 0;
   MetricValues metrics;
-  std::vector<eval_metrics::PerClassMetrics> classes =
-      {};  // of classification, as far as it keeps them
-  eval_metrics::ConfusionMatrix confusion_matrix = {};  // the same
+  // Only for classification; empty above kMaxPerClassMetrics or kMaxConfusionClasses classes.
+  std::vector<eval_metrics::PerClassMetrics> classes = {};
+  eval_metrics::ConfusionMatrix confusion_matrix = {};
 };
 
 struct EvalResult {
@@ -40,7 +39,7 @@ struct EvalResult {
   std::string manifest_sha256;
   std::vector<DatasetResult> datasets;
   double seconds = 0;
-  std::string created;  // ISO 8601, for people
+  std::string created;  // ISO 8601, human-readable
 };
 
 std::string to_json(const EvalResult& result);
@@ -49,12 +48,12 @@ Result<EvalResult> parse_eval_result(std::string_view json, const std::string& p
 Status write_eval_result(FileSystem& files, const std::string& eval_dir, const EvalResult& result);
 std::string eval_result_path(const std::string& eval_dir, uint64_t step);
 
-inline constexpr uint64_t kMaxEvalResultBytes = 64ull << 20;  // larger is no such file
-// What the evaluator found of this very checkpoint; nothing where that cannot be read.
+inline constexpr uint64_t kMaxEvalResultBytes = 64ull << 20;  // larger files are rejected
+// The evaluation result of exactly this checkpoint; empty if it cannot be read.
 std::optional<EvalResult> find_eval_result(const std::string& eval_dir, uint64_t step,
                                            const std::string& manifest_sha256);
 
-// One value of one metric, and which checkpoint it is of.
+// A metric value and the checkpoint it belongs to.
 struct BestValue {
   double value = 0;
   uint64_t step = 0;
@@ -63,43 +62,44 @@ struct BestValue {
   bool operator==(const BestValue&) const = default;
 };
 
-// The best result so far by the goal (eval.monitor), and how it came to be. Everything in it follows
-// from metrics/eval.jsonl, so that it can be made anew.
+// The best result so far by eval.monitor, and its history. All of it can be recomputed from
+// metrics/eval.jsonl.
 struct BestCheckpoint {
   std::string dataset;
   std::string metric;
   double value = 0;
   uint64_t step = 0;
   std::string manifest_sha256;
-  std::vector<BestValue> history = {};            // each was the best once; the last is this one
-  std::map<std::string, BestValue> metrics = {};  // the best by each "SET/METRIC"
+  std::vector<BestValue> history = {};  // successive best values; the last one is the current best
+  std::map<std::string, BestValue> metrics = {};  // best value per "DATASET/METRIC"
 
   bool operator==(const BestCheckpoint&) const = default;
 };
 
 std::string to_json(const BestCheckpoint& best);
 Result<BestCheckpoint> parse_best(std::string_view json, const std::string& path_in_messages);
-// From the file; kNotFound before the first evaluation.
+// Reads the file. kNotFound before the first evaluation.
 Result<BestCheckpoint> read_best(const std::string& path);
 
-// The one number of an evaluation that says which checkpoint is better (eval.monitor).
+// The metric that decides which checkpoint is better (eval.monitor).
 struct Monitor {
   std::string dataset;
   std::string metric;
 
-  // Accuracies and the like; of losses and errors lower is better.
+  // True for accuracies and similar metrics, false for losses and errors.
   bool higher_is_better() const;
-  // By more than `min_delta`. What is not a number is never better, and anything is better than it.
+  // True if `value` is better than `than` by more than `min_delta`. NaN is never better, and any
+  // number is better than NaN.
   bool is_better(double value, double than, double min_delta = 0) const;
   std::string to_text() const { return dataset + "/" + metric; }
 };
 
-// eval.monitor, "METRIC" (of the first dataset) or "DATASET/METRIC".
+// From eval.monitor: "METRIC" (of the first dataset) or "DATASET/METRIC".
 Monitor make_monitor(const config::EvalConfig& config);
-// The same of another `metric` than eval.monitor.
+// The same for `metric` instead of eval.monitor.
 Monitor make_monitor(const config::EvalConfig& config, const std::string& metric);
 
-// kInvalidArgument: the result has no such metric; names those that it has.
+// kInvalidArgument: the result has no such metric; names the existing ones.
 Result<double> monitored_value(const EvalResult& result, const Monitor& monitor);
 
 }  // namespace stoker::run

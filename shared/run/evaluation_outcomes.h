@@ -1,10 +1,10 @@
-// EvaluationOutcomes: what became of each checkpoint, by the evaluator's RUN/eval/outcomes.jsonl: one
-// JSON object a line. The evaluator writes them; the trainer's retention reads them.
+// EvaluationOutcomes: the outcome of each checkpoint's evaluation from RUN/eval/outcomes.jsonl, one
+// JSON object per line. The evaluator writes the file; the trainer's retention reads it.
 //
 // Threads: values.
-// Errors:  read_evaluation_outcomes(): kIoError, kPermission, kInvalidArgument (it is no file, or too
-//          large). No file is an empty one. A line that is torn or not understood is passed over:
-//          what it would have said is not settled.
+// Errors:  read_evaluation_outcomes(): kIoError, kPermission, kInvalidArgument (not a regular file,
+//          or too large). A missing file is treated as empty. A line that is partial or cannot be
+//          parsed is ignored, and its checkpoint counts as not evaluated.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +20,32 @@
 
 namespace stoker::run {
 
-// Each is final: the evaluator does not look at the checkpoint again.
+// Every outcome is final: the evaluator does not process the checkpoint again.
 enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };
 
 struct EvaluationOutcome {
   uint64_t step = 0;
-  std::string manifest_sha256;  // empty where the manifest could not be read
+  std::string manifest_sha256;  // empty if the manifest could not be read
   Outcome outcome = Outcome::kEvaluated;
   int attempts = 1;
-  std::string reason;  // of anything but kEvaluated
+  std::string reason;  // for every outcome except kEvaluated
 };
 
-// With its newline.
+// Includes the newline.
 std::string to_json_line(const EvaluationOutcome& entry, std::string_view wall_time);
-// Nothing where the line is not one, with all that the evaluator writes.
+// Empty if the line is not a complete record as the evaluator writes it.
 std::optional<EvaluationOutcome> parse_outcome_record(std::string_view line);
-// The same for those who only ask what became of which checkpoint: tries and reason are not read,
-// and may be missing.
+// As above, but `attempts` and `reason` are not read and can be missing.
 std::optional<EvaluationOutcome> parse_outcome(std::string_view line);
 
 class EvaluationOutcomes {
  public:
-  // A line of the file; a later one about the same checkpoint replaces what was said before.
+  // Adds a line of the file. A later line about the same checkpoint replaces an earlier one.
   void add_line(std::string_view line);
 
-  // Where it is not kPending, the evaluator will not look at the checkpoint again.
+  // If not kPending, the evaluator will not process the checkpoint again.
   EvaluationState state(uint64_t step, const std::string& manifest_sha256) const;
-  // It read every byte, and found that they are not what was committed.
+  // True if the evaluator read the complete checkpoint and found a checksum mismatch.
   bool is_corrupt(uint64_t step, const std::string& manifest_sha256) const;
   std::set<uint64_t> evaluated_steps() const;
 

@@ -16,7 +16,7 @@ Steps latest(const EvaluationQueue& queue) {
       case EvaluationState::kEvaluated:
         return {};
       case EvaluationState::kFailed:
-        break;  // a damaged one does not stand for those before it
+        break;  // a failed evaluation does not supersede older checkpoints
     }
   }
   return {};
@@ -32,7 +32,7 @@ Steps pending_ones(const EvaluationQueue& queue) {
 
 Steps one_of_each(const EvaluationQueue& queue, uint64_t every_steps) {
   const std::set<uint64_t> there(queue.steps.begin(), queue.steps.end());
-  std::set<uint64_t> done;  // the numbers of the spans
+  std::set<uint64_t> done;  // indexes of the finished intervals
   for (const uint64_t step : queue.evaluated_steps)
     if (!there.contains(step)) done.insert(step / every_steps);
   std::map<uint64_t, uint64_t> first_open;

@@ -1,5 +1,5 @@
-// RunLayout: the names of everything in a run directory. The one place that spells them;
-// docs/architecture.md lists them.
+// RunLayout: the paths of all files in a run directory, defined only here. docs/architecture.md
+// lists them.
 //
 // Threads: immutable.
 #pragma once
@@ -13,40 +13,37 @@ class RunLayout {
   explicit RunLayout(std::string run_dir) : root_(std::move(run_dir)) {}
 
   const std::string& root() const { return root_; }
-  std::string lock_file() const { return at("LOCK"); }  // flock held by the live stokerd
+  std::string lock_file() const { return at("LOCK"); }  // flock held by the running stokerd
   std::string exit_status_file() const { return at("exit_status.json"); }  // absent while running
   std::string paused_file() const { return at("paused.json"); }  // while training is paused
-  std::string restart_count_file() const {
-    return at("restart_count.json");
-  }  // in a row that got no further
+  // Consecutive restarts without progress.
+  std::string restart_count_file() const { return at("restart_count.json"); }
   std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
   std::string sample_errors_file() const { return at("sample_errors.jsonl"); }
-  std::string dataset_versions_file() const {
-    return at("dataset_versions.jsonl");
-  }                                                      // of data that grows
-  std::string index_dir() const { return at("index"); }  // of the data sets that the trainer reads
+  // Versions of refreshable data.
+  std::string dataset_versions_file() const { return at("dataset_versions.jsonl"); }
+  std::string index_dir() const { return at("index"); }  // of the datasets that the trainer reads
   std::string checkpoints_dir() const { return at("checkpoints"); }
-  std::string tensorboard_dir() const { return at("tensorboard"); }  // TensorBoard event files
+  std::string tensorboard_dir() const { return at("tensorboard"); }
   std::string logs_dir() const { return at("logs"); }
   std::string trainer_log() const { return at("logs/stokerd.log"); }
   std::string evaluator_log() const { return at("logs/stoker-eval.log"); }
-  std::string pretrained_load_report() const {
-    return at("logs/pretrained_load_report.txt");
-  }                                                            // of model.init_from
+  // For model.pretrained.
+  std::string pretrained_load_report() const { return at("logs/pretrained_load_report.txt"); }
   std::string profiles_dir() const { return at("profiles"); }  // of `stokerctl profile`
   std::string metrics_dir() const { return at("metrics"); }
   std::string train_metrics_file() const { return at("metrics/train.jsonl"); }
   std::string eval_metrics_file() const { return at("metrics/eval.jsonl"); }
-  std::string eval_dir() const { return at("eval"); }  // the evaluator's; see evaluator/
+  std::string eval_dir() const { return at("eval"); }  // written by the evaluator
   std::string eval_lock_file() const { return at("eval/LOCK"); }
-  std::string eval_index_dir() const { return at("eval/index"); }  // of the sets that it reads
+  // Of the datasets that the evaluator reads.
+  std::string eval_index_dir() const { return at("eval/index"); }
   std::string evaluation_outcomes_file() const { return at("eval/outcomes.jsonl"); }
   std::string attempts_file() const { return at("eval/attempts.json"); }
-  std::string eval_artifacts_dir() const {
-    return at("eval/artifacts");
-  }  // texts and pictures for people
+  // Human-readable texts and images.
+  std::string eval_artifacts_dir() const { return at("eval/artifacts"); }
   std::string best_file() const { return at("eval/best.json"); }
   std::string early_stop_file() const { return at("eval/early_stop.json"); }
 

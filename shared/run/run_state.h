@@ -1,11 +1,13 @@
-// RunState: whether a run is going on, has ended, or is dead; from its directory alone.
+// RunState: whether a run is running, has ended or has crashed, determined from its directory
+// alone.
 //
-// A held LOCK is a live trainer: the kernel frees it however the process dies, so no heartbeat is
-// needed. exit_status.json is written by a trainer that ended by its own decision, and removed by
-// the next one at its start. A paused trainer holds the lock like any other, and leaves paused.json as well.
+// A held LOCK means that the trainer is running. The kernel releases the lock however the process
+// ends, so no heartbeat is needed. A trainer that ends in an orderly way writes exit_status.json,
+// and the next one removes the file at its start. A paused trainer also holds the lock and
+// additionally writes paused.json.
 //
 // Threads: any.
-// Errors:  read_run_state() has none: what cannot be read is not there.
+// Errors:  read_run_state() reports none: a file that cannot be read is treated as missing.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +23,8 @@ namespace stoker::run {
 
 // How a run ended.
 enum class RunOutcome {
-  kFinished,  // all steps are done, or it was stopped early
-  kStopped,   // on request; started again, it continues
+  kFinished,  // max_steps reached or early stopping
+  kStopped,   // on request; a restart resumes the run
   kFailed,
 };
 std::string_view to_string(RunOutcome outcome);  // "finished", "stopped", "failed"
@@ -38,7 +40,7 @@ std::string to_json(const ExitStatus& end);
 Result<ExitStatus> parse_exit_status(std::string_view json, const std::string& path_in_messages);
 Status write_exit_status(FileSystem& files, const RunLayout& layout, const ExitStatus& end);
 
-// What a paused trainer leaves for those who only see the directory.
+// Written by a paused trainer for programs that only see the run directory.
 struct PauseStatus {
   uint64_t step = 0;
   std::string since;  // ISO 8601
@@ -49,15 +51,15 @@ Result<PauseStatus> parse_pause_status(std::string_view json, const std::string&
 
 struct RunState {
   enum class Phase {
-    kAbsent,   // no run directory, or nothing in it
+    kAbsent,   // no run directory, or an empty one
     kRunning,  // the lock is held
-    kEnded,    // exit_status.json is there
-    kCrashed,  // neither: the trainer was killed, or the machine went down
+    kEnded,    // exit_status.json exists
+    kCrashed,  // neither: the process was killed or the machine went down
   };
   Phase phase = Phase::kAbsent;
   std::optional<ExitStatus> end;
-  std::optional<PauseStatus> pause;  // of a running one, while it is paused
-  // Not empty: this file system has no locks, so that a running trainer looks like a dead one.
+  std::optional<PauseStatus> pause;  // set while a running trainer is paused
+  // Not empty if the file system does not support locks; a running trainer then looks crashed.
   std::string no_locks;
 };
 

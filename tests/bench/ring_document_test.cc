@@ -1,5 +1,5 @@
-// A producer written from docs/ring-layout.md alone: by its positions and numbers, with none of the
-// ring's own types. When this fails and the ring's own tests pass, the document is wrong.
+// A producer written only from docs/ring-layout.md: it uses offsets and numbers, and no types of
+// the ring. If this test fails and the ring's own tests pass, the document is wrong.
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -132,7 +132,7 @@ class DocumentedProducer {
   std::byte* base_ = nullptr;
 };
 
-// The document's example: ticket 10, row 1 under generation 3.
+// The example of the document: ticket 10, row 1 with generation 3.
 class RingLayoutDocumentTest : public ::testing::Test {
  protected:
   void SetUp() override {

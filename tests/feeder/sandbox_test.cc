@@ -1,4 +1,4 @@
-// What a confined process can and cannot do: each call in a process of its own.
+// What a sandboxed process can and cannot do; each call runs in a separate process.
 #include "feeder/sandbox.h"
 
 #include <fcntl.h>
@@ -39,8 +39,8 @@ struct Ending {
   uint64_t denied_syscall = 0;  // number + 1
 };
 
-// What becomes of a process that confines itself and then does `what`; its exit code is what that
-// returns.
+// How a process ends that enters the sandbox and then calls `what`; its exit code is the return
+// value of `what`.
 Ending confined(const std::function<int()>& what, const SandboxOptions& options = {}) {
   auto shared = ring::Segment::create(sizeof(uint64_t));
   EXPECT_TRUE(shared.ok());
@@ -253,7 +253,8 @@ TEST_F(SandboxTest, FailsAllocationBeyondMemoryLimit) {
 }
 
 TEST_F(SandboxTest, ExcludesMemoryMappedBeforeFromLimit) {
-  // The ring, the index: what was there before does not eat up what samples may take.
+  // Memory mapped before enter_sandbox(), such as the ring and the index, does not reduce the limit
+  // for samples.
   void* mapped =
       ::mmap(nullptr, 1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);

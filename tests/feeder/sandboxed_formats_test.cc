@@ -1,5 +1,5 @@
-// Every kind of data is read by a confined stoker-feed as it is read here, unconfined: each batch is
-// compared with what the data set itself gives.
+// A sandboxed stoker-feed reads every file format. Each batch is compared with the samples that the
+// dataset returns in this process, without a sandbox.
 #include <gtest/gtest.h>
 
 #include "feeder/sandbox.h"

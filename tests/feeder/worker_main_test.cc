@@ -1,4 +1,4 @@
-// stoker-feed itself, as processes.
+// stoker-feed as real processes.
 #include "feeder/worker_main.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ class WorkerMainTest : public FeedTest {
     write_config("{format: synthetic, num_samples: 500, input_shape: [3, 10], num_classes: 4}");
   }
 
-  // CIFAR-10 with a label that does not exist in record 17.
+  // CIFAR-10 with an invalid label in record 17.
   void use_damaged_cifar() {
     constexpr size_t kRecord = 3073;
     std::string bytes(40 * kRecord, '\0');
@@ -72,8 +72,8 @@ TEST_F(WorkerMainTest, FillsPlannedBatches) {
   EXPECT_EQ(supervisor_->crashes(), 0u);
 }
 
-// stokerd and stoker-feed make their plans of the same configuration, index and kept weights. The
-// parameter: what comes after "data:\n  train: ".
+// stokerd and stoker-feed create their plans from the same configuration, index and weights
+// snapshot. The parameter is the text after "data:\n  train: ".
 class WorkerMainPlanTest : public WorkerMainTest,
                            public ::testing::WithParamInterface<const char*> {
  protected:
@@ -122,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Plans, WorkerMainPlanTest,
 #undef DRAWN
 
 TEST_F(WorkerMainTest, PreservesBatchBytesWhenKilledMidBatch) {
-  // Samples so large that a batch takes long to read, and a kill after a slot was freed finds one
-  // claimed.
+  // Large samples make a batch slow to read, so a kill after a slot was released hits a worker with
+  // a claimed ticket.
   auto config = synthetic_config();
   std::get<config::SyntheticDataset>(config.source).input_shape = {3, 64, 64};
   open_data(config);
@@ -176,15 +176,15 @@ TEST_F(WorkerMainTest, CountsSampleErrorsOfConsumedTicketsOnly) {
   options_.sample_errors = {.count = 100, .step = 5, .ticket = 5};
   open_ring({.slots = 8, .first_ticket = 5});
   ASSERT_TRUE(start().ok());
-  std::set<std::pair<uint64_t, uint64_t>>
-      error;  // one once a batch, although it may be planned twice
+  std::set<std::pair<uint64_t, uint64_t>> error;  // one per batch, although it can be planned twice
   const auto note = [&](uint64_t ticket, uint64_t sample) {
     if (unreadable_.contains(sample)) error.emplace(ticket, sample);
   };
   for (uint64_t ticket = 5; ticket < 60; ++ticket) {
     ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
     for (uint64_t row = 0; row < kBatch; ++row) note(ticket, plan_->at(ticket, row).sample);
-    // At once, however long ago the supervisor's thread has looked, and however far the readers are.
+    // Up to date immediately, independent of the supervisor thread's last check and of the workers'
+    // read-ahead.
     EXPECT_EQ(supervisor_->sample_errors_before(ticket + 1), 100 + error.size()) << ticket;
   }
   EXPECT_GT(error.size(), 15u);
@@ -195,7 +195,7 @@ TEST_F(WorkerMainTest, CountsSampleErrorsOfConsumedTicketsOnly) {
                                 ",\"ticket\":" + std::to_string(ticket) + ",\"sample\":17,"));
 }
 
-// Sample 17 of four tokens and the next has one that the model does not know.
+// Sample 17 of four tokens and the next one contain a token outside the vocabulary.
 TEST_F(WorkerMainTest, ReportsOutOfVocabTokenAsSampleError) {
   std::vector<uint16_t> tokens(400);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i % 100);
@@ -221,10 +221,10 @@ TEST_F(WorkerMainTest, ReportsOutOfVocabTokenAsSampleError) {
 
 TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {
   use_damaged_cifar();
-  options_.feed.max_sample_error_rate = 0.01;  // one of 40 is more
+  options_.feed.max_sample_error_rate = 0.01;  // one of 40 exceeds it
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  // The supervisor judges several times a second, however fast batches are taken meanwhile.
+  // The supervisor checks the limit several times a second, even if batches are consumed quickly.
   uint64_t ticket = 0;
   const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (!coordinator_.should_stop()) {
@@ -285,8 +285,8 @@ TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
   const auto ids = supervisor_->process_ids();
   ASSERT_EQ(ids.size(), 2u);
   const auto spent = [&ids] { return cpu_time(ids[0]) + cpu_time(ids[1]); };
-  // The trainer pauses. All must have started and come to rest before it counts: two looks a while
-  // apart differ by less than 1 %.
+  // Training is paused. Before the measurement all threads must have started and become idle: two
+  // CPU times half a second apart must differ by less than 1 %.
   bool at_rest = false;
   for (int look = 0; look < 10 && !at_rest; ++look) {
     const auto start = std::chrono::steady_clock::now();
@@ -297,7 +297,7 @@ TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
   EXPECT_TRUE(at_rest) << "of two processes with two threads each";
 }
 
-// A process that is not a child of this one.
+// A process that is not a child of this process.
 class Stranger {
  public:
   explicit Stranger(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
@@ -311,7 +311,7 @@ class Stranger {
   UniqueFd pidfd_;
 };
 
-// Starts feeder_test_parent; what it prints can be read from `output`.
+// Starts the parent test program; its standard output is read from `output`.
 pid_t start_parent(const FeedOptions& options, UniqueFd& output) {
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -352,7 +352,7 @@ TEST_F(WorkerMainTest, ExitsWhenParentIsKilled) {
   for (const Stranger& worker : workers) EXPECT_TRUE(worker.ends_within(kLong));
 }
 
-// Runs stoker-feed by hand.
+// Runs stoker-feed directly.
 int exit_code_of_feed(std::vector<std::string> arguments) {
   std::vector<char*> words{const_cast<char*>(FEED_PROGRAM)};
   for (std::string& argument : arguments) words.push_back(argument.data());

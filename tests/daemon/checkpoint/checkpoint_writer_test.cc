@@ -25,7 +25,7 @@ class CheckpointWriterTest : public testing::Test {
     EXPECT_TRUE(coordinator_.join(60s).ok());
   }
 
-  // `tries`: how often a commit is tried.
+  // `tries`: number of commit attempts.
   void start(size_t tries = 1) {
     make(tries);
     run();
@@ -46,7 +46,7 @@ class CheckpointWriterTest : public testing::Test {
     coordinator_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
   }
 
-  // Nothing when one is in flight.
+  // Empty if a checkpoint is in progress.
   std::optional<std::future<Result<checkpoint::Manifest>>> submit(uint64_t step) {
     Snapshot* const snapshot = writer_->try_begin();
     if (snapshot == nullptr) return std::nullopt;
@@ -100,7 +100,7 @@ TEST_F(CheckpointWriterTest, WritesSnapshotContents) {
 }
 
 TEST_F(CheckpointWriterTest, ReturnsNoSnapshotWhileWriteIsInFlight) {
-  make();  // nobody writes yet
+  make();  // the writer thread is not running yet
   auto first = submit(1);
   ASSERT_TRUE(first.has_value());
   EXPECT_TRUE(writer_->stats().in_flight);
@@ -168,7 +168,7 @@ TEST_F(CheckpointWriterTest, DoesNotOverwriteExistingCheckpoint) {
   ASSERT_TRUE(save(1).ok());
   EXPECT_EQ(save(1).status().code(), StatusCode::kAlreadyExists);
   ASSERT_TRUE(writer_->wait_idle(60s));
-  EXPECT_EQ(writer_->stats().failures, 1u);  // not tried again
+  EXPECT_EQ(writer_->stats().failures, 1u);  // not retried
 }
 
 }  // namespace

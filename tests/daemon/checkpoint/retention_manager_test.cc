@@ -156,7 +156,7 @@ TEST_F(RetentionManagerTest, RetainsUnevaluatedCheckpointSelectedPerInterval) {
   EXPECT_THAT(left(), ElementsAre(9, 10)) << "9 stands for the span of 8 now";
 }
 
-// No evaluator was ever started: what waits is bounded all the same.
+// Without an evaluator the number of unevaluated checkpoints is bounded too.
 TEST_F(RetentionManagerTest, LimitsUnevaluatedCheckpointsWithoutEvaluator) {
   config_.eval.checkpoints = config::CheckpointSelection::kAll;
   config_.checkpoint.keep_unevaluated = 4;
@@ -197,7 +197,7 @@ TEST_F(RetentionManagerTest, RetainsIncompleteCheckpointsWithoutCountingThem) {
   EXPECT_THAT(left(), ElementsAre(1, 4, 5, 6));
 }
 
-// on_nonfinite: skip goes on, and saves, while no step does anything.
+// on_nonfinite: skip_step continues, and saves checkpoints, while no step changes the parameters.
 TEST_F(RetentionManagerTest, RetainsLastFiniteCheckpointAfterNonfiniteSteps) {
   save_up_to(3);
   for (uint64_t step = 4; step <= 9; ++step) save(step, R"({"consecutive_nonfinite":2})");
@@ -213,7 +213,7 @@ TEST_F(RetentionManagerTest, DefersDeletionWhileCheckpointIsOpen) {
     const auto held = checkpoint::CheckpointStore::open_verified(path_of(1));
     ASSERT_TRUE(held.ok());
     retention_manager.delete_expired(false);
-    clock_.advance(2h);  // told of, and left all the same
+    clock_.advance(2h);  // logged, but still not deleted
     retention_manager.delete_expired(true);
     EXPECT_TRUE(std::filesystem::exists(path_of(1)));
     EXPECT_FALSE(std::filesystem::exists(path_of(2)));

@@ -1,4 +1,4 @@
-// Who is let in, and as what.
+// Which users can connect, and with which role.
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -22,7 +22,7 @@ constexpr uid_t kStranger = 4242;
 
 class ConnectionAdmissionTest : public ControlServerTest {
  protected:
-  // From now on whoever connects is this user.
+  // From now on every connection comes from this user.
   void become(uid_t uid) {
     uid_ = uid;
     options_.peer_of = [this](int) { return Peer{.uid = uid_, .gid = 1, .pid = 99}; };
@@ -41,7 +41,7 @@ class ConnectionAdmissionTest : public ControlServerTest {
     EXPECT_TRUE(peer.is_ended());
   }
 
-  std::atomic<uid_t> uid_ = 0;  // written by the test's thread, read by the server's
+  std::atomic<uid_t> uid_ = 0;  // written by the test thread, read by the server thread
 };
 
 TEST_F(ConnectionAdmissionTest, AcceptsOwnerUpToConnectionLimitThenRejects) {
@@ -133,11 +133,11 @@ TEST_F(ConnectionAdmissionTest, FreesConnectionWhenClientDisconnectsBeforeReply)
   clients.clear();
   ASSERT_TRUE(eventually([](const Counters& now) { return now.connections == 0; }));
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
-  for (auto& done : held) done(std::string("{}"));  // nobody is left to hear it
+  for (auto& done : held) done(std::string("{}"));  // the clients are gone
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
 
-// Takes every descriptor that this process may still have.
+// Uses up all remaining file descriptors of this process.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -157,7 +157,7 @@ class NoDescriptors {
 
 TEST_F(ConnectionAdmissionTest, RejectsClientsWithoutDescriptorsThenServesThemLater) {
 #ifdef __SANITIZE_ADDRESS__
-  // It would then call every object with virtual functions invalid.
+  // UBSan would report every object with virtual functions as invalid.
   GTEST_SKIP() << "UBSan, built in together with ASan, looks at memory through a pipe of its own";
 #endif
   options_.limits.accept_pause = 1ms;

@@ -1,4 +1,4 @@
-// What comes with the reply to `attach`, and who gets it.
+// What is sent with the reply to `attach`, and who can receive it.
 #include <array>
 #include <cstring>
 
@@ -20,7 +20,7 @@ struct Received {
 
 class AttachCommandTest : public ControlServerTest {
  protected:
-  // Connects, sends, reads once.
+  // Connects, sends, and reads once.
   Received ask(const std::string& lines) {
     const auto address = control::SocketAddress::of(options_.socket_path);
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,4 +1,4 @@
-// What a client asks, and what it and training get.
+// Requests of clients, the commands that training receives, and the replies.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -122,7 +122,7 @@ TEST_F(ControlCommandsTest, OpensInspectionInTrainingAndReadsItImmediately) {
   EXPECT_EQ(peer.ask(R"({"id":1,"method":"inspect_close","params":{"inspection":3}})"),
             R"({"id":1,"result":{}})");
   EXPECT_THAT(peer.ask("inspect_close 4"), HasSubstr("there is no inspection 4"));
-  EXPECT_THAT(training_.commands(), SizeIs(1));  // reading is none of the trainer's work
+  EXPECT_THAT(training_.commands(), SizeIs(1));  // reading does not involve the trainer
 }
 
 TEST_F(ControlCommandsTest, ServesClientLibrary) {

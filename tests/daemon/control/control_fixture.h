@@ -1,5 +1,5 @@
-// ControlServerTest: a real control server on a Unix socket in a fresh directory, on a thread of its
-// own as in the daemon, with a training that is a fake and a clock that the test moves.
+// ControlServerTest: a real control server on a Unix socket in a fresh directory. It runs on a
+// separate thread as in the daemon, with FakeTraining and a manual clock.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class ControlServerTest : public testing::Test {
   ControlServerTest();
   ~ControlServerTest() override;
 
-  // Binds and listens; clients can connect from here on. The server runs only after run().
+  // Binds and listens, so that clients can connect. The server processes requests only after run().
   void open();
   void run();
   void serve() {
@@ -36,9 +36,9 @@ class ControlServerTest : public testing::Test {
 
   TestClient client() const { return TestClient(options_.socket_path); }
 
-  // On the server's thread.
+  // Read on the server thread.
   control::TrainerStatus::Control counters();
-  // Waits until the counters are so; false when that does not come.
+  // Waits until `so` holds for the counters; false on timeout.
   bool eventually(const std::function<bool(const control::TrainerStatus::Control&)>& so);
 
   const std::string root_;

@@ -1,4 +1,4 @@
-// The server's beginning and end, with clients and answers under way.
+// Start and stop of the server with connected clients and pending replies.
 #include <filesystem>
 #include <thread>
 
@@ -23,7 +23,7 @@ TEST_F(ControlServerLifecycleTest, NotifiesClientsAndRemovesSocketOnStop) {
   EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
   EXPECT_TRUE(peer.is_ended());
   EXPECT_FALSE(fs::exists(fs::symlink_status(options_.socket_path)));
-  stop();  // again
+  stop();  // idempotent
 }
 
 TEST_F(ControlServerLifecycleTest, DeliversCompletedRepliesBeforeStopping) {
@@ -38,7 +38,7 @@ TEST_F(ControlServerLifecycleTest, DeliversCompletedRepliesBeforeStopping) {
   EXPECT_THAT(peer.read_line(), HasSubstr(R"({"step":8})"));
   EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
   EXPECT_TRUE(peer.is_ended());
-  held[1](std::string("{}"));  // too late for anybody
+  held[1](std::string("{}"));  // after the server has stopped
 }
 
 TEST_F(ControlServerLifecycleTest, IgnoresReplyAfterServerIsDestroyed) {

@@ -1,4 +1,4 @@
-// FakeTraining: takes commands as a trainer does, and answers when the test says so.
+// FakeTraining: receives commands like the trainer and replies when the test tells it to.
 //
 // Threads: every method may be called from any thread.
 #pragma once
@@ -65,12 +65,12 @@ class FakeTraining : public TrainingControl {
     const std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
   }
-  // From now on nothing is answered before take_held().
+  // From now on replies are withheld until take_held().
   void hold() {
     const std::lock_guard lock(mutex_);
     holding_ = true;
   }
-  // Waits until `count` commands wait for their answers; fewer when they do not come.
+  // Waits until `count` commands are waiting for their replies; returns fewer on timeout.
   std::vector<Done> take_held(size_t count) {
     std::unique_lock lock(mutex_);
     posted_.wait_for(lock, std::chrono::seconds(20), [&] { return held_.size() >= count; });

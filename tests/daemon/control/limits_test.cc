@@ -1,4 +1,4 @@
-// What one connection may cost: lines, time, memory, requests.
+// Limits of one connection: lines, time, memory, requests.
 #include <random>
 
 #include <gmock/gmock.h>
@@ -93,12 +93,12 @@ TEST_F(ConnectionLimitsTest, DoesNotTimeOutClientWithPendingReply) {
   training_.hold();
   open();
   auto waiting = client();
-  ASSERT_TRUE(waiting.send("checkpoint\n"));  // is there before the server looks
+  ASSERT_TRUE(waiting.send("checkpoint\n"));  // arrives before the server starts to read
   run();
   auto held = training_.take_held(1);
   ASSERT_THAT(held, SizeIs(1));
   auto idle = client();
-  EXPECT_THAT(idle.read_line(), HasSubstr("no request for"));  // longer than the idle time passed
+  EXPECT_THAT(idle.read_line(), HasSubstr("no request for"));  // so the idle time has passed
   held[0](std::string(R"({"step":4})"));
   EXPECT_EQ(waiting.read_line(), R"({"id":null,"result":{"step":4}})");
 }
@@ -125,7 +125,7 @@ TEST_F(ConnectionLimitsTest, DeliversEveryReplyToSlowClient) {
   options_.limits.unsent_bytes = 64 << 20;
   serve();
   auto peer = client();
-  constexpr int kRequests = 2000;  // their answers are more than the kernel keeps for a socket
+  constexpr int kRequests = 2000;  // their replies exceed the kernel's socket buffer
   for (int i = 0; i < kRequests; ++i) ASSERT_TRUE(peer.send("help\n"));
   for (int i = 0; i < kRequests; ++i) ASSERT_THAT(peer.read_line(), HasSubstr("methods")) << i;
   EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\""));
@@ -147,7 +147,7 @@ TEST_F(ConnectionLimitsTest, DropsClientThatNeverReadsWithoutBlockingOthers) {
 }
 
 TEST_F(ConnectionLimitsTest, DisconnectsUserAboveRequestRateUntilTimePasses) {
-  options_.limits.requests_per_s = 3;  // of which connecting takes one
+  options_.limits.requests_per_s = 3;  // the connection itself counts as one
   serve();
   auto peer = client();
   EXPECT_THAT(peer.ask("status"), HasSubstr("\"state\""));

@@ -25,7 +25,7 @@ class ListeningSocketTest : public testing::Test {
   }
   ~ListeningSocketTest() override { fs::remove_all(root_); }
 
-  // What a daemon leaves behind that was killed.
+  // The socket file that a killed daemon leaves behind.
   void leave_socket(const std::string& path) {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const auto address = control::SocketAddress::of(path);
@@ -92,7 +92,7 @@ TEST_F(ListeningSocketTest, DoesNotRemoveSocketOfSuccessor) {
   {
     const auto first = ListeningSocket::open(path_);
     ASSERT_TRUE(first.ok());
-    fs::rename(path_, root_ + "/moved");  // keeps the inode from being used again
+    fs::rename(path_, root_ + "/moved");  // prevents reuse of the inode
     leave_socket(path_);
   }
   EXPECT_TRUE(fs::is_socket(path_));

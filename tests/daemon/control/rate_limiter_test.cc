@@ -36,7 +36,7 @@ TEST(RateLimiterTest, GrantsNoExtraRequestsAfterEvictingUsers) {
   for (uid_t uid = 0; uid < 600; ++uid) EXPECT_EQ(take_all(rates, uid), 2);
   EXPECT_EQ(take_all(rates, 0), 0);
   clock.advance(1s);
-  EXPECT_EQ(take_all(rates, 5000), 2);  // the others are forgotten meanwhile
+  EXPECT_EQ(take_all(rates, 5000), 2);  // the other users' buckets are deleted
   EXPECT_EQ(take_all(rates, 0), 2);
 }
 

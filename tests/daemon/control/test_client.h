@@ -1,7 +1,7 @@
-// TestClient: a peer that sends exactly the bytes it is told to, well-behaved or not.
+// TestClient: a peer that sends exactly the given bytes, valid or not.
 //
 // Threads:  one.
-// Blocking: every call waits at most 20 s, after which it fails as if the server had been silent.
+// Blocking: every call waits up to 20 s, then fails as if the server had sent nothing.
 #pragma once
 
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ class TestClient {
     return ::connect(fd_.get(), address.get(), address.length()) == 0;
   }
 
-  // Whether the server took all of it.
+  // True if all bytes were sent.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -49,7 +49,7 @@ class TestClient {
            static_cast<ssize_t>(bytes.size());
   }
 
-  // The next line without its newline; "" when the connection ended, or nothing came.
+  // The next line without its newline; "" if the connection has ended or on timeout.
   std::string read_line() {
     while (unread_.find('\n') == std::string::npos) {
       if (receive() <= 0) return "";
@@ -64,7 +64,7 @@ class TestClient {
     return read_line();
   }
 
-  // Whether the server closes the connection and sends nothing more before.
+  // True if the server closes the connection without sending anything more.
   bool is_ended() {
     if (!unread_.empty()) return false;
     const ssize_t got = receive();

@@ -1,4 +1,4 @@
-// NotifyListener: the socket that systemd would hold.
+// NotifyListener: the notification socket of systemd.
 //
 // Threads: one.
 #pragma once
@@ -47,7 +47,7 @@ class NotifyListener {
   const std::string& name() const { return name_; }
   void close() { socket_.reset(); }
 
-  // What has arrived; a datagram is there when its send() has returned.
+  // All messages so far; a datagram is available as soon as send() has returned.
   std::vector<std::string> take() {
     std::vector<std::string> messages;
     char buffer[4096];

@@ -17,7 +17,7 @@ class RestartCountTest : public ::testing::Test {
     folder_ = pattern;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  // Each start is another process.
+  // Each start uses a new object, as a new process would.
   bool start(uint64_t newest_step) const {
     const auto may = RestartCount(default_file_system(), file()).record_start(newest_step);
     EXPECT_TRUE(may.ok()) << may.status().to_string();

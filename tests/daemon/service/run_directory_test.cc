@@ -19,7 +19,7 @@ namespace {
 
 using run::RunState;
 
-// The real file system, with one operation that fails.
+// The real file system with one failing operation.
 class OneFault final : public FileSystem {
  public:
   int sync_error = 0, rename_error = 0, mkdir_error = 0;
@@ -234,7 +234,8 @@ TEST_F(RunDirectoryTest, DetectsFailingSyncOrRenameAtStart) {
   EXPECT_TRUE(RunDirectory::open(layout_, clock_, files_).ok());
 }
 
-// A kill after the rename of the self-test once had every later start refused.
+// Regression test: a kill after the rename of the self-test caused every later start to be
+// rejected.
 TEST_F(RunDirectoryTest, OpensAfterStartKilledDuringSelfTest) {
   const std::string folder = layout_.checkpoints_dir() + "/.tmp-self-test";
   std::filesystem::create_directories(folder);

@@ -50,7 +50,7 @@ TEST_P(SystemdNotifierTest, DoesNotBlockWhenSystemdDoesNotRead) {
   NotifyListener systemd(GetParam());
   SystemdNotifier notifier(systemd.name(), {});
   // More than the queue of a datagram socket holds (net.unix.max_dgram_qlen), but few enough for
-  // the time limit.
+  // the test's time limit.
   for (int i = 0; i < 14; ++i) notifier.alive();
   EXPECT_FALSE(systemd.take().empty());
 }

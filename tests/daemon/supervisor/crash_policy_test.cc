@@ -29,7 +29,7 @@ class QuarantineTest : public FeedTest {
     table_.emplace(*std::move(table));
     quarantine_.emplace(*table_, *data_);
   }
-  // Process `worker` dies with these in hand.
+  // Process `worker` crashes while it is reading these samples.
   Result<bool> die(uint32_t worker, const std::vector<uint64_t>& in_hand) {
     std::list<feed::QuarantineTable::Mark> marks;
     for (const uint64_t sample : in_hand) marks.emplace_back(*table_, worker, sample);
@@ -171,7 +171,7 @@ TEST_F(QuarantineTest, RejectsInconsistentSizesOnAttach) {
       EXPECT_EQ(copy(word, value), StatusCode::kMismatch) << word << " " << value;
 }
 
-// Knows how many read at the same time as a suspect.
+// Counts the concurrent reads while a suspect is read.
 class WatchedDataset final : public data::Dataset {
  public:
   WatchedDataset(const data::Dataset& data, uint64_t suspect) : data_(data), suspect_(suspect) {}
@@ -192,15 +192,15 @@ class WatchedDataset final : public data::Dataset {
     return {};
   }
   mutable std::atomic<int> reading_{0};
-  mutable std::atomic<int> reads_{0};  // ever
-  mutable std::atomic<int> max_{0};    // written by the one that reads the suspect
+  mutable std::atomic<int> reads_{0};  // total
+  mutable std::atomic<int> max_{0};    // written by the thread that reads the suspect
 
  private:
   const data::Dataset& data_;
   const uint64_t suspect_;
 };
 
-// Knows what was in hand while several were read, and how they were asked for.
+// Records which samples were marked during a batch read, and how they were requested.
 class BatchDataset final : public data::DatasetDecorator {
  public:
   BatchDataset(const data::Dataset& data, const feed::QuarantineTable& table)
@@ -265,7 +265,7 @@ TEST_F(QuarantineTest, ReadsSuspectAlone) {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-// Deaths one after another; the status of the last, or of the first that is one too many.
+// Records `times` crashes; returns the status of the last one or the first error.
 Status die(RestartLimiter& budget, int times, RestartLimiter::Crash crash,
            std::chrono::nanoseconds between = 0ns, uint64_t batches_between = 0) {
   crash.cause = "signal 11";

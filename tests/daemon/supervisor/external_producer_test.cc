@@ -1,4 +1,4 @@
-// Producers that stokerd did not start: attached, fed from, killed, hung. Real processes.
+// Producers that stokerd did not start: attached, read from, killed, hanging. Uses real processes.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -36,7 +36,7 @@ class ExternalProducersTest : public FeedTest {
     ::waitpid(pid, nullptr, 0);
   }
 
-  // A process that does `what` with the ring once it is attached, in its own mapping.
+  // Starts a process that attaches and then runs `what` with the ring in its own mapping.
   Result<ring::ProducerId> attach_process(
       const std::function<void(ring::ShmRing&, ring::ProducerId)>& what) {
     int ends[2];
@@ -64,7 +64,7 @@ class ExternalProducersTest : public FeedTest {
     return attachment->producer;
   }
 
-  // Fills each ticket with its number.
+  // Fills each slot with its ticket.
   static void fill_with_tickets(ring::ShmRing& ring, ring::ProducerId id) {
     while (true) {
       const auto claim = ring.claim(id, kLong);
@@ -145,7 +145,7 @@ TEST_F(ExternalProducersTest, PreservesTicketOrderNextToWorkers) {
   options_.feed.producers = config::ProducerMode::kBoth;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  // It keeps to the plan, as it must here.
+  // The external producer follows the plan, as it must here.
   ASSERT_TRUE(attach_process([this](ring::ShmRing& ring, ring::ProducerId id) {
                 while (true) {
                   const auto claim = ring.claim(id, kLong);

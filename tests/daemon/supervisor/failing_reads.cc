@@ -1,5 +1,5 @@
-// A library to preload: pread() of one file at one offset fails a few times, as FAIL_READS says:
-// "FILE OFFSET ERROR TIMES".
+// A library for LD_PRELOAD: pread() of one file at one offset fails several times, as set by
+// FAIL_READS: "FILE OFFSET ERROR TIMES".
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <sys/types.h>

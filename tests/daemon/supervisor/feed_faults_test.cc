@@ -1,6 +1,6 @@
-// What goes wrong with data and descriptors while readers read: docs/fault-tolerance.md has the whole table.
-// The reads and opens that fail are made to by tests/daemon/supervisor/failing_reads.cc, which is preloaded
-// into stoker-feed.
+// Faults of data and descriptors while workers read; docs/fault-tolerance.md has the complete
+// table. tests/daemon/supervisor/failing_reads.cc, preloaded into stoker-feed, injects failing
+// reads and opens.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 class FeedFaultTest : public FeedTest {
  protected:
   static constexpr size_t kRecord = 3073;
-  static constexpr size_t kRecords = 50;  // of each of four files
+  static constexpr size_t kRecords = 50;  // in each of four files
 
   void SetUp() override {
     FeedTest::SetUp();
@@ -44,7 +44,8 @@ class FeedFaultTest : public FeedTest {
   std::string file(const std::string& number) const {
     return path("data/data_batch_" + number + ".bin");
   }
-  // "FILE OFFSET ERROR TIMES": reads of the file that begin there fail so often in each process.
+  // "FILE OFFSET ERROR TIMES": reads of the file at this offset fail this many times in each
+  // process.
   void fail_reads(size_t record, int error, int times) {
     ::setenv("FAIL_READS",
              (file("1") + " " + std::to_string(record * kRecord) + " " + std::to_string(error) +
@@ -60,7 +61,7 @@ TEST_F(FeedFaultTest, ReportsSampleErrorsWithoutCrashWhenFileIsTruncated) {
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 13; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   std::filesystem::resize_file(file("2"), kRecord * kRecords / 2 + 100);
-  // What was read is in memory: that it is not what the file has is found within a tenth of a second.
+  // The data can be cached in memory: the truncation is detected within a tenth of a second.
   EXPECT_TRUE(eventually([&] {
     const auto batch = ring_->pop(kLong);
     if (batch.ok()) ring_->release(batch->ticket);
@@ -80,7 +81,7 @@ TEST_F(FeedFaultTest, ServesSmallDatasetFromMemoryAfterFirstEpoch) {
     expected.push_back(expected_batch(ticket));
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 3 * kEpoch; ++ticket) {
-    if (ticket == kEpoch + 4) {  // and the ring's slots: what is read now comes the second time
+    if (ticket == kEpoch + 4) {  // plus the ring's slots: samples are now read for the second time
       for (const char* number : {"1", "2", "3", "4"}) {
         const auto time = std::filesystem::last_write_time(file(number));
         std::fstream(file(number), std::ios::in | std::ios::out | std::ios::binary)
@@ -138,9 +139,9 @@ TEST_F(FeedFaultTest, ReportsPersistentReadErrorWithFileAndOffset) {
 TEST_F(FeedFaultTest, RetriesFailedReadEquallyOftenWithReadAhead) {
   if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
   write_config("{format: cifar10, path: " + path("data") + "}", "{read_ahead: 4}");
-  fail_reads(17, EIO, 3);  // a fourth try would get it
+  fail_reads(17, EIO, 3);  // a fourth attempt would succeed
   unreadable_ = {17};
-  constexpr uint64_t kTickets = 200 / kBatch;  // of one epoch, in which it comes once
+  constexpr uint64_t kTickets = 200 / kBatch;  // one epoch, in which the sample occurs once
   open_ring({.slots = 4, .end_ticket = kTickets});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < kTickets; ++ticket)

@@ -1,5 +1,5 @@
-// FeedTest: fixture for tests of the feed supervisor. Provides a dataset, its ring, the matching
-// configuration of stoker-feed, and the batches that the sample plan implies.
+// Fixture of the feed tests: a dataset, its ring, the matching configuration for stoker-feed, and
+// the batches expected from the plan.
 #pragma once
 
 #include <stdlib.h>
@@ -49,12 +49,12 @@ bool eventually(Condition condition) {
   return false;
 }
 
-// Samples on which the test worker crashes if requested: a planned sample and its replacement.
+// Samples that crash the test worker in some modes: a sample and its replacement sample.
 inline std::set<uint64_t> deadly_samples(const data::order::SamplePlan& plan) {
   return {plan.at(3, 5).sample, plan.replacement(3, 5, 1).sample};
 }
 
-// Runs a hundred times faster than the system clock, so that no test waits for the back-off.
+// A clock that runs a hundred times as fast, so that no test waits for the restart delay.
 class HastyClock : public Clock {
  public:
   std::chrono::nanoseconds monotonic() const override { return system_clock().monotonic() * 100; }
@@ -68,7 +68,7 @@ class FeedTest : public ::testing::Test {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     options_.feed.num_workers = 2;
-    // The fast clock would trigger the timeout; tests of hanging workers set their own.
+    // Time runs too fast here; tests of timeouts use their own clock.
     options_.feed.worker_timeout_seconds.reset();
     options_.feed.max_restarts_per_minute = 1'000'000;
     options_.index_dir = path("index");
@@ -111,8 +111,8 @@ class FeedTest : public ::testing::Test {
         std::make_unique<FeedSupervisor>(options_, *ring_, *data_, *plan_, coordinator_, *clock_);
     return supervisor_->start();
   }
-  // The batch of an undisturbed run, computed from the plan and the dataset only, with replacements
-  // for the samples in unreadable_.
+  // The batch of an undisturbed run, from the plan and the dataset alone, with replacement samples
+  // for `unreadable_`.
   std::vector<std::byte> expected_batch(uint64_t ticket) const {
     const auto& layout = ring_->layout();
     std::vector<std::byte> slot(layout.slot_bytes());

@@ -82,7 +82,7 @@ TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
   unreadable_ = deadly_samples(*plan_);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  // Into the third epoch: what is in quarantine stays there.
+  // Into the third epoch: samples in quarantine stay there.
   for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   const auto found = supervisor_->quarantined();
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);

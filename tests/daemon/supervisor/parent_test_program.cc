@@ -1,5 +1,5 @@
-// Stands in for stokerd in the test that kills it: starts reader processes, prints their process
-// ids on one line, and waits to be killed.  Arguments: stoker-feed, config.yaml, index directory.
+// Acts as stokerd in the test that kills it: starts worker processes, prints their process ids on
+// one line, and waits to be killed. Arguments: stoker-feed, config.yaml, index directory.
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,7 +25,7 @@ int run(char** argv) {
   Coordinator coordinator;
   FeedSupervisor supervisor(options, **ring, **data, plan, coordinator);
   if (!supervisor.start().ok()) return 3;
-  // The readers have started for good when they read.
+  // The startup of the workers is complete when they read.
   if (!(*ring)->pop(kLong).ok()) return 4;
   for (const int pid : supervisor.process_ids()) std::printf("%d ", pid);
   std::printf("\n");

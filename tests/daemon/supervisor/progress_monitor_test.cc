@@ -7,14 +7,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A producer, looked at once a second.
+// A producer that is observed once a second.
 class ProgressMonitorTest : public ::testing::Test {
  protected:
   bool check_worker(std::chrono::seconds time, ring::ProducerProgress progress) {
     now_ += time;
     return watch_.has_timed_out({.now = now_, .cpu_time = cpu_time_, .progress = progress});
   }
-  // Looks often enough; true when it is found to hang at last.
+  // Observes often enough; true if the producer is reported as hanging.
   bool is_found_timed_out(ring::ProducerProgress progress) {
     bool has_timed_out = false;
     for (int i = 0; i < ProgressMonitor::kConsecutiveOverdue && !has_timed_out; ++i)

@@ -1,4 +1,4 @@
-// The producer in docs/examples, as a process, over a real control socket.
+// The producer in docs/examples as a process, over a real control socket.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -40,7 +40,7 @@ class RingForProducers final : public control::TrainingControl {
 };
 
 bool python_can_attach() {
-  // recv_fds is of Python 3.9; libatomic comes with GCC's runtime.
+  // recv_fds requires Python 3.9; libatomic comes with GCC's runtime.
   return std::system(
              "python3 -c 'import socket, ctypes; socket.recv_fds; "
              "ctypes.CDLL(\"libatomic.so.1\")' 2>/dev/null") == 0;
@@ -116,7 +116,7 @@ TEST_F(PythonProducerTest, FillsRingToEndAfterAnotherProducerIsKilled) {
   ASSERT_EQ(::waitpid(second, &status, 0), second);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   children_.pop_back();
-  // Its samples: a label, and an input around it.
+  // Its samples: a label and an input derived from it.
   const auto& layout = ring_->layout();
   for (const auto& batch : batches)
     for (uint64_t row = 0; row < kBatch; ++row) {

@@ -252,7 +252,7 @@ TEST_F(SampleErrorLogTest, PreservesCountOfConsumedTicketsAfterEviction) {
 
 TEST_F(SampleErrorLogTest, ExcludesUnfinishedStepOfSeveralTickets) {
   auto log = make(1, config::OnSampleError::kSkip, {.tickets_a_step = 4});
-  // The trainer has taken three of the tickets of the step that begins with ticket 4.
+  // The trainer has consumed three of the tickets of the step that starts with ticket 4.
   EXPECT_TRUE(log.add_reports({error(3, 1), error(4, 1), error(6, 1)}, {.consumed = 7}).ok());
   EXPECT_EQ(log.count_before(4), 1u);
   EXPECT_EQ(log.count_before(8), 3u);
@@ -292,7 +292,8 @@ TEST_F(SampleErrorLogTest, FailsImmediatelyOnTenSampleErrors) {
 }
 
 TEST_F(SampleErrorLogTest, ChecksErrorRateOverAllSamplesAfterResume) {
-  // 100 of 160,000 before: 20 of 1600 are more than the limit of 0.01, 120 of 161,600 are not.
+  // 100 errors in 160,000 samples before. 20 of 1600 exceed the limit of 0.01, 120 of 161,600 do
+  // not.
   auto log = make(0.01, config::OnSampleError::kSkip, {.count = 100, .ticket = 10'000});
   EXPECT_TRUE(log.add_reports(many(10'050, 20), {.published = 99}).ok());
   const Status verdict = log.add_reports(many(10'060, 1600), {.published = 99});

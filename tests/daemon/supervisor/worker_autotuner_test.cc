@@ -37,7 +37,7 @@ class WorkerAutotunerTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kSlots = 8;
 
-  // So many seconds with so many slots ready, ten looks each.
+  // `seconds` seconds with `ready` filled slots, ten observations each.
   void pass(int seconds, uint64_t ready, bool trains = true) {
     for (int i = 0; i < 10 * seconds; ++i) pass_tenth(ready, trains);
   }
@@ -74,7 +74,7 @@ TEST_F(WorkerAutotunerTest, ChangesNothingBetweenThresholds) {
   pass(100, 4);
   EXPECT_EQ(tuner_.wanted(), 2u);
   pass(8, kSlots);
-  pass(2, 5);  // not in a row
+  pass(2, 5);  // interrupts the consecutive periods
   pass(8, kSlots);
   EXPECT_EQ(tuner_.wanted(), 2u);
 }

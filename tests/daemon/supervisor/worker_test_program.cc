@@ -1,13 +1,18 @@
-// A stand-in for stoker-feed with the same command line, which misbehaves as the name of its
-// configuration file says:
-//   crash    ends by SIGABRT at once          refuse   exits 78 at once
-//   unconfined  exits as one that may not install its seccomp filter
-//   stuck    stops itself with a ticket       bad      reports every sample of each ticket as bad
-//   deadly   is killed by each of deadly_samples()      spins    never ends with the first of them
-//   crashes  ends by SIGSEGV for it
-//   intruder makes a forbidden system call for it       hungry   takes more memory than it may for it
-//   stuck_once, waits_once: only the first process of a row; the latter in a read of that sample
-//   anything else reads the fixture's synthetic data set
+// A test program with the command line of stoker-feed. The name of its configuration file selects a
+// fault:
+//   crash       ends by SIGABRT immediately
+//   refuse      exits immediately with code 78
+//   unconfined  exits like a process that is not permitted to install its seccomp filter
+//   stuck       stops itself while it holds a ticket
+//   bad         reports a sample error for every sample of each ticket
+//   deadly      is killed by each of deadly_samples()
+//   spins       never finishes the first of deadly_samples()
+//   crashes     ends by SIGSEGV while it reads that sample
+//   intruder    makes a denied system call while it reads that sample
+//   hungry      exceeds its memory limit while it reads that sample
+//   stuck_once  as stuck, but only the first process of a worker
+//   waits_once  waits forever in a read of that sample, only the first process of a worker
+// Any other name reads the synthetic dataset of the fixture.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -30,7 +35,7 @@
 namespace stoker::supervisor {
 namespace {
 
-// Does something else where it is asked for some samples.
+// Runs `deed` when one of the `deadly` samples is read.
 class DeadlyDataset final : public data::Dataset {
  public:
   using Deed = std::function<void()>;
@@ -58,7 +63,7 @@ void spin() {
   while (true) ++turns;
 }
 
-// As a decoder does that writes where it must not.
+// Like a decoder with an invalid write.
 void crash() {
   void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   *static_cast<volatile char*>(page) = 1;
@@ -75,7 +80,7 @@ void eat() {
 
 struct Misdeed {
   DeadlyDataset::Deed deed;
-  size_t samples = 1;  // how many of deadly_samples() it is done for; the first is that of (3, 5)
+  size_t samples = 1;  // number of deadly_samples() that trigger it; the first is that of (3, 5)
 };
 
 Misdeed misdeed_of(const std::string& how, ring::ProducerId id) {

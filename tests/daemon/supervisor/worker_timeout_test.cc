@@ -1,4 +1,4 @@
-// Readers that hang, as processes: found, killed, reaped, their batches read again.
+// Worker processes that hang: detected, killed and reaped, and their batches read again.
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -33,14 +33,14 @@ class WorkerTimeoutTest : public FeedTest {
     siginfo_t info{};
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT), 0);
   }
-  // Lets a minute pass for the supervisor, and waits until it has drawn its conclusion.
+  // Advances the clock by a minute and waits until the supervisor has killed a worker.
   void let_a_minute_pass_and_expect_a_kill() {
     const uint64_t hangs = supervisor_->timeouts();
     const std::vector<int> before = supervisor_->process_ids();
-    // It must have looked once before the minute begins.
+    // The supervisor must have observed the worker before the minute starts.
     EXPECT_TRUE(as_time_passes(1s, [&] { return supervisor_->timeouts() > hangs; }));
-    // The next one is started after the back-off. Asked in one question: the death may come between
-    // two.
+    // The next worker is started after the restart delay. The ids are read once, because the
+    // process can exit between two reads.
     EXPECT_TRUE(as_time_passes(10ms, [&] {
       const std::vector<int> now = supervisor_->process_ids();
       return now.size() == before.size() && now != before;
@@ -83,7 +83,7 @@ TEST_F(WorkerTimeoutTest, DetectsStoppedWorkerWithoutTicketButNotIdleWorker) {
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
   const auto ids = supervisor_->process_ids();
   ASSERT_EQ(ids.size(), 1u);
-  manual_clock_.advance(1h);  // the trainer pauses: there is nothing to do, and nobody hangs
+  manual_clock_.advance(1h);  // training is paused: workers are idle, not hanging
   EXPECT_FALSE(coordinator_.wait_for_stop(1s));
   EXPECT_EQ(supervisor_->timeouts(), 0u);
   ::kill(ids[0], SIGSTOP);
@@ -112,9 +112,9 @@ TEST_F(WorkerTimeoutTest, DoesNotBlockOtherWorkersDuringHang) {
   ASSERT_TRUE(start().ok());
   const auto ids = supervisor_->process_ids();
   ASSERT_EQ(ids.size(), 2u);
-  for (const int pid : ids) wait_until_stopped(pid);  // both rows have generation 1
+  for (const int pid : ids) wait_until_stopped(pid);  // both processes have generation 1
   ::kill(ids[1], SIGCONT);
-  // All but the ticket that the first one holds.
+  // All tickets except the one held by the first process.
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready == 7; }));
   let_a_minute_pass_and_expect_a_kill();
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -123,7 +123,7 @@ TEST_F(WorkerTimeoutTest, DoesNotBlockOtherWorkersDuringHang) {
 
 TEST_F(WorkerTimeoutTest, QuarantinesSampleWithEndlessDecoding) {
   behave_as("spins");
-  clock_ = &system_clock();  // what a process computes goes by it
+  clock_ = &system_clock();  // CPU time is measured by this clock
   options_.feed.worker_timeout_seconds = 1;
   options_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
@@ -144,7 +144,7 @@ TEST_F(WorkerTimeoutTest, FailsRunWithReasonWhenAllWorkersHang) {
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("because it hung"));
 }
 
-// A process that waits for its vforked child sleeps uninterruptibly.
+// A process that waits for its vforked child is in an uninterruptible sleep.
 TEST(ProcessStateTest, ReportsUninterruptibleSleep) {
   const pid_t parent = ::fork();
   if (parent == 0) {
@@ -153,7 +153,7 @@ TEST(ProcessStateTest, ReportsUninterruptibleSleep) {
     const pid_t child = static_cast<pid_t>(::syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0));
     if (child == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      // The parent may have been killed before that, and then nobody would ever end this process.
+      // If the parent was killed before the prctl() call, no signal will ever end this process.
       while (::getppid() == itself) ::pause();
       ::_exit(0);
     }

@@ -66,7 +66,7 @@ TEST(ZipWriterTest, AlignsMemberDataWithAnyNameLength) {
   }
 }
 
-// More than 16 bits count: the ZIP64 end says how many.
+// The count does not fit into 16 bits and is stored in the ZIP64 end record.
 TEST(ZipWriterTest, WritesZip64EndWithMoreThan65535Members) {
   constexpr size_t kMany = 70'000;
   const std::string archive = written([](ZipWriter& zip) {

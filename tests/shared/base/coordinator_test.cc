@@ -68,7 +68,7 @@ TEST(CoordinatorTest, ReportsRunningThreadsWhenJoinTimesOut) {
   std::latch hold(1);
   Coordinator coordinator;
   coordinator.start("stubborn", [&](std::stop_token) {
-    hold.wait();  // looks at no stop token
+    hold.wait();  // ignores the stop token
     return Status();
   });
   coordinator.request_stop();

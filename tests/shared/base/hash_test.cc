@@ -8,7 +8,7 @@
 namespace stoker {
 namespace {
 
-// The values of RFC 3720, appendix B.4.
+// Test vectors of RFC 3720, appendix B.4.
 TEST(Crc32cTest, MatchesRfc3720TestVectors) {
   EXPECT_EQ(crc32c(""), 0u);
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);

@@ -34,7 +34,7 @@ TEST(JsonParserTest, RoundTripsEveryDouble) {
   }
 }
 
-// A loss as an evaluation gave it. The parser alone made 0.9674570043571292 of it.
+// A loss that an evaluation returned. Boost.JSON's own parser read it as 0.9674570043571292.
 TEST(JsonParserTest, ParsesRecordedLossExactly) {
   EXPECT_EQ(read_back("9.674570043571293E-1"), 0.9674570043571293);
   EXPECT_EQ(read_back("0.9674570043571293"), 0.9674570043571293);

@@ -58,7 +58,7 @@ TEST(LogTest, SetsCloseOnExecOnLogFiles) {
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string file = directory + "/test.log";
   ASSERT_TRUE(init_log({.file = file, .rotate_bytes = 100, .console = false}).ok());
-  for (int i = 0; i < 10; ++i) log_info("line", {{"number", i}});  // it is rotated meanwhile
+  for (int i = 0; i < 10; ++i) log_info("line", {{"number", i}});  // causes several rotations
   flush_log();
   int open = 0;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {

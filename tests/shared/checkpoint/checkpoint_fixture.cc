@@ -20,7 +20,8 @@ OwnedTensor make_tensor(const std::string& name, DType dtype, const std::vector<
   OwnedTensor tensor{{name, dtype, shape}, {}};
   std::mt19937 random(seed);
   tensor.bytes.resize(tensor.spec.bytes());
-  // Python reads these as numbers too: a bool is 0 or 1, and no float has all bits of its exponent set.
+  // Only byte values that Python reads back unchanged: a bool is 0 or 1, and no float is NaN or
+  // infinite.
   for (std::byte& byte : tensor.bytes)
     byte = static_cast<std::byte>(random() % (dtype == DType::kBool ? 2 : 0x3c));
   return tensor;

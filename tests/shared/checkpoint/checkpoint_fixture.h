@@ -1,5 +1,5 @@
-// Safetensors files put together by hand, valid or not, tensors to write, and directories of checkpoints
-// whose content tells by its step.
+// checkpoint_fixture: handwritten safetensors files (valid and invalid), random tensors, and
+// checkpoints whose content depends on their step.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace stoker::checkpoint {
 
-// Length, header, data; the header is taken as it is.
+// Length, header, data; the header is used unchanged.
 std::string raw_tensors(const std::string& header, const std::string& data);
-// The same with a length of the caller's choice.
+// The same with an explicit header length.
 std::string raw_tensors_of_length(uint64_t length, const std::string& rest);
 
 // A tensor that owns its bytes.
@@ -30,13 +30,13 @@ struct OwnedTensor {
   TensorView view() const { return {spec, bytes}; }
 };
 
-// Bytes that differ from tensor to tensor and from place to place.
+// Pseudorandom bytes from `seed`.
 OwnedTensor make_tensor(const std::string& name, DType dtype, const std::vector<int64_t>& shape,
                         unsigned seed = 1);
 std::vector<OwnedTensor> one_of_each_dtype();
 TensorViews views_of(const std::vector<OwnedTensor>& tensors);
 
-// What a trainer would save at `step`. Owns the tensors.
+// The content of a training checkpoint at `step`. Owns the tensors.
 struct TrainerState {
   explicit TrainerState(uint64_t step);
   CheckpointContent content() const;
@@ -46,22 +46,22 @@ struct TrainerState {
 };
 
 std::vector<uint64_t> steps_of(const CheckpointStore& store);
-std::vector<std::string> names_in(const std::string& directory);  // all, hidden ones too
-// Every file of the directory, which is flat.
+std::vector<std::string> names_in(const std::string& directory);  // including hidden ones
+// All files of the (flat) directory.
 std::vector<std::string> files_in(const std::string& checkpoint);
 
-// Verifies, and holds bit for bit what TrainerState(step) has.
+// True if the checkpoint verifies and is bit-identical to TrainerState(step).
 ::testing::AssertionResult is_complete(const std::string& checkpoint, uint64_t step);
 
 class StoreFixture : public ::testing::Test {
  protected:
-  // Commits with a plain disk; the checkpoint's path.
+  // Commits without faults; returns the checkpoint path.
   std::string commit(uint64_t step);
   std::string path_of(uint64_t step) const;
 
   test::TemporaryDirectory scratch_;
   const std::string directory_ = scratch_ / "run/checkpoints";
-  test::FaultyFiles files_{scratch_.path()};  // spares the waiting for the disk
+  test::FaultyFiles files_{scratch_.path()};  // does not wait for the disk
   CheckpointStore store_{directory_, files_};
 };
 

@@ -1,4 +1,4 @@
-// A commit that is killed, or that a disk fails, at each of its operations.
+// A commit that is killed, or gets an I/O error, at each of its operations.
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -15,7 +15,7 @@ using Extent = Fault::Extent;
 
 constexpr Extent kExtents[] = {Extent::kNothing, Extent::kHalf, Extent::kAll};
 
-// A directory with checkpoint 1, and a disk that is to fail while checkpoint 2 is committed.
+// A directory with checkpoint 1, and a disk that can fail during the commit of checkpoint 2.
 struct Attempt {
   Attempt() : files(scratch.path()), store(scratch / "checkpoints", files) {
     CheckpointStore earlier(store.directory(), files);
@@ -43,7 +43,8 @@ uint64_t operations_of_a_commit() {
   return attempt.files.operations().size() - attempt.before;
 }
 
-// The next start of the program: what is visible is whole, the rest goes, and training goes on.
+// Simulates the next start: visible checkpoints are complete, the rest is removed, and commits work
+// again.
 void expect_that_a_restart_goes_on(const std::string& directory) {
   TemporaryDirectory other;
   FaultyFiles files(other.path());
@@ -69,7 +70,7 @@ void expect_that_a_restart_goes_on(const std::string& directory) {
 
 TEST(CommitFaultTest, PreservesPreviousCheckpointWhenKilledAtAnyOperation) {
   const uint64_t count = operations_of_a_commit();
-  ASSERT_GE(count, 15U);  // five files of open, write, sync
+  ASSERT_GE(count, 15U);  // five files with open, write and sync
   std::set<bool> visible;
   for (uint64_t at = 1; at <= count; ++at) {
     for (const Extent extent : kExtents) {
@@ -101,7 +102,7 @@ TEST(CommitFaultTest, RecoversFromOneErrorAtAnyOperation) {
         EXPECT_EQ(failed.status().code(), code) << failed.status().to_string();
         EXPECT_EQ(steps_of(attempt.store), (std::vector<uint64_t>{1}));
         EXPECT_TRUE(is_complete(attempt.path(1), 1));
-        // The disk has recovered: the same step again, in the same process.
+        // The disk has recovered: retry the same step in the same process.
         EXPECT_TRUE(attempt.commit().ok());
         EXPECT_TRUE(is_complete(attempt.path(2), 2));
       }
@@ -109,7 +110,7 @@ TEST(CommitFaultTest, RecoversFromOneErrorAtAnyOperation) {
   }
 }
 
-// A full disk stays full: cleaning up fails with the rest.
+// The disk stays full, so the cleanup of the failed commit also fails.
 TEST(CommitFaultTest, RecoversFromPersistentErrorsAfterAnyOperation) {
   const uint64_t count = operations_of_a_commit();
   for (uint64_t at = 1; at <= count; ++at) {

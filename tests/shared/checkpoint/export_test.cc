@@ -19,7 +19,8 @@ class ExportTensorsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     tensors_ = one_of_each_dtype();
-    tensors_.push_back(make_tensor("large", DType::kF32, {3, 1 << 19}, 99));  // more than a piece
+    // Larger than a copy chunk.
+    tensors_.push_back(make_tensor("large", DType::kF32, {3, 1 << 19}, 99));
     ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "model",
                                   views_of(tensors_), {{"format", "pt"}})
                     .ok());
@@ -92,7 +93,7 @@ TEST_F(ExportTensorsTest, NestsModelInTorchFileWithSeveralComponents) {
   expect_same(**read);
 }
 
-// As PyTorch's own, so that its storages can be mapped; and the same content gives the same bytes.
+// Like PyTorch's files, so that storages can be memory-mapped; equal content yields equal bytes.
 TEST_F(ExportTensorsTest, AlignsTorchStoragesTo64Bytes) {
   for (const char* name : {"a.pt", "b.pt"}) {
     auto out = create(name);
@@ -120,7 +121,7 @@ TEST_F(ExportTensorsTest, DoesNotReplaceExistingFile) {
   test::write_whole(scratch_ / "mine", "precious");
   const auto out = create("mine");
   EXPECT_EQ(out.status().code(), StatusCode::kAlreadyExists);
-  // One that comes between is as precious.
+  // A file created after create() must not be overwritten either.
   auto late = create("late");
   ASSERT_TRUE(late.ok());
   test::write_whole(scratch_ / "late", "precious");

@@ -135,7 +135,7 @@ TEST(ManifestTest, RejectsInvalidFileEntries) {
                            "manifest.json", "SHA256SUMS", "with space", "nul\\u0000", "new\\nline"})
     expect_corrupt(replaced("model.safetensors", name));
   expect_corrupt(replaced("model.safetensors", std::string(256, 'n')));
-  expect_corrupt(replaced("model.safetensors", "trainer_state.safetensors"));  // twice
+  expect_corrupt(replaced("model.safetensors", "trainer_state.safetensors"));  // duplicate
   for (const std::string& sum : {std::string(), std::string(63, 'a'), std::string(65, 'a'),
                                  std::string(64, 'A'), std::string(64, 'g')})
     expect_corrupt(replaced(kSha, sum));
@@ -191,7 +191,7 @@ TEST(ChecksumsTest, RejectsInvalidLineAndReportsItsNumber) {
   expect_rejected("", ":1");
   expect_rejected("\n", ":1");
   expect_rejected(good + "\n", ":2");
-  expect_rejected(good + kSha + "  b", ":2");  // the line does not end
+  expect_rejected(good + kSha + "  b", ":2");  // no newline at the end
   expect_rejected(good + good, ":2");
   expect_rejected(good + kSha + " *b\n", ":2");
   expect_rejected(good + kSha + "  b\r\n", ":2");

@@ -1,5 +1,5 @@
-// A power cut at each operation: with all lost that was not synced, with names kept and bytes lost,
-// with a coin for each change, and with everything kept.
+// A power cut at each operation, with four outcomes: all unsynced changes are lost, names survive
+// without data, each change survives at random, everything survives.
 #include <filesystem>
 
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
@@ -25,7 +25,8 @@ std::vector<Outage> outages(uint64_t coins = 6) {
 
 class PowerCutTest : public ::testing::Test {
  protected:
-  // `check` gets the checkpoint directory as each outage after `operations` leaves it.
+  // Calls `check` with the checkpoint directory after each kind of power cut following
+  // `operations`.
   template <typename Check>
   void after(uint64_t operations, const Check& check) {
     for (const auto& [survival, seed] : outages()) {
@@ -44,7 +45,7 @@ class PowerCutTest : public ::testing::Test {
   static bool is_there(const std::string& directory, uint64_t step) {
     return std::filesystem::exists(path_in(directory, step));
   }
-  // Whatever is visible is whole; cleaning up works, and leaves nothing else; so does going on.
+  // Visible checkpoints are complete, clean_up() removes everything else, and commits work again.
   static void expect_sound(const std::string& directory, uint64_t next_step) {
     TemporaryDirectory other;
     FaultyFiles files(other.path());
@@ -64,7 +65,7 @@ class PowerCutTest : public ::testing::Test {
 
   TemporaryDirectory root_;
   FaultyFiles files_{root_.path()};
-  const std::string directory_ = root_ / "runs/demo/checkpoints";  // made by the first commit
+  const std::string directory_ = root_ / "runs/demo/checkpoints";  // created by the first commit
   CheckpointStore store_{directory_, files_};
 };
 
@@ -74,7 +75,7 @@ TEST_F(PowerCutTest, PreservesDurableFirstCheckpoint) {
         [](const std::string& directory) { EXPECT_TRUE(is_complete(path_in(directory, 1), 1)); });
 }
 
-// As the daemon does it: the directories are made before the store is.
+// As in the daemon: the directories are created before the store.
 TEST_F(PowerCutTest, PreservesCheckpointInUnsyncedParentDirectories) {
   ASSERT_TRUE(make_directories(files_, directory_).ok());
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
@@ -102,13 +103,13 @@ TEST_F(PowerCutTest, PreservesDurableCheckpointAtAnyOperationOfCommit) {
   EXPECT_GT(seen, 0) << "visible before it was acknowledged, which is fine, must have been tried";
 }
 
-// The failed operation leaves its mark on what the program does next; then the power goes as well.
+// The failed operation affects later operations of the program; then the power is cut.
 TEST_F(PowerCutTest, PreservesDurableCheckpointWhenFailedCommitIsRetried) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
   const uint64_t first = count();
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
   const uint64_t operations = count() - first;
-  // The last ones: rename, and the sync that would have made it last.
+  // The last operations: the rename, and the directory sync that makes it durable.
   for (uint64_t failing = operations - 2; failing <= operations; ++failing) {
     TemporaryDirectory root;
     FaultyFiles files(root.path());
@@ -155,7 +156,7 @@ TEST_F(PowerCutTest, PreservesRemainingCheckpointsAtAnyOperationOfDeletion) {
 
 TEST_F(PowerCutTest, PreservesCheckpointsAtAnyOperationOfCleanup) {
   ASSERT_TRUE(store_.commit(TrainerState(1).content()).ok());
-  // A retirement and a commit that kills ended: their renames were never synced.
+  // A deletion and a commit that were killed: their renames were never synced.
   ASSERT_TRUE(store_.commit(TrainerState(2).content()).ok());
   ASSERT_TRUE(
       files_.rename(path_in(directory_, 1), join_path(directory_, ".trash-step-000000001")).ok());

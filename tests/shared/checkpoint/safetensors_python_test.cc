@@ -19,7 +19,7 @@ namespace {
 
 class SafetensorsPythonTest : public ::testing::Test {
  protected:
-  // What the script prints; nullopt where Python or its packages are missing.
+  // Output of the script; nullopt if Python or its packages are missing.
   static std::optional<std::string> maybe_run(const std::string& verb, const std::string& path) {
     const auto answer = test::try_run_python(STOKER_SAFETENSORS_PY, {verb, path});
     if (!answer) return std::nullopt;
@@ -32,13 +32,14 @@ class SafetensorsPythonTest : public ::testing::Test {
         default_file_system().write(fd.get(), std::as_bytes(std::span(content)), "offered").ok());
     return SafetensorsFile::open_fd(std::move(fd), "offered").ok();
   }
-  // Kept for Python when we accept it: whatever it refuses, we must have refused.
+  // Stores the file for Python if stoker accepts it: stoker must have rejected all files that
+  // Python rejects.
   void offer(const std::string& content) {
     ++offered_;
     if (!we_accept(content)) return;
     test::write_whole(kept_ + "/" + std::to_string(accepted_++), content);
   }
-  // The same lines as the script's.
+  // The same lines as the script's output.
   static std::string lines_of(const SafetensorsFile& file) {
     std::vector<std::string> lines;
     for (const TensorSpec& spec : file.tensors()) {
@@ -93,8 +94,8 @@ TEST_F(SafetensorsPythonTest, WritesFileReadableByStoker) {
   EXPECT_EQ((*file)->metadata().at("made by"), "numpy\n\"\xc3\xa9\"");
 }
 
-// Whatever it refuses, we refuse: of the files that a damage makes, those that we accept load there
-// too.
+// Stoker is at least as strict as Python: every corrupted file that stoker accepts also loads
+// there.
 TEST_F(SafetensorsPythonTest, LoadsFilesWithFlippedBitThatStokerAccepts) {
   const std::string whole = *read_file(write_ours(), 1 << 20);
   const size_t header_end = whole.find("}}") + 8;
@@ -125,8 +126,8 @@ TEST_F(SafetensorsPythonTest, LoadsTruncatedOrExtendedFilesThatStokerAccepts) {
   EXPECT_EQ(*answer, "");
 }
 
-// Pieces of headers put together at random, with a length that fits: most are no JSON, many are nearly
-// right.
+// Random combinations of header fragments with a matching length: most are not JSON, many are
+// almost valid.
 TEST_F(SafetensorsPythonTest, LoadsRandomHeadersThatStokerAccepts) {
   const std::vector<std::string> pieces = {"{",
                                            "}",
@@ -175,7 +176,7 @@ TEST_F(SafetensorsPythonTest, LoadsRandomHeadersThatStokerAccepts) {
     for (uint64_t edits = 1 + random() % 2; edits > 0; --edits) {
       const size_t at = random() % header.size();
       const std::string& piece = pieces[random() % pieces.size()];
-      // In the place of as many bytes, of none, or of a piece that begins as a token does.
+      // Replaces the same number of bytes, none, or up to the next separator.
       const size_t comma = header.find_first_of(",}]", at);
       const size_t out = random() % 3 == 0   ? 0
                          : random() % 2 == 0 ? std::min(piece.size(), header.size() - at)
@@ -190,7 +191,8 @@ TEST_F(SafetensorsPythonTest, LoadsRandomHeadersThatStokerAccepts) {
   EXPECT_EQ(*answer, "");
 }
 
-// By hand: what is wrong with each is in the list. Python refuses them all, and so do we.
+// Handwritten; each entry of the list names its defect. Python rejects all of them, and so does
+// stoker.
 TEST_F(SafetensorsPythonTest, RejectsMalformedHeadersThatStokerRejects) {
   const auto one = [](const std::string& dtype, const std::string& shape,
                       const std::string& offsets) {
@@ -279,7 +281,7 @@ TEST_F(SafetensorsPythonTest, RejectsMalformedHeadersThatStokerRejects) {
   EXPECT_EQ(rejected, malformed.size()) << *answer;
 }
 
-// Every file of a checkpoint, and what is exported of it.
+// Every file of a checkpoint, and what is exported from it.
 TEST_F(SafetensorsPythonTest, LoadsEveryStokerFile) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 40; ++round) {

@@ -119,7 +119,7 @@ TEST_F(WriteSafetensorsTest, MatchesGoldenBytes) {
                                {{"a", DType::kF32, {2, 1}}, std::as_bytes(std::span(floats))}};
   const auto written = write(tensors, {{"format", "pt"}});
   ASSERT_TRUE(written.ok()) << written.status().to_string();
-  // The larger elements come first; spaces fill up to a multiple of 8.
+  // Larger element types come first; the header is padded with spaces to a multiple of 8.
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
       R"("b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]}})"
@@ -161,7 +161,7 @@ TEST_F(WriteSafetensorsTest, ReportsSizeAndHashOfWrittenFile) {
   EXPECT_EQ(written->sha256, sha256_hex(content()));
 }
 
-// Around the size at which pieces are gathered into one write.
+// Sizes around the limit below which pieces are combined into one write.
 TEST_F(WriteSafetensorsTest, WritesTensorsOfManySizesCompletely) {
   std::vector<OwnedTensor> tensors;
   unsigned seed = 0;
@@ -230,7 +230,7 @@ TEST_F(WriteSafetensorsTest, RejectsViewsOfMismatchedSize) {
   expect_rejected(shaped({-4}), "t");
   expect_rejected(shaped({-2, -2}), "t");
   expect_rejected(shaped({kHuge, kHuge}), "t");
-  expect_rejected(shaped({int64_t{1} << 62, 4, 4}), "t");  // 2^66 * 4: 0 when it wraps
+  expect_rejected(shaped({int64_t{1} << 62, 4, 4}), "t");  // 2^66 * 4: 0 on overflow
   EXPECT_TRUE(write(shaped({2, 1, 2})).ok());
 }
 
@@ -261,7 +261,7 @@ TEST_F(WriteSafetensorsTest, ReportsErrorOnAnyFailedOperation) {
         write_safetensors(files, directory.path(), "t.safetensors", views_of(tensors), {});
     if (files.operations().size() < at) {
       EXPECT_TRUE(written.ok());
-      EXPECT_GE(at, 4U);  // open, write, sync at the least
+      EXPECT_GE(at, 4U);  // at least open, write, sync
       break;
     }
     EXPECT_EQ(written.status().code(), StatusCode::kNoSpace) << "operation " << at;

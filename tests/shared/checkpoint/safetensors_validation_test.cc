@@ -1,4 +1,4 @@
-// Files that are none: each is refused as kCorrupt, with the path, before any tensor is read.
+// Invalid files: each is rejected with kCorrupt and the path before any tensor is read.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class SafetensorsValidationTest : public ::testing::Test {
  protected:
-  // In memory: there are tens of thousands of them.
+  // In memory, because there are tens of thousands of files.
   Result<std::unique_ptr<SafetensorsFile>> open(const std::string& content, uint64_t bytes = 0) {
     UniqueFd fd(::memfd_create("bad.safetensors", MFD_CLOEXEC));
     const auto all = std::as_bytes(std::span(content));
@@ -43,7 +43,7 @@ class SafetensorsValidationTest : public ::testing::Test {
     const auto opened = open(raw_tensors(header, std::string(data_bytes, 'x')));
     EXPECT_TRUE(opened.ok()) << header << ": " << opened.status().to_string();
   }
-  // One tensor `t` with these three values, as they stand.
+  // A header with one tensor `t` and these three values, unchanged.
   static std::string one(const std::string& dtype, const std::string& shape,
                          const std::string& offsets) {
     return R"({"t":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets +
@@ -62,7 +62,7 @@ TEST_F(SafetensorsValidationTest, AcceptsValidBaseFiles) {
   expect_accepted(one("\"U8\"", "[8]", "[0,8]"));
   expect_accepted(one("\"F64\"", "[]", "[0,8]"));
   expect_accepted("{" + entry("a", 0, 3) + "," + entry("b", 3, 8) + "}");
-  expect_accepted("{" + entry("b", 3, 8) + "," + entry("a", 0, 3) + "}");  // order is free
+  expect_accepted("{" + entry("b", 3, 8) + "," + entry("a", 0, 3) + "}");  // any order is valid
   expect_accepted("{}", 0);
 }
 
@@ -96,7 +96,7 @@ TEST_F(SafetensorsValidationTest, RejectsRandomBytes) {
   for (int round = 0; round < 200; ++round) {
     std::string content(random() % 300, '\0');
     for (char& byte : content) byte = static_cast<char>(random());
-    if (content.size() > 8 && round % 2 == 0)  // get past the length
+    if (content.size() > 8 && round % 2 == 0)  // with a valid length field
       content = raw_tensors("{" + content.substr(9), "");
     expect_rejected(content, "");
   }
@@ -155,13 +155,13 @@ TEST_F(SafetensorsValidationTest, RejectsInvalidShapes) {
 }
 
 TEST_F(SafetensorsValidationTest, RejectsShapesThatOverflow) {
-  // Each wraps round to 8 bytes, or to 0, in 64 bits.
+  // Each overflows 64 bits to 8 bytes or to 0.
   expect_header_rejected(one("\"U8\"", "[4611686018427387905,8]", "[0,8]"), "overflow");
   expect_header_rejected(one("\"F64\"", "[2305843009213693953]", "[0,8]"), "overflow");
   expect_header_rejected(one("\"U8\"", "[4294967296,4294967296]", "[0,0]"), "overflow", 0);
   expect_header_rejected(one("\"F32\"", "[4611686018427387904]", "[0,0]"), "overflow", 0);
   expect_header_rejected(one("\"U8\"", "[4294967296,4294967296,0]", "[0,0]"), "overflow", 0);
-  // Fits in 64 bits without a sign, but not in an extent.
+  // Fits into an unsigned 64-bit integer, but not into a signed extent.
   expect_header_rejected(one("\"U8\"", "[4294967296,2147483648,0]", "[0,0]"), "overflow", 0);
   expect_accepted(one("\"U8\"", "[0,4294967296,4294967296]", "[0,0]"), 0);
 }
@@ -246,7 +246,8 @@ TEST_F(SafetensorsValidationTest, RejectsTruncationAtAnyByte) {
   expect_rejected(whole + '\0', "");
 }
 
-// What is accepted after a flip must still be sound: its tensors fill the file, and can be read.
+// A file that is accepted after a bit flip must still be valid: its tensors fill the file and can
+// be read.
 TEST_F(SafetensorsValidationTest, NeverCrashesNorReadsBeyondFileOnFlippedBits) {
   ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "whole",
                                 views_of(one_of_each_dtype()), {{"format", "pt"}})
@@ -269,7 +270,7 @@ TEST_F(SafetensorsValidationTest, NeverCrashesNorReadsBeyondFileOnFlippedBits) {
       ASSERT_TRUE((*opened)->read(spec.name, bytes).ok()) << "bit " << bit;
     }
   }
-  EXPECT_GT(accepted, 0);  // letters of names
+  EXPECT_GT(accepted, 0);  // flips in letters of names
 }
 
 TEST_F(SafetensorsValidationTest, NeverCrashesOnSplicedHeaders) {

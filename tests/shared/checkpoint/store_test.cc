@@ -26,14 +26,14 @@ using ::testing::HasSubstr;
 
 class CheckpointStoreTest : public StoreFixture {
  protected:
-  // A byte of the model's file is another one.
+  // Changes one byte of the model file.
   void damage(uint64_t step) {
     const std::string path = path_of(step) + "/model.safetensors";
     std::string content = *read_file(path, 1 << 20);
     content.back() = static_cast<char>(content.back() ^ 1);
     test::write_whole(path, content);
   }
-  // Steps of the checkpoints that open_newest() turns down, in order, and of the one that it takes.
+  // The checkpoint that open_newest() opens, and the steps of those that it rejects, in order.
   struct Choice {
     Result<VerifiedCheckpoint> opened;
     std::vector<uint64_t> rejected;
@@ -113,7 +113,7 @@ TEST_F(CheckpointStoreTest, PointsLatestAtNewestCheckpoint) {
   EXPECT_EQ(fs::read_symlink(directory_ + "/latest"), "step-000000001");
   commit(2);
   EXPECT_EQ(fs::read_symlink(directory_ + "/latest"), "step-000000002");
-  // Opened by that name, it is known by its own.
+  // Opened through the symlink, it reports its own path.
   const auto opened = CheckpointStore::open_verified(directory_ + "/latest");
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   EXPECT_TRUE(fs::equivalent(opened->path(), path_of(2)));
@@ -158,7 +158,7 @@ TEST_F(CheckpointStoreTest, RejectsCommitBeforeFirstWriteOnFullDisk) {
 TEST_F(CheckpointStoreTest, LeavesNoFilesWhenTensorsAreInvalid) {
   TrainerState state(1);
   CheckpointContent content = state.content();
-  content.state.push_back(content.state[0]);  // a name twice
+  content.state.push_back(content.state[0]);  // duplicate name
   EXPECT_EQ(store_.commit(content).status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(names_in(directory_).empty());
   commit(1);
@@ -166,7 +166,7 @@ TEST_F(CheckpointStoreTest, LeavesNoFilesWhenTensorsAreInvalid) {
 }
 
 TEST_F(CheckpointStoreTest, ListsOnlyCanonicalNamesOldestFirst) {
-  EXPECT_TRUE(steps_of(store_).empty());  // no directory yet
+  EXPECT_TRUE(steps_of(store_).empty());  // the directory does not exist yet
   for (const uint64_t step : {uint64_t{1'000'000'000}, uint64_t{20}, uint64_t{3}}) commit(step);
   fs::create_directories(directory_ + "/step-7");
   fs::create_directories(directory_ + "/.tmp-step-000000008");
@@ -226,7 +226,7 @@ TEST_F(CheckpointStoreTest, OpensNewestCheckpointWithoutRejectionCallback) {
 }
 
 TEST_F(CheckpointStoreTest, RemovesOnlyOwnTemporaryDirectoriesOnCleanup) {
-  EXPECT_TRUE(store_.clean_up().ok());  // no directory yet
+  EXPECT_TRUE(store_.clean_up().ok());  // the directory does not exist yet
   commit(1);
   for (const char* name : {".tmp-step-000000002/sub", ".trash-step-000000000", "notes", ".keep"})
     fs::create_directories(directory_ + "/" + name);
@@ -288,7 +288,7 @@ TEST_F(CheckpointStoreTest, ReservesSpaceOfAllFilesBeforeFirstWrite) {
   EXPECT_EQ(reserved, 3U);
 }
 
-// A reader that always opens the newest, beside a writer that keeps one only.
+// A reader that repeatedly opens the newest checkpoint, while a writer keeps only one.
 TEST_F(CheckpointStoreTest, OpensOnlyCompleteCheckpointsDuringCommitAndDeletion) {
   commit(1);
   std::atomic<bool> done = false;
@@ -300,7 +300,7 @@ TEST_F(CheckpointStoreTest, OpensOnlyCompleteCheckpointsDuringCommitAndDeletion)
         ADD_FAILURE() << entry.path << ": " << why.to_string();
       });
       if (opened.ok()) ++opened_count;
-      if (!opened.ok()) {  // all that were listed are retired since
+      if (!opened.ok()) {  // all listed checkpoints have been deleted since
         EXPECT_EQ(opened.status().code(), StatusCode::kNotFound) << opened.status().to_string();
       }
     }
@@ -360,7 +360,7 @@ TEST_F(DeleteCheckpointsTest, DefersDeletionWhileCheckpointIsOpen) {
   EXPECT_EQ(delete_checkpoints({1}), (Steps{1}));
 }
 
-// Even where locks do not work, and the files are deleted under it.
+// Even if locks do not work and the files are deleted while open.
 TEST_F(DeleteCheckpointsTest, ReadsAllTensorsWhenFilesAreDeletedAfterOpen) {
   commit(1);
   const auto held = CheckpointStore::open_verified(path_of(1));
@@ -380,7 +380,7 @@ TEST_F(DeleteCheckpointsTest, ReadsAllTensorsWhenFilesAreDeletedAfterOpen) {
   }
 }
 
-// Tensors opened from a checkpoint hold it as well: the evaluator lets the rest go.
+// An open tensor file also holds the lock: the evaluator closes the rest of the checkpoint.
 TEST_F(DeleteCheckpointsTest, ReadsOpenTensorFileAfterCheckpointIsDeleted) {
   commit_up_to(2);
   std::unique_ptr<SafetensorsFile> file;
@@ -441,7 +441,7 @@ TEST_F(DeleteCheckpointsTest, PreservesRemainingCheckpointsOnFaultAtAnyOperation
         EXPECT_TRUE(store.clean_up().ok());
         EXPECT_TRUE(store.delete_checkpoints(Steps{1, 2}).ok());
         EXPECT_EQ(steps_of(store), (Steps{3, 4}));
-        EXPECT_EQ(names_in(store.directory()).size(), 3U);  // and latest
+        EXPECT_EQ(names_in(store.directory()).size(), 3U);  // including `latest`
       }
     }
   }

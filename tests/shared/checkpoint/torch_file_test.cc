@@ -1,4 +1,4 @@
-// Files of torch.save, put together by hand: what is read of them, and what is refused.
+// Handwritten torch.save files: what is read from them, and what is rejected.
 #include "shared/checkpoint/torch_file.h"
 
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ UniqueFd in_memory(const std::string& content) {
 Result<std::unique_ptr<TorchFile>> open(const std::string& content) {
   return TorchFile::open_fd(in_memory(content), kPath);
 }
-// One tensor `w` of a storage of six floats.
+// One tensor `w` with a storage of six floats.
 std::string one(const std::string& tensor) {
   return torch_file(pickled(dict({{text("w"), tensor}})), {{"0", kSixFloats}});
 }
@@ -118,7 +118,7 @@ TEST(TorchFileTest, ReadsTensorsWithSharedStorage) {
   EXPECT_THAT(numbers<float>(**file, "a"), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-// As a module's state_dict() is: with what its parts were called, which decides nothing.
+// Like a module's state_dict(), including its _metadata attribute, which is ignored.
 TEST(TorchFileTest, ReadsParametersInOrderedDictWithAttributes) {
   const std::string weights = ordered_dict({{text("w"), parameter(floats(0, {2}, {1}))}}) +
                               dict({{text("_metadata"), ordered_dict({})}}) + "b";
@@ -173,7 +173,7 @@ TEST(TorchFileTest, ReplacesControlCharactersInMessages) {
   expect_value_rejected(dict({{text("w\n"), floats(0, {6}, {1})}}), "control character");
 }
 
-// A name alone makes nothing, and what is called must be one that makes tensors.
+// A global alone creates nothing, and a called one must be a supported function.
 TEST(TorchFileTest, RejectsInvalidReduceCalls) {
   expect_value_rejected(call(name("torch", "FloatStorage"), {number(1)}), "is no function");
   expect_value_rejected(call(name("torch", "Size"), {number(1)}), "do not fit");
@@ -246,7 +246,7 @@ TEST(TorchFileTest, RejectsLengthsBeyondPickle) {
     expect_value_rejected(value, "ends inside");
 }
 
-// A value may be kept and used again: a dict that is its own item, and texts that double each time.
+// Memoized values can be reused: a dict that contains itself, and texts that double in each step.
 TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
   const std::string self = "}q" + std::string(1, '\0') + "(" + text("w") + floats(0, {6}, {1}) +
                            text("me") + "h" + std::string(1, '\0') + "u";
@@ -260,7 +260,8 @@ TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
   expect_value_rejected(doubling, "");
 }
 
-// A few bytes that make a tensor each time, or name a storage by a long key, are no way to take memory.
+// A few bytes that create a tensor each time, or refer to a storage with a long key, must not
+// exhaust memory.
 TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
   const auto kept = [](char index) { return std::string("h") + index; };
   const auto keep = [](char index) { return std::string("q") + index + "0"; };
@@ -297,7 +298,7 @@ TEST(TorchFileTest, RejectsArchivesNotWrittenByTorchSave) {
   expect_rejected("", "zip archive");
 }
 
-// torch.serialization.set_crc32_options(False): each checksum is 0.
+// torch.serialization.set_crc32_options(False): all checksums are 0.
 TEST(TorchFileTest, ReadsArchiveWithoutChecksums) {
   std::string file = one(floats(0, {6}, {1}));
   for (const std::string magic : {"PK\1\2", "PK\3\4"}) {
@@ -309,7 +310,7 @@ TEST(TorchFileTest, ReadsArchiveWithoutChecksums) {
   EXPECT_THAT(numbers<float>(**opened, "w"), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-// Whether the file opens and every tensor of a sane size can be read.
+// Opens the file and reads every tensor of moderate size.
 Status use(const std::string& content) {
   STOKER_ASSIGN_OR_RETURN(const auto file, open(content));
   for (const TensorSpec& spec : file->tensors()) {
@@ -335,7 +336,7 @@ TEST_F(CorruptTorchFileTest, RejectsTruncationAtAnyByte) {
     EXPECT_EQ(use(whole_.substr(0, bytes)).code(), StatusCode::kCorrupt) << bytes;
 }
 
-// A bit in what the checksums cover is found; elsewhere it is found or means nothing.
+// A flipped bit in checksummed data is always detected; elsewhere it is detected or harmless.
 TEST_F(CorruptTorchFileTest, DetectsFlippedBitsInChecksummedBytes) {
   const size_t pickle = whole_.find("\x80\x02"), data = whole_.find(data_);
   const size_t pickle_end = whole_.find("PK", pickle);
@@ -358,7 +359,7 @@ TEST(TensorFileTest, DetectsFormatByFirstBytes) {
   const auto torch = open_tensor_file_fd(in_memory(one(floats(0, {2}, {1}))), kPath);
   ASSERT_TRUE(torch.ok()) << torch.status().to_string();
   EXPECT_EQ(to_string((*torch)->tensors().front()), "w F32 [2]");
-  // Headers whose length begins with the bytes of the other formats.
+  // Headers whose length starts with the magic bytes of the other formats.
   for (const uint64_t length : {uint64_t{0x0280}, uint64_t{0x2e80}}) {
     const std::string header = R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
     const auto file = open_tensor_file_fd(

@@ -1,4 +1,4 @@
-// Whether PyTorch and we read each other's files. STOKER_PYTHON names a Python that can import torch.
+// PyTorch and stoker read each other's files. STOKER_PYTHON is a Python with torch installed.
 #include <algorithm>
 #include <filesystem>
 
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As the script prints them.
+// In the format of the script's output.
 std::string lines_of(const TensorSource& file, const std::string& prefix = "") {
   std::vector<std::string> lines;
   for (const TensorSpec& spec : file.tensors()) {
@@ -73,7 +73,8 @@ TEST_F(TorchPythonTest, LoadsAllComponentsOfExportedCheckpoint) {
             lines_of(*file, "model.") + lines_of(*file, "optimizer.") + "step = 1200\n");
 }
 
-// Of every dtype; views and shared storages; a module's and an optimizer's state; without checksums.
+// All dtypes, views and shared storages, states of a module and an optimizer, and a file without
+// checksums.
 TEST_F(TorchPythonTest, WritesFilesReadIdenticallyByStoker) {
   RUN_OR_SKIP(answer, {"write", scratch_.path()});
   int compared = 0;

@@ -1,4 +1,5 @@
-// Checkpoints that were whole once: every damage is found before anything is used, and its file named.
+// Valid checkpoints that are corrupted afterwards: all corruption is detected before anything is
+// used, and the file is reported.
 #include "shared/checkpoint/verify.h"
 
 #include <fcntl.h>
@@ -33,20 +34,20 @@ class CheckpointVerificationTest : public StoreFixture {
     EXPECT_THAT(opened.status().message(), HasSubstr(path_));
     EXPECT_EQ(opened.status().message().find('\n'), std::string::npos);
   }
-  // In place: thousands of truncations would wait for the disk.
+  // In place: thousands of truncations would be slow because of syncs.
   static void overwrite(const std::string& file, const std::string& content) {
     std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
     out << content << std::flush;
     ASSERT_TRUE(out.good());
   }
-  // The file has this content for a while.
+  // Expects kCorrupt with this content of the file, and restores it.
   void with(const std::string& file, const std::string& content) {
     const std::string before = *read_file(file, 1 << 20);
     test::write_whole(file, content);
     expect_corrupt(file);
     test::write_whole(file, before);
   }
-  // A manifest that somebody wrote by hand, with sums that fit it.
+  // A manually edited manifest with matching checksums.
   void forge_manifest(const std::string& json) {
     const std::string checksums_path = path_ + "/SHA256SUMS";
     std::vector<Checksum> sums =
@@ -111,7 +112,7 @@ TEST_F(CheckpointVerificationTest, RejectsNonregularFilesWithoutBlocking) {
   }
 }
 
-// A link to the very same bytes is no part of a checkpoint: what it points at may change.
+// A symlink to identical bytes is rejected too, because its target can change.
 TEST_F(CheckpointVerificationTest, RejectsSymlinkedFiles) {
   for (const std::string& file : files_in(path_)) {
     const std::string elsewhere = scratch_ / "elsewhere";
@@ -230,7 +231,7 @@ TEST_F(QuickCheckTest, ReportsErrorOnMissingDirectory) {
   EXPECT_FALSE(quick_check(path_of(3)).ok());
 }
 
-// Or a look at what may go would itself keep it from going, and the other way round.
+// Otherwise a quick check would prevent a deletion, and the other way round.
 TEST_F(QuickCheckTest, AcquiresNoLockAndIgnoresExistingLock) {
   commit(1);
   const UniqueFd lock(::open((path_of(1) + "/SHA256SUMS").c_str(), O_RDONLY | O_CLOEXEC));

@@ -1,4 +1,4 @@
-// Errors of a configuration: all of them together, with location and remedy.
+// Errors of a configuration: all are reported together, with location and suggested fix.
 #include "shared/config/config_errors.h"
 
 #include "tests/shared/config/config_text.h"

@@ -1,4 +1,4 @@
-// Texts of configurations for tests, and what parsing them returns.
+// Configuration texts for tests, and helpers that parse them.
 #pragma once
 
 #include <sstream>
@@ -15,9 +15,9 @@ namespace stoker::config::test {
 
 using Flags = std::vector<std::string>;
 
-// Line 1 of every text that starts with it; what a test adds starts in line 2.
+// The first line of test texts; a test's own lines start at line 2.
 inline const std::string kTextData = "data: {train: {format: text, path: corpus.txt}}\n";
-// Two lines with images: for models and tasks that do not accept text.
+// Two lines with an image dataset, for models and tasks that do not accept text.
 inline const std::string kImageData =
     "data: {train: {format: cifar10, path: images}}\n"
     "task: {name: classification}\n";
@@ -26,7 +26,7 @@ inline Result<Config> parsed(const std::string& text, const Flags& flags = {}) {
   return parse_config(text, "my.yaml", flags);
 }
 
-// The Config of a text that must be valid.
+// The Config of a valid text.
 inline Config valid_config(const std::string& text, const Flags& flags = {}) {
   const auto config = parsed(text, flags);
   EXPECT_TRUE(config.ok()) << config.status().message() << "\nin:\n"
@@ -34,7 +34,7 @@ inline Config valid_config(const std::string& text, const Flags& flags = {}) {
   return config.ok() ? *config : Config{};
 }
 
-// The errors of a text, a line each; empty if it is valid.
+// The errors of a text, one per line; empty if it is valid.
 inline std::vector<std::string> errors_of(const std::string& text, const Flags& flags = {}) {
   const auto config = parsed(text, flags);
   if (config.ok()) return {};

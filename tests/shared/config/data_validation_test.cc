@@ -193,7 +193,7 @@ TEST(TransformValidationTest, RequiresSameNormalizationInAllDatasets) {
   const std::string one = "normalize: {mean: 0.5, std: 0.5}";
   const std::string other = "normalize: {mean: 0.5, std: 0.25}";
   valid_config(data(one, one));
-  valid_config(data(one, ""));  // takes that of data.train
+  valid_config(data(one, ""));  // uses the normalization of data.train
   valid_config(data("", ""));
   EXPECT_THAT(errors_of(data(one, other)),
               ElementsAre(HasSubstr("data.val.transforms: normalize must be that of data.train")));

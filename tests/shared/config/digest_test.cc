@@ -1,4 +1,4 @@
-// digest(): two runs with the same one compute the same.
+// digest(): two runs with the same digest compute the same result.
 #include <map>
 
 #include "tests/shared/config/config_text.h"
@@ -112,7 +112,7 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "train.ema_decay=0.5",
                                  "train.gradient_accumulation_steps=3"}) {
     Flags flags{flag};
-    // Keys that only text has.
+    // Keys of text datasets only.
     if (std::string_view(flag) == "data.train.format=tokens") flags.push_back("data.val=");
     const auto [other, is_new] = allow_flag.emplace(digest(valid_config(kBase, flags)), flag);
     EXPECT_TRUE(is_new) << flag << " gives the digest of " << other->second;
@@ -176,8 +176,8 @@ TEST(DigestTest, ListsSettingsThatItCovers) {
   }
 }
 
-// A digest is written into every checkpoint: what it covers may grow, but a change here makes those of
-// earlier versions look like other runs.
+// Every checkpoint contains a digest. New settings may be added to it, but a change here would make
+// checkpoints of earlier versions incompatible.
 TEST(DigestTest, StaysTheSameAcrossVersions) {
   EXPECT_EQ(digest(valid_config(kBase)),
             "c2ada5bb66d3754fef69e19c756d6b0bd724bc6431cefafde275d1da5be98c10");

@@ -14,7 +14,7 @@ bool is_name(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, is_allowed);
 }
 
-// "  #key: value"; no name if the line is none.
+// Parses "  #key: value"; the name is empty if the line is not a key.
 struct KeyLine {
   size_t indent = 0;
   bool is_commented_out = false;
@@ -34,7 +34,7 @@ KeyLine key_line(std::string_view line) {
   return key;
 }
 
-// The names of "Only: a, b." in a comment.
+// The names in "Only: a, b." of a comment.
 std::vector<std::string> names_after(const std::string& comment, const std::string& word) {
   std::vector<std::string> names;
   const size_t at = comment.find(word);
@@ -74,7 +74,7 @@ std::vector<ManualKey> manual_keys(const std::string& manual) {
     } else if (in_data && found.indent == 2) {
       dataset = '.' + found.name;
     } else {
-      // Arguments of a transform can be required as well.
+      // Arguments of a transform can also be required.
       const std::string own = comment.substr(
           0, std::min(comment.find("Items of the list,"), comment.find("Keys of an item:")));
       ManualKey key{.section = section + (in_data ? dataset : ""),

@@ -1,5 +1,5 @@
-// ManualText: the settings that config/stoker.yaml shows, also those that are commented out, each with its
-// comment; and the table rows and blocks of docs/configuration.md.
+// ManualText: the settings shown in config/stoker.yaml with their comments, including those that
+// are commented out; also the table rows and code blocks of docs/configuration.md.
 #pragma once
 
 #include <string>
@@ -7,12 +7,13 @@
 
 namespace stoker::config::test {
 
-// "  # Decay rates.", "  # Only: adam, adamw." above "  betas: [0.9, 0.95]", or above "  #betas: …".
+// A key with the comment lines above it:
+//   "  # Decay rates.", "  # Only: adam, adamw." above "  betas: [0.9, 0.95]" or "  #betas: …".
 struct ManualKey {
   std::string section;  // "optimizer", "data.train"
-  std::string parent;   // "cache" of "cache.type"; empty: a key of the section
+  std::string parent;   // "cache" for "cache.type"; empty: a key of the section
   std::string name;     // "betas"
-  std::string value;    // "[0.9, 0.95]"; "{}" or "null" of a mapping
+  std::string value;    // "[0.9, 0.95]"; "{}" or "null" for a mapping
   std::string comment;
   bool is_commented_out = false;
   bool is_required = false;
@@ -25,13 +26,13 @@ struct ManualKey {
 };
 std::vector<ManualKey> manual_keys(const std::string& manual);
 
-// Keys of table rows: "| `betas` | … |" below "### optimizer" is "optimizer.betas".
+// The keys of table rows: "| `betas` | … |" below "### optimizer" is "optimizer.betas".
 std::vector<std::string> page_keys(const std::string& page);
 
-// The lines between "```yaml" (or another language) and "```", of each such block.
+// The lines of each block between "```yaml" (or another language) and "```".
 std::vector<std::string> page_blocks(const std::string& page, const std::string& language);
 
-// The text between the two comments that mark what is generated.
+// The text between the two comments that mark generated content.
 std::string generated_part(const std::string& page);
 
 }  // namespace stoker::config::test

@@ -11,7 +11,7 @@
 namespace stoker::config::test {
 namespace {
 
-// What YAML readers interpret as something else.
+// Texts that YAML parsers can interpret as something else.
 constexpr std::array kTexts{
     "a",  "runs/x", "a b",   "~",  "null", "true", "off",   "No",      "1",    "1e5",
     "0x", "-",      "- a",   "[a", "{a}",  "#a",   "a #b",  "a:",      "a: b", "&a",
@@ -32,7 +32,7 @@ class Filler {
 
   uint64_t below(uint64_t end) { return random_() % end; }
   bool coin() { return below(2) == 0; }
-  // Above 0, at most 1.
+  // Greater than 0, up to 1.
   double fraction() { return std::uniform_real_distribution<double>(1e-9, 1.0)(random_); }
   std::string text() { return kTexts[below(kTexts.size())]; }
 
@@ -73,7 +73,7 @@ class Filler {
     *target.is_keyword = coin();
     if (*target.is_keyword) target.numbers->clear();
   }
-  // Of texts only: other values have tests of their own.
+  // For texts only: separate tests cover other values.
   void fill(const Field&, const UntypedMapField& target) {
     std::string value = text();
     for (size_t at = 0; (at = value.find_first_of("\"\\", at)) != std::string::npos; at += 2)
@@ -98,11 +98,11 @@ class Filler {
   void fill(const Field& field, const TaggedListField& target) {
     target.clear(target.target);
     const bool may_be_empty = !field.is_required;
-    if (depth_ == 3 && may_be_empty) return;  // layers have layers
+    if (depth_ == 3 && may_be_empty) return;  // layers contain layers, so the depth is limited
     ++depth_;
     const size_t count = (may_be_empty ? 0 : 1) + (depth_ < 3 ? below(3) : 0);
     for (size_t i = 0; i < count; ++i) {
-      // Below the third level no residual, which is the last of the layers.
+      // No residual, the last layer type, below the third level.
       const size_t names = target.names.size() - (depth_ >= 3 ? 1 : 0);
       target.add(target.target, below(names));
       fill(target.fields(target.target, i));
@@ -207,7 +207,7 @@ Transforms random_transforms(bool are_encoded, const std::optional<Normalize>& n
   return transforms;
 }
 
-// The formats that a model with or without tokens can be trained on.
+// The formats that can train a model with or without tokens.
 DatasetFormat random_format(bool has_tokens, Filler& filler) {
   constexpr std::array kOfTokens{DatasetFormat::kText, DatasetFormat::kTokens,
                                  DatasetFormat::kTfrecord, DatasetFormat::kWebdataset,
@@ -334,7 +334,7 @@ class DatasetFiller {
   Filler& filler_;
 };
 
-// data.train becomes a mixture or concatenation of the others.
+// Makes data.train a mixture or concatenation of the other datasets.
 void combine(Config& config, Filler& filler) {
   DatasetConfig& train = config.data["train"];
   train = {};
@@ -345,7 +345,7 @@ void combine(Config& config, Filler& filler) {
       mixture.shares.emplace_back(name, filler.fraction() * 10);
       dataset.repeat = 1;
     }
-    std::ranges::reverse(mixture.shares);  // their order is that of the file
+    std::ranges::reverse(mixture.shares);  // the order of the file is preserved
     train.source = mixture;
   } else {
     Concat concat;
@@ -403,7 +403,8 @@ void fill_data(Config& config, Filler& filler) {
   std::optional<Normalize> normalize;
   const uint64_t others = filler.below(4);
   const bool is_combined = others > 0 && filler.coin();
-  // Datasets without images cannot be normalized, and components of a mixture agree on it.
+  // Datasets without images cannot be normalized, and the components of a mixture must share the
+  // normalization.
   if (!is_combined && filler.coin()) normalize = Normalize{{0.4, 0.5, 0.6}, {0.1, 0.2, 0.3}};
   config.data["train"] = DatasetFiller(config, has_tokens, normalize, filler).make();
   for (uint64_t i = 0; i < others; ++i)

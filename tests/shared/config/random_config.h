@@ -1,5 +1,5 @@
-// random_config: any configuration that load_config() accepts, created through the schema, so that a new
-// setting is covered as soon as it exists.
+// random_config: random configurations that load_config() accepts. They are created through the
+// schema, so that new settings are covered automatically.
 #pragma once
 
 #include <random>
@@ -11,7 +11,7 @@ namespace stoker::config::test {
 
 Config random_config(std::mt19937_64& random);
 
-// A value in the range of the field; conditions between several fields may be violated.
+// A value in the range of the field; conditions between several fields can be violated.
 void fill_field(const Field& field, std::mt19937_64& random);
 
 }  // namespace stoker::config::test

@@ -1,5 +1,5 @@
-// The generated documents: config/stoker.yaml, config/stoker.schema.json, the tables of
-// docs/configuration.md; and the examples.
+// The generated documents (config/stoker.yaml, config/stoker.schema.json, the tables of
+// docs/configuration.md) and the examples.
 #include "shared/config/reference.h"
 
 #include <filesystem>
@@ -28,7 +28,7 @@ std::string text_of(const std::string& name) {
   return text.ok() ? *text : std::string();
 }
 
-// "cache", "cache.type" of every key of a variant, with its default.
+// The names ("cache", "cache.type") and defaults of all keys of a variant.
 std::map<std::string, const Field*> keys_of(const std::vector<Field>& fields,
                                             std::vector<std::vector<Field>>& nested) {
   std::map<std::string, const Field*> keys;
@@ -100,7 +100,8 @@ TEST(ManualTest, CommentsOutKeysThatAreNotInUse) {
   }
 }
 
-// A key that is put into a configuration of any variant in its comment has the default that is shown.
+// A key that is uncommented in a configuration of one of its variants must have the documented
+// default.
 TEST(ManualTest, ShowsDefaultsOfEveryVariant) {
   for (const SectionVariant& variant : all_section_variants()) {
     const std::string text = text_with_variant(variant.section, variant.variant);
@@ -115,11 +116,11 @@ TEST(ManualTest, ShowsDefaultsOfEveryVariant) {
         if (base.empty() && !is_in_text && !key.is_required)
           base.push_back(key.section + '.' + key.parent + "={}");
       }
-      // What the text must have cannot be at its default.
+      // Required keys cannot have their defaults.
       const bool is_needed = text.find(key.name + ": ") != std::string::npos ||
                              text.find(key.name + ": [") != std::string::npos;
       if (is_needed && !key.is_required) continue;
-      // The manual has a dataset named val, and another part of the data.
+      // The manual has a dataset named val and another split of the data.
       if (key.full_name() == "data.train.split" || key.full_name() == "eval.datasets") continue;
       Flags flags = base;
       flags.push_back(key.full_name() + '=' + key.value);

@@ -12,7 +12,8 @@ namespace {
 
 using testing::Not;
 
-// Calls `visit(name, field)` for the fields and those nested in them. Layers have layers: `depth`.
+// Calls `visit(name, field)` for the fields and their nested fields. `depth` limits the recursion,
+// because layers contain layers.
 template <typename Visit>
 void for_each_field(const std::string& prefix, const std::vector<Field>& fields, const Visit& visit,
                     int depth = 0) {
@@ -118,7 +119,7 @@ TEST(SchemaTest, RestoresDefaultsOfEveryVariantFromTheirText) {
   }
 }
 
-// A default that is written into the file is the same as no key.
+// Writing a default value explicitly is equivalent to omitting the key.
 TEST(SchemaTest, AcceptsDefaultOfEveryFieldAsText) {
   for (const SectionVariant& each : all_section_variants()) {
     const std::string text = text_with_variant(each.section, each.variant);
@@ -130,7 +131,7 @@ TEST(SchemaTest, AcceptsDefaultOfEveryFieldAsText) {
       const size_t indent = each.section == "data.train" ? 4 : 2;
       const bool is_block = std::holds_alternative<MappingField>(field.target) ||
                             std::holds_alternative<TaggedListField>(field.target);
-      if (is_block) continue;  // on several lines; the round trip above has them
+      if (is_block) continue;  // multi-line values; covered by the round trip above
       const std::string start = std::string(indent, ' ') + std::string(field.name) + ": ";
       const size_t section_start =
           yaml.find(each.section == "data.train" ? "  train:\n" : "\n" + each.section + ":\n");
@@ -144,7 +145,8 @@ TEST(SchemaTest, AcceptsDefaultOfEveryFieldAsText) {
   }
 }
 
-// Each field of each variant, with another value: the digest changes if and only if it is marked.
+// Changes each field of each variant: the digest must change if and only if the field affects the
+// result.
 TEST(SchemaTest, ChangesDigestWithEveryFieldThatAffectsResult) {
   std::mt19937_64 random(8);
   for (const SectionVariant& each : all_section_variants()) {
@@ -182,7 +184,7 @@ TEST(SchemaTest, MarksFieldsOfMappingsAsTheirMapping) {
 }
 
 TEST(SchemaTest, AllowsOnlyFixedSettingsToDependOnSamples) {
-  // What determines samples or tensors is never free to change.
+  // A setting that determines samples or tensors must not be freely changeable.
   for_each_field([](const std::string& name, const Field& field) {
     if (field.on_resume == OnResume::kModel || field.on_resume == OnResume::kBatch) {
       EXPECT_TRUE(field.affects_result) << name;

@@ -1,4 +1,4 @@
-// The Config that a valid text is parsed to, and load_config().
+// The Config parsed from valid texts, and load_config().
 #include <filesystem>
 
 #include "tests/shared/config/config_text.h"

@@ -1,4 +1,4 @@
-// A mapping with the user's own keys: model.args of a plugin.
+// A mapping with user-defined keys: model.args of a plugin.
 #include "tests/shared/config/config_text.h"
 
 namespace stoker::config::test {

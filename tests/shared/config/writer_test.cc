@@ -111,14 +111,14 @@ TEST(WriterTest, WritesNestedMappingsAndTaggedListsAsBlocks) {
 }
 
 TEST(WriterTest, WritesNumbersForEveryYamlReader) {
-  // YAML 1.1 reads 1e-08 as text: a number with an exponent needs a point.
+  // YAML 1.1 parses 1e-08 as text: a number with an exponent needs a decimal point.
   const std::string text = to_yaml(valid_config(kTextData + "optimizer: {eps: 1e-8, lr: 1e-7}\n"));
   EXPECT_THAT(text, HasSubstr("  eps: 1.0e-08\n"));
   EXPECT_THAT(text, HasSubstr("  lr: 1.0e-07\n"));
 }
 
 TEST(WriterTest, WritesTextForEveryYamlReader) {
-  // off is a bool in YAML 1.1, 007 a number in every version, null is null.
+  // `off` is a bool in YAML 1.1, 007 is a number in every version, null is null.
   const std::string text =
       to_yaml(valid_config(kTextData + "control: {socket: off}\nrun: {dir: 007}\n"
                                        "eval: {monitor: \"null\"}\n"));

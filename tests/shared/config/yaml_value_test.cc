@@ -1,5 +1,5 @@
-// Text that is YAML, or nearly, but not a configuration; and damaged configurations, which give a Config or
-// errors but never a crash. Run under the sanitizers.
+// Texts that are YAML, or almost YAML, but no configuration; and corrupted configurations, which
+// must return a Config or errors but never crash. Run with sanitizers.
 #include <random>
 
 #include "shared/base/file.h"
@@ -78,7 +78,7 @@ TEST(YamlValueTest, RejectsNestingOver32Levels) {
 }
 
 TEST(YamlValueTest, StopsParsingOfDeepNestingEarly) {
-  constexpr int kDeep = 500'000;  // would take the stack of a parser that follows it
+  constexpr int kDeep = 500'000;  // would overflow the stack of a recursive parser
   EXPECT_THAT(errors_of(std::string(kDeep, '[')), testing::SizeIs(1));
   EXPECT_THAT(errors_of(std::string(kDeep, '{')), testing::SizeIs(1));
   std::string maps, lists;
@@ -108,7 +108,7 @@ TEST(YamlValueTest, RejectsNulByte) {
 }
 
 TEST(YamlValueTest, RejectsControlCharacters) {
-  // 0x04 is where yaml-cpp would take the text to end.
+  // yaml-cpp interprets 0x04 as the end of the text.
   for (const char c : {'\x01', '\x04', '\x1b', '\x7f'})
     EXPECT_THAT(errors_of(kTextData + "# " + c + "\n"),
                 ElementsAre(testing::AllOf(StartsWith("my.yaml:2:3: "),
@@ -120,14 +120,14 @@ TEST(YamlValueTest, RejectsControlCharacters) {
 TEST(YamlValueTest, RejectsInvalidUtf8) {
   const std::vector<std::string> bad = {
       "\xff",                  // never in UTF-8
-      "\x80",                  // a follower without a first
-      "\xc3",                  // a first without its follower (here: a newline)
+      "\x80",                  // continuation byte without a lead byte
+      "\xc3",                  // lead byte without a continuation byte (here: a newline)
       "\xc0\xaf",              // overlong
       "\xe0\x80\xaf",          // overlong
       "\xf0\x80\x80\xaf",      // overlong
-      "\xed\xa0\x80",          // a surrogate
-      "\xf4\x90\x80\x80",      // past the last
-      "\xe2\x82",              // cut off
+      "\xed\xa0\x80",          // surrogate
+      "\xf4\x90\x80\x80",      // above U+10FFFF
+      "\xe2\x82",              // truncated
       "\xf8\x88\x80\x80\x80",  // five bytes
   };
   for (const std::string& bytes : bad)
@@ -141,7 +141,7 @@ TEST(YamlValueTest, RejectsUtf16) {
   EXPECT_THAT(errors_of("\xff\xfe" + "d\0a\0t\0a\0"s), ElementsAre(StartsWith("my.yaml:1:1: ")));
 }
 
-// ---- Damaged configurations
+// ---- Corrupted configurations
 
 std::string manual() {
   auto text = read_file(std::string(STOKER_SOURCE_DIR) + "/config/stoker.yaml", 1 << 20);
@@ -149,10 +149,10 @@ std::string manual() {
   return text.ok() ? *text : std::string();
 }
 
-// The manual without its comments, in which nearly every byte means something.
+// The manual without its comments, so that nearly every byte is significant.
 std::string bare_manual() { return to_yaml(valid_config(manual())); }
 
-// A Config that survives a round trip, or errors.
+// Returns a Config that survives a round trip, or errors.
 void expect_config_or_errors(const std::string& text, const Flags& flags = {}) {
   const auto config = parsed(text, flags);
   if (config.ok()) {

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Something that listens and plays a part with one client, on a thread of its own.
+// A listener that runs `part` with one client in a separate thread.
 class Listener {
  public:
   explicit Listener(std::function<void(int client)> part) {
@@ -86,7 +86,7 @@ TEST(ClientTest, ReportsUnavailableDaemonWithHint) {
 }
 
 TEST(ClientTest, TimesOutWithoutReply) {
-  Listener listener(nullptr);  // takes the connection, never accepts it
+  Listener listener(nullptr);  // the kernel completes the connection; it is never accepted
   auto client = Client::connect(listener.path(), 1s);
   ASSERT_TRUE(client.ok());
   const auto result = client->call("status", "", 20ms);

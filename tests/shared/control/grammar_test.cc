@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Not;
 
-// The call of a line that is a request; another one where it is none.
+// The call in a valid request line; a default one if the line is invalid.
 template <typename C>
 C understood(const std::string& line) {
   const auto parsed = parse_request(line);
@@ -102,7 +102,7 @@ TEST(GrammarTest, RejectsInspectionRequestOutOfBounds) {
   }
 }
 
-// One call of each method, with what is typed for it and what is sent for it.
+// One call of each method with its plain-text arguments and its params.
 struct MethodCase {
   Call call;
   std::string words;

@@ -154,7 +154,7 @@ TEST(ProtocolTest, OmitsControlCharactersAndLimitsLengthOfErrors) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
-// Null where the line is no `set`.
+// Null if the line is not a `set` request.
 const SetLearningRate* setting_in(const std::variant<Request, ProtocolError>& parsed) {
   const auto* const request = std::get_if<Request>(&parsed);
   const auto* const command = request ? std::get_if<Command>(&request->call) : nullptr;

@@ -1,5 +1,5 @@
-// Distances of label sequences, and what decoded paths stand for.
-// The figures by hand, and as scikit-learn defines them.
+// Values computed by hand, and as scikit-learn defines them; edit distances and collapsed CTC
+// paths.
 #include "shared/eval_metrics/eval_metrics.h"
 
 #include <cmath>
@@ -36,8 +36,8 @@ Labelled six() {
           .in_top = {1, 1, 1, 1, 0, 1}};
 }
 
-// By hand: class 0 was predicted three times, once rightly; class 1 twice, once rightly; class 2
-// once, rightly; of each there are two. Class 3 does not occur.
+// By hand: class 0 was predicted three times, once correctly; class 1 twice, once correctly; class
+// 2 once, correctly. Each has two samples. Class 3 does not occur.
 TEST(ClassificationMetricsTest, MatchesManuallyComputedValues) {
   ClassificationMetrics score({.classes = 4, .top_k = 2, .misclassified = 2});
   const Labelled samples = six();
@@ -63,7 +63,7 @@ TEST(ClassificationMetricsTest, AppliesClassWeightsOnlyToLoss) {
   ClassificationMetrics plain({.classes = 4, .misclassified = 2});
   for (ClassificationMetrics* const score : {&weighted, &plain}) score->add(six().part(0, 6));
   auto values = metrics_of(weighted.report());
-  // Of the third class, which has none given, 1.
+  // The third class has no weight, so 1 applies.
   EXPECT_DOUBLE_EQ(values["loss"], (0.5 * 2.5 + 4 * 1.25 + 3.25) / (0.5 * 2 + 4 * 2 + 2));
   auto others = metrics_of(plain.report());
   values.erase("loss");
@@ -207,7 +207,7 @@ using Labels = std::vector<int64_t>;
 
 uint64_t distance(const Labels& one, const Labels& other) { return edit_distance(one, other); }
 
-// By the definition: the fewest of what one of the three edits at the end leads to.
+// By definition: the minimum over the three possible last edits.
 uint64_t slow_distance(std::span<const int64_t> one, std::span<const int64_t> other) {
   if (one.empty() || other.empty()) return one.size() + other.size();
   const auto less_one = one.first(one.size() - 1), less_other = other.first(other.size() - 1);
@@ -273,7 +273,7 @@ std::map<std::string, double> by_name(const EvalReport& report) {
   return {report.metrics.begin(), report.metrics.end()};
 }
 
-// Three labels of four samples. The third is never true and once predicted.
+// Three labels of four samples. The third is never true and is predicted once.
 const std::vector<float> kLogits{2, -1, -3, 1, 1, -1, -1, 1, 1, -2, -2, -2};
 const std::vector<float> kTargets{1, 0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 0};
 const std::vector<float> kLosses(12, 0.5F);
@@ -285,11 +285,12 @@ TEST(MultilabelMetricsTest, MatchesManuallyComputedValues) {
   auto values = by_name(report);
   EXPECT_EQ(report.metrics.front().first, "loss");
   EXPECT_DOUBLE_EQ(values["loss"], 0.5);
-  EXPECT_DOUBLE_EQ(values["exact_match"], 0.5);  // the first and the last
-  // Label 0: 3 true, 2 predicted, both rightly. Label 1: 1 true, 2 predicted, 1 rightly.
+  EXPECT_DOUBLE_EQ(values["exact_match"], 0.5);  // the first and the last sample
+  // Label 0: 3 true, 2 predicted, both correctly. Label 1: 1 true, 2 predicted, 1 correctly.
   EXPECT_DOUBLE_EQ(values["micro_f1"], 2 * 3.0 / (4 + 5));
   EXPECT_DOUBLE_EQ(values["macro_f1"], (4.0 / 5 + 2.0 / 3 + 0) / 3);
-  // Label 0 is in order: 1. Label 1: its true sample shares the highest logit with a false one.
+  // Label 0 is ranked perfectly: 1. The true sample of label 1 shares the highest logit with a
+  // false one.
   EXPECT_DOUBLE_EQ(values["mean_average_precision"], (1 + 0.5) / 2);
   ASSERT_EQ(report.classes.size(), 3u);
   EXPECT_EQ(report.classes[0], (PerClassMetrics{"0", 3, 1, 2.0 / 3, 0.8}));

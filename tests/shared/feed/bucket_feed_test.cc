@@ -1,5 +1,5 @@
-// Sequences in buckets through the ring: each batch as long as its bucket, its padding clean whatever
-// was in the slot before.
+// Bucketed sequences through the ring: each batch has the length of its bucket, and its padding is
+// clean regardless of the previous content of the slot.
 #include <cstring>
 #include <optional>
 #include <set>
@@ -25,7 +25,7 @@ constexpr uint64_t kBatchSize = 3;
 
 class BucketFeedTest : public ::testing::Test {
  protected:
-  // Sample i is i mod 9 + 1 tokens of value i + 1.
+  // Sample i consists of i mod 9 + 1 tokens with value i + 1.
   void open(const std::string& buckets, uint64_t slots, const std::string& feed = "") {
     std::string lines;
     for (int i = 0; i < 40; ++i) {
@@ -91,11 +91,11 @@ class BucketFeedTest : public ::testing::Test {
   std::optional<BatchShapes> shapes_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::optional<WorkerPool> pool_;
-  Coordinator coordinator_;  // goes first: it joins the threads
+  Coordinator coordinator_;  // destroyed first: joins the threads
 };
 
 TEST_F(BucketFeedTest, PadsBatchToBucketLengthWithoutStaleData) {
-  open("[2, 5]", 2);  // few slots: each is used by batches of all lengths
+  open("[2, 5]", 2);  // few slots, so each holds batches of all lengths
   start(3);
   std::set<uint64_t> lengths;
   for (uint64_t ticket = 0; ticket < 120; ++ticket) {
@@ -130,7 +130,8 @@ TEST_F(BucketFeedTest, PacksBatchFromStartOfSlot) {
 }
 
 TEST_F(BucketFeedTest, RejectsDropWhenBucketIsSmallerThanBatch) {
-  open("[8]", 2, ", last_batch: drop");  // 4 samples of 9 places: one batch and one left
+  // 4 samples of length 9: one batch and one sample left over.
+  open("[8]", 2, ", last_batch: drop");
   const auto config = [&](const std::string& batch) {
     return *config::parse_config(
         "data: {train: {format: jsonl, path: " + (scratch_ / "data.jsonl") +

@@ -1,5 +1,5 @@
-// FakeDataset: samples that are numbers, some of them bad, some of them slow, as the test says; and
-// a disk that answers when the test says.
+// FakeDataset: a dataset of integers with configurable sample errors, slow samples and read
+// latency.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class FakeDataset : public data::Dataset {
  public:
   explicit FakeDataset(uint64_t size) : size_(size) {}
 
-  // Before the threads start.
+  // Must be called before the threads start.
   void make_bad(std::set<uint64_t> samples) { bad_ = std::move(samples); }
   // read() of this sample waits until open_gate().
   void gate(uint64_t sample) { gated_ = sample; }
@@ -36,19 +36,19 @@ class FakeDataset : public data::Dataset {
     changed_.notify_all();
   }
 
-  // prefetch() answers nobody until so many have asked; from then on at once.
+  // prefetch() blocks until this many calls are waiting and returns immediately afterwards.
   void answer_together(int reads) { together_ = reads; }
-  // A disk that is asked and answers after at least so long, while the one who asks stands still.
+  // Each prefetch() takes at least this long and blocks its thread.
   void answer_after(std::chrono::microseconds time) {
     const std::lock_guard lock(mutex_);
     answers_after_ = time;
   }
-  // The most samples that were read together.
+  // The maximum number of samples that were read together.
   size_t max_together() const {
     const std::lock_guard lock(mutex_);
     return max_together_;
   }
-  // Each read takes at least so long.
+  // Each read takes at least this long.
   void read_for(std::chrono::microseconds time) { read_for_ = time; }
   int max_reads_in_flight() const {
     const std::lock_guard lock(mutex_);
@@ -128,7 +128,7 @@ class FakeDataset : public data::Dataset {
     --in_flight_;
   }
 
-  // What was read ahead must be this sample's.
+  // Prefetched bytes must belong to this sample.
   void take_prefetched(uint64_t sample) const {
     auto* const held = data::files::PrefetchedBytes::current();
     if (held == nullptr) return;

@@ -1,4 +1,4 @@
-// The plan of a run: what the configuration and the data say, and the weights that a run keeps.
+// The sample plan of a run from configuration and data, and the weights snapshots of a run.
 #include "shared/feed/make_sample_plan.h"
 
 #include <filesystem>
@@ -31,7 +31,7 @@ class MakeSamplePlanTest : public ::testing::Test {
     config_.data["train"].sample_weights_path = directory_ + "/weights.txt";
     std::ofstream(directory_ + "/weights.txt") << text;
   }
-  // As stokerd does at a start from the ticket.
+  // As stokerd does when it starts from this ticket.
   void start_at(uint64_t ticket, const std::string& weights) {
     write_weights(weights);
     const auto read = read_sample_weights(config_, data_);
@@ -124,7 +124,7 @@ TEST_F(MakeSamplePlanTest, UsesWeightsSnapshotWhenFileChanges) {
 
 TEST_F(MakeSamplePlanTest, AppliesNewWeightsFromStartTicket) {
   start_at(0, "0 0 1");
-  start_at(100, "0 0 1");  // the same: nothing to tell apart
+  start_at(100, "0 0 1");  // unchanged: no new snapshot
   start_at(200, "0 1 0");
   EXPECT_THAT(kept_for(0), ElementsAre(0, 0, 1));
   EXPECT_THAT(kept_for(199), ElementsAre(0, 0, 1));

@@ -31,7 +31,7 @@ TEST(ReadAheadTunerTest, RequestsNothingWhenReadsDoNotWait) {
   ReadAheadTuner tuner(4, 16);
   note(tuner, 1000, 0ms, 1us);
   EXPECT_EQ(tuner.wanted(), 0u);
-  note(tuner, 1000, ReadAheadTuner::kShort, 1us);  // a lock that another holds
+  note(tuner, 1000, ReadAheadTuner::kShort, 1us);  // like a contended lock
   EXPECT_EQ(tuner.wanted(), 0u);
 }
 
@@ -66,7 +66,7 @@ TEST(ReadAheadTunerTest, StopsWhenReadsNoLongerWait) {
 TEST(ReadAheadTunerTest, ContinuesWhileSomeReadsWait) {
   ReadAheadTuner tuner(1, 16);
   note(tuner, 100, 10ms, 1ms);
-  for (int round = 0; round < 50; ++round) {  // nine of ten are in memory
+  for (int round = 0; round < 50; ++round) {  // nine of ten reads hit the page cache
     note(tuner, 9, 0ms, 1ms);
     note(tuner, 1, 10ms, 1ms);
     EXPECT_GT(tuner.wanted(), 0u);

@@ -32,7 +32,7 @@ class WorkerPoolTest : public ::testing::Test {
     pool_.emplace(*ring_, *ring_->add_producer("pool"), *dataset_, *plan_);
     pool_->start(threads, coordinator_, {}, ahead);
   }
-  // What a test expects in row `row` of a batch of these.
+  // Checks row `row` of a batch against the planned sample.
   void expect_row(const ring::ReadyBatch& batch, uint64_t row,
                   const data::order::PlannedSample& planned) {
     int64_t values[3];
@@ -57,7 +57,7 @@ class WorkerPoolTest : public ::testing::Test {
       ring_->release(ticket);
     }
   }
-  // A stop in the middle of ticket 0, at whose gated sample a reader stands.
+  // Stops in the middle of ticket 0 while a worker is blocked in its gated sample.
   void expect_first_batch_given_back() {
     dataset_->wait_until_gated();
     coordinator_.request_stop();
@@ -68,7 +68,7 @@ class WorkerPoolTest : public ::testing::Test {
     ASSERT_TRUE(claim.ok());
     EXPECT_EQ(claim->ticket, 0u);
   }
-  // Waits for a state of the ring that no call waits for.
+  // Polls for a state of the ring for which there is no blocking call.
   template <typename Condition>
   static bool eventually(Condition condition) {
     const auto deadline = std::chrono::steady_clock::now() + kLong;
@@ -80,7 +80,7 @@ class WorkerPoolTest : public ::testing::Test {
   std::optional<data::order::SamplePlan> plan_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::optional<WorkerPool> pool_;
-  Coordinator coordinator_;  // goes first: it joins the threads
+  Coordinator coordinator_;  // destroyed first: joins the threads
 };
 
 TEST_F(WorkerPoolTest, FillsPlannedBatchesWithOneThread) {
@@ -170,7 +170,8 @@ TEST_F(WorkerPoolTest, ReportsSampleErrorAndUsesReplacement) {
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].sample, 11u);
   EXPECT_EQ(reports[0].code, StatusCode::kCorrupt);
-  EXPECT_EQ(reports[0].reason, "sample 11 is bad");  // the file is known: no room is spent on it
+  // Without the file name, to save space in the report.
+  EXPECT_EQ(reports[0].reason, "sample 11 is bad");
   EXPECT_TRUE(coordinator_.join(kLong).ok());
 }
 
@@ -224,35 +225,35 @@ TEST_F(WorkerPoolTest, StopsThreadsWaitingForSlot) {
 }
 
 TEST_F(WorkerPoolTest, RequeuesUnfinishedBatchesOnStop) {
-  open(1000, 4 * SampleReader::kMaxRows, {.slots = 4}, config::ShuffleMode::kNone);
+  open(1000, 4 * WorkerPool::kMaxRowsTogether, {.slots = 4}, config::ShuffleMode::kNone);
   dataset_->gate(1);
   start(1);
   expect_first_batch_given_back();
 }
 
-// ---- Several rows at a time
+// ---- Groups of rows
 
 TEST_F(WorkerPoolTest, ReadsFastSamplesInGroupsAsPlanned) {
-  open(500, 3 * SampleReader::kMaxRows + 5, {.slots = 4});
+  open(500, 3 * WorkerPool::kMaxRowsTogether + 5, {.slots = 4});
   start(3);
   uint64_t ticket = 0;
   for (; dataset_->max_together() < 2 && ticket < 100'000; ticket += 10)
     ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + 10));
   EXPECT_GE(dataset_->max_together(), 2u);
   expect_planned_batches(ticket, ticket + 50);
-  EXPECT_LE(dataset_->max_together(), SampleReader::kMaxRows);
+  EXPECT_LE(dataset_->max_together(), WorkerPool::kMaxRowsTogether);
 }
 
 TEST_F(WorkerPoolTest, ReadsSlowSamplesOneByOne) {
   open(500, 64, {.slots = 4});
-  dataset_->read_for(2 * SampleReader::kWorthTaking);
+  dataset_->read_for(2 * WorkerPool::kGroupTime);
   start(2);
   expect_planned_batches(0, 20);
   EXPECT_EQ(dataset_->max_together(), 1u);
 }
 
 TEST_F(WorkerPoolTest, UsesReplacementsWithinGroupedReads) {
-  constexpr uint64_t kSamples = 400, kBatch = 2 * SampleReader::kMaxRows;
+  constexpr uint64_t kSamples = 400, kBatch = 2 * WorkerPool::kMaxRowsTogether;
   open(kSamples, kBatch, {.slots = 4}, config::ShuffleMode::kNone);
   const std::set<uint64_t> bad{0, 31, 32, 33, 70, 398, 399};
   dataset_->make_bad(bad);
@@ -280,7 +281,7 @@ TEST_F(WorkerPoolTest, UsesReplacementsWithinGroupedReads) {
   EXPECT_GE(dataset_->max_together(), 2u);
 }
 
-// ---- Reads ahead
+// ---- Read-ahead
 
 constexpr ReadAheadOptions always(int reads, uint64_t memory_bytes = 1 << 20) {
   return {.max_reads = reads, .adapts = false, .memory_bytes = memory_bytes};
@@ -315,7 +316,7 @@ TEST_F(WorkerPoolTest, SharesTicketsBetweenTwoPoolsWithReadAhead) {
 
 TEST_F(WorkerPoolTest, LimitsReadAheadToMemoryBudget) {
   open(1000, 16, {.slots = 6});
-  start(1, always(8, 35));  // three samples of 10 bytes
+  start(1, always(8, 35));  // the budget is three samples of 10 bytes
   expect_planned_batches(0, 100);
   EXPECT_LE(dataset_->max_reads_in_flight(), 3);
   EXPECT_GE(dataset_->taken_from_memory(), 100u * 16);
@@ -358,7 +359,8 @@ TEST_F(WorkerPoolTest, StopsReadAheadThreadsWhenRingIsClosed) {
 TEST_F(WorkerPoolTest, RequeuesUnfinishedBatchesWithReadAhead) {
   open(100, 4, {.slots = 4}, config::ShuffleMode::kNone);
   dataset_->gate(1);
-  start(1, always(1));  // so that samples come in order, and more of ticket 0 after the gated one
+  // A single read: samples arrive in order, with more of ticket 0 after the gated one.
+  start(1, always(1));
   expect_first_batch_given_back();
 }
 
@@ -370,8 +372,8 @@ TEST_F(WorkerPoolTest, EnablesReadAheadWhenReadsWaitForDisk) {
   for (; dataset_->max_reads_in_flight() < 4 && ticket < 100'000; ++ticket)
     ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + 1));
   EXPECT_GE(dataset_->max_reads_in_flight(), 4);
-  dataset_->answer_after(0us);    // the second time round all is in memory
-  constexpr uint64_t kMany = 50;  // more than what may be read ahead already
+  dataset_->answer_after(0us);    // in the second epoch all samples are in memory
+  constexpr uint64_t kMany = 50;  // more than the batches that may already be read ahead
   for (bool all_prefetched = true; all_prefetched && ticket < 200'000; ticket += kMany) {
     const uint64_t before = dataset_->prefetched();
     ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + kMany));
@@ -388,7 +390,7 @@ TEST_F(WorkerPoolTest, DoesNotReadAheadWhenReadsAreFast) {
   EXPECT_LT(dataset_->prefetched(), 1000u);
 }
 
-// ---- What is kept
+// ---- Cache budget
 
 TEST(SampleCacheBudgetTest, IsEighthOfMemoryLimitUpToMaximum) {
   config::FeedConfig feed;
@@ -397,7 +399,7 @@ TEST(SampleCacheBudgetTest, IsEighthOfMemoryLimitUpToMaximum) {
   EXPECT_EQ(sample_cache_budget(feed), uint64_t{10} << 20);
   feed.worker_memory_limit_mib = 1 << 20;
   EXPECT_EQ(sample_cache_budget(feed), kMaxCachedBytes);
-  feed.worker_memory_limit_mib.reset();  // any
+  feed.worker_memory_limit_mib.reset();  // unlimited
   EXPECT_EQ(sample_cache_budget(feed), kMaxCachedBytes);
 }
 

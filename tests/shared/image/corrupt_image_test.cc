@@ -1,4 +1,4 @@
-// Pictures that are damaged, or made to harm.
+// Decoding of corrupt and malicious images.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -36,7 +36,7 @@ void expect_corrupt(const std::string& file, const std::string& reason,
   EXPECT_THAT(status.message(), HasSubstr(reason));
 }
 
-// A JPEG whose frame header claims another size.
+// A JPEG whose frame header declares another size.
 std::string with_jpeg_size(std::string file, uint16_t height, uint16_t width) {
   const size_t frame = std::min(file.find("\xff\xc0"), file.find("\xff\xc2"));
   for (size_t i = 0; i < 2; ++i) {
@@ -59,7 +59,7 @@ TEST(CorruptJpegTest, RejectsGarbageAfterMagicBytes) {
 TEST(CorruptJpegTest, RejectsTruncationAtAnyByte) {
   for (const bool progressive : {false, true}) {
     const std::string file = encode_jpeg(pattern(40, 40), {.progressive = progressive});
-    // The end marker's two bytes may be missing: all pixels are there.
+    // The end marker (two bytes) can be missing without loss of pixels.
     for (size_t length = 0; length + 8 < file.size(); length += 7)
       ASSERT_EQ(decode(file.substr(0, length)).code(), StatusCode::kCorrupt) << length;
   }
@@ -142,7 +142,7 @@ TEST(CorruptPngTest, RejectsMissingPalette) {
   expect_corrupt(encode_png_file(testing::plain(5, 7, {2}), {.color_type = 3}), "PNG: ");
 }
 
-// Whatever bytes come: a status, never a crash. The sanitizers look on.
+// Arbitrary bytes must yield a status, never a crash; run with sanitizers.
 TEST(CorruptImageTest, NeverCrashesOnRandomCorruption) {
   std::mt19937 random(1);
   const std::vector<std::string> files{

@@ -35,7 +35,7 @@ Decoded decode(const std::string& file, const ImageShape& shape) {
   return decoded;
 }
 
-// Every pixel is `color`, give or take `tolerance`.
+// Expects every pixel to be `color` within `tolerance`.
 void expect_plain(const std::string& file, uint32_t channels, const std::vector<int>& color,
                   int tolerance) {
   const Decoded decoded = decode(file, {.channels = channels, .height = 6, .width = 10});
@@ -88,7 +88,7 @@ TEST(DecodeJpegTest, PreservesRowsAndColumns) {
 }
 
 TEST(DecodeJpegTest, MatchesFullDecodeWithScaledDecode) {
-  // 8 times as large as the shape: decoded at 1/8.
+  // 8 times as large as the shape, so it is decoded at 1/8.
   const Pixels large = gradient(8 * 30, 8 * 40, 3);
   const Pixels small = gradient(30, 40, 3);
   const Decoded decoded = decode(encode_jpeg(large), {.channels = 3, .height = 30, .width = 40});

@@ -103,8 +103,8 @@ std::string encode_jpeg(const Pixels& pixels, const JpegOptions& options) {
   if (options.progressive) {
     jpeg_simple_progression(&info);
     scans.assign(info.scan_info, info.scan_info + info.num_scans);
-    // A first scan over few coefficients of component 0 may be followed by refinements; the
-    // cheapest legal lengthening is one scan per AC coefficient.
+    // A first scan over a few coefficients of component 0 can be followed by refinements. The
+    // cheapest valid way to add scans is one scan per AC coefficient.
     if (options.extra_scans > 0) {
       scans.assign(
           1, jpeg_scan_info{

@@ -1,5 +1,5 @@
-// Pictures as files in memory, made by a small encoder of the test's own where damage has to be
-// exact.
+// image_files: encodes test images in memory. PNGs are written by a small encoder, so that they can
+// be corrupted precisely.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace stoker::image::testing {
 
-// Interleaved samples of 8 bits, row after row.
+// Interleaved 8-bit samples, row by row.
 struct Pixels {
   uint32_t height = 0;
   uint32_t width = 0;
@@ -22,41 +22,39 @@ struct Pixels {
   }
 };
 
-Pixels pattern(uint32_t height, uint32_t width);  // busy; the golden values were made of this one
-Pixels gradient(uint32_t height, uint32_t width,
-                uint32_t channels);  // smooth: JPEG hardly changes it
+Pixels pattern(uint32_t height, uint32_t width);  // high-contrast; input of the golden values
+// Smooth: nearly unchanged by JPEG.
+Pixels gradient(uint32_t height, uint32_t width, uint32_t channels);
 Pixels plain(uint32_t height, uint32_t width, std::vector<uint8_t> color);
 
 struct JpegOptions {
   int quality = 95;
   bool progressive = false;
-  int across = 2, down = 2;  // pixels that share a sample of colour (of RGB)
-  int restart_rows = 0;      // a restart marker after so many rows of blocks; 0: none
-  int extra_scans = 0;       // progressive: so many more scans that refine nothing new
+  int across = 2, down = 2;  // chroma subsampling factors (RGB)
+  int restart_rows = 0;      // rows of blocks per restart interval; 0: no restart markers
+  int extra_scans = 0;       // progressive: number of additional, redundant scans
 };
-std::string encode_jpeg(
-    const Pixels& pixels,
-    const JpegOptions& options = {});  // 1 grey, 3 RGB, 4 CMYK (Adobe: inverted)
+// Channels: 1 gray, 3 RGB, 4 CMYK (Adobe: inverted).
+std::string encode_jpeg(const Pixels& pixels, const JpegOptions& options = {});
 
 struct WebpOptions {
   bool lossless = false;
   float quality = 95;
 };
-std::string encode_webp(const Pixels& pixels,
-                        const WebpOptions& options = {});  // 3 RGB, 4 RGB + alpha
+// Channels: 3 RGB, 4 RGB + alpha.
+std::string encode_webp(const Pixels& pixels, const WebpOptions& options = {});
 
 struct PngOptions {
-  int color_type = 2;  // as in the format: 0 grey, 2 RGB, 3 palette, 4 grey + alpha, 6 RGB + alpha
-  int bit_depth =
-      8;  // 16: each sample is written twice; below 8: samples hold values of that many bits
+  int color_type = 2;  // as in the format: 0 gray, 2 RGB, 3 palette, 4 gray + alpha, 6 RGB + alpha
+  int bit_depth = 8;   // 16: each sample is written twice; below 8: samples have that many bits
   bool interlaced = false;
   std::vector<uint8_t> palette;  // RGB triples
 };
 std::string encode_png_file(const Pixels& pixels, const PngOptions& options = {});
-// A PNG of given parts, right or wrong.
+// PNGs built from given chunks, valid or not.
 std::string png_chunk(const std::string& type, const std::string& content);
-std::string png_header(uint32_t height, uint32_t width,
-                       const PngOptions& options);  // magic and IHDR
+// Magic and IHDR.
+std::string png_header(uint32_t height, uint32_t width, const PngOptions& options);
 
 inline std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));

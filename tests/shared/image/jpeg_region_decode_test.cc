@@ -1,5 +1,5 @@
-// A part of a JPEG is, to the last bit, what the whole picture has there; and nothing of one
-// picture shows in the next.
+// A decoded region of a JPEG is bit-identical to that region of the complete image, and decoding
+// does not depend on previous images.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -48,7 +48,8 @@ std::vector<std::byte> cut_out(const std::vector<std::byte>& planes, const Image
 
 class JpegCropDecodingTest : public ::testing::TestWithParam<Sampling> {};
 
-// A part as large as it is in the file, divided by `scale`, at every kind of place.
+// Checks regions whose size in the file divided by `scale` is the output size, at all kinds of
+// positions.
 void expect_parts(const Sampling& sampling, uint32_t scale, uint32_t channels) {
   const testing::Pixels pixels =
       sampling.channels == 3
@@ -108,9 +109,9 @@ TEST(JpegCropCorruptionTest, IgnoresTruncationBeyondCrop) {
   EXPECT_EQ(decode(decoder, file, shape).status.code(), StatusCode::kCorrupt);
 }
 
-// ---- The decompressor is used again
+// ---- Reuse of the decompressor
 
-// Without the segments of this marker.
+// Removes the segments with this marker.
 std::string without(const std::string& file, char marker) {
   std::string kept = file.substr(0, 2);
   size_t at = 2;
@@ -130,7 +131,7 @@ TEST(JpegReaderTest, DecodesIndependentlyOfPreviousImage) {
   const std::string fine = encode_jpeg(pattern(24, 32), {.quality = 95});
   const std::string gray = encode_jpeg(testing::gradient(24, 32, 1));
   const std::string progressive = encode_jpeg(pattern(24, 32), {.progressive = true});
-  // The tables that the format's appendix suggests are taken where a file has none.
+  // libjpeg uses the default tables of the JPEG standard if a file has none.
   const std::string bare = without(fine, '\xc4');
   const std::vector<std::string> files{coarse, fine, gray, progressive, bare};
   std::vector<Decoded> alone;

@@ -1,5 +1,5 @@
-// A JPEG that is rewritten with restart markers is the same picture; and a part that is cut out of
-// it is, to the last bit, what the whole picture has there.
+// A JPEG rewritten with restart markers has identical pixels, and an extracted region is
+// bit-identical to that region of the complete image.
 #include "shared/image/jpeg_region.h"
 
 #include <cstdint>
@@ -25,7 +25,7 @@ using testing::Sampling;
 
 using Bytes = std::vector<std::byte>;
 
-// Busy, so that markers are worth their room.
+// High-contrast, so that restart markers are worth their space.
 std::string encoded_image(const Sampling& sampling, uint32_t height, uint32_t width) {
   testing::Pixels pixels = pattern(height, width);
   if (sampling.channels == 1) {
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Samplings, RestartMarkerDecodingTest,
                                            Sampling{"grey", 1, {}},
                                            Sampling{"grey progressive", 1, {.progressive = true}}));
 
-// ---- What stays as it is
+// ---- Files that are not rewritten
 
 TEST(AddRestartMarkersTest, RejectsUnsupportedFormatsAndSizes) {
   const auto is_rewritten = [](const std::string& file, const DecodeLimits& limits = {}) {
@@ -127,7 +127,7 @@ TEST(AddRestartMarkersTest, RejectsTruncationAtAnyByte) {
     ASSERT_FALSE(add_restart_markers(bytes_of(file).first(length), {})) << length;
 }
 
-// Each byte wrong once: it is refused, or gives what the file gives.
+// Changes single bytes: the file is either rejected or rewritten with identical pixels.
 TEST(AddRestartMarkersTest, RejectsOrPreservesImageOnChangedByte) {
   const ImageShape shape{.channels = 3, .height = 100, .width = 100};
   const std::string file = encode_jpeg(pattern(100, 100), {.quality = 40});
@@ -144,11 +144,11 @@ TEST(AddRestartMarkersTest, RejectsOrPreservesImageOnChangedByte) {
   }
 }
 
-// ---- Cutting
+// ---- Extraction
 
 class JpegRegionTest : public ::testing::Test {
  protected:
-  // 160 x 160 pixels of 4:2:0: 10 units a row, pieces of 2, 5 a row.
+  // 160 x 160 pixels, 4:2:0: 10 MCUs per row, restart intervals of 2 MCUs, 5 intervals per row.
   void SetUp() override {
     file_ = *add_restart_markers(bytes_of(encode_jpeg(pattern(160, 160))), {});
   }
@@ -166,9 +166,9 @@ TEST_F(JpegRegionTest, ContainsRestartIntervalsOfRequestedRegion) {
   ASSERT_TRUE(region);
   EXPECT_EQ(region->top, 16u);
   EXPECT_EQ(region->left, 32u);
-  EXPECT_EQ(count_markers(region->file), 3u);  // two rows of two pieces
+  EXPECT_EQ(count_markers(region->file), 3u);  // two rows of two intervals
   EXPECT_LT(region->file.size(), file_.size() / 2);
-  // As any JPEG of that size: 64 x 32.
+  // Decodes like any JPEG of 64 x 32 pixels.
   const ImageShape shape{.channels = 3, .height = 32, .width = 64};
   EXPECT_TRUE(decoding(region->file, shape, [](uint32_t height, uint32_t width) {
                 EXPECT_EQ(height, 32u);
@@ -179,8 +179,8 @@ TEST_F(JpegRegionTest, ContainsRestartIntervalsOfRequestedRegion) {
 
 TEST_F(JpegRegionTest, IsNotExtractedWhenItWouldOmitNothing) {
   EXPECT_FALSE(cut({.top = 0, .left = 0, .bottom = 160, .right = 160}));
-  EXPECT_FALSE(
-      cut({.top = 3, .left = 3, .bottom = 9, .right = 159}));  // what is below costs nothing
+  // The rows below are not decoded in any case.
+  EXPECT_FALSE(cut({.top = 3, .left = 3, .bottom = 9, .right = 159}));
   EXPECT_TRUE(cut({.top = 16, .left = 0, .bottom = 160, .right = 160}));
 }
 
@@ -217,7 +217,7 @@ TEST_F(JpegRegionTest, IsNotExtractedOnMissingOrMisorderedMarker) {
   }
 }
 
-// Whatever is wrong with it, it is decoded or refused.
+// Arbitrary corruption is either decoded or rejected.
 TEST_F(JpegRegionTest, NeverCrashesOnChangedBytes) {
   const ImageShape shape{.channels = 3, .height = 30, .width = 30};
   std::mt19937 random(3);
@@ -242,7 +242,8 @@ TEST(JpegRegionDecodingTest, DetectsCorruptionOnlyInsideRegion) {
     return CropBox{.left = 0, .top = 120, .width = 32, .height = 32};
   };
   Bytes file = *add_restart_markers(bytes_of(encode_jpeg(pattern(160, 160))), {});
-  // The piece in the middle, its third row of five pieces each: all ones, which is no code.
+  // Fills the restart interval in the middle (row index 5, interval index 2) with ones, which is
+  // not a valid code.
   size_t markers = 0, at = 0;
   for (; markers < 5 * 5 + 2; ++at)
     if (count_markers(std::span(file).subspan(at, 2)) == 1) ++markers;

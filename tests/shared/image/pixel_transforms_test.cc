@@ -21,7 +21,7 @@ constexpr ImageShape kGray{.channels = 1, .height = 61, .width = 67};
 Planes random_planes(const ImageShape& shape, uint32_t seed) {
   std::mt19937 random(seed);
   Planes planes(shape.bytes());
-  // Black, white and grey pixels too: there the hue is a division by nothing.
+  // Includes black, white and gray pixels, whose hue is a division by zero.
   for (std::byte& value : planes) {
     const auto level = static_cast<uint32_t>(random());
     value = static_cast<std::byte>(random() % 3 == 0 ? level % 3 * 127 : level % 256);
@@ -38,12 +38,12 @@ Color color_at(const Planes& planes, size_t pixel) {
 int cut(float level) { return static_cast<int>(std::clamp(level, 0.0f, 255.0f)); }
 int gray(const Color& c) { return cut(0.2989f * c[0] + 0.587f * c[1] + 0.114f * c[2]); }
 
-// torchvision's _blend for one value.
+// torchvision's _blend() for one value.
 int blended(double factor, float value, float other) {
   return cut(static_cast<float>(factor) * value + static_cast<float>(1 - factor) * other);
 }
 
-// By the textbook: to hue, saturation and value, and back through the six cases.
+// Textbook conversion: to HSV and back through the six cases.
 Color turned(const Color& color, double turn) {
   const double r = color[0] / 255.0, g = color[1] / 255.0, b = color[2] / 255.0;
   const double max_channel = std::max({r, g, b}), spread = max_channel - std::min({r, g, b});
@@ -120,7 +120,7 @@ TEST(ColorJitterTest, RotatesHueCircle) {
     adjust_hue(kColors, turn, after);
     for (size_t i = 0; i < before.size() / 3; ++i) {
       const Color expected = turned(color_at(before, i), turn), is = color_at(after, i);
-      // Cut off after float arithmetic: a hair below a whole level is a level less.
+      // Truncation after float arithmetic can differ by one level.
       for (size_t c = 0; c < 3; ++c) ASSERT_NEAR(is[c], expected[c], 1) << i;
     }
   }
@@ -152,7 +152,7 @@ TEST(ColorJitterTest, PreservesGrayImageOnSaturationAndHue) {
   EXPECT_EQ(std::count(after.begin(), after.end(), after[0]), static_cast<int64_t>(after.size()));
 }
 
-// Mirrored and shifted pictures, against the definition, pixel by pixel.
+// Flips and shifts, checked against the definition pixel by pixel.
 std::vector<std::byte> numbered(const ImageShape& shape) {
   std::vector<std::byte> planes(shape.bytes());
   for (size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<std::byte>(i * 31 % 251 + 1);

@@ -1,4 +1,4 @@
-// Sampling: a kind of JPEG, by its name in tests.
+// Sampling: a JPEG variant and its name in tests.
 #pragma once
 
 #include <cstdint>

@@ -138,7 +138,7 @@ TEST(CorruptWebpTest, RejectsImageBeyondLimits) {
   expect_corrupt(file, "bytes of memory", {.memory_bytes = 10'000});
 }
 
-// A lossless header is a byte, then 14 bits each of width - 1 and height - 1.
+// A lossless header is one byte, then 14 bits each for width - 1 and height - 1.
 TEST(CorruptWebpTest, RejectsHugeHeaderSizeBeforeAllocation) {
   const std::string chunk{"\x2f\xff\xff\xff\x0f\x00\x00\x00\x00\x00", 10};
   std::string file("RIFF\x16\x00\x00\x00WEBPVP8L\x0a\x00\x00\x00", 20);
@@ -152,7 +152,7 @@ TEST(CorruptWebpTest, RejectsAnimations) {
   expect_corrupt(file + std::string(40, '\0'), "animation");
 }
 
-// Whatever bytes come: a status, never a crash. The sanitizers look on.
+// Arbitrary bytes must yield a status, never a crash; run with sanitizers.
 TEST(CorruptWebpTest, NeverCrashesOnRandomCorruption) {
   std::mt19937 random(1);
   const std::vector<std::string> files{

@@ -32,7 +32,7 @@ class EventFileTest : public ::testing::Test {
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *std::move(file) : nullptr;
   }
-  // What TensorBoard makes of the directory; empty where there is no TensorBoard.
+  // What TensorBoard reads from the directory; empty if TensorBoard is not installed.
   std::string try_read_back() {
     const char* chosen = std::getenv("STOKER_PYTHON");
     const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
@@ -160,7 +160,7 @@ TEST_F(EventFileTest, BoundsMemoryAndCountsDropsDuringLongOutage) {
   EXPECT_TRUE(file->flush().ok());
 }
 
-// The smallest PNG file, of one red pixel.
+// The smallest PNG file: one red pixel.
 std::string red_pixel() {
   constexpr std::string_view kBytes(
       "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\b\2\0\0\0\x90wS\xde\0\0\0\fIDATx\x9c"
@@ -213,7 +213,7 @@ TEST_F(EventFileTest, WritesHistogramsReadableByTensorBoard) {
   file->add_histogram("parameters/none", 7, {.count = 2, .nan = 2});
   ASSERT_TRUE(file->flush().ok());
   READ_BACK_OR_SKIP(answer);
-  // The edges are the smallest and the largest number where the buckets are wider.
+  // The outer edges are the minimum and maximum value, which are inside the outer buckets.
   EXPECT_NE(answer.find(
                 R"("parameters/w": [[7, [[-1.0, -0.5, 1.0], [-0.5, 0.5, 3.0], [0.5, 2.0, 1.0]]]])"),
             std::string::npos)

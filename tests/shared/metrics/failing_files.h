@@ -1,4 +1,4 @@
-// FailingFileSystem: the real file system, whose disk can be filled, or held up until it is let go.
+// FailingFileSystem: the real file system with an injectable full disk and blockable writes.
 //
 // Threads: every method may be called from any thread.
 #pragma once
@@ -14,13 +14,13 @@ namespace stoker::metrics {
 
 class FailingFileSystem final : public FileSystem {
  public:
-  // The next write that goes past so many bytes writes what fits and fails with ENOSPC.
+  // The first write that exceeds this number of bytes writes what fits and fails with ENOSPC.
   void fail_after_bytes(uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     left_ = bytes;
   }
   void heal() { fail_after_bytes(std::numeric_limits<uint64_t>::max()); }
-  // Writes wait until let_go().
+  // Writes block until let_go().
   void hold() {
     const std::lock_guard lock(mutex_);
     held_ = true;

@@ -23,7 +23,7 @@ TEST(MetricsRecordTest, RoundTripsDoublesInShortestForm) {
     record.add("v", value);
     const auto read = parse_record(to_json(record));
     ASSERT_TRUE(read.ok());
-    // The text is exact; Boost.JSON's reading of it may be off in the last bit.
+    // The text is exact; Boost.JSON's parser can be off in the last bit.
     EXPECT_DOUBLE_EQ(*read->find_number("v"), value);
     EXPECT_EQ(std::strtod(to_json(record).c_str() + 5, nullptr), value);
   }

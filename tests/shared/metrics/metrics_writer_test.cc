@@ -75,7 +75,7 @@ TEST_F(MetricsWriterTest, ReportsPositionEqualToFileLengthAfterFlush) {
   EXPECT_EQ(steps().size(), 50u);
 }
 
-// As TensorBoard finds them: the tag, and behind it the number as a float.
+// In TensorBoard's format: the tag followed by the value as a float.
 TEST_F(MetricsWriterTest, WritesSkippedStepsAndLossScaleToTensorBoard) {
   const auto events = [&] {
     std::string bytes;
@@ -200,7 +200,7 @@ TEST_F(MetricsWriterTest, DropsNewestRecordsWhenDiskIsSlow) {
   files_.hold();
   start(threads, *writer);
   writer->report(row_of(1));
-  files_.wait_until_a_write_is_held();  // step 1 is out of the queue
+  files_.wait_until_a_write_is_held();  // step 1 has left the queue
   for (uint64_t step = 2; step <= 9; ++step) writer->report(row_of(step));
   EXPECT_EQ(writer->dropped(), 4u);
   const uint64_t position = writer->position();

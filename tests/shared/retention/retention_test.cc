@@ -19,7 +19,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 WallTime at(std::chrono::minutes minutes) { return WallTime(24h * 365 * 50 + minutes); }
 
-// Steps 1 to `count`, ten minutes apart, all sound.
+// Steps 1 to `count`, ten minutes apart, all complete and not corrupt.
 CheckpointInfos steps_of_run(uint64_t count) {
   CheckpointInfos checkpoints;
   for (uint64_t step = 1; step <= count; ++step)
@@ -178,7 +178,7 @@ TEST(RetentionPolicyTest, ReportsReasonPerCheckpoint) {
   EXPECT_EQ(to_string(RetentionReason::kDelete), "delete");
 }
 
-// ---- What holds for any rule and any run
+// ---- Invariants for any policy and any run
 
 class Dice {
  public:
@@ -206,7 +206,7 @@ class Dice {
                           .is_finite = !one_in(4),
                           .is_unevaluated = one_in(3),
                           .is_named_best = one_in(10)};
-      // A clock that is set now and then.
+      // A clock that is adjusted now and then.
       if (!one_in(8)) each.maybe_created = at(std::chrono::minutes(below(600)));
       for (size_t score = 0; score < scores; ++score)
         each.scores.push_back(one_in(3) ? kNone : static_cast<double>(below(5)));
@@ -283,7 +283,7 @@ TEST(RetentionPolicyTest, NeverRetainsMoreOnFullDisk) {
   }
 }
 
-// What a rule adds it only ever adds.
+// A higher limit only adds to the kept checkpoints.
 TEST(RetentionPolicyTest, NeverDeletesMoreWithLargerLimits) {
   Dice dice(4);
   for (int round = 0; round < 20000; ++round) {

@@ -1,4 +1,4 @@
-// What attach() and pop() make of bytes that no ring of ours would hold.
+// Tests attach() and pop() with segments that are not valid rings.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 namespace stoker::ring {
 namespace {
 
-// The bytes of a small ring, to be damaged.
+// The bytes of a small valid ring, to be corrupted by a test.
 std::vector<std::byte> good_bytes() {
   const auto ring = make_ring({.slots = 2});
   std::vector<std::byte> bytes(static_cast<size_t>(::lseek(ring->fd(), 0, SEEK_END)));
@@ -86,9 +86,9 @@ TEST(RingAttachTest, RejectsChangedByteInConstantRegion) {
   const auto good = good_bytes();
   const size_t table_end = sizeof(RingHeader) + 2 * sizeof(TensorRecord);
   for (size_t at = 0; at < table_end; ++at) {
-    if (at >= offsetof(RingHeader, next_ticket) && at < sizeof(RingHeader))
-      continue;  // moves in use
-    // Tickets, names and types may be others without being wrong.
+    // Atomic fields, which change during use.
+    if (at >= offsetof(RingHeader, next_ticket) && at < sizeof(RingHeader)) continue;
+    // Other tickets, names and types can also be valid.
     if (at >= offsetof(RingHeader, first_ticket) && at < offsetof(RingHeader, tensors)) continue;
     const size_t in_record =
         at < sizeof(RingHeader) ? 0 : (at - sizeof(RingHeader)) % sizeof(TensorRecord);

@@ -1,4 +1,5 @@
-// What the ring's tests share: a layout, and slot bytes that are a pure function of the ticket.
+// ring_fixture: shared by the ring tests. A layout, and slot contents that are a pure function of
+// the ticket.
 #pragma once
 
 #include <chrono>
@@ -13,8 +14,8 @@ namespace stoker::ring {
 
 using namespace std::chrono_literals;
 
-inline constexpr auto kSoon = 0ns;  // look once
-inline constexpr auto kLong = 20s;  // fails the test when it is needed
+inline constexpr auto kSoon = 0ns;  // poll once
+inline constexpr auto kLong = 20s;  // reached only if the test fails
 
 inline BatchLayout small_layout(int64_t numbers = 20, uint64_t batch = 3) {
   return BatchLayout({{.name = "input", .dtype = DType::kF32, .shape = {numbers}},

@@ -1,5 +1,5 @@
-// Real producer processes, killed without warning: the consumer sees the same tickets with the same
-// bytes.
+// Real producer processes that are killed at random: the consumer must see the same tickets with
+// the same bytes.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -96,7 +96,8 @@ TEST_F(RingProcessTest, PreservesOrderAndBytesWhenProducersAreKilledRandomly) {
     ASSERT_LT(kills, 2000) << "no kill ever hit a claimed ticket";
     ASSERT_NO_FATAL_FAILURE(drain());
     if (random() % 3 != 0) continue;
-    // Rather one that has a ticket in hand: most are asleep, for the ring is full, or only starting.
+    // Prefer a victim that holds a ticket: most are asleep because the ring is full, or are still
+    // starting.
     const size_t victim = random() % readers_.size();
     while (ring_->progress(readers_[victim].id).claims == 0 && ring_->counters().ready < 4) {
     }

@@ -1,8 +1,8 @@
-// A producer that stands still, or is killed, at any of its instructions: there is no lock in the
-// segment that it could hold, so all others go on.
+// A producer that is stopped or killed at any of its instructions must not block other producers:
+// the segment contains no locks.
 //
-// The producer is a child that is stepped instruction by instruction through claim, report,
-// publish; the tests are skipped where a process may not do that to its child.
+// The producer is a child process that is single-stepped through claim, report and publish. The
+// tests are skipped if ptrace is not permitted.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -16,8 +16,8 @@
 namespace stoker::ring {
 namespace {
 
-// After so many parts of its work a producer is killed; after each instruction would take long, and
-// under a sanitizer there are ten times as many.
+// Number of points at which a producer is killed. Killing after every instruction would take too
+// long, and under a sanitizer there are ten times as many instructions.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kKills = 5;
 #else
@@ -26,7 +26,7 @@ constexpr uint64_t kKills = 40;
 
 class SteppedProducer {
  public:
-  // Stands before the first instruction of its work.
+  // Stopped before the first instruction of its work.
   SteppedProducer(ShmRing& ring, ProducerId id) : pid_(::fork()) {
     if (pid_ == 0) work(ring, id);
     ::waitpid(pid_, &status_, 0);
@@ -37,7 +37,7 @@ class SteppedProducer {
   SteppedProducer(const SteppedProducer&) = delete;
   SteppedProducer& operator=(const SteppedProducer&) = delete;
 
-  // False when it has ended.
+  // False if it has exited.
   bool stands() const { return WIFSTOPPED(status_); }
   bool is_rejected() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == kRejected; }
   bool is_done() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }

@@ -1,5 +1,5 @@
-// Many threads on one ring: for ThreadSanitizer, and for the promise that each ticket comes once,
-// in order, whole.
+// Many threads on one ring, for ThreadSanitizer and to verify that each ticket arrives exactly
+// once, in order and complete.
 #include <atomic>
 #include <random>
 #include <thread>
@@ -17,8 +17,8 @@ struct ErrorCase {
   uint32_t die_of_100 = 0;
 };
 
-// One producer that now and then gives a ticket back, or leaves it and comes back as another
-// generation.
+// A producer that occasionally abandons a ticket, or is requeued with a claimed ticket and
+// registers again under another generation.
 void produce(ShmRing& ring, uint32_t seed, ErrorCase error) {
   std::mt19937 random(seed);
   auto id = ring.add_producer("stress");
@@ -30,7 +30,8 @@ void produce(ShmRing& ring, uint32_t seed, ErrorCase error) {
       return;
     }
     const uint32_t dice = random() % 100;
-    fill(claim->slot, dice < 50 ? claim->ticket : ~claim->ticket);  // half of it wrong at first
+    // Half of the tickets are filled with wrong bytes first.
+    fill(claim->slot, dice < 50 ? claim->ticket : ~claim->ticket);
     if (dice < error.abandon_of_100) {
       ring.abandon(*id, *claim);
     } else if (dice < error.abandon_of_100 + error.die_of_100) {

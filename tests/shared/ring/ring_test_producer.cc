@@ -1,6 +1,8 @@
-// A reader process for the tests: ring_test_producer FD INDEX GENERATION [hold…]
-// Fills tickets until the ring ends, or stops itself at the first: `hold`: with half of it written;
-// `hold_report`: with a report made as well; `hold_published`: when it has just published it.
+// ring_test_producer: producer process for tests. Usage: ring_test_producer FD INDEX GENERATION
+// [hold…]
+// Fills tickets until the ring ends, or stops itself at the first ticket: `hold`: with half of the
+// slot written; `hold_report`: after also reporting a sample error; `hold_published`: directly
+// after publishing.
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -26,7 +28,7 @@ int main(int argc, char** argv) {
       fill(claim->slot.first(claim->slot.size() / 2), claim->ticket + 1);
       ::raise(SIGSTOP);
     }
-    fill(claim->slot, ~claim->ticket);  // so that a half-done slot can be told from a finished one
+    fill(claim->slot, ~claim->ticket);  // so that an incomplete slot differs from a finished one
     (*ring)->report_sample_error(
         {.ticket = claim->ticket, .sample = claim->ticket, .reason = "process"});
     if (how == "hold_report") ::raise(SIGSTOP);

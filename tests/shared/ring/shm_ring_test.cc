@@ -1,4 +1,3 @@
-// What the ring tells a supervisor about its producers.
 #include "shared/ring/shm_ring.h"
 
 #include <fcntl.h>
@@ -94,7 +93,7 @@ TEST_F(ShmRingTest, PreservesHeldBatchWhileLaterOnesAreReleased) {
   ASSERT_TRUE(held.ok());
   expect_next(1);
   expect_next(2);
-  // Tickets 4 and 5 have room; ticket 3 lives in the held slot.
+  // Slots for tickets 4 and 5 are free; ticket 3 shares the slot of the held ticket 0.
   EXPECT_EQ(claim(producer_).ticket, 4u);
   EXPECT_EQ(claim(producer_).ticket, 5u);
   EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut);
@@ -127,7 +126,8 @@ TEST_F(ShmRingTest, StartsAtFirstTicketAndStopsAtEndTicket) {
 }
 
 TEST_F(ShmRingTest, SupportsTurnCounterWraparound) {
-  const uint64_t first = (uint64_t{1} << 32) * 3 - 2;  // with 3 slots the turn becomes 2^32 here
+  // With 3 slots the turn reaches 2^32 during the test.
+  const uint64_t first = (uint64_t{1} << 32) * 3 - 2;
   open({.slots = 3, .first_ticket = first});
   for (uint64_t ticket = first; ticket < first + 10; ++ticket) {
     produce(producer_);

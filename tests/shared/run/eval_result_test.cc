@@ -70,7 +70,8 @@ TEST(BestCheckpointTest, ParsesEarlierVersion) {
   EXPECT_TRUE(back->history.empty());
 }
 
-// A loss one unit in the last place off would make a better checkpoint of an equal one.
+// If the loss were off by one unit in the last place, an equal checkpoint would become a better
+// one.
 TEST(EvalResultTest, RoundTripsLossAndBestValueBitForBit) {
   EvalResult result = two_sets();
   result.datasets[0].metrics[0].second = 0.9674570043571293;

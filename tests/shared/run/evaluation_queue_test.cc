@@ -71,7 +71,7 @@ TEST(EvaluationQueueTest, SelectsNextCheckpointOfIntervalWhenFirstFailed) {
 
 TEST(EvaluationQueueTest, EvaluatesAgainWhenCheckpointWasReplaced) {
   Scene scene{.there = {120, 160}};
-  scene.evaluated_and_gone = {120};  // its line is of the checkpoint that was there before
+  scene.evaluated_and_gone = {120};  // the result belongs to a deleted checkpoint of the same step
   EXPECT_EQ(due(scene, kEvery), Steps{120});
 }
 
