@@ -1,13 +1,13 @@
-// compute_class_weights(): what task.class_weights: balanced comes to.
+// compute_class_weights(): resolves task.class_weights: balanced to numbers.
 //
-// The labels of data.train are counted once, when the run begins. From then on its checkpoints say what
-// the weights are, so that a resumed run goes on with the same loss, whatever came to the data or was
-// exchanged meanwhile; only where the classes are others is it counted anew, which is logged.
+// The labels of data.train are counted once, when the run starts. Its checkpoints store the weights, so
+// that a resumed run has the same loss even if the data has changed since. The labels are counted again
+// only if the classes differ, which is logged.
 //
-// Threads:  the trainer's thread.
-// Blocking: the counting, as the labels' files do.
-// Errors:   kInvalidArgument: the labels cannot be counted; says what to do instead. kCorrupt: the
-//           checkpoint's weights are none. Those of reading labels.
+// Threads:  the trainer thread.
+// Blocking: while the label files are read.
+// Errors:   kInvalidArgument: the labels cannot be counted; the message has an alternative. kCorrupt:
+//           the checkpoint's weights are invalid. Errors of reading labels.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,8 @@
 
 namespace stoker::app {
 
-// `task` with the numbers in class_weights, which are logged; `task` itself where it is not balanced.
-// `data` is data.train, `start` the checkpoint that the run goes on from.
+// `task` with numbers in class_weights, which are logged; `task` itself if it is not balanced. `data` is
+// data.train, `start` the checkpoint that the run resumes from.
 Result<config::TaskConfig> compute_class_weights(
     const config::TaskConfig& task, const data::Dataset& data,
     const std::optional<checkpoint::VerifiedCheckpoint>& start);

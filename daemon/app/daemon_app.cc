@@ -250,7 +250,8 @@ void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
 
 // ---- End
 
-// A mistake of whoever started it tells nothing of the run, and no service manager tries it again.
+// A configuration error before the first step is not counted: it is the user's, and systemd does not
+// restart after it (RestartPreventExitStatus).
 void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
   if (ended_well)

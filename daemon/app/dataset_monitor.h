@@ -1,11 +1,11 @@
-// DatasetMonitor: looks, while training goes on, whether there is more data than it is trained on, and
-// indexes it beside the index in use. What it found is taken in by TrainingSession, which says when.
+// DatasetMonitor: detects new data during training and indexes it next to the index in use.
+// TrainingSession switches to it at a step that it chooses.
 //
-// Threads:  run() on a thread of its own; found() from any.
-// Blocking: run() until `stop`: it looks each feed.refresh_interval_seconds, which is a stat of each file, and
-//           where something came, as long as indexing takes. A stop is heard between two files.
-// Errors:   none: what cannot be taken in (a file is gone, or changed, or half written) is logged
-//           and looked at again later; training goes on with what it has.
+// Threads:  run() on its own thread; found() from any.
+// Blocking: run() until `stop`. Every feed.refresh_interval_seconds it calls stat() on each file, and
+//           indexes the data if some is new. A stop takes effect between two files.
+// Errors:   none. Data that cannot be added (a file was removed, changed or is incomplete) is logged and
+//           checked again later; training continues with its current data.
 #pragma once
 
 #include <atomic>

@@ -31,12 +31,12 @@ class DatasetRefresher {
   DatasetRefresher(const config::Config& config, const run::RunLayout& layout)
       : config_(config), layout_(layout) {}
 
-  // What the run trains on from `ticket` on. `maybe_saved`: of the checkpoint it goes on from; what
-  // that says holds where the run directory does not say the same and more. Nothing is written.
+  // The dataset from `ticket` on. `maybe_saved`: the manifest of the checkpoint that the run resumes
+  // from; its dataset versions apply unless those of the run directory extend them. Writes nothing.
   Result<std::unique_ptr<data::Dataset>> open(uint64_t ticket,
                                               const checkpoint::Manifest* maybe_saved,
                                               const data::files::ScanProgress& progress);
-  // Writes down what open() found, once it is sure that the run goes on with it.
+  // Records what open() found, after it is certain that the run resumes with it.
   Status save() const;
 
   // Of what is open.

@@ -1,8 +1,8 @@
-// load_checkpoint: puts what a checkpoint holds into the state of a run that goes on from it, with the
-// changes that are allowed.
+// load_checkpoint: restores the state of a resumed run from a checkpoint, with the changes that are
+// allowed.
 //
-// Threads: the trainer's thread.
-// Errors:  kMismatch: a change that is not allowed; names the first differences and the flag. Others
+// Threads: the trainer thread.
+// Errors:  kMismatch: a change that is not allowed, with the first differences and the flag. Others
 //          as TrainingState::restore(). The state is then unusable, and nothing on disk is changed.
 #pragma once
 

@@ -1,9 +1,9 @@
-// ProgressReporter: how training goes, for whoever looks: the live line of a terminal, systemd's status,
-// and now and then a line of the log.
+// ProgressReporter: reports training progress as the progress line of a terminal, as systemd's status
+// text, and as occasional log lines.
 //
-// Threads:  the main thread.
-// Blocking: as writing a line to the terminal and a datagram to systemd does.
-// Owner:    notifier and clock must outlive this object.
+// Threads:   the main thread.
+// Blocking:  while a line is written to the terminal and a datagram to systemd.
+// Ownership: notifier and clock must outlive this object.
 #pragma once
 
 #include <chrono>

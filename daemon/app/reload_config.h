@@ -1,8 +1,8 @@
-// reload_config: what SIGHUP does: reads the configuration again, takes what may change while training
-// goes on (log.level), and names each other key that differs.
+// reload_config: handles SIGHUP. Reads the configuration again, applies what can change during training
+// (log.level), and logs every other key that differs.
 //
 // Threads: the main thread.
-// Errors:  a configuration with mistakes is logged and refused as a whole.
+// Errors:  an invalid configuration is logged and rejected as a whole.
 #pragma once
 
 #include "daemon/app/command_line.h"

@@ -1,7 +1,7 @@
-// restore_sample_errors: what a run that goes on from a checkpoint knows of its bad samples.
+// restore_sample_errors: the sample errors of a run up to the checkpoint that it resumes from.
 //
-// Threads: the trainer's thread, before the feed is started.
-// Errors:  as SampleErrorFile::truncate_back(); the list is then as it was.
+// Threads: the trainer thread, before the feed is started.
+// Errors:  as SampleErrorFile::truncate_after(); the list is then unchanged.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace stoker::app {
 
-// Cuts the list at `path` back to what belongs to the checkpoint; null: to nothing, for the run begins.
-// Of an earlier release's checkpoint, which has no number, the list's lines are counted.
+// Truncates the list at `path` to the errors before the checkpoint; null: to nothing, in a new run. If
+// the checkpoint has no count (from an earlier release), the lines of the list are counted.
 Result<supervisor::SampleErrorHistory> restore_sample_errors(
     FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved);
 

@@ -18,7 +18,7 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
     const checkpoint::CheckpointStore& store, const std::string& resume);
 
 // Checkpoints after `step` cannot be written again under their names: they are renamed to
-// archived.<n>.<name>, kept for whoever wants to look, and no program reads them.
+// archived.<n>.<name>, which no program reads.
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
                                  uint64_t step);
 

@@ -1,11 +1,11 @@
-// ResumeCompatibility: in what a run that is to go on differs from the one that its checkpoint was saved by,
-// and whether it may go on all the same.
+// ResumeCompatibility: how a resumed run differs from the run that saved its checkpoint, and whether it
+// may be resumed nevertheless.
 //
-// What makes it another run is refused, with the first differences named, unless the command line
-// allows that kind of change; each kind costs a guarantee of its own.
+// Changes that make it another run are rejected with the first differences, unless the command line
+// allows that kind of change. Each kind waives a guarantee.
 //
 // Threads: values.
-// Errors:  check(): kMismatch; names the differences, the flag that allows them, and its price.
+// Errors:  check(): kMismatch, with the differences, the flag that allows them, and what it waives.
 #pragma once
 
 #include <array>
@@ -53,8 +53,8 @@ class ResumeCompatibility {
   std::array<std::vector<std::string>, kChanges> differences_;
 };
 
-// Where a run goes on that was at `ticket` with batches of `before` samples, and now takes them in
-// batches of `now`: no sample is left out, up to a batch of them comes a second time.
+// The ticket at which a run resumes that was at `ticket` with batches of `before` samples, and now has
+// batches of `now`. No sample is skipped; up to one batch of them is repeated.
 uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now);
 
 }  // namespace stoker::app

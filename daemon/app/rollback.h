@@ -1,11 +1,10 @@
-// Rollback: a run whose loss is no number any more goes back to a checkpoint (train.on_nonfinite:
-// rollback). RUN/rollback.json remembers to which and how often, so that a daemon that is killed
-// meanwhile goes on with the same learning rate.
+// Rollback: returns a run with a nonfinite loss to a checkpoint (train.on_nonfinite: rollback).
+// RUN/rollback.json records which one and how often, so that a daemon that is killed meanwhile resumes
+// with the same learning rate.
 //
 // Threads: one, under run/LOCK.
-// Errors:  kCorrupt: there is nothing to go back to, or the file is not what is written here;
-//          kIoError, kNoSpace.
-// Crash:   the file is there before anything is trained anew.
+// Errors:  kCorrupt: no checkpoint to return to, or an invalid file; kIoError, kNoSpace.
+// Crash:   the file is written before training starts again.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ struct Rollback {
 Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
                  const std::string& path, std::optional<uint64_t> begun_at, uint64_t times);
 
-// Nothing: the run never went back.
+// Nothing: the run was never rolled back.
 Result<std::optional<Rollback>> read_rollback(const std::string& path);
 
 }  // namespace stoker::app

@@ -33,7 +33,7 @@ Status TrainingParts::open_outputs(const config::Config& config, const run::RunL
   saving.delete_expired = [this](bool is_disk_full) {
     retention_manager->delete_expired(is_disk_full);
   };
-  // A checkpoint that is there means that the rows and bad samples up to its step are, too.
+  // If a checkpoint exists, so do the records and sample errors up to its step.
   saving.before_commit = [this] {
     flush_rows(*metrics);
     feed->flush_sample_errors();

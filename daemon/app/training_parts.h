@@ -38,7 +38,7 @@ struct TrainingParts {
   // Ring and readers, from the state's ticket on.
   Status start_feed(const config::Config& config, const run::RunLayout& layout,
                     const std::string& index_dir, Clock& clock);
-  // First nobody fills the ring, then everything handed to the writers is written.
+  // Stops filling the ring first, then writes everything that the writers were given.
   Status shut_down();
   // What the ring, the readers and the checkpoint writer know of the status.
   void add_live(control::TrainerStatus& status) const;

@@ -51,7 +51,7 @@ class TrainingSession {
   // for the first batch. Finished or stopped: what fails is a Status.
   Result<run::RunOutcome> run(std::stop_token stop, const std::function<void()>& on_training);
 
-  // Ends the preparing too, where nobody reads the mailbox yet. From any thread.
+  // Also ends the preparation, during which the mailbox is not read yet. From any thread.
   void request_stop();
 
   // Fills the parts of the status that others than the trainer know: ring, readers, checkpoint

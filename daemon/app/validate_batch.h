@@ -1,11 +1,11 @@
-// validate_batch(): whether a batch holds only labels and tokens that model and task can take.
+// validate_batch(): whether all labels and tokens of a batch are in the range of model and task.
 //
-// Readers have looked at each of their samples (label_range_check.h). What an outside producer wrote nobody
-// has read yet, and a model looks its numbers up in tables.
+// Workers check each of their samples (label_range_check.h). Batches of external producers are unchecked,
+// and a model uses their numbers as table indexes.
 //
-// Threads: the trainer's calls what it gives back.
-// Owner:   the ring must outlive that.
-// Errors:  kCorrupt, naming ticket, row and value.
+// Threads:   the trainer thread calls the returned function.
+// Ownership: the ring must outlive the returned function.
+// Errors:    kCorrupt, with ticket, row and value.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace stoker::app {
 
-// Empty where only readers fill batches, or where any number will do.
+// Empty if only workers fill batches, or if every number is valid.
 std::function<Status(const ring::ReadyBatch&)> validate_batch(const config::Config& config,
                                                               const data::Dataset& data,
                                                               const ring::ShmRing& ring);
