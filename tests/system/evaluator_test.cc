@@ -123,7 +123,7 @@ TEST_F(EvaluatorTest, LogsWhetherTrainingIsPausedCrashedOrFinished) {
   const std::string config = write_config(small_config("eval: {poll_interval_seconds: 0.2}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(says("waiting reason=\"the next checkpoint\""));
+  ASSERT_TRUE(says("evaluation finished"));  // it may never wait: the next checkpoint may be there
   ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
   ASSERT_TRUE(says("training is paused at step "));
   trainer.signal(SIGKILL);
