@@ -20,6 +20,7 @@ cd "$root"
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 export CCACHE_BASEDIR=$root  # share cache entries between checkouts
 export CCACHE_NOHASHDIR=1  # debug info has no build folder: -ffile-prefix-map
+export CCACHE_SLOPPINESS=pch_defines,time_macros  # needed for precompiled headers
 export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-3G}
 if [[ -z ${STOKER_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; then
   export STOKER_COMPILER_LAUNCHER=ccache

@@ -79,8 +79,9 @@ Fields shuffle_fields(FeedConfig& feed) {
       {.name = "shuffle_open_shards",
        .target = &feed.shuffle_open_shards,
        .help = "Shards that are open at a time and whose samples are mixed",
-       .details = "From 1 to 1000000000. A shard is a file of format text, tokens, cifar10 or "
-                  "cifar100; a dataset of another format is one shard. Used with shuffle: shards.",
+       .details = "From 1 to 1000000000. A shard is a file of format text, tokens, cifar10, "
+                  "cifar100, tfrecord, webdataset, csv or jsonl; a dataset of another format is "
+                  "one shard. Used with shuffle: shards.",
        .min = 1,
        .max = kMaxSampleCount,
        .affects_result = true,
