@@ -63,7 +63,7 @@ class UserModelTest : public RunTest {
     std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
     fs::rename(file + ".new", file);
     EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.max_attempts=1"}), 0);
-    EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, of sum"),
+    EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, SHA-256"),
               std::string::npos)
         << log_of("stoker-eval");
     EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 78);
