@@ -47,13 +47,13 @@ class InputParityTest : public testing::Test {
 };
 
 TEST_F(InputParityTest, MatchesTorchvisionNormalize) {
-  const at::Tensor images = read("pictures");
+  const at::Tensor images = read("images");
   expect_close(task::preprocess_input(images, {.mean = {0.5}, .std = {0.5}}), "by_halves");
   expect_close(task::preprocess_input(images, kNormalization), "normal");
 }
 
 TEST_F(InputParityTest, ScalesImagesToUnitRangeWithoutNormalization) {
-  const at::Tensor images = read("pictures");
+  const at::Tensor images = read("images");
   const auto none = task::find_normalization(nullptr, sample_.front());
   ASSERT_TRUE(none.ok()) << none.status().to_string();
   const at::Tensor scaled = task::preprocess_input(images, *none);
@@ -72,12 +72,13 @@ TEST_F(InputParityTest, MatchesTorchvisionMixup) {
 TEST_F(InputParityTest, MatchesTorchvisionCutmix) {
   for (int number = 0; number < 4; ++number) {
     const std::string name = "cutmix" + std::to_string(number);
-    const at::Tensor given = read(name + "_given"), wanted = read(name + "_box");
-    const data::transform::CutMixBox box = data::transform::cutmix_box(
-        given[0].item<double>(), given[1].item<int64_t>(), given[2].item<int64_t>(), 8, 10);
-    EXPECT_EQ(box,
-              (data::transform::CutMixBox{wanted[0].item<int64_t>(), wanted[1].item<int64_t>(),
-                                          wanted[2].item<int64_t>(), wanted[3].item<int64_t>()}))
+    const at::Tensor parameters = read(name + "_given"), box_values = read(name + "_box");
+    const data::transform::CutMixBox box =
+        data::transform::cutmix_box(parameters[0].item<double>(), parameters[1].item<int64_t>(),
+                                    parameters[2].item<int64_t>(), 8, 10);
+    EXPECT_EQ(box, (data::transform::CutMixBox{
+                       box_values[0].item<int64_t>(), box_values[1].item<int64_t>(),
+                       box_values[2].item<int64_t>(), box_values[3].item<int64_t>()}))
         << name;
     const data::transform::MixParameters mix{.own_share = read(name + "_share").item<double>(),
                                              .box = box};
@@ -94,7 +95,7 @@ TEST_F(InputParityTest, MixesBatchesForTrainingButNotForEvaluation) {
   const auto task =
       task::make_task({config::ClassificationTask{}}, &kNormalize, sample_, kClasses, transforms);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
-  const at::Tensor images = read("pictures"), untouched = images.clone();
+  const at::Tensor images = read("images"), original = images.clone();
   const auto options = data::transform::make_mix_options(transforms, sample_.front());
   ASSERT_TRUE(options.ok());
   int cut = 0;
@@ -108,7 +109,7 @@ TEST_F(InputParityTest, MixesBatchesForTrainingButNotForEvaluation) {
   }
   EXPECT_GT(cut, 0);
   EXPECT_LT(cut, 20);
-  EXPECT_TRUE(images.equal(untouched));
+  EXPECT_TRUE(images.equal(original));
 }
 
 TEST_F(InputParityTest, AcceptsModelWithMoreClassesThanMixedBatch) {
