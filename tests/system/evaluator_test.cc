@@ -105,7 +105,7 @@ TEST_F(EvaluatorTest, ReportsPathOfInvalidCheckpoint) {
 
 TEST_F(EvaluatorTest, FollowsRunDirectoryCreatedLater) {
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(says("waiting reason=\"the run to begin"));
+  ASSERT_TRUE(says("waiting reason=\"the start of the run"));
   ASSERT_EQ(train(write_config(small_config()), run_dir()).code, 0);
   EXPECT_EQ(code_of(std::move(follower)), 0);
   EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
@@ -128,7 +128,7 @@ TEST_F(EvaluatorTest, LogsWhetherTrainingIsPausedCrashedOrFinished) {
   ASSERT_TRUE(says("training is paused at step "));
   trainer.signal(SIGKILL);
   ASSERT_TRUE(trainer.wait(60s).has_value());
-  ASSERT_TRUE(says("the trainer, which has died, to come back"));
+  ASSERT_TRUE(says("the trainer, which has crashed, to restart"));
   EXPECT_FALSE(follower.wait(0ms).has_value()) << "it may come back";
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=1"}).code, 0)
       << "finds itself done";
@@ -155,7 +155,7 @@ TEST_F(EvaluatorTest, EvaluatesAllCheckpointsWithoutInotifyAndLocks) {
   Process follower({STOKER_WITHOUT_CALLS, "ENOSYS:inotify_init1,flock", program("stoker-eval"),
                     "--run-dir", run_dir(), "--follow"},
                    path("stoker-eval.out"));
-  ASSERT_TRUE(says("waiting reason=\"the run to begin"));
+  ASSERT_TRUE(says("waiting reason=\"the start of the run"));
   // Save no more checkpoints than are retained, because without locks retention does not know which
   // one is being read.
   ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_last=50"}).code, 0);

@@ -121,7 +121,7 @@ TEST_F(UserModelTest, LoadsPluginInTrainerOnly) {
 TEST_F(UserModelTest, RejectsUnusablePluginWithOneLineAtStart) {
   const std::string config = plugin_config();
   EXPECT_EQ(train(config, run_dir(), {"--set", "model.args.widht=3"}).code, 78);
-  EXPECT_NE(log_of("stokerd").find("does not read these of model.args: widht"), std::string::npos)
+  EXPECT_NE(log_of("stokerd").find("unused keys in model.args: widht"), std::string::npos)
       << log_of("stokerd");
   EXPECT_EQ(train(config, run_dir(), {"--set", "model.path=" + path("none.so")}).code, 78);
   EXPECT_NE(log_of("stokerd").find("none.so: No such file"), std::string::npos);
@@ -158,11 +158,12 @@ TEST_F(UserModelTest, FailsRunAsMismatchOnTokenOutsidePluginEmbedding) {
       "{max_length: 3}, "
       "path: " +
       path("rows.jsonl") + "}}\ntask: {name: classification}\n" +
-      "model: {name: plugin, args: {does: knows ten tokens}, path: " + path("m.so") +
+      "model: {name: plugin, args: {does: ten tokens}, path: " + path("m.so") +
       "}\ntrain: {max_steps: 100, micro_batch_size: 16, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 78);
-  EXPECT_NE(log_of("stokerd").find("does not know a token of this batch, whose tokens are from 1 "
-                                   "to 77"),
+  EXPECT_NE(log_of("stokerd").find(
+                "outside the vocabulary of the model in model.path; its tokens are from 1 "
+                "to 77"),
             std::string::npos)
       << log_of("stokerd");
 }
