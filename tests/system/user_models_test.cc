@@ -41,7 +41,7 @@ class UserModelTest : public RunTest {
 
   // An interrupted run of 80 steps ends with the same bytes as an uninterrupted one and is
   // evaluated.
-  void expect_that_it_goes_on_exactly(const std::string& config) {
+  void expect_exact_resume(const std::string& config) {
     const std::vector<std::string> half{"--set", "train.max_steps=40"};
     const std::vector<std::string> all{"--set", "train.max_steps=80"};
     ASSERT_EQ(train(config, run_dir("whole"), all).code, 0) << log_of("stokerd");
@@ -57,7 +57,7 @@ class UserModelTest : public RunTest {
   }
 
   // The model file changes after 40 steps.
-  void expect_that_another_file_is_told(const std::string& config, const std::string& file) {
+  void expect_other_file_rejected(const std::string& config, const std::string& file) {
     ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0)
         << log_of("stokerd");
     std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
@@ -80,15 +80,15 @@ class UserModelTest : public RunTest {
 };
 
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsPlugin) {
-  expect_that_it_goes_on_exactly(plugin_config());
+  expect_exact_resume(plugin_config());
 }
 
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsTorchScript) {
-  expect_that_it_goes_on_exactly(script_config());
+  expect_exact_resume(script_config());
 }
 
 TEST_F(UserModelTest, RejectsReplacedPluginUnlessAllowed) {
-  expect_that_another_file_is_told(plugin_config(), path("m.so"));
+  expect_other_file_rejected(plugin_config(), path("m.so"));
 }
 
 TEST_F(UserModelTest, AcceptsMovedPlugin) {
@@ -108,10 +108,10 @@ TEST_F(UserModelTest, LoadsPluginInTrainerOnly) {
   ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; })) << log_of("stokerd");
   const auto maps_of = [](pid_t pid) { return text_of("/proc/" + std::to_string(pid) + "/maps"); };
   EXPECT_NE(maps_of(trainer.pid()).find("m.so"), std::string::npos);
-  const std::vector<pid_t> readers = children_of(trainer.pid(), "stoker-feed");
-  ASSERT_FALSE(readers.empty());
-  for (const pid_t reader : readers) {
-    const std::string maps = maps_of(reader);
+  const std::vector<pid_t> workers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_FALSE(workers.empty());
+  for (const pid_t worker : workers) {
+    const std::string maps = maps_of(worker);
     EXPECT_NE(maps.find("stoker-feed"), std::string::npos);
     EXPECT_EQ(maps.find("/m.so"), std::string::npos);
     EXPECT_EQ(maps.find("libtorch"), std::string::npos);
@@ -136,7 +136,8 @@ TEST_F(UserModelTest, FailsRunWithFileOnTokenWithoutPluginOutput) {
   std::ofstream(path("tokens.bin"), std::ios::binary) << tokens;
   const std::string config = write_config(
       "data: {train: {format: tokens, sequence: {block_size: 8}, path: " + path("tokens.bin") +
-      "}}\nmodel: {name: plugin, num_classes: 90, args: {does: speaks}, path: " + path("m.so") +
+      "}}\nmodel: {name: plugin, num_classes: 90, args: {does: per-token output}, path: " +
+      path("m.so") +
       "}\ntrain: {max_steps: 1000000, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_NE(log_of("stokerd").find("tokens.bin"), std::string::npos) << log_of("stokerd");

@@ -198,7 +198,7 @@ TEST_F(TorchScriptModelTest, RejectsOtherFilesAndUnsafePermissions) {
 
 TEST_F(TorchScriptModelTest, LoadsAndValidatesModulesWrittenByPyTorch) {
   const auto answer = stoker::test::try_run_python(STOKER_SCRIPT_FILES_PY, {folder_.path()});
-  if (!answer) GTEST_SKIP() << "STOKER_PYTHON names no Python with torch";
+  if (!answer) GTEST_SKIP() << "STOKER_PYTHON is not set to a Python with torch";
   ASSERT_EQ(answer->code, 0) << answer->err;
   const boost::json::object reported = boost::json::parse(answer->out).as_object();
   for (const char* const name : {"scripted.pt", "scripted_eval.pt"}) {
