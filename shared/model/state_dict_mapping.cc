@@ -26,7 +26,7 @@ class StateDictMapper {
     rename();
     for (size_t i = 0; i < needed_.size(); ++i) map_tensor(i);
     for (const auto& [name, spec] : available_) add_unexpected(name, *spec);
-    for (const std::string& other : file_.others())
+    for (const std::string& other : file_.non_tensor_keys())
       mapping_.unexpected.push_back(other + ", not a tensor");
     check_used();
     if (mapping_.loads.empty() && mapping_.problems.empty())

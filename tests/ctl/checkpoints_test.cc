@@ -328,7 +328,7 @@ TEST_F(CheckpointCommandsTest, ExportRejectsCorruptCheckpointAndExistingOutput) 
   put(path("mine"), "precious");
   const Answer there = ctl({"export", "200", "--output", path("mine")});
   EXPECT_EQ(there.code, 74);
-  EXPECT_THAT(there.err, HasSubstr("is there already"));
+  EXPECT_THAT(there.err, HasSubstr("already exists"));
   EXPECT_EQ(*read_file(path("mine"), 100), "precious");
   flip_a_bit(file(200, "optimizer.safetensors"));
   const Answer damaged = ctl({"export", "200", "--output", path("new")});

@@ -166,7 +166,7 @@ TEST_F(CheckpointFaultTest, RecoversAfterMovedRunDirectoryReturns) {
         fs::rename(run_dir("moved"), run_dir());
       },
       run_dir("moved"));
-  EXPECT_TRUE(log_contains("moved or removed; bring it back")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("moved or removed; restore it")) << log_of("stokerd");
 }
 
 TEST_F(CheckpointFaultTest, DoesNotTouchReplacementRunDirectory) {

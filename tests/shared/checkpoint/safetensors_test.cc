@@ -97,7 +97,7 @@ class WriteSafetensorsTest : public ::testing::Test {
                              metadata);
   }
   std::string content() { return *read_file(scratch_ / "t.safetensors", 1 << 30); }
-  bool is_there() { return std::filesystem::exists(scratch_ / "t.safetensors"); }
+  bool exists() { return std::filesystem::exists(scratch_ / "t.safetensors"); }
   void expect_rejected(const TensorViews& tensors, const std::string& why,
                        const Metadata& metadata = {}) {
     const auto written = write(tensors, metadata);
@@ -106,7 +106,7 @@ class WriteSafetensorsTest : public ::testing::Test {
         << written.status().to_string();
     EXPECT_THAT(written.status().message(), HasSubstr(why));
     EXPECT_THAT(written.status().message(), HasSubstr("t.safetensors"));
-    EXPECT_FALSE(is_there());
+    EXPECT_FALSE(exists());
   }
 
   TemporaryDirectory scratch_;

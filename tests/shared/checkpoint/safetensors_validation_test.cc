@@ -191,11 +191,11 @@ TEST_F(SafetensorsValidationTest, RejectsInvalidOffsets) {
 }
 
 TEST_F(SafetensorsValidationTest, RejectsOverlapsAndHoles) {
-  expect_header_rejected("{" + entry("a", 0, 5) + "," + entry("b", 3, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 0, 3) + "," + entry("b", 4, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 0, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 1, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 4, 4) + "}", "hole or overlap");
+  expect_header_rejected("{" + entry("a", 0, 5) + "," + entry("b", 3, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 0, 3) + "," + entry("b", 4, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 0, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 1, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 4, 4) + "}", "gap or overlap");
   expect_accepted("{" + entry("a", 0, 8) + "," + entry("b", 8, 8) + "," + entry("c", 0, 0) + "}");
 }
 
@@ -206,14 +206,14 @@ TEST_F(SafetensorsValidationTest, RejectsBytesOutsideTensors) {
 }
 
 TEST_F(SafetensorsValidationTest, RejectsDuplicateKeys) {
-  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("a", 4, 8) + "}", "twice");
-  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("\\u0061", 4, 8) + "}", "twice");
+  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("a", 4, 8) + "}", "duplicate");
+  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("\\u0061", 4, 8) + "}", "duplicate");
   expect_header_rejected(R"({"t":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
-                         "twice");
+                         "duplicate");
   expect_header_rejected(R"({"t":{"dtype":"U8","shape":[8],"shape":[8],"data_offsets":[0,8]}})",
-                         "twice");
-  expect_header_rejected(R"({"__metadata__":{},"__metadata__":{}})", "twice", 0);
-  expect_header_rejected(R"({"__metadata__":{"a":"1","a":"1"}})", "twice", 0);
+                         "duplicate");
+  expect_header_rejected(R"({"__metadata__":{},"__metadata__":{}})", "duplicate", 0);
+  expect_header_rejected(R"({"__metadata__":{"a":"1","a":"1"}})", "duplicate", 0);
 }
 
 TEST_F(SafetensorsValidationTest, RejectsNonStringMetadata) {

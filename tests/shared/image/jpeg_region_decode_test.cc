@@ -33,8 +33,8 @@ Decoded decode(Decoder& decoder, const std::string& file, const ImageShape& shap
   return decoded;
 }
 
-std::vector<std::byte> cut_out(const std::vector<std::byte>& planes, const ImageShape& whole,
-                               uint32_t left, uint32_t top, const ImageShape& region) {
+std::vector<std::byte> crop(const std::vector<std::byte>& planes, const ImageShape& whole,
+                            uint32_t left, uint32_t top, const ImageShape& region) {
   std::vector<std::byte> cut;
   for (uint32_t c = 0; c < region.channels; ++c) {
     for (uint32_t y = 0; y < region.height; ++y) {
@@ -76,7 +76,7 @@ void expect_parts(const Sampling& sampling, uint32_t scale, uint32_t channels) {
                      .height = double(shape.height * scale)};
     });
     ASSERT_TRUE(region.status.ok()) << region.status.to_string();
-    ASSERT_EQ(region.planes, cut_out(all.planes, whole, left, top, shape))
+    ASSERT_EQ(region.planes, crop(all.planes, whole, left, top, shape))
         << left << ' ' << top << ' ' << shape.width << 'x' << shape.height;
   }
 }

@@ -19,10 +19,10 @@ TensorSpec f32(const std::string& name, std::vector<int64_t> shape = {2}) {
 
 class FakeFile final : public checkpoint::TensorSource {
  public:
-  explicit FakeFile(std::vector<TensorSpec> specs, std::vector<std::string> others = {})
-      : specs_(std::move(specs)), others_(std::move(others)) {}
+  explicit FakeFile(std::vector<TensorSpec> specs, std::vector<std::string> non_tensor_keys = {})
+      : specs_(std::move(specs)), others_(std::move(non_tensor_keys)) {}
   const std::vector<TensorSpec>& tensors() const override { return specs_; }
-  const std::vector<std::string>& others() const override { return others_; }
+  const std::vector<std::string>& non_tensor_keys() const override { return others_; }
   const TensorSpec* find(const std::string& name) const override {
     const auto found = std::ranges::find(specs_, name, &TensorSpec::name);
     return found == specs_.end() ? nullptr : &*found;
