@@ -115,7 +115,7 @@ Result<HandedFds> lift(int ring_fd, int quarantine_fd) {
       .ring = UniqueFd(::fcntl(ring_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1)),
       .quarantine = UniqueFd(::fcntl(quarantine_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1))};
   if (!lifted.ring.valid() || !lifted.quarantine.valid())
-    return Status::from_errno(errno, "hand the ring to a worker process");
+    return Status::from_errno(errno, "pass the ring to a worker process");
   return lifted;
 }
 
@@ -171,7 +171,7 @@ Result<WorkerProcess> WorkerProcess::spawn(const std::string& program,
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     return Status::from_errno(cause,
-                              "pidfd_open of a worker process (Linux 5.3 or later is needed)");
+                              "pidfd_open of a worker process (requires Linux 5.3 or later)");
   }
   return WorkerProcess(pid, std::move(pidfd));
 }

@@ -90,7 +90,7 @@ class FeedStressTest : public FeedTest {
     }
   }
   void check_next_batch(uint64_t ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_EQ(batch->ticket, ticket);
     ASSERT_NO_FATAL_FAILURE(check_batch(*batch));

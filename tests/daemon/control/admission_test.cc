@@ -35,7 +35,7 @@ class ConnectionAdmissionTest : public ControlServerTest {
     }
     return clients;
   }
-  void expect_turned_away(const std::string& why) {
+  void expect_rejected(const std::string& why) {
     auto peer = client();
     EXPECT_THAT(peer.read_line(), HasSubstr(why));
     EXPECT_TRUE(peer.is_ended());
@@ -47,7 +47,7 @@ class ConnectionAdmissionTest : public ControlServerTest {
 TEST_F(ConnectionAdmissionTest, AcceptsOwnerUpToConnectionLimitThenRejects) {
   serve();
   auto clients = connect_and_ask(options_.limits.connections);
-  expect_turned_away("32 clients are connected, which is the limit");
+  expect_rejected("32 clients are connected, which is the limit");
   EXPECT_EQ(counters().connections_rejected, 1u);
   EXPECT_EQ(counters().connections, 32u);
   for (auto& peer : clients)
@@ -58,7 +58,7 @@ TEST_F(ConnectionAdmissionTest, AcceptsClientAfterAnotherDisconnects) {
   options_.limits.connections = 5;
   serve();
   auto clients = connect_and_ask(5);
-  expect_turned_away("5 clients");
+  expect_rejected("5 clients");
   clients.pop_back();
   ASSERT_TRUE(eventually([](const Counters& now) { return now.connections == 4; }));
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
@@ -69,7 +69,7 @@ TEST_F(ConnectionAdmissionTest, LimitsConnectionsPerUnprivilegedUser) {
   options_.limits.connections_per_uid = 2;
   serve();
   const auto clients = connect_and_ask(2);
-  expect_turned_away("uid 4242 has 2 connections");
+  expect_rejected("uid 4242 has 2 connections");
   uid_ = kStranger + 1;
   EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
 }
@@ -80,10 +80,10 @@ TEST_F(ConnectionAdmissionTest, ReservesConnectionsForOwnerAndRoot) {
   options_.limits.reserved_connections = 4;
   serve();
   const auto clients = connect_and_ask(1);
-  expect_turned_away("1 clients are connected");
+  expect_rejected("1 clients are connected");
   uid_ = 0;
   const auto of_root = connect_and_ask(4);
-  expect_turned_away("5 clients are connected");
+  expect_rejected("5 clients are connected");
 }
 
 TEST_F(ConnectionAdmissionTest, RejectsClientWithUnknownCredentials) {
@@ -91,7 +91,7 @@ TEST_F(ConnectionAdmissionTest, RejectsClientWithUnknownCredentials) {
     return Status(StatusCode::kPermission, "ask who connected: not permitted");
   };
   serve();
-  expect_turned_away("not permitted");
+  expect_rejected("not permitted");
   EXPECT_EQ(counters().connections_rejected, 1u);
   EXPECT_EQ(counters().connections_accepted, 0u);
 }

@@ -63,7 +63,7 @@ TEST_F(FeedFaultTest, ReportsSampleErrorsWithoutCrashWhenFileIsTruncated) {
   std::filesystem::resize_file(file("2"), kRecord * kRecords / 2 + 100);
   // The data can be cached in memory: the truncation is detected within a tenth of a second.
   EXPECT_TRUE(eventually([&] {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     if (batch.ok()) ring_->release(batch->ticket);
     return !batch.ok() || supervisor_->sample_errors() > 0;
   }));
@@ -89,7 +89,7 @@ TEST_F(FeedFaultTest, ServesSmallDatasetFromMemoryAfterFirstEpoch) {
         std::filesystem::last_write_time(file(number), time);
       }
     }
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     for (size_t tensor : {0, 1}) {
       const auto got = ring_->layout().tensor_bytes(batch->slot, tensor);
@@ -108,7 +108,7 @@ TEST_F(FeedFaultTest, DetectsFileReplacedAfterIndexing) {
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 16});  // more than an epoch
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_THAT(coordinator_.reason().message(),
               AllOf(HasSubstr("data_batch_3.bin at offset"), HasSubstr(": modified")));
 }

@@ -156,7 +156,8 @@ TEST_F(MakeSamplePlanTest, ReportsNotFoundForTicketBeforeFirstSnapshot) {
   start_at(10, "0 0 1");
   const auto kept = load_sample_weights(config_, directory_, 9);
   EXPECT_EQ(kept.status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(kept.status().message(), HasSubstr("no weights of data.train are kept for ticket 9"));
+  EXPECT_THAT(kept.status().message(),
+              HasSubstr("no sample weights of data.train are stored for ticket 9"));
 }
 
 }  // namespace
