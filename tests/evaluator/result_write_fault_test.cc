@@ -180,7 +180,7 @@ TEST_F(ResultRecordingFaultTest, DuplicatesNoResultAfterPowerCut) {
     for (const test::Survival survival :
          {test::Survival::kNothing, test::Survival::kNamesOnly, test::Survival::kSome}) {
       const std::string after = scratch_ / "after";
-      files.cut_power(operation, survival, operation, after);
+      files.simulate_power_loss(operation, survival, operation, after);
       fs::remove_all(layout_.root());
       fs::rename(after + "/run", layout_.root());
       fs::remove_all(after);

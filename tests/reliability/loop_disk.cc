@@ -64,7 +64,7 @@ std::optional<std::string> LoopDisk::unavailable_reason() {
     TemporaryDirectory folder;
     format(folder / "image");
     LoopDisk disk(folder / "image", folder / "disk");
-    disk.cut_power(Cut::kNothingFlushed);
+    disk.simulate_power_loss(Cut::kNothingFlushed);
     disk.power_on();
     return std::nullopt;
   } catch (const std::system_error& error) {
@@ -89,7 +89,7 @@ LoopDisk::LoopDisk(std::string image, std::string directory)
 
 LoopDisk::~LoopDisk() { ::umount2(directory_.c_str(), MNT_DETACH); }
 
-void LoopDisk::cut_power(Cut cut) {
+void LoopDisk::simulate_power_loss(Cut cut) {
   const UniqueFd root = open_or_fail(directory_, O_RDONLY | O_DIRECTORY);
   uint32_t mode = cut == Cut::kJournalFlushed ? 1 : 2;
   if (::ioctl(root.get(), kShutdown, &mode) != 0) fail("cut the power of " + directory_);

@@ -33,7 +33,7 @@ class LoopDisk {
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
 
-  void cut_power(Cut cut);
+  void simulate_power_loss(Cut cut);
   // Remounts after a cut, when no process uses the disk any more.
   void power_on();
 

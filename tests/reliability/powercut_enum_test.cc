@@ -55,17 +55,17 @@ class PowerCutEnumerationTest : public ::testing::Test {
     size_t seen = 0;
     std::string location = "after the end";
     uint64_t acknowledged = first_step_;
-    const auto cut_power = [&] {
+    const auto simulate_power_loss = [&] {
       acknowledged = std::max(acknowledged, newest_saved(output_));
-      disk->cut_power(cut);
+      disk->simulate_power_loss(cut);
     };
     const auto end = run_minimal_run(run_, output_, [&](const FileCall& call) {
       if (!call.changes || ++seen != change) return Verdict::kContinue;
       location = to_string(call);
-      cut_power();
+      simulate_power_loss();
       return Verdict::kKill;
     });
-    if (end.signal == 0) cut_power();
+    if (end.signal == 0) simulate_power_loss();
     disk->power_on();
     SCOPED_TRACE(location);
     ++(newest_visible(run_) == first_step_ ? old_ : newer_);
@@ -119,7 +119,7 @@ TEST_F(PowerCutEnumerationTest, FallsBackToPreviousCheckpointOnFalseFsync) {
     if (call.name == "fsync" && call.path.find("/.tmp-step-000000025") != std::string::npos)
       return Verdict::kSkip;
     if (call.to.find("/.trash-step-000000015") == std::string::npos) return Verdict::kContinue;
-    disk->cut_power(Cut::kJournalFlushed);
+    disk->simulate_power_loss(Cut::kJournalFlushed);
     return Verdict::kKill;
   });
   ASSERT_NE(end.signal, 0);

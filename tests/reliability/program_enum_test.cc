@@ -1,6 +1,6 @@
 // The real programs are killed before each change that they make to the run directory, by SIGKILL
-// or by a power cut, and restarted. STOKER_FAULT_TESTS=full covers every change; otherwise a few of each
-// kind, spread over the run.
+// or by a power loss, and restarted. STOKER_FAULT_TESTS=full covers every change; otherwise a few
+// of each kind, spread over the run.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -90,20 +90,20 @@ class ProgramCrashEnumerationTest : public RunTest {
     prepare_work_dir(crash);
     size_t seen = 0;
     std::string location = "after the end";
-    const auto cut_power = [&] {
+    const auto simulate_power_loss = [&] {
       output_before_crash_ = log_of("crashed");
-      if (crash == CrashKind::kPowerCut) disk_->cut_power(LoopDisk::Cut::kNothingFlushed);
+      if (crash == CrashKind::kPowerCut) disk_->simulate_power_loss(LoopDisk::Cut::kNothingFlushed);
       if (crash == CrashKind::kPowerCutWithFlushedJournal)
-        disk_->cut_power(LoopDisk::Cut::kJournalFlushed);
+        disk_->simulate_power_loss(LoopDisk::Cut::kJournalFlushed);
     };
     const auto end =
         trace(command, path("crashed.out"), work_dir_ + "/run", [&](const FileCall& call) {
           if (!is_counted(call) || ++seen != change) return Verdict::kContinue;
           location = to_string(call);
-          cut_power();
+          simulate_power_loss();
           return Verdict::kKill;
         });
-    if (end.signal == 0) cut_power();
+    if (end.signal == 0) simulate_power_loss();
     if (disk_) disk_->power_on();
     return location;
   }

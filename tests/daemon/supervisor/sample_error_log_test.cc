@@ -134,7 +134,7 @@ TEST_F(SampleErrorFileTest, PreservesFlushedRecordsAfterPowerCut) {
   file.add(row_of(2));
   file.flush();
   const TemporaryDirectory disk;
-  files.cut_power(files.operations().size(), test::Survival::kNothing, 0, disk / "left");
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 0, disk / "left");
   EXPECT_THAT(tickets_in(disk / "left/sample_errors.jsonl"), ElementsAre(1, 2));
 }
 

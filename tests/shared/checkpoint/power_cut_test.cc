@@ -31,7 +31,7 @@ class PowerCutTest : public ::testing::Test {
   void after(uint64_t operations, const Check& check) {
     for (const auto& [survival, seed] : power_cuts()) {
       TemporaryDirectory disk;
-      files_.cut_power(operations, survival, seed, disk / "root");
+      files_.simulate_power_loss(operations, survival, seed, disk / "root");
       const auto done = files_.operations();
       SCOPED_TRACE("after " + std::to_string(operations) + " operations, the last: " +
                    (operations == 0 ? "none" : to_string(done[operations - 1])) + ", survival " +
@@ -123,7 +123,7 @@ TEST_F(PowerCutTest, PreservesDurableCheckpointWhenFailedCommitIsRetried) {
     for (uint64_t at = start + failing; at <= end; ++at) {
       for (const auto& [survival, seed] : power_cuts(2)) {
         TemporaryDirectory disk;
-        files.cut_power(at, survival, seed, disk / "root");
+        files.simulate_power_loss(at, survival, seed, disk / "root");
         SCOPED_TRACE("failing " + std::to_string(failing) + ", after " +
                      to_string(files.operations()[at - 1]) + ", survival " +
                      std::to_string(static_cast<int>(survival)) + " seed " + std::to_string(seed));

@@ -275,7 +275,8 @@ TEST_F(WriteSafetensorsTest, SyncsFileBeforeReturn) {
       write_safetensors(files, scratch_.path(), "t.safetensors", views_of(one_of_each_dtype()), {})
           .ok());
   TemporaryDirectory other;
-  files.cut_power(files.operations().size(), test::Survival::kNamesOnly, 0, other / "disk");
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNamesOnly, 0,
+                            other / "disk");
   EXPECT_EQ(*read_file(other / "disk/t.safetensors", 1 << 20), content());
 }
 
