@@ -8,7 +8,8 @@
 // The baseline for small images from the decoded cache (`cache: {type: decoded}`) is pread of the
 // same number of bytes, because nothing else remains to be done.
 //
-// With --baselines, the data loaders of PyTorch and TensorFlow are measured as well, on the same files.
+// With --baselines, the data loaders of PyTorch and TensorFlow are measured as well, on the same
+// files.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -44,8 +44,8 @@ class PythonBaseline {
   double greeting_ = 0;
 };
 
-// Null if the baseline is unavailable, which is printed to standard error: "<benchmark>: no baseline:
-// <why>".
+// Null if the baseline is unavailable, which is printed to standard error:
+// "<benchmark>: no baseline: <why>".
 std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& benchmark,
                                                      const std::string& python,
                                                      const std::string& script,

@@ -1,6 +1,6 @@
 // Corrupt checkpoints with the real programs: stokerctl verify reports the file, stoker-eval and
-// stokerd reject the checkpoint. With STOKER_FAULT_TESTS=full, a bit is flipped in every byte of the
-// small files; otherwise, and in the large files, in bytes spread over the file.
+// stokerd reject the checkpoint. With STOKER_FAULT_TESTS=full, a bit is flipped in every byte of
+// the small files; otherwise, and in the large files, in bytes spread over the file.
 // (tests/shared/checkpoint/verify_test.cc flips a bit in every byte of every file within one
 // process.)
 #include <cstdlib>

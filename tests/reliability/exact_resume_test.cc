@@ -1,7 +1,7 @@
 // Runs of each configuration that are killed repeatedly at random times end with the same bytes as
-// uninterrupted ones: model, optimizer and state tensors, and metrics records. STOKER_FAULT_TESTS=full
-// covers all pairs of choices with twenty kills each; otherwise a few configurations and kills are
-// tested.
+// uninterrupted ones: model, optimizer and state tensors, and metrics records.
+// STOKER_FAULT_TESTS=full covers all pairs of choices with twenty kills each; otherwise a few
+// configurations and kills are tested.
 #include <signal.h>
 
 #include <algorithm>
