@@ -86,7 +86,7 @@ uint64_t size_of(const std::string& path) {
 Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, bool tiny) {
   if (!fs::exists(program("stokerd")) || !fs::exists(program("stoker-eval")))
     return Status(StatusCode::kNotFound,
-                  program("stokerd") + ", stoker-eval: are not there; build them");
+                  program("stokerd") + ", stoker-eval: not found; build them");
   STOKER_ASSIGN_OR_RETURN(auto folder, ScratchFolder::create(dir));
   write_corpus(folder->file("corpus.txt"), tiny ? 100'000 : 2'000'000);
   std::ofstream(folder->file("config.yaml")) << replaced(

@@ -69,7 +69,7 @@ class Args {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   int64_t get_int(const std::string& key, int64_t default_value) const {
     const std::string* const value = find(key);
-    return value == nullptr ? default_value : number_of<int64_t>(key, *value, "a whole number");
+    return value == nullptr ? default_value : number_of<int64_t>(key, *value, "an integer");
   }
   double get_double(const std::string& key, double default_value) const {
     const std::string* const value = find(key);

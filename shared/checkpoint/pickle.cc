@@ -395,7 +395,7 @@ Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& ar
   const PickleValue& offset = pickle.values[arguments[1]];
   if (storage_value.type != Type::kStorage) return pickle_error("a tensor without a storage");
   if (offset.type != Type::kInt || offset.number < 0)
-    return pickle_error("a tensor whose offset is no count");
+    return pickle_error("a tensor with an invalid offset");
   PickledTensor tensor{.offset = offset.number,
                        .storage = static_cast<size_t>(storage_value.number)};
   STOKER_ASSIGN_OR_RETURN(tensor.shape, read_counts(pickle, pickle.values[arguments[2]], "shape"));

@@ -309,7 +309,7 @@ Result<SetLearningRate> make_setting(std::string_view name, double value) {
 
 Result<SetLearningRate> parse(const Row<SetLearningRate>& row, WordSpan words) {
   if (words.size() != 2)
-    return invalid(std::string(row.name) + " takes a name and a value, such as: set lr 1e-4");
+    return invalid(std::string(row.name) + " takes a name and a value, for example: set lr 1e-4");
   const char* const word_end = words[1].data() + words[1].size();
   double value = 0;
   const auto [end, error] = std::from_chars(words[1].data(), word_end, value);

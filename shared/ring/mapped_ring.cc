@@ -395,7 +395,7 @@ std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
                            state.phase == Phase::kReady || state.phase == Phase::kRequeued);
   if (is_in_use || is_pending) return std::nullopt;
   return Status(StatusCode::kCorrupt, "ring slot " + std::to_string(ticket % slots()) +
-                                          " holds state " + std::to_string(seen) +
+                                          " has state " + std::to_string(seen) +
                                           " instead of ticket " + std::to_string(ticket) +
                                           ": a worker process overwrote the ring");
 }

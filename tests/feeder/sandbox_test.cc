@@ -61,7 +61,7 @@ Ending confined(const std::function<int()>& what, const SandboxOptions& options 
 class SandboxTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+    if (kSanitized) GTEST_SKIP() << "sanitizers need system calls that the sandbox denies";
   }
 };
 
@@ -103,7 +103,7 @@ const std::vector<ForbiddenCall>& forbidden_calls() {
       {"a signal to another", SYS_kill, [] { return ::kill(::getppid(), 0); }},
       {"a signal to another's thread", SYS_tgkill,
        [] { return call_of(SYS_tgkill, ::getppid(), ::getppid(), 0); }},
-      {"a look into another", SYS_ptrace,
+      {"read of another process", SYS_ptrace,
        [] { return call_of(SYS_ptrace, 16, ::getppid(), 0, 0); }},
       {"another's memory", SYS_process_vm_writev,
        [] { return call_of(SYS_process_vm_writev, ::getppid(), nullptr, 0, nullptr, 0, 0); }},

@@ -245,8 +245,9 @@ TEST_P(ExactResumeTest, MatchesUninterruptedRunAfterRepeatedKills) {
   Exit end = train_until(last, run_dir());
   if (end.code == 93) end = train_until(last, run_dir());
   ASSERT_EQ(end.code, 0);
-  ASSERT_EQ(train_until(last, run_dir("whole")).code, 0);
-  EXPECT_EQ(deterministic_results(run_dir(), last), deterministic_results(run_dir("whole"), last));
+  ASSERT_EQ(train_until(last, run_dir("uninterrupted")).code, 0);
+  EXPECT_EQ(deterministic_results(run_dir(), last),
+            deterministic_results(run_dir("uninterrupted"), last));
   const ResumeCase& one = GetParam();
   std::cout << "exact: | " << one.model << " | " << one.optimizer << " | " << one.precision << " | "
             << one.order << " | " << one.isolation << " | " << one.data << " | " << one.extra

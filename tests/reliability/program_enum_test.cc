@@ -140,8 +140,8 @@ class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
     ASSERT_NO_FATAL_FAILURE(ProgramCrashEnumerationTest::SetUp());
     if (IsSkipped()) return;
     config_ = write_config(small_config());
-    ASSERT_EQ(train(config_, path("whole"), options_).code, 0);
-    uninterrupted_ = deterministic_results(path("whole"));
+    ASSERT_EQ(train(config_, path("uninterrupted"), options_).code, 0);
+    uninterrupted_ = deterministic_results(path("uninterrupted"));
   }
 
   std::vector<std::string> command() const {
@@ -227,9 +227,9 @@ class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
                     {"--set", "train.max_steps=30", "--set", "checkpoint.save_every_steps=10"})
                   .code,
               0);
-    copy_tree(base_, path("whole"));
-    ASSERT_EQ(evaluate(path("whole")), 0);
-    uninterrupted_ = deterministic_results(path("whole"));
+    copy_tree(base_, path("uninterrupted"));
+    ASSERT_EQ(evaluate(path("uninterrupted")), 0);
+    uninterrupted_ = deterministic_results(path("uninterrupted"));
   }
 
   int evaluate(const std::string& run) const {

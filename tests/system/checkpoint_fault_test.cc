@@ -189,7 +189,7 @@ TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {
   const std::vector<std::string> more_steps{"--set", "train.max_steps=40000",
                                             "--set", "checkpoint.save_every_steps=100",
                                             "--set", "metrics.log_every_steps=47"};
-  ASSERT_EQ(train(config, run_dir("whole"), more_steps).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
   // The upper layer of an overlay cannot be on another overlay.
   Mount lower_disk(path("below"));
   Mount overlay(path("overlay"));
@@ -209,8 +209,8 @@ TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {
     (void)trainer.wait(10s);
   }
   EXPECT_EQ(train(config, run, more_steps).code, 0);
-  EXPECT_EQ(model_sha256(run, 40000), model_sha256(run_dir("whole"), 40000));
-  EXPECT_EQ(deterministic_records(run), deterministic_records(run_dir("whole")));
+  EXPECT_EQ(model_sha256(run, 40000), model_sha256(run_dir("uninterrupted"), 40000));
+  EXPECT_EQ(deterministic_records(run), deterministic_records(run_dir("uninterrupted")));
 }
 
 TEST_F(CheckpointFaultTest, RejectsCheckpointOfAnotherArchitecture) {

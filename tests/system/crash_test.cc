@@ -36,7 +36,7 @@ TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
   const std::vector<std::string> more_steps{"--set", "train.max_steps=40000",
                                             "--set", "checkpoint.save_every_steps=100",
                                             "--set", "metrics.log_every_steps=47"};
-  ASSERT_EQ(train(config, run_dir("whole"), more_steps).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
 
   std::mt19937 random(20);  // seed of the kill times
   int kills = 0;
@@ -62,8 +62,8 @@ TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0);
   EXPECT_EQ(kills, 20) << "the run ended before all kills";
-  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
-  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("whole")))
+  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("uninterrupted"), 40000));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")))
       << "reported steps are duplicated or missing";
   for (const auto& entry : fs::directory_iterator(run_dir() + "/checkpoints")) {
     EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
@@ -90,7 +90,7 @@ TEST_F(CrashRecoveryTest, PreservesResultBytesWhenWorkersAreKilled) {
   const std::string config = write_config(small_config());
   const std::vector<std::string> more_steps{"--set", "train.max_steps=6000", "--set",
                                             "feed.num_processes=2"};
-  ASSERT_EQ(train(config, run_dir("whole"), more_steps).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
   Process trainer = this->trainer(config, run_dir(), more_steps);
   std::mt19937 random(7);
   int killed = 0;
@@ -103,7 +103,7 @@ TEST_F(CrashRecoveryTest, PreservesResultBytesWhenWorkersAreKilled) {
   }
   EXPECT_EQ(ended->code, 0);
   EXPECT_GT(killed, 2) << "the run ended too early";
-  EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("whole"), 6000));
+  EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("uninterrupted"), 6000));
   EXPECT_NE(log_of("stokerd").find("worker process crashed"), std::string::npos);
 }
 

@@ -44,7 +44,7 @@ metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is 
     const auto exit = ctl(run_dir(), {word}, "ctl").wait(30s);
     ASSERT_TRUE(exit && exit->code == 0) << log_of("ctl");
   }
-  bool says(const std::string& text) const {
+  bool log_contains(const std::string& text) const {
     return log_of("stokerd").find(text) != std::string::npos;
   }
   // Starts a run and pauses it after the first checkpoint.

@@ -50,7 +50,7 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
   const std::string config = config_of("epoch");
   Process trainer = paused_trainer(config);
   append("a.csv", rows(24));
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   send_command("resume");
   ASSERT_TRUE(wait_until(60s, [&] { return history(run_dir()).size() == 2; }));
   trainer.signal(SIGKILL);
@@ -83,7 +83,7 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
 TEST_F(CsvRefreshTest, RefreshesImmediatelyWhenConfigured) {
   Process trainer = paused_trainer(config_of("immediate"));
   add("b.csv", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
   send_command("resume");
   const auto exit = trainer.wait(90s);
@@ -99,9 +99,9 @@ TEST_F(CsvRefreshTest, RefreshesImmediatelyWhenConfigured) {
 TEST_F(CsvRefreshTest, RejectsInvalidChangeAndContinuesTraining) {
   Process trainer = paused_trainer(config_of("epoch"));
   append("a.csv", "1,2");  // a partial row
-  ASSERT_TRUE(wait_until(60s, [&] { return says("dataset refresh rejected"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("dataset refresh rejected"); }));
   append("a.csv", ",1\n");
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=41"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=41"); }));
   send_command("resume");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);
@@ -112,7 +112,7 @@ TEST_F(CsvRefreshTest, ReportsRemovedFile) {
   add("b.csv", 9);
   Process trainer = paused_trainer(config_of("epoch"));
   std::filesystem::remove(path("rows/b.csv"));
-  ASSERT_TRUE(wait_until(60s, [&] { return says("b.csv: is gone"); })) << log_of("stokerd");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("b.csv: is gone"); })) << log_of("stokerd");
   send_command("stop");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);

@@ -86,7 +86,7 @@ class FileRefreshTest : public DatasetRefreshFixture,
 TEST_P(FileRefreshTest, AddsFilesAtNextEpoch) {
   Process trainer = paused_trainer(config_of("epoch"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   send_command("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   const auto states = history(run_dir());
@@ -102,7 +102,7 @@ TEST_P(FileRefreshTest, AddsFilesAtNextEpoch) {
 TEST_P(FileRefreshTest, AddsFilesImmediatelyWhenConfigured) {
   Process trainer = paused_trainer(config_of("immediate"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
   send_command("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
@@ -116,7 +116,7 @@ TEST_P(FileRefreshTest, AddsFilesImmediatelyWhenConfigured) {
 TEST_P(FileRefreshTest, ReplaysRefreshFromEarlierCheckpoint) {
   Process trainer = paused_trainer(config_of("epoch"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   send_command("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
@@ -131,7 +131,7 @@ TEST_P(FileRefreshTest, ReportsRemovedFilesAndContinuesTraining) {
   Process trainer = paused_trainer(config_of("epoch"));
   const bool is_tar = std::filesystem::exists(path("set/second.tar"));
   std::filesystem::remove_all(path(is_tar ? "set/second.tar" : "set/cat/second"));
-  ASSERT_TRUE(wait_until(60s, [&] { return says(": is gone"); })) << log_of("stokerd");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains(": is gone"); })) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("second"));
   send_command("stop");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));

@@ -103,12 +103,12 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 6
   }
 
   void expect_same_after_kills(const std::string& config, uint64_t steps) {
-    ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+    ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0);
     ASSERT_NO_FATAL_FAILURE(train_with_kills(config, 3));
-    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("whole"), steps));
-    EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("whole")));
+    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("uninterrupted"), steps));
+    EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
     for (const uint64_t step : {uint64_t{1}, steps / 2, steps, uint64_t{1'000'000'000}})
-      EXPECT_EQ(show_batch(run_dir(), step), show_batch(run_dir("whole"), step)) << step;
+      EXPECT_EQ(show_batch(run_dir(), step), show_batch(run_dir("uninterrupted"), step)) << step;
   }
 
   std::string synthetic_config(int samples, const std::string& more = "") const {
@@ -153,7 +153,7 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextMixtureInEveryShuffleMode) {
     const std::string config = text_config_of("{concat: [code, prose]}", feed);
     expect_same_after_kills(config, 600);
     // Each order starts with empty run directories.
-    for (const std::string& run : {run_dir(), run_dir("whole")})
+    for (const std::string& run : {run_dir(), run_dir("uninterrupted")})
       std::filesystem::rename(run, run + "-" + std::to_string(number));
     ++number;
   }
@@ -174,7 +174,7 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextBuckets) {
        {"num_processes: 2", "last_batch: pad", "last_batch: drop, shuffle: none"}) {
     SCOPED_TRACE(feed);
     expect_same_after_kills(lines_config_of(feed), 600);
-    for (const std::string& run : {run_dir(), run_dir("whole")})
+    for (const std::string& run : {run_dir(), run_dir("uninterrupted")})
       std::filesystem::rename(run, run + "-" + std::to_string(number));
     ++number;
   }

@@ -129,7 +129,7 @@ TEST_F(ResumeTest, LosesAndRepeatsNoStepOnPlannedRestart) {
   const std::vector<std::string> more_steps{"--set", "train.max_steps=40000",
                                             "--set", "checkpoint.save_every_steps=null",
                                             "--set", "metrics.log_every_steps=47"};
-  ASSERT_EQ(train(config, run_dir("whole"), more_steps).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
   uint64_t left_at = 0;
   {
     Process trainer = this->trainer(config, run_dir(), more_steps);
@@ -146,8 +146,8 @@ TEST_F(ResumeTest, LosesAndRepeatsNoStepOnPlannedRestart) {
   EXPECT_NE(log_of("stokerd").find("run resumed step=" + std::to_string(left_at)),
             std::string::npos)
       << log_of("stokerd");
-  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("whole")));
-  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
+  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("uninterrupted"), 40000));
 }
 
 // Event files of a run that was killed repeatedly, read by TensorBoard's own loader.

@@ -103,7 +103,7 @@ TEST_F(RunLifecycleTest, ProducesIdenticalBytesForSameConfig) {
 
 TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   const std::string config = write_config(small_config());
-  ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0);
   {
     Process trainer = this->trainer(config, run_dir());
     ASSERT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > 5; }));
@@ -118,8 +118,8 @@ TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   EXPECT_EQ(newest_step(run_dir()), state.end->step) << "the last step was not saved";
   ASSERT_LT(state.end->step, 400u) << "the run ended before the signal";
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("whole"), 400));
-  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("whole")));
+  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("uninterrupted"), 400));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
 }
 
 TEST_F(RunLifecycleTest, SavesImmediatelyOnSigusr1AndContinues) {

@@ -116,18 +116,18 @@ metrics: {log_every_steps: 50}
     const uint64_t steps = newest_step(run_dir()) + 3000;
     const std::vector<std::string> until_step{"--set", "train.max_steps=" + std::to_string(steps)};
     ASSERT_EQ(train(config, run_dir(), until_step).code, 0);
-    ASSERT_EQ(train(config, run_dir("whole"), until_step).code, 0);
+    ASSERT_EQ(train(config, run_dir("uninterrupted"), until_step).code, 0);
     EXPECT_THAT(log_of("stokerd"), HasSubstr("sample error records truncated"));
     EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("sample error records missing")));
     const auto list = sorted_records(run_dir());
     EXPECT_GT(list.size(), 100u);
-    EXPECT_EQ(list, sorted_records(run_dir("whole")));
+    EXPECT_EQ(list, sorted_records(run_dir("uninterrupted")));
     EXPECT_EQ(num_counted(run_dir(), steps), list.size());
-    EXPECT_EQ(num_counted(run_dir("whole"), steps), list.size());
-    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("whole"), steps));
+    EXPECT_EQ(num_counted(run_dir("uninterrupted"), steps), list.size());
+    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("uninterrupted"), steps));
     for (const std::string& name : checkpoints(run_dir())) {
       const uint64_t step = *checkpoint::CheckpointStore::parse_checkpoint_name(name);
-      EXPECT_EQ(num_counted(run_dir(), step), num_listed(run_dir("whole"), step)) << name;
+      EXPECT_EQ(num_counted(run_dir(), step), num_listed(run_dir("uninterrupted"), step)) << name;
     }
   }
 };
@@ -145,7 +145,7 @@ TEST_F(SampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
   const std::string config = config_of("num_workers: 2");
   const std::vector<std::string> half{"--set", "train.max_steps=1000"};
   const std::vector<std::string> all{"--set", "train.max_steps=2000"};
-  ASSERT_EQ(train(config, run_dir("whole"), all).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), all).code, 0);
   ASSERT_EQ(train(config, run_dir(), half).code, 0);
   const std::string folder = checkpoint_dir(run_dir(), 1000);
   const std::string manifest = text_of(folder + "/manifest.json");
@@ -160,14 +160,14 @@ TEST_F(SampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
       << std::regex_replace(list, std::regex("\"step\":[0-9]+,"), "")
       << "{\"ticket\":5000,\"sample\":100}\n";  // of a step that was lost
   ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
-  EXPECT_EQ(num_counted(run_dir(), 2000), num_counted(run_dir("whole"), 2000));
-  EXPECT_EQ(sorted_records(run_dir()).size(), sorted_records(run_dir("whole")).size());
+  EXPECT_EQ(num_counted(run_dir(), 2000), num_counted(run_dir("uninterrupted"), 2000));
+  EXPECT_EQ(sorted_records(run_dir()).size(), sorted_records(run_dir("uninterrupted")).size());
 }
 
 TEST_F(SampleErrorsTest, ClearsRecordsWhenRunRestartsWithoutCheckpoint) {
   const std::string config = config_of("num_workers: 2");
   const std::vector<std::string> until_1000{"--set", "train.max_steps=1000"};
-  ASSERT_EQ(train(config, run_dir("whole"), until_1000).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), until_1000).code, 0);
   {
     Process trainer = this->trainer(config, run_dir());
     ASSERT_TRUE(wait_until(60s, [&] { return num_listed(run_dir(), ~0ull) > 40; }));
@@ -176,7 +176,7 @@ TEST_F(SampleErrorsTest, ClearsRecordsWhenRunRestartsWithoutCheckpoint) {
   }
   ASSERT_THAT(checkpoints(run_dir()), IsEmpty());
   ASSERT_EQ(train(config, run_dir(), until_1000).code, 0);
-  EXPECT_EQ(sorted_records(run_dir()), sorted_records(run_dir("whole")));
+  EXPECT_EQ(sorted_records(run_dir()), sorted_records(run_dir("uninterrupted")));
 }
 
 }  // namespace

@@ -44,10 +44,10 @@ class UserModelTest : public RunTest {
   void expect_exact_resume(const std::string& config) {
     const std::vector<std::string> half{"--set", "train.max_steps=40"};
     const std::vector<std::string> all{"--set", "train.max_steps=80"};
-    ASSERT_EQ(train(config, run_dir("whole"), all).code, 0) << log_of("stokerd");
+    ASSERT_EQ(train(config, run_dir("uninterrupted"), all).code, 0) << log_of("stokerd");
     ASSERT_EQ(train(config, run_dir(), half).code, 0);
     ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
-    EXPECT_EQ(model_sha256(run_dir(), 80), model_sha256(run_dir("whole"), 80));
+    EXPECT_EQ(model_sha256(run_dir(), 80), model_sha256(run_dir("uninterrupted"), 80));
     EXPECT_NE(model_sha256(run_dir(), 40), model_sha256(run_dir(), 80));
     EXPECT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
     EXPECT_NE(text_of(run_dir() + "/eval/step-000000080.json").find("accuracy"), std::string::npos);

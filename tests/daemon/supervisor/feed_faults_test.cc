@@ -114,7 +114,7 @@ TEST_F(FeedFaultTest, DetectsFileReplacedAfterIndexing) {
 }
 
 TEST_F(FeedFaultTest, ReadsSampleAfterTransientReadError) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
   fail_reads(17, EIO, 2);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -124,7 +124,7 @@ TEST_F(FeedFaultTest, ReadsSampleAfterTransientReadError) {
 }
 
 TEST_F(FeedFaultTest, ReportsPersistentReadErrorWithFileAndOffset) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
   fail_reads(17, EIO, 1'000'000);
   unreadable_ = {17};
   open_ring({.slots = 4});
@@ -137,7 +137,7 @@ TEST_F(FeedFaultTest, ReportsPersistentReadErrorWithFileAndOffset) {
 }
 
 TEST_F(FeedFaultTest, RetriesFailedReadEquallyOftenWithReadAhead) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
   write_config("{format: cifar10, path: " + path("data") + "}", "{read_ahead: 4}");
   fail_reads(17, EIO, 3);  // a fourth attempt would succeed
   unreadable_ = {17};

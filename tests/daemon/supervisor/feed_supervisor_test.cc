@@ -82,7 +82,7 @@ TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
   unreadable_ = crashing_samples(*plan_);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  // Into the third epoch: samples in quarantine stay there.
+  // Into the third epoch: quarantined samples remain quarantined.
   for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   const auto found = supervisor_->quarantined();
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
@@ -91,12 +91,12 @@ TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
   EXPECT_GE(supervisor_->sample_errors(), 4u);
   for (const uint64_t sample : unreadable_)
     EXPECT_THAT(list_of_sample_errors(), HasSubstr("\"sample\":" + std::to_string(sample) + ","));
-  EXPECT_THAT(list_of_sample_errors(), HasSubstr("in quarantine"));
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("quarantined: "));
   EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
 }
 
 TEST_F(FeedSupervisorTest, QuarantinesSampleAndLogsSyscallOnDeniedSyscall) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  if (feeder::kSanitized) GTEST_SKIP() << "sanitizers need system calls that the sandbox denies";
   behave_as("forbidden_call");
   options_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
@@ -114,7 +114,7 @@ TEST_F(FeedSupervisorTest, QuarantinesSampleAndLogsSyscallOnDeniedSyscall) {
 }
 
 TEST_F(FeedSupervisorTest, ReportsSampleErrorAndKeepsWorkerOnMemoryLimit) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+  if (feeder::kSanitized) GTEST_SKIP() << "sanitizers need system calls that the sandbox denies";
   behave_as("exhausts_memory");
   options_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
@@ -155,7 +155,7 @@ TEST_F(FeedSupervisorTest, FailsRunOnQuarantineWhenSampleErrorsAreFatal) {
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("in quarantine"));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("quarantined: "));
 }
 
 TEST_F(FeedSupervisorTest, StopsWorkersWithoutStoppingRunAtEndOfData) {

@@ -51,10 +51,10 @@ TEST_F(SafetensorsFileTest, ReadsWrittenTensorsAndMetadata) {
 }
 
 TEST_F(SafetensorsFileTest, ReportsNotFoundOnUnknownName) {
-  EXPECT_EQ(file_->find("nobody"), nullptr);
-  const Status status = file_->read("nobody", {});
+  EXPECT_EQ(file_->find("no_such_tensor"), nullptr);
+  const Status status = file_->read("no_such_tensor", {});
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr("nobody"));
+  EXPECT_THAT(status.message(), HasSubstr("no_such_tensor"));
 }
 
 TEST_F(SafetensorsFileTest, RejectsBufferOfWrongSize) {
@@ -241,9 +241,9 @@ TEST_F(WriteSafetensorsTest, RejectsUnknownDtype) {
 }
 
 TEST_F(WriteSafetensorsTest, NeverOverwritesFile) {
-  test::write_whole(scratch_ / "t.safetensors", "precious");
+  test::write_whole(scratch_ / "t.safetensors", "existing");
   EXPECT_EQ(write({}).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(content(), "precious");
+  EXPECT_EQ(content(), "existing");
 }
 
 TEST_F(WriteSafetensorsTest, ReportsNotFoundOnMissingDirectory) {

@@ -121,7 +121,7 @@ TEST_F(CheckpointStoreTest, PointsLatestAtNewestCheckpoint) {
 }
 
 TEST_F(CheckpointStoreTest, CommitsCheckpointWhenLatestCannotBeReplaced) {
-  fs::create_directories(directory_ + "/latest/in the way");
+  fs::create_directories(directory_ + "/latest/nonempty");
   commit(1);
   EXPECT_TRUE(is_complete(path_of(1), 1));
 }
@@ -136,9 +136,9 @@ TEST_F(CheckpointStoreTest, DoesNotOverwriteExistingStep) {
 
 TEST_F(CheckpointStoreTest, PreservesForeignFileAtCheckpointPath) {
   fs::create_directories(directory_);
-  test::write_whole(path_of(1), "precious");
+  test::write_whole(path_of(1), "existing");
   EXPECT_EQ(store_.commit(TrainerState(1).content()).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(*read_file(path_of(1), 100), "precious");
+  EXPECT_EQ(*read_file(path_of(1), 100), "existing");
 }
 
 TEST_F(CheckpointStoreTest, RejectsCommitBeforeFirstWriteOnFullDisk) {
@@ -335,7 +335,7 @@ TEST_F(DeleteCheckpointsTest, DeletesOnlyRequestedSteps) {
   EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"latest", "step-000000002",
                                                             "step-000000004", "step-000000005"}));
   for (const uint64_t step : {2U, 4U, 5U}) EXPECT_TRUE(is_complete(path_of(step), step));
-  EXPECT_EQ(delete_checkpoints({1, 3}), Steps{}) << "they are gone already";
+  EXPECT_EQ(delete_checkpoints({1, 3}), Steps{}) << "they are already deleted";
   EXPECT_EQ(delete_checkpoints({}), Steps{});
 }
 

@@ -43,7 +43,7 @@ template <typename Number>
 std::vector<Number> numbers(const TorchFile& file, const std::string& name) {
   const TensorSpec* const spec = file.find(name);
   if (spec == nullptr) {
-    ADD_FAILURE() << name << " is not there";
+    ADD_FAILURE() << name << " is missing";
     return {};
   }
   std::vector<Number> values(static_cast<size_t>(spec->elements()));

@@ -166,7 +166,7 @@ TEST(PluginTest, RejectsUnusedArgs) {
 
 TEST(PluginTest, ReportsArgsOfWrongType) {
   EXPECT_THAT(error_text(plugin_config("gated_mlp.so", R"({"width": "wide"})")),
-              HasSubstr("model.args.width is 'wide'; it must be a whole number"));
+              HasSubstr("model.args.width is 'wide'; it must be an integer"));
 }
 
 // ---- Invalid plugins
