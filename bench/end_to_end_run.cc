@@ -62,8 +62,8 @@ Result<std::vector<double>> step_times(const std::string& path, uint64_t offset)
   STOKER_ASSIGN_OR_RETURN(const std::string rows, read_file(path, kMaxRows));
   static constexpr std::string_view kField = "\"step_time_ms\":";
   std::vector<double> times;
-  const size_t whole = rows.rfind('\n');
-  for (size_t at = rows.find(kField, offset); at < whole; at = rows.find(kField, at + 1))
+  const size_t last_newline = rows.rfind('\n');
+  for (size_t at = rows.find(kField, offset); at < last_newline; at = rows.find(kField, at + 1))
     times.push_back(std::strtod(rows.c_str() + at + kField.size(), nullptr));
   return times;
 }

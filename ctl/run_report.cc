@@ -128,11 +128,12 @@ size_t near_evaluated(const RunHistory& history, size_t target, size_t reach) {
 // includes the last record.
 std::vector<size_t> select_rows(const RunHistory& history) {
   const size_t count = history.train.size();
-  const size_t wanted = std::min(kTableRows, count);
+  const size_t num_rows = std::min(kTableRows, count);
   std::vector<size_t> selected;
-  for (size_t i = 1; i <= wanted; ++i) {
-    const size_t target = i * count / wanted - 1;
-    const size_t row = i == wanted ? target : near_evaluated(history, target, count / wanted / 2);
+  for (size_t i = 1; i <= num_rows; ++i) {
+    const size_t target = i * count / num_rows - 1;
+    const size_t row =
+        i == num_rows ? target : near_evaluated(history, target, count / num_rows / 2);
     if (selected.empty() || row > selected.back()) selected.push_back(row);
   }
   return selected;

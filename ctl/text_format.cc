@@ -11,8 +11,8 @@ namespace stoker::ctl {
 
 int num_decimals(double value, int digits) {
   const double size = std::abs(value);
-  const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
-  return std::max(0, digits - whole);
+  const int integer_digits = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
+  return std::max(0, digits - integer_digits);
 }
 
 std::string format_number(double value, int digits) {
@@ -68,14 +68,14 @@ std::string format_bytes(uint64_t bytes) {
 std::string format_duration(double seconds) {
   if (!(seconds >= 0)) return "?";
   if (seconds < 99.5) return format_number(seconds, seconds < 10 ? 2 : 1) + " s";
-  const auto whole = static_cast<uint64_t>(std::llround(std::min(seconds, 1e12)));
-  const auto pair = [whole](uint64_t large, const char* large_unit, uint64_t small,
-                            const char* small_unit) {
-    return std::to_string(whole / large) + large_unit + std::to_string(whole % large / small) +
+  const auto rounded = static_cast<uint64_t>(std::llround(std::min(seconds, 1e12)));
+  const auto pair = [rounded](uint64_t large, const char* large_unit, uint64_t small,
+                              const char* small_unit) {
+    return std::to_string(rounded / large) + large_unit + std::to_string(rounded % large / small) +
            small_unit;
   };
-  if (whole < 3600) return pair(60, " min ", 1, " s");
-  if (whole < 86400) return pair(3600, " h ", 60, " min");
+  if (rounded < 3600) return pair(60, " min ", 1, " s");
+  if (rounded < 86400) return pair(3600, " h ", 60, " min");
   return pair(86400, " d ", 3600, " h");
 }
 

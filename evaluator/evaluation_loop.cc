@@ -144,15 +144,15 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
     }
     soonest.num_considered = num_considered;
     if (!next) return soonest;
-    STOKER_RETURN_IF_ERROR(evaluate_one(*next, stop));
+    STOKER_RETURN_IF_ERROR(evaluate_checkpoint(*next, stop));
   }
   return LoopResult{.maybe_due_at = {}, .waiting_for = "", .num_considered = num_considered};
 }
 
 // ---- Evaluation of one checkpoint
 
-Status EvaluationLoop::evaluate_one(const checkpoint::CheckpointEntry& entry,
-                                    std::stop_token stop) {
+Status EvaluationLoop::evaluate_checkpoint(const checkpoint::CheckpointEntry& entry,
+                                           std::stop_token stop) {
   last_evaluation_start_ = clock_.monotonic();
   const auto checkpoint = checkpoint::CheckpointStore::open_verified(entry.path);
   const std::string manifest =

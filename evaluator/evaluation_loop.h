@@ -76,7 +76,7 @@ class EvaluationLoop {
   bool has_reached_step(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
   LoopResult wait_time(const checkpoint::CheckpointEntry& entry, const LoopState& loop_state) const;
-  Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
+  Status evaluate_checkpoint(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
   // Returns the recorded result if the checkpoint was evaluated before a crash, else evaluates it.
   Result<Evaluation> evaluate_or_reuse(const checkpoint::CheckpointEntry& entry,
                                        const checkpoint::VerifiedCheckpoint& checkpoint,

@@ -47,8 +47,9 @@ std::chrono::milliseconds poll_timeout(std::chrono::milliseconds poll,
                                        const EvaluationLoop::LoopResult& loop_result,
                                        std::chrono::nanoseconds now) {
   if (!loop_result.maybe_due_at) return poll;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
-  return std::clamp<std::chrono::milliseconds>(left, 1ms, poll);
+  const auto remaining =
+      std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
+  return std::clamp<std::chrono::milliseconds>(remaining, 1ms, poll);
 }
 
 }  // namespace

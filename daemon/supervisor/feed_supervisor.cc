@@ -196,15 +196,15 @@ void FeedSupervisor::stop() {
   }
   const auto deadline = std::chrono::steady_clock::now() + kStopGrace;
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+    const auto remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     {
       const std::lock_guard lock(mutex_);
       for (Worker& worker : workers_)
         if (worker.maybe_process && worker.maybe_process->try_reap()) worker.maybe_process.reset();
-      if (left <= 0ms || !any_process()) break;
+      if (remaining <= 0ms || !any_process()) break;
     }
-    wait_for_exits(std::min(left, kMaxWait));
+    wait_for_exits(std::min(remaining, kMaxWait));
   }
   const std::lock_guard lock(mutex_);
   for (Worker& worker : workers_) {

@@ -210,12 +210,12 @@ void WorkerProcess::kill() {
   if (pid_ >= 0) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
-bool WorkerProcess::kill_and_reap(std::chrono::milliseconds patience) {
+bool WorkerProcess::kill_and_reap(std::chrono::milliseconds timeout) {
   if (pid_ < 0) return true;
   kill();
   pollfd ended{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   int result = 0;
-  do result = ::poll(&ended, 1, static_cast<int>(patience.count()));
+  do result = ::poll(&ended, 1, static_cast<int>(timeout.count()));
   while (result < 0 && errno == EINTR);
   if (result != 0) return wait(0).has_value();
   log_error("worker process orphaned", {{"pid", pid_}, {"state", process_state(pid_)}});

@@ -117,15 +117,16 @@ class Args {
     return found == values_.end() ? nullptr : &found->second;
   }
   static std::invalid_argument wrong(const std::string& key, const std::string& value,
-                                     const std::string& wanted) {
-    return std::invalid_argument("model.args." + key + " is '" + value + "'; it must be " + wanted);
+                                     const std::string& expected) {
+    return std::invalid_argument("model.args." + key + " is '" + value + "'; it must be " +
+                                 expected);
   }
   template <typename Number>
-  static Number number_of(const std::string& key, const std::string& value, const char* wanted) {
+  static Number number_of(const std::string& key, const std::string& value, const char* expected) {
     Number number{};
     const char* const end = value.data() + value.size();
     const auto parsed = std::from_chars(value.data(), end, number);
-    if (parsed.ec != std::errc() || parsed.ptr != end) throw wrong(key, value, wanted);
+    if (parsed.ec != std::errc() || parsed.ptr != end) throw wrong(key, value, expected);
     return number;
   }
 

@@ -84,11 +84,12 @@ Result<std::string> Client::exchange(std::string_view line, milliseconds timeout
 
 Status Client::wait_for(short events, Deadline deadline) const {
   while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) break;
+    const auto remaining =
+        std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (remaining.count() <= 0) break;
     pollfd poll_fd{.fd = fd_.get(), .events = events, .revents = 0};
     const int ready =
-        ::poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+        ::poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(remaining.count(), 1 << 30)));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "wait for " + path_);
   }
@@ -99,11 +100,12 @@ Status Client::wait_for(short events, Deadline deadline) const {
 Status Client::send_line(std::string_view line, Deadline deadline) {
   std::string bytes(line);
   bytes += '\n';
-  std::string_view left = bytes;
-  while (!left.empty()) {
-    const ssize_t sent = ::send(fd_.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  std::string_view remaining = bytes;
+  while (!remaining.empty()) {
+    const ssize_t sent =
+        ::send(fd_.get(), remaining.data(), remaining.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
-      left.remove_prefix(static_cast<size_t>(sent));
+      remaining.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       STOKER_RETURN_IF_ERROR(wait_for(POLLOUT, deadline));
     } else if (errno != EINTR) {

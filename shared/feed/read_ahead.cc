@@ -97,7 +97,7 @@ std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_
   const std::chrono::nanoseconds took = Clock::now() - start - for_room;
   if (options_.adapts) {
     tuner_.record_read(num_thread_waits() == is_waiting ? std::chrono::nanoseconds(0) : took);
-    wake_wanted(before);
+    wake_waiting_reads(before);
   }
   return took;
 }
@@ -106,10 +106,10 @@ void ReadAhead::record_work(std::chrono::nanoseconds worked) {
   if (!options_.adapts) return;
   const uint32_t before = wanted();
   tuner_.record_work(worked);
-  wake_wanted(before);
+  wake_waiting_reads(before);
 }
 
-void ReadAhead::wake_wanted(uint32_t before) {
+void ReadAhead::wake_waiting_reads(uint32_t before) {
   const uint32_t now = wanted();
   if (now == before) return;
   // A thread that has read the number but has not started to wait yet holds the lock.

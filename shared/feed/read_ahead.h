@@ -111,7 +111,7 @@ class ReadAhead {
   void end();
 
  private:
-  void wake_wanted(uint32_t before);
+  void wake_waiting_reads(uint32_t before);
 
   // Constant after construction.
   const ReadAheadOptions options_;

@@ -121,12 +121,12 @@ Status SampleReader::read(const RowTask& rows) {
   for (uint64_t i = 0; i < rows.count; ++i)
     samples_[i] = {.sample = planned_[i].sample, .random_key = plan_.random_key(planned_[i])};
   for (uint64_t done = 0; done < rows.count;) {
-    const uint64_t left = rows.count - done;
+    const uint64_t remaining = rows.count - done;
     data::BatchReadResult read;
     {
       const data::files::PrefetchedBytes::Held held(rows.maybe_bytes.get());
-      read = dataset_.read_batch(std::span(samples_).subspan(done, left),
-                                 row_outputs(rows, done, left));
+      read = dataset_.read_batch(std::span(samples_).subspan(done, remaining),
+                                 row_outputs(rows, done, remaining));
     }
     done += read.good;
     if (read.status.ok()) break;

@@ -166,11 +166,11 @@ std::string model_name(const config::VitConfig& config) {
 Status check_image(const TensorSpec& input, const config::VitConfig& config) {
   const int64_t side = input.shape[1];
   if (side != input.shape[2] || (config.image_size && side != *config.image_size)) {
-    const std::string wanted = !config.image_size ? "square images"
-                                                  : "images of model.image_size, " +
-                                                        std::to_string(*config.image_size) + " x " +
-                                                        std::to_string(*config.image_size);
-    return Status(StatusCode::kMismatch, "model " + model_name(config) + " needs " + wanted +
+    const std::string expected =
+        !config.image_size ? "square images"
+                           : "images of model.image_size, " + std::to_string(*config.image_size) +
+                                 " x " + std::to_string(*config.image_size);
+    return Status(StatusCode::kMismatch, "model " + model_name(config) + " needs " + expected +
                                              "; the data has " + to_string(input));
   }
   if (side % config.patch_size != 0)

@@ -155,15 +155,15 @@ TEST_F(ResultRecordingFaultTest, RetriesAfterDiskErrorAtAnyOperation) {
 TEST_F(ResultRecordingFaultTest, RebuildsMissingOrCorruptBestFileWithHistory) {
   reset();
   run_loop(0, {});
-  const auto whole = run::read_best(layout_.best_file());
+  const auto best = run::read_best(layout_.best_file());
   for (const char* const damage : {"", "{", "{\"dataset\":1}", "null"}) {
     std::ofstream(layout_.best_file()) << damage;
     ASSERT_NE(open(*faulty_files_), nullptr);
-    EXPECT_EQ(*run::read_best(layout_.best_file()), *whole) << damage;
+    EXPECT_EQ(*run::read_best(layout_.best_file()), *best) << damage;
   }
   fs::remove(layout_.best_file());
   ASSERT_NE(open(*faulty_files_), nullptr);
-  EXPECT_EQ(*run::read_best(layout_.best_file()), *whole);
+  EXPECT_EQ(*run::read_best(layout_.best_file()), *best);
 }
 
 // Everything that was written but not synced is lost, completely or in part.

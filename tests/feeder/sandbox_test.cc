@@ -146,20 +146,20 @@ TEST_F(SandboxTest, KillsProcessOnDeniedSyscallAndReportsIt) {
 }
 
 TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
-  const int kept = ::memfd_create("kept", MFD_CLOEXEC),
+  const int writable = ::memfd_create("writable", MFD_CLOEXEC),
             other = ::memfd_create("other", MFD_CLOEXEC);
-  ASSERT_TRUE(kept >= 0 && other >= 0);
-  const SandboxOptions options{.writable_fds = {kept}};
-  const Ending good = confined([&] { return ::pwrite(kept, "x", 1, 5) == 1 ? 0 : 1; }, options);
+  ASSERT_TRUE(writable >= 0 && other >= 0);
+  const SandboxOptions options{.writable_fds = {writable}};
+  const Ending good = confined([&] { return ::pwrite(writable, "x", 1, 5) == 1 ? 0 : 1; }, options);
   EXPECT_EQ(good.exit_code, 0) << "signal " << good.signal;
   char byte = 0;
-  EXPECT_EQ(::pread(kept, &byte, 1, 5), 1);
+  EXPECT_EQ(::pread(writable, &byte, 1, 5), 1);
   EXPECT_EQ(byte, 'x');
   for (const auto& call : std::vector<std::function<long()>>{
-           [&] { return ::pwrite(other, "x", 1, 0); }, [&] { return ::write(kept, "x", 1); },
-           [&] { return ::ftruncate(kept, 0); }})
+           [&] { return ::pwrite(other, "x", 1, 0); }, [&] { return ::write(writable, "x", 1); },
+           [&] { return ::ftruncate(writable, 0); }})
     EXPECT_EQ(confined([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
-  ::close(kept);
+  ::close(writable);
   ::close(other);
 }
 

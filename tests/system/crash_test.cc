@@ -125,13 +125,13 @@ TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
 TEST_F(CrashRecoveryTest, FallsBackWithWarningOnFlippedBitInNewestCheckpoint) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  const std::string whole = model_sha256(run_dir(), 400);
+  const std::string uninterrupted_sha256 = model_sha256(run_dir(), 400);
   flip_bit(run_dir() + "/checkpoints/step-000000400/model.safetensors");
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const std::string log = log_of("stokerd");
   EXPECT_NE(log.find("checkpoint rejected step=400"), std::string::npos) << log;
   EXPECT_NE(log.find("model.safetensors"), std::string::npos);
-  EXPECT_EQ(model_sha256(run_dir(), 400), whole)
+  EXPECT_EQ(model_sha256(run_dir(), 400), uninterrupted_sha256)
       << "the step after the fallback was not trained again to the same bytes";
 }
 

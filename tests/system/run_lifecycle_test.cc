@@ -146,30 +146,30 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
                                   {"--set", "train.max_steps=1000000", "--set",
                                    "scheduler.name=constant", "--set", "scheduler.min_lr="});
   ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
-  const auto ask = [&](const std::vector<std::string>& words, const std::string& log) {
+  const auto run_stokerctl = [&](const std::vector<std::string>& words, const std::string& log) {
     const auto exit = ctl(run_dir(), words, log).wait(30s);
     return exit ? exit->code : -1;
   };
-  EXPECT_EQ(ask({"pause"}, "pause"), 0);
+  EXPECT_EQ(run_stokerctl({"pause"}, "pause"), 0);
   const auto step_now = [&] {
     fs::remove(path("status.out"));
-    EXPECT_EQ(ask({"--json", "status"}, "status"), 0);
+    EXPECT_EQ(run_stokerctl({"--json", "status"}, "status"), 0);
     std::smatch step;
     const std::string text = log_of("status");
     return std::regex_search(text, step, std::regex(R"("step":(\d+))")) ? step.str(1) : text;
   };
   const std::string step = step_now();
   EXPECT_NE(log_of("status").find("\"paused\""), std::string::npos);
-  EXPECT_EQ(ask({"checkpoint"}, "checkpoint"), 0);
+  EXPECT_EQ(run_stokerctl({"checkpoint"}, "checkpoint"), 0);
   EXPECT_FALSE(checkpoints(run_dir()).empty());
   EXPECT_EQ(step_now(), step) << "it trained while paused";
-  EXPECT_EQ(ask({"set", "lr", "0.0005"}, "set"), 0);
-  EXPECT_NE(ask({"set", "lr", "-1"}, "set-bad"), 0);
-  EXPECT_EQ(ask({"resume"}, "resume"), 0);
+  EXPECT_EQ(run_stokerctl({"set", "lr", "0.0005"}, "set"), 0);
+  EXPECT_NE(run_stokerctl({"set", "lr", "-1"}, "set-bad"), 0);
+  EXPECT_EQ(run_stokerctl({"resume"}, "resume"), 0);
   EXPECT_TRUE(wait_until(30s, [&] {
     return deterministic_records(run_dir()).back().find("\"lr\":5e-04") != std::string::npos;
   })) << deterministic_records(run_dir()).back();
-  EXPECT_EQ(ask({"stop"}, "stop"), 0);
+  EXPECT_EQ(run_stokerctl({"stop"}, "stop"), 0);
   const auto exit = trainer.wait(30s);
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 0);

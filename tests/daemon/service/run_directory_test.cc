@@ -198,15 +198,15 @@ TEST_F(RunDirectoryTest, RejectsReadOnlyDirectoryWithPathAndUser) {
 }
 
 TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
-  auto mine = RunDirectory::open(layout_, clock_);
-  ASSERT_TRUE(mine.ok());
+  auto directory = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(directory.ok());
   std::filesystem::rename(layout_.root(), layout_.root() + "-moved");
-  EXPECT_EQ(mine->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
+  EXPECT_EQ(directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
             StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(layout_.root()));
   const auto another = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(another.ok()) << another.status().message();
-  EXPECT_EQ(mine->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
+  EXPECT_EQ(directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
             StatusCode::kNotFound);
   EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kRunning);
   EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file()));

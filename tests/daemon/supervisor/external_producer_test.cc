@@ -46,8 +46,8 @@ class ExternalProducersTest : public FeedTest {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ring::ProducerId id;
       if (::read(ends[0], &id, sizeof id) != sizeof id) ::_exit(1);
-      auto mine = ring::ShmRing::attach(UniqueFd(::dup(ring_->fd())));
-      if (mine.ok()) what(**mine, id);
+      auto attached = ring::ShmRing::attach(UniqueFd(::dup(ring_->fd())));
+      if (attached.ok()) what(**attached, id);
       ::_exit(0);
     }
     children_.push_back(pid);

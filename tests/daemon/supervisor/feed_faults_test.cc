@@ -93,8 +93,8 @@ TEST_F(FeedFaultTest, ServesSmallDatasetFromMemoryAfterFirstEpoch) {
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     for (size_t tensor : {0, 1}) {
       const auto got = ring_->layout().tensor_bytes(batch->slot, tensor);
-      const auto want = ring_->layout().tensor_bytes(expected[ticket], tensor);
-      ASSERT_TRUE(std::ranges::equal(got, want)) << "ticket " << ticket;
+      const auto expected_bytes = ring_->layout().tensor_bytes(expected[ticket], tensor);
+      ASSERT_TRUE(std::ranges::equal(got, expected_bytes)) << "ticket " << ticket;
     }
     ring_->release(ticket);
   }

@@ -134,8 +134,8 @@ class FeedTest : public ::testing::Test {
     const auto expected = expected_batch(ticket);
     for (size_t tensor = 0; tensor < ring_->layout().sample().size(); ++tensor) {
       const auto got = ring_->layout().tensor_bytes(batch->slot, tensor);
-      const auto want = ring_->layout().tensor_bytes(expected, tensor);
-      ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), want.end()))
+      const auto expected_bytes = ring_->layout().tensor_bytes(expected, tensor);
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), expected_bytes.begin(), expected_bytes.end()))
           << "ticket " << ticket;
     }
     ring_->release(ticket);

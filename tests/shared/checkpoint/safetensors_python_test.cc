@@ -62,7 +62,7 @@ class SafetensorsPythonTest : public ::testing::Test {
   }
 
   test::TemporaryDirectory scratch_;
-  const std::string accepted_dir_ = scratch_ / "kept";
+  const std::string accepted_dir_ = scratch_ / "accepted";
   int candidates_dir_ = 0, accepted_ = 0;
 };
 
@@ -97,10 +97,10 @@ TEST_F(SafetensorsPythonTest, WritesFileReadableByStoker) {
 // Stoker is at least as strict as Python: every corrupted file that stoker accepts also loads
 // there.
 TEST_F(SafetensorsPythonTest, LoadsFilesWithFlippedBitThatStokerAccepts) {
-  const std::string whole = *read_file(write_with_stoker(), 1 << 20);
-  const size_t header_end = whole.find("}}") + 8;
+  const std::string content = *read_file(write_with_stoker(), 1 << 20);
+  const size_t header_end = content.find("}}") + 8;
   for (size_t bit = 0; bit < header_end * 8; ++bit) {
-    std::string flipped = whole;
+    std::string flipped = content;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     write_candidate(flipped);
   }
@@ -112,14 +112,15 @@ TEST_F(SafetensorsPythonTest, LoadsFilesWithFlippedBitThatStokerAccepts) {
 TEST_F(SafetensorsPythonTest, LoadsTruncatedOrExtendedFilesThatStokerAccepts) {
   const std::string header =
       R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}})";
-  const std::string whole = raw_tensors(header, "xyz");
-  for (size_t bytes = 0; bytes <= whole.size(); ++bytes) write_candidate(whole.substr(0, bytes));
-  for (size_t at = 0; at <= whole.size(); ++at) {
+  const std::string content = raw_tensors(header, "xyz");
+  for (size_t bytes = 0; bytes <= content.size(); ++bytes)
+    write_candidate(content.substr(0, bytes));
+  for (size_t at = 0; at <= content.size(); ++at) {
     for (const char more : {' ', '\0', '0', '}', '"', ','}) {
-      std::string grown = whole;
+      std::string grown = content;
       write_candidate(grown.insert(at, 1, more));
     }
-    if (at < whole.size()) write_candidate(std::string(whole).erase(at, 1));
+    if (at < content.size()) write_candidate(std::string(content).erase(at, 1));
   }
   EXPECT_GT(accepted_, 0);
   RUN_OR_SKIP(answer, "accepts", accepted_dir_);

@@ -263,13 +263,13 @@ TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
 // A few bytes that create a tensor each time, or refer to a storage with a long key, must not
 // exhaust memory.
 TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
-  const auto kept = [](char index) { return std::string("h") + index; };
+  const auto memo_get = [](char index) { return std::string("h") + index; };
   const auto keep = [](char index) { return std::string("q") + index + "0"; };
   const std::string extents = tuple(std::vector<std::string>(64, number(1)));
   std::string tensors = name("torch._utils", "_rebuild_tensor_v2") + keep(1) +
                         tuple({storage("FloatStorage", "0", 6), number(0), extents, extents}) +
                         keep(2);
-  for (int i = 0; i < 200'001; ++i) tensors += kept(1) + kept(2) + "R0";
+  for (int i = 0; i < 200'001; ++i) tensors += memo_get(1) + memo_get(2) + "R0";
   expect_value_rejected(tensors + "}", "more than 200000 tensors");
   std::string values;
   for (int i = 0; i < 2'000'001; ++i) values += "}0";

@@ -113,15 +113,15 @@ TEST(JpegCropCorruptionTest, IgnoresTruncationBeyondCrop) {
 
 // Removes the segments with this marker.
 std::string without(const std::string& file, char marker) {
-  std::string kept = file.substr(0, 2);
+  std::string remaining = file.substr(0, 2);
   size_t at = 2;
   while (file[at + 1] != '\xda') {
     const size_t bytes =
         2 + (static_cast<uint8_t>(file[at + 2]) << 8 | static_cast<uint8_t>(file[at + 3]));
-    if (file[at + 1] != marker) kept += file.substr(at, bytes);
+    if (file[at + 1] != marker) remaining += file.substr(at, bytes);
     at += bytes;
   }
-  return kept + file.substr(at);
+  return remaining + file.substr(at);
 }
 
 const ImageShape kSmall{.channels = 3, .height = 24, .width = 32};
