@@ -56,7 +56,7 @@ std::string attach(const std::string& image, UniqueFd& device) {
 }  // namespace
 
 std::optional<std::string> LoopDisk::unavailable_reason() {
-  if (::geteuid() != 0) return "only root can mount a disk and cut its power";
+  if (::geteuid() != 0) return "only root can mount a disk and simulate a power loss";
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return "this machine does not permit a private mount namespace";
@@ -64,7 +64,7 @@ std::optional<std::string> LoopDisk::unavailable_reason() {
     TemporaryDirectory folder;
     format(folder / "image");
     LoopDisk disk(folder / "image", folder / "disk");
-    disk.simulate_power_loss(Cut::kNothingFlushed);
+    disk.simulate_power_loss(PowerLoss::kNothingFlushed);
     disk.power_on();
     return std::nullopt;
   } catch (const std::system_error& error) {
@@ -89,10 +89,10 @@ LoopDisk::LoopDisk(std::string image, std::string directory)
 
 LoopDisk::~LoopDisk() { ::umount2(directory_.c_str(), MNT_DETACH); }
 
-void LoopDisk::simulate_power_loss(Cut cut) {
+void LoopDisk::simulate_power_loss(PowerLoss power_loss) {
   const UniqueFd root = open_or_fail(directory_, O_RDONLY | O_DIRECTORY);
-  uint32_t mode = cut == Cut::kJournalFlushed ? 1 : 2;
-  if (::ioctl(root.get(), kShutdown, &mode) != 0) fail("cut the power of " + directory_);
+  uint32_t mode = power_loss == PowerLoss::kJournalFlushed ? 1 : 2;
+  if (::ioctl(root.get(), kShutdown, &mode) != 0) fail("simulate a power loss of " + directory_);
 }
 
 void LoopDisk::power_on() {

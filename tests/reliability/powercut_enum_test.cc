@@ -11,7 +11,7 @@
 namespace stoker::test {
 namespace {
 
-using Cut = LoopDisk::Cut;
+using PowerLoss = LoopDisk::PowerLoss;
 
 class PowerCutEnumerationTest : public ::testing::Test {
  protected:
@@ -50,14 +50,14 @@ class PowerCutEnumerationTest : public ::testing::Test {
     return changes;
   }
 
-  void cut_before(size_t change, Cut cut) {
+  void lose_power_before(size_t change, PowerLoss power_loss) {
     const auto disk = new_disk();
     size_t seen = 0;
     std::string location = "after the end";
     uint64_t acknowledged = first_step_;
     const auto simulate_power_loss = [&] {
       acknowledged = std::max(acknowledged, newest_saved(output_));
-      disk->simulate_power_loss(cut);
+      disk->simulate_power_loss(power_loss);
     };
     const auto end = run_minimal_run(run_, output_, [&](const FileCall& call) {
       if (!call.changes || ++seen != change) return Verdict::kContinue;
@@ -73,11 +73,12 @@ class PowerCutEnumerationTest : public ::testing::Test {
     EXPECT_TRUE(resumes_to_same_result(run_, output_));
   }
 
-  void cut_everywhere(Cut cut) {
+  void lose_power_at_every_change(PowerLoss power_loss) {
     ASSERT_FALSE(HasFailure());
     const size_t changes = count_changes();
     ASSERT_GE(changes, 60u);
-    for (size_t change = 1; change <= changes && !HasFailure(); ++change) cut_before(change, cut);
+    for (size_t change = 1; change <= changes && !HasFailure(); ++change)
+      lose_power_before(change, power_loss);
     if (HasFailure()) return;
     std::cout << "enumerated: " << changes << " power cuts, " << old_
               << " with the old checkpoint, " << newer_ << " with a new one, 0 failures\n";
@@ -94,21 +95,21 @@ class PowerCutEnumerationTest : public ::testing::Test {
 };
 
 TEST_F(PowerCutEnumerationTest, RecoversNewRunFromPowerCutAtAnyCall) {
-  cut_everywhere(Cut::kNothingFlushed);
+  lose_power_at_every_change(PowerLoss::kNothingFlushed);
 }
 
 TEST_F(PowerCutEnumerationTest, RecoversNewRunFromPowerCutWithFlushedJournal) {
-  cut_everywhere(Cut::kJournalFlushed);
+  lose_power_at_every_change(PowerLoss::kJournalFlushed);
 }
 
 TEST_F(PowerCutEnumerationTest, RecoversResumedRunFromPowerCutAtAnyCall) {
   start_with_leftovers();
-  cut_everywhere(Cut::kNothingFlushed);
+  lose_power_at_every_change(PowerLoss::kNothingFlushed);
 }
 
 TEST_F(PowerCutEnumerationTest, RecoversResumedRunFromPowerCutWithFlushedJournal) {
   start_with_leftovers();
-  cut_everywhere(Cut::kJournalFlushed);
+  lose_power_at_every_change(PowerLoss::kJournalFlushed);
 }
 
 // A disk that reports a sync without performing it; the checksums detect the lost data.
@@ -119,7 +120,7 @@ TEST_F(PowerCutEnumerationTest, FallsBackToPreviousCheckpointOnFalseFsync) {
     if (call.name == "fsync" && call.path.find("/.tmp-step-000000025") != std::string::npos)
       return Verdict::kSkip;
     if (call.to.find("/.trash-step-000000015") == std::string::npos) return Verdict::kContinue;
-    disk->simulate_power_loss(Cut::kJournalFlushed);
+    disk->simulate_power_loss(PowerLoss::kJournalFlushed);
     return Verdict::kKill;
   });
   ASSERT_NE(end.signal, 0);

@@ -92,9 +92,10 @@ class ProgramCrashEnumerationTest : public RunTest {
     std::string location = "after the end";
     const auto simulate_power_loss = [&] {
       output_before_crash_ = log_of("crashed");
-      if (crash == CrashKind::kPowerCut) disk_->simulate_power_loss(LoopDisk::Cut::kNothingFlushed);
+      if (crash == CrashKind::kPowerCut)
+        disk_->simulate_power_loss(LoopDisk::PowerLoss::kNothingFlushed);
       if (crash == CrashKind::kPowerCutWithFlushedJournal)
-        disk_->simulate_power_loss(LoopDisk::Cut::kJournalFlushed);
+        disk_->simulate_power_loss(LoopDisk::PowerLoss::kJournalFlushed);
     };
     const auto end =
         trace(command, path("crashed.out"), work_dir_ + "/run", [&](const FileCall& call) {
