@@ -40,3 +40,24 @@ function(stoker_library name)
   set_target_properties(stoker_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(stoker_${name} PUBLIC stoker::options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
 endfunction()
+
+# stoker_precompile_torch(TARGET…): these targets use one precompiled header with LibTorch's headers,
+# which take most of the compile time of a file that includes them: 16 s of 33 s of a small file. The
+# header takes 0.7 GB of the build folder.
+function(stoker_precompile_torch)
+  if(NOT STOKER_PCH)
+    return()
+  endif()
+  if(NOT TARGET stoker_torch_headers)
+    file(WRITE "${PROJECT_BINARY_DIR}/generated/torch_headers.cc" "")
+    add_library(stoker_torch_headers OBJECT "${PROJECT_BINARY_DIR}/generated/torch_headers.cc")
+    set_target_properties(stoker_torch_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(stoker_torch_headers PRIVATE stoker::options LibTorch::cpu)
+    target_precompile_headers(stoker_torch_headers PRIVATE
+      <torch/nn/modules/batchnorm.h> <torch/nn/modules/conv.h> <torch/nn/modules/embedding.h> <torch/nn/modules/linear.h> <torch/nn/modules/rnn.h>)
+  endif()
+  foreach(target ${ARGN})
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_precompile_headers(${target} REUSE_FROM stoker_torch_headers)
+  endforeach()
+endfunction()

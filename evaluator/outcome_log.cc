@@ -8,15 +8,11 @@
 #include "shared/base/log.h"
 
 namespace stoker::evaluator {
-namespace {
-
-constexpr uint64_t kMaxLogBytes = 256ull << 20;
-
-}  // namespace
 
 Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
-  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxLogBytes));
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          read_file(path, run::kMaxEvaluationOutcomesBytes));
   OutcomeLog log(files, path, std::move(fd));
   log.read_lines(text);
   if (!text.empty() && text.back() != '\n') {

@@ -60,12 +60,6 @@ std::optional<EvaluationOutcome> parse_outcome(std::string_view line) {
   return try_read(line, outcome_in);
 }
 
-namespace {
-
-constexpr uint64_t kMaxOutcomeBytes = 256ull << 20;
-
-}  // namespace
-
 void EvaluationOutcomes::add_line(std::string_view text) {
   const auto entry = parse_outcome(text);
   if (entry) outcomes_[{entry->step, entry->manifest_sha256}] = entry->outcome;
@@ -91,7 +85,7 @@ std::set<uint64_t> EvaluationOutcomes::evaluated_steps() const {
 }
 
 Result<EvaluationOutcomes> read_evaluation_outcomes(const std::string& path) {
-  const auto text = read_file(path, kMaxOutcomeBytes);
+  const auto text = read_file(path, kMaxEvaluationOutcomesBytes);
   if (text.status().code() == StatusCode::kNotFound) return EvaluationOutcomes();
   if (!text.ok()) return text.status();
   EvaluationOutcomes outcomes;

@@ -20,6 +20,8 @@
 
 namespace stoker::run {
 
+inline constexpr uint64_t kMaxEvaluationOutcomesBytes = 256ull << 20;  // of eval/outcomes.jsonl
+
 // Every outcome is final: the evaluator does not process the checkpoint again.
 enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };
 

@@ -285,14 +285,15 @@ TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
   const auto ids = supervisor_->process_ids();
   ASSERT_EQ(ids.size(), 2u);
   const auto spent = [&ids] { return cpu_time(ids[0]) + cpu_time(ids[1]); };
-  // Training is paused. Before the measurement all threads must have started and become idle: two
-  // CPU times half a second apart must differ by less than 1 %.
+  // Training is paused. Before the measurement all threads must have started and become idle. An
+  // idle thread wakes a few times a second, which costs more on some machines than on others; one
+  // that polls uses all of a CPU, or its share of it under load.
   bool at_rest = false;
-  for (int look = 0; look < 10 && !at_rest; ++look) {
+  for (int look = 0; look < 20 && !at_rest; ++look) {
     const auto start = std::chrono::steady_clock::now();
     const auto before = spent();
     EXPECT_FALSE(coordinator_.wait_for_stop(500ms));
-    at_rest = (spent() - before) * 100 < std::chrono::steady_clock::now() - start;
+    at_rest = (spent() - before) * 10 < std::chrono::steady_clock::now() - start;
   }
   EXPECT_TRUE(at_rest) << "of two processes with two threads each";
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden file of parity_double_test: make_double.py FILE [--all].
+"""Writes the golden file of parity_double_test.cc: make_double.py FILE [--all].
 
 For every image model, in double precision: the logits, the gradient of each parameter, ten training
 steps, and the logits in evaluation afterwards. Uses torchvision's models if it can be imported,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files of parity_evaluation_test: make_evaluation.py [FOLDER].
+"""Writes the golden files of parity_evaluation_test.cc: make_evaluation.py [FOLDER].
 
 For a language model and a classifier: weights as safetensors, the evaluation data, the stoker
 configuration, and the metrics that PyTorch computes, in double precision from the model's float32

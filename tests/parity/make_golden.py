@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files of parity_golden_test: make_golden.py [FOLDER].
+"""Writes the golden files of parity_golden_test.cc: make_golden.py [FOLDER].
 
 Generated with PyTorch on one thread. A file contains the complete batches. Of every other tensor it
 contains elements at equal distances (at most 256, unless the case sets fewer), its sum and its

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes golden/inputs/inputs.safetensors for parity_inputs_test: make_inputs.py [FOLDER].
+"""Writes golden/inputs/inputs.safetensors for parity_inputs_test.cc: make_inputs.py [FOLDER].
 
 Generated with torchvision's transforms (v2.Normalize, v2.MixUp, v2.CutMix) and with the cross
 entropy of the mixed labels. The mixing ratio and the center of the box are stored, because stoker

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden file of parity_steps_test: make_steps.py FILE.
+"""Writes the golden file of parity_steps_test.cc: make_steps.py FILE.
 
 Applies given gradients with PyTorch. Covers the parts of a step that do not depend on a model: the
 loss scale of fp16 (torch.amp.GradScaler), the moving average of the weights

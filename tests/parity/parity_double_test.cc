@@ -23,7 +23,7 @@ namespace stoker::parity {
 namespace {
 
 // As in make_double.py.
-constexpr int64_t kClasses = 5;
+constexpr int64_t kImageClasses = 5;
 constexpr double kAuxWeight = 0.4;
 
 // Double precision rounds at 1e-16. Sums of up to a million terms in another order, and norms over
@@ -52,7 +52,7 @@ Samples samples_of(const DoubleCase& each, int64_t step) {
   const int64_t number = step % 2, count = each.samples * 3 * each.side * each.side;
   return {noise(static_cast<uint64_t>(number * count), count)
               .view({each.samples, 3, each.side, each.side}),
-          (at::arange(each.samples) * 2 + number).remainder(kClasses)};
+          (at::arange(each.samples) * 2 + number).remainder(kImageClasses)};
 }
 
 at::Tensor loss_of(const model::Outputs& outputs, const at::Tensor& label) {
@@ -76,7 +76,8 @@ class DoublePrecisionParityTest : public testing::TestWithParam<DoubleCase> {
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     file_ = *std::move(file);
     const auto model = model::make_model(
-        GetParam().model, labelled(DType::kF32, {3, GetParam().side, GetParam().side}), kClasses);
+        GetParam().model, labelled(DType::kF32, {3, GetParam().side, GetParam().side}),
+        kImageClasses);
     ASSERT_TRUE(model.ok()) << model.status().to_string();
     model_ = *model;
     model_->to(at::kDouble);

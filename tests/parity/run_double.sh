@@ -1,5 +1,5 @@
 #!/bin/sh
-# run_double.sh PARITY_DOUBLE_TEST: compares every image model with PyTorch in double precision,
+# run_double.sh PARITY_TEST: compares every image model with PyTorch in double precision,
 # using torchvision's models if it can be imported, otherwise the counterparts. Exit code 77:
 # PyTorch is not available. Set STOKER_PYTHON to the Python to use; default python3.
 set -eu
@@ -8,4 +8,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/python_or_skip.sh"
 "$python" -c 'import torchvision' 2>/dev/null || echo "with the counterparts: $python cannot import torchvision"
 "$python" "$here/make_double.py" "$folder/double.safetensors" --all
-STOKER_PARITY_DOUBLE="$folder/double.safetensors" "$1"
+STOKER_PARITY_DOUBLE="$folder/double.safetensors" "$1" --gtest_filter='*DoublePrecisionParityTest.*'

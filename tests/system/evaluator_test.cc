@@ -128,7 +128,8 @@ TEST_F(EvaluatorTest, LogsWhetherTrainingIsPausedCrashedOrFinished) {
   const std::string config = write_config(small_config("eval: {poll_interval_seconds: 0.2}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(wait_for_log("waiting reason=\"the next checkpoint\""));
+  // It may never wait, because the next checkpoint can already exist.
+  ASSERT_TRUE(wait_for_log("evaluation finished"));
   ASSERT_EQ(exit_code(ctl(run_dir(), {"pause"}, "ctl")), 0);
   ASSERT_TRUE(wait_for_log("training is paused at step "));
   trainer.signal(SIGKILL);

@@ -10,7 +10,6 @@ namespace stoker::data::format {
 namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
-constexpr size_t kMaxDimensions = 32;
 
 struct NamedType {
   NpyType type;
@@ -100,7 +99,7 @@ bool read_shape(Literal& literal, std::vector<uint64_t>& shape) {
   if (!literal.take('(')) return false;
   while (!literal.take(')')) {
     const auto number = literal.take_number();
-    if (!number || shape.size() == kMaxDimensions) return false;
+    if (!number || shape.size() == kMaxNpyDimensions) return false;
     shape.push_back(*number);
     if (!literal.take(',')) return literal.take(')');
   }

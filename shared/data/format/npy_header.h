@@ -38,7 +38,8 @@ struct NpyHeader {
   uint64_t row_bytes() const { return row_elements() * type.bytes; }
 };
 
-constexpr size_t kNpyPrefix = 12;             // enough to know npy_header_bytes()
+constexpr size_t kNpyPrefix = 12;  // enough to know npy_header_bytes()
+constexpr size_t kMaxNpyDimensions = 32;
 constexpr uint64_t kMaxNpyHeader = 64 << 10;  // numpy's own limit is 10,000
 
 // How long the header is, with its prefix. `start`: the first kNpyPrefix bytes, or all there are.

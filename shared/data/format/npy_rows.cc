@@ -12,8 +12,6 @@
 namespace stoker::data::format {
 namespace {
 
-constexpr uint64_t kMaxRank = 32;
-
 template <typename T>
 bool take(std::span<const uint64_t>& numbers, T& value) {
   if (numbers.empty()) return false;
@@ -64,7 +62,7 @@ void NpyLayout::append_to(std::vector<uint64_t>& numbers) const {
 bool NpyLayout::take_from(std::span<const uint64_t>& numbers, const files::FileTable& files) {
   uint64_t dimensions = 0, count = 0;
   if (!take(numbers, type.kind) || !take(numbers, type.bytes) || !take(numbers, dimensions) ||
-      to_string(type).empty() || dimensions > kMaxRank || dimensions > numbers.size())
+      to_string(type).empty() || dimensions > kMaxNpyDimensions || dimensions > numbers.size())
     return false;
   row.assign(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(dimensions));
   numbers = numbers.subspan(dimensions);

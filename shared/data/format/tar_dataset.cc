@@ -16,8 +16,6 @@
 namespace stoker::data::format {
 namespace {
 
-constexpr uint64_t kMaxMember = uint64_t{256} << 20;  // bytes that are read at once
-
 // What one thread keeps of the values that it has read last.
 struct ReadMember {
   std::vector<std::byte> bytes;
@@ -122,7 +120,7 @@ class TarRecords final : public record::RecordReader {
   bool fits(uint64_t record, const TarLocation& location) const {
     const uint64_t size = shards().stamp(table().shard_index(record)).size;
     return location.content >= kTarBlock && location.content <= size &&
-           location.size <= size - location.content && location.size <= kMaxMember;
+           location.size <= size - location.content && location.size <= kMaxTarMember;
   }
 
   Status read_member(uint64_t record, const TarLocation& location,

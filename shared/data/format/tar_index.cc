@@ -105,10 +105,9 @@ Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
 
 namespace {
 
-constexpr uint64_t kMaxIndexedMember = uint64_t{256} << 20;  // bytes, but of texts
-constexpr uint64_t kMaxParsed = uint64_t{64} << 10;          // of a label or a JSON member
-constexpr size_t kMaxMembers = 1000;                         // of a sample
-constexpr size_t kMaxKey = 4096;                             // bytes
+constexpr uint64_t kMaxParsed = uint64_t{64} << 10;  // of a label or a JSON member
+constexpr size_t kMaxMembers = 1000;                 // of a sample
+constexpr size_t kMaxKey = 4096;                     // bytes
 constexpr size_t kShownKey = 256;
 constexpr size_t kShownMembers = 16;
 
@@ -192,10 +191,10 @@ class TarIndexer {
     const TarField& field = tar_fields_[i];
     const bool has_length = is_of_sequence(field);
     const bool is_parsed = has_length || field.is_label || field.is_json();
-    const uint64_t max_elements = has_length          ? kMaxIndexedMember
+    const uint64_t max_elements = has_length          ? kMaxTarMember
                                   : is_parsed         ? kMaxParsed
                                   : fields_.is_text() ? TarLocation::kMaxCount - 1
-                                                      : kMaxIndexedMember;
+                                                      : kMaxTarMember;
     if (member.size > max_elements || member.content / kTarBlock >= TarLocation::kMaxCount) {
       return wrong("its member of " + std::to_string(member.size) + " bytes is past the limit of " +
                    std::to_string(max_elements));

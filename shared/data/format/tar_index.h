@@ -31,6 +31,9 @@
 
 namespace stoker::data::format {
 
+// Maximum size in bytes of a member that is read at once, which texts are not.
+inline constexpr uint64_t kMaxTarMember = uint64_t{256} << 20;
+
 struct TarField {
   std::vector<std::string> extensions;  // the first that is there counts
   std::string json_key;                 // empty: the member is the value

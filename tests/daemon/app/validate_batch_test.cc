@@ -40,13 +40,13 @@ class ValidateBatchTest : public ::testing::Test {
   Status action(std::vector<int64_t> labels) {
     const auto producer = ring_->add_producer("test");
     EXPECT_TRUE(producer.ok());
-    const auto claim = ring_->claim(*producer, 1s);
+    const auto claim = ring_->claim(*producer, 30s);
     EXPECT_TRUE(claim.ok());
     for (size_t row = 0; row < labels.size(); ++row)
       std::memcpy(ring_->layout().row(claim->slot, 1, row).data(), &labels[row],
                   sizeof labels[row]);
     EXPECT_TRUE(ring_->publish(*producer, *claim));
-    const auto batch = ring_->pop(1s);
+    const auto batch = ring_->pop(30s);
     EXPECT_TRUE(batch.ok());
     Status status = check_(*batch);
     ring_->release(batch->ticket);

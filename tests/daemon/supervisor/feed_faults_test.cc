@@ -82,6 +82,8 @@ TEST_F(FeedFaultTest, ServesSmallDatasetFromMemoryAfterFirstEpoch) {
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 3 * kEpoch; ++ticket) {
     if (ticket == kEpoch + 4) {  // plus the ring's slots: samples are now read for the second time
+      // The workers wait for a free slot, so that none sees the files before their times are reset.
+      ASSERT_TRUE(eventually([&] { return ring_->counters().ready == ring_->slots(); }));
       for (const char* number : {"1", "2", "3", "4"}) {
         const auto time = std::filesystem::last_write_time(file(number));
         std::fstream(file(number), std::ios::in | std::ios::out | std::ios::binary)

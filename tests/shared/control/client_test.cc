@@ -64,22 +64,22 @@ TEST(ClientTest, SendsRequestAndAssemblesReplyFromFragments) {
     send_text(client, R"({"id":1,"res)");
     send_text(client, "ult\":{\"step\":3}}\n");
   });
-  auto client = Client::connect(listener.path(), 5s);
+  auto client = Client::connect(listener.path(), 30s);
   ASSERT_TRUE(client.ok()) << client.status().to_string();
-  const auto result = client->call("set", R"({"lr":0.5})", 5s);
+  const auto result = client->call("set", R"({"lr":0.5})", 30s);
   ASSERT_TRUE(result.ok()) << result.status().to_string();
   EXPECT_EQ(*result, R"({"step":3})");
   EXPECT_EQ(seen, R"({"id":1,"method":"set","params":{"lr":0.5}})");
 }
 
 TEST(ClientTest, ReportsUnavailableDaemonWithHint) {
-  const auto missing = Client::connect("/tmp/stoker-no-such-directory/control.sock", 1s);
+  const auto missing = Client::connect("/tmp/stoker-no-such-directory/control.sock", 30s);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.status().code(), StatusCode::kUnreachable);
   EXPECT_THAT(missing.status().message(), testing::HasSubstr("no daemon is reachable on"));
   Listener listener(nullptr);
   listener.stop_listening();
-  const auto stale = Client::connect(listener.path(), 1s);
+  const auto stale = Client::connect(listener.path(), 30s);
   ASSERT_FALSE(stale.ok());
   EXPECT_EQ(stale.status().code(), StatusCode::kUnreachable);
   EXPECT_THAT(stale.status().message(), testing::HasSubstr("was killed"));
@@ -87,7 +87,7 @@ TEST(ClientTest, ReportsUnavailableDaemonWithHint) {
 
 TEST(ClientTest, TimesOutWithoutReply) {
   Listener listener(nullptr);  // the kernel completes the connection; it is never accepted
-  auto client = Client::connect(listener.path(), 1s);
+  auto client = Client::connect(listener.path(), 30s);
   ASSERT_TRUE(client.ok());
   const auto result = client->call("status", "", 20ms);
   ASSERT_FALSE(result.ok());
@@ -96,9 +96,9 @@ TEST(ClientTest, TimesOutWithoutReply) {
 
 TEST(ClientTest, ReportsUnavailableWhenDaemonExitsBeforeReply) {
   Listener listener([](int client) { (void)read_request(client); });
-  auto client = Client::connect(listener.path(), 1s);
+  auto client = Client::connect(listener.path(), 30s);
   ASSERT_TRUE(client.ok());
-  const auto result = client->call("status", "", 5s);
+  const auto result = client->call("status", "", 30s);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), StatusCode::kUnreachable);
 }
@@ -111,9 +111,9 @@ TEST(ClientTest, ReportsRejectionReasonWhenSendFails) {
         "}\n");
     ::shutdown(client, SHUT_RDWR);
   });
-  auto client = Client::connect(listener.path(), 1s);
+  auto client = Client::connect(listener.path(), 30s);
   ASSERT_TRUE(client.ok());
-  const auto result = client->exchange(std::string(4 << 20, 'x'), 5s);
+  const auto result = client->exchange(std::string(4 << 20, 'x'), 30s);
   ASSERT_TRUE(result.ok()) << result.status().to_string();
   EXPECT_THAT(*result, testing::HasSubstr("full"));
 }
@@ -124,12 +124,12 @@ TEST(ClientTest, FailsWhenPeerSendsNoCompleteLine) {
     while (::send(client, noise.data(), noise.size(), MSG_NOSIGNAL) > 0) {
     }
   });
-  auto client = Client::connect(listener.path(), 1s);
+  auto client = Client::connect(listener.path(), 30s);
   ASSERT_TRUE(client.ok());
   const auto result = client->call("status", "", 30s);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), StatusCode::kCorrupt);
-  *client = *Client::connect(listener.path(), 1s);  // lets the other side end
+  *client = *Client::connect(listener.path(), 30s);  // lets the other side end
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class SteppedProducer {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kRejected);
     ::raise(SIGSTOP);
-    const auto claim = ring.claim(id, kPollOnce);
+    const auto claim = ring.claim(id, kTestTimeout);
     if (!claim.ok()) ::_exit(1);
     fill(claim->slot, claim->ticket);
     ring.report_sample_error({.ticket = claim->ticket, .sample = 1, .reason = "stepped"});
@@ -92,7 +92,7 @@ TEST_F(RingStepTest, NeverBlocksOnProducerStoppedAtAnyInstruction) {
   SteppedProducer other(*ring, *ring->add_producer("other"));
   uint64_t steps = 0, reports = 0;
   for (; other.is_stopped(); ++steps, other.step()) {
-    const auto claim = ring->claim(*own, kPollOnce);
+    const auto claim = ring->claim(*own, kTestTimeout);
     ASSERT_TRUE(claim.ok()) << "after " << steps << " steps: " << claim.status().to_string();
     ring->report_sample_error({.ticket = claim->ticket, .sample = 2, .reason = "mine"});
     reports += ring->drain_sample_errors().size();
@@ -125,12 +125,12 @@ TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
     for (uint64_t ticket = 0; ticket < 3; ++ticket) {
       auto batch = ring->pop(kPollOnce);
       if (!batch.ok()) {
-        const auto claim = ring->claim(*heir, kPollOnce);
+        const auto claim = ring->claim(*heir, kTestTimeout);
         ASSERT_TRUE(claim.ok()) << "killed after " << killed << " steps";
         ASSERT_EQ(claim->ticket, ticket);
         fill(claim->slot, ticket);
         ASSERT_TRUE(ring->publish(*heir, *claim));
-        batch = ring->pop(kPollOnce);
+        batch = ring->pop(kTestTimeout);
       }
       ASSERT_TRUE(batch.ok()) << "killed after " << killed << " steps";
       ASSERT_EQ(batch->ticket, ticket);
