@@ -25,13 +25,13 @@ Status run_once(const Measure& measure, std::vector<double>& values) {
 // Each run measures the trial and all baselines in turn. The starting one rotates, and every second
 // run goes in reverse order, so that none of them always finds caches, clock rate and disk as left
 // by the same predecessor.
-Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<double>>& values) {
+Status measure_alternately(const Trial& trial, int runs, std::vector<std::vector<double>>& values) {
   values.resize(1 + trial.baselines.size());
-  const size_t sides = values.size();
+  const size_t num_sides = values.size();
   for (size_t run = 0; run < static_cast<size_t>(runs); ++run) {
-    for (size_t i = 0; i < sides; ++i) {
-      const size_t in_turn = run % 2 == 0 ? i : sides - 1 - i;
-      const size_t side = (in_turn + run / 2) % sides;
+    for (size_t i = 0; i < num_sides; ++i) {
+      const size_t position = run % 2 == 0 ? i : num_sides - 1 - i;
+      const size_t side = (position + run / 2) % num_sides;
       ::sync();  // flush pending writes of the previous measurement
       STOKER_RETURN_IF_ERROR(
           run_once(side == 0 ? trial.run : trial.baselines[side - 1].run, values[side]));
@@ -41,7 +41,7 @@ Status measure_in_turn(const Trial& trial, int runs, std::vector<std::vector<dou
 }
 
 // `only` is a name or the first word of several: "step" matches step-gpt and step-mlp. Empty: all.
-bool is_chosen(const std::string& name, const std::string& only) {
+bool is_selected(const std::string& name, const std::string& only) {
   return only.empty() || name == only || name.starts_with(only + "-");
 }
 
@@ -54,7 +54,7 @@ Status run_benchmark(const Benchmark& benchmark, const Options& options) {
   STOKER_ASSIGN_OR_RETURN(const auto trials, benchmark.prepare(options));
   for (const Trial& trial : trials) {
     std::vector<std::vector<double>> values;
-    STOKER_RETURN_IF_ERROR(measure_in_turn(trial, options.runs, values));
+    STOKER_RETURN_IF_ERROR(measure_alternately(trial, options.runs, values));
     Measurement line{benchmark.name, trial.metric, trial.unit, values[0], {}, {}};
     if (trial.baselines.empty()) print_line(line);
     for (size_t i = 0; i < trial.baselines.size(); ++i) {
@@ -82,8 +82,8 @@ std::string to_json(const Measurement& measurement) {
   line["value"] = median(measurement.values);
   line["unit"] = measurement.unit;
   if (!measurement.baseline_values.empty()) {
-    line["peer"] = measurement.baseline;
-    line["peer_value"] = median(measurement.baseline_values);
+    line["baseline"] = measurement.baseline;
+    line["baseline_value"] = median(measurement.baseline_values);
     std::vector<double> ratios;
     for (size_t i = 0; i < measurement.values.size(); ++i)
       ratios.push_back(measurement.values[i] / measurement.baseline_values[i]);
@@ -92,7 +92,7 @@ std::string to_json(const Measurement& measurement) {
   line["runs"] = measurement.values.size();
   line["spread"] = spread_of(measurement.values);
   if (!measurement.baseline_values.empty())
-    line["peer_spread"] = spread_of(measurement.baseline_values);
+    line["baseline_spread"] = spread_of(measurement.baseline_values);
   return boost::json::serialize(line);
 }
 
@@ -100,10 +100,10 @@ int run_all(const std::vector<Benchmark>& benchmarks, const Options& options) {
   bool found = false;
   bool failed = false;
   for (const Benchmark& benchmark : benchmarks) {
-    if (!is_chosen(benchmark.name, options.only)) continue;
+    if (!is_selected(benchmark.name, options.only)) continue;
     found = true;
     if (options.list) {
-      std::printf("%-20s %s\n", benchmark.name.c_str(), benchmark.what.c_str());
+      std::printf("%-20s %s\n", benchmark.name.c_str(), benchmark.description.c_str());
       continue;
     }
     const Status status = run_benchmark(benchmark, options);
@@ -112,7 +112,7 @@ int run_all(const std::vector<Benchmark>& benchmarks, const Options& options) {
     failed = true;
   }
   if (!found)
-    std::fprintf(stderr, "no benchmark is named '%s'; --list names them\n", options.only.c_str());
+    std::fprintf(stderr, "unknown benchmark '%s'; --list prints the names\n", options.only.c_str());
   return found && !failed ? 0 : 1;
 }
 

@@ -30,7 +30,7 @@ struct Trial {
 
 struct Benchmark {
   std::string name;
-  std::string what;  // one line, for --list
+  std::string description;  // one line, for --list
   std::function<Result<std::vector<Trial>>(const Options&)> prepare;
 };
 

@@ -19,6 +19,6 @@ enum class Until { kDurable, kBlocked };
 std::vector<Baseline> checkpoint_baselines(const std::vector<std::string>& libraries, Until until,
                                            size_t bytes,
                                            const std::shared_ptr<ScratchFolder>& folder,
-                                           const std::function<double(double)>& of_seconds);
+                                           const std::function<double(double)>& to_value);
 
 }  // namespace stoker::bench

@@ -19,8 +19,8 @@
 namespace stoker::bench {
 namespace {
 
-struct Disk {
-  explicit Disk(size_t bytes) : state(bytes) {}
+struct CommitDisk {
+  explicit CommitDisk(size_t bytes) : state(bytes) {}
   CheckpointFixture state;
   std::shared_ptr<ScratchFolder> folder;
 
@@ -29,7 +29,7 @@ struct Disk {
   }
 };
 
-Result<double> commit(const Disk& disk) {
+Result<double> commit(const CommitDisk& disk) {
   const std::string directory = disk.folder->file("checkpoints");
   checkpoint::CheckpointStore store(directory, default_file_system());
   checkpoint::CheckpointContent content;
@@ -43,16 +43,16 @@ Result<double> commit(const Disk& disk) {
   return rate;
 }
 
-Result<double> write_plainly(const Disk& disk, bool sync) {
-  constexpr size_t kPiece = 1 << 20;
+Result<double> write_file(const CommitDisk& disk, bool sync) {
+  constexpr size_t kChunk = 1 << 20;
   const std::string path = disk.folder->file("plain");
   const std::span<const std::byte> bytes = disk.state.bytes();
   const Stopwatch watch;
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                           default_file_system().open(path, O_WRONLY | O_CREAT | O_EXCL, 0640));
-  for (size_t at = 0; at < bytes.size(); at += kPiece)
+  for (size_t at = 0; at < bytes.size(); at += kChunk)
     STOKER_RETURN_IF_ERROR(default_file_system().write(
-        fd.get(), bytes.subspan(at, std::min(kPiece, bytes.size() - at)), path));
+        fd.get(), bytes.subspan(at, std::min(kChunk, bytes.size() - at)), path));
   if (sync) STOKER_RETURN_IF_ERROR(default_file_system().sync(fd.get(), path));
   fd.reset();
   const double rate = disk.megabytes_per_second(watch);
@@ -65,13 +65,13 @@ Result<double> write_plainly(const Disk& disk, bool sync) {
 Benchmark checkpoint_commit() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
     const size_t bytes = options.quick ? 1'200'000 : 1'200'000'000;
-    const auto disk = std::make_shared<Disk>(bytes);
+    const auto disk = std::make_shared<CommitDisk>(bytes);
     STOKER_ASSIGN_OR_RETURN(disk->folder, ScratchFolder::create(options.dir));
     Trial trial{"commit of " + std::to_string(bytes / 1'000) + " kB",
                 "MB/s",
                 [=] { return commit(*disk); },
-                {{"write and fsync", [=] { return write_plainly(*disk, true); }},
-                 {"write without sync", [=] { return write_plainly(*disk, false); }}}};
+                {{"write and fsync", [=] { return write_file(*disk, true); }},
+                 {"write without sync", [=] { return write_file(*disk, false); }}}};
     for (Baseline& baseline : checkpoint_baselines(
              {"safetensors", "torch.save", "dcp", "dcp-async"}, Until::kDurable, bytes,
              disk->folder,
@@ -79,7 +79,7 @@ Benchmark checkpoint_commit() {
       trial.baselines.push_back(std::move(baseline));
     return std::vector<Trial>{std::move(trial)};
   };
-  return {"checkpoint-commit", "megabytes of state a second made durable (--dir: which disk)",
+  return {"checkpoint-commit", "megabytes of state per second made durable (--dir: which disk)",
           prepare};
 }
 

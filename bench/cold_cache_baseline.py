@@ -20,7 +20,7 @@ from feed_baseline import SIDE, crop_box
 EPOCH = 4096  # images per epoch; the files repeat
 
 
-class ColdPictures(torch.utils.data.Dataset):
+class ThrottledImages(torch.utils.data.Dataset):
     def __init__(self, files, delay):
         self.files, self.delay = files, delay
 
@@ -29,15 +29,15 @@ class ColdPictures(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         time.sleep(self.delay)
-        picture = Image.open(self.files[index % len(self.files)]).convert("RGB")
-        left, top, width, height = crop_box(*picture.size, random.Random(index))
-        picture = picture.resize((SIDE, SIDE), Image.BILINEAR, box=(left, top, left + width, top + height))
-        return torch.from_numpy(numpy.array(picture))
+        image = Image.open(self.files[index % len(self.files)]).convert("RGB")
+        left, top, width, height = crop_box(*image.size, random.Random(index))
+        image = image.resize((SIDE, SIDE), Image.BILINEAR, box=(left, top, left + width, top + height))
+        return torch.from_numpy(numpy.array(image))
 
 
 def batches(files, args):
     torch.set_num_threads(1)
-    loader = torch.utils.data.DataLoader(ColdPictures(files, args.delay_ms / 1000), batch_size=args.batch, shuffle=True,
+    loader = torch.utils.data.DataLoader(ThrottledImages(files, args.delay_ms / 1000), batch_size=args.batch, shuffle=True,
                                          num_workers=args.workers, drop_last=True, persistent_workers=True)
     while True:
         yield from loader
@@ -51,17 +51,17 @@ def main():
     parser.add_argument("batch", type=int)
     args = parser.parse_args()
     files = sorted(glob.glob(args.folder + "/**/*.[jJ][pP]*[gG]", recursive=True))
-    fed = batches(files, args)
-    next(fed)
+    loader = batches(files, args)
+    next(loader)
     print(len(files), flush=True)
     for line in sys.stdin:
         for _ in range(2 * args.workers):  # discard prefetched batches
-            next(fed)
-        began, pictures = time.monotonic(), 0
-        while time.monotonic() - began < float(line) or pictures == 0:
-            next(fed)
-            pictures += args.batch
-        print(pictures / (time.monotonic() - began), flush=True)
+            next(loader)
+        start, images = time.monotonic(), 0
+        while time.monotonic() - start < float(line) or images == 0:
+            next(loader)
+            images += args.batch
+        print(images / (time.monotonic() - start), flush=True)
 
 
 if __name__ == "__main__":

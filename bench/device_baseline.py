@@ -44,10 +44,10 @@ def loss_of(setup, model, batch):
         return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
     if setup["classes"] == 0:
         return F.mse_loss(model(batch[0]), batch[1])
-    pictures = (batch[0].float() / 255 - 0.5) / 0.5
+    images = (batch[0].float() / 255 - 0.5) / 0.5
     if setup["channels_last"]:
-        pictures = pictures.contiguous(memory_format=torch.channels_last)
-    return F.cross_entropy(model(pictures).float(), batch[1])
+        images = images.contiguous(memory_format=torch.channels_last)
+    return F.cross_entropy(model(images).float(), batch[1])
 
 
 def main():
@@ -63,7 +63,7 @@ def main():
         model = model.to(memory_format=torch.channels_last)
     size = sum(t.numel() for t in [*model.parameters(), *model.buffers()])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    called = torch.compile(model) if args.how == "compiled" else model
+    compiled_model = torch.compile(model) if args.how == "compiled" else model
     batch = [t.pin_memory() if is_cuda else t for t in batch_of(setup)]
     bf16 = setup["precision"] == "bf16"
 
@@ -71,7 +71,7 @@ def main():
         on_device = [t.to(device, non_blocking=True) for t in batch]
         optimizer.zero_grad()
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            loss = loss_of(setup, called, on_device)
+            loss = loss_of(setup, compiled_model, on_device)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

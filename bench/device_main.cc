@@ -11,16 +11,16 @@
 namespace stoker::bench {
 namespace {
 
-std::string named_device() {
+std::string device_from_environment() {
   const char* const device = std::getenv("STOKER_BENCH_DEVICE");
   return device != nullptr && *device != '\0' ? device : "cuda";
 }
 
-Benchmark steps_of(const DeviceSetup& setup) {
+Benchmark training_benchmark(const DeviceSetup& setup) {
   const auto prepare = [setup](const Options& options) -> Result<std::vector<Trial>> {
     STOKER_ASSIGN_OR_RETURN(const auto training, DeviceTraining::create(setup));
     Trial trial{setup.training.name + " of " + std::to_string(training->parameters()) +
-                    " numbers, batch " + std::to_string(setup.training.batch) + ", " +
+                    " parameters, batch " + std::to_string(setup.training.batch) + ", " +
                     name_of(setup.train.precision) + ", " + setup.train.device,
                 setup.unit + "/s",
                 [=, time = options.run_time()]() -> Result<double> {
@@ -38,7 +38,7 @@ Benchmark steps_of(const DeviceSetup& setup) {
     return std::vector{std::move(trial)};
   };
   return {"device-" + setup.training.name,
-          "training steps on " + setup.train.device + " (peers: set STOKER_PYTHON)", prepare};
+          "training steps on " + setup.train.device + " (baselines: set STOKER_PYTHON)", prepare};
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   const auto options = parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   std::vector<Benchmark> benchmarks;
-  for (const DeviceSetup& setup : device_setups(options->quick, named_device()))
-    benchmarks.push_back(steps_of(setup));
+  for (const DeviceSetup& setup : device_setups(options->quick, device_from_environment()))
+    benchmarks.push_back(training_benchmark(setup));
   return run_all(benchmarks, *options);
 }

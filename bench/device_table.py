@@ -12,26 +12,26 @@ PEAK_BF16 = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 
 def mfu(line, value, gpu):
     peak = next((peak for name, peak in PEAK_BF16.items() if name in gpu), None)
-    parameters = re.search(r"of (\d+) numbers", line["metric"])
+    parameters = re.search(r"of (\d+) parameters", line["metric"])
     if peak is None or line["bench"] != "device-gpt2" or not parameters:
         return ""
     return f" (MFU {6 * int(parameters.group(1)) * value / peak:.1%})"
 
 
-def number(value):
+def format_number(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def main():
     gpu = sys.argv[2] if len(sys.argv) > 2 else ""
-    print("| benchmark | stoker | peer | ratio |\n|---|---|---|---|")
+    print("| benchmark | stoker | baseline | ratio |\n|---|---|---|---|")
     with open(sys.argv[1]) as lines:
         for line in map(json.loads, lines):
-            value = f"{number(line['value'])} {line['unit']}{mfu(line, line['value'], gpu)}"
-            peer, ratio = "none", ""
-            if line.get("peer"):
-                peer, ratio = f"{line['peer']}: {number(line['peer_value'])}", f"{line['ratio']:.2f}"
-            print(f"| {line['metric']} | {value} | {peer} | {ratio} |")
+            value = f"{format_number(line['value'])} {line['unit']}{mfu(line, line['value'], gpu)}"
+            baseline, ratio = "none", ""
+            if line.get("baseline"):
+                baseline, ratio = f"{line['baseline']}: {format_number(line['baseline_value'])}", f"{line['ratio']:.2f}"
+            print(f"| {line['metric']} | {value} | {baseline} | {ratio} |")
 
 
 if __name__ == "__main__":

@@ -74,11 +74,11 @@ class RingFedTraining final : public DeviceTraining {
 
   Result<double> run(std::chrono::nanoseconds time) override {
     try {
-      for (int i = 0; i < kWarmUpSteps; ++i) STOKER_RETURN_IF_ERROR(take_step());
+      for (int i = 0; i < kWarmUpSteps; ++i) STOKER_RETURN_IF_ERROR(run_step());
       wait();
       const Stopwatch watch;
       uint64_t steps = 0;
-      for (; steps == 0 || watch.elapsed() < time; ++steps) STOKER_RETURN_IF_ERROR(take_step());
+      for (; steps == 0 || watch.elapsed() < time; ++steps) STOKER_RETURN_IF_ERROR(run_step());
       wait();
       return static_cast<double>(steps) / watch.seconds();
     } catch (const std::exception& error) {
@@ -89,7 +89,7 @@ class RingFedTraining final : public DeviceTraining {
   int64_t parameters() const override { return trained_.parameters(); }
 
  private:
-  Status take_step() {
+  Status run_step() {
     STOKER_ASSIGN_OR_RETURN(const ring::ReadyBatch batch, ring_->pop(10s));
     trained_.optimizer->set_lr(kLearningRate);
     engine_->run(batch, {});
@@ -121,12 +121,13 @@ Result<std::shared_ptr<DeviceTraining>> DeviceTraining::create(const DeviceSetup
     STOKER_ASSIGN_OR_RETURN(
         auto ring, ring::ShmRing::create(ring::BatchLayout(training.sample, training.batch),
                                          {.slots = kSlots}));
-    auto made = std::make_shared<RingFedTraining>(setup, std::move(trained), std::move(ring));
-    STOKER_RETURN_IF_ERROR(made->open(device));
-    return std::shared_ptr<DeviceTraining>(std::move(made));
+    auto training_run =
+        std::make_shared<RingFedTraining>(setup, std::move(trained), std::move(ring));
+    STOKER_RETURN_IF_ERROR(training_run->open(device));
+    return std::shared_ptr<DeviceTraining>(std::move(training_run));
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal,
-                  std::string("make ") + training.name + ": " + error.what());
+                  std::string("create ") + training.name + ": " + error.what());
   }
 }
 

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
 
 constexpr auto kTick = 25ms;
-constexpr auto kSettleTime = 500ms;  // not measured after a change
+constexpr auto kWarmUpTime = 500ms;  // not measured after a change
 constexpr auto kStartLimit = 60s;
 constexpr uint64_t kMaxRows = 1 << 30;
 
@@ -62,14 +62,14 @@ Result<std::vector<double>> step_times(const std::string& path, uint64_t offset)
   STOKER_ASSIGN_OR_RETURN(const std::string rows, read_file(path, kMaxRows));
   static constexpr std::string_view kField = "\"step_time_ms\":";
   std::vector<double> times;
-  const size_t whole = rows.rfind('\n');
-  for (size_t at = rows.find(kField, offset); at < whole; at = rows.find(kField, at + 1))
+  const size_t last_newline = rows.rfind('\n');
+  for (size_t at = rows.find(kField, offset); at < last_newline; at = rows.find(kField, at + 1))
     times.push_back(std::strtod(rows.c_str() + at + kField.size(), nullptr));
   return times;
 }
 
 // The nice value of eval.priority: low.
-void count(std::stop_token stop) {
+void run_busy_loop(std::stop_token stop) {
   constexpr int kLow = 10;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLow);
   for (volatile uint64_t counted = 0; !stop.stop_requested();) counted = counted + 1;
@@ -86,7 +86,7 @@ uint64_t size_of(const std::string& path) {
 Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, bool tiny) {
   if (!fs::exists(program("stokerd")) || !fs::exists(program("stoker-eval")))
     return Status(StatusCode::kNotFound,
-                  program("stokerd") + ", stoker-eval: are not there; build them");
+                  program("stokerd") + ", stoker-eval: not found; build them");
   STOKER_ASSIGN_OR_RETURN(auto folder, ScratchFolder::create(dir));
   write_corpus(folder->file("corpus.txt"), tiny ? 100'000 : 2'000'000);
   std::ofstream(folder->file("config.yaml")) << replaced(
@@ -104,29 +104,29 @@ Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, 
 Status EndToEndRun::wait_for_first_steps() {
   const Stopwatch watch;
   while (size_of(rows_path()) < 2000) {
-    STOKER_RETURN_IF_ERROR(pass_time(BackgroundLoad::kNone, Saving::kNever, kTick));
-    if (watch.elapsed() > kStartLimit) return Status(StatusCode::kTimedOut, "stokerd took no step");
+    STOKER_RETURN_IF_ERROR(wait(BackgroundLoad::kNone, Saving::kNever, kTick));
+    if (watch.elapsed() > kStartLimit) return Status(StatusCode::kTimedOut, "stokerd ran no step");
   }
   return {};
 }
 
 Result<double> EndToEndRun::median_step_ms(BackgroundLoad background, Saving saving,
                                            nanoseconds time) {
-  STOKER_RETURN_IF_ERROR(begin(background));
-  STOKER_RETURN_IF_ERROR(pass_time(background, saving, kSettleTime));
+  STOKER_RETURN_IF_ERROR(set_load(background));
+  STOKER_RETURN_IF_ERROR(wait(background, saving, kWarmUpTime));
   const uint64_t before = size_of(rows_path());
-  STOKER_RETURN_IF_ERROR(pass_time(background, saving, time));
+  STOKER_RETURN_IF_ERROR(wait(background, saving, time));
   for (;;) {
     STOKER_ASSIGN_OR_RETURN(const auto times, step_times(rows_path(), before));
     if (!times.empty()) return median(times);
-    STOKER_RETURN_IF_ERROR(pass_time(background, saving, kTick));
+    STOKER_RETURN_IF_ERROR(wait(background, saving, kTick));
   }
 }
 
-Status EndToEndRun::begin(BackgroundLoad background) {
-  counter_ = {};
-  if (background == BackgroundLoad::kCounter) counter_ = std::jthread(count);
-  if (background == BackgroundLoad::kNone || background == BackgroundLoad::kCounter ||
+Status EndToEndRun::set_load(BackgroundLoad background) {
+  busy_loop_ = {};
+  if (background == BackgroundLoad::kBusyLoop) busy_loop_ = std::jthread(run_busy_loop);
+  if (background == BackgroundLoad::kNone || background == BackgroundLoad::kBusyLoop ||
       background == BackgroundLoad::kKilledEvaluators) {
     evaluator_.reset();
     return {};
@@ -137,7 +137,7 @@ Status EndToEndRun::begin(BackgroundLoad background) {
   evaluator_->signal(SIGCONT);
   if (background == BackgroundLoad::kStoppedEvaluator) {
     // Stop it while it is working.
-    STOKER_RETURN_IF_ERROR(pass_time(background, Saving::kEachSecond, 2s));
+    STOKER_RETURN_IF_ERROR(wait(background, Saving::kEachSecond, 2s));
     evaluator_->signal(SIGSTOP);
   }
   return {};
@@ -155,7 +155,7 @@ Status EndToEndRun::start_evaluator(const std::string& priority) {
   return {};
 }
 
-Status EndToEndRun::pass_time(BackgroundLoad background, Saving saving, nanoseconds time) {
+Status EndToEndRun::wait(BackgroundLoad background, Saving saving, nanoseconds time) {
   const Stopwatch watch;
   Stopwatch since_save;
   Stopwatch since_kill;
@@ -164,8 +164,9 @@ Status EndToEndRun::pass_time(BackgroundLoad background, Saving saving, nanoseco
     if (!trainer_.is_running()) {
       const auto log = read_file(folder_->file("stokerd.out"), kMaxRows);
       const std::string text = log.ok() ? *log : "";
-      return Status(StatusCode::kClosed,
-                    "stokerd has ended: " + text.substr(text.size() > 500 ? text.size() - 500 : 0));
+      return Status(
+          StatusCode::kClosed,
+          "stokerd has exited: " + text.substr(text.size() > 500 ? text.size() - 500 : 0));
     }
     if (saving == Saving::kAlways || (saving == Saving::kEachSecond && since_save.elapsed() > 1s)) {
       trainer_.signal(SIGUSR1);

@@ -22,7 +22,7 @@ namespace stoker::bench {
 
 enum class BackgroundLoad {
   kNone,
-  kCounter,  // a busy loop with the nice value of an evaluator: the cost of any CPU load
+  kBusyLoop,  // a busy loop with the nice value of an evaluator: the cost of any CPU load
   kEvaluator,
   kIdleEvaluator,
   kStoppedEvaluator,
@@ -41,8 +41,8 @@ class EndToEndRun {
  private:
   EndToEndRun(std::shared_ptr<ScratchFolder> folder, ChildProcess trainer)
       : folder_(std::move(folder)), trainer_(std::move(trainer)) {}
-  Status begin(BackgroundLoad background);
-  Status pass_time(BackgroundLoad background, Saving saving, std::chrono::nanoseconds time);
+  Status set_load(BackgroundLoad background);
+  Status wait(BackgroundLoad background, Saving saving, std::chrono::nanoseconds time);
   Status start_evaluator(const std::string& priority);
   Status wait_for_first_steps();
   std::string rows_path() const { return folder_->file("run/metrics/train.jsonl"); }
@@ -51,7 +51,7 @@ class EndToEndRun {
   ChildProcess trainer_;
   std::optional<ChildProcess> evaluator_;
   std::string priority_;  // eval.priority of the evaluator
-  std::jthread counter_;
+  std::jthread busy_loop_;
 };
 
 }  // namespace stoker::bench

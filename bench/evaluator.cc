@@ -17,27 +17,26 @@ Benchmark evaluator() {
                                                      Saving saving) -> Measure {
       return [=] { return run->median_step_ms(background, saving, time); };
     };
-    const Baseline alone{"nobody beside it", step(BackgroundLoad::kNone, Saving::kEachSecond)};
-    const Baseline counter{"a thread that only counts",
-                           step(BackgroundLoad::kCounter, Saving::kEachSecond)};
+    const Baseline no_load{"no other load", step(BackgroundLoad::kNone, Saving::kEachSecond)};
+    const Baseline busy_loop{"a busy loop", step(BackgroundLoad::kBusyLoop, Saving::kEachSecond)};
     std::vector<Trial> trials;
     for (const auto& [name, background] :
-         {std::pair{"at work", BackgroundLoad::kEvaluator},
-          {"at work, priority idle", BackgroundLoad::kIdleEvaluator},
+         {std::pair{"running", BackgroundLoad::kEvaluator},
+          {"running, priority idle", BackgroundLoad::kIdleEvaluator},
           {"stopped", BackgroundLoad::kStoppedEvaluator},
-          {"killed again and again", BackgroundLoad::kKilledEvaluators}}) {
+          {"killed repeatedly", BackgroundLoad::kKilledEvaluators}}) {
       trials.push_back({std::string("median step, evaluator ") + name,
                         "ms",
                         step(background, Saving::kEachSecond),
-                        {alone, counter}});
+                        {no_load, busy_loop}});
     }
-    trials.push_back({"median step, checkpoints written without a pause",
+    trials.push_back({"median step, continuous checkpoint writing",
                       "ms",
                       step(BackgroundLoad::kNone, Saving::kAlways),
-                      {{"none written", step(BackgroundLoad::kNone, Saving::kNever)}}});
+                      {{"no checkpoints", step(BackgroundLoad::kNone, Saving::kNever)}}});
     return trials;
   };
-  return {"evaluator", "milliseconds of a step while others evaluate, or checkpoints are written",
+  return {"evaluator", "milliseconds per step while an evaluator runs or checkpoints are written",
           prepare};
 }
 

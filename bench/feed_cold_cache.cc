@@ -27,18 +27,18 @@ constexpr uint64_t kBatch = 16;
 constexpr uint64_t kMemory = uint64_t{64} << 20;
 constexpr int kMaxWorkers = 16;  // DataLoader worker processes
 
-struct Cold {
+struct ColdCache {
   std::shared_ptr<JpegFolder> folder;
   std::shared_ptr<data::Dataset> jpeg_images;
   std::unique_ptr<ThrottledDisk> disk;
   int delay_ms = 0;
 };
 
-Measure rate(std::shared_ptr<Cold> cold, const FeedRun& run, std::chrono::nanoseconds time) {
+Measure rate(std::shared_ptr<ColdCache> cold, const FeedRun& run, std::chrono::nanoseconds time) {
   return [=] { return samples_per_second(*cold->disk, run, time); };
 }
 
-void add_dataloader(const Options& options, const Cold& cold, int reads, Trial& trial) {
+void add_dataloader(const Options& options, const ColdCache& cold, int reads, Trial& trial) {
   const auto python = find_named_python();
   if (!python || options.quick || reads > kMaxWorkers) return;
   const auto baseline =
@@ -47,19 +47,21 @@ void add_dataloader(const Options& options, const Cold& cold, int reads, Trial& 
                             std::to_string(kBatch)});
   if (!baseline) return;
   trial.baselines.push_back(
-      {"DataLoader, as many workers",
-       [baseline, seconds = std::to_string(options.seconds)] { return baseline->ask(seconds); }});
+      {"DataLoader, same number of workers", [baseline, seconds = std::to_string(options.seconds)] {
+         return baseline->request(seconds);
+       }});
 }
 
-Trial trial(const Options& options, const std::shared_ptr<Cold>& cold, const std::string& how,
+Trial trial(const Options& options, const std::shared_ptr<ColdCache>& cold, const std::string& how,
             int reads, bool adapts) {
-  const FeedRun ours{.batch = kBatch,
-                     .threads = 2,
-                     .ahead = {.max_reads = reads, .adapts = adapts, .memory_bytes = kMemory}};
+  const FeedRun stoker_run{
+      .batch = kBatch,
+      .threads = 2,
+      .ahead = {.max_reads = reads, .adapts = adapts, .memory_bytes = kMemory}};
   const FeedRun threads{.batch = kBatch, .threads = reads};
   Trial trial{.metric = std::to_string(cold->delay_ms) + " ms a file, " + how,
               .unit = "1/s",
-              .run = rate(cold, ours, options.run_time()),
+              .run = rate(cold, stoker_run, options.run_time()),
               .baselines = {{.name = "as many reading threads",
                              .run = rate(cold, threads, options.run_time())}}};
   add_dataloader(options, *cold, reads, trial);
@@ -68,10 +70,10 @@ Trial trial(const Options& options, const std::shared_ptr<Cold>& cold, const std
 
 // Overhead of the default read-ahead if there is no disk latency, for large and small images.
 // Measured in CPU time, which does not depend on other load.
-Trial in_memory(const Options& options, const std::string& what,
-                const std::shared_ptr<JpegFolder>& folder,
-                const std::shared_ptr<data::Dataset>& jpeg_images, uint64_t batch) {
-  const auto measured = [=, time = options.run_time()](const feed::ReadAheadOptions& ahead) {
+Trial memory_trial(const Options& options, const std::string& what,
+                   const std::shared_ptr<JpegFolder>& folder,
+                   const std::shared_ptr<data::Dataset>& jpeg_images, uint64_t batch) {
+  const auto measure = [=, time = options.run_time()](const feed::ReadAheadOptions& ahead) {
     return [=, files = folder]() -> Result<double> {
       const FeedRun run{.batch = batch, .threads = 2, .ahead = ahead};
       STOKER_ASSIGN_OR_RETURN(const Rate rate, sample_rate(*jpeg_images, run, time));
@@ -80,8 +82,8 @@ Trial in_memory(const Options& options, const std::string& what,
   };
   return {.metric = what + " in memory, read_ahead: auto",
           .unit = "1/s of CPU time",
-          .run = measured(feed::make_read_ahead_options({}, 0, 1)),
-          .baselines = {{.name = "read_ahead: 0", .run = measured({})}}};
+          .run = measure(feed::make_read_ahead_options({}, 0, 1)),
+          .baselines = {{.name = "read_ahead: 0", .run = measure({})}}};
 }
 
 config::ImageFolderDataset images(config::Transform resizing) {
@@ -89,7 +91,7 @@ config::ImageFolderDataset images(config::Transform resizing) {
 }
 
 Result<std::vector<Trial>> prepare(const Options& options) {
-  STOKER_ASSIGN_OR_RETURN(auto folder, find_given_jpeg_folder(options));
+  STOKER_ASSIGN_OR_RETURN(auto folder, find_user_jpeg_folder(options));
   if (!folder) {
     STOKER_ASSIGN_OR_RETURN(folder, make_jpeg_folder(options, options.quick ? 8 : 256, 500, 375));
   }
@@ -102,10 +104,10 @@ Result<std::vector<Trial>> prepare(const Options& options) {
   STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<data::Dataset> small_images,
                           small->open(images(config::Resize{{kSmallSide, kSmallSide}}), "small"));
   std::vector<Trial> trials{
-      in_memory(options, "files", folder, jpeg_images, options.quick ? 4 : 64),
-      in_memory(options, "files of 32x32", small, small_images, options.quick ? 4 : 256)};
+      memory_trial(options, "files", folder, jpeg_images, options.quick ? 4 : 64),
+      memory_trial(options, "files of 32x32", small, small_images, options.quick ? 4 : 256)};
   for (const int delay_ms : {2, 10}) {
-    const auto cold = std::make_shared<Cold>(Cold{
+    const auto cold = std::make_shared<ColdCache>(ColdCache{
         .folder = folder,
         .jpeg_images = jpeg_images,
         .disk = std::make_unique<ThrottledDisk>(*jpeg_images, std::chrono::milliseconds(delay_ms)),
@@ -123,7 +125,7 @@ Result<std::vector<Trial>> prepare(const Options& options) {
 }  // namespace
 
 Benchmark feed_cold_cache() {
-  return {"feed-cold", "JPEG files a second from a disk that takes 2 or 10 ms to answer", prepare};
+  return {"feed-cold", "JPEG files per second from a disk with a latency of 2 or 10 ms", prepare};
 }
 
 }  // namespace stoker::bench

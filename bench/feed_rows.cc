@@ -118,10 +118,10 @@ Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& 
                                                  labels_header + std::string(rows.rows, '\x01')));
   STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
   STOKER_ASSIGN_OR_RETURN(files->stored, open_train_set(config, files->folder->path()));
-  uint64_t little = 1 << 20;  // less than the dataset needs, so it is not cached
-  files->dataset->enable_memory_cache(little);
-  uint64_t room = feed::kMaxCachedBytes;
-  files->stored->enable_memory_cache(room);
+  uint64_t small_limit = 1 << 20;  // less than the dataset needs, so it is not cached
+  files->dataset->enable_memory_cache(small_limit);
+  uint64_t max_bytes = feed::kMaxCachedBytes;
+  files->stored->enable_memory_cache(max_bytes);
   STOKER_ASSIGN_OR_RETURN(files->fd, default_file_system().open(path, O_RDONLY));
   files->slots.resize(kSlots * rows.batch * rows.row_bytes);
   return files;
@@ -139,15 +139,15 @@ Indices indices(const RowFormat& rows, uint64_t call) {
 }
 
 // Bytes of rows per second of CPU time.
-Measure speed_of(const RowFormat& rows, std::function<Result<Rate>()> rows_a_second) {
+Measure byte_rate(const RowFormat& rows, std::function<Result<Rate>()> row_rate) {
   return [=]() -> Result<double> {
-    STOKER_ASSIGN_OR_RETURN(const Rate speed, rows_a_second());
+    STOKER_ASSIGN_OR_RETURN(const Rate speed, row_rate());
     return speed.per_cpu_second * static_cast<double>(rows.row_bytes) / 1e9;
   };
 }
 
-std::vector<Trial> trials_of(const RowFormat& rows, const std::shared_ptr<Files>& files,
-                             std::chrono::nanoseconds time) {
+std::vector<Trial> make_trials(const RowFormat& rows, const std::shared_ptr<Files>& files,
+                               std::chrono::nanoseconds time) {
   const auto copy = [=](uint64_t call) -> Status {
     const Indices at = indices(rows, call);
     std::memcpy(&files->slots[at.to], &files->memory[at.from], rows.row_bytes);
@@ -161,18 +161,18 @@ std::vector<Trial> trials_of(const RowFormat& rows, const std::shared_ptr<Files>
                                                        : Status::from_errno(errno, "pread");
   };
   const FeedRun run{.batch = rows.batch, .threads = 1};
-  FeedRun later = run;
-  later.unmeasured = 1 + rows.rows / rows.batch;  // the first epoch
-  const Baseline memcpy_alone{"memcpy", speed_of(rows, [=] { return call_rate(1, time, copy); })};
+  FeedRun cached_run = run;
+  cached_run.unmeasured = 1 + rows.rows / rows.batch;  // the first epoch
+  const Baseline memcpy_alone{"memcpy", byte_rate(rows, [=] { return call_rate(1, time, copy); })};
   const Baseline pread_alone{"pread alone",
-                             speed_of(rows, [=] { return call_rate(1, time, read); })};
+                             byte_rate(rows, [=] { return call_rate(1, time, read); })};
   return {{rows.name + ", 1 thread",
            "GB/s of CPU time",
-           speed_of(rows, [=] { return sample_rate(*files->dataset, run, time); }),
+           byte_rate(rows, [=] { return sample_rate(*files->dataset, run, time); }),
            {memcpy_alone, pread_alone}},
           {rows.name + " from memory, 1 thread",
            "GB/s of CPU time",
-           speed_of(rows, [=] { return sample_rate(*files->stored, later, time); }),
+           byte_rate(rows, [=] { return sample_rate(*files->stored, cached_run, time); }),
            {memcpy_alone}}};
 }
 
@@ -183,12 +183,12 @@ Benchmark feed_rows() {
     std::vector<Trial> trials;
     for (const RowFormat& rows : row_formats(options.quick)) {
       STOKER_ASSIGN_OR_RETURN(const auto files, make_files(rows, options));
-      for (Trial& trial : trials_of(rows, files, options.run_time()))
+      for (Trial& trial : make_trials(rows, files, options.run_time()))
         trials.push_back(std::move(trial));
     }
     return trials;
   };
-  return {"feed-rows", "bytes of raw rows a second from files into the ring", prepare};
+  return {"feed-rows", "bytes per second of raw rows from files into the ring", prepare};
 }
 
 }  // namespace stoker::bench

@@ -17,12 +17,12 @@
 namespace stoker::bench {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);
-constexpr auto kGrace = std::chrono::seconds(10);
+constexpr auto kTimeout = std::chrono::seconds(30);
+constexpr auto kJoinTimeout = std::chrono::seconds(10);
 
-Status take(ring::ShmRing& ring, uint64_t batches) {
+Status consume_batches(ring::ShmRing& ring, uint64_t batches) {
   for (uint64_t i = 0; i < batches; ++i) {
-    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kPatience));
+    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kTimeout));
     ring.release(batch.ticket);
   }
   return {};
@@ -36,18 +36,18 @@ double cpu_seconds() {
 }
 
 Rate rate_of(uint64_t count, const Stopwatch& watch, double cpu_start) {
-  const auto done = static_cast<double>(count);
-  return {.per_second = done / watch.seconds(),
-          .per_cpu_second = done / (cpu_seconds() - cpu_start)};
+  const auto num_calls = static_cast<double>(count);
+  return {.per_second = num_calls / watch.seconds(),
+          .per_cpu_second = num_calls / (cpu_seconds() - cpu_start)};
 }
 
 Result<Rate> consume(ring::ShmRing& ring, uint64_t unmeasured, std::chrono::nanoseconds time) {
-  STOKER_RETURN_IF_ERROR(take(ring, std::max(unmeasured, 2 * ring.slots())));
+  STOKER_RETURN_IF_ERROR(consume_batches(ring, std::max(unmeasured, 2 * ring.slots())));
   const Stopwatch watch;
   const double cpu_start = cpu_seconds();
   uint64_t batches = 0;
   do {
-    STOKER_RETURN_IF_ERROR(take(ring, 1));
+    STOKER_RETURN_IF_ERROR(consume_batches(ring, 1));
     ++batches;
   } while (watch.elapsed() < time);
   return rate_of(batches * ring.layout().batch(), watch, cpu_start);
@@ -55,9 +55,9 @@ Result<Rate> consume(ring::ShmRing& ring, uint64_t unmeasured, std::chrono::nano
 
 // Sample errors would be replaced and counted as read samples.
 Status check_no_sample_errors(ring::ShmRing& ring) {
-  const auto bad = ring.drain_sample_errors();
-  if (bad.empty()) return {};
-  return Status(bad.front().code, bad.front().reason);
+  const auto errors = ring.drain_sample_errors();
+  if (errors.empty()) return {};
+  return Status(errors.front().code, errors.front().reason);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ Result<Rate> sample_rate(const data::Dataset& dataset, const FeedRun& run,
   pool.start(run.threads, coordinator, {}, run.ahead);
   const auto rate = consume(*ring, run.unmeasured, time);
   ring->close();
-  STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
+  STOKER_RETURN_IF_ERROR(coordinator.join(kJoinTimeout));
   STOKER_RETURN_IF_ERROR(check_no_sample_errors(*ring));
   return rate;
 }
@@ -89,24 +89,24 @@ Result<Rate> sample_rate(const data::Dataset& dataset, const FeedRun& run,
 Result<Rate> call_rate(int threads, std::chrono::nanoseconds time,
                        const std::function<Status(uint64_t)>& read) {
   std::atomic<uint64_t> calls{0};
-  std::atomic<bool> over{false};
+  std::atomic<bool> is_done{false};
   Coordinator coordinator;
   const Stopwatch watch;
   const double cpu_start = cpu_seconds();
   for (int thread = 0; thread < threads; ++thread)
-    coordinator.start("peer" + std::to_string(thread), [&, thread](std::stop_token) -> Status {
-      uint64_t done = 0;
+    coordinator.start("baseline" + std::to_string(thread), [&, thread](std::stop_token) -> Status {
+      uint64_t num_calls = 0;
       do {  // at least once, because on a busy machine the thread can start too late
         STOKER_RETURN_IF_ERROR(
-            read(static_cast<uint64_t>(thread) + done * static_cast<uint64_t>(threads)));
-        ++done;
-      } while (!over.load(std::memory_order_relaxed));
-      calls += done;
+            read(static_cast<uint64_t>(thread) + num_calls * static_cast<uint64_t>(threads)));
+        ++num_calls;
+      } while (!is_done.load(std::memory_order_relaxed));
+      calls += num_calls;
       return {};
     });
   coordinator.wait_for_stop(time);
-  over = true;
-  STOKER_RETURN_IF_ERROR(coordinator.join(kGrace));
+  is_done = true;
+  STOKER_RETURN_IF_ERROR(coordinator.join(kJoinTimeout));
   return rate_of(calls.load(), watch, cpu_start);
 }
 

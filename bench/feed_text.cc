@@ -76,7 +76,7 @@ Benchmark feed_text() {
                                    });
                                  }}}}};
   };
-  return {"feed-text", "samples of text a second from a file into the ring", prepare};
+  return {"feed-text", "text samples per second from a file into the ring", prepare};
 }
 
 }  // namespace stoker::bench

@@ -37,10 +37,10 @@ Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uin
   STOKER_ASSIGN_OR_RETURN(folder->scratch, ScratchFolder::create(options.dir));
   folder->root = folder->scratch->file("images");
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string of_class = folder->root + (i % 2 == 0 ? "/even" : "/odd");
-    if (i < 2) STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), of_class));
+    const std::string class_dir = folder->root + (i % 2 == 0 ? "/even" : "/odd");
+    if (i < 2) STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), class_dir));
     STOKER_ASSIGN_OR_RETURN(std::string jpeg, make_jpeg(width, height, i));
-    folder->paths.push_back(of_class + "/" + std::to_string(i) + ".jpg");
+    folder->paths.push_back(class_dir + "/" + std::to_string(i) + ".jpg");
     STOKER_RETURN_IF_ERROR(
         write_file_atomically(default_file_system(), folder->paths.back(), jpeg));
     folder->jpegs.push_back(std::move(jpeg));
@@ -48,23 +48,23 @@ Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uin
   return folder;
 }
 
-Result<std::shared_ptr<JpegFolder>> find_given_jpeg_folder(const Options& options) {
+Result<std::shared_ptr<JpegFolder>> find_user_jpeg_folder(const Options& options) {
   const char* const root = std::getenv("STOKER_DATA");
   if (!root || *root == '\0' || options.quick) return std::shared_ptr<JpegFolder>();
   auto folder = std::make_shared<JpegFolder>();
   STOKER_ASSIGN_OR_RETURN(folder->scratch, ScratchFolder::create(options.dir));
   folder->root = root;
   std::error_code error;
-  for (auto at = std::filesystem::recursive_directory_iterator(root, error);
-       !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
-    if (!is_jpeg_name(at->path())) continue;
-    STOKER_ASSIGN_OR_RETURN(std::string jpeg, read_file(at->path().string(), kMaxBytes));
-    folder->paths.push_back(at->path().string());
+  for (auto entry = std::filesystem::recursive_directory_iterator(root, error);
+       !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
+    if (!is_jpeg_name(entry->path())) continue;
+    STOKER_ASSIGN_OR_RETURN(std::string jpeg, read_file(entry->path().string(), kMaxBytes));
+    folder->paths.push_back(entry->path().string());
     folder->jpegs.push_back(std::move(jpeg));
   }
   if (error) return Status::from_errno(error.value(), "STOKER_DATA: " + folder->root);
   if (folder->jpegs.empty())
-    return Status(StatusCode::kNotFound, "STOKER_DATA: " + folder->root + " holds no JPEG");
+    return Status(StatusCode::kNotFound, "STOKER_DATA: " + folder->root + " has no JPEG files");
   return folder;
 }
 

@@ -33,6 +33,6 @@ struct JpegFolder {
 Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,
                                                      uint32_t width, uint32_t height);
 // The folder in STOKER_DATA, which has one folder per class; null if the variable is not set.
-Result<std::shared_ptr<JpegFolder>> find_given_jpeg_folder(const Options& options);
+Result<std::shared_ptr<JpegFolder>> find_user_jpeg_folder(const Options& options);
 
 }  // namespace stoker::bench

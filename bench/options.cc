@@ -7,21 +7,25 @@ namespace stoker::bench {
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   Options options;
   CLI::App app(
-      "Measures parts of stoker against simple peers that run in turn with them. One JSON object a "
-      "line; value and peer_value are medians, spread and peer_spread are [lowest, highest], ratio "
-      "is the median of value / peer_value of each run.");
-  app.add_flag("--list", options.list, "Print the names and what they measure, and end");
-  app.add_option("--only", options.only, "Run this one, or all that begin with this word: step");
-  app.add_option("--runs", options.runs, "Runs of each")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", options.seconds, "Length of a run, where it is free")
+      "Measures parts of stoker alternately with simple baselines. Prints one JSON object per "
+      "line; value and baseline_value are medians, spread and baseline_spread are [lowest, "
+      "highest], ratio "
+      "is the median of value / baseline_value over the runs.");
+  app.add_flag("--list", options.list,
+               "Print the names and descriptions of the benchmarks and exit");
+  app.add_option("--only", options.only,
+                 "Run this benchmark, or all whose name starts with this word: step");
+  app.add_option("--runs", options.runs, "Number of runs per trial")->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", options.seconds, "Duration of a run, for trials of variable length")
       ->check(CLI::Range(0.001, 3600.0));
-  app.add_option("--dir", options.dir, "Folder for files, on the disk to measure")
+  app.add_option("--dir", options.dir, "Directory for files, on the disk to measure")
       ->check(CLI::ExistingDirectory);
-  app.add_option(
-         "--peers", options.baselines,
-         "Folder that scripts/bench_baselines.sh made: feed-images runs beside those libraries")
+  app.add_option("--baselines", options.baselines,
+                 "Directory created by scripts/bench_baselines.sh: feed-images also measures those "
+                 "libraries")
       ->check(CLI::ExistingDirectory);
-  app.add_flag("--quick", options.quick, "Tiny sizes and one short run: a test that all runs");
+  app.add_flag("--quick", options.quick,
+               "Use tiny sizes and one short run, to test that everything runs");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

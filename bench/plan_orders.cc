@@ -19,12 +19,12 @@ using config::ShuffleMode;
 constexpr uint64_t kSamples = 1'281'167;  // size of ImageNet
 constexpr uint64_t kShards = 1281;
 constexpr uint64_t kBatch = 256;
-constexpr uint64_t kFar = 1'000'000'000'000;
+constexpr uint64_t kLatePosition = 1'000'000'000'000;
 
 // Prevents the compiler from removing the loops.
 volatile uint64_t sink;
 
-data::order::PlanOptions plain(ShuffleMode shuffle) {
+data::order::PlanOptions make_options(ShuffleMode shuffle) {
   data::order::PlanOptions plan_options{.size = kSamples,
                                         .batch = kBatch,
                                         .seed = 1,
@@ -42,25 +42,25 @@ struct Order {
 };
 
 std::vector<Order> orders() {
-  Order mixture{"mixture of 4 by weight", plain(ShuffleMode::kFull)};
+  Order mixture{"mixture of 4 by weight", make_options(ShuffleMode::kFull)};
   const uint64_t quarter = kSamples / 4;
   for (const double weight : {0.4, 0.3, 0.2})
     mixture.plan_options.datasets.push_back({.size = quarter, .weight = weight});
   mixture.plan_options.datasets.push_back({.size = kSamples - 3 * quarter, .weight = 0.1});
-  Order drawn{"drawn by weight", plain(ShuffleMode::kFull)};
-  drawn.plan_options.datasets.push_back({.size = kSamples});
+  Order weighted{"sampled by weight", make_options(ShuffleMode::kFull)};
+  weighted.plan_options.datasets.push_back({.size = kSamples});
   for (uint64_t i = 0; i < kSamples; ++i)
-    drawn.plan_options.datasets[0].sample_weights.push_back(static_cast<double>(i % 100));
-  return {{"full", plain(ShuffleMode::kFull)},
-          {"none", plain(ShuffleMode::kNone)},
-          {"blocks of 10000", plain(ShuffleMode::kBlock)},
-          {"shards, 8 of 1281 open", plain(ShuffleMode::kShards)},
+    weighted.plan_options.datasets[0].sample_weights.push_back(static_cast<double>(i % 100));
+  return {{"full", make_options(ShuffleMode::kFull)},
+          {"none", make_options(ShuffleMode::kNone)},
+          {"blocks of 10000", make_options(ShuffleMode::kBlock)},
+          {"shards, 8 of 1281 open", make_options(ShuffleMode::kShards)},
           mixture,
-          drawn};
+          weighted};
 }
 
-Result<double> nanoseconds_a_sample(const data::order::SamplePlan& plan, uint64_t position,
-                                    std::chrono::nanoseconds time) {
+Result<double> nanoseconds_per_sample(const data::order::SamplePlan& plan, uint64_t position,
+                                      std::chrono::nanoseconds time) {
   const Stopwatch watch;
   uint64_t sum = 0, samples = 0;
   for (uint64_t ticket = position / kBatch; samples == 0 || watch.elapsed() < time; ++ticket)
@@ -70,7 +70,7 @@ Result<double> nanoseconds_a_sample(const data::order::SamplePlan& plan, uint64_
 }
 
 // The common approach of data loaders: a list in memory, shuffled for each epoch.
-Result<double> nanoseconds_of_a_list(std::chrono::nanoseconds time) {
+Result<double> nanoseconds_per_listed_sample(std::chrono::nanoseconds time) {
   std::mt19937_64 random(1);
   std::vector<uint64_t> list(kSamples);
   std::iota(list.begin(), list.end(), uint64_t{0});
@@ -92,16 +92,17 @@ Benchmark plan_orders() {
     std::vector<Trial> trials;
     for (Order& order : orders()) {
       const auto plan = std::make_shared<const data::order::SamplePlan>(order.plan_options);
-      trials.push_back({order.name + ", at position 10^12",
-                        "ns a sample",
-                        [=] { return nanoseconds_a_sample(*plan, kFar, time); },
-                        {{"at position 0", [=] { return nanoseconds_a_sample(*plan, 0, time); }}}});
+      trials.push_back(
+          {order.name + ", at position 10^12",
+           "ns/sample",
+           [=] { return nanoseconds_per_sample(*plan, kLatePosition, time); },
+           {{"at position 0", [=] { return nanoseconds_per_sample(*plan, 0, time); }}}});
     }
     trials.front().baselines.push_back(
-        {"list shuffled once an epoch", [=] { return nanoseconds_of_a_list(time); }});
+        {"list shuffled every epoch", [=] { return nanoseconds_per_listed_sample(time); }});
     return trials;
   };
-  return {"plan-orders", "time to name a sample, in each order of samples", prepare};
+  return {"plan-orders", "time per sample lookup, for each order of samples", prepare};
 }
 
 }  // namespace stoker::bench

@@ -40,34 +40,35 @@ std::optional<std::string> find_named_python() {
   return python;
 }
 
-std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& whose,
+std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& benchmark,
                                                      const std::string& python,
                                                      const std::string& script,
                                                      const std::vector<std::string>& arguments) {
   auto started = PythonBaseline::start(python, script, arguments);
   if (started.ok()) return *std::move(started);
-  std::fprintf(stderr, "%s: no peer: %s\n", whose.c_str(), started.status().to_string().c_str());
+  std::fprintf(stderr, "%s: no baseline: %s\n", benchmark.c_str(),
+               started.status().to_string().c_str());
   return nullptr;
 }
 
 Result<std::shared_ptr<PythonBaseline>> PythonBaseline::start(
     const std::string& python, const std::string& script,
     const std::vector<std::string>& arguments) {
-  const char* const elsewhere = std::getenv("STOKER_BENCH_FOLDER");  // set by installed copies
-  const std::string folder = elsewhere != nullptr ? elsewhere : STOKER_BENCH_FOLDER;
+  const char* const installed = std::getenv("STOKER_BENCH_FOLDER");  // set by installed copies
+  const std::string folder = installed != nullptr ? installed : STOKER_BENCH_FOLDER;
   std::vector<std::string> command{python, folder + "/" + script};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+  int sockets[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
     return Status::from_errno(errno, "socketpair");
-  UniqueFd mine(ends[0]);
-  UniqueFd theirs(ends[1]);
-  STOKER_ASSIGN_OR_RETURN(const pid_t pid, spawn(command, theirs.get()));
-  std::shared_ptr<PythonBaseline> baseline(new PythonBaseline(pid, std::move(mine)));
-  theirs.reset();  // so that the end of the child closes the socket
+  UniqueFd own_socket(sockets[0]);
+  UniqueFd child_socket(sockets[1]);
+  STOKER_ASSIGN_OR_RETURN(const pid_t pid, spawn(command, child_socket.get()));
+  std::shared_ptr<PythonBaseline> baseline(new PythonBaseline(pid, std::move(own_socket)));
+  child_socket.reset();  // so that the end of the child closes the socket
   const auto greeting = baseline->read_number();
   if (!greeting.ok())
-    return Status(StatusCode::kNotFound, python + " " + script + " did not get ready");
+    return Status(StatusCode::kNotFound, python + " " + script + " did not start");
   baseline->greeting_ = *greeting;
   return baseline;
 }
@@ -78,11 +79,11 @@ PythonBaseline::~PythonBaseline() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-Result<double> PythonBaseline::ask(std::string_view line) {
+Result<double> PythonBaseline::request(std::string_view line) {
   const std::string request = std::string(line) + '\n';
   if (::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
-    return Status(StatusCode::kClosed, "the Python peer has ended");
+    return Status(StatusCode::kClosed, "the Python baseline has exited");
   return read_number();
 }
 
@@ -98,9 +99,10 @@ Result<double> PythonBaseline::read_number() {
     double number = 0;
     const auto parsed = std::from_chars(line.data(), line.data() + line.size(), number);
     if (parsed.ec == std::errc() && parsed.ptr == line.data() + line.size()) return number;
-    return Status(StatusCode::kCorrupt, "the Python peer said '" + line + "' instead of a number");
+    return Status(StatusCode::kCorrupt,
+                  "the Python baseline printed '" + line + "' instead of a number");
   }
-  return Status(StatusCode::kClosed, "the Python peer has ended");
+  return Status(StatusCode::kClosed, "the Python baseline has exited");
 }
 
 }  // namespace stoker::bench

@@ -33,7 +33,7 @@ class PythonBaseline {
   PythonBaseline& operator=(const PythonBaseline&) = delete;
 
   double greeting() const { return greeting_; }  // the first number, printed when ready
-  Result<double> ask(std::string_view line);
+  Result<double> request(std::string_view line);
 
  private:
   PythonBaseline(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
@@ -44,9 +44,9 @@ class PythonBaseline {
   double greeting_ = 0;
 };
 
-// Null if the baseline is unavailable, which is printed to standard error: "<whose>: no peer:
-// <why>".
-std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& whose,
+// Null if the baseline is unavailable, which is printed to standard error:
+// "<benchmark>: no baseline: <why>".
+std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& benchmark,
                                                      const std::string& python,
                                                      const std::string& script,
                                                      const std::vector<std::string>& arguments);

@@ -57,7 +57,7 @@ Benchmark ring_bandwidth() {
          [=] { return ring_gigabytes(source, time); },
          {{"memcpy", [=] { return copy_gigabytes(*source, *target, time); }}}}};
   };
-  return {"ring-bandwidth", "bytes a second through the ring, copied in once", prepare};
+  return {"ring-bandwidth", "bytes per second through the ring, with one copy", prepare};
 }
 
 }  // namespace stoker::bench

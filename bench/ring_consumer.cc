@@ -15,35 +15,35 @@
 namespace stoker::bench {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kTimeout = std::chrono::seconds(30);
 constexpr uint64_t kSlots = 8;
 
-void produce(ring::ShmRing& ring, ring::ProducerId me) {
+void produce(ring::ShmRing& ring, ring::ProducerId producer_id) {
   while (true) {
-    const auto claim = ring.claim(me, kPatience);
+    const auto claim = ring.claim(producer_id, kTimeout);
     if (!claim.ok()) return;
     std::memset(claim->slot.data(), 1, claim->slot.size());
-    ring.publish(me, *claim);
+    ring.publish(producer_id, *claim);
   }
 }
 
 // Microseconds per batch.
-Result<std::vector<double>> costs(int producers, std::chrono::nanoseconds time) {
+Result<std::vector<double>> measure_costs(int producers, std::chrono::nanoseconds time) {
   const ring::BatchLayout layout({{.name = "x", .dtype = DType::kU8, .shape = {64 << 10}}}, 1);
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::create(layout, {.slots = kSlots}));
   std::vector<std::jthread> threads;
   for (int i = 0; i < producers; ++i) {
-    STOKER_ASSIGN_OR_RETURN(const auto me, ring->add_producer("bench"));
-    threads.emplace_back([&ring, me] { produce(*ring, me); });
+    STOKER_ASSIGN_OR_RETURN(const auto producer_id, ring->add_producer("bench"));
+    threads.emplace_back([&ring, producer_id] { produce(*ring, producer_id); });
   }
   std::vector<double> costs;
-  const Stopwatch whole;
+  const Stopwatch total;
   Status error;
-  while (whole.elapsed() < time && error.ok()) {
+  while (total.elapsed() < time && error.ok()) {
     // A trainer that is compute-bound finds a full ring with waiting producers.
     while (ring->counters().ready < kSlots) std::this_thread::yield();
     const Stopwatch watch;
-    const auto batch = ring->pop(kPatience);
+    const auto batch = ring->pop(kTimeout);
     if (batch.ok()) ring->release(batch->ticket);
     costs.push_back(watch.seconds() * 1e6);
     error = batch.status();
@@ -53,10 +53,10 @@ Result<std::vector<double>> costs(int producers, std::chrono::nanoseconds time) 
   return costs;
 }
 
-Result<double> quantile(int producers, double part, std::chrono::nanoseconds time) {
-  STOKER_ASSIGN_OR_RETURN(auto all, costs(producers, time));
+Result<double> quantile(int producers, double fraction, std::chrono::nanoseconds time) {
+  STOKER_ASSIGN_OR_RETURN(auto all, measure_costs(producers, time));
   const auto at =
-      all.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(all.size() - 1));
+      all.begin() + static_cast<std::ptrdiff_t>(fraction * static_cast<double>(all.size() - 1));
   std::nth_element(all.begin(), at, all.end());
   return *at;
 }
@@ -68,15 +68,15 @@ Benchmark ring_consumer() {
     const auto time = options.run_time();
     std::vector<Trial> trials;
     for (const int producers : {1, 4})
-      for (const auto& [name, part] : {std::pair("p50", 0.5), std::pair("p99", 0.99)})
+      for (const auto& [name, fraction] : {std::pair("p50", 0.5), std::pair("p99", 0.99)})
         trials.push_back({std::string(name) + " of a batch, " + std::to_string(producers) +
                               " waiting producer(s)",
                           "us",
-                          [=, q = part] { return quantile(producers, q, time); },
+                          [=, q = fraction] { return quantile(producers, q, time); },
                           {}});
     return trials;
   };
-  return {"ring-consumer", "what a batch that is ready costs the trainer", prepare};
+  return {"ring-consumer", "cost of a ready batch for the trainer", prepare};
 }
 
 }  // namespace stoker::bench

@@ -65,7 +65,7 @@ class BoundedQueue {
   bool closed_ = false;
 };
 
-Result<double> through_queue(std::chrono::nanoseconds time) {
+Result<double> queue_rate(std::chrono::nanoseconds time) {
   BoundedQueue queue;
   std::jthread producer([&queue] {
     Message message{};
@@ -80,13 +80,13 @@ Result<double> through_queue(std::chrono::nanoseconds time) {
   return rate;
 }
 
-Result<double> through_pipe(std::chrono::nanoseconds time) {
-  int ends[2];
-  if (::pipe(ends) != 0) return Status::from_errno(errno, "pipe");
-  const UniqueFd out(ends[0]);
-  UniqueFd in(ends[1]);
+Result<double> pipe_rate(std::chrono::nanoseconds time) {
+  int pipe_fds[2];
+  if (::pipe(pipe_fds) != 0) return Status::from_errno(errno, "pipe");
+  const UniqueFd out(pipe_fds[0]);
+  UniqueFd in(pipe_fds[1]);
   if (::fcntl(in.get(), F_SETPIPE_SZ, kSlots * kBytes) != static_cast<int>(kSlots * kBytes))
-    return Status(StatusCode::kInternal, "the pipe has another size than asked for");
+    return Status(StatusCode::kInternal, "the pipe does not have the requested size");
   // Killed by its destructor; detecting the end of data in the pipe would add a check to the
   // measured loop.
   STOKER_ASSIGN_OR_RETURN(const auto producer, ChildProcess::fork([&in]() -> Status {
@@ -115,13 +115,13 @@ Benchmark ring_operations() {
         {"batches of 64 bytes, producer thread",
          "1/s",
          [time] { return batches_per_second(tiny_batches(Side::kThread), time); },
-         {{"queue of 64 under a mutex", [time] { return through_queue(time); }}}},
+         {{"queue of 64 under a mutex", [time] { return queue_rate(time); }}}},
         {"batches of 64 bytes, producer process",
          "1/s",
          [time] { return batches_per_second(tiny_batches(Side::kProcess), time); },
-         {{"pipe of 64 messages", [time] { return through_pipe(time); }}}}};
+         {{"pipe of 64 messages", [time] { return pipe_rate(time); }}}}};
   };
-  return {"ring-operations", "tiny batches a second through the ring", prepare};
+  return {"ring-operations", "tiny batches per second through the ring", prepare};
 }
 
 }  // namespace stoker::bench

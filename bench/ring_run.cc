@@ -14,24 +14,24 @@
 namespace stoker::bench {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);  // generous, for a busy machine
+constexpr auto kTimeout = std::chrono::seconds(30);  // generous, for a busy machine
 constexpr uint64_t kClockCheckInterval = 64;
 
 // Produces until the ring is closed.
-Status produce(ring::ShmRing& ring, ring::ProducerId me,
+Status produce(ring::ShmRing& ring, ring::ProducerId producer_id,
                const std::function<void(std::span<std::byte>)>& fill) {
   while (true) {
-    const auto claim = ring.claim(me, kPatience);
+    const auto claim = ring.claim(producer_id, kTimeout);
     if (!claim.ok())
       return claim.status().code() == StatusCode::kClosed ? Status() : claim.status();
     fill(claim->slot);
-    ring.publish(me, *claim);
+    ring.publish(producer_id, *claim);
   }
 }
 
-Status take(ring::ShmRing& ring, uint64_t batches) {
+Status consume_batches(ring::ShmRing& ring, uint64_t batches) {
   for (uint64_t i = 0; i < batches; ++i) {
-    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kPatience));
+    STOKER_ASSIGN_OR_RETURN(const auto batch, ring.pop(kTimeout));
     ring.release(batch.ticket);
   }
   return {};
@@ -39,11 +39,11 @@ Status take(ring::ShmRing& ring, uint64_t batches) {
 
 Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time,
                        uint64_t check_interval) {
-  STOKER_RETURN_IF_ERROR(take(ring, 2 * ring.slots()));
+  STOKER_RETURN_IF_ERROR(consume_batches(ring, 2 * ring.slots()));
   const Stopwatch watch;
   uint64_t batches = 0;
   do {
-    STOKER_RETURN_IF_ERROR(take(ring, check_interval));
+    STOKER_RETURN_IF_ERROR(consume_batches(ring, check_interval));
     batches += check_interval;
   } while (watch.elapsed() < time);
   return static_cast<double>(batches) / watch.seconds();
@@ -53,23 +53,24 @@ Result<double> consume(ring::ShmRing& ring, std::chrono::nanoseconds time,
 using Join = std::function<Status()>;
 
 Result<Join> start_producer(ring::ShmRing& ring, const RingRun& run) {
-  STOKER_ASSIGN_OR_RETURN(const ring::ProducerId me, ring.add_producer("bench"));
+  STOKER_ASSIGN_OR_RETURN(const ring::ProducerId producer_id, ring.add_producer("bench"));
   if (run.producer == Side::kThread) {
-    auto thread =
-        std::make_shared<std::jthread>([&ring, &run, me] { (void)produce(ring, me, run.fill); });
+    auto thread = std::make_shared<std::jthread>(
+        [&ring, &run, producer_id] { (void)produce(ring, producer_id, run.fill); });
     return Join([thread] {
       thread->join();
       return Status();
     });
   }
   // Attaches through the file descriptor with its own mapping, as a worker process does.
-  STOKER_ASSIGN_OR_RETURN(auto process, ChildProcess::fork([&ring, &run, me]() -> Status {
+  STOKER_ASSIGN_OR_RETURN(auto process, ChildProcess::fork([&ring, &run, producer_id]() -> Status {
                             STOKER_ASSIGN_OR_RETURN(
-                                const auto mine, ring::ShmRing::attach(UniqueFd(::dup(ring.fd()))));
-                            return produce(*mine, me, run.fill);
+                                const auto own_ring,
+                                ring::ShmRing::attach(UniqueFd(::dup(ring.fd()))));
+                            return produce(*own_ring, producer_id, run.fill);
                           }));
-  auto held = std::make_shared<ChildProcess>(std::move(process));
-  return Join([held] { return held->join(); });
+  auto child = std::make_shared<ChildProcess>(std::move(process));
+  return Join([child] { return child->join(); });
 }
 
 }  // namespace

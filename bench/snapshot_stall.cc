@@ -22,8 +22,7 @@ void capture(const CheckpointFixture& state, checkpoint::Snapshot& snapshot) {
       std::memcpy(snapshot.add(part, view.spec).data(), view.bytes.data(), view.bytes.size());
 }
 
-Result<double> milliseconds_of_capture(const CheckpointFixture& state,
-                                       checkpoint::Snapshot& snapshot) {
+Result<double> capture_ms(const CheckpointFixture& state, checkpoint::Snapshot& snapshot) {
   const Stopwatch watch;
   capture(state, snapshot);
   return watch.seconds() * 1e3;
@@ -31,15 +30,14 @@ Result<double> milliseconds_of_capture(const CheckpointFixture& state,
 
 // Copies to memory that has already been written to; milliseconds_of_new_copy() includes the
 // allocation.
-Result<double> milliseconds_of_copy(const CheckpointFixture& state,
-                                    std::vector<std::byte>& target) {
+Result<double> copy_ms(const CheckpointFixture& state, std::vector<std::byte>& target) {
   const Stopwatch watch;
   std::memcpy(target.data(), state.bytes().data(), state.bytes().size());
   asm volatile("" ::"r"(target.data()) : "memory");  // keeps the copy from being optimized away
   return watch.seconds() * 1e3;
 }
 
-Result<double> milliseconds_of_new_copy(const CheckpointFixture& state) {
+Result<double> allocate_and_copy_ms(const CheckpointFixture& state) {
   const Stopwatch watch;
   const auto target = std::make_unique_for_overwrite<std::byte[]>(state.bytes().size());
   std::memcpy(target.get(), state.bytes().data(), state.bytes().size());
@@ -53,28 +51,27 @@ Benchmark snapshot_stall() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
     const size_t bytes = options.quick ? 1'200'000 : 1'200'000'000;
     const auto state = std::make_shared<CheckpointFixture>(bytes);
-    const auto stored = std::make_shared<checkpoint::Snapshot>();
+    const auto snapshot = std::make_shared<checkpoint::Snapshot>();
     const auto target = std::make_shared<std::vector<std::byte>>(bytes, std::byte(1));
-    capture(*state, *stored);
+    capture(*state, *snapshot);
     STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<ScratchFolder> folder,
                             ScratchFolder::create(options.dir));
     const std::string size = std::to_string(bytes / 1'000) + " kB";
-    std::vector<Baseline> baselines{
-        {"memcpy", [=] { return milliseconds_of_copy(*state, *target); }}};
+    std::vector<Baseline> baselines{{"memcpy", [=] { return copy_ms(*state, *target); }}};
     for (Baseline& baseline :
          checkpoint_baselines({"torch.save", "dcp-async"}, Until::kBlocked, bytes, folder,
                               [](double seconds) { return seconds * 1e3; }))
       baselines.push_back(std::move(baseline));
     return std::vector<Trial>{
-        {"snapshot of " + size, "ms", [=] { return milliseconds_of_capture(*state, *stored); },
+        {"snapshot of " + size, "ms", [=] { return capture_ms(*state, *snapshot); },
          std::move(baselines)},
         {"first snapshot of " + size,
          "ms",
          [=] {
-           checkpoint::Snapshot fresh;
-           return milliseconds_of_capture(*state, fresh);
+           checkpoint::Snapshot first_snapshot;
+           return capture_ms(*state, first_snapshot);
          },
-         {{"allocation and memcpy", [=] { return milliseconds_of_new_copy(*state); }}}}};
+         {{"allocation and memcpy", [=] { return allocate_and_copy_ms(*state); }}}}};
   };
   return {"snapshot-stall", "milliseconds that training is stalled for a checkpoint", prepare};
 }

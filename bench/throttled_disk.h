@@ -22,8 +22,8 @@ class ThrottledDisk final : public data::DatasetDecorator {
 
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    const bool is_there = data::files::PrefetchedBytes::current() != nullptr;
-    if (!is_there) std::this_thread::sleep_for(delay_);
+    const bool is_prefetched = data::files::PrefetchedBytes::current() != nullptr;
+    if (!is_prefetched) std::this_thread::sleep_for(delay_);
     return inner().read(sample, random_key, outputs);
   }
   void prefetch(uint64_t sample, data::files::PrefetchedBytes& bytes) const override {

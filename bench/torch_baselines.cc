@@ -18,12 +18,12 @@ Result<std::vector<Baseline>> torch_baselines(const TorchTraining& training,
     if (!baseline) continue;
     if (static_cast<int64_t>(baseline->greeting()) != training.parameters)
       return Status(StatusCode::kMismatch, name + " has " + std::to_string(baseline->greeting()) +
-                                               " parameters and buffers, ours " +
+                                               " parameters and buffers, stoker has " +
                                                std::to_string(training.parameters));
     baselines.push_back({name,
                          [baseline, seconds = std::to_string(options.seconds),
                           units = training.units]() -> Result<double> {
-                           STOKER_ASSIGN_OR_RETURN(const double steps, baseline->ask(seconds));
+                           STOKER_ASSIGN_OR_RETURN(const double steps, baseline->request(seconds));
                            return steps * units;
                          }});
   }

@@ -42,8 +42,8 @@ def loss_of(setup, model):
     if setup["model"] == "blstm":
         sequences = torch.rand(batch, *shape) * 2 - 1
         return lambda: F.cross_entropy(model(sequences), labels)
-    pictures = torch.randint(256, (batch, *shape), dtype=torch.uint8)
-    return lambda: F.cross_entropy(model((pictures.float() / 255 - 0.5) / 0.5), labels)
+    images = torch.randint(256, (batch, *shape), dtype=torch.uint8)
+    return lambda: F.cross_entropy(model((images.float() / 255 - 0.5) / 0.5), labels)
 
 
 def steps_per_second(step, seconds):

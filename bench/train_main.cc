@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kThreads[] = {1, 2};
 
-Result<Trial> speed(const TrainingSetup& setup, int threads,
-                    const std::shared_ptr<Training>& training, const Options& options) {
-  Trial trial{setup.name + " of " + std::to_string(training->parameters()) + " numbers, batch " +
+Result<Trial> step_rate(const TrainingSetup& setup, int threads,
+                        const std::shared_ptr<Training>& training, const Options& options) {
+  Trial trial{setup.name + " of " + std::to_string(training->parameters()) + " parameters, batch " +
                   std::to_string(setup.batch) + ", threads " + std::to_string(threads),
               "steps/s",
               [=, time = options.run_time()] { return training->run(time); },
@@ -27,23 +27,24 @@ Result<Trial> speed(const TrainingSetup& setup, int threads,
   return trial;
 }
 
-Benchmark steps_of(const TrainingSetup& setup) {
+Benchmark training_benchmark(const TrainingSetup& setup) {
   const auto prepare = [setup](const Options& options) -> Result<std::vector<Trial>> {
     std::vector<Trial> trials;
     for (const int threads : kThreads) {
       STOKER_ASSIGN_OR_RETURN(const auto training, Training::create(setup, threads));
-      STOKER_ASSIGN_OR_RETURN(Trial trial, speed(setup, threads, training, options));
+      STOKER_ASSIGN_OR_RETURN(Trial trial, step_rate(setup, threads, training, options));
       trials.push_back(std::move(trial));
-      trials.push_back({setup.name + ", threads " + std::to_string(threads) +
-                            ", part of a step outside LibTorch's operations",
-                        "1",
-                        [=, time = options.run_time()] { return training->part_outside(time); },
-                        {}});
+      trials.push_back(
+          {setup.name + ", threads " + std::to_string(threads) +
+               ", fraction of a step outside LibTorch's operations",
+           "1",
+           [=, time = options.run_time()] { return training->fraction_outside_operations(time); },
+           {}});
     }
     return trials;
   };
-  return {"step-" + setup.name, "training steps a second on the CPU (peers: set STOKER_PYTHON)",
-          prepare};
+  return {"step-" + setup.name,
+          "training steps per second on the CPU (baselines: set STOKER_PYTHON)", prepare};
 }
 
 }  // namespace
@@ -57,6 +58,6 @@ int main(int argc, char** argv) {
   if (!options) return exit_code;
   std::vector<Benchmark> benchmarks;
   for (const TrainingSetup& setup : training_setups(options->quick))
-    benchmarks.push_back(steps_of(setup));
+    benchmarks.push_back(training_benchmark(setup));
   return run_all(benchmarks, *options);
 }

@@ -28,19 +28,20 @@ void fill(const TensorSpec& spec, uint64_t limit, std::span<std::byte> bytes) {
 
 Result<TrainedModel> TrainedModel::create(const TrainingSetup& setup, c10::Device device,
                                           bool channels_last) {
-  TrainedModel made;
-  STOKER_ASSIGN_OR_RETURN(made.model, model::make_model(setup.model, setup.sample, setup.classes));
-  STOKER_ASSIGN_OR_RETURN(made.task,
+  TrainedModel trained;
+  STOKER_ASSIGN_OR_RETURN(trained.model,
+                          model::make_model(setup.model, setup.sample, setup.classes));
+  STOKER_ASSIGN_OR_RETURN(trained.task,
                           task::make_task(setup.task, setup.normalize ? &*setup.normalize : nullptr,
                                           setup.sample, setup.classes));
-  made.model->to(device);
-  if (channels_last) model::use_channels_last(*made.model);
-  made.model->train();
+  trained.model->to(device);
+  if (channels_last) model::use_channels_last(*trained.model);
+  trained.model->train();
   model::NamedTensors parameters;
-  for (const auto& item : made.model->named_parameters())
+  for (const auto& item : trained.model->named_parameters())
     parameters.emplace_back(item.key(), item.value());
-  STOKER_ASSIGN_OR_RETURN(made.optimizer, train::Optimizer::create({}, {}, parameters));
-  return made;
+  STOKER_ASSIGN_OR_RETURN(trained.optimizer, train::Optimizer::create({}, {}, parameters));
+  return trained;
 }
 
 int64_t TrainedModel::parameters() const {

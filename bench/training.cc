@@ -30,17 +30,17 @@ class RunningTraining final : public Training {
   }
 
   Result<double> run(std::chrono::nanoseconds time) override {
-    STOKER_ASSIGN_OR_RETURN(const Count count, take_steps(time));
+    STOKER_ASSIGN_OR_RETURN(const Count count, run_steps(time));
     return static_cast<double>(count.steps) / count.seconds;
   }
 
-  Result<double> part_outside(std::chrono::nanoseconds time) override {
+  Result<double> fraction_outside_operations(std::chrono::nanoseconds time) override {
     const OperationTime operations;
-    STOKER_RETURN_IF_ERROR(take_steps(std::chrono::nanoseconds(0)).status());  // warm-up only
+    STOKER_RETURN_IF_ERROR(run_steps(std::chrono::nanoseconds(0)).status());  // warm-up only
     const auto before = operations.total();
-    STOKER_ASSIGN_OR_RETURN(const Count count, take_steps(time, /*warm_up=*/0));
-    const std::chrono::duration<double> spent = operations.total() - before;
-    return 1 - spent.count() / count.seconds;
+    STOKER_ASSIGN_OR_RETURN(const Count count, run_steps(time, /*warm_up=*/0));
+    const std::chrono::duration<double> in_operations = operations.total() - before;
+    return 1 - in_operations.count() / count.seconds;
   }
 
   int64_t parameters() const override { return trained_.parameters(); }
@@ -51,14 +51,14 @@ class RunningTraining final : public Training {
     double seconds = 0;
   };
 
-  Result<Count> take_steps(std::chrono::nanoseconds time, int warm_up = kWarmUpSteps) {
+  Result<Count> run_steps(std::chrono::nanoseconds time, int warm_up = kWarmUpSteps) {
     at::set_num_threads(threads_);
     at::globalContext().setFlushDenormal(true);  // constant batches soon give denormals
     try {
-      for (int i = 0; i < warm_up; ++i) take_step();
+      for (int i = 0; i < warm_up; ++i) run_step();
       const Stopwatch watch;
       Count count;
-      for (; count.steps == 0 || watch.elapsed() < time; ++count.steps) take_step();
+      for (; count.steps == 0 || watch.elapsed() < time; ++count.steps) run_step();
       count.seconds = watch.seconds();
       return count;
     } catch (const std::exception& error) {
@@ -66,7 +66,7 @@ class RunningTraining final : public Training {
     }
   }
 
-  void take_step() {
+  void run_step() {
     step_.add(train::batch_view(layout_, slot_.data(), c10::Device(c10::kCPU)));
     trained_.optimizer->set_lr(kLearningRate);
     (void)step_.finish();

@@ -23,7 +23,7 @@ class Training {
   // Steps per second, after three warm-up steps.
   virtual Result<double> run(std::chrono::nanoseconds time) = 0;
   // Fraction of a step that the trainer thread spends outside LibTorch operations, 0 to 1.
-  virtual Result<double> part_outside(std::chrono::nanoseconds time) = 0;
+  virtual Result<double> fraction_outside_operations(std::chrono::nanoseconds time) = 0;
   virtual int64_t parameters() const = 0;
 };
 

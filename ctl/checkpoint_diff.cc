@@ -26,13 +26,13 @@ double of_bfloat16(uint16_t bits) {
 
 template <typename T, typename Convert>
 std::vector<double> convert(std::span<const std::byte> bytes, Convert&& convert_one) {
-  std::vector<double> numbers(bytes.size() / sizeof(T));
-  for (size_t i = 0; i < numbers.size(); ++i) {
+  std::vector<double> values(bytes.size() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
     T value{};
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    numbers[i] = convert_one(value);
+    values[i] = convert_one(value);
   }
-  return numbers;
+  return values;
 }
 
 template <typename T>
@@ -79,7 +79,7 @@ Result<std::unique_ptr<SafetensorsFile>> open_model(const std::string& checkpoin
   return verified.open_tensors("model.safetensors");
 }
 
-Result<std::vector<double>> read_numbers(const SafetensorsFile& file, const TensorSpec& spec) {
+Result<std::vector<double>> read_values(const SafetensorsFile& file, const TensorSpec& spec) {
   std::vector<std::byte> bytes(spec.bytes());
   STOKER_RETURN_IF_ERROR(file.read(spec.name, bytes));
   return to_doubles(spec.dtype, bytes);
@@ -92,16 +92,16 @@ TensorDiff compare(const TensorSpec& spec, const std::vector<double>& before,
   double change_squares = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     if (!std::isfinite(before[i]) || !std::isfinite(after[i])) {
-      ++diff.not_finite;
+      ++diff.num_nonfinite;
       continue;
     }
     const double change = std::abs(after[i] - before[i]);
-    if (change != 0) ++diff.changed;
+    if (change != 0) ++diff.num_changed;
     squares += before[i] * before[i];
     change_squares += change * change;
     diff.largest_change = std::max(diff.largest_change, change);
   }
-  const auto finite = static_cast<double>(before.size() - diff.not_finite);
+  const auto finite = static_cast<double>(before.size() - diff.num_nonfinite);
   if (finite > 0) {
     diff.rms_before = std::sqrt(squares / finite);
     diff.rms_change = std::sqrt(change_squares / finite);
@@ -110,7 +110,8 @@ TensorDiff compare(const TensorSpec& spec, const std::vector<double>& before,
 }
 
 // Tensors of `file` that `other` lacks or has with another shape or type.
-std::vector<std::string> only_in(const SafetensorsFile& file, const SafetensorsFile& other) {
+std::vector<std::string> unmatched_tensors(const SafetensorsFile& file,
+                                           const SafetensorsFile& other) {
   std::vector<std::string> only;
   for (const TensorSpec& spec : file.tensors()) {
     const TensorSpec* const match = other.find(spec.name);
@@ -124,7 +125,7 @@ std::string percent(uint64_t part, uint64_t whole) {
   return format_number(100.0 * static_cast<double>(part) / static_cast<double>(whole), 3) + " %";
 }
 
-std::string list_of(const char* title, const std::vector<std::string>& names) {
+std::string format_names(const char* title, const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += std::string(title) + printable(name) + "\n";
   return text;
@@ -147,12 +148,12 @@ Result<CheckpointDiff> diff_checkpoints(const run::RunLayout& layout, const std:
   for (const TensorSpec& spec : before->tensors()) {
     const TensorSpec* const match = after->find(spec.name);
     if (match == nullptr || *match != spec) continue;
-    STOKER_ASSIGN_OR_RETURN(const auto was, read_numbers(*before, spec));
-    STOKER_ASSIGN_OR_RETURN(const auto is, read_numbers(*after, spec));
+    STOKER_ASSIGN_OR_RETURN(const auto was, read_values(*before, spec));
+    STOKER_ASSIGN_OR_RETURN(const auto is, read_values(*after, spec));
     diff.tensors.push_back(compare(spec, was, is));
   }
-  diff.only_before = only_in(*before, *after);
-  diff.only_after = only_in(*after, *before);
+  diff.only_before = unmatched_tensors(*before, *after);
+  diff.only_after = unmatched_tensors(*after, *before);
   std::ranges::stable_sort(diff.tensors, std::ranges::greater(), &TensorDiff::relative_change);
   return diff;
 }
@@ -163,32 +164,33 @@ std::string render_diff(const CheckpointDiff& diff, size_t rows, const TextStyle
                    {.title = "relative\nchange"},
                    {.title = "rms of\nchange", .can_drop = true},
                    {.title = "largest\nchange", .can_drop = true},
-                   {.title = "not\nfinite", .can_drop = true}});
+                   {.title = "nonfinite", .can_drop = true}});
   uint64_t elements = 0;
-  uint64_t changed = 0;
-  uint64_t not_finite = 0;
+  uint64_t num_changed = 0;
+  uint64_t num_nonfinite = 0;
   for (const TensorDiff& tensor : diff.tensors) {
     const auto size = static_cast<uint64_t>(tensor.spec.elements());
     elements += size;
-    changed += tensor.changed;
-    not_finite += tensor.not_finite;
+    num_changed += tensor.num_changed;
+    num_nonfinite += tensor.num_nonfinite;
     if (rows > 0 && table.rows() == rows) continue;
-    table.add({printable(to_string(tensor.spec)), percent(tensor.changed, size),
+    table.add({printable(to_string(tensor.spec)), percent(tensor.num_changed, size),
                format_significant(tensor.relative_change(), 3),
                format_significant(tensor.rms_change, 3),
-               format_significant(tensor.largest_change, 3), format_count(tensor.not_finite)});
+               format_significant(tensor.largest_change, 3), format_count(tensor.num_nonfinite)});
   }
   std::string out = "step " + format_count(diff.from_step) + " to step " +
-                    format_count(diff.to_step) + ": " + percent(changed, elements) + " of " +
+                    format_count(diff.to_step) + ": " + percent(num_changed, elements) + " of " +
                     format_count(elements) + " elements changed, in " +
                     format_count(diff.tensors.size()) + " tensors\n";
-  if (not_finite > 0) out += format_count(not_finite) + " elements are no finite number\n";
-  out += list_of("only before: ", diff.only_before) + list_of("only after:  ", diff.only_after);
+  if (num_nonfinite > 0) out += format_count(num_nonfinite) + " elements are nonfinite\n";
+  out += format_names("only before: ", diff.only_before) +
+         format_names("only after:  ", diff.only_after);
   if (table.rows() == 0) return out;
   out += "\n" + table.render(style);
   if (table.rows() < diff.tensors.size())
     out += "and " + format_count(diff.tensors.size() - table.rows()) +
-           " that changed less (--all shows them)\n";
+           " with smaller changes (use --all to show them)\n";
   return out;
 }
 
@@ -202,12 +204,12 @@ std::string to_json(const CheckpointDiff& diff) {
   for (const TensorDiff& tensor : diff.tensors) {
     tensors.push_back(json::object{{"name", tensor.spec.name},
                                    {"elements", tensor.spec.elements()},
-                                   {"changed", tensor.changed},
+                                   {"changed", tensor.num_changed},
                                    {"relative_change", number(tensor.relative_change())},
                                    {"rms_before", number(tensor.rms_before)},
                                    {"rms_change", number(tensor.rms_change)},
                                    {"largest_change", number(tensor.largest_change)},
-                                   {"not_finite", tensor.not_finite}});
+                                   {"num_nonfinite", tensor.num_nonfinite}});
   }
   return json::serialize(
       json::object{{"from_step", diff.from_step},

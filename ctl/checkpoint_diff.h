@@ -25,11 +25,11 @@ std::vector<double> to_doubles(DType dtype, std::span<const std::byte> bytes);
 
 struct TensorDiff {
   TensorSpec spec;
-  uint64_t changed = 0;   // number of elements
-  double rms_before = 0;  // root mean square of the elements
+  uint64_t num_changed = 0;  // number of elements
+  double rms_before = 0;     // root mean square of the elements
   double rms_change = 0;
-  double largest_change = 0;  // of a single element
-  uint64_t not_finite = 0;    // number of elements that are NaN or infinite in either checkpoint
+  double largest_change = 0;   // of a single element
+  uint64_t num_nonfinite = 0;  // number of elements that are NaN or infinite in either checkpoint
 
   double relative_change() const;  // rms_change / rms_before; infinity if rms_before is 0
 };

@@ -28,35 +28,36 @@ constexpr Part kOptimizer{"optimizer", "optimizer.safetensors"};
 constexpr Part kState{"state", "trainer_state.safetensors"};
 constexpr Part kEma{"ema", "ema.safetensors"};
 
-bool has_average(const VerifiedCheckpoint& checkpoint) {
+bool has_ema(const VerifiedCheckpoint& checkpoint) {
   return std::ranges::count(checkpoint.manifest().files, kEma.file,
                             &checkpoint::WrittenFile::name) > 0;
 }
 
-Result<std::vector<Part>> parts_of(const VerifiedCheckpoint& checkpoint, ExportWhat what) {
-  switch (what) {
-    case ExportWhat::kModel:
+Result<std::vector<Part>> export_parts(const VerifiedCheckpoint& checkpoint,
+                                       ExportContent content) {
+  switch (content) {
+    case ExportContent::kModel:
       return std::vector{kModel};
-    case ExportWhat::kOptimizer:
+    case ExportContent::kOptimizer:
       return std::vector{kOptimizer};
-    case ExportWhat::kEma:
-      if (has_average(checkpoint)) return std::vector{kEma};
+    case ExportContent::kEma:
+      if (has_ema(checkpoint)) return std::vector{kEma};
       return Status(
           StatusCode::kNotFound,
           checkpoint.path() + ": has no averaged weights; it was saved without train.ema_decay");
-    case ExportWhat::kAll:
+    case ExportContent::kAll:
       break;
   }
   std::vector parts{kModel, kOptimizer, kState};
-  if (has_average(checkpoint)) parts.push_back(kEma);
+  if (has_ema(checkpoint)) parts.push_back(kEma);
   return parts;
 }
 
 // "step-000001200.optimizer.pt"
 std::string default_name(uint64_t step, const ExportOptions& request) {
-  constexpr std::array kWhat{"", ".ema", ".optimizer", ".all"};
+  constexpr std::array kSuffixes{"", ".ema", ".optimizer", ".all"};
   return checkpoint::CheckpointStore::checkpoint_name(step) +
-         kWhat[static_cast<size_t>(request.what)] +
+         kSuffixes[static_cast<size_t>(request.content)] +
          (request.format == ExportFormat::kTorch ? ".pt" : ".safetensors");
 }
 
@@ -72,7 +73,7 @@ Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, cons
 
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
                                    const Console& console, Clock& clock) {
-  STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.which));
+  STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.selector));
   const std::string path =
       request.output.empty() ? default_name(entry.step, request) : request.output;
   // Create the output first, so that an existing file is reported before the slow verification.
@@ -83,8 +84,9 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
   std::vector<checkpoint::ExportPart> parts;
   Exported exported{.step = entry.step, .path = path};
   uint64_t bytes = 0;
-  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> taken, parts_of(verified, request.what));
-  for (const Part& part : taken) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> selected_parts,
+                          export_parts(verified, request.content));
+  for (const Part& part : selected_parts) {
     STOKER_ASSIGN_OR_RETURN(auto file, verified.open_tensors(part.file));
     exported.tensors += file->tensors().size();
     for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();

@@ -19,12 +19,12 @@
 namespace stoker::ctl {
 
 enum class ExportFormat { kSafetensors, kTorch };
-enum class ExportWhat { kModel, kEma, kOptimizer, kAll };
+enum class ExportContent { kModel, kEma, kOptimizer, kAll };
 
 struct ExportOptions {
-  std::string which = "latest";  // in the form that select_checkpoint() accepts
+  std::string selector = "latest";  // in the form that select_checkpoint() accepts
   ExportFormat format = ExportFormat::kSafetensors;
-  ExportWhat what = ExportWhat::kModel;
+  ExportContent content = ExportContent::kModel;
   std::string output;  // empty: current directory, named after the step and content
 };
 

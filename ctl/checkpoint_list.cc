@@ -32,15 +32,15 @@ FileLocks FileLocks::read() {
     unsigned long inode = 0;
     const int read = std::sscanf(line.c_str(), "%*d: FLOCK %*s %*s %*d %x:%x:%lu", &device_major,
                                  &device_minor, &inode);
-    if (read == 3) locks.held_.emplace_back(makedev(device_major, device_minor), inode);
+    if (read == 3) locks.locked_.emplace_back(makedev(device_major, device_minor), inode);
   }
   return locks;
 }
 
-bool FileLocks::holds(const std::string& path) const {
+bool FileLocks::is_locked(const std::string& path) const {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return false;
-  return std::ranges::count(held_, std::pair(info.st_dev, info.st_ino)) > 0;
+  return std::ranges::count(locked_, std::pair(info.st_dev, info.st_ino)) > 0;
 }
 
 namespace {
@@ -79,12 +79,13 @@ ListedCheckpoint describe(const checkpoint::CheckpointEntry& entry,
   return listed;
 }
 
-// Sets `held` and `kept_by`. `kept_by` stays empty if the run directory has no usable
+// Sets `is_open` and `kept_by`. `kept_by` stays empty if the run directory has no usable
 // configuration, as in a partial copy of a run.
-void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& checkpoints) {
+void add_retention_reasons(const run::RunLayout& layout,
+                           std::vector<ListedCheckpoint>& checkpoints) {
   const FileLocks locks = FileLocks::read();
-  for (ListedCheckpoint& one : checkpoints)
-    one.held = locks.holds(join_path(one.path, checkpoint::kChecksumsName));
+  for (ListedCheckpoint& entry : checkpoints)
+    entry.is_open = locks.is_locked(join_path(entry.path, checkpoint::kChecksumsName));
   const auto config = config::load_config(layout.config_file(), {});
   if (!config.ok()) return;
   const checkpoint::CheckpointStore store(layout.checkpoints_dir(), default_file_system());
@@ -93,41 +94,42 @@ void find_reasons(const run::RunLayout& layout, std::vector<ListedCheckpoint>& c
   if (!infos.ok()) return;
   for (const retention::RetentionDecision& decision : retention::apply_retention(
            retention::make_retention_policy(*config), *infos, system_clock().wall(), false)) {
-    const auto one = std::ranges::find(checkpoints, decision.step, &ListedCheckpoint::step);
-    if (one != checkpoints.end() && decision.reason != retention::RetentionReason::kDelete)
-      one->kept_by = retention::to_string(decision.reason);
+    const auto entry = std::ranges::find(checkpoints, decision.step, &ListedCheckpoint::step);
+    if (entry != checkpoints.end() && decision.reason != retention::RetentionReason::kDelete)
+      entry->kept_by = retention::to_string(decision.reason);
   }
 }
 
 // "?" if the time is invalid or in the future.
-std::string age_of(const std::string& iso8601, std::chrono::system_clock::time_point now) {
+std::string format_age(const std::string& iso8601, std::chrono::system_clock::time_point now) {
   const auto then = parse_iso8601(iso8601);
   if (!then || *then > now) return "?";
   return format_duration(std::floor(std::chrono::duration<double>(now - *then).count()));
 }
 
 // For example "* best, newest, open".
-std::string notes_of(const ListedCheckpoint& one, bool is_newest) {
-  std::string notes = one.best ? "* best" : "";
+std::string format_notes(const ListedCheckpoint& entry, bool is_newest) {
+  std::string notes = entry.best ? "* best" : "";
   const auto add = [&notes](const std::string& note) {
     notes += (notes.empty() ? "" : ", ") + note;
   };
   if (is_newest) add("newest");
   const bool is_reported =
-      (one.kept_by == "newest" && is_newest) || (one.kept_by == "best" && one.best);
-  if (!one.kept_by.empty() && !is_reported) add("kept: " + one.kept_by);
-  if (one.held) add("open");
+      (entry.kept_by == "newest" && is_newest) || (entry.kept_by == "best" && entry.best);
+  if (!entry.kept_by.empty() && !is_reported) add("kept: " + entry.kept_by);
+  if (entry.is_open) add("open");
   return notes;
 }
 
 std::string format_best(const CheckpointList& list) {
   if (!list.maybe_best.has_value()) return "";
   const run::BestCheckpoint& best = *list.maybe_best;
-  const bool num_kept = std::any_of(list.checkpoints.begin(), list.checkpoints.end(),
-                                    [](const ListedCheckpoint& one) { return one.best; });
+  const bool has_best_checkpoint =
+      std::any_of(list.checkpoints.begin(), list.checkpoints.end(),
+                  [](const ListedCheckpoint& entry) { return entry.best; });
   return "best " + printable(MetricName{best.dataset, best.metric}.text()) + " " +
          format_number(best.value, 5) + " at step " + format_count(best.step) +
-         (num_kept ? "\n" : "; that checkpoint is no longer kept\n");
+         (has_best_checkpoint ? "\n" : "; that checkpoint was deleted\n");
 }
 
 }  // namespace
@@ -141,7 +143,7 @@ Result<CheckpointList> list_checkpoints(const run::RunLayout& layout) {
   if (!best.ok() && best.status().code() != StatusCode::kNotFound) return best.status();
   if (best.ok()) list.maybe_best = *std::move(best);
   for (const auto& entry : entries) list.checkpoints.push_back(describe(entry, evals, list));
-  find_reasons(layout, list.checkpoints);
+  add_retention_reasons(layout, list.checkpoints);
   return list;
 }
 
@@ -153,21 +155,21 @@ std::string render_list(const CheckpointList& list, const TextStyle& style,
     columns.push_back({.title = wrapped_title(printable(metric.text())),
                        .can_drop = &metric != &list.metrics.front()});
   const bool any_sample_errors = std::ranges::any_of(
-      list.checkpoints, [](const auto& one) { return one.sample_errors.value_or(0) > 0; });
+      list.checkpoints, [](const auto& entry) { return entry.sample_errors.value_or(0) > 0; });
   if (any_sample_errors) columns.push_back({.title = "sample\nerrors", .can_drop = true});
   columns.push_back({.title = "note", .left = true});
   TextTable table(std::move(columns));
-  for (const ListedCheckpoint& one : list.checkpoints) {
-    std::vector<std::string> cells = {format_count(one.step)};
-    const bool is_sound = one.error.empty();
-    cells.push_back(is_sound ? age_of(one.created, now) : "?");
-    cells.push_back(is_sound ? format_bytes(one.bytes) : "?");
+  for (const ListedCheckpoint& entry : list.checkpoints) {
+    std::vector<std::string> cells = {format_count(entry.step)};
+    const bool is_valid = entry.error.empty();
+    cells.push_back(is_valid ? format_age(entry.created, now) : "?");
+    cells.push_back(is_valid ? format_bytes(entry.bytes) : "?");
     for (size_t i = 0; i < list.metrics.size(); ++i)
-      cells.push_back(is_sound && one.values[i] ? format_number(*one.values[i], 5) : "-");
+      cells.push_back(is_valid && entry.values[i] ? format_number(*entry.values[i], 5) : "-");
     if (any_sample_errors)
-      cells.push_back(one.sample_errors ? format_count(*one.sample_errors) : "-");
-    cells.push_back(is_sound ? notes_of(one, &one == &list.checkpoints.back())
-                             : "CORRUPT: " + printable(one.error));
+      cells.push_back(entry.sample_errors ? format_count(*entry.sample_errors) : "-");
+    cells.push_back(is_valid ? format_notes(entry, &entry == &list.checkpoints.back())
+                             : "CORRUPT: " + printable(entry.error));
     table.add(std::move(cells));
   }
   return table.render(style) + format_best(list);
@@ -180,22 +182,22 @@ std::string to_json(const CheckpointList& list) {
     return nullptr;
   };
   json::array checkpoints;
-  for (const ListedCheckpoint& one : list.checkpoints) {
-    json::object fields{{"step", one.step}, {"path", one.path}};
-    if (one.error.empty()) {
-      fields["created_at"] = one.created;
-      fields["bytes"] = one.bytes;
+  for (const ListedCheckpoint& entry : list.checkpoints) {
+    json::object fields{{"step", entry.step}, {"path", entry.path}};
+    if (entry.error.empty()) {
+      fields["created_at"] = entry.created;
+      fields["bytes"] = entry.bytes;
       json::object metrics;
       for (size_t i = 0; i < list.metrics.size(); ++i)
-        metrics[list.metrics[i].metric] = one.values[i] ? number(*one.values[i]) : nullptr;
+        metrics[list.metrics[i].metric] = entry.values[i] ? number(*entry.values[i]) : nullptr;
       fields["value"] = metrics.empty() ? nullptr : metrics.begin()->value();
       fields["metrics"] = std::move(metrics);
-      if (one.sample_errors) fields["sample_errors"] = *one.sample_errors;
-      fields["is_best"] = one.best;
-      fields["kept_by"] = one.kept_by;
-      fields["is_open"] = one.held;
+      if (entry.sample_errors) fields["sample_errors"] = *entry.sample_errors;
+      fields["is_best"] = entry.best;
+      fields["kept_by"] = entry.kept_by;
+      fields["is_open"] = entry.is_open;
     } else {
-      fields["error"] = one.error;
+      fields["error"] = entry.error;
     }
     checkpoints.push_back(std::move(fields));
   }

@@ -29,10 +29,10 @@ class FileLocks {
   static FileLocks read();
 
   // Whether a process on this machine holds a shared or exclusive lock on the file.
-  bool holds(const std::string& path) const;
+  bool is_locked(const std::string& path) const;
 
  private:
-  std::vector<std::pair<dev_t, ino_t>> held_;
+  std::vector<std::pair<dev_t, ino_t>> locked_;
 };
 
 struct ListedCheckpoint {
@@ -44,7 +44,7 @@ struct ListedCheckpoint {
   std::vector<std::optional<double>> values;
   std::optional<uint64_t> sample_errors;  // up to this step; nullopt: not in the manifest
   bool best = false;
-  bool held = false;  // a process has it open, so retention does not delete it now
+  bool is_open = false;  // a process has it open, so retention does not delete it now
   // Why retention keeps it (retention::RetentionReason: newest, last, …); empty: it can be
   // deleted.
   std::string kept_by;

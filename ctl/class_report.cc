@@ -24,7 +24,7 @@ std::optional<uint64_t> parse_step(const std::string& name) {
   return step;
 }
 
-Result<uint64_t> newest_result(const run::RunLayout& layout) {
+Result<uint64_t> newest_evaluated_step(const run::RunLayout& layout) {
   const auto names = list_directory(layout.eval_dir());
   std::optional<uint64_t> newest;
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
@@ -32,17 +32,17 @@ Result<uint64_t> newest_result(const run::RunLayout& layout) {
     if (step && (!newest || *step > *newest)) newest = step;
   }
   if (newest) return *newest;
-  return Status(StatusCode::kNotFound, layout.eval_dir() + ": nothing was evaluated yet");
+  return Status(StatusCode::kNotFound, layout.eval_dir() + ": no evaluation yet");
 }
 
-Result<uint64_t> parse_step_of(const run::RunLayout& layout, const std::string& which) {
-  if (which == "latest") return newest_result(layout);
-  if (which == "best") {
+Result<uint64_t> resolve_step(const run::RunLayout& layout, const std::string& selector) {
+  if (selector == "latest") return newest_evaluated_step(layout);
+  if (selector == "best") {
     STOKER_ASSIGN_OR_RETURN(const run::BestCheckpoint best, run::read_best(layout.best_file()));
     return best.step;
   }
   uint64_t step = 0;
-  std::from_chars(which.data(), which.data() + which.size(), step);
+  std::from_chars(selector.data(), selector.data() + selector.size(), step);
   return step;
 }
 
@@ -55,12 +55,11 @@ Result<const run::DatasetResult*> select_dataset(const run::EvalResult& result,
     if (each.classes.empty() || (!dataset.empty() && each.dataset != dataset)) continue;
     return &each;
   }
-  return Status(StatusCode::kNotFound,
-                path + ": no per-class metrics" +
-                    (dataset.empty() ? "" : " of the dataset '" + dataset + "'") +
-                    "; only tasks with classes have them, up to " +
-                    std::to_string(eval_metrics::kMaxPerClassMetrics) +
-                    " classes; its datasets are:" + names);
+  return Status(
+      StatusCode::kNotFound,
+      path + ": no per-class metrics" + (dataset.empty() ? "" : " for dataset '" + dataset + "'") +
+          "; only tasks with at most " + std::to_string(eval_metrics::kMaxPerClassMetrics) +
+          " classes have them; datasets:" + names);
 }
 
 std::vector<ConfusedPair> find_confused_pairs(const run::DatasetResult& result) {
@@ -70,38 +69,40 @@ std::vector<ConfusedPair> find_confused_pairs(const run::DatasetResult& result) 
     const auto& row = result.confusion_matrix[label];
     uint64_t samples = 0;
     for (const uint64_t one : row) samples += one;
-    for (size_t taken = 0; taken < std::min(row.size(), result.classes.size()); ++taken) {
-      if (taken == label || row[taken] == 0) continue;
-      all.push_back({.label = result.classes[label].name,
-                     .prediction = result.classes[taken].name,
-                     .samples = row[taken],
-                     .share = static_cast<double>(row[taken]) / static_cast<double>(samples)});
+    for (size_t prediction = 0; prediction < std::min(row.size(), result.classes.size());
+         ++prediction) {
+      if (prediction == label || row[prediction] == 0) continue;
+      all.push_back(
+          {.label = result.classes[label].name,
+           .prediction = result.classes[prediction].name,
+           .samples = row[prediction],
+           .fraction = static_cast<double>(row[prediction]) / static_cast<double>(samples)});
     }
   }
   std::ranges::stable_sort(all, std::greater(), [](const ConfusedPair& one) {
-    return std::pair(one.samples, one.share);
+    return std::pair(one.samples, one.fraction);
   });
   return all;
 }
 
 }  // namespace
 
-Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& which,
+Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& selector,
                                    const std::string& dataset) {
-  STOKER_ASSIGN_OR_RETURN(const uint64_t step, parse_step_of(layout, which));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t step, resolve_step(layout, selector));
   const std::string path = run::eval_result_path(layout.eval_dir(), step);
   const auto text = read_file(path, run::kMaxEvalResultBytes);
   if (text.status().code() == StatusCode::kNotFound)
     return Status(StatusCode::kNotFound,
-                  path + ": there is no result of step " + std::to_string(step));
+                  path + ": no evaluation result for step " + std::to_string(step));
   if (!text.ok()) return text.status();
   STOKER_ASSIGN_OR_RETURN(const run::EvalResult result, run::parse_eval_result(*text, path));
-  STOKER_ASSIGN_OR_RETURN(const run::DatasetResult* const chosen,
+  STOKER_ASSIGN_OR_RETURN(const run::DatasetResult* const selected,
                           select_dataset(result, path, dataset));
   ClassReport report{.step = step,
-                     .dataset = chosen->dataset,
-                     .classes = chosen->classes,
-                     .confused_pairs = find_confused_pairs(*chosen)};
+                     .dataset = selected->dataset,
+                     .classes = selected->classes,
+                     .confused_pairs = find_confused_pairs(*selected)};
   std::ranges::stable_sort(report.classes, {}, [](const eval_metrics::PerClassMetrics& one) {
     return std::pair(one.f1, -static_cast<double>(one.samples));
   });
@@ -121,7 +122,7 @@ std::string to_json(const ClassReport& report) {
     confused_pairs.push_back(json::object{{"label", one.label},
                                           {"prediction", one.prediction},
                                           {"samples", one.samples},
-                                          {"share", one.share}});
+                                          {"fraction", one.fraction}});
   }
   return json::serialize(json::object{{"step", report.step},
                                       {"dataset", report.dataset},
@@ -139,11 +140,11 @@ std::string render_classes(const ClassReport& report, size_t max_confused_pairs,
   std::string out = "step " + format_count(report.step) + ", " + printable(report.dataset) + "\n" +
                     classes.render(style);
   if (report.confused_pairs.empty()) return out;
-  TextTable confused_pairs({{"is a", true}, {"taken for", true}, {"samples"}, {"% of its class"}});
+  TextTable confused_pairs({{"label", true}, {"prediction", true}, {"samples"}, {"% of label"}});
   for (size_t i = 0; i < std::min(max_confused_pairs, report.confused_pairs.size()); ++i) {
     const ConfusedPair& one = report.confused_pairs[i];
     confused_pairs.add({printable(one.label), printable(one.prediction), format_count(one.samples),
-                        format_percent(one.share)});
+                        format_percent(one.fraction)});
   }
   return out + "\n" + confused_pairs.render(style);
 }

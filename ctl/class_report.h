@@ -21,7 +21,7 @@ struct ConfusedPair {
   std::string label;
   std::string prediction;
   uint64_t samples = 0;
-  double share = 0;  // fraction of the samples with this label
+  double fraction = 0;  // fraction of the samples with this label
 
   bool operator==(const ConfusedPair&) const = default;
 };
@@ -35,9 +35,9 @@ struct ClassReport {
       confused_pairs;  // Most samples first; empty without a confusion matrix.
 };
 
-// `which`: a step, `latest` (the latest result) or `best`. `dataset`: empty selects the first
+// `selector`: a step, `latest` (the latest result) or `best`. `dataset`: empty selects the first
 // dataset with per-class metrics.
-Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& which,
+Result<ClassReport> report_classes(const run::RunLayout& layout, const std::string& selector,
                                    const std::string& dataset);
 std::string to_json(const ClassReport& report);
 // Lists all classes and at most `max_confused_pairs` confused pairs.

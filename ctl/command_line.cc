@@ -38,19 +38,19 @@ constexpr const char* kFooter = R"(Examples:
 status, watch, pause, resume, checkpoint, stop, set, profile and inspect need a running stokerd. The
 others read the run directory only: the run may be running, have ended, or be a copy elsewhere.
 
-Exit codes: 0 done, 64 usage error, 65 verify found a corrupt checkpoint, 69 no stokerd answers,
-74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or nothing there yet.)";
+Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
+reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
 
-std::string check_choice(const std::string& text) {
+std::string check_selector(const std::string& text) {
   if (is_selector(text)) return "";
-  return "'" + printable(text) + "' is no step: give a whole number, latest or best";
+  return "'" + printable(text) + "' is not a valid step; use an integer, latest or best";
 }
 
 // CLI11 would parse "-3" as a very large unsigned number.
 std::string check_step(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && text.size() <= 18) return "";
-  return "'" + printable(text) + "' is no step: give a whole number";
+  return "'" + printable(text) + "' is not a valid step; use an integer";
 }
 
 // CLI11 stores references to the option variables, so they live as long as the parser.
@@ -63,7 +63,8 @@ class Parser {
     auto* const run_dir = app_.add_option("--run-dir", command_.run_dir,
                                           "Run directory (default: the current directory)");
     run_dir->type_name("DIR");
-    app_.add_option("--socket", command_.socket, "Control socket of a stokerd, instead")
+    app_.add_option("--socket", command_.socket,
+                    "Control socket of stokerd, instead of a run directory")
         ->type_name("PATH")
         ->excludes(run_dir);
     app_.add_flag("--json", command_.json, "Print JSON, for scripts");
@@ -81,13 +82,13 @@ class Parser {
       throw;
     }
     if (app_.get_subcommands().empty())
-      throw CLI::ValidationError("which command? one of: " + command_names());
+      throw CLI::ValidationError("missing command; commands: " + command_names());
     check_combination();
     return command_;
   }
   std::string help() const {
-    const auto chosen = app_.get_subcommands();
-    return chosen.empty() ? app_.help() : chosen.front()->help("stokerctl");
+    const auto selected = app_.get_subcommands();
+    return selected.empty() ? app_.help() : selected.front()->help("stokerctl");
   }
   std::string version() const { return app_.version(); }
 
@@ -108,9 +109,9 @@ class Parser {
     return add(std::string(info.name), action, text + more);
   }
   void add_command(const control::Command& command) {
-    add_method(command, Action::kCommand)->callback([this, command] { ask(command); });
+    add_method(command, Action::kCommand)->callback([this, command] { set_request(command); });
   }
-  void ask(control::Command command) {
+  void set_request(control::Command command) {
     command_.action = Action::kCommand;
     command_.request = std::move(command);
   }
@@ -125,7 +126,7 @@ class Parser {
     CLI::App* const set = add_method(control::SetLearningRate{}, Action::kCommand, ": set lr 1e-4");
     set->add_option("KEY", key_, "lr: the learning rate")->required();
     set->add_option("VALUE", set_.lr, "As a number: 0.0003 or 3e-4")->required();
-    set->callback([this] { ask(set_); });
+    set->callback([this] { set_request(set_); });
     add_profile();
     add_inspect_options();
   }
@@ -141,7 +142,7 @@ class Parser {
         ->type_name("FILE");
     command->add_flag("--kernels", profile_.kernels,
                       "Record LibTorch's profile as well: operators, on a GPU kernels");
-    command->callback([this] { ask(profile_); });
+    command->callback([this] { set_request(profile_); });
   }
 
   void add_inspect_options() {
@@ -170,22 +171,24 @@ class Parser {
     command->callback([this] {
       if (!inspection_.validate().ok())
         inspection_.parameters = inspection_.gradients = inspection_.activations = true;
-      ask(inspection_);
+      set_request(inspection_);
     });
   }
 
   void add_commands_for_directory() {
     add("list", Action::kList, "List checkpoints");
     CLI::App* const verify = add("verify", Action::kVerify, "Verify checksums");
-    auto* const step = verify->add_option("STEP", command_.which, "A step, latest or best")
-                           ->check(check_choice)
+    auto* const step = verify->add_option("STEP", command_.selector, "A step, latest or best")
+                           ->check(check_selector)
                            ->capture_default_str();
     verify->add_flag("--all", command_.all, "Verify all checkpoints")->excludes(step);
     CLI::App* const diff = add("diff", Action::kDiff, "Compare the weights of two checkpoints");
-    diff->add_option("FROM", command_.which, "A step, latest or best")
+    diff->add_option("FROM", command_.selector, "A step, latest or best")
         ->required()
-        ->check(check_choice);
-    diff->add_option("TO", command_.other, "Another one")->required()->check(check_choice);
+        ->check(check_selector);
+    diff->add_option("TO", command_.second_selector, "A step, latest or best")
+        ->required()
+        ->check(check_selector);
     diff->add_flag("--all", command_.all, "Show all tensors, not only the 20 that changed most");
     add_export();
     add_commands_for_history();
@@ -194,13 +197,14 @@ class Parser {
   // Commands that read what a run has recorded.
   void add_commands_for_history() {
     CLI::App* const classes =
-        add("class-report", Action::kClasses, "Show per-class precision, recall and F1");
-    classes->add_option("STEP", command_.which, "A step, latest or best")
-        ->check(check_choice)
+        add("class-report", Action::kClassReport, "Show per-class precision, recall and F1");
+    classes->add_option("STEP", command_.selector, "A step, latest or best")
+        ->check(check_selector)
         ->capture_default_str();
-    classes->add_option("--dataset", command_.set, "Dataset (default: the first that has classes)")
+    classes
+        ->add_option("--dataset", command_.dataset, "Dataset (default: the first that has classes)")
         ->type_name("NAME");
-    CLI::App* const explain = add("show-batch", Action::kExplain,
+    CLI::App* const explain = add("show-batch", Action::kShowBatch,
                                   "List the samples of a step, their files and random transforms");
     explain->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
     CLI::App* const logs = add("logs", Action::kLogs, "Show the log");
@@ -222,9 +226,9 @@ class Parser {
   void add_export() {
     CLI::App* const command =
         add("export", Action::kExport, "Export tensors as safetensors or a PyTorch file");
-    command->add_option("STEP", command_.which, "A step, latest or best")
+    command->add_option("STEP", command_.selector, "A step, latest or best")
         ->required()
-        ->check(check_choice);
+        ->check(check_selector);
     command
         ->add_option("--format", command_.format,
                      "safetensors, or torch: what torch.load(weights_only=True) reads")
@@ -232,13 +236,14 @@ class Parser {
         ->check(CLI::IsMember({"safetensors", "torch"}))
         ->capture_default_str();
     command
-        ->add_option("--include", command_.what, "model, ema (averaged weights), optimizer or all")
+        ->add_option("--include", command_.include,
+                     "model, ema (averaged weights), optimizer or all")
         ->type_name("WHAT")
         ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
         ->capture_default_str();
     command
         ->add_option("--output", command_.output,
-                     "File to write (default: step-N.safetensors or .pt, here); must not be there")
+                     "File to write (default: step-N.safetensors or .pt, here); must not exist")
         ->type_name("FILE");
   }
 
@@ -258,27 +263,27 @@ class Parser {
     const std::string nearest = config::closest_match(words.front(), names());
     throw CLI::ValidationError(
         "no command '" + printable(words.front()) + "'; " +
-        (nearest.empty() ? "there are: " + command_names() : "did you mean '" + nearest + "'?"));
+        (nearest.empty() ? "commands: " + command_names() : "did you mean '" + nearest + "'?"));
   }
 
   void check_combination() const {
     const std::string name = app_.get_subcommands().front()->get_name();
     const bool reads_directory = command_.action >= Action::kList;
     if (reads_directory && !command_.socket.empty())
-      throw CLI::ValidationError(name + " reads a run directory: give --run-dir, not --socket");
+      throw CLI::ValidationError(name + " reads a run directory; use --run-dir, not --socket");
     const bool text_only = command_.action == Action::kLogs || command_.action == Action::kReport ||
                            command_.action == Action::kPlot;
     if (text_only && command_.json) {
       throw CLI::ValidationError(name +
-                                 " is for people; scripts find the same in the run "
-                                 "directory: metrics/*.jsonl, logs/*.log");
+                                 " has no JSON output; read the files in the run "
+                                 "directory instead: metrics/*.jsonl, logs/*.log");
     }
-    if (command_.action == Action::kExplain && command_.step == 0)
+    if (command_.action == Action::kShowBatch && command_.step == 0)
       throw CLI::ValidationError("show-batch: the first step is 1");
     const auto* const set = std::get_if<control::SetLearningRate>(&command_.request);
     if (set == nullptr) return;
     if (key_ != "lr")
-      throw CLI::ValidationError("set: unknown key '" + printable(key_) + "'; there is: lr");
+      throw CLI::ValidationError("set: unknown key '" + printable(key_) + "'; supported: lr");
     if (!(std::isfinite(set->lr) && set->lr > 0))
       throw CLI::ValidationError("set lr: the learning rate must be a number above 0");
   }

@@ -22,8 +22,8 @@ enum class Action {
   kVerify,
   kDiff,
   kExport,
-  kClasses,
-  kExplain,
+  kClassReport,
+  kShowBatch,
   kLogs,
   kReport,
   kPlot,
@@ -36,12 +36,12 @@ struct CommandLine {
   bool json = false;             // --json
   control::Command request;      // command to send to stokerd
   std::optional<uint64_t> step;  // show-batch N
-  std::string set;               // class-report --dataset; empty: first with per-class metrics
-  std::string which =
-      "latest";       // verify [STEP], class-report [STEP], export STEP, the first STEP of diff
-  std::string other;  // the second STEP of diff
+  std::string dataset;           // class-report --dataset; empty: first with per-class metrics
+  std::string selector =
+      "latest";  // verify [STEP], class-report [STEP], export STEP, the first STEP of diff
+  std::string second_selector;         // the second STEP of diff
   std::string format = "safetensors";  // export --format
-  std::string what = "model";          // export --include
+  std::string include = "model";       // export --include
   std::string output;                  // export --output, plot --svg, profile --output
   std::string metric;                  // plot --metric; empty: the losses
   bool all = false;                    // verify --all, diff --all

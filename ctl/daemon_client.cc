@@ -9,14 +9,14 @@
 namespace stoker::ctl {
 namespace {
 
-constexpr std::chrono::milliseconds kConnectTime{2000};
-constexpr std::chrono::milliseconds kPausedTime{10'000};
+constexpr std::chrono::milliseconds kConnectTimeout{2000};
+constexpr std::chrono::milliseconds kIsPausedTimeout{10'000};
 
 // The run directory explains best why stokerd does not answer.
-Status description(const Status& status, const std::optional<run::RunLayout>& maybe_layout) {
+Status describe_error(const Status& status, const std::optional<run::RunLayout>& maybe_layout) {
   if (status.code() != StatusCode::kUnreachable || !maybe_layout.has_value()) return status;
   const run::RunState state = run::read_run_state(*maybe_layout);
-  const std::string run = "no stokerd answers for " + maybe_layout->root() + ": ";
+  const std::string run = "stokerd is not reachable for " + maybe_layout->root() + ": ";
   switch (state.phase) {
     case run::RunState::Phase::kEnded:
       return Status(StatusCode::kUnreachable,
@@ -27,10 +27,11 @@ Status description(const Status& status, const std::optional<run::RunLayout>& ma
     case run::RunState::Phase::kRunning:
       break;
   }
-  return Status(StatusCode::kUnreachable,
-                run +
-                    "one is running, but not listening there; it may be starting or ending, or "
-                    "have control.socket set to another path: give that with --socket");
+  return Status(
+      StatusCode::kUnreachable,
+      run +
+          "it is running, but not listening on this socket; it may be starting or shutting "
+          "down, or control.socket is set to another path (use --socket)");
 }
 
 }  // namespace
@@ -46,29 +47,29 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
     path = layout->control_socket();
     maybe_layout = *std::move(layout);
   }
-  auto client = control::Client::connect(path, kConnectTime);
-  if (!client.ok()) return description(client.status(), maybe_layout);
+  auto client = control::Client::connect(path, kConnectTimeout);
+  if (!client.ok()) return describe_error(client.status(), maybe_layout);
   return DaemonClient(*std::move(client), std::move(maybe_layout));
 }
 
-Result<std::string> DaemonClient::ask(const control::Call& call,
-                                      std::chrono::milliseconds timeout) {
-  auto answer = client_.call(control::method_info(call).name, control::to_params(call), timeout);
-  if (!answer.ok()) return description(answer.status(), maybe_layout_);
-  return answer;
+Result<std::string> DaemonClient::request(const control::Call& call,
+                                          std::chrono::milliseconds timeout) {
+  auto reply = client_.call(control::method_info(call).name, control::to_params(call), timeout);
+  if (!reply.ok()) return describe_error(reply.status(), maybe_layout_);
+  return reply;
 }
 
 bool DaemonClient::is_paused() {
-  const auto answer = ask(control::GetStatus{}, kPausedTime);
-  return answer.ok() && answer->find("\"state\":\"paused\"") != std::string::npos;
+  const auto reply = request(control::GetStatus{}, kIsPausedTimeout);
+  return reply.ok() && reply->find("\"state\":\"paused\"") != std::string::npos;
 }
 
 ExitCode exit_code_for_reply(const Status& status) {
   const StatusCode code = status.code();
-  const bool is_unheard = code == StatusCode::kUnreachable || code == StatusCode::kTimedOut ||
-                          code == StatusCode::kClosed ||
-                          code == StatusCode::kCorrupt;  // the peer is not stokerd
-  return is_unheard ? ExitCode::kUnavailable : exit_code_for(status);
+  const bool is_unreachable = code == StatusCode::kUnreachable || code == StatusCode::kTimedOut ||
+                              code == StatusCode::kClosed ||
+                              code == StatusCode::kCorrupt;  // the peer is not stokerd
+  return is_unreachable ? ExitCode::kUnavailable : exit_code_for(status);
 }
 
 }  // namespace stoker::ctl

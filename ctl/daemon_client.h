@@ -24,7 +24,7 @@ class DaemonClient {
   static Result<DaemonClient> open(const CommandLine& command);
 
   // Returns the result, a JSON object on one line.
-  Result<std::string> ask(const control::Call& call, std::chrono::milliseconds timeout);
+  Result<std::string> request(const control::Call& call, std::chrono::milliseconds timeout);
   // True if training is paused. Waits at most 10 seconds.
   bool is_paused();
   // nullopt if only --socket was given.

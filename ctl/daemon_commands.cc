@@ -20,17 +20,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStatusTime{10'000};
+constexpr milliseconds kStatusTimeout{10'000};
 // Changes are applied between two steps, and a step can take minutes. A checkpoint waits for the
 // disk.
-constexpr milliseconds kChangeTime{600'000};
-constexpr milliseconds kSaveTime{3'600'000};
+constexpr milliseconds kChangeTimeout{600'000};
+constexpr milliseconds kSaveTimeout{3'600'000};
 
 // For example "paused at step 1 200". Ignores unknown fields, so that later versions of stokerd can
 // add some.
-std::string format_result(const std::string& done, const std::string& answer) {
+std::string format_result(const std::string& done, const std::string& reply) {
   boost::system::error_code error;
-  const auto value = boost::json::parse(answer, error);
+  const auto value = boost::json::parse(reply, error);
   if (error || !value.is_object()) return done;
   const auto* step = value.as_object().if_contains("step");
   if (step == nullptr) return done;
@@ -52,14 +52,14 @@ class CommandRunner {
   CommandRunner(const CommandLine& command, const Console& console)
       : command_(command), console_(console) {}
 
-  ExitCode operator()(const control::Pause&) const { return change("paused", kChangeTime); }
-  ExitCode operator()(const control::Resume&) const {
-    return change("training continues", kChangeTime);
+  ExitCode operator()(const control::Pause&) const { return change("paused", kChangeTimeout); }
+  ExitCode operator()(const control::Resume&) const { return change("resumed", kChangeTimeout); }
+  ExitCode operator()(const control::SaveCheckpoint&) const {
+    return change("saved", kSaveTimeout);
   }
-  ExitCode operator()(const control::SaveCheckpoint&) const { return change("saved", kSaveTime); }
-  ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTime); }
+  ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTimeout); }
   ExitCode operator()(const control::SetLearningRate& set) const {
-    return change("set lr " + format_shortest(set.lr), kChangeTime);
+    return change("set lr " + format_shortest(set.lr), kChangeTimeout);
   }
   ExitCode operator()(const control::Profile& profile) const {
     return record_profile(profile, command_, console_);
@@ -76,10 +76,10 @@ class CommandRunner {
   const Console& console_;
 };
 
-void draw(const Console& console, const CommandLine& command, const std::string& answer,
+void draw(const Console& console, const CommandLine& command, const std::string& reply,
           const control::TrainerStatus& status) {
   if (command.json) {
-    console.out << answer << "\n";
+    console.out << reply << "\n";
   } else if (!console.style.live) {
     console.out << render_status_line(status) << "\n";
   } else {
@@ -88,75 +88,76 @@ void draw(const Console& console, const CommandLine& command, const std::string&
     std::string screen = "\x1b[H";
     for (const char c : render_status(status, console.style))
       screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
-    console.out << screen << "\n(Ctrl-C ends the watching only)\x1b[K\n\x1b[J";
+    console.out << screen << "\n(Ctrl-C stops watching; training continues)\x1b[K\n\x1b[J";
   }
   console.out.flush();
 }
 
 ExitCode CommandRunner::change(const std::string& done, milliseconds timeout) const {
-  auto link = DaemonClient::open(command_);
-  if (!link.ok()) return console_.fail(link.status(), exit_code_for_reply(link.status()));
-  const auto answer = link->ask(command_.request, timeout);
-  if (!answer.ok()) {
+  auto client = DaemonClient::open(command_);
+  if (!client.ok()) return console_.fail(client.status(), exit_code_for_reply(client.status()));
+  const auto reply = client->request(command_.request, timeout);
+  if (!reply.ok()) {
     // After `stop`, stokerd can exit before the answer arrives.
     const auto ended = std::holds_alternative<control::Stop>(command_.request)
-                           ? find_ended_run(link->maybe_layout())
+                           ? find_ended_run(client->maybe_layout())
                            : std::optional<run::RunState>();
     if (ended.has_value() && ended->end->outcome != run::RunOutcome::kFailed) {
       if (!command_.json) console_.out << format_run_state(*ended) << "\n";
       return ExitCode::kSuccess;
     }
-    return console_.fail(answer.status(), answer.status().code() == StatusCode::kInvalidArgument
-                                              ? ExitCode::kUsage
-                                              : exit_code_for_reply(answer.status()));
+    return console_.fail(reply.status(), reply.status().code() == StatusCode::kInvalidArgument
+                                             ? ExitCode::kUsage
+                                             : exit_code_for_reply(reply.status()));
   }
-  console_.out << (command_.json ? *answer : format_result(done, *answer)) << "\n";
+  console_.out << (command_.json ? *reply : format_result(done, *reply)) << "\n";
   return ExitCode::kSuccess;
 }
 
 }  // namespace
 
 ExitCode show_status(const CommandLine& command, const Console& console) {
-  auto link = DaemonClient::open(command);
-  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
-  const auto answer = link->ask(control::GetStatus{}, kStatusTime);
-  if (!answer.ok()) return console.fail(answer.status(), exit_code_for_reply(answer.status()));
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  const auto reply = client->request(control::GetStatus{}, kStatusTimeout);
+  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (command.json) {
-    console.out << *answer << "\n";
+    console.out << *reply << "\n";
     return ExitCode::kSuccess;
   }
-  const auto status = control::parse_trainer_status(*answer);
+  const auto status = control::parse_trainer_status(*reply);
   if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
   console.out << render_status(*status, console.style);
   return ExitCode::kSuccess;
 }
 
 ExitCode watch_status(const CommandLine& command, const Console& console, milliseconds interval) {
-  auto link = DaemonClient::open(command);
-  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
-  std::optional<run::RunLayout> maybe_layout = link->maybe_layout();
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  std::optional<run::RunLayout> maybe_layout = client->maybe_layout();
   if (console.style.live && !command.json) console.out << "\x1b[2J";
-  auto answer = link->ask(control::GetStatus{}, kStatusTime);
-  for (; answer.ok() && console.out.good(); answer = link->ask(control::GetStatus{}, kStatusTime)) {
-    const auto status = control::parse_trainer_status(*answer);
+  auto reply = client->request(control::GetStatus{}, kStatusTimeout);
+  for (; reply.ok() && console.out.good();
+       reply = client->request(control::GetStatus{}, kStatusTimeout)) {
+    const auto status = control::parse_trainer_status(*reply);
     if (!status.ok()) return console.fail(status.status(), exit_code_for_reply(status.status()));
     if (!maybe_layout.has_value() && !status->run_dir.empty())
       maybe_layout.emplace(status->run_dir);
-    draw(console, command, *answer, *status);
+    draw(console, command, *reply, *status);
     std::this_thread::sleep_for(interval);
   }
-  if (answer.ok()) return ExitCode::kIoError;  // our output has no reader any more
+  if (reply.ok()) return ExitCode::kIoError;  // our output has no reader any more
   // The socket disappears first; exit_status.json and the lock follow.
-  const auto give_up = std::chrono::steady_clock::now() + kStatusTime;
+  const auto deadline = std::chrono::steady_clock::now() + kStatusTimeout;
   auto state = run::RunState{.phase = run::RunState::Phase::kRunning, .end = std::nullopt};
   while (maybe_layout.has_value() && state.phase == run::RunState::Phase::kRunning &&
-         std::chrono::steady_clock::now() < give_up) {
+         std::chrono::steady_clock::now() < deadline) {
     state = run::read_run_state(*maybe_layout);
     if (state.phase == run::RunState::Phase::kRunning)
       std::this_thread::sleep_for(milliseconds(50));
   }
   if (state.phase != run::RunState::Phase::kEnded)
-    return console.fail(answer.status(), exit_code_for_reply(answer.status()));
+    return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (!command.json) console.out << format_run_state(state) << "\n";
   return static_cast<ExitCode>(state.end->exit_code);
 }
@@ -169,7 +170,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::chrono::milliseconds kProfileTime{3'600'000};
+constexpr std::chrono::milliseconds kProfileTimeout{3'600'000};
 constexpr int kProfileDigits = 4;
 
 std::string ms_cell(const json::object& row, const char* name) {
@@ -177,14 +178,14 @@ std::string ms_cell(const json::object& row, const char* name) {
   return value == nullptr ? "" : format_significant(value->to_number<double>(), kProfileDigits);
 }
 
-std::string text_of(const json::object& fields, const char* name) {
+std::string string_field(const json::object& fields, const char* name) {
   const auto* const value = fields.if_contains(name);
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
 }
 
 // Throws the exceptions of Boost.JSON if a field is missing or has the wrong type.
-std::string render_table(const json::object& answer, const TextStyle& style) {
-  const json::array& phases = answer.at("phases").as_array();
+std::string render_table(const json::object& reply, const TextStyle& style) {
+  const json::array& phases = reply.at("phases").as_array();
   const bool has_device =
       !phases.empty() && phases.front().as_object().contains("device_median_ms");
   std::vector<Column> columns = {{"phase", true}, {"median ms"}, {"sum ms"}, {"share"}};
@@ -193,9 +194,9 @@ std::string render_table(const json::object& answer, const TextStyle& style) {
     columns.push_back({"on device\nsum ms"});
   }
   TextTable table(columns);
-  const auto add = [&](const std::string& name, const json::object& row, double share) {
+  const auto add = [&](const std::string& name, const json::object& row, double fraction) {
     std::vector<std::string> cells = {name, ms_cell(row, "median_ms"), ms_cell(row, "sum_ms"),
-                                      format_percent(share) + " %"};
+                                      format_percent(fraction) + " %"};
     if (has_device) {
       cells.push_back(ms_cell(row, "device_median_ms"));
       cells.push_back(ms_cell(row, "device_sum_ms"));
@@ -207,28 +208,29 @@ std::string render_table(const json::object& answer, const TextStyle& style) {
     add(printable(std::string_view(row.at("phase").as_string())), row,
         row.at("share").to_number<double>());
   }
-  json::object whole = answer;
-  whole["sum_ms"] = answer.at("total_ms");
-  add("step", whole, 1);
+  json::object step_row = reply;
+  step_row["sum_ms"] = reply.at("total_ms");
+  add("step", step_row, 1);
   return table.render(style);
 }
 
 // Formats the answer of stokerd as a table. kCorrupt: the answer is malformed.
-Result<std::string> render_profile(const std::string& answer, const TextStyle& style) {
+Result<std::string> render_profile(const std::string& reply, const TextStyle& style) {
   boost::system::error_code error;
-  const json::value value = parse_json(answer, error);
+  const json::value value = parse_json(reply, error);
   try {
     const json::object& fields = value.as_object();
     std::string out = "steps " + format_count(fields.at("first_step").to_number<uint64_t>()) +
                       " to " + format_count(fields.at("last_step").to_number<uint64_t>()) + " on " +
-                      printable(text_of(fields, "device")) + "\n" + render_table(fields, style) +
-                      "\n  " + printable(text_of(fields, "path")) + "\n";
+                      printable(string_field(fields, "device")) + "\n" +
+                      render_table(fields, style) + "\n  " +
+                      printable(string_field(fields, "path")) + "\n";
     if (fields.contains("kernels_path"))
-      out += "  " + printable(text_of(fields, "kernels_path")) + "\n";
+      out += "  " + printable(string_field(fields, "kernels_path")) + "\n";
     return out + "  open in https://ui.perfetto.dev or chrome://tracing\n";
-  } catch (const std::exception& wrong) {
+  } catch (const std::exception& error_info) {
     return Status(StatusCode::kCorrupt,
-                  std::string("stokerd's profile is not understood: ") + wrong.what());
+                  std::string("invalid profile from stokerd: ") + error_info.what());
   }
 }
 
@@ -243,20 +245,20 @@ Status copy_trace(const std::string& from, const std::string& to) {
 
 ExitCode record_profile(const control::Profile& request, const CommandLine& command,
                         const Console& console) {
-  if (const Status wrong = request.validate(); !wrong.ok())
-    return console.fail(wrong, ExitCode::kUsage);
-  auto link = DaemonClient::open(command);
-  if (!link.ok()) return console.fail(link.status(), exit_code_for_reply(link.status()));
-  if (!command.json && link->is_paused())
+  if (const Status error_info = request.validate(); !error_info.ok())
+    return console.fail(error_info, ExitCode::kUsage);
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  if (!command.json && client->is_paused())
     console.err << "stokerctl: training is paused; the profile starts when it resumes\n";
-  const auto answer = link->ask(request, kProfileTime);
-  if (!answer.ok()) return console.fail(answer.status(), exit_code_for_reply(answer.status()));
-  const auto text = render_profile(*answer, console.style);
+  const auto reply = client->request(request, kProfileTimeout);
+  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
+  const auto text = render_profile(*reply, console.style);
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
-  console.out << (command.json ? *answer + "\n" : *text);
+  console.out << (command.json ? *reply + "\n" : *text);
   if (command.output.empty()) return ExitCode::kSuccess;
   const Status copied =
-      copy_trace(text_of(json::parse(*answer).as_object(), "path"), command.output);
+      copy_trace(string_field(json::parse(*reply).as_object(), "path"), command.output);
   return copied.ok() ? ExitCode::kSuccess : console.fail(copied, exit_code_for(copied));
 }
 

@@ -41,56 +41,56 @@ struct VerificationResult {
 };
 
 struct VerifyOptions {
-  std::string which = "latest";  // in the form that select_checkpoint() accepts
-  bool all = false;              // verify all checkpoints instead
+  std::string selector = "latest";  // in the form that select_checkpoint() accepts
+  bool all = false;                 // verify all checkpoints instead
   std::function<void(const checkpoint::CheckpointEntry&)> on_begin = {};
   checkpoint::OnBytes on_bytes = {};
   std::function<void(const VerificationResult&)> on_checked = {};
 };
 
-Result<std::vector<CheckpointEntry>> choose(const run::RunLayout& layout,
-                                            const VerifyOptions& request) {
+Result<std::vector<CheckpointEntry>> select_checkpoints(const run::RunLayout& layout,
+                                                        const VerifyOptions& request) {
   if (request.all) return all_checkpoints(layout);
-  STOKER_ASSIGN_OR_RETURN(CheckpointEntry one, select_checkpoint(layout, request.which));
-  return std::vector{std::move(one)};
+  STOKER_ASSIGN_OR_RETURN(CheckpointEntry entry, select_checkpoint(layout, request.selector));
+  return std::vector{std::move(entry)};
 }
 
 // Verifies every byte against the checksums of the commit. kNotFound: no such checkpoint, or none
 // at all; kIoError, kPermission. Corruption is part of the result and not an error.
 Result<std::vector<VerificationResult>> verify_checkpoints(const run::RunLayout& layout,
                                                            const VerifyOptions& request) {
-  STOKER_ASSIGN_OR_RETURN(const auto chosen, choose(layout, request));
+  STOKER_ASSIGN_OR_RETURN(const auto selected, select_checkpoints(layout, request));
   std::vector<VerificationResult> results;
-  for (const CheckpointEntry& entry : chosen) {
-    VerificationResult one{.step = entry.step, .path = entry.path};
+  for (const CheckpointEntry& entry : selected) {
+    VerificationResult result{.step = entry.step, .path = entry.path};
     if (request.on_begin) request.on_begin(entry);
     const auto verified = checkpoint::CheckpointStore::open_verified(entry.path, request.on_bytes);
     if (verified.ok()) {
-      one.files = verified->manifest().files.size();
-      for (const auto& file : verified->manifest().files) one.bytes += file.bytes;
+      result.files = verified->manifest().files.size();
+      for (const auto& file : verified->manifest().files) result.bytes += file.bytes;
     } else if (verified.status().code() == StatusCode::kCorrupt) {
-      one.error = verified.status().message();
+      result.error = verified.status().message();
     } else if (verified.status().code() == StatusCode::kNotFound && request.all) {
       continue;  // deleted meanwhile
     } else {
       return verified.status();
     }
-    if (request.on_checked) request.on_checked(one);
-    results.push_back(std::move(one));
+    if (request.on_checked) request.on_checked(result);
+    results.push_back(std::move(result));
   }
   return results;
 }
 
 bool any_corrupt(const std::vector<VerificationResult>& results) {
   return std::any_of(results.begin(), results.end(),
-                     [](const VerificationResult& one) { return !one.error.empty(); });
+                     [](const VerificationResult& result) { return !result.error.empty(); });
 }
 
 // One line.
 std::string render_verification(const VerificationResult& results) {
   const std::string step = "step " + format_count(results.step) + ": ";
   if (!results.error.empty()) return step + "CORRUPT: " + printable(results.error) + "\n";
-  return step + "as it was saved (" + std::to_string(results.files) + " files and the manifest, " +
+  return step + "OK (" + std::to_string(results.files) + " files and the manifest, " +
          format_bytes(results.bytes) + ")\n";
 }
 
@@ -98,12 +98,12 @@ std::string render_verification(const VerificationResult& results) {
 std::string to_json(const std::vector<VerificationResult>& results) {
   namespace json = boost::json;
   json::array list;
-  for (const VerificationResult& one : results) {
-    json::object fields{{"step", one.step}, {"path", one.path}, {"ok", one.error.empty()}};
-    if (one.error.empty()) {
-      fields["bytes"] = one.bytes;
+  for (const VerificationResult& result : results) {
+    json::object fields{{"step", result.step}, {"path", result.path}, {"ok", result.error.empty()}};
+    if (result.error.empty()) {
+      fields["bytes"] = result.bytes;
     } else {
-      fields["error"] = one.error;
+      fields["error"] = result.error;
     }
     list.push_back(std::move(fields));
   }
@@ -144,16 +144,16 @@ ExitCode show_list(const run::RunLayout& layout, const CommandLine& command,
 ExitCode show_verification(const run::RunLayout& layout, const CommandLine& command,
                            const Console& console) {
   std::optional<Progress> progress;
-  VerifyOptions request{.which = command.which, .all = command.all};
+  VerifyOptions request{.selector = command.selector, .all = command.all};
   if (!command.json) {
     request.on_begin = [&](const checkpoint::CheckpointEntry& entry) {
       progress.emplace(console, system_clock(), "verifying step " + format_count(entry.step),
                        bytes_on_disk(entry.path));
     };
     request.on_bytes = [&](uint64_t bytes) { progress->add(bytes); };
-    request.on_checked = [&](const VerificationResult& one) {
+    request.on_checked = [&](const VerificationResult& result) {
       progress.reset();
-      console.out << render_verification(one) << std::flush;
+      console.out << render_verification(result) << std::flush;
     };
   }
   const auto results = verify_checkpoints(layout, request);
@@ -165,24 +165,23 @@ ExitCode show_verification(const run::RunLayout& layout, const CommandLine& comm
 
 ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
                    const Console& console) {
-  constexpr size_t kTensorsShown = 20;
-  const auto diff = diff_checkpoints(layout, command.which, command.other);
+  constexpr size_t kMaxTensors = 20;
+  const auto diff = diff_checkpoints(layout, command.selector, command.second_selector);
   if (!diff.ok()) return console.fail(diff.status(), exit_code_for(diff.status()));
-  console.out << (command.json
-                      ? to_json(*diff) + "\n"
-                      : render_diff(*diff, command.all ? 0 : kTensorsShown, console.style));
+  console.out << (command.json ? to_json(*diff) + "\n"
+                               : render_diff(*diff, command.all ? 0 : kMaxTensors, console.style));
   return ExitCode::kSuccess;
 }
 
 ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console) {
   const ExportOptions request{
-      .which = command.which,
+      .selector = command.selector,
       .format = command.format == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors,
-      .what = command.what == "model"       ? ExportWhat::kModel
-              : command.what == "ema"       ? ExportWhat::kEma
-              : command.what == "optimizer" ? ExportWhat::kOptimizer
-                                            : ExportWhat::kAll,
+      .content = command.include == "model"       ? ExportContent::kModel
+                 : command.include == "ema"       ? ExportContent::kEma
+                 : command.include == "optimizer" ? ExportContent::kOptimizer
+                                                  : ExportContent::kAll,
       .output = command.output};
   const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
@@ -192,11 +191,11 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
 
 ExitCode show_classes(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console) {
-  constexpr size_t kConfusedShown = 20;
-  const auto report = report_classes(layout, command.which, command.set);
+  constexpr size_t kMaxConfusedPairs = 20;
+  const auto report = report_classes(layout, command.selector, command.dataset);
   if (!report.ok()) return console.fail(report.status(), exit_code_for_reading(report.status()));
   console.out << (command.json ? to_json(*report) + "\n"
-                               : render_classes(*report, kConfusedShown, console.style));
+                               : render_classes(*report, kMaxConfusedPairs, console.style));
   return ExitCode::kSuccess;
 }
 
@@ -216,18 +215,18 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
                             command.lines);
   if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
   // Checked before the last read, so that everything written before the end is printed.
-  bool more_to_come = true;
-  bool more_here = true;
-  while ((more_to_come || more_here) && console.out.good()) {
-    if (!more_here) {
+  bool may_grow = true;
+  bool has_more = true;
+  while ((may_grow || has_more) && console.out.good()) {
+    if (!has_more) {
       console.out.flush();
       std::this_thread::sleep_for(interval);
     }
-    more_to_come = command.follow && is_written_to(layout, command.evaluator);
+    may_grow = command.follow && is_written_to(layout, command.evaluator);
     const auto text = tail->read_more();
     if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
     console.out << *text;
-    more_here = !text->empty();
+    has_more = !text->empty();
   }
   return ExitCode::kSuccess;
 }

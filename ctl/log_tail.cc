@@ -11,7 +11,7 @@
 namespace stoker::ctl {
 namespace {
 
-constexpr uint64_t kPart = 256 << 10;
+constexpr uint64_t kBlockBytes = 256 << 10;
 
 Result<UniqueFd> open_for_reading(const std::string& path) {
   // O_NONBLOCK: if the path is a FIFO, open() must not wait for a writer.
@@ -24,23 +24,24 @@ Result<UniqueFd> open_for_reading(const std::string& path) {
 }
 
 Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const std::string& path) {
-  const ssize_t got = ::pread(fd, bytes, size, static_cast<off_t>(offset));
-  if (got < 0) return Status::from_errno(errno, "read " + path);
-  return static_cast<size_t>(got);
+  const ssize_t bytes_read = ::pread(fd, bytes, size, static_cast<off_t>(offset));
+  if (bytes_read < 0) return Status::from_errno(errno, "read " + path);
+  return static_cast<size_t>(bytes_read);
 }
 
 // Offset of the first of the last `lines` lines of a file of `size` bytes. An unterminated last
 // line counts.
 Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::string& path) {
   if (lines == 0) return size;
-  std::vector<char> part(kPart);
-  uint64_t found = 0;
+  std::vector<char> block(kBlockBytes);
+  uint64_t num_lines = 0;
   for (uint64_t end = size; end > 0;) {
-    const uint64_t begin = end - std::min(end, kPart);
-    STOKER_ASSIGN_OR_RETURN(const size_t got, read_at(fd, begin, part.data(), end - begin, path));
-    for (size_t i = got; i-- > 0;) {
-      if (part[i] != '\n' || begin + i + 1 == size) continue;  // terminates the last line
-      if (++found == lines) return begin + i + 1;
+    const uint64_t begin = end - std::min(end, kBlockBytes);
+    STOKER_ASSIGN_OR_RETURN(const size_t bytes_read,
+                            read_at(fd, begin, block.data(), end - begin, path));
+    for (size_t i = bytes_read; i-- > 0;) {
+      if (block[i] != '\n' || begin + i + 1 == size) continue;  // terminates the last line
+      if (++num_lines == lines) return begin + i + 1;
     }
     end = begin;
   }
@@ -55,41 +56,41 @@ Result<LogTail> LogTail::open(const std::string& path, uint64_t lines) {
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   LogTail tail(path, std::move(fd));
   STOKER_ASSIGN_OR_RETURN(
-      tail.at_, find_begin(tail.fd_.get(), static_cast<uint64_t>(info.st_size), lines, path));
+      tail.offset_, find_begin(tail.fd_.get(), static_cast<uint64_t>(info.st_size), lines, path));
   return tail;
 }
 
-Result<std::string> LogTail::read_here() {
-  std::string text(kPart, '\0');
-  STOKER_ASSIGN_OR_RETURN(const size_t got,
-                          read_at(fd_.get(), at_, text.data(), text.size(), path_));
-  text.resize(got);
-  at_ += got;
+Result<std::string> LogTail::read_block() {
+  std::string text(kBlockBytes, '\0');
+  STOKER_ASSIGN_OR_RETURN(const size_t bytes_read,
+                          read_at(fd_.get(), offset_, text.data(), text.size(), path_));
+  text.resize(bytes_read);
+  offset_ += bytes_read;
   return text;
 }
 
-Result<bool> LogTail::was_rotated() {
-  struct stat named {};
-  struct stat held {};
-  if (::stat(path_.c_str(), &named) != 0) {
+Result<bool> LogTail::is_rotated() {
+  struct stat path_info {};
+  struct stat fd_info {};
+  if (::stat(path_.c_str(), &path_info) != 0) {
     // Between the rename of the old file and the creation of the new one.
     if (errno == ENOENT) return false;
     return Status::from_errno(errno, "stat " + path_);
   }
-  if (::fstat(fd_.get(), &held) != 0) return Status::from_errno(errno, "stat " + path_);
-  if (named.st_ino != held.st_ino || named.st_dev != held.st_dev) return true;
-  if (static_cast<uint64_t>(held.st_size) < at_) at_ = 0;  // truncated and rewritten
+  if (::fstat(fd_.get(), &fd_info) != 0) return Status::from_errno(errno, "stat " + path_);
+  if (path_info.st_ino != fd_info.st_ino || path_info.st_dev != fd_info.st_dev) return true;
+  if (static_cast<uint64_t>(fd_info.st_size) < offset_) offset_ = 0;  // truncated and rewritten
   return false;
 }
 
 Result<std::string> LogTail::read_more() {
-  STOKER_ASSIGN_OR_RETURN(const bool rotated, was_rotated());
+  STOKER_ASSIGN_OR_RETURN(const bool rotated, is_rotated());
   // Read the rest of a rotated file first; nothing is appended to it any more.
-  STOKER_ASSIGN_OR_RETURN(std::string text, read_here());
+  STOKER_ASSIGN_OR_RETURN(std::string text, read_block());
   if (!text.empty() || !rotated) return text;
   STOKER_ASSIGN_OR_RETURN(fd_, open_for_reading(path_));
-  at_ = 0;
-  return read_here();
+  offset_ = 0;
+  return read_block();
 }
 
 }  // namespace stoker::ctl

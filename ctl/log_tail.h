@@ -27,12 +27,12 @@ class LogTail {
 
  private:
   LogTail(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-  Result<std::string> read_here();
-  Result<bool> was_rotated();
+  Result<std::string> read_block();
+  Result<bool> is_rotated();
 
   std::string path_;
   UniqueFd fd_;
-  uint64_t at_ = 0;  // number of bytes read from fd_
+  uint64_t offset_ = 0;  // number of bytes read from fd_
 };
 
 }  // namespace stoker::ctl

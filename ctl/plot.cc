@@ -138,24 +138,24 @@ constexpr double kLogFactor = 100;
 
 // From the smallest to the largest finite value. A constant value is centered; a single step is
 // centered between the steps before and after. nullopt if there is no finite value.
-std::optional<PlotAxis> try_make_axis(const std::vector<Curve>& curves, bool of_y) {
+std::optional<PlotAxis> try_make_axis(const std::vector<Curve>& curves, bool is_y) {
   double low = std::numeric_limits<double>::infinity();
   double high = -low;
   for (const Curve& curve : curves) {
     for (const auto& point : curve.points) {
       if (!is_finite(point)) continue;
-      low = std::min(low, of_y ? point.second : point.first);
-      high = std::max(high, of_y ? point.second : point.first);
+      low = std::min(low, is_y ? point.second : point.first);
+      high = std::max(high, is_y ? point.second : point.first);
     }
   }
   if (low > high) return std::nullopt;
   if (low < high && high / 2 - low / 2 > 0)
-    return PlotAxis{low, high, of_y && low > 0 && high / low > kLogFactor};
+    return PlotAxis{low, high, is_y && low > 0 && high / low > kLogFactor};
   constexpr double kLargest = std::numeric_limits<double>::max();
   // The x axis counts steps: one step on each side, or the resolution of a double of that size.
-  const double apart = of_y ? std::abs(low) / 2 : std::max(1.0, std::abs(low) * 1e-9);
-  const double room = std::clamp(apart, low == 0 ? 1 : 1e-300, kLargest / 4);
-  return PlotAxis{std::max(low - room, -kLargest), std::min(high + room, kLargest), false};
+  const double spacing = is_y ? std::abs(low) / 2 : std::max(1.0, std::abs(low) * 1e-9);
+  const double margin = std::clamp(spacing, low == 0 ? 1 : 1e-300, kLargest / 4);
+  return PlotAxis{std::max(low - margin, -kLargest), std::min(high + margin, kLargest), false};
 }
 
 std::vector<double> log_ticks(const PlotAxis& axis, int count) {
@@ -177,10 +177,10 @@ std::vector<double> log_ticks(const PlotAxis& axis, int count) {
 std::string format_y(const PlotAxis& axis, double value, int digits, int count) {
   constexpr int kMaxDecimals = 9;
   const double size = std::abs(value);
-  const double apart = axis.logarithmic ? size : (axis.high - axis.low) / count;
-  const bool is_plain = size < 1e6 && apart > 1e-4;
+  const double spacing = axis.logarithmic ? size : (axis.high - axis.low) / count;
+  const bool is_plain = size < 1e6 && spacing > 1e-4;
   if (!is_plain) return format_number(value, digits);
-  const int needed = apart < 1 ? static_cast<int>(-std::floor(std::log10(apart))) : 0;
+  const int needed = spacing < 1 ? static_cast<int>(-std::floor(std::log10(spacing))) : 0;
   char text[40];
   std::snprintf(text, sizeof text, "%.*f",
                 std::min(kMaxDecimals, std::max(needed, num_decimals(value, digits))), value);
@@ -200,18 +200,18 @@ double PlotAxis::at(double value) const {
   return (value / 2 - low / 2) / (high / 2 - low / 2);
 }
 
-double PlotAxis::value_at(double part) const {
-  if (logarithmic) return std::exp(std::lerp(std::log(low), std::log(high), part));
-  return std::lerp(low, high, part);
+double PlotAxis::value_at(double fraction) const {
+  if (logarithmic) return std::exp(std::lerp(std::log(low), std::log(high), fraction));
+  return std::lerp(low, high, fraction);
 }
 
 std::vector<double> make_ticks(const PlotAxis& axis, int count, double min_distance) {
   if (axis.logarithmic) return log_ticks(axis, count);
-  const double rough = axis.high / count - axis.low / count;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
+  const double raw_step = axis.high / count - axis.low / count;
+  const double power = std::pow(10, std::floor(std::log10(raw_step)));
   double step = power * 10;
   for (const double round : {1.0, 2.0, 5.0}) {
-    if (power * round < rough) continue;
+    if (power * round < raw_step) continue;
     step = power * round;
     break;
   }
@@ -308,11 +308,11 @@ std::string legend(const std::vector<Curve>& curves, const PlotAxis& y, const Te
   std::string line;
   for (size_t i = 0; i < curves.size(); ++i) {
     const bool marks = curves[i].kind == Curve::Kind::kMarks;
-    const std::string sign = style.unicode ? (marks ? "●" : "⠤⠤") : (marks ? "o" : "..");
+    const std::string symbol = style.unicode ? (marks ? "●" : "⠤⠤") : (marks ? "o" : "..");
     line += i > 0 ? "   " : "";
-    line += style.color ? std::string(kCurveColors[i % kCurveColors.size()]) + sign +
+    line += style.color ? std::string(kCurveColors[i % kCurveColors.size()]) + symbol +
                               std::string(kResetColor)
-                        : sign;
+                        : symbol;
     line += " " + printable(curves[i].name);
   }
   if (y.logarithmic) line += "   (logarithmic)";
@@ -417,18 +417,18 @@ void draw_axes(SvgDrawing& drawing, const std::string& x_name) {
   for (const double tick : make_ticks(drawing.y, kYTicks))
     drawing.text(kLeft - 8, drawing.top(tick) + 4, "end", format_y(drawing.y, tick, 3, kYTicks));
   drawing.text(kWidth - kRight, kHeight - 6, "end",
-               x_name + (drawing.y.logarithmic ? " (logarithmic upwards)" : ""));
+               x_name + (drawing.y.logarithmic ? " (logarithmic)" : ""));
 }
 
 // Averages the points on each pixel, because a long run has far more points than the image has
 // pixels. A value that is not finite leaves a gap.
 std::string line_of(const SvgDrawing& drawing, const Curve& curve) {
   std::string path;
-  bool begins = true;
+  bool starts_path = true;
   const auto& points = curve.points;
   for (size_t i = 0; i < points.size();) {
     if (!is_finite(points[i])) {
-      begins = true;
+      starts_path = true;
       ++i;
       continue;
     }
@@ -439,8 +439,8 @@ std::string line_of(const SvgDrawing& drawing, const Curve& curve) {
            std::round(drawing.left(points[i].first)) == pixel;
          ++i, ++count)
       sum += drawing.top(points[i].second);
-    path += (begins ? "M" : "L") + number(pixel) + " " + number(sum / count);
-    begins = false;
+    path += (starts_path ? "M" : "L") + number(pixel) + " " + number(sum / count);
+    starts_path = false;
   }
   return path;
 }

@@ -28,7 +28,7 @@ struct PlotAxis {
   bool logarithmic = false;
 
   double at(double value) const;
-  double value_at(double part) const;
+  double value_at(double fraction) const;
 };
 
 // About `count` round numbers on the axis in ascending order. On a logarithmic axis they are powers

@@ -30,12 +30,12 @@ Result<run::RunLayout> locate_run(const std::string& run_dir) {
     const run::RunLayout here(".");
     if (std::filesystem::exists(here.config_file(), ignored)) return here;
     return Status(StatusCode::kInvalidArgument,
-                  "which run? the current directory is no run directory (no config.yaml in it); "
-                  "give one: --run-dir DIR");
+                  "the current directory is not a run directory (it has no config.yaml); "
+                  "use --run-dir DIR");
   }
   if (!std::filesystem::is_directory(run_dir, ignored)) {
     return Status(StatusCode::kNotFound,
-                  printable(run_dir) + ": no such directory; give a run directory: --run-dir DIR");
+                  printable(run_dir) + ": no such directory; use --run-dir DIR");
   }
   std::string path = run_dir;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
@@ -43,8 +43,8 @@ Result<run::RunLayout> locate_run(const std::string& run_dir) {
   if (!is_run_directory(layout)) {
     return Status(StatusCode::kNotFound,
                   printable(path) +
-                      ": not a run directory (no config.yaml, checkpoints or metrics in it); it is "
-                      "the one that stokerd was given as run.dir or --run-dir");
+                      ": not a run directory (no config.yaml, checkpoints or metrics in it); use "
+                      "the directory that stokerd was started with (run.dir or --run-dir)");
   }
   return layout;
 }
@@ -57,12 +57,12 @@ std::string format_run_state(const run::RunState& state) {
       return std::string(run::to_string(state.end->outcome)) + " at step " +
              format_count(state.end->step) + ": " + printable(state.end->reason);
     case run::RunState::Phase::kCrashed:
-      return "stokerd was killed or the machine went down; started again, it resumes from the "
+      return "stokerd was killed or the machine crashed; after a restart it resumes from the "
              "newest checkpoint";
     case run::RunState::Phase::kAbsent:
       break;
   }
-  return "no stokerd has run here yet";
+  return "stokerd has not run in this directory yet";
 }
 
 namespace {
@@ -71,7 +71,7 @@ using checkpoint::CheckpointEntry;
 
 constexpr size_t kMaxDigits = 18;
 
-std::string known_steps(const std::vector<CheckpointEntry>& entries) {
+std::string recent_steps(const std::vector<CheckpointEntry>& entries) {
   constexpr size_t kShown = 8;
   std::string text;
   const size_t first = entries.size() - std::min(entries.size(), kShown);
@@ -81,13 +81,12 @@ std::string known_steps(const std::vector<CheckpointEntry>& entries) {
 }
 
 // The checksum distinguishes the evaluated checkpoint from another one saved at the same step.
-Result<CheckpointEntry> best_of(const run::RunLayout& layout,
-                                const std::vector<CheckpointEntry>& entries) {
+Result<CheckpointEntry> find_best_checkpoint(const run::RunLayout& layout,
+                                             const std::vector<CheckpointEntry>& entries) {
   const auto best = run::read_best(layout.best_file());
   if (!best.ok() && best.status().code() == StatusCode::kNotFound)
-    return Status(
-        StatusCode::kNotFound,
-        layout.best_file() + ": nothing was evaluated yet, so there is no best checkpoint");
+    return Status(StatusCode::kNotFound,
+                  layout.best_file() + ": no evaluation yet, so there is no best checkpoint");
   if (!best.ok()) return best.status();
   for (const CheckpointEntry& entry : entries) {
     if (entry.step != best->step) continue;
@@ -98,15 +97,15 @@ Result<CheckpointEntry> best_of(const run::RunLayout& layout,
   return Status(StatusCode::kNotFound,
                 layout.checkpoints_dir() + ": the best checkpoint, of step " +
                     std::to_string(best->step) +
-                    ", is no longer kept; there are: " + known_steps(entries));
+                    ", was deleted; available steps: " + recent_steps(entries));
 }
 
 }  // namespace
 
-bool is_selector(const std::string& which) {
-  if (which == "best" || which == "latest") return true;
-  return !which.empty() && which.size() <= kMaxDigits &&
-         which.find_first_not_of("0123456789") == std::string::npos;
+bool is_selector(const std::string& selector) {
+  if (selector == "best" || selector == "latest") return true;
+  return !selector.empty() && selector.size() <= kMaxDigits &&
+         selector.find_first_not_of("0123456789") == std::string::npos;
 }
 
 Result<std::vector<CheckpointEntry>> all_checkpoints(const run::RunLayout& layout) {
@@ -117,16 +116,18 @@ Result<std::vector<CheckpointEntry>> all_checkpoints(const run::RunLayout& layou
   return entries;
 }
 
-Result<CheckpointEntry> select_checkpoint(const run::RunLayout& layout, const std::string& which) {
+Result<CheckpointEntry> select_checkpoint(const run::RunLayout& layout,
+                                          const std::string& selector) {
   STOKER_ASSIGN_OR_RETURN(const auto entries, all_checkpoints(layout));
-  if (which == "latest") return entries.back();
-  if (which == "best") return best_of(layout, entries);
+  if (selector == "latest") return entries.back();
+  if (selector == "best") return find_best_checkpoint(layout, entries);
   uint64_t step = 0;
-  std::from_chars(which.data(), which.data() + which.size(), step);
+  std::from_chars(selector.data(), selector.data() + selector.size(), step);
   const auto found = std::ranges::find(entries, step, &CheckpointEntry::step);
   if (found != entries.end()) return *found;
   return Status(StatusCode::kNotFound, layout.checkpoints_dir() + ": no checkpoint of step " +
-                                           which + "; there are: " + known_steps(entries));
+                                           selector +
+                                           "; available steps: " + recent_steps(entries));
 }
 
 uint64_t bytes_on_disk(const std::string& checkpoint_path) {

@@ -23,13 +23,13 @@ std::string format_run_state(const run::RunState& state);
 
 // Not verified. Returns at least one checkpoint, otherwise kNotFound.
 Result<std::vector<checkpoint::CheckpointEntry>> all_checkpoints(const run::RunLayout& layout);
-// `which`: "1200", "latest" (the newest) or "best" (the best according to the evaluator).
+// `selector`: "1200", "latest" (the newest) or "best" (the best according to the evaluator).
 // kNotFound: no such checkpoint (the message lists the existing ones); kIoError, kPermission;
 // kCorrupt: the evaluator's best.json.
 Result<checkpoint::CheckpointEntry> select_checkpoint(const run::RunLayout& layout,
-                                                      const std::string& which);
-// Whether select_checkpoint() accepts the form of `which`.
-bool is_selector(const std::string& which);
+                                                      const std::string& selector);
+// Whether select_checkpoint() accepts the form of `selector`.
+bool is_selector(const std::string& selector);
 
 // Total size of all files; 0 if they are not accessible.
 uint64_t bytes_on_disk(const std::string& checkpoint_path);

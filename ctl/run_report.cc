@@ -104,7 +104,7 @@ const run::EvalResult* find_best(const std::vector<run::EvalResult>& evals,
 namespace {
 
 constexpr size_t kTableRows = 10;
-constexpr size_t kShownMetrics = 2;
+constexpr size_t kMaxMetrics = 2;
 constexpr int kSmallPlotRows = 10;
 
 bool is_evaluated(const RunHistory& history, uint64_t step) {
@@ -126,16 +126,17 @@ size_t near_evaluated(const RunHistory& history, size_t target, size_t reach) {
 
 // Evenly spread indices of records, moved to a nearby evaluated step if there is one. Always
 // includes the last record.
-std::vector<size_t> choose_rows(const RunHistory& history) {
+std::vector<size_t> select_rows(const RunHistory& history) {
   const size_t count = history.train.size();
-  const size_t wanted = std::min(kTableRows, count);
-  std::vector<size_t> chosen;
-  for (size_t i = 1; i <= wanted; ++i) {
-    const size_t target = i * count / wanted - 1;
-    const size_t row = i == wanted ? target : near_evaluated(history, target, count / wanted / 2);
-    if (chosen.empty() || row > chosen.back()) chosen.push_back(row);
+  const size_t num_rows = std::min(kTableRows, count);
+  std::vector<size_t> selected;
+  for (size_t i = 1; i <= num_rows; ++i) {
+    const size_t target = i * count / num_rows - 1;
+    const size_t row =
+        i == num_rows ? target : near_evaluated(history, target, count / num_rows / 2);
+    if (selected.empty() || row > selected.back()) selected.push_back(row);
   }
-  return chosen;
+  return selected;
 }
 
 TextTable empty_table(const std::vector<MetricName>& metrics) {
@@ -204,28 +205,28 @@ std::string best_line(const RunHistory& history, const std::vector<MetricName>& 
   }
   const std::string name = printable(metrics.front().text());
   const run::EvalResult* best = find_best(history.evals, metrics.front());
-  if (best == nullptr) return "best " + name + ": none is a number\n";
+  if (best == nullptr) return "best " + name + ": no finite value\n";
   return "best " + name + " " + format_number(*find_value(*best, metrics.front()), 5) +
          " at step " + format_count(best->step) + "\n";
 }
 
-Status nothing_yet(const RunHistory& history) {
+Status no_metrics_error(const RunHistory& history) {
   return Status(
       StatusCode::kNotFound,
       history.layout.train_metrics_file() +
-          ": no step has been reported yet (every metrics.log_every_steps steps one is); " +
+          ": no step has been reported yet (it is reported every metrics.log_every_steps steps); " +
           format_run_state(history.state) + "; its log: " + history.layout.trainer_log());
 }
 
 }  // namespace
 
 Result<std::string> render_report(const RunHistory& history, const TextStyle& style) {
-  if (history.train.empty()) return nothing_yet(history);
+  if (history.train.empty()) return no_metrics_error(history);
   auto metrics = reported_metrics(history.evals);
-  metrics.resize(std::min(metrics.size(), kShownMetrics));
+  metrics.resize(std::min(metrics.size(), kMaxMetrics));
   TextTable table = empty_table(metrics);
   size_t first = 0;
-  for (const size_t row : choose_rows(history)) {
+  for (const size_t row : select_rows(history)) {
     table.add(row_cells(history, metrics, first, row));
     first = row + 1;
   }
@@ -242,7 +243,7 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
 }
 
 Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
-  if (history.train.empty()) return nothing_yet(history);
+  if (history.train.empty()) return no_metrics_error(history);
   Curve train{.name = "train loss", .kind = Curve::Kind::kLine, .points = {}};
   for (const metrics::TrainMetrics& row : history.train)
     train.points.emplace_back(static_cast<double>(row.step), row.loss);
@@ -255,17 +256,16 @@ Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
     curves.push_back(std::move(valid));
   }
   if (has_finite_point(curves)) return curves;
-  return Status(StatusCode::kCorrupt,
-                "no loss of " + history.layout.train_metrics_file() + " is a number");
+  return Status(StatusCode::kCorrupt, history.layout.train_metrics_file() + " has no finite loss");
 }
 
 Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric) {
   std::map<std::string, Curve> curves;  // by dataset name
-  std::set<std::string> there_are;
+  std::set<std::string> available;
   for (const run::EvalResult& eval : history.evals) {
     for (const run::DatasetResult& result : eval.datasets) {
       for (const auto& [name, value] : result.metrics) {
-        there_are.insert(name);
+        available.insert(name);
         if (name != metric) continue;
         Curve& curve = curves[result.dataset];
         curve.name = MetricName{result.dataset, metric}.text();
@@ -278,10 +278,10 @@ Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::s
   for (auto& [dataset, curve] : curves) list.push_back(std::move(curve));
   if (has_finite_point(list)) return list;
   std::string names;
-  for (const std::string& name : there_are) names += (names.empty() ? "" : ", ") + name;
+  for (const std::string& name : available) names += (names.empty() ? "" : ", ") + name;
   return Status(StatusCode::kNotFound,
-                "no evaluation has a number for '" + printable(metric) + "'; " +
-                    (names.empty() ? "nothing was evaluated yet" : "there are: " + names));
+                "no evaluation has a finite value of '" + printable(metric) + "'; " +
+                    (names.empty() ? "no evaluation yet" : "available metrics: " + names));
 }
 
 }  // namespace stoker::ctl

@@ -22,25 +22,25 @@ namespace stoker::ctl {
 namespace {
 
 // (ticket, sample) of the samples that could not be read.
-using BadSamples = std::set<std::pair<uint64_t, uint64_t>>;
+using SampleErrors = std::set<std::pair<uint64_t, uint64_t>>;
 
 // Filters by step as well as by ticket: ticket numbers change meaning when the batch size changes,
 // step numbers do not.
-Result<BadSamples> read_sample_errors(const std::string& path, uint64_t step, uint64_t first,
-                                      uint64_t last) {
-  BadSamples error;
+Result<SampleErrors> read_sample_errors(const std::string& path, uint64_t step, uint64_t first,
+                                        uint64_t last) {
+  SampleErrors sample_errors;
   const auto read = metrics::read_records(path);
-  if (!read.ok() && read.status().code() == StatusCode::kNotFound) return error;
+  if (!read.ok() && read.status().code() == StatusCode::kNotFound) return sample_errors;
   if (!read.ok()) return read.status();
   for (const metrics::MetricsRecord& row : read->records) {
     const auto ticket = row.find_count("ticket");
     const auto sample = row.find_count("sample");
     if (!ticket || !sample)
-      return Status(StatusCode::kCorrupt, path + ": a line without 'ticket' or 'sample'");
+      return Status(StatusCode::kCorrupt, path + ": record without 'ticket' or 'sample'");
     if (row.find_count("step").value_or(step) != step) continue;
-    if (*ticket >= first && *ticket <= last) error.emplace(*ticket, *sample);
+    if (*ticket >= first && *ticket <= last) sample_errors.emplace(*ticket, *sample);
   }
-  return error;
+  return sample_errors;
 }
 
 uint64_t padded_length(const data::order::SamplePlan& plan, const data::Dataset& data,
@@ -51,10 +51,11 @@ uint64_t padded_length(const data::order::SamplePlan& plan, const data::Dataset&
 }
 
 SampleDescription describe_sample(const data::order::SamplePlan& plan, const data::Dataset& data,
-                                  const BadSamples& error, uint64_t ticket, uint64_t row) {
+                                  const SampleErrors& sample_errors, uint64_t ticket,
+                                  uint64_t row) {
   const data::order::PlannedSample planned = plan.at(ticket, row);
   data::order::PlannedSample used = planned;
-  for (uint64_t attempt = 1; error.contains({ticket, used.sample}) && attempt < data.size();
+  for (uint64_t attempt = 1; sample_errors.contains({ticket, used.sample}) && attempt < data.size();
        ++attempt)
     used = plan.replacement(ticket, row, attempt);
   data::SampleSource source = data.source(used.sample);
@@ -76,30 +77,30 @@ SampleDescription describe_sample(const data::order::SamplePlan& plan, const dat
 }
 
 // Appends the batch transforms, which are applied after the transforms of the samples.
-Status add_mixes(BatchDescription& description, const config::Config& config,
-                 const std::vector<TensorSpec>& spec, uint64_t batch) {
+Status add_batch_transforms(BatchDescription& description, const config::Config& config,
+                            const std::vector<TensorSpec>& spec, uint64_t batch) {
   const auto input = std::ranges::find(spec, "input", &TensorSpec::name);
   if (input == spec.end()) return {};
   STOKER_ASSIGN_OR_RETURN(
       const auto options,
       data::transform::make_mix_options(config.data.at("train").batch_transforms, *input));
   if (!options.any()) return {};
-  for (SampleDescription& one : description.samples) {
-    const auto mix = data::transform::sample_mix(options, config.run.seed, one.ticket);
-    one.transforms +=
-        (one.transforms.empty() ? "" : " ") + data::transform::describe(mix, one.row, batch);
+  for (SampleDescription& sample : description.samples) {
+    const auto mix = data::transform::sample_mix(options, config.run.seed, sample.ticket);
+    sample.transforms +=
+        (sample.transforms.empty() ? "" : " ") + data::transform::describe(mix, sample.row, batch);
   }
   return {};
 }
 
-// For example "18 % of their places are padding".
+// For example "18 % padding".
 std::string format_padding(const std::vector<SampleDescription>& samples) {
   uint64_t own = 0, all = 0;
-  for (const SampleDescription& one : samples) {
-    own += one.length;
-    all += one.padded_to;
+  for (const SampleDescription& sample : samples) {
+    own += sample.length;
+    all += sample.padded_to;
   }
-  return std::to_string((100 * (all - own) + all / 2) / all) + " % of their places are padding\n";
+  return std::to_string((100 * (all - own) + all / 2) / all) + " % padding\n";
 }
 
 }  // namespace
@@ -111,7 +112,7 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
   if (step > data::order::kMaxPlanSize / tickets / batch) {
     return Status(StatusCode::kInvalidArgument,
-                  "no run gets to step " + std::to_string(step) + ": it has too many samples");
+                  "step " + std::to_string(step) + " is beyond the largest possible sample plan");
   }
   const uint64_t first = (step - 1) * tickets;
   STOKER_ASSIGN_OR_RETURN(const feed::DatasetVersions history,
@@ -124,44 +125,45 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
   STOKER_ASSIGN_OR_RETURN(const data::order::SamplePlan plan,
                           feed::load_sample_plan(config, *data, index_dir, first, state.start));
   STOKER_ASSIGN_OR_RETURN(
-      const BadSamples error,
+      const SampleErrors sample_errors,
       read_sample_errors(layout.sample_errors_file(), step, first, first + tickets - 1));
   BatchDescription description{
       .step = step, .steps = config.train.max_steps, .size = data->size(), .samples = {}};
   for (uint64_t ticket = first; ticket < first + tickets; ++ticket)
     for (uint64_t row = 0; row < batch; ++row)
-      description.samples.push_back(describe_sample(plan, *data, error, ticket, row));
-  STOKER_RETURN_IF_ERROR(add_mixes(description, config, data->spec(), batch));
+      description.samples.push_back(describe_sample(plan, *data, sample_errors, ticket, row));
+  STOKER_RETURN_IF_ERROR(add_batch_transforms(description, config, data->spec(), batch));
   return description;
 }
 
 std::string render_batch(const BatchDescription& description, const TextStyle& style) {
   const auto any = [&description](std::string SampleDescription::*text) {
     return std::any_of(description.samples.begin(), description.samples.end(),
-                       [text](const SampleDescription& one) { return !(one.*text).empty(); });
+                       [text](const SampleDescription& sample) { return !(sample.*text).empty(); });
   };
-  const bool of_mixture = any(&SampleDescription::dataset);
-  const bool with_draws = any(&SampleDescription::transforms);
+  const bool is_mixture = any(&SampleDescription::dataset);
+  const bool has_transforms = any(&SampleDescription::transforms);
   const bool is_padded = !description.samples.empty() && description.samples.front().padded_to > 0;
   std::vector<Column> columns{
       {.title = "ticket"}, {.title = "row"}, {.title = "epoch"}, {.title = "sample"}};
-  if (of_mixture) columns.push_back({.title = "dataset", .left = true});
+  if (is_mixture) columns.push_back({.title = "dataset", .left = true});
   if (is_padded) columns.push_back({.title = "length"});
   columns.push_back({.title = "offset"});
   columns.push_back({.title = "path", .left = true});
-  if (with_draws) columns.push_back({.title = "transforms", .left = true});
+  if (has_transforms) columns.push_back({.title = "transforms", .left = true});
   TextTable table(std::move(columns));
-  for (const SampleDescription& one : description.samples) {
-    std::string file = one.file.empty() ? "(synthetic)" : printable(one.file);
-    if (one.maybe_replaced_sample)
-      file += "  (instead of sample " + format_count(*one.maybe_replaced_sample) + ": unreadable)";
-    std::vector<std::string> cells{format_count(one.ticket), format_count(one.row),
-                                   format_count(one.epoch), format_count(one.sample)};
-    if (of_mixture) cells.push_back(one.dataset);
-    if (is_padded) cells.push_back(format_count(one.length) + " of " + format_count(one.padded_to));
-    cells.push_back(format_count(one.offset));
+  for (const SampleDescription& sample : description.samples) {
+    std::string file = sample.file.empty() ? "(synthetic)" : printable(sample.file);
+    if (sample.maybe_replaced_sample)
+      file += "  (replaces unreadable sample " + format_count(*sample.maybe_replaced_sample) + ")";
+    std::vector<std::string> cells{format_count(sample.ticket), format_count(sample.row),
+                                   format_count(sample.epoch), format_count(sample.sample)};
+    if (is_mixture) cells.push_back(sample.dataset);
+    if (is_padded)
+      cells.push_back(format_count(sample.length) + " of " + format_count(sample.padded_to));
+    cells.push_back(format_count(sample.offset));
     cells.push_back(std::move(file));
-    if (with_draws) cells.push_back(printable(one.transforms));
+    if (has_transforms) cells.push_back(printable(sample.transforms));
     table.add(std::move(cells));
   }
   std::string out = "step " + format_count(description.step) + " of " +
@@ -176,17 +178,18 @@ std::string render_batch(const BatchDescription& description, const TextStyle& s
 std::string to_json(const BatchDescription& description) {
   namespace json = boost::json;
   json::array samples;
-  for (const SampleDescription& one : description.samples) {
-    json::object fields{{"ticket", one.ticket},      {"row", one.row},       {"epoch", one.epoch},
-                        {"pass", one.dataset_epoch}, {"sample", one.sample}, {"path", one.file},
-                        {"offset", one.offset}};
-    if (!one.dataset.empty()) fields["dataset"] = one.dataset;
-    if (!one.transforms.empty()) fields["transforms"] = one.transforms;
-    if (one.padded_to > 0) {
-      fields["length"] = one.length;
-      fields["padded_to"] = one.padded_to;
+  for (const SampleDescription& sample : description.samples) {
+    json::object fields{{"ticket", sample.ticket}, {"row", sample.row},
+                        {"epoch", sample.epoch},   {"dataset_epoch", sample.dataset_epoch},
+                        {"sample", sample.sample}, {"path", sample.file},
+                        {"offset", sample.offset}};
+    if (!sample.dataset.empty()) fields["dataset"] = sample.dataset;
+    if (!sample.transforms.empty()) fields["transforms"] = sample.transforms;
+    if (sample.padded_to > 0) {
+      fields["length"] = sample.length;
+      fields["padded_to"] = sample.padded_to;
     }
-    if (one.maybe_replaced_sample) fields["replaces"] = *one.maybe_replaced_sample;
+    if (sample.maybe_replaced_sample) fields["replaces"] = *sample.maybe_replaced_sample;
     samples.push_back(std::move(fields));
   }
   return json::serialize(json::object{{"step", description.step},

@@ -11,7 +11,7 @@ namespace {
 
 using control::TrainerStatus;
 
-std::string counted(uint64_t count, const std::string& singular) {
+std::string pluralize(uint64_t count, const std::string& singular) {
   const std::string_view ending = singular.ends_with('h') ? "es" : "s";
   return format_count(count) + " " + singular + (count == 1 ? "" : std::string(ending));
 }
@@ -26,7 +26,7 @@ std::string progress(const TrainerStatus& status) {
          std::to_string(static_cast<int>(std::floor(std::min(percent, 100.0)))) + " %)";
 }
 
-bool is_moving(const TrainerStatus& status) {
+bool is_training(const TrainerStatus& status) {
   return status.state == control::TrainerState::kTraining ||
          status.state == control::TrainerState::kSaving ||
          status.state == control::TrainerState::kDegraded;
@@ -34,7 +34,7 @@ bool is_moving(const TrainerStatus& status) {
 
 std::string format_training(const TrainerStatus& status) {
   std::string text = progress(status) + ", epoch " + format_count(status.epoch);
-  if (is_moving(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
+  if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
     text += ", ETA " + format_duration(status.eta_seconds);
   return text;
 }
@@ -42,9 +42,9 @@ std::string format_training(const TrainerStatus& status) {
 std::string format_loss(const TrainerStatus& status) {
   return (std::isnan(status.loss) && status.step == 0 ? "none" : format_number(status.loss, 5)) +
          ", learning rate " + format_setting(status.lr) +
-         (status.skipped_steps > 0 ? ", " + counted(status.skipped_steps, "step") + " skipped"
+         (status.skipped_steps > 0 ? ", " + pluralize(status.skipped_steps, "step") + " skipped"
                                    : "") +
-         (status.rollbacks > 0 ? ", " + counted(status.rollbacks, "rollback") : "");
+         (status.rollbacks > 0 ? ", " + pluralize(status.rollbacks, "rollback") : "");
 }
 
 std::string format_speed(const TrainerStatus& status) {
@@ -71,22 +71,22 @@ std::string format_feed(const TrainerStatus::Feed& feed) {
   std::string text = "data wait " + format_number(feed.data_wait_ms, 3) + " ms/step, " +
                      format_count(feed.ready_batches) + "/" + format_count(feed.queue_capacity) +
                      " batches ready, " +
-                     counted(static_cast<uint64_t>(std::max(feed.workers, 0)), "worker");
-  std::string work;
-  for (const auto& [threads, what] : {std::pair{feed.workers_reading, "reading"},
-                                      {feed.workers_decoding, "decoding"},
-                                      {feed.workers_transforming, "transforming"},
-                                      {feed.workers_waiting, "waiting for a slot"}})
+                     pluralize(static_cast<uint64_t>(std::max(feed.workers, 0)), "worker");
+  std::string activities;
+  for (const auto& [threads, activity] : {std::pair{feed.workers_reading, "reading"},
+                                          {feed.workers_decoding, "decoding"},
+                                          {feed.workers_transforming, "transforming"},
+                                          {feed.workers_waiting, "waiting for a slot"}})
     if (threads >= 0.005)
-      work += (work.empty() ? "" : ", ") + format_number(threads, 2) + " " + what;
-  if (!work.empty()) text += " (" + work + ")";
-  if (feed.sample_errors > 0) text += ", " + counted(feed.sample_errors, "sample error");
+      activities += (activities.empty() ? "" : ", ") + format_number(threads, 2) + " " + activity;
+  if (!activities.empty()) text += " (" + activities + ")";
+  if (feed.sample_errors > 0) text += ", " + pluralize(feed.sample_errors, "sample error");
   if (feed.requeued_batches > 0)
-    text += ", " + counted(feed.requeued_batches, "batch") + " requeued";
-  if (feed.worker_crashes > 0) text += ", " + counted(feed.worker_crashes, "worker crash");
-  if (feed.worker_timeouts > 0) text += " (" + counted(feed.worker_timeouts, "timeout") + ")";
+    text += ", " + pluralize(feed.requeued_batches, "batch") + " requeued";
+  if (feed.worker_crashes > 0) text += ", " + pluralize(feed.worker_crashes, "worker crash");
+  if (feed.worker_timeouts > 0) text += " (" + pluralize(feed.worker_timeouts, "timeout") + ")";
   if (feed.external_producers > 0)
-    text += ", " + counted(feed.external_producers, "external producer");
+    text += ", " + pluralize(feed.external_producers, "external producer");
   return text;
 }
 
@@ -161,7 +161,7 @@ std::string render_status_line(const TrainerStatus& status) {
                      " loss " + format_number(status.loss, 5) + ", " +
                      format_number(status.samples_per_second, 4) + " samples/s, data wait " +
                      format_number(status.feed.data_wait_ms, 3) + " ms";
-  if (is_moving(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
+  if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
     text += ", ETA " + format_duration(status.eta_seconds);
   return text;
 }

@@ -38,14 +38,14 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return run_on_directory(command, console, show_diff);
     case Action::kExport:
       return run_on_directory(command, console, write_export);
-    case Action::kClasses:
+    case Action::kClassReport:
       return run_on_directory(command, console, show_classes);
-    case Action::kExplain:
+    case Action::kShowBatch:
       return run_on_directory(command, console, show_batch);
     case Action::kLogs:
       return run_on_directory(command, console,
-                              [](const auto& layout, const auto& asked, const auto& out) {
-                                return show_logs(layout, asked, out, 200ms);
+                              [](const auto& layout, const auto& options, const auto& out) {
+                                return show_logs(layout, options, out, 200ms);
                               });
     case Action::kReport:
       return run_on_directory(command, console,
@@ -67,7 +67,7 @@ ExitCode run_stokerctl(int argc, const char* const* argv, const TextStyle& style
   const ExitCode code = parsed.command ? run(*parsed.command, console) : parsed.exit_code;
   out.flush();
   if (!out.good())
-    return console.fail(Status(StatusCode::kIoError, "cannot write the answer"),
+    return console.fail(Status(StatusCode::kIoError, "cannot write the output"),
                         ExitCode::kIoError);
   return code;
 }

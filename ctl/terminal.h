@@ -45,8 +45,8 @@ struct Console {
 // clock must outlive the object.
 class Progress {
  public:
-  // `what`: "verifying step 1 200". `bytes`: total amount of work; 0: unknown.
-  Progress(const Console& console, Clock& clock, std::string what, uint64_t bytes);
+  // `label`: "verifying step 1 200". `bytes`: total amount of work; 0: unknown.
+  Progress(const Console& console, Clock& clock, std::string label, uint64_t bytes);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
@@ -59,12 +59,12 @@ class Progress {
   // Constant after construction.
   const Console& console_;
   Clock& clock_;
-  const std::string what_;
+  const std::string label_;
   const uint64_t bytes_;
-  const std::chrono::nanoseconds began_;
+  const std::chrono::nanoseconds start_time_;
 
   uint64_t done_ = 0;
-  std::chrono::nanoseconds drawn_{0};
+  std::chrono::nanoseconds last_drawn_{0};
   bool is_drawn_ = false;
 };
 

@@ -11,8 +11,8 @@ namespace stoker::ctl {
 
 int num_decimals(double value, int digits) {
   const double size = std::abs(value);
-  const int whole = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
-  return std::max(0, digits - whole);
+  const int integer_digits = size < 1 ? 1 : static_cast<int>(std::log10(size)) + 1;
+  return std::max(0, digits - integer_digits);
 }
 
 std::string format_number(double value, int digits) {
@@ -39,9 +39,9 @@ std::string format_shortest(double value) {
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
-std::string format_percent(double share) {
+std::string format_percent(double fraction) {
   char text[16];
-  std::snprintf(text, sizeof text, "%.1f", 100 * share);
+  std::snprintf(text, sizeof text, "%.1f", 100 * fraction);
   return text;
 }
 
@@ -68,14 +68,14 @@ std::string format_bytes(uint64_t bytes) {
 std::string format_duration(double seconds) {
   if (!(seconds >= 0)) return "?";
   if (seconds < 99.5) return format_number(seconds, seconds < 10 ? 2 : 1) + " s";
-  const auto whole = static_cast<uint64_t>(std::llround(std::min(seconds, 1e12)));
-  const auto pair = [whole](uint64_t large, const char* large_unit, uint64_t small,
-                            const char* small_unit) {
-    return std::to_string(whole / large) + large_unit + std::to_string(whole % large / small) +
+  const auto rounded = static_cast<uint64_t>(std::llround(std::min(seconds, 1e12)));
+  const auto pair = [rounded](uint64_t large, const char* large_unit, uint64_t small,
+                              const char* small_unit) {
+    return std::to_string(rounded / large) + large_unit + std::to_string(rounded % large / small) +
            small_unit;
   };
-  if (whole < 3600) return pair(60, " min ", 1, " s");
-  if (whole < 86400) return pair(3600, " h ", 60, " min");
+  if (rounded < 3600) return pair(60, " min ", 1, " s");
+  if (rounded < 86400) return pair(3600, " h ", 60, " min");
   return pair(86400, " d ", 3600, " h");
 }
 
@@ -125,59 +125,59 @@ std::vector<std::string> TextTable::title_line(size_t line) const {
   return cells;
 }
 
-std::vector<TextTable::Shown> TextTable::choose_columns(int columns) const {
-  std::vector<Shown> shown(columns_.size());
-  const auto widen = [&shown](const std::vector<std::string>& cells) {
+std::vector<TextTable::VisibleColumn> TextTable::choose_columns(int columns) const {
+  std::vector<VisibleColumn> visible(columns_.size());
+  const auto widen = [&visible](const std::vector<std::string>& cells) {
     for (size_t i = 0; i < cells.size(); ++i)
-      shown[i].width = std::max(shown[i].width, width_of(cells[i]));
+      visible[i].width = std::max(visible[i].width, width_of(cells[i]));
   };
-  for (size_t i = 0; i < shown.size(); ++i) shown[i].column = i;
+  for (size_t i = 0; i < visible.size(); ++i) visible[i].index = i;
   widen(title_line(0));
   widen(title_line(1));
   for (const auto& row : rows_) widen(row);
-  const auto too_wide = [&shown, columns] {
+  const auto too_wide = [&visible, columns] {
     size_t sum = 0;
-    for (const Shown& one : shown) sum += one.width + kGap;
+    for (const VisibleColumn& column : visible) sum += column.width + kGap;
     return sum > static_cast<size_t>(std::max(columns, 0));
   };
-  for (size_t i = shown.size(); i-- > 0 && too_wide();)
-    if (columns_[i].can_drop) shown.erase(shown.begin() + static_cast<std::ptrdiff_t>(i));
-  return shown;
+  for (size_t i = visible.size(); i-- > 0 && too_wide();)
+    if (columns_[i].can_drop) visible.erase(visible.begin() + static_cast<std::ptrdiff_t>(i));
+  return visible;
 }
 
 std::string TextTable::line_of(const std::vector<std::string>& cells,
-                               const std::vector<Shown>& shown) const {
+                               const std::vector<VisibleColumn>& visible) const {
   std::string line;
-  for (const Shown& one : shown) {
-    const std::string& cell = cells[one.column];
-    const std::string blanks(one.width - width_of(cell), ' ');
+  for (const VisibleColumn& column : visible) {
+    const std::string& cell = cells[column.index];
+    const std::string blanks(column.width - width_of(cell), ' ');
     line += std::string(kGap, ' ');
-    line += columns_[one.column].left ? cell + blanks : blanks + cell;
+    line += columns_[column.index].left ? cell + blanks : blanks + cell;
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
 
 std::string TextTable::render(const TextStyle& style) const {
-  const auto shown = choose_columns(style.columns);
+  const auto visible = choose_columns(style.columns);
   std::string out;
   for (const size_t title : {0u, 1u}) {
-    const std::string line = line_of(title_line(title), shown);
+    const std::string line = line_of(title_line(title), visible);
     if (line.empty()) continue;
     out += style.color ? "\x1b[1m" + line + "\x1b[0m\n" : line + "\n";
   }
-  for (const Shown& one : shown) {
+  for (const VisibleColumn& column : visible) {
     out += std::string(kGap, ' ');
-    for (size_t i = 0; i < one.width; ++i) out += style.unicode ? "─" : "-";
+    for (size_t i = 0; i < column.width; ++i) out += style.unicode ? "─" : "-";
   }
   out += "\n";
-  for (const auto& row : rows_) out += line_of(row, shown) + "\n";
+  for (const auto& row : rows_) out += line_of(row, visible) + "\n";
   return out;
 }
 
 std::string wrapped_title(std::string title) {
-  constexpr size_t kShort = 10;
-  if (title.size() <= kShort) return title;
+  constexpr size_t kMaxTitleWidth = 10;
+  if (title.size() <= kMaxTitleWidth) return title;
   size_t best = std::string::npos;
   size_t min = title.size();
   for (size_t at = title.find(' '); at != std::string::npos; at = title.find(' ', at + 1)) {

@@ -22,7 +22,7 @@ std::string format_significant(double value, int digits);
 // The fewest digits that parse back to the same value.
 std::string format_shortest(double value);
 // 0.123 as "12.3".
-std::string format_percent(double share);
+std::string format_percent(double fraction);
 // A setting in its usual notation: "0.0003", "1.5e-05".
 std::string format_setting(double value);
 // 1234567 as "1 234 567".
@@ -55,12 +55,13 @@ class TextTable {
   std::string render(const TextStyle& style) const;
 
  private:
-  struct Shown {
-    size_t column = 0;
+  struct VisibleColumn {
+    size_t index = 0;
     size_t width = 0;
   };
-  std::vector<Shown> choose_columns(int columns) const;
-  std::string line_of(const std::vector<std::string>& cells, const std::vector<Shown>& shown) const;
+  std::vector<VisibleColumn> choose_columns(int columns) const;
+  std::string line_of(const std::vector<std::string>& cells,
+                      const std::vector<VisibleColumn>& visible) const;
   std::vector<std::string> title_line(size_t line) const;
 
   std::vector<Column> columns_;

@@ -27,14 +27,14 @@ void AttemptCounts::read() {
   const json::value root = text.ok() ? json::parse(*text, error) : json::value();
   try {
     for (const json::value& value : root.as_array()) {
-      const json::object& one = value.as_object();
-      counts_[{one.at("step").to_number<uint64_t>(),
-               one.at("manifest_sha256").as_string().c_str()}] =
-          one.at("attempts").to_number<int>();
+      const json::object& entry = value.as_object();
+      counts_[{entry.at("step").to_number<uint64_t>(),
+               entry.at("manifest_sha256").as_string().c_str()}] =
+          entry.at("attempts").to_number<int>();
     }
-  } catch (const std::exception& problem) {
+  } catch (const std::exception& failure) {
     counts_.clear();
-    log_warn("attempt counts unreadable", {{"path", path_}, {"error", problem.what()}});
+    log_warn("attempt counts unreadable", {{"path", path_}, {"error", failure.what()}});
   }
 }
 
@@ -71,10 +71,10 @@ void AttemptCounts::remove(uint64_t step, const std::string& manifest_sha256) {
 }
 
 void AttemptCounts::retain_only(const std::vector<uint64_t>& steps) {
-  const size_t gone = std::erase_if(counts_, [&](const auto& item) {
+  const size_t num_removed = std::erase_if(counts_, [&](const auto& item) {
     return std::ranges::find(steps, item.first.first) == steps.end();
   });
-  if (gone > 0) write();
+  if (num_removed > 0) write();
 }
 
 }  // namespace stoker::evaluator

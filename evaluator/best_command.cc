@@ -19,7 +19,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 constexpr auto kPollInterval = 100ms;
-constexpr auto kAfterTerm = 2s;
+constexpr auto kTermTimeout = 2s;
 
 class SpawnAttributes {
  public:
@@ -52,21 +52,21 @@ class SpawnAttributes {
 };
 
 // True if the process has exited within `time` and can be reaped.
-bool ends_within(int pidfd, std::chrono::milliseconds time) {
+bool exits_within(int pidfd, std::chrono::milliseconds time) {
   pollfd poll_interval{.fd = pidfd, .events = POLLIN, .revents = 0};
   return ::poll(&poll_interval, 1, static_cast<int>(time.count())) > 0;
 }
 
-void end_group(pid_t pid, int pidfd) {
+void terminate_group(pid_t pid, int pidfd) {
   ::kill(-pid, SIGTERM);
-  (void)ends_within(pidfd, kAfterTerm);
+  (void)exits_within(pidfd, kTermTimeout);
   ::kill(-pid, SIGKILL);
-  (void)ends_within(pidfd, kAfterTerm);
+  (void)exits_within(pidfd, kTermTimeout);
 }
 
-Status status_of_exit(int raw) {
+Status to_status(int raw) {
   if (WIFSIGNALED(raw))
-    return Status(StatusCode::kInternal, "ended by signal " + std::to_string(WTERMSIG(raw)));
+    return Status(StatusCode::kInternal, "killed by signal " + std::to_string(WTERMSIG(raw)));
   if (WEXITSTATUS(raw) == 0) return {};
   return Status(StatusCode::kInternal, "exit code " + std::to_string(WEXITSTATUS(raw)));
 }
@@ -91,20 +91,21 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
     (void)::waitpid(pid, nullptr, 0);
     return Status::from_errno(cause, "watch " + command.front());
   }
-  const auto end = SteadyClock::now() + timeout;
-  Status why;
-  while (!ends_within(pidfd.get(), kPollInterval)) {
-    if (stop.stop_requested()) why = Status(StatusCode::kCancelled, "the evaluator was stopped");
-    if (SteadyClock::now() >= end)
-      why = Status(StatusCode::kTimedOut, "it took longer than eval.timeout_seconds");
-    if (why.ok()) continue;
-    end_group(pid, pidfd.get());
+  const auto deadline = SteadyClock::now() + timeout;
+  Status stop_reason;
+  while (!exits_within(pidfd.get(), kPollInterval)) {
+    if (stop.stop_requested())
+      stop_reason = Status(StatusCode::kCancelled, "the evaluator was stopped");
+    if (SteadyClock::now() >= deadline)
+      stop_reason = Status(StatusCode::kTimedOut, "exceeded eval.timeout_seconds");
+    if (stop_reason.ok()) continue;
+    terminate_group(pid, pidfd.get());
     break;
   }
   int raw = 0;
   (void)::waitpid(pid, &raw, 0);
-  const Status ended = why.ok() ? status_of_exit(raw) : why;
-  return ended.ok() ? ended : ended.with_context(command.front());
+  const Status result = stop_reason.ok() ? to_status(raw) : stop_reason;
+  return result.ok() ? result : result.with_context(command.front());
 }
 
 }  // namespace stoker::evaluator

@@ -6,7 +6,7 @@
 namespace stoker::evaluator {
 namespace {
 
-run::Monitor monitor_named(const std::string& name) {
+run::Monitor parse_monitor(const std::string& name) {
   const size_t slash = name.find('/');
   return {name.substr(0, slash), name.substr(slash + 1)};
 }
@@ -28,9 +28,9 @@ void BestTracker::add(uint64_t step, const std::string& manifest_sha256, const s
 
 void BestTracker::add_point(MetricHistory& track, const run::BestValue& point) {
   if (const auto known = track.by_step.find(point.step); known != track.by_step.end()) {
-    run::BestValue& former = track.points[known->second];
-    if (former.manifest_sha256 == point.manifest_sha256) return;
-    former.value = std::numeric_limits<double>::quiet_NaN();
+    run::BestValue& previous = track.points[known->second];
+    if (previous.manifest_sha256 == point.manifest_sha256) return;
+    previous.value = std::numeric_limits<double>::quiet_NaN();
   }
   track.by_step[point.step] = track.points.size();
   track.points.push_back(point);
@@ -38,28 +38,28 @@ void BestTracker::add_point(MetricHistory& track, const run::BestValue& point) {
 
 std::vector<run::BestValue> BestTracker::improvements(const MetricHistory& track,
                                                       const run::Monitor& monitor) {
-  std::vector<run::BestValue> steps_up;
+  std::vector<run::BestValue> improved;
   for (const run::BestValue& point : track.points) {
     if (!std::isfinite(point.value)) continue;
-    if (steps_up.empty() || monitor.is_better(point.value, steps_up.back().value))
-      steps_up.push_back(point);
+    if (improved.empty() || monitor.is_better(point.value, improved.back().value))
+      improved.push_back(point);
   }
-  return steps_up;
+  return improved;
 }
 
 std::optional<run::BestCheckpoint> BestTracker::find_best() const {
-  const auto of_goal = histories_.find(monitor_.to_text());
-  if (of_goal == histories_.end()) return std::nullopt;
+  const auto monitored = histories_.find(monitor_.to_text());
+  if (monitored == histories_.end()) return std::nullopt;
   run::BestCheckpoint best{.dataset = monitor_.dataset, .metric = monitor_.metric};
-  best.history = improvements(of_goal->second, monitor_);
+  best.history = improvements(monitored->second, monitor_);
   if (best.history.empty()) return std::nullopt;
   const run::BestValue& last = best.history.back();
   best.value = last.value;
   best.step = last.step;
   best.manifest_sha256 = last.manifest_sha256;
   for (const auto& [name, track] : histories_) {
-    const auto steps_up = improvements(track, monitor_named(name));
-    if (!steps_up.empty()) best.metrics.emplace(name, steps_up.back());
+    const auto improved = improvements(track, parse_monitor(name));
+    if (!improved.empty()) best.metrics.emplace(name, improved.back());
   }
   return best;
 }

@@ -41,16 +41,16 @@ struct Weights {
 };
 
 // Resolves task.class_weights: balanced to the values stored in the checkpoint.
-Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
-                                        const checkpoint::VerifiedCheckpoint& saved) {
-  config::TaskConfig weighed = task;
-  auto& weights = std::get<config::ClassificationTask>(weighed.task).class_weights;
+Result<config::TaskConfig> resolve_class_weights(const config::TaskConfig& task,
+                                                 const checkpoint::VerifiedCheckpoint& saved) {
+  config::TaskConfig resolved = task;
+  auto& weights = std::get<config::ClassificationTask>(resolved.task).class_weights;
   STOKER_ASSIGN_OR_RETURN(weights.values, checkpoint::read_class_weights(saved));
-  if (!weights.values.empty()) return weighed;
+  if (!weights.values.empty()) return resolved;
   return Status(StatusCode::kMismatch,
                 saved.path() +
-                    ": has no weights of classes, because task.class_weights was "
-                    "not balanced; a list of numbers evaluates it");
+                    ": has no class weights, because task.class_weights was "
+                    "not balanced; set task.class_weights to a list of values");
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ Result<config::TaskConfig> weighed_task(const config::TaskConfig& task,
 struct CheckpointEvaluator::State {
   State(config::Config options, Clock& time) : config(std::move(options)), clock(time) {}
 
-  Result<eval_metrics::EvalReport> evaluate_set(EvaluatedDataset& dataset,
-                                                const EvaluationLimit& limit) {
+  Result<eval_metrics::EvalReport> evaluate_dataset(EvaluatedDataset& dataset,
+                                                    const EvaluationLimit& limit) {
     const SampleBatches& batches = dataset.batches;
     // Allocated per evaluation, so that running out of memory fails only this checkpoint.
     SampleBatches::Memory memory;
@@ -75,7 +75,7 @@ struct CheckpointEvaluator::State {
       // kIoError: corrupt data must not mark the checkpoint as corrupt.
       if (!tensors.ok())
         return Status(StatusCode::kIoError,
-                      "data set " + dataset.name + ": " + tensors.status().message());
+                      "dataset " + dataset.name + ": " + tensors.status().message());
       evaluation->add(*model, *tensors);
     }
     eval_metrics::EvalReport report = evaluation->report();
@@ -85,83 +85,83 @@ struct CheckpointEvaluator::State {
   }
 
   // Generates text if the model is a language model over bytes and eval.generate is set.
-  Result<std::optional<Artifact>> sample_view(const EvaluationLimit& limit) {
-    const bool writes = config.task.name() == config::TaskName::kLanguageModeling &&
-                        model->vocab() == 256 && config.eval.generate;
-    if (!writes) return std::optional<Artifact>();
+  Result<std::optional<Artifact>> generate_artifact(const EvaluationLimit& limit) {
+    const bool is_enabled = config.task.name() == config::TaskName::kLanguageModeling &&
+                            model->vocab() == 256 && config.eval.generate;
+    if (!is_enabled) return std::optional<Artifact>();
     const std::string& prompt = config.eval.generate->prompt;
     std::string text =
         prompt + task::generate_text(*model, prompt, config.eval.generate->max_new_tokens,
                                      config.eval.generate->temperature, config.run.seed,
                                      limit.stop());
-    STOKER_RETURN_IF_ERROR(limit.check("the sample of text"));
+    STOKER_RETURN_IF_ERROR(limit.check("text generation"));
     return std::optional<Artifact>(
         {datasets.front().name, ArtifactKind::kGeneratedText, std::move(text)});
   }
 
-  Result<Evaluation> evaluate(const Weights& weights, bool with_views,
+  Result<Evaluation> evaluate(const Weights& weights, bool with_artifacts,
                               const EvaluationLimit& limit) {
-    const auto began = clock.monotonic();
-    Evaluation found;
-    found.result.step = weights.step;
-    found.result.manifest_sha256 = weights.manifest_sha256;
+    const auto start = clock.monotonic();
+    Evaluation evaluation;
+    evaluation.result.step = weights.step;
+    evaluation.result.manifest_sha256 = weights.manifest_sha256;
     STOKER_RETURN_IF_ERROR(model::load_weights(*model, weights.tensors).with_context(weights.path));
     for (EvaluatedDataset& dataset : datasets) {
-      STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_set(dataset, limit));
+      STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_dataset(dataset, limit));
       name_classes(*dataset.data, report.classes);
-      run::DatasetResult& result = found.result.datasets.emplace_back();
+      run::DatasetResult& result = evaluation.result.datasets.emplace_back();
       result = {dataset.name, dataset.batches.samples(), std::move(report.metrics),
                 std::move(report.classes), std::move(report.confusion_matrix)};
-      if (!with_views) continue;
+      if (!with_artifacts) continue;
       auto artifacts = dataset_artifacts(*dataset.data, result, report.misclassified);
       if (!artifacts.ok())
         log_warn("artifacts not created", {{"error", artifacts.status().to_string()}});
       if (artifacts.ok())
-        found.artifacts = joined(std::move(found.artifacts), *std::move(artifacts));
+        evaluation.artifacts = append(std::move(evaluation.artifacts), *std::move(artifacts));
     }
-    if (with_views) {
-      STOKER_ASSIGN_OR_RETURN(auto sample, sample_view(limit));
-      if (sample) found.artifacts.push_back(*std::move(sample));
+    if (with_artifacts) {
+      STOKER_ASSIGN_OR_RETURN(auto sample, generate_artifact(limit));
+      if (sample) evaluation.artifacts.push_back(*std::move(sample));
     }
-    found.result.seconds = seconds_between(began, clock.monotonic());
-    found.result.created = to_iso8601(clock.wall());
-    return found;
+    evaluation.result.seconds = seconds_between(start, clock.monotonic());
+    evaluation.result.created = to_iso8601(clock.wall());
+    return evaluation;
   }
 
-  static std::vector<Artifact> joined(std::vector<Artifact> first, std::vector<Artifact> more) {
+  static std::vector<Artifact> append(std::vector<Artifact> first, std::vector<Artifact> more) {
     std::ranges::move(more, std::back_inserter(first));
     return first;
   }
 
   // Converts LibTorch exceptions to Status.
-  Result<Evaluation> try_to_evaluate(const Weights& weights, bool with_views,
-                                     std::stop_token stop) {
+  Result<Evaluation> try_evaluate(const Weights& weights, bool with_artifacts,
+                                  std::stop_token stop) {
     const EvaluationLimit limit(clock, config.eval.timeout_seconds, std::move(stop));
     try {
       const at::NoGradGuard no_grad;
-      return evaluate(weights, with_views, limit);
+      return evaluate(weights, with_artifacts, limit);
     } catch (const std::exception& error) {
       return to_status(error, weights.path);
     }
   }
 
   Result<Evaluation> evaluate_checkpoint(const checkpoint::VerifiedCheckpoint& checkpoint,
-                                         bool with_views, std::stop_token stop) {
+                                         bool with_artifacts, std::stop_token stop) {
     STOKER_RETURN_IF_ERROR(compute_class_weights(checkpoint));
     STOKER_ASSIGN_OR_RETURN(const auto tensors, open_weights(checkpoint));
-    return try_to_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
-                            checkpoint.manifest().step, checkpoint.manifest_sha256()},
-                           with_views, std::move(stop));
+    return try_evaluate({*tensors, checkpoint.path() + '/' + weights_file(),
+                         checkpoint.manifest().step, checkpoint.manifest_sha256()},
+                        with_artifacts, std::move(stop));
   }
 
   // Uses the class weights of the training run that saved the checkpoint.
   Status compute_class_weights(const checkpoint::VerifiedCheckpoint& checkpoint) {
     if (!config.task.has_balanced_weights()) return {};
-    STOKER_ASSIGN_OR_RETURN(const auto weighed, weighed_task(config.task, checkpoint));
+    STOKER_ASSIGN_OR_RETURN(const auto resolved, resolve_class_weights(config.task, checkpoint));
     try {
       for (EvaluatedDataset& dataset : datasets) {
         STOKER_ASSIGN_OR_RETURN(dataset.task,
-                                task::make_task(weighed, config::training_normalization(config),
+                                task::make_task(resolved, config::training_normalization(config),
                                                 dataset.data->spec(), dataset.data->classes()));
       }
     } catch (const std::exception& error) {
@@ -188,7 +188,7 @@ struct CheckpointEvaluator::State {
     return Status(StatusCode::kMismatch,
                   checkpoint.path() +
                       ": has no averaged weights, because train.ema_decay was null; "
-                      "eval.use_ema: false evaluates it");
+                      "set eval.use_ema: false");
   }
 
   const config::Config config;
@@ -211,7 +211,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
   auto state = std::make_unique<State>(config, clock);
   try {
     ClassMapping train;
-    if (!indexes.of_training.empty()) train = load_class_mapping(config, indexes.of_training);
+    if (!indexes.train.empty()) train = load_class_mapping(config, indexes.train);
     STOKER_ASSIGN_OR_RETURN(state->datasets, open_evaluated_datasets(config, indexes.own, train));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
@@ -231,9 +231,9 @@ Result<Evaluation> CheckpointEvaluator::evaluate(const checkpoint::VerifiedCheck
 
 Result<run::EvalResult> CheckpointEvaluator::measure(
     const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {
-  STOKER_ASSIGN_OR_RETURN(Evaluation found,
+  STOKER_ASSIGN_OR_RETURN(Evaluation evaluation,
                           state_->evaluate_checkpoint(checkpoint, false, std::move(stop)));
-  return std::move(found.result);
+  return std::move(evaluation.result);
 }
 
 Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& safetensors_path,
@@ -246,9 +246,9 @@ Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& saf
             "the checkpoint's folder, or a list with --set task.class_weights=[…]");
   STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(safetensors_path));
   STOKER_ASSIGN_OR_RETURN(
-      Evaluation found,
-      state_->try_to_evaluate({*tensors, safetensors_path, 0, ""}, false, std::move(stop)));
-  return std::move(found.result);
+      Evaluation evaluation,
+      state_->try_evaluate({*tensors, safetensors_path, 0, ""}, false, std::move(stop)));
+  return std::move(evaluation.result);
 }
 
 Result<std::string> CheckpointEvaluator::generate_text(
@@ -257,8 +257,8 @@ Result<std::string> CheckpointEvaluator::generate_text(
   if (state_->config.task.name() != config::TaskName::kLanguageModeling ||
       state_->config.model.vocab_size() != 256) {
     return Status(StatusCode::kInvalidArgument,
-                  "--sample: text can be sampled from a language model over bytes "
-                  "(model.vocab_size 256) only");
+                  "--generate: requires a byte language model "
+                  "(model.vocab_size 256)");
   }
   try {
     const at::NoGradGuard no_grad;

@@ -30,8 +30,8 @@ class CheckpointEvaluator {
  public:
   // Directories of the dataset indexes.
   struct Indexes {
-    std::string own;               // of eval.datasets; missing indexes are built here
-    std::string of_training = {};  // of data.train, written by stokerd; empty: no run
+    std::string own;         // of eval.datasets; missing indexes are built here
+    std::string train = {};  // of data.train, written by stokerd; empty: no run
   };
   // Opens the datasets of eval.datasets and builds the model.
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,

@@ -25,14 +25,15 @@ std::optional<size_t> find_label(const Dataset& data) {
   return static_cast<size_t>(found - spec.begin());
 }
 
-class Renumbered final : public data::DatasetDecorator {
+class RemappedDataset final : public data::DatasetDecorator {
  public:
   // `numbers[i]`: the training index of class i of this dataset; empty: unchanged.
-  Renumbered(std::unique_ptr<Dataset> data, ClassMapping train, std::vector<int64_t> numbers)
+  RemappedDataset(std::unique_ptr<Dataset> data, ClassMapping train,
+                  std::vector<int64_t> train_indices)
       : DatasetDecorator(*data),
         data_(std::move(data)),
         train_(std::move(train)),
-        numbers_(std::move(numbers)),
+        train_indices_(std::move(train_indices)),
         label_(find_label(*data_)) {}
 
   uint64_t classes() const override { return train_.count; }
@@ -40,56 +41,55 @@ class Renumbered final : public data::DatasetDecorator {
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
-    if (!label_ || numbers_.empty()) return {};
+    if (!label_ || train_indices_.empty()) return {};
     int64_t label = 0;
     std::memcpy(&label, outputs[*label_].data(), sizeof label);
-    assert(label >= 0 && static_cast<size_t>(label) < numbers_.size());
-    std::memcpy(outputs[*label_].data(), &numbers_[static_cast<size_t>(label)], sizeof label);
+    assert(label >= 0 && static_cast<size_t>(label) < train_indices_.size());
+    std::memcpy(outputs[*label_].data(), &train_indices_[static_cast<size_t>(label)], sizeof label);
     return {};
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     STOKER_RETURN_IF_ERROR(data_->read_labels(first, labels));
     for (int64_t& label : labels)
-      if (label >= 0 && static_cast<size_t>(label) < numbers_.size())
-        label = numbers_[static_cast<size_t>(label)];
+      if (label >= 0 && static_cast<size_t>(label) < train_indices_.size())
+        label = train_indices_[static_cast<size_t>(label)];
     return {};
   }
 
  private:
   const std::unique_ptr<Dataset> data_;
   const ClassMapping train_;
-  const std::vector<int64_t> numbers_;
+  const std::vector<int64_t> train_indices_;
   const std::optional<size_t> label_;
 };
 
 Status unknown_class(const std::string& dataset, const std::string& what,
                      const ClassMapping& train) {
-  return Status(StatusCode::kMismatch,
-                "data." + dataset + ": " + what + ", but data.train has " +
-                    std::to_string(train.count) +
-                    " classes and none of that kind, so the model knows nothing of "
-                    "it; leave its samples out, or train on some");
+  return Status(StatusCode::kMismatch, "data." + dataset + ": " + what + ", but data.train has " +
+                                           std::to_string(train.count) +
+                                           " classes without it, so the model has no output for "
+                                           "it; remove its samples, or add some to data.train");
 }
 
 // The training index of each class of the dataset.
-Result<std::vector<int64_t>> numbers_by_name(const ClassMapping& train, const std::string& dataset,
+Result<std::vector<int64_t>> map_class_names(const ClassMapping& train, const std::string& dataset,
                                              const std::vector<std::string>& names) {
-  std::vector<int64_t> numbers;
+  std::vector<int64_t> train_indices;
   for (const std::string& name : names) {
     const auto found = std::ranges::find(train.names, name);
     if (found == train.names.end())
       return unknown_class(dataset, "there is a class '" + name + "'", train);
-    numbers.push_back(found - train.names.begin());
+    train_indices.push_back(found - train.names.begin());
   }
-  return numbers;
+  return train_indices;
 }
 
 }  // namespace
 
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
-  const bool asks_for_classes =
+  const bool needs_classes =
       config.task.name() == config::TaskName::kClassification || config.task.has_per_step_labels();
-  if (!asks_for_classes) return {};  // avoid opening a large index
+  if (!needs_classes) return {};  // avoid opening a large index
   const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
     return {.count = (*train)->classes(),
@@ -98,7 +98,7 @@ ClassMapping load_class_mapping(const config::Config& config, const std::string&
   if (train.status().code() != StatusCode::kNotFound)
     log_warn("training classes unknown",
              {{"reason", train.status().message()},
-              {"action", "each evaluated dataset numbers its own classes"}});
+              {"action", "each evaluated dataset uses its own class indices"}});
   return {};
 }
 
@@ -113,12 +113,12 @@ Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
       return unknown_class(name, "there is a label " + std::to_string(data->classes() - 1), train);
     if (data->classes() >= train.count) return data;
     return std::unique_ptr<Dataset>(
-        std::make_unique<Renumbered>(std::move(data), train, std::vector<int64_t>()));
+        std::make_unique<RemappedDataset>(std::move(data), train, std::vector<int64_t>()));
   }
   if (names == train.names && data->classes() == train.count) return data;
-  STOKER_ASSIGN_OR_RETURN(auto numbers, numbers_by_name(train, name, names));
+  STOKER_ASSIGN_OR_RETURN(auto train_indices, map_class_names(train, name, names));
   return std::unique_ptr<Dataset>(
-      std::make_unique<Renumbered>(std::move(data), train, std::move(numbers)));
+      std::make_unique<RemappedDataset>(std::move(data), train, std::move(train_indices)));
 }
 
 }  // namespace stoker::evaluator

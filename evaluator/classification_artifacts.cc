@@ -25,41 +25,42 @@ Result<std::string> encode_image(const Canvas& canvas) {
 }
 
 // Maps a fraction from 0 (white) to 1 (dark blue).
-Color shade(double part) {
-  const auto mixed = [&](double to) {
-    return static_cast<uint8_t>(std::lround(255 + (to - 255) * std::sqrt(part)));
+Color shade(double fraction) {
+  const auto interpolate = [&](double to) {
+    return static_cast<uint8_t>(std::lround(255 + (to - 255) * std::sqrt(fraction)));
   };
-  return {mixed(8), mixed(48), mixed(107)};
+  return {interpolate(8), interpolate(48), interpolate(107)};
 }
 
 std::string short_name(const std::string& name) { return name.substr(0, kNameLength); }
 
-std::string number(const char* format, double value) {
+std::string format_number(const char* format, double value) {
   char text[32];
   std::snprintf(text, sizeof text, format, value);
   return text;
 }
 
 // Replaces characters that are special in Markdown tables.
-std::string plain(const std::string& text) {
+std::string escape_markdown(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' || c == '\n' || c == '\r' || c == '`' ? ' ' : c;
   return out;
 }
 
 // Draws the image with nearest-neighbor interpolation, scaled to fit its cell.
-void draw_planes(Canvas& canvas, int left, int top, const MisclassifiedExample& shown, int channels,
-                 int height, int width) {
+void draw_planes(Canvas& canvas, int left, int top, const MisclassifiedExample& example,
+                 int channels, int height, int width) {
   const double scale = static_cast<double>(kCell) / std::max(height, width);
-  const int wide = std::max(1, static_cast<int>(width * scale));
-  const int high = std::max(1, static_cast<int>(height * scale));
+  const int scaled_width = std::max(1, static_cast<int>(width * scale));
+  const int scaled_height = std::max(1, static_cast<int>(height * scale));
   const auto plane = static_cast<size_t>(height * width);
-  for (int y = 0; y < high; ++y) {
-    for (int x = 0; x < wide; ++x) {
-      const size_t at = static_cast<size_t>(y * height / high) * static_cast<size_t>(width) +
-                        static_cast<size_t>(x * width / wide);
+  for (int y = 0; y < scaled_height; ++y) {
+    for (int x = 0; x < scaled_width; ++x) {
+      const size_t at =
+          static_cast<size_t>(y * height / scaled_height) * static_cast<size_t>(width) +
+          static_cast<size_t>(x * width / scaled_width);
       const auto value = [&](size_t channel) {
-        return shown.planes[(channels == 3 ? channel * plane : 0) + at];
+        return example.planes[(channels == 3 ? channel * plane : 0) + at];
       };
       canvas.pixel(left + x, top + y, {value(0), value(1), value(2)});
     }
@@ -73,16 +74,17 @@ Result<std::string> confusion_matrix_image(
     const std::vector<eval_metrics::PerClassMetrics>& classes) {
   const int count = static_cast<int>(confusion_matrix.size());
   const int cell = std::clamp(kMatrixSide / std::max(1, count), 2, 32);
-  const bool named = count <= kNamedClasses;
-  const int margin = named ? static_cast<int>(kNameLength) * Canvas::kGlyphWidth + 6 : 12;
+  const bool has_names = count <= kNamedClasses;
+  const int margin = has_names ? static_cast<int>(kNameLength) * Canvas::kGlyphWidth + 6 : 12;
   Canvas canvas(margin + count * cell + 2, margin + count * cell + 2, kWhite);
   canvas.text(2, 2, "LABEL: ROW", kGray);
   canvas.text(2, 2 + Canvas::kGlyphHeight, "PREDICTED: COLUMN", kGray);
   for (int row = 0; row < count; ++row) {
     const auto& counts = confusion_matrix[static_cast<size_t>(row)];
-    const auto all = static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{}));
+    const auto total =
+        static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{}));
     const int top = margin + row * cell;
-    if (named) {
+    if (has_names) {
       const std::string name = short_name(classes[static_cast<size_t>(row)].name);
       canvas.text(2, top + (cell - Canvas::kGlyphHeight) / 2, name, kBlack);
       for (size_t i = 0;
@@ -92,9 +94,9 @@ Result<std::string> confusion_matrix_image(
                     16 + static_cast<int>(i) * Canvas::kGlyphHeight, name.substr(i, 1), kBlack);
     }
     for (int column = 0; column < count; ++column) {
-      const auto part =
-          all == 0 ? 0 : static_cast<double>(counts[static_cast<size_t>(column)]) / all;
-      canvas.box(margin + column * cell, top, cell, cell, shade(part));
+      const auto fraction =
+          total == 0 ? 0 : static_cast<double>(counts[static_cast<size_t>(column)]) / total;
+      canvas.box(margin + column * cell, top, cell, cell, shade(fraction));
     }
   }
   canvas.box(margin - 1, margin - 1, count * cell + 2, 1, kGray);
@@ -105,11 +107,12 @@ Result<std::string> confusion_matrix_image(
 std::string misclassified_table(const std::vector<MisclassifiedExample>& misclassified) {
   std::string table =
       "| sample | label | prediction | confidence | loss | file |\n|---|---|---|---|---|---|\n";
-  for (const MisclassifiedExample& shown : misclassified)
-    table += "| " + std::to_string(shown.misclassified_sample.sample) + " | " + plain(shown.label) +
-             " | " + plain(shown.prediction) + " | " +
-             number("%.3f", shown.misclassified_sample.confidence) + " | " +
-             number("%.4g", shown.misclassified_sample.loss) + " | " + plain(shown.source) + " |\n";
+  for (const MisclassifiedExample& example : misclassified)
+    table += "| " + std::to_string(example.misclassified_sample.sample) + " | " +
+             escape_markdown(example.label) + " | " + escape_markdown(example.prediction) + " | " +
+             format_number("%.3f", example.misclassified_sample.confidence) + " | " +
+             format_number("%.4g", example.misclassified_sample.loss) + " | " +
+             escape_markdown(example.source) + " |\n";
   return table;
 }
 
@@ -122,15 +125,15 @@ Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>&
   Canvas canvas(columns * (kCell + kGap) + kGap, rows * (kCell + kCaption + kGap) + kGap, kWhite);
   constexpr size_t kCaptionLength = kCell / Canvas::kGlyphWidth;
   for (int i = 0; i < count; ++i) {
-    const MisclassifiedExample& shown = misclassified[static_cast<size_t>(i)];
+    const MisclassifiedExample& example = misclassified[static_cast<size_t>(i)];
     const int left = kGap + i % columns * (kCell + kGap);
     const int top = kGap + i / columns * (kCell + kCaption + kGap);
-    draw_planes(canvas, left, top, shown, channels, height, width);
-    const std::string truth =
-        shown.label + " #" + std::to_string(shown.misclassified_sample.sample);
+    draw_planes(canvas, left, top, example, channels, height, width);
+    const std::string label =
+        example.label + " #" + std::to_string(example.misclassified_sample.sample);
     const std::string caption =
-        number("%.2f", shown.misclassified_sample.confidence) + " " + shown.prediction;
-    canvas.text(left, top + kCell + 2, truth.substr(0, kCaptionLength), kBlack);
+        format_number("%.2f", example.misclassified_sample.confidence) + " " + example.prediction;
+    canvas.text(left, top + kCell + 2, label.substr(0, kCaptionLength), kBlack);
     canvas.text(left, top + kCell + 2 + Canvas::kGlyphHeight, caption.substr(0, kCaptionLength),
                 kRed);
   }

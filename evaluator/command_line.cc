@@ -8,36 +8,36 @@ namespace stoker::evaluator {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  stoker-eval --run-dir runs/demo --follow          evaluate checkpoints as they appear; ends when the run has ended
-  stoker-eval --run-dir runs/demo                   evaluate what is there and not evaluated yet, then exit
+  stoker-eval --run-dir runs/demo --follow          evaluate checkpoints as they appear until the run ends
+  stoker-eval --run-dir runs/demo                   evaluate all pending checkpoints, then exit
   stoker-eval --run-dir runs/demo --follow --until-step 20000
-                                                    the same; exit once step 20000 or a later one has been evaluated
+                                                    the same, but exit once step 20000 or a later one has been evaluated
   stoker-eval --checkpoint runs/demo/checkpoints/step-000001200
-                                                    evaluate this one and print the result; nothing is written
+                                                    evaluate one checkpoint and print the result; write no files
   stoker-eval --config demo.yaml --checkpoint weights.safetensors
-                                                    the same for weights from anywhere, on the sets of demo.yaml
+                                                    the same for any weights, on the datasets of demo.yaml
   stoker-eval --run-dir runs/demo --generate 300    print text generated with the best checkpoint
 
-It needs the run directory only: the trainer may be running, paused or long gone, and never notices.
-Which checkpoints, in which order and how often: eval.checkpoints, order, start_delay_seconds, throttle_seconds.
+Only the run directory is needed; the trainer can be running, paused or stopped and is not affected.
+Selection, order and pace of checkpoints: eval.checkpoints, order, start_delay_seconds, throttle_seconds.
 Results: RUN/eval/step-*.json, best.json, outcomes.jsonl, artifacts/; RUN/metrics/eval.jsonl; RUN/tensorboard; RUN/logs/stoker-eval.log.
-With --follow it ends with 0 when the run has ended and all is evaluated. While it waits it says for what.
-Exit codes: 0 done or stopped, 64 usage, 65 the checkpoint or the data are damaged, 70 internal, or an evaluation
-that hangs, 71 out of memory, 74 the disk, 75 another evaluator has this run, 78 configuration.)";
+--follow exits with 0 when the run has ended and all checkpoints are evaluated. It logs what it waits for.
+Exit codes: 0 done or stopped, 64 usage, 65 corrupt checkpoint or data, 70 internal error or hung evaluation,
+71 out of memory, 74 I/O error, 75 another evaluator has locked the run, 78 configuration.)";
 
 // Not a CLI11 range check, whose help text would show the largest double.
 std::string check_step(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && text.size() <= 18 && text.find_first_not_of('0') != std::string::npos) return "";
-  return "is no step; give a whole number from 1";
+  return "must be an integer >= 1";
 }
 
 // Adds the options that select checkpoints; returns those that --generate excludes.
-struct Chosen {
+struct SelectionOptions {
   CLI::Option* follow;
   CLI::Option* checkpoint;
 };
-Chosen add_choice(CLI::App& app, CommandLine& command, bool& once) {
+SelectionOptions add_selection_options(CLI::App& app, CommandLine& command, bool& once) {
   app.add_option("--run-dir", command.run_dir, "Run directory; not needed with --checkpoint")
       ->type_name("DIR");
   auto* const follow =
@@ -67,13 +67,14 @@ void add_options(CLI::App& app, CommandLine& command) {
       ->allow_extra_args(false);
 }
 
-void add_sampling(CLI::App& app, CommandLine& command, const Chosen& chosen) {
+void add_generation_options(CLI::App& app, CommandLine& command,
+                            const SelectionOptions& selection) {
   auto* const sample = app.add_option("--generate", command.sample_bytes,
                                       "Generate N tokens of text with the best checkpoint and exit")
                            ->type_name("N")
                            ->check(CLI::Range(1, 1'000'000))
-                           ->excludes(chosen.follow)
-                           ->excludes(chosen.checkpoint);
+                           ->excludes(selection.follow)
+                           ->excludes(selection.checkpoint);
   app.add_option("--prompt", command.prompt, "Prompt")->type_name("TEXT")->needs(sample);
   app.add_option("--temperature", command.temperature, "Sampling temperature")
       ->type_name("T")
@@ -86,17 +87,17 @@ void add_sampling(CLI::App& app, CommandLine& command, const Chosen& chosen) {
 ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine command;
   bool once = false;
-  CLI::App app{"stoker-eval validates the checkpoints of a run, in a process of its own.",
+  CLI::App app{"stoker-eval evaluates the checkpoints of a run in a separate process.",
                "stoker-eval"};
   app.footer(kFooter);
   app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
-  const Chosen chosen = add_choice(app, command, once);
+  const SelectionOptions selection = add_selection_options(app, command, once);
   add_options(app, command);
-  add_sampling(app, command, chosen);
+  add_generation_options(app, command, selection);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& answered) {
-    app.exit(answered);
+  } catch (const CLI::Success& help) {
+    app.exit(help);
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::ParseError& error) {
     std::cerr << "stoker-eval: " << error.what() << "; try stoker-eval --help\n";

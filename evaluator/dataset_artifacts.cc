@@ -53,24 +53,25 @@ Result<std::vector<Artifact>> dataset_artifacts(
   if (misclassified.empty()) return artifacts;
   const TensorSpec* const image = find_image(data);
   const std::vector<std::string> names = data.class_names();
-  std::vector<MisclassifiedExample> shown;
+  std::vector<MisclassifiedExample> examples;
   for (const eval_metrics::MisclassifiedSample& misclassified_sample : misclassified) {
-    MisclassifiedExample one{.misclassified_sample = misclassified_sample,
-                             .label = class_name(names, misclassified_sample.label),
-                             .prediction = class_name(names, misclassified_sample.prediction),
-                             .source = data.source(misclassified_sample.sample).file,
-                             .planes = {}};
+    MisclassifiedExample example{.misclassified_sample = misclassified_sample,
+                                 .label = class_name(names, misclassified_sample.label),
+                                 .prediction = class_name(names, misclassified_sample.prediction),
+                                 .source = data.source(misclassified_sample.sample).file,
+                                 .planes = {}};
     if (image != nullptr) {
-      STOKER_ASSIGN_OR_RETURN(one.planes, read_planes(data, misclassified_sample.sample, *image));
+      STOKER_ASSIGN_OR_RETURN(example.planes,
+                              read_planes(data, misclassified_sample.sample, *image));
     }
-    shown.push_back(std::move(one));
+    examples.push_back(std::move(example));
   }
   artifacts.push_back(
-      {result.dataset, ArtifactKind::kMisclassifiedTable, misclassified_table(shown)});
+      {result.dataset, ArtifactKind::kMisclassifiedTable, misclassified_table(examples)});
   if (image != nullptr) {
     STOKER_ASSIGN_OR_RETURN(
         std::string png,
-        misclassified_image(shown, static_cast<int>(image->shape[0]),
+        misclassified_image(examples, static_cast<int>(image->shape[0]),
                             static_cast<int>(image->shape[1]), static_cast<int>(image->shape[2])));
     artifacts.push_back({result.dataset, ArtifactKind::kMisclassifiedImage, std::move(png)});
   }

@@ -67,9 +67,10 @@ void DirectoryWatcher::wait(std::chrono::milliseconds timeout, std::stop_token s
   const auto end = SteadyClock::now() + timeout;
   while (!stop.stop_requested()) {
     if (add_new_watches()) return;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
-    if (left <= 0ms) return;
-    const auto part = static_cast<int>(std::min<std::chrono::milliseconds>(left, 100ms).count());
+    const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
+    if (remaining <= 0ms) return;
+    const auto part =
+        static_cast<int>(std::min<std::chrono::milliseconds>(remaining, 100ms).count());
     pollfd entry{inotify_.get(), POLLIN, 0};
     if (::poll(&entry, inotify_.valid() ? 1 : 0, part) > 0 && drain_events()) return;
   }

@@ -11,23 +11,24 @@
 namespace stoker::evaluator {
 namespace {
 
-std::vector<TensorSpec> shape_of_any_length(const data::Dataset& data) {
+std::vector<TensorSpec> schema_of_any_length(const data::Dataset& data) {
   return data.max_length() > 0 ? data.spec_of_length(1) : data.spec();
 }
 
 // Checks that one model accepts both datasets. Lengths of token blocks and sequences can differ.
 Status validate_same_schema(const std::string& name, const data::Dataset& data,
                             const std::string& first_name, const data::Dataset& first) {
-  const auto own = shape_of_any_length(data), others = shape_of_any_length(first);
-  bool alike = data.classes() == first.classes() && own.size() == others.size();
-  for (size_t i = 0; alike && i < own.size(); ++i)
-    alike = own[i] == others[i] || (own[i].name == "tokens" && others[i].name == "tokens");
-  if (alike) return {};
-  return Status(StatusCode::kMismatch, "eval.datasets: one model cannot take both: " + first_name +
-                                           " has " + model::describe(first.spec()) + " of " +
-                                           std::to_string(first.classes()) + " classes, " + name +
-                                           " has " + model::describe(data.spec()) + " of " +
-                                           std::to_string(data.classes()));
+  const auto schema = schema_of_any_length(data), first_schema = schema_of_any_length(first);
+  bool is_same = data.classes() == first.classes() && schema.size() == first_schema.size();
+  for (size_t i = 0; is_same && i < schema.size(); ++i)
+    is_same = schema[i] == first_schema[i] ||
+              (schema[i].name == "tokens" && first_schema[i].name == "tokens");
+  if (is_same) return {};
+  return Status(StatusCode::kMismatch,
+                "eval.datasets: the inputs differ, so one model cannot evaluate both: " +
+                    first_name + " has " + model::describe(first.spec()) + " of " +
+                    std::to_string(first.classes()) + " classes, " + name + " has " +
+                    model::describe(data.spec()) + " of " + std::to_string(data.classes()));
 }
 
 // Opens the dataset with the classes of training.

@@ -27,8 +27,7 @@ class EvaluationLimit {
   Status check(const std::string& where) const {
     if (stop_.stop_requested()) return Status(StatusCode::kCancelled, "stopped at " + where);
     if (clock_.monotonic() <= deadline_) return {};
-    return Status(StatusCode::kTimedOut,
-                  "it took longer than eval.timeout_seconds; was at " + where);
+    return Status(StatusCode::kTimedOut, "exceeded eval.timeout_seconds at " + where);
   }
   std::stop_token stop() const { return stop_; }
 

@@ -20,10 +20,10 @@ std::string manifest_sha256_of(const std::string& checkpoint_path) {
   return text.ok() ? sha256_hex(*text) : std::string();
 }
 
-bool is_gone(const std::string& checkpoint_path) {
+bool is_deleted(const std::string& checkpoint_path) {
   std::error_code error;
-  const bool there = std::filesystem::exists(checkpoint_path, error);
-  return !there && !error;
+  const bool exists = std::filesystem::exists(checkpoint_path, error);
+  return !exists && !error;
 }
 
 nanoseconds to_nanoseconds(double seconds) {
@@ -31,7 +31,7 @@ nanoseconds to_nanoseconds(double seconds) {
 }
 
 // 1 s, 4 s, 16 s, … up to 256 s.
-nanoseconds back_off(int attempts) {
+nanoseconds backoff_time(int attempts) {
   return std::chrono::seconds(1 << std::min(2 * (attempts - 1), 8));
 }
 
@@ -45,7 +45,7 @@ EvaluationLoop::EvaluationLoop(FileSystem& files, Clock& clock, const config::Co
       layout_(layout),
       policy_(run::make_selection_policy(config.eval)),
       evaluate_(std::move(evaluate)),
-      began_(clock.monotonic()) {}
+      start_time_(clock.monotonic()) {}
 
 Status EvaluationLoop::open() {
   STOKER_RETURN_IF_ERROR(make_directories(files_, layout_.eval_dir()));
@@ -94,26 +94,26 @@ std::vector<checkpoint::CheckpointEntry> EvaluationLoop::pending(
 EvaluationLoop::LoopResult EvaluationLoop::wait_time(const checkpoint::CheckpointEntry& entry,
                                                      const LoopState& loop_state) const {
   LoopResult wait{.maybe_due_at = nanoseconds{0}, .waiting_for = ""};
-  const auto not_before = [&](nanoseconds time, std::string why) {
+  const auto delay_until = [&](nanoseconds time, std::string why) {
     if (time <= *wait.maybe_due_at) return;
     wait.maybe_due_at = time;
     wait.waiting_for = std::move(why);
   };
-  if (const auto again = not_before_.find(entry.path); again != not_before_.end())
-    not_before(again->second, "another try of step " + std::to_string(entry.step));
+  if (const auto retry = not_before_.find(entry.path); retry != not_before_.end())
+    delay_until(retry->second, "the next attempt at step " + std::to_string(entry.step));
   if (!loop_state.paced || loop_state.run_ended) return wait;
   if (config_.eval.start_delay_seconds > 0)
-    not_before(began_ + to_nanoseconds(config_.eval.start_delay_seconds),
-               "eval.start_delay_seconds");
-  if (last_began_ && config_.eval.throttle_seconds > 0)
-    not_before(*last_began_ + to_nanoseconds(config_.eval.throttle_seconds),
-               "eval.throttle_seconds");
+    delay_until(start_time_ + to_nanoseconds(config_.eval.start_delay_seconds),
+                "eval.start_delay_seconds");
+  if (last_evaluation_start_ && config_.eval.throttle_seconds > 0)
+    delay_until(*last_evaluation_start_ + to_nanoseconds(config_.eval.throttle_seconds),
+                "eval.throttle_seconds");
   return wait;
 }
 
 // More checkpoints up to `until` can still be pending.
-bool EvaluationLoop::is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due,
-                                   uint64_t until) const {
+bool EvaluationLoop::has_reached_step(const std::vector<checkpoint::CheckpointEntry>& due,
+                                      uint64_t until) const {
   return until > 0 && newest_resolved_ >= until &&
          std::ranges::none_of(due, [&](const auto& entry) { return entry.step <= until; });
 }
@@ -130,7 +130,8 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
     if (!entries.empty() && state_of(entries.back()) != run::EvaluationState::kPending)
       newest_resolved_ = std::max(newest_resolved_, entries.back().step);
     const auto due = pending(entries, loop_state);
-    if (is_far_enough(due, loop_state.until)) return LoopResult{.num_considered = num_considered};
+    if (has_reached_step(due, loop_state.until))
+      return LoopResult{.num_considered = num_considered};
     std::optional<checkpoint::CheckpointEntry> next;
     LoopResult soonest;
     for (const auto& entry : due) {
@@ -143,25 +144,24 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
     }
     soonest.num_considered = num_considered;
     if (!next) return soonest;
-    STOKER_RETURN_IF_ERROR(evaluate_one(*next, stop));
+    STOKER_RETURN_IF_ERROR(evaluate_checkpoint(*next, stop));
   }
   return LoopResult{.maybe_due_at = {}, .waiting_for = "", .num_considered = num_considered};
 }
 
 // ---- Evaluation of one checkpoint
 
-Status EvaluationLoop::evaluate_one(const checkpoint::CheckpointEntry& entry,
-                                    std::stop_token stop) {
-  last_began_ = clock_.monotonic();
+Status EvaluationLoop::evaluate_checkpoint(const checkpoint::CheckpointEntry& entry,
+                                           std::stop_token stop) {
+  last_evaluation_start_ = clock_.monotonic();
   const auto checkpoint = checkpoint::CheckpointStore::open_verified(entry.path);
   const std::string manifest =
       checkpoint.ok() ? checkpoint->manifest_sha256() : manifest_sha256_of(entry.path);
-  if (const int before = attempt_counts_->count(entry.step, manifest);
-      before >= config_.eval.max_attempts) {
-    return record_outcome(
-        Outcome::kFailed, entry, manifest,
-        "the evaluator ended " + std::to_string(before) +
-            " times while it evaluated this checkpoint: killed, or out of memory");
+  if (const int previous = attempt_counts_->count(entry.step, manifest);
+      previous >= config_.eval.max_attempts) {
+    return record_outcome(Outcome::kFailed, entry, manifest,
+                          "the evaluator crashed " + std::to_string(previous) +
+                              " times on this checkpoint: killed, or out of memory");
   }
   attempt_counts_->begin(entry.step, manifest);
   if (!checkpoint.ok()) return handle_failure(entry, manifest, checkpoint.status());
@@ -234,7 +234,7 @@ Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
   }
   // Retention deleted the checkpoint during the evaluation. On a network file system, open files
   // can disappear as well, and reading them fails with various errors.
-  if (error.code() == StatusCode::kNotFound || is_gone(entry.path)) {
+  if (error.code() == StatusCode::kNotFound || is_deleted(entry.path)) {
     log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->remove(entry.step, manifest_sha256);
     if (manifest_sha256.empty()) return {};  // no longer listed, so no outcome is needed
@@ -256,7 +256,7 @@ Status EvaluationLoop::retry_or_fail(const checkpoint::CheckpointEntry& entry,
                                  {"error", error.to_string()}});
   if (attempts >= config_.eval.max_attempts)
     return record_outcome(Outcome::kFailed, entry, manifest_sha256, error.message());
-  not_before_[entry.path] = clock_.monotonic() + back_off(attempts);
+  not_before_[entry.path] = clock_.monotonic() + backoff_time(attempts);
   return {};
 }
 

@@ -73,10 +73,10 @@ class EvaluationLoop {
   // The pending ones of `entries`, in evaluation order.
   std::vector<checkpoint::CheckpointEntry> pending(
       const std::vector<checkpoint::CheckpointEntry>& entries, const LoopState& loop_state) const;
-  bool is_far_enough(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
+  bool has_reached_step(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
   LoopResult wait_time(const checkpoint::CheckpointEntry& entry, const LoopState& loop_state) const;
-  Status evaluate_one(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
+  Status evaluate_checkpoint(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
   // Returns the recorded result if the checkpoint was evaluated before a crash, else evaluates it.
   Result<Evaluation> evaluate_or_reuse(const checkpoint::CheckpointEntry& entry,
                                        const checkpoint::VerifiedCheckpoint& checkpoint,
@@ -99,13 +99,13 @@ class EvaluationLoop {
   const run::RunLayout layout_;
   const run::SelectionPolicy policy_;
   const Evaluate evaluate_;
-  const std::chrono::nanoseconds began_;
+  const std::chrono::nanoseconds start_time_;
 
   std::optional<OutcomeLog> outcome_log_;
   std::optional<AttemptCounts> attempt_counts_;
   std::unique_ptr<ResultRecorder> results_;
-  std::map<std::string, std::chrono::nanoseconds> not_before_;  // retry time by checkpoint path
-  std::optional<std::chrono::nanoseconds> last_began_;          // start of the last evaluation
+  std::map<std::string, std::chrono::nanoseconds> not_before_;     // retry time by checkpoint path
+  std::optional<std::chrono::nanoseconds> last_evaluation_start_;  // start of the last evaluation
   uint64_t newest_resolved_ = 0;
 };
 

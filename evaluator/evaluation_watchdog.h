@@ -15,12 +15,12 @@ namespace stoker::evaluator {
 class EvaluationWatchdog {
  public:
   // Longest time between two checks of the limit: one batch.
-  static constexpr std::chrono::minutes kBatch{5};
+  static constexpr std::chrono::minutes kMaxBatchDuration{5};
 
   explicit EvaluationWatchdog(Clock& clock) : clock_(clock) {}
 
   void begin(std::chrono::nanoseconds limit) {
-    overdue_at_ = (clock_.monotonic() + limit + kBatch).count();
+    overdue_at_ = (clock_.monotonic() + limit + kMaxBatchDuration).count();
   }
   void end() { overdue_at_ = 0; }
   bool is_overdue() const {

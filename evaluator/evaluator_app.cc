@@ -22,34 +22,34 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kRunPollInterval = 1s;  // until the configuration is loaded
-constexpr auto kGrace = 5s;            // time for the current batch to finish after a stop
+constexpr auto kStopTimeout = 5s;      // time for the current batch to finish after a stop
 
-std::string reason_to_wait(const run::RunState& state) {
+std::string wait_reason(const run::RunState& state) {
   if (!state.no_locks.empty())
-    return "the next checkpoint; whether the trainer is running is not known here: " +
-           state.no_locks;
+    return "the next checkpoint; the state of the trainer is unknown: " + state.no_locks;
   switch (state.phase) {
     case run::RunState::Phase::kRunning:
       if (!state.pause) return "the next checkpoint";
       return "the next checkpoint; training is paused at step " +
              std::to_string(state.pause->step) + " since " + state.pause->since;
     case run::RunState::Phase::kCrashed:
-      return "the trainer, which has died, to come back";
+      return "the trainer, which has crashed, to restart";
     case run::RunState::Phase::kAbsent:
       return "the trainer to start";
     case run::RunState::Phase::kEnded:
       break;
   }
-  return "the rest of the checkpoints";
+  return "the remaining checkpoints";
 }
 
 // Waits until the next checkpoint is due, at least 1 ms and at most `poll`.
-std::chrono::milliseconds time_to_wait(std::chrono::milliseconds poll,
+std::chrono::milliseconds poll_timeout(std::chrono::milliseconds poll,
                                        const EvaluationLoop::LoopResult& loop_result,
                                        std::chrono::nanoseconds now) {
   if (!loop_result.maybe_due_at) return poll;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
-  return std::clamp<std::chrono::milliseconds>(left, 1ms, poll);
+  const auto remaining =
+      std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
+  return std::clamp<std::chrono::milliseconds>(remaining, 1ms, poll);
 }
 
 }  // namespace
@@ -62,18 +62,18 @@ EvaluatorApp::EvaluatorApp(CommandLine command, Clock& clock)
       wait_logger_(clock) {}
 
 ExitCode EvaluatorApp::run() {
-  sigset_t asked_to_stop;
-  sigemptyset(&asked_to_stop);
-  sigaddset(&asked_to_stop, SIGTERM);
-  sigaddset(&asked_to_stop, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &asked_to_stop, nullptr);
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGTERM);
+  sigaddset(&stop_signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 
   Coordinator coordinator;
-  coordinator.start("evaluate", [this](std::stop_token stop) { return work(stop); });
+  coordinator.start("evaluate", [this](std::stop_token stop) { return run_command(stop); });
   while (!coordinator.all_joined() && !coordinator.should_stop()) {
     const timespec poll_interval{0, 100'000'000};
-    if (const int signal = ::sigtimedwait(&asked_to_stop, nullptr, &poll_interval); signal > 0) {
+    if (const int signal = ::sigtimedwait(&stop_signals, nullptr, &poll_interval); signal > 0) {
       log_info("shutdown requested", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
       coordinator.request_stop();
     }
@@ -83,18 +83,18 @@ ExitCode EvaluatorApp::run() {
       ::_exit(static_cast<int>(ExitCode::kInternal));
     }
   }
-  const Status status = coordinator.join(kGrace);
+  const Status status = coordinator.join(kStopTimeout);
   if (!status.ok()) log_error("evaluator failed", {{"error", status.to_string()}});
   flush_log();
   if (!coordinator.all_joined()) ::_exit(static_cast<int>(ExitCode::kForcedExit));
   return exit_code_for(status);
 }
 
-Status EvaluatorApp::work(std::stop_token stop) {
+Status EvaluatorApp::run_command(std::stop_token stop) {
   if (!command_.checkpoints.empty()) return evaluate_standalone(command_, clock_, stop);
   STOKER_RETURN_IF_ERROR(open_run(stop));
   if (stop.stop_requested()) return {};
-  if (command_.sample_bytes > 0) return print_sample();
+  if (command_.sample_bytes > 0) return print_generated_text();
   STOKER_RETURN_IF_ERROR(open_results());
   return command_.follow ? follow(stop) : evaluate_once(stop);
 }
@@ -105,7 +105,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   const std::string path = command_.config.empty() ? layout_.config_file() : command_.config;
   DirectoryWatcher watch({command_.run_dir});
   while (command_.follow && !std::filesystem::exists(path) && !stop.stop_requested()) {
-    wait_logger_.waiting("the run to begin: " + path + " is not there yet");
+    wait_logger_.waiting("the start of the run: " + path + " does not exist yet");
     watch.wait(kRunPollInterval, stop);
   }
   if (stop.stop_requested()) return {};
@@ -119,11 +119,11 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_limit_mib));
   lower_priority(config_.eval.priority);
   auto created = CheckpointEvaluator::create(
-      config_, {.own = layout_.eval_index_dir(), .of_training = layout_.index_dir()}, clock_);
+      config_, {.own = layout_.eval_index_dir(), .train = layout_.index_dir()}, clock_);
   if (created.status().code() == StatusCode::kOutOfMemory && config_.eval.memory_limit_mib)
     return created.status().with_context(
         "eval.memory_limit_mib: " + std::to_string(*config_.eval.memory_limit_mib) +
-        " are too few for the model; raise it");
+        " is too small for the model; increase it");
   if (!created.ok()) return created.status();
   evaluator_ = *std::move(created);
   return {};
@@ -134,7 +134,7 @@ Status EvaluatorApp::load_config(const std::string& path) {
   if (loaded.status().code() == StatusCode::kNotFound && command_.config.empty())
     return Status(StatusCode::kNotFound,
                   command_.run_dir +
-                      ": not a run directory, it has no config.yaml; give the "
+                      ": not a run directory (no config.yaml); set --run-dir to the "
                       "directory that stokerd trains in");
   if (!loaded.ok()) return loaded.status();
   config_ = *std::move(loaded);
@@ -169,30 +169,31 @@ Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& 
                                           std::stop_token stop) {
   watchdog_.begin(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(config_.eval.timeout_seconds)));
-  auto found = evaluator_->evaluate(checkpoint, std::move(stop));
+  auto evaluation = evaluator_->evaluate(checkpoint, std::move(stop));
   watchdog_.end();
-  return found;
+  return evaluation;
 }
 
-Status EvaluatorApp::print_sample() {
+Status EvaluatorApp::print_generated_text() {
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
-  std::optional<checkpoint::VerifiedCheckpoint> chosen;
+  std::optional<checkpoint::VerifiedCheckpoint> checkpoint;
   if (const auto best = run::read_best(layout_.best_file()); best.ok()) {
     auto opened = checkpoint::CheckpointStore::open_verified(
         join_path(store.directory(), store.checkpoint_name(best->step)));
     if (opened.ok() && opened->manifest_sha256() == best->manifest_sha256) {
-      chosen = *std::move(opened);
+      checkpoint = *std::move(opened);
     }
   }
-  if (!chosen) {
-    STOKER_ASSIGN_OR_RETURN(chosen, store.open_newest([](const auto& entry, const Status& why) {
+  if (!checkpoint) {
+    STOKER_ASSIGN_OR_RETURN(checkpoint, store.open_newest([](const auto& entry, const Status& why) {
       log_warn("checkpoint rejected",
                {{"step", entry.step}, {"path", entry.path}, {"error", why.to_string()}});
     }));
   }
-  STOKER_ASSIGN_OR_RETURN(const std::string text,
-                          evaluator_->generate_text(*chosen, command_.prompt, command_.sample_bytes,
-                                                    command_.temperature, config_.run.seed));
+  STOKER_ASSIGN_OR_RETURN(
+      const std::string text,
+      evaluator_->generate_text(*checkpoint, command_.prompt, command_.sample_bytes,
+                                command_.temperature, config_.run.seed));
   std::cout << command_.prompt << text << std::endl;
   return {};
 }
@@ -233,9 +234,8 @@ Status EvaluatorApp::follow(std::stop_token stop) {
       return {};
     }
     if (loop_result.num_considered > 0) wait_logger_.over();
-    wait_logger_.waiting(loop_result.maybe_due_at ? loop_result.waiting_for
-                                                  : reason_to_wait(state));
-    watch.wait(time_to_wait(poll, loop_result, clock_.monotonic()), stop);
+    wait_logger_.waiting(loop_result.maybe_due_at ? loop_result.waiting_for : wait_reason(state));
+    watch.wait(poll_timeout(poll, loop_result, clock_.monotonic()), stop);
   }
   return {};
 }

@@ -33,13 +33,13 @@ class EvaluatorApp {
   ExitCode run();
 
  private:
-  Status work(std::stop_token stop);
+  Status run_command(std::stop_token stop);
   Status open_run(std::stop_token stop);
   Status load_config(const std::string& path);
   Status open_results();
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                               std::stop_token stop);
-  Status print_sample();
+  Status print_generated_text();
   // Evaluates the pending checkpoints and returns.
   Status evaluate_once(std::stop_token stop);
   // Evaluates new checkpoints until the run has ended.

@@ -13,17 +13,17 @@ Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) 
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
   STOKER_ASSIGN_OR_RETURN(const std::string text,
                           read_file(path, run::kMaxEvaluationOutcomesBytes));
-  OutcomeLog ledger(files, path, std::move(fd));
-  ledger.read_lines(text);
+  OutcomeLog log(files, path, std::move(fd));
+  log.read_lines(text);
   if (!text.empty() && text.back() != '\n') {
     // Remove a partial last line left by a crash, so that the next line is not appended to it.
-    const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-    if (::ftruncate(ledger.fd_.get(), static_cast<off_t>(whole)) != 0)
+    const size_t complete_bytes = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+    if (::ftruncate(log.fd_.get(), static_cast<off_t>(complete_bytes)) != 0)
       return Status::from_errno(errno, "truncate " + path);
     log_warn("partial line removed",
-             {{"path", path}, {"offset", whole}, {"bytes", text.size() - whole}});
+             {{"path", path}, {"offset", complete_bytes}, {"bytes", text.size() - complete_bytes}});
   }
-  return ledger;
+  return log;
 }
 
 void OutcomeLog::read_lines(std::string_view text) {

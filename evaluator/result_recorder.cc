@@ -19,16 +19,17 @@ std::string record_key(uint64_t step, const std::string& dataset,
   return std::to_string(step) + " " + dataset + " " + manifest_sha256;
 }
 
-metrics::EvalMetrics row_of(const run::EvalResult& result, const run::DatasetResult& dataset) {
-  metrics::EvalMetrics row;
-  row.step = result.step;
-  row.dataset = dataset.dataset;
-  row.metrics = dataset.metrics;
-  row.samples = dataset.samples;
-  row.manifest_sha256 = result.manifest_sha256;
-  row.seconds = result.seconds;
-  row.wall = result.created;
-  return row;
+metrics::EvalMetrics to_eval_metrics(const run::EvalResult& result,
+                                     const run::DatasetResult& dataset) {
+  metrics::EvalMetrics record;
+  record.step = result.step;
+  record.dataset = dataset.dataset;
+  record.metrics = dataset.metrics;
+  record.samples = dataset.samples;
+  record.manifest_sha256 = result.manifest_sha256;
+  record.seconds = result.seconds;
+  record.wall = result.created;
+  return record;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ Result<std::unique_ptr<ResultRecorder>> ResultRecorder::open(FileSystem& files,
   log->restore_best();
   STOKER_RETURN_IF_ERROR(log->read_records());
   STOKER_RETURN_IF_ERROR(log->write_best());
-  STOKER_RETURN_IF_ERROR(log->complete_results());
+  STOKER_RETURN_IF_ERROR(log->add_missing_results());
   return log;
 }
 
@@ -82,16 +83,16 @@ void ResultRecorder::restore_best() {
 Status ResultRecorder::read_records() {
   STOKER_ASSIGN_OR_RETURN(const metrics::RecordsRead read,
                           metrics::read_records(layout_.eval_metrics_file()));
-  for (const metrics::MetricsRecord& row : read.records) {
-    const auto known = metrics::eval_metrics_from(row);
-    if (!known.ok()) continue;
-    records_.insert(record_key(known->step, known->dataset, known->manifest_sha256));
-    values_.add(known->step, known->manifest_sha256, known->dataset, known->metrics);
+  for (const metrics::MetricsRecord& record : read.records) {
+    const auto parsed = metrics::eval_metrics_from(record);
+    if (!parsed.ok()) continue;
+    records_.insert(record_key(parsed->step, parsed->dataset, parsed->manifest_sha256));
+    values_.add(parsed->step, parsed->manifest_sha256, parsed->dataset, parsed->metrics);
   }
   return {};
 }
 
-Status ResultRecorder::complete_results() {
+Status ResultRecorder::add_missing_results() {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(layout_.eval_dir()));
   for (const std::string& name : names) {
     if (!name.ends_with(".json")) continue;
@@ -106,7 +107,7 @@ Status ResultRecorder::complete_results() {
       continue;
     }
     found_.push_back({result->step, result->manifest_sha256});
-    if (!has_all_records(*result)) STOKER_RETURN_IF_ERROR(complete(*result));
+    if (!has_all_records(*result)) STOKER_RETURN_IF_ERROR(add_missing_records(*result));
   }
   return {};
 }
@@ -135,10 +136,10 @@ Status ResultRecorder::record(const run::EvalResult& result,
     if (!written.ok()) log_warn("artifact not written", {{"error", written.to_string()}});
   }
   STOKER_RETURN_IF_ERROR(run::write_eval_result(files_, layout_.eval_dir(), result));
-  return complete(result);
+  return add_missing_records(result);
 }
 
-Status ResultRecorder::complete(const run::EvalResult& result) {
+Status ResultRecorder::add_missing_records(const run::EvalResult& result) {
   for (const run::DatasetResult& dataset : result.datasets)
     values_.add(result.step, result.manifest_sha256, dataset.dataset, dataset.metrics);
   STOKER_RETURN_IF_ERROR(write_best());
@@ -156,7 +157,8 @@ Status ResultRecorder::complete(const run::EvalResult& result) {
 
 Status ResultRecorder::add_record(const run::EvalResult& result,
                                   const run::DatasetResult& dataset) {
-  STOKER_RETURN_IF_ERROR(sinks_->rows->append(metrics::to_record(row_of(result, dataset))));
+  STOKER_RETURN_IF_ERROR(
+      sinks_->rows->append(metrics::to_record(to_eval_metrics(result, dataset))));
   STOKER_RETURN_IF_ERROR(sinks_->rows->sync());
   std::string summary;
   for (const auto& [name, value] : dataset.metrics)

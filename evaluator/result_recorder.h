@@ -57,10 +57,10 @@ class ResultRecorder {
   ResultRecorder(FileSystem& files, const run::RunLayout& layout, run::Monitor monitor);
   Status read_records();
   void restore_best();
-  Status complete_results();
+  Status add_missing_results();
   bool has_all_records(const run::EvalResult& result) const;
   // The part of record() after the result file.
-  Status complete(const run::EvalResult& result);
+  Status add_missing_records(const run::EvalResult& result);
   Status add_record(const run::EvalResult& result, const run::DatasetResult& dataset);
   Status write_tensorboard(uint64_t step, const run::DatasetResult& dataset);
   Status write_best();

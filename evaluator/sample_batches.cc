@@ -9,12 +9,12 @@
 
 namespace stoker::evaluator {
 
-SampleBatches::SampleBatches(const data::Dataset& data, const Subset& chosen, uint64_t batch,
+SampleBatches::SampleBatches(const data::Dataset& data, const Subset& subset, uint64_t batch,
                              std::span<const int64_t> buckets)
-    : data_(data), chosen_(chosen) {
-  const uint64_t samples = chosen.size();
+    : data_(data), subset_(subset) {
+  const uint64_t samples = subset.size();
   if (buckets.empty() || data.max_length() == 0 || data.size() > data::order::kMaxBucketed) {
-    cut(samples, batch, data.max_length());
+    add_batches(samples, batch, data.max_length());
     return;
   }
   const data::order::LengthBuckets by_length(data, buckets);
@@ -22,19 +22,19 @@ SampleBatches::SampleBatches(const data::Dataset& data, const Subset& chosen, ui
     const uint64_t before = order_.size();
     for (uint64_t position = 0; position < by_length.buckets()[bucket].size; ++position) {
       const uint64_t sample = by_length.sample(bucket, position);
-      if (chosen.contains(sample)) order_.push_back(sample);
+      if (subset.contains(sample)) order_.push_back(sample);
     }
-    cut(order_.size() - before, batch, by_length.buckets()[bucket].length);
+    add_batches(order_.size() - before, batch, by_length.buckets()[bucket].length);
   }
 }
 
-void SampleBatches::cut(uint64_t samples, uint64_t batch, uint64_t length) {
+void SampleBatches::add_batches(uint64_t samples, uint64_t batch, uint64_t length) {
   uint64_t first = batches_.empty() ? 0 : batches_.back().first + batches_.back().count;
-  for (uint64_t left = samples; left > 0;) {
-    const uint64_t count = std::min(batch, left);
+  for (uint64_t remaining = samples; remaining > 0;) {
+    const uint64_t count = std::min(batch, remaining);
     batches_.push_back({.first = first, .count = count, .length = length});
     first += count;
-    left -= count;
+    remaining -= count;
   }
 }
 

@@ -27,15 +27,15 @@ class SampleBatches {
   using Memory = std::vector<std::vector<std::byte>>;
 
   // Batches of at most `batch` of the chosen samples; `chosen` must not be empty.
-  SampleBatches(const data::Dataset& data, const Subset& chosen, uint64_t batch,
+  SampleBatches(const data::Dataset& data, const Subset& subset, uint64_t batch,
                 std::span<const int64_t> buckets);
 
   size_t size() const { return batches_.size(); }  // number of batches
-  uint64_t samples() const { return chosen_.size(); }
+  uint64_t samples() const { return subset_.size(); }
   uint64_t first_position(size_t number) const { return batches_[number].first; }
   // Dataset index of the sample at `position`, counted over all batches.
   uint64_t sample_at(uint64_t position) const {
-    return order_.empty() ? chosen_.sample(position) : order_[position];
+    return order_.empty() ? subset_.sample(position) : order_[position];
   }
   // The tensors refer to `memory` and are valid until it changes.
   Result<task::Batch> read(size_t number, Memory& memory) const;
@@ -46,10 +46,10 @@ class SampleBatches {
     uint64_t count = 0;
     uint64_t length = 0;  // padded length of its samples
   };
-  void cut(uint64_t samples, uint64_t batch, uint64_t length);
+  void add_batches(uint64_t samples, uint64_t batch, uint64_t length);
 
   const data::Dataset& data_;
-  const Subset chosen_;
+  const Subset subset_;
   std::vector<Batch> batches_;
   std::vector<uint64_t> order_;  // dataset index by position; empty: index order
 };

@@ -17,19 +17,19 @@ namespace {
 namespace fs = std::filesystem;
 
 // Holds the dataset indexes if there is no run directory for them.
-class ScratchFolder {
+class ScratchDirectory {
  public:
-  ScratchFolder() {
+  ScratchDirectory() {
     std::error_code error;
     path_ = (fs::temp_directory_path(error) / "stoker-eval-XXXXXX").string();
     if (error || ::mkdtemp(path_.data()) == nullptr) path_.clear();
   }
-  ~ScratchFolder() {
+  ~ScratchDirectory() {
     std::error_code ignored;
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
 
   const std::string& path() const { return path_; }
 
@@ -45,16 +45,16 @@ bool is_directory(const std::string& path) {
 Result<std::string> config_path(const CommandLine& command) {
   if (!command.config.empty()) return command.config;
   if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).config_file();
-  const std::string& named = command.checkpoints.front();
-  if (is_directory(named)) {
+  const std::string& path_argument = command.checkpoints.front();
+  if (is_directory(path_argument)) {
     std::error_code error;
-    const fs::path run_dir = fs::weakly_canonical(named, error).parent_path().parent_path();
+    const fs::path run_dir = fs::weakly_canonical(path_argument, error).parent_path().parent_path();
     const std::string path = run::RunLayout(run_dir.string()).config_file();
     if (!error && fs::exists(path, error)) return path;
   }
   return Status(StatusCode::kInvalidArgument,
-                named +
-                    ": lies in no run directory that has a config.yaml; give --config FILE or "
+                path_argument +
+                    ": is not in a run directory with a config.yaml; set --config FILE or "
                     "--run-dir DIR");
 }
 
@@ -74,7 +74,7 @@ Result<run::EvalResult> evaluate_path(CheckpointEvaluator& evaluator, const std:
     return evaluator.measure(checkpoint, std::move(stop));
   }
   std::error_code error;
-  if (!fs::exists(path, error)) return Status(StatusCode::kNotFound, path + ": is not there");
+  if (!fs::exists(path, error)) return Status(StatusCode::kNotFound, path + ": does not exist");
   if (!path.ends_with(".safetensors"))
     return Status(StatusCode::kInvalidArgument,
                   path + ": neither a checkpoint directory nor a .safetensors file");
@@ -90,17 +90,18 @@ Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_t
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = ""}));
   STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
   lower_priority(config.eval.priority);
-  const ScratchFolder scratch;
-  const std::string of_run = run::RunLayout(command.run_dir).eval_index_dir();
-  const bool is_known = !command.run_dir.empty() && is_directory(of_run);
+  const ScratchDirectory scratch;
+  const std::string run_index_dir = run::RunLayout(command.run_dir).eval_index_dir();
+  const bool has_run_index = !command.run_dir.empty() && is_directory(run_index_dir);
   STOKER_ASSIGN_OR_RETURN(
       const auto evaluator,
       CheckpointEvaluator::create(config,
-                                  {.own = is_known ? of_run : scratch.path(),
-                                   .of_training = training_indexes(command, path)},
+                                  {.own = has_run_index ? run_index_dir : scratch.path(),
+                                   .train = training_indexes(command, path)},
                                   clock));
-  for (const std::string& named : command.checkpoints) {
-    STOKER_ASSIGN_OR_RETURN(const run::EvalResult result, evaluate_path(*evaluator, named, stop));
+  for (const std::string& path_argument : command.checkpoints) {
+    STOKER_ASSIGN_OR_RETURN(const run::EvalResult result,
+                            evaluate_path(*evaluator, path_argument, stop));
     std::cout << run::to_json(result) << std::flush;
   }
   return {};

@@ -218,9 +218,9 @@ Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> wri
   const int cause = errno;
   if (result == 0) return {};
   if (result > 0)
-    return Status(
-        StatusCode::kInternal,
-        "the seccomp filter of a worker process cannot bind its thread " + std::to_string(result));
+    return Status(StatusCode::kInternal,
+                  "the seccomp filter of a worker process cannot be applied to its thread " +
+                      std::to_string(result));
   if (cause == ENOSYS || cause == EINVAL)
     return Status(StatusCode::kUnreachable, "this kernel has no seccomp filters");
   return Status::from_errno(cause, "seccomp filter of a worker process");

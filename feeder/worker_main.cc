@@ -31,7 +31,7 @@ constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the pr
 std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
   FeederArguments arguments;
   CLI::App app(
-      "Reads samples into the ring of a stokerd, which starts it. Not meant to be started by "
+      "Reads samples into the ring of the stokerd that starts it. Not intended to be started by "
       "hand.");
   app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
   app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")->required();
@@ -68,7 +68,7 @@ Status check_fit(const ring::ShmRing& ring, const data::Dataset& dataset,
   if (ring.layout().sample() == dataset.spec() && ring.layout().batch() == plan.options().batch)
     return {};
   return Status(StatusCode::kMismatch,
-                "the ring was made for samples or a batch other than the configuration's");
+                "the ring has another sample layout or batch size than the configuration");
 }
 
 SandboxOptions make_sandbox_options(const config::FeedConfig& feed, int threads,
@@ -88,7 +88,7 @@ Status initialize_process(int parent) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return Status::from_errno(errno, "PR_SET_PDEATHSIG");
   // If the parent exited before the prctl() call, no signal will ever end this process.
   if (parent != 0 && ::getppid() != parent)
-    return Status(StatusCode::kCancelled, "the parent process has ended");
+    return Status(StatusCode::kCancelled, "the parent process has exited");
   // Ctrl-C in a terminal and SIGTERM from a service manager reach every process of the group.
   // stokerd finishes its step with the batches of its workers and then closes the ring, which ends
   // them.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the libraries for stoker-bench --peers, each in a separate Python environment.
+# Installs the libraries for stoker-bench --baselines, each in a separate Python environment.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -7,14 +7,14 @@ if [[ ${1:-} == -h || ${1:-} == --help || $# != 1 ]]; then
   cat <<'HELP'
 Usage: scripts/bench_baselines.sh FOLDER
 
-Makes FOLDER/torch (PyTorch, torchvision, simplejpeg, SPDL, DALI, safetensors), FOLDER/tf (TensorFlow) and FOLDER/ffcv
-(FFCV). About 9 GB and a few minutes. Then, on a machine with nothing else to do:
+Creates FOLDER/torch (PyTorch, torchvision, simplejpeg, SPDL, DALI, safetensors), FOLDER/tf (TensorFlow) and FOLDER/ffcv
+(FFCV). Takes about 9 GB and a few minutes. Then, on an idle machine:
 
-  STOKER_DATA=PICTURES build/release/bin/stoker-bench --only feed-images --peers FOLDER --runs 5 --seconds 5
+  STOKER_DATA=IMAGES build/release/bin/stoker-bench --only feed-images --baselines FOLDER --runs 5 --seconds 5
   STOKER_PYTHON=FOLDER/torch/bin/python build/release/bin/stoker-bench --only checkpoint-commit
   STOKER_PYTHON=FOLDER/torch/bin/python build/release/bin/stoker-bench-train
 
-FFCV is built here and wants Debian's libopencv-dev, libturbojpeg0-dev and pkg-config; SPDL wants ffmpeg.
+FFCV is compiled and requires Debian's libopencv-dev, libturbojpeg0-dev and pkg-config; SPDL requires ffmpeg.
 HELP
   [[ ${1:-} == -h || ${1:-} == --help ]] && exit 0 || exit 64
 fi
@@ -27,7 +27,7 @@ environment() {  # NAME PACKAGE…
 
 folder=$1
 mkdir -p "$folder"
-step "PyTorch, torchvision, simplejpeg, SPDL, DALI" peers-torch environment torch torch==2.11.0 torchvision==0.26.0 \
+step "PyTorch, torchvision, simplejpeg, SPDL, DALI" baselines-torch environment torch torch==2.11.0 torchvision==0.26.0 \
   numpy pillow safetensors simplejpeg spdl==0.8.0 spdl-io==0.8.0 nvidia-dali-cuda130==2.4.0
-step "TensorFlow" peers-tf environment tf tensorflow-cpu==2.21.0
-step "FFCV" peers-ffcv environment ffcv ffcv==1.0.2 pillow
+step "TensorFlow" baselines-tf environment tf tensorflow-cpu==2.21.0
+step "FFCV" baselines-ffcv environment ffcv ffcv==1.0.2 pillow

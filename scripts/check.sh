@@ -9,6 +9,6 @@ check_format() { git ls-files -z '*.h' '*.cc' | xargs -0 -r clang-format --dry-r
 
 step "Check the format (scripts/format.sh applies it)" check-format check_format
 step "Check the direction of includes" check-includes cmake -DROOT="$root" -DUNUSED=ON -P cmake/include_direction.cmake
-step "Check the picture of the modules" check-modules scripts/draw_modules.py --check
+step "Check the module diagram" check-modules scripts/draw_modules.py --check
 step "Check the scripts" check-scripts tests/project/check_scripts.sh "$root"
 step "Check the documents" check-documents tests/project/check_documents.sh "$root"

@@ -8,16 +8,16 @@ usage() {
 Usage: scripts/convergence.sh [--seeds N] [--threads N] [--steps N] DATA [gpt|cifar|digits]…
 
 Trains the reference runs of bench/convergence with the programs of build/release, N times each with
-another seed (default: 3), evaluates them, and prints a table in Markdown. With STOKER_PYTHON set to a
-Python that has torch (cifar: and torchvision), the same training in PyTorch stands beside each.
+another seed (default: 3), evaluates them and prints a Markdown table. If STOKER_PYTHON is set to a
+Python with torch (cifar: and torchvision), each is compared with the same training in PyTorch.
 
-DATA is a folder with what the chosen ones need:
+DATA is a directory with the files of the selected runs:
   gpt     tinyshakespeare.txt
   cifar   cifar10/train/CLASS/*.jpg and cifar10/test/CLASS/*.jpg
-  digits  digits/train-images, train-labels, val-images, val-labels (IDX, as MNIST's)
+  digits  digits/train-images, train-labels, val-images, val-labels (IDX, as in MNIST)
 
-The runs, and a picture of the curves of each, stay in build/convergence. Exit code 77: DATA lacks what
-was asked for.
+The runs, with a plot of each, are stored in build/convergence. Exit code 77: DATA lacks a required
+file.
 HELP
 }
 
@@ -37,17 +37,17 @@ done
 (($#)) || { usage >&2 && exit 64; }
 data=$(realpath "$1")
 shift
-kinds=("$@")
-((${#kinds[@]})) || kinds=(gpt cifar digits)
+selected=("$@")
+((${#selected[@]})) || selected=(gpt cifar digits)
 out=$root/build/convergence
 bin=$root/build/release/bin
 
-needs() {
+required_file() {
   case $1 in
     gpt) echo tinyshakespeare.txt ;;
     cifar) echo cifar10/test ;;
     digits) echo digits/val-labels ;;
-    *) die "$1 is none of: gpt cifar digits" ;;
+    *) die "$1 is not one of: gpt cifar digits" ;;
   esac
 }
 
@@ -66,7 +66,7 @@ paths() {
   esac
 }
 
-ours() {
+train_stoker() {
   local kind=$1 seed=$2 run=$out/$1-$2
   local -a more=()
   mapfile -t more < <(paths "$kind")
@@ -79,40 +79,40 @@ ours() {
 }
 
 # Prints the metric NAME of our last evaluation, or from PyTorch's output line.
-number() { grep -oE "\"$1\": ?[0-9.e+-]+" "$2" | tail -n 1 | sed 's/.*: \{0,1\}//'; }
+read_metric() { grep -oE "\"$1\": ?[0-9.e+-]+" "$2" | tail -n 1 | sed 's/.*: \{0,1\}//'; }
 
 row() {
   local kind=$1 seed=$2 metric
-  step "Train $kind, seed $seed" "convergence-$kind-$seed" ours "$kind" "$seed"
+  step "Train $kind, seed $seed" "convergence-$kind-$seed" train_stoker "$kind" "$seed"
   if [[ -n ${STOKER_PYTHON:-} ]]; then
-    step "The same in PyTorch" "convergence-$kind-$seed-pytorch" "$STOKER_PYTHON" "$root/bench/convergence/baseline.py" "$kind" \
+    step "Train the same in PyTorch" "convergence-$kind-$seed-pytorch" "$STOKER_PYTHON" "$root/bench/convergence/baseline.py" "$kind" \
       "$data" "${steps:-$(sed -n 's/^train: {max_steps: \([0-9]*\).*/\1/p' "$root/bench/convergence/$kind.yaml")}" "$seed" "$threads"
   fi
   for metric in loss accuracy; do
     local mine='' theirs='-'
-    mine=$(number $metric "$out/$kind-$seed/metrics/eval.jsonl") || true
+    mine=$(read_metric $metric "$out/$kind-$seed/metrics/eval.jsonl") || true
     [[ -n $mine ]] || continue
-    [[ -z ${STOKER_PYTHON:-} ]] || theirs=$(number $metric "$logs/convergence-$kind-$seed-pytorch.log") || true
+    [[ -z ${STOKER_PYTHON:-} ]] || theirs=$(read_metric $metric "$logs/convergence-$kind-$seed-pytorch.log") || true
     rows+=("$kind $seed $metric $mine ${theirs:--}")
   done
 }
 
-for kind in "${kinds[@]}"; do
-  [[ -e $data/$(needs "$kind") ]] || { say "$kind: skipped: $data has no $(needs "$kind")" && exit 77; }
+for kind in "${selected[@]}"; do
+  [[ -e $data/$(required_file "$kind") ]] || { say "$kind: skipped: $data has no $(required_file "$kind")" && exit 77; }
 done
 mkdir -p "$out"
 rows=()
-for kind in "${kinds[@]}"; do
+for kind in "${selected[@]}"; do
   for ((seed = 1; seed <= seeds; ++seed)); do row "$kind" "$seed"; done
 done
 
 say ''
-say '| run | metric | stoker, by seed | mean | PyTorch, by seed | mean | apart |'
+say '| run | metric | stoker, by seed | mean | PyTorch, by seed | mean | difference |'
 say '|---|---|---|---|---|---|---|'
 printf '%s\n' "${rows[@]}" | awk '
   { key = $1 " " $3; if (!(key in count)) order[++keys] = key; ++count[key]
     mine[key] = mine[key] sprintf(" %.4f", $4); sum[key] += $4
     theirs[key] = theirs[key] ($5 == "-" ? "" : sprintf(" %.4f", $5)); if ($5 != "-") { other[key] += $5; ++had[key] } }
   END { for (i = 1; i <= keys; ++i) { k = order[i]; split(k, word, " "); mean = sum[k] / count[k]
-          if (had[k]) { peer = other[k] / had[k]; printf "| %s | %s |%s | %.4f |%s | %.4f | %+.2f %% |\n", word[1], word[2], mine[k], mean, theirs[k], peer, 100 * (mean / peer - 1) }
+          if (had[k]) { theirs_mean = other[k] / had[k]; printf "| %s | %s |%s | %.4f |%s | %.4f | %+.2f %% |\n", word[1], word[2], mine[k], mean, theirs[k], theirs_mean, 100 * (mean / theirs_mean - 1) }
           else printf "| %s | %s |%s | %.4f | - | - | - |\n", word[1], word[2], mine[k], mean } }'

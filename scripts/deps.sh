@@ -7,19 +7,19 @@ usage() {
   cat <<'HELP'
 Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--service] [--check]
 
-Debian packages (with apt-get, as root or through sudo), then LibTorch into .deps/libtorch.
+Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .deps/libtorch).
 
-  --cuda       LibTorch's CUDA part as well, with all of NVIDIA's libraries (about 2 GB more to
-               download); taken by itself where a GPU is found
-  --cuda-link  only what the CUDA module is compiled and linked against; nothing more to download
-  --no-torch   no LibTorch: enough for the presets asan and tsan
+  --cuda       also LibTorch's CUDA part, with NVIDIA's libraries (about 2 GB more to
+               download); the default if a GPU is found
+  --cuda-link  only what is needed to compile and link the CUDA module; no additional download
+  --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests
   --service    also systemd and systemd-nspawn, for the test of the units (root only)
   --check      also the tools of scripts/check.sh
 
-Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels, so that another clone takes them
-from there. Every wheel is checked against the SHA-256 in scripts/libtorch-*.txt before use.
-Without a network: put the wheels into a folder and name it in PIP_FIND_LINKS.
+Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
+clones. Every wheel is verified against the SHA-256 in scripts/libtorch-*.txt before use.
+Without a network: put the wheels into a directory and set PIP_FIND_LINKS to it.
 To use another LibTorch (2.6 or later): deps.sh --no-torch, and set LIBTORCH_DIR for the build.
 HELP
 }
@@ -55,7 +55,7 @@ is_installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) =
 
 install_packages() {
   local missing=() package as_root=()
-  command -v dpkg-query >/dev/null || die "this is not Debian; install what matches: ${packages[*]}"
+  command -v dpkg-query >/dev/null || die "this is not Debian; install the equivalents of: ${packages[*]}"
   [[ $torch == no ]] || packages+=(unzip ca-certificates)
   # A Python from another source is sufficient if it has these modules.
   if [[ $torch != no ]] && ! python3 -m pip --version >/dev/null 2>&1; then packages+=(python3-pip); fi
@@ -64,7 +64,7 @@ install_packages() {
     is_installed "$package" || missing+=("$package")
   done
   if ((${#missing[@]} == 0)); then
-    say "Debian packages: all ${#packages[@]} are there"
+    say "Debian packages: all ${#packages[@]} are installed"
     return
   fi
   local install=(apt-get install -y --no-install-recommends "${missing[@]}")
@@ -172,13 +172,13 @@ install_libtorch() {
   exec 9>"$root/.deps/.lock"
   flock 9
   if has_all_parts; then
-    say "LibTorch ($torch): is there"
+    say "LibTorch ($torch): is installed"
     return
   fi
   [[ $(uname -m) == x86_64 ]] || die "the pinned LibTorch is for x86_64; set LIBTORCH_DIR to another one"
   work=$(mktemp -d "$root/.deps/.work.XXXXXX")
   trap 'rm -rf "$work" "$libtorch.new"' EXIT
-  step "Fetch LibTorch ($torch) or take it from the cache" libtorch-fetch fetch_wheels "${files[@]}"
+  step "Fetch LibTorch ($torch) or reuse the cached wheels" libtorch-fetch fetch_wheels "${files[@]}"
   step "Unpack LibTorch into .deps/libtorch" libtorch-unpack unpack_libtorch
 }
 
@@ -195,7 +195,7 @@ make_venv() {
 
 install_python() {
   if [[ $(sha256sum <"$root/scripts/requirements-test.txt") == "$(cat "$root/.deps/venv/.stamp" 2>/dev/null)" ]]; then
-    say "Python packages of the tests: are there"
+    say "Python packages of the tests: are installed"
     return
   fi
   mkdir -p "$root/.deps"

@@ -6,33 +6,33 @@ all=(crash_enum powercut_enum program_enum exact_resume)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
-Usage: scripts/fault_tests.sh [PROOF…]
+Usage: scripts/fault_tests.sh [TEST…]
 
-Builds the release preset and runs the proofs with every point that they know; without a PROOF all of
-them. Half an hour on two cores. What a proof cannot do here (no root, no loop devices) it skips and
-says why.
+Builds the release preset and runs the tests with every fault point; without a TEST, all of
+them. Takes half an hour on two cores. A test that is not possible on this machine (no root, no loop
+devices) is skipped with the reason.
 
-  crash_enum     SIGKILL before each system call of a run on its directory (seconds)
-  powercut_enum  the power of a real ext4 cut at each of them; needs root (seconds)
-  program_enum   stokerd and stoker-eval themselves, by both (a quarter of an hour)
-  exact_resume   kinds of runs, killed twenty times each and compared byte by byte (ten minutes)
+  crash_enum     SIGKILL before each system call on the run directory (seconds)
+  powercut_enum  power cut of an ext4 file system at each of these calls; needs root (seconds)
+  program_enum   both faults with stokerd and stoker-eval (a quarter of an hour)
+  exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
 
-The results stand in build/logs/fault_tests-PROOF.log.
+Results: build/logs/fault_tests-TEST.log
 HELP
   exit 0
 fi
 cd "$root"
-proofs=("$@")
-((${#proofs[@]})) || proofs=("${all[@]}")
-for proof in "${proofs[@]}"; do
-  [[ " ${all[*]} " == *" $proof "* ]] || die "$proof is none of: ${all[*]}"
+names=("$@")
+((${#names[@]})) || names=("${all[@]}")
+for name in "${names[@]}"; do
+  [[ " ${all[*]} " == *" $name "* ]] || die "unknown test $name; one of: ${all[*]}"
 done
 
-"$root/scripts/build.sh" release programs minimal-run "${proofs[@]}"
+"$root/scripts/build.sh" release programs minimal-run "${names[@]}"
 printf 'On %s, kernel %s, %s; temporary files on %s\n' "$(date -u +%F)" "$(uname -r)" "$(uname -m)" \
   "$(stat -f -c %T /dev/shm 2>/dev/null || stat -f -c %T "${TMPDIR:-/tmp}")"
-for proof in "${proofs[@]}"; do
-  STOKER_PROOF=full step "Prove $proof" "fault_tests-$proof" "$root/build/release/tests/$proof"
-  grep -E '^(enumerated|exact): |\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$proof.log" |
+for name in "${names[@]}"; do
+  STOKER_FAULT_TESTS=full step "Run $name" "fault_tests-$name" "$root/build/release/tests/$name"
+  grep -E '^(enumerated|exact): |\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
     grep -E '^(enumerated|exact): |Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
 done

@@ -8,9 +8,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 Usage: scripts/fuzz.sh [SECONDS [FORMAT…]]
 
 Runs the target of each FORMAT (default: all) for SECONDS (default: 60) under AddressSanitizer and UBSan, from the
-seeds of its tests and from what earlier runs have learnt (build/fuzz/corpus). An input that breaks something ends the
-run and is kept under build/fuzz/found; mend the fault and move the file to tests/fuzz/regressions/FORMAT/, where every test
-run reads it. Needs the Debian packages clang and libclang-rt-14-dev.
+seeds of its tests and the corpus of earlier runs (build/fuzz/corpus). An input that causes a failure ends the
+run and is stored in build/fuzz/found; fix the bug and move the file to tests/fuzz/regressions/FORMAT/, which every test
+run reads. Requires the Debian packages clang and libclang-rt-14-dev.
 HELP
   exit 0
 fi

@@ -10,12 +10,12 @@ usage() {
   cat <<'HELP'
 Usage: gpu_check.sh [FOLDER]
 
-Runs the tests that need a GPU, then measures training steps on it beside eager PyTorch and torch.compile, and prints a
-table in Markdown; all of it is kept in FOLDER (default: ./gpu-check). At most eight minutes; nothing is downloaded.
+Runs the tests that need a GPU, then compares training steps on it with eager PyTorch and torch.compile, and prints a
+Markdown table; the results are stored in FOLDER (default: ./gpu-check). Takes at most eight minutes; downloads nothing.
 
 From a checkout (scripts/gpu_check.sh, after scripts/build.sh release) or from an installed tree
-(libexec/stoker/gpu-check/gpu_check.sh, after bin/stoker-libtorch). STOKER_PYTHON names a Python with torch 2.11 for the
-comparison (default: python3). Without a GPU it says so and ends with 77.
+(libexec/stoker/gpu-check/gpu_check.sh, after bin/stoker-libtorch). STOKER_PYTHON: a Python with torch 2.11 for the
+comparison (default: python3). Exit code 77 without a GPU.
 HELP
 }
 
@@ -24,7 +24,7 @@ if (($# > 1)); then usage >&2 && exit 64; fi
 
 gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -n 1) || gpu=''
 if [[ -z $gpu ]]; then
-  echo "gpu_check: there is no NVIDIA GPU here (nvidia-smi names none); nothing was checked"
+  echo "gpu_check: no NVIDIA GPU found (nvidia-smi lists none); nothing was checked"
   exit "$no_gpu"
 fi
 
@@ -50,10 +50,10 @@ status=0
 
 # within SECONDS COMMAND…: limits the command to SECONDS and to the remaining total time.
 within() {
-  local left=$((deadline - SECONDS)) most=$1
+  local remaining=$((deadline - SECONDS)) max_seconds=$1
   shift
-  if ((left < 5)); then return 124; fi
-  timeout --kill-after=5 "$((left < most ? left : most))" "$@"
+  if ((remaining < 5)); then return 124; fi
+  timeout --kill-after=5 "$((remaining < max_seconds ? remaining : max_seconds))" "$@"
 }
 
 echo "GPU: $gpu"
@@ -68,14 +68,14 @@ if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; th
   export STOKER_PYTHON=$python
 else
   unset STOKER_PYTHON
-  echo "no comparison: $python has no PyTorch that sees the GPU (set STOKER_PYTHON)"
+  echo "no comparison: $python has no PyTorch with access to the GPU (set STOKER_PYTHON)"
 fi
 export STOKER_BENCH_FOLDER=$scripts
 for model in mlp gpt2 resnet50; do
   within "$bench_seconds" "$bench/stoker-bench-device" --only "device-$model" --runs 3 --seconds 3 \
     >>"$out/lines.jsonl" 2>>"$out/bench.log" || {
     status=1
-    echo "device-$model did not end well; see $out/bench.log"
+    echo "device-$model failed; see $out/bench.log"
   }
 done
 

@@ -23,7 +23,7 @@ here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 for libraries in "$here"/../{lib,lib64,lib/*-linux-gnu}/stoker; do
   [[ ! -d $libraries ]] || break
 done
-[[ -d $libraries ]] || die "$here/../lib/stoker is not there: this is not an installed tree"
+[[ -d $libraries ]] || die "$here/../lib/stoker does not exist: this is not an installed tree"
 
 show() {
   local found

@@ -7,20 +7,19 @@ usage() {
   cat <<'HELP'
 Usage: scripts/quickstart.sh [--new] [--cuda] [--no-build] [--run-dir DIR] [--config FILE] [--set KEY=VALUE]…
 
-Trains a byte-level GPT on the C++ headers of this machine (config/cpp-gpt.yaml), with the evaluator
-beside it, and ends with a table, a plot and a sample of text. What is there already is not
-installed or built again.
+Trains a byte-level GPT on the C++ headers of this machine (config/cpp-gpt.yaml) while the evaluator
+runs, then prints a table, a plot and generated text. Installed dependencies and existing builds are
+reused.
 
-  --new           begin a new run even where an unfinished one could go on
-  --cuda          take LibTorch's CUDA part also where no GPU is found
-  --no-build      use the programs as they are
-  --run-dir DIR   where the run is kept (default: runs/quickstart)
-  --config FILE   train something else
-  --set KEY=VALUE change one setting of the configuration, as with stokerd (repeatable)
+  --new           start a new run even if an unfinished one could be resumed
+  --cuda          install LibTorch's CUDA part even if no GPU is found
+  --no-build      use the existing programs
+  --run-dir DIR   run directory (default: runs/quickstart)
+  --config FILE   train with this configuration
+  --set KEY=VALUE override one key of the configuration, as with stokerd (repeatable)
 
-Ctrl-C ends training cleanly: the step is finished and a checkpoint saved. Call it again, and the
-run goes on from there. A run that has finished is left alone: the next call makes runs/quickstart-2,
-and so on.
+Ctrl-C stops training: the current step is finished and a checkpoint saved. The next call resumes
+the run. A finished run is not modified: the next call creates runs/quickstart-2, and so on.
 HELP
 }
 
@@ -66,13 +65,13 @@ done
 # ---- Run directory
 
 # Finished runs, and with --new all existing runs, are not modified.
-is_taken() {
+is_unavailable() {
   [[ -d $1 ]] || return 1
   [[ $new == yes ]] || grep -qE '"state" *: *"finished"' "$1/exit_status.json" 2>/dev/null
 }
 first=$run_dir
 for ((number = 2; ; number++)); do
-  is_taken "$run_dir" || break
+  is_unavailable "$run_dir" || break
   run_dir=$first-$number
 done
 mkdir -p "$run_dir/logs"
@@ -104,14 +103,14 @@ say "Training into $shown (Ctrl-C stops cleanly; the evaluator writes to $shown/
 status=0
 "$bin/stokerd" --config "$config" --run-dir "$run_dir" ${settings[@]+"${settings[@]}"} || status=$?
 if ((status != 0)); then
-  printf 'stokerd ended with exit code %d; its log: %s/logs/stokerd.log\n' "$status" "$shown" >&2
+  printf 'stokerd failed with exit code %d; its log: %s/logs/stokerd.log\n' "$status" "$shown" >&2
   exit "$status"
 fi
 
 touch "$ended"
 say "Training has ended; waiting for the evaluator's last result (Ctrl-C skips it)"
 if ! wait "$evaluator"; then
-  say "The evaluator did not end by itself; its output: $evaluator_log"
+  say "The evaluator did not exit normally; its output: $evaluator_log"
 fi
 end_evaluator
 rm -f "$ended"

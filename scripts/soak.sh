@@ -6,22 +6,22 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() {
   cat <<'HELP'
 Usage: scripts/soak.sh [--seconds N] [--every N] [--bound-kib N] [--config FILE] [--dir DIR]
-       scripts/soak.sh --judge FILE [--bound-kib N]
+       scripts/soak.sh --report FILE [--bound-kib N]
 
-Trains for an hour with two reader processes and an evaluator that follows, saves a checkpoint every 20 seconds, asks and commands
-the daemon by stokerctl, kills one of the readers every ten minutes, and looks each minute how much memory each process has. Ends
-with a table and a verdict: exit code 1 where a process has grown, or ended as it should not.
+Trains for an hour with two worker processes and an evaluator that follows the run, saves a checkpoint every 20 seconds, sends
+requests with stokerctl, kills a worker process every ten minutes, and measures the memory of each process every minute. Prints
+a table and a verdict; exit code 1 if a process has grown or has exited unexpectedly.
 
-  --seconds N     how long (3600)
-  --every N       seconds between two looks (60)
-  --bound-kib N   a process that has so much more at the end has grown (4096)
-  --config FILE   train this instead of a small network on a table that is made here; its train.max_steps count for nothing
-  --dir DIR       where table, run and looks are kept; there must be none (default: a temporary folder, which is removed)
-  --judge FILE    no run: the table and the verdict of the looks in DIR/memory.tsv
+  --seconds N     duration (3600)
+  --every N       seconds between two measurements (60)
+  --bound-kib N   maximum growth of a process (4096)
+  --config FILE   train with this configuration instead of a small network on a generated table; its train.max_steps is ignored
+  --dir DIR       directory for table, run and measurements; must not exist (default: a temporary directory, which is removed)
+  --report FILE   do not train: print the table and the verdict for the measurements in DIR/memory.tsv
 
-What is compared is a process's own memory (RssAnon in /proc/PID/status; the ring and the pages of programs and libraries are not in
-it) and its descriptors: medians over a sixth of the time, after a sixth of warming up (ten minutes of an hour), and at the end.
-STOKER_BIN names the folder of the programs (build/release/bin).
+Compared are the private memory of each process (RssAnon in /proc/PID/status, which excludes the ring and the pages of programs
+and libraries) and its open files: medians over a sixth of the time, after a warm-up of a sixth (ten minutes of an hour), and at
+the end. STOKER_BIN: directory of the programs (build/release/bin).
 HELP
 }
 
@@ -30,10 +30,10 @@ every=60
 bound_kib=4096
 config=''
 dir=''
-looks=''
+measurements=''
 while (($#)); do
   case $1 in
-    --seconds | --every | --bound-kib | --config | --dir | --judge)
+    --seconds | --every | --bound-kib | --config | --dir | --report)
       (($# > 1)) || { usage >&2 && exit 64; }
       case $1 in
         --seconds) seconds=$2 ;;
@@ -41,7 +41,7 @@ while (($#)); do
         --bound-kib) bound_kib=$2 ;;
         --config) config=$(realpath -m "$2") ;;
         --dir) dir=$(realpath -m "$2") ;;
-        --judge) looks=$2 ;;
+        --report) measurements=$2 ;;
       esac
       shift
       ;;
@@ -51,7 +51,7 @@ while (($#)); do
   shift
 done
 for number in "$seconds" "$every" "$bound_kib"; do
-  [[ $number =~ ^[1-9][0-9]*$ ]] || die "$number is no number above 0"
+  [[ $number =~ ^[1-9][0-9]*$ ]] || die "$number is not an integer above 0"
 done
 
 # ---- Evaluation
@@ -59,7 +59,7 @@ done
 # A measurement is one line per process with tab-separated fields: seconds, step, number of
 # evaluated checkpoints, process, pid, anonymous KiB, total resident KiB, threads, open file
 # descriptors.
-judge() {
+report() {
   awk -F '\t' -v bound="$bound_kib" '
     function median(process, column, from, to,    i, j, n, value, values) {
       n = 0
@@ -75,13 +75,13 @@ judge() {
     $4 != "" {
       if (!($4 in known)) { known[$4]; process[++processes] = $4 }
       if (($4 in pid) && pid[$4] != $5) replaced[$4]++
-      pid[$4] = $5; own[$1, $4] = $6; whole[$1, $4] = $7; threads[$1, $4] = $8; open[$1, $4] = $9
+      pid[$4] = $5; own[$1, $4] = $6; resident[$1, $4] = $7; threads[$1, $4] = $8; open[$1, $4] = $9
     }
     END {
-      if (times < 4 || processes == 0) { print "too few looks for a verdict"; exit 1 }
+      if (times < 4 || processes == 0) { print "too few measurements"; exit 1 }
       printf "%8s %11s %9s", "second", "step", "evaluated"
       for (p = 1; p <= processes; p++) printf " %14s", process[p]
-      print "   (MiB of its own)"
+      print "   (private MiB)"
       for (i = 1; i <= times; i++) {
         printf "%8d %11d %9d", time[i], step[i], evaluated[i]
         for (p = 1; p <= processes; p++)
@@ -104,8 +104,8 @@ judge() {
       exit grown > 0
     }' "$1"
 }
-if [[ -n $looks ]]; then
-  judge "$looks" || exit 1
+if [[ -n $measurements ]]; then
+  report "$measurements" || exit 1
   exit 0
 fi
 
@@ -120,12 +120,12 @@ if [[ -z $dir ]]; then
   scratch=$(mktemp -d)
   dir=$scratch
 else
-  [[ ! -e $dir ]] || die "$dir is there already"
+  [[ ! -e $dir ]] || die "$dir exists already"
   mkdir -p "$dir"
 fi
 run=$dir/run
-looks=$dir/memory.tsv
-: >"$looks"
+measurements=$dir/memory.tsv
+: >"$measurements"
 if [[ -z $config ]]; then
   config=$dir/config.yaml
   # One value cannot be parsed, so that sample errors and replacement samples are covered.
@@ -171,9 +171,9 @@ trap clean_up EXIT
 trainer=$!
 
 has_ended() { ! kill -0 "$1" 2>/dev/null; }
-ended_badly() {
+fail_with_log() {
   tail -n 20 "$dir/$1.out" >&2
-  die "$1 $2; the last lines of what it said are above"
+  die "$1 $2; the last lines of its output are above"
 }
 # wait_for SECONDS COMMAND…: polls until the command succeeds.
 wait_for() {
@@ -186,8 +186,8 @@ wait_for() {
 }
 step_now() { tail -n 1 "$run/metrics/train.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\).*/\1/p'; }
 trains() { has_ended "$trainer" || [[ -n $(step_now) ]]; }
-wait_for 300 trains || ended_badly stokerd "does not begin to train"
-! has_ended "$trainer" || ended_badly stokerd "has ended at its start"
+wait_for 300 trains || fail_with_log stokerd "does not start to train"
+! has_ended "$trainer" || fail_with_log stokerd "exited at startup"
 "$bin/stoker-eval" --run-dir "$run" --follow >"$dir/stoker-eval.out" 2>&1 &
 evaluator=$!
 
@@ -196,10 +196,10 @@ evaluator=$!
 field() { awk -v name="$2:" '$1 == name { print $2 }' "/proc/$1/status" 2>/dev/null; }
 children() { cat "/proc/$1/task/"*/children 2>/dev/null || true; }
 # The worker index, or nothing for another process.
-reader_number() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--worker-index$/ { n; p }' || true; }
+worker_index() { tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '/^--worker-index$/ { n; p }' || true; }
 descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
-# look SECONDS: writes one line per process.
-look() {
+# measure SECONDS: writes one line per process.
+measure() {
   local step evaluated pid number name own
   step=$(step_now)
   evaluated=$(grep -c . "$run/metrics/eval.jsonl" 2>/dev/null || true)
@@ -209,7 +209,7 @@ look() {
       "$trainer") name=stokerd ;;
       "$evaluator") name=stoker-eval ;;
       *)
-        number=$(reader_number "$pid")
+        number=$(worker_index "$pid")
         [[ -n $number ]] || continue
         name=stoker-feed/$number
         ;;
@@ -217,14 +217,14 @@ look() {
     own=$(field "$pid" RssAnon)
     [[ -n $own ]] || continue
     printf '%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\n' "$1" "${step:-0}" "${evaluated:-0}" "$name" "$pid" "$own" "$(field "$pid" VmRSS)" \
-      "$(field "$pid" Threads)" "$(descriptors "$pid")" >>"$looks"
+      "$(field "$pid" Threads)" "$(descriptors "$pid")" >>"$measurements"
   done
 }
-ask() { "$bin/stokerctl" --run-dir "$run" "$@" >>"$dir/stokerctl.out" 2>&1 || printf 'stokerctl %s failed\n' "$*" >>"$dir/stokerctl.out"; }
-kill_last_reader() {
+request() { "$bin/stokerctl" --run-dir "$run" "$@" >>"$dir/stokerctl.out" 2>&1 || printf 'stokerctl %s failed\n' "$*" >>"$dir/stokerctl.out"; }
+kill_last_worker() {
   local pid last='' highest=0 number
   for pid in $(children "$trainer"); do
-    number=$(reader_number "$pid")
+    number=$(worker_index "$pid")
     if [[ -n $number ]] && ((number > highest)); then
       highest=$number
       last=$pid
@@ -232,42 +232,42 @@ kill_last_reader() {
   done
   [[ -z $last ]] || kill -KILL "$last" 2>/dev/null || true
 }
-# disturb LOOK-NUMBER: simulates user requests and a crash.
-disturb() {
-  ask status
+# inject_load NUMBER: simulates user requests and a crash.
+inject_load() {
+  request status
   case $(($1 % 5)) in
-    0) ask inspect '*' --steps 3 ;;
-    1) ask profile 20 ;;
-    2) ask checkpoint ;;
-    3) ask pause && ask resume ;;
-    4) ask set lr 0.0009 ;;
+    0) request inspect '*' --steps 3 ;;
+    1) request profile 20 ;;
+    2) request checkpoint ;;
+    3) request pause && request resume ;;
+    4) request set lr 0.0009 ;;
   esac
-  if (($1 % 10 == 5)); then kill_last_reader; fi
+  if (($1 % 10 == 5)); then kill_last_worker; fi
 }
 
-say "Training for $seconds seconds, a look every $every; the looks so far: scripts/soak.sh --judge $looks"
-began=$SECONDS
+say "Training for $seconds seconds, measuring every $every; measurements so far: scripts/soak.sh --report $measurements"
+start=$SECONDS
 for ((number = 0; ; number++)); do
-  passed=$((SECONDS - began))
-  look "$passed"
-  ! has_ended "$trainer" || ended_badly stokerd "has ended"
-  ! has_ended "$evaluator" || ended_badly stoker-eval "has ended"
+  passed=$((SECONDS - start))
+  measure "$passed"
+  ! has_ended "$trainer" || fail_with_log stokerd "exited"
+  ! has_ended "$evaluator" || fail_with_log stoker-eval "exited"
   ((passed < seconds)) || break
-  disturb "$number"
-  next=$((began + (number + 1) * every))
+  inject_load "$number"
+  next=$((start + (number + 1) * every))
   if ((next > SECONDS)); then sleep $((next - SECONDS)); fi
 done
 
 # ---- Shutdown
 
 kill -TERM "$trainer"
-wait_for 120 has_ended "$trainer" || ended_badly stokerd "does not end"
+wait_for 120 has_ended "$trainer" || fail_with_log stokerd "does not exit"
 status=0
 wait "$trainer" || status=$?
 trainer=''
-((status == 0)) || ended_badly stokerd "ended with exit code $status"
-wait_for 120 has_ended "$evaluator" || ended_badly stoker-eval "does not end after the run"
+((status == 0)) || fail_with_log stokerd "exited with code $status"
+wait_for 120 has_ended "$evaluator" || fail_with_log stoker-eval "does not exit after the run"
 wait "$evaluator" || status=$?
 evaluator=''
-((status == 0)) || ended_badly stoker-eval "ended with exit code $status"
-judge "$looks" || die "memory is not flat"
+((status == 0)) || fail_with_log stoker-eval "exited with code $status"
+report "$measurements" || die "memory is not flat"

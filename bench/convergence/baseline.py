@@ -17,14 +17,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 from models import Gpt, Lenet, Resnet  # noqa: E402
 
 
-def normalised(pictures):
-    return (pictures.float() / 255 - 0.5) / 0.5
+def normalize(images):
+    return (images.float() / 255 - 0.5) / 0.5
 
 
-def shifted(pictures, pad, flip):
+def random_crop_and_flip(images, pad, flip):
     """A random crop of each padded image, flipped horizontally with probability `flip`."""
-    n, _, height, width = pictures.shape
-    padded = F.pad(pictures, (pad, pad, pad, pad))
+    n, _, height, width = images.shape
+    padded = F.pad(images, (pad, pad, pad, pad))
     tops, lefts = torch.randint(2 * pad + 1, (2, n))
     cut = torch.stack([p[:, t : t + height, l : l + width] for p, t, l in zip(padded, tops, lefts)])
     mirror = torch.rand(n) < flip
@@ -40,10 +40,10 @@ def batches_of(samples, batch):
 
 
 def cosine_with_warm_up(optimizer, warm_up, steps):
-    def part(step):
+    def fraction(step):
         return (step + 1) / warm_up if step < warm_up else (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up))) / 2
 
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, part)
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, fraction)
 
 
 def train(model, optimizer, schedule, steps, batch_loss, clip=0.0):
@@ -70,30 +70,30 @@ def gpt(data, steps):
         return loss_of(torch.stack([raw[i : i + 129] for i in torch.randint(cut - 129, (16,))]))
 
     train(model, optimizer, torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0), steps, batch_loss, clip=1.0)
-    valid = raw[cut:]
-    windows = valid[: (len(valid) - 1) // 128 * 128 + 1].unfold(0, 129, 128)
+    val = raw[cut:]
+    windows = val[: (len(val) - 1) // 128 * 128 + 1].unfold(0, 129, 128)
     with torch.no_grad():
-        total = sum(loss_of(part, "sum").item() for part in windows.split(64))
+        total = sum(loss_of(chunk, "sum").item() for chunk in windows.split(64))
     return {"loss": total / (len(windows) * 128)}
 
 
-def classifier(model, optimizer, schedule, steps, pictures, labels, batch, augment, valid, valid_labels, clip=0.0):
-    order = batches_of(len(pictures), batch)
+def classifier(model, optimizer, schedule, steps, images, labels, batch, augment, val, val_labels, clip=0.0):
+    order = batches_of(len(images), batch)
 
     def batch_loss():
         chosen = next(order)
-        return F.cross_entropy(model(normalised(augment(pictures[chosen]))), labels[chosen])
+        return F.cross_entropy(model(normalize(augment(images[chosen]))), labels[chosen])
 
     train(model, optimizer, schedule, steps, batch_loss, clip)
     with torch.no_grad():
-        logits = torch.cat([model(normalised(part)) for part in valid.split(250)])
+        logits = torch.cat([model(normalize(chunk)) for chunk in val.split(250)])
     return {
-        "loss": F.cross_entropy(logits, valid_labels).item(),
-        "accuracy": logits.argmax(1).eq(valid_labels).double().mean().item(),
+        "loss": F.cross_entropy(logits, val_labels).item(),
+        "accuracy": logits.argmax(1).eq(val_labels).double().mean().item(),
     }
 
 
-def folder_of_pictures(folder):
+def load_image_folder(folder):
     from torchvision.io import read_file, decode_jpeg
 
     classes = sorted(p for p in folder.iterdir() if p.is_dir())
@@ -102,12 +102,12 @@ def folder_of_pictures(folder):
 
 
 def cifar(data, steps):
-    pictures, labels = folder_of_pictures(data / "cifar10" / "train")
-    valid, valid_labels = folder_of_pictures(data / "cifar10" / "test")
+    images, labels = load_image_folder(data / "cifar10" / "train")
+    val, val_labels = load_image_folder(data / "cifar10" / "test")
     model = Resnet(8, 3, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
-    return classifier(model, optimizer, cosine_with_warm_up(optimizer, 200, steps), steps, pictures, labels, 128,
-                      lambda p: shifted(p, 4, 0.5), valid, valid_labels)
+    return classifier(model, optimizer, cosine_with_warm_up(optimizer, 200, steps), steps, images, labels, 128,
+                      lambda p: random_crop_and_flip(p, 4, 0.5), val, val_labels)
 
 
 def idx(path):
@@ -117,12 +117,12 @@ def idx(path):
 
 
 def digits(data, steps):
-    part = {name: idx(data / "digits" / name) for name in ("train-images", "train-labels", "val-images", "val-labels")}
+    files = {name: idx(data / "digits" / name) for name in ("train-images", "train-labels", "val-images", "val-labels")}
     model = Lenet(1, 28, 10)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    return classifier(model, optimizer, cosine_with_warm_up(optimizer, 100, steps), steps, part["train-images"][:, None],
-                      part["train-labels"].long(), 64, lambda p: shifted(p, 2, 0.0), part["val-images"][:, None],
-                      part["val-labels"].long())
+    return classifier(model, optimizer, cosine_with_warm_up(optimizer, 100, steps), steps, files["train-images"][:, None],
+                      files["train-labels"].long(), 64, lambda p: random_crop_and_flip(p, 2, 0.0), files["val-images"][:, None],
+                      files["val-labels"].long())
 
 
 if __name__ == "__main__":

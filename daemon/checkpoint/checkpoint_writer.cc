@@ -13,7 +13,7 @@ CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterOpt
       options_(std::move(options)),
       clock_(clock),
       snapshot_(options_.pinned_allocator) {
-  assert(options_.delete_expired && "the writer needs to know what to keep");
+  assert(options_.delete_expired && "delete_expired is required");
 }
 
 // ---- Called by the trainer thread
@@ -114,8 +114,8 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
 
 // Frees space before the commit if it can be predicted to fail with kNoSpace.
 void CheckpointWriter::free_disk_space() {
-  const Status room = store_.check_free_space(snapshot_.content());
-  if (room.code() == StatusCode::kNoSpace) options_.delete_expired(true);
+  const Status free_space = store_.check_free_space(snapshot_.content());
+  if (free_space.code() == StatusCode::kNoSpace) options_.delete_expired(true);
 }
 
 void CheckpointWriter::record_result(const Result<checkpoint::Manifest>& result, double ms) {

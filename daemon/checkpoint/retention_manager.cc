@@ -41,21 +41,20 @@ void RetentionManager::log_unevaluated_deletions(
     const std::vector<retention::CheckpointInfo>& checkpoints,
     const std::vector<uint64_t>& deleted_steps, bool is_disk_full) const {
   if (policy_.keep_unevaluated == 0) return;
-  for (const retention::CheckpointInfo& each : checkpoints) {
-    if (!each.is_unevaluated || std::ranges::count(deleted_steps, each.step) == 0) continue;
-    log_warn(
-        "unevaluated checkpoint deleted",
-        {{"step", each.step},
-         {"reason",
-          is_disk_full
-              ? "the disk is full"
-              : "more checkpoints wait for evaluation than checkpoint.keep_unevaluated allows"}});
+  for (const retention::CheckpointInfo& checkpoint : checkpoints) {
+    if (!checkpoint.is_unevaluated || std::ranges::count(deleted_steps, checkpoint.step) == 0)
+      continue;
+    log_warn("unevaluated checkpoint deleted",
+             {{"step", checkpoint.step},
+              {"reason", is_disk_full
+                             ? "the disk is full"
+                             : "more unevaluated checkpoints than checkpoint.keep_unevaluated"}});
   }
 }
 
 void RetentionManager::log_blocked_deletions(const std::vector<uint64_t>& blocked) {
-  std::erase_if(blocked_since_, [&blocked](const auto& each) {
-    return std::ranges::count(blocked, each.first) == 0;
+  std::erase_if(blocked_since_, [&blocked](const auto& checkpoint) {
+    return std::ranges::count(blocked, checkpoint.first) == 0;
   });
   for (const uint64_t step : blocked) {
     const auto since = blocked_since_.try_emplace(step, clock_.monotonic()).first->second;

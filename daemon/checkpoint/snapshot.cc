@@ -8,8 +8,8 @@ namespace {
 
 // Page-aligned because memory is locked per page.
 constexpr std::align_val_t kAlignment{4096};
-constexpr size_t kPage = static_cast<size_t>(kAlignment);
-constexpr size_t kMinPinned = 64 << 10;  // smaller copies are not worth the cost of pinning
+constexpr size_t kPageBytes = static_cast<size_t>(kAlignment);
+constexpr size_t kMinPinnedBytes = 64 << 10;  // smaller copies are not worth the cost of pinning
 
 }  // namespace
 
@@ -25,10 +25,10 @@ void Snapshot::release(Buffer& buffer) {
 
 void Snapshot::resize(Buffer& buffer, size_t bytes) {
   release(buffer);
-  const size_t capacity = (bytes + kPage - 1) / kPage * kPage;
+  const size_t capacity = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   buffer.memory = static_cast<std::byte*>(::operator new(capacity, kAlignment));
   buffer.capacity = capacity;
-  buffer.is_pinned = pinned_allocator_.pin && capacity >= kMinPinned &&
+  buffer.is_pinned = pinned_allocator_.pin && capacity >= kMinPinnedBytes &&
                      pinned_allocator_.pin(buffer.memory, capacity);
 }
 
@@ -46,7 +46,7 @@ std::span<std::byte> Snapshot::add(Part part, TensorSpec spec) {
 
 checkpoint::CheckpointContent Snapshot::content() const {
   checkpoint::CheckpointContent content{.manifest = manifest_};
-  const auto views_of = [&content](Part part) -> checkpoint::TensorViews& {
+  const auto views_for = [&content](Part part) -> checkpoint::TensorViews& {
     switch (part) {
       case Part::kModel:
         return content.model;
@@ -61,7 +61,7 @@ checkpoint::CheckpointContent Snapshot::content() const {
   };
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    views_of(entry.part).push_back({entry.spec, {buffers_[i].memory, entry.spec.bytes()}});
+    views_for(entry.part).push_back({entry.spec, {buffers_[i].memory, entry.spec.bytes()}});
   }
   return content;
 }

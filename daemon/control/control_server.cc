@@ -29,7 +29,7 @@ std::string error_line(StatusCode code, std::string message) {
 
 // A spare descriptor. When the process has no descriptors left, it is closed so that one client can
 // be accepted and rejected with a message.
-UniqueFd open_reserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+UniqueFd open_reserve_descriptor() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 // One nonblocking attempt, because the connection is closed immediately afterwards.
 void send_and_close(int fd, const std::string& line) {
@@ -43,7 +43,7 @@ class ControlServer::Impl final : public SessionEvents {
  public:
   Impl(asio::io_context& io, Clock& clock, TrainingControl& training, ServerOptions options)
       : options_(std::move(options)),
-        authority_(::geteuid(), options_.operators),
+        authorizer_(::geteuid(), options_.operators),
         clock_(clock),
         io_(io),
         acceptor_(io),
@@ -56,7 +56,7 @@ class ControlServer::Impl final : public SessionEvents {
   const control::TrainerStatus::Control& counters() { return handler_.counters(); }
 
   void on_line(Session& session, std::string_view line) override { handler_.handle(session, line); }
-  void on_ended(Session& session, bool past_limit) override;
+  void on_ended(Session& session, bool exceeded_limit) override;
 
  private:
   using Socket = Session::Socket;
@@ -70,7 +70,7 @@ class ControlServer::Impl final : public SessionEvents {
 
   // Constant after construction.
   const ServerOptions options_;
-  const Authorizer authority_;
+  const Authorizer authorizer_;
   Clock& clock_;
 
   asio::io_context& io_;
@@ -78,8 +78,8 @@ class ControlServer::Impl final : public SessionEvents {
   asio::steady_timer pause_;
   std::optional<ListeningSocket> maybe_socket_;
   bool linked_ = false;
-  UniqueFd reserve_;
-  std::optional<std::chrono::nanoseconds> maybe_last_complaint_;
+  UniqueFd reserve_descriptor_;
+  std::optional<std::chrono::nanoseconds> maybe_last_warning_;
   const std::shared_ptr<ReplyQueue> replies_;
   RequestHandler handler_;
   std::vector<std::shared_ptr<Session>> sessions_;
@@ -98,9 +98,9 @@ Status ControlServer::Impl::start() {
                    error);
   if (error) {
     maybe_socket_.reset();
-    return Status(StatusCode::kInternal, "watch the control socket: " + error.message());
+    return Status(StatusCode::kInternal, "listen on the control socket: " + error.message());
   }
-  reserve_ = open_reserve();
+  reserve_descriptor_ = open_reserve_descriptor();
   if (!options_.link_path.empty() && options_.link_path != options_.socket_path) {
     // Without the symlink, stokerctl needs --socket; training is not affected.
     const Status linked = link_socket(options_.link_path, options_.socket_path);
@@ -121,20 +121,21 @@ void ControlServer::Impl::stop() {
   replies_->deliver();
   replies_->close();
   for (const auto& session : std::vector(sessions_))
-    session->stop(error_line(StatusCode::kClosed, "the daemon is ending"));
+    session->stop(error_line(StatusCode::kClosed, "the daemon is shutting down"));
   if (linked_) unlink_socket(options_.link_path, options_.socket_path);
   maybe_socket_.reset();
 }
 
-void ControlServer::Impl::on_ended(Session& session, bool past_limit) {
+void ControlServer::Impl::on_ended(Session& session, bool exceeded_limit) {
   auto& counters = handler_.counters();
-  if (past_limit) {
+  if (exceeded_limit) {
     ++counters.connections_dropped;
     log_debug(
         "control client disconnected",
-        {{"uid", session.peer().uid}, {"pid", session.peer().pid}, {"reason", "past a limit"}});
+        {{"uid", session.peer().uid}, {"pid", session.peer().pid}, {"reason", "limit exceeded"}});
   }
-  std::erase_if(sessions_, [&](const auto& held) { return held.get() == &session; });
+  std::erase_if(sessions_,
+                [&](const auto& open_session) { return open_session.get() == &session; });
   counters.connections = sessions_.size();
 }
 
@@ -164,7 +165,7 @@ void ControlServer::Impl::on_accept(const error_code& error, Socket socket) {
   auto& counters = handler_.counters();
   ++counters.connections_accepted;
   const auto session = std::make_shared<Session>(
-      std::move(socket), *peer, authority_.role_of(peer->uid), options_.limits, *this);
+      std::move(socket), *peer, authorizer_.role_of(peer->uid), options_.limits, *this);
   sessions_.push_back(session);
   counters.connections = sessions_.size();
   session->start();
@@ -173,23 +174,23 @@ void ControlServer::Impl::on_accept(const error_code& error, Socket socket) {
 
 Status ControlServer::Impl::admit(const Peer& peer) {
   const Limits& limits = options_.limits;
-  const bool privileged = authority_.is_owner_or_root(peer.uid);
-  const size_t room =
+  const bool privileged = authorizer_.is_owner_or_root(peer.uid);
+  const size_t limit =
       privileged ? limits.connections : limits.connections - limits.reserved_connections;
-  if (sessions_.size() >= room)
+  if (sessions_.size() >= limit)
     return Status(StatusCode::kBusy, std::to_string(sessions_.size()) +
-                                         " clients are connected, which is the limit; try later");
+                                         " clients are connected, the maximum; try again later");
   const auto same_user =
       std::count_if(sessions_.begin(), sessions_.end(),
                     [&](const auto& session) { return session->peer().uid == peer.uid; });
   if (!privileged && static_cast<size_t>(same_user) >= limits.connections_per_uid) {
     return Status(StatusCode::kBusy, "uid " + std::to_string(peer.uid) + " has " +
                                          std::to_string(same_user) +
-                                         " connections, which is the limit; close one");
+                                         " connections, the maximum; close one");
   }
   if (!handler_.admit_connection(peer.uid))
     return Status(StatusCode::kBusy, "too many requests and connections of uid " +
-                                         std::to_string(peer.uid) + "; wait a second");
+                                         std::to_string(peer.uid) + "; retry after one second");
   return {};
 }
 
@@ -200,27 +201,27 @@ void ControlServer::Impl::reject_peer(int fd, const Status& why) {
 
 void ControlServer::Impl::on_accept_error(const error_code& error) {
   if (error == asio::error::operation_aborted) return;
-  constexpr std::chrono::nanoseconds kBetweenComplaints = std::chrono::minutes(1);
+  constexpr std::chrono::nanoseconds kWarningInterval = std::chrono::minutes(1);
   const auto now = clock_.monotonic();
-  if (!maybe_last_complaint_ || now - *maybe_last_complaint_ >= kBetweenComplaints) {
+  if (!maybe_last_warning_ || now - *maybe_last_warning_ >= kWarningInterval) {
     log_warn("control accept failed", {{"error", error.message()}});
-    maybe_last_complaint_ = now;
+    maybe_last_warning_ = now;
   }
   if (error == asio::error::no_descriptors) reject_connection();
   accept_after(options_.limits.accept_pause);
 }
 
 void ControlServer::Impl::reject_connection() {
-  reserve_.reset();
+  reserve_descriptor_.reset();
   {
     const UniqueFd client(
         ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client.valid())
-      reject_peer(client.get(),
-                  Status(StatusCode::kBusy, "the daemon has no file descriptors left; try later"));
+      reject_peer(client.get(), Status(StatusCode::kBusy,
+                                       "the daemon has no file descriptors left; try again later"));
   }
   // If another open took the descriptor, the next client waits without a message.
-  reserve_ = open_reserve();
+  reserve_descriptor_ = open_reserve_descriptor();
 }
 
 // ---- ControlServer

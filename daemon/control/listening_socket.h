@@ -6,8 +6,8 @@
 // Threads:   one.
 // Ownership: owns the descriptor and the file; the destructor removes the file unless it has been
 //            replaced by another one.
-// Errors:    kAlreadyExists: a file that is not a socket is in the way. kNotFound, kPermission,
-//            kInvalidArgument, kIoError; each names the path.
+// Errors:    kAlreadyExists: the path is in use by a file that is not a socket. kNotFound,
+//            kPermission, kInvalidArgument, kIoError; each names the path.
 // Crash:     the file remains; the next daemon replaces it.
 #pragma once
 
@@ -34,12 +34,12 @@ class ListeningSocket {
   void remove();
 
  private:
-  ListeningSocket(UniqueFd fd, control::SocketAddress address, struct stat made)
-      : fd_(std::move(fd)), maybe_address_(std::move(address)), made_(made) {}
+  ListeningSocket(UniqueFd fd, control::SocketAddress address, struct stat created)
+      : fd_(std::move(fd)), maybe_address_(std::move(address)), created_(created) {}
 
   UniqueFd fd_;
   std::optional<control::SocketAddress> maybe_address_;
-  struct stat made_;
+  struct stat created_;
 };
 
 // Creates the symlink `link_path` to `socket_path`, so that a client that knows only the run

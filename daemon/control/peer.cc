@@ -13,28 +13,28 @@
 namespace stoker::control {
 namespace {
 
-constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, missing in older headers
+constexpr int kSoPeerPidfd = 77;  // SO_PEERPIDFD, missing in older headers
 
 Result<uid_t> resolve_user(const std::string& user) {
   const std::string where = "control.operators: '" + user + "'";
-  uid_t number = 0;
-  const auto [end, error] = std::from_chars(user.data(), user.data() + user.size(), number);
+  uid_t uid = 0;
+  const auto [end, error] = std::from_chars(user.data(), user.data() + user.size(), uid);
   if (error == std::errc() && end == user.data() + user.size()) {
-    if (number != std::numeric_limits<uid_t>::max()) return number;
-    return Status(StatusCode::kInvalidArgument, where + " is the number for no user");
+    if (uid != std::numeric_limits<uid_t>::max()) return uid;
+    return Status(StatusCode::kInvalidArgument, where + " is not a valid user ID");
   }
   passwd entry{};
-  passwd* found = nullptr;
+  passwd* result = nullptr;
   std::vector<char> buffer(1024);
-  int failed = 0;
-  while ((failed = ::getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
-             ERANGE &&
+  int error_number = 0;
+  while ((error_number = ::getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(),
+                                      &result)) == ERANGE &&
          buffer.size() < (1u << 20))
     buffer.resize(buffer.size() * 2);
-  if (found != nullptr) return found->pw_uid;
-  if (failed != 0) return Status::from_errno(failed, where + ": look up the user");
+  if (result != nullptr) return result->pw_uid;
+  if (error_number != 0) return Status::from_errno(error_number, where + ": look up the user");
   return Status(StatusCode::kInvalidArgument,
-                where + " is no user of this machine; give a user's name or number");
+                where + ": no such user on this machine; use a user name or ID");
 }
 
 }  // namespace
@@ -43,29 +43,28 @@ Result<Peer> peer_of_socket(int fd) {
   ucred credentials{};
   socklen_t length = sizeof credentials;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
-    return Status::from_errno(errno, "ask who connected to the control socket");
+    return Status::from_errno(errno, "SO_PEERCRED of the control socket");
   return Peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
 }
 
 Result<UniqueFd> pidfd_of_peer(int fd, const Peer& peer) {
   int pidfd = -1;
   socklen_t length = sizeof pidfd;
-  if (::getsockopt(fd, SOL_SOCKET, kPeerPidfd, &pidfd, &length) == 0 && pidfd >= 0)
+  if (::getsockopt(fd, SOL_SOCKET, kSoPeerPidfd, &pidfd, &length) == 0 && pidfd >= 0)
     return UniqueFd(pidfd);
   // Linux before 6.5. The process id could have been reused, but the connection is still in use. A
   // process that uses the connection of an exited one is the operator's responsibility.
   UniqueFd opened(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (opened.valid()) return opened;
-  return Status(StatusCode::kUnreachable,
-                "process " + std::to_string(peer.pid) +
-                    " cannot be held: " + Status::from_errno(errno, "pidfd_open").message());
+  return Status(StatusCode::kUnreachable, "process " + std::to_string(peer.pid) + ": " +
+                                              Status::from_errno(errno, "pidfd_open").message());
 }
 
 std::string_view to_string(Role role) { return role == Role::kOperate ? "operate" : "read"; }
 
 Role Authorizer::role_of(uid_t uid) const {
-  const bool listed = std::find(operators_.begin(), operators_.end(), uid) != operators_.end();
-  return is_owner_or_root(uid) || listed ? Role::kOperate : Role::kRead;
+  const bool is_listed = std::find(operators_.begin(), operators_.end(), uid) != operators_.end();
+  return is_owner_or_root(uid) || is_listed ? Role::kOperate : Role::kRead;
 }
 
 Result<std::vector<uid_t>> resolve_operators(const std::vector<std::string>& users) {

@@ -18,7 +18,7 @@ bool RateLimiter::try_acquire(uid_t uid) {
   const auto now = clock_.monotonic();
   auto at = buckets_.find(uid);
   if (at == buckets_.end()) {
-    if (buckets_.size() >= kMaxBuckets) forget_full_buckets();
+    if (buckets_.size() >= kMaxBuckets) remove_full_buckets();
     at = buckets_.emplace(uid, Bucket{.tokens = per_s_, .at = now}).first;
   }
   Bucket& bucket = at->second;
@@ -28,7 +28,7 @@ bool RateLimiter::try_acquire(uid_t uid) {
   return true;
 }
 
-void RateLimiter::forget_full_buckets() {
+void RateLimiter::remove_full_buckets() {
   std::erase_if(buckets_, [this](const auto& entry) { return tokens_now(entry.second) >= per_s_; });
 }
 

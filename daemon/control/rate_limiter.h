@@ -26,7 +26,7 @@ class RateLimiter {
     double tokens = 0;
     std::chrono::nanoseconds at{0};
   };
-  void forget_full_buckets();
+  void remove_full_buckets();
   double tokens_now(const Bucket& bucket) const;
 
   Clock& clock_;

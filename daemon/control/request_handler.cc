@@ -55,7 +55,7 @@ void RequestHandler::handle(Session& session, std::string_view line) {
     return reject(
         session,
         busy("null", "more than " + std::to_string(static_cast<int>(limits_.requests_per_s)) +
-                         " requests a second of one user; wait, then connect again"),
+                         " requests per second from one user; wait, then reconnect"),
         true);
   }
   const auto parsed = parse_request(line);
@@ -70,9 +70,9 @@ void RequestHandler::handle(Session& session, std::string_view line) {
   std::visit([&](const auto& call) { execute(session, request.id, call); }, request.call);
 }
 
-void RequestHandler::reject(Session& session, const ProtocolError& error, bool then_end) {
+void RequestHandler::reject(Session& session, const ProtocolError& error, bool close_session) {
   ++counters_.requests_failed;
-  if (then_end) return session.end_past_limit(render_error(error));
+  if (close_session) return session.close_with_error(render_error(error));
   session.send(render_error(error));
 }
 
@@ -95,17 +95,17 @@ std::optional<ProtocolError> RequestHandler::find_change_error(const Session& se
   const Peer& peer = session.peer();
   if (!changes_.try_acquire(peer.uid))
     return busy(id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
-                        " changes a second of one user; nothing was done");
+                        " changes per second from one user; request ignored");
   if (session.role() != Role::kOperate) {
     const Status why(StatusCode::kPermission,
-                     "uid " + std::to_string(peer.uid) + " may only read; '" + words +
-                         "' is for the daemon's owner, root and the users in control.operators");
+                     "uid " + std::to_string(peer.uid) + " has read-only access; '" + words +
+                         "' requires the daemon's owner, root or a user in control.operators");
     log_change(peer, words, why);
     return ProtocolError{.id = id, .code = ErrorCode::kFailed, .why = why};
   }
   if (session.in_flight() >= limits_.requests_in_flight)
     return busy(id, std::to_string(limits_.requests_in_flight) +
-                        " requests of this connection are in flight; nothing was done");
+                        " requests of this connection are in flight; request ignored");
   return std::nullopt;
 }
 
@@ -142,7 +142,7 @@ void RequestHandler::execute(Session& session, const std::string& id, const Atta
   // The process keeps its producer for its lifetime, so a lost reply wastes an entry of the
   // producer table.
   if (!session.send_with(render_result(id, attached->answer), std::move(attached->ring)))
-    reject(session, busy(id, "read the reply to the attach before this one"), false);
+    reject(session, busy(id, "read the reply to the previous attach first"), false);
 }
 
 // ---- Passed to training

@@ -37,7 +37,7 @@ class RequestHandler {
   TrainerStatus::Control& counters() { return counters_; }
 
  private:
-  void reject(Session& session, const ProtocolError& error, bool then_end);
+  void reject(Session& session, const ProtocolError& error, bool close_session);
   // Sends the result or the error.
   void reply(Session& session, const std::string& id, const Result<std::string>& result);
   // Empty if the peer may change state now; otherwise the error. `words` is the request, for

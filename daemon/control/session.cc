@@ -24,10 +24,10 @@ std::string protocol_error_line(StatusCode code, std::string message,
 // One attempt. Returns the number of bytes sent; the descriptor is sent with the first byte.
 size_t send_with_descriptor(int socket, const std::string& bytes, int descriptor,
                             error_code& error) {
-  iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+  iovec buffer{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
-  message.msg_iov = &part;
+  message.msg_iov = &buffer;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
@@ -36,8 +36,8 @@ size_t send_with_descriptor(int socket, const std::string& bytes, int descriptor
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof descriptor);
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  const ssize_t taken = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (taken >= 0) return static_cast<size_t>(taken);
+  const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) return static_cast<size_t>(sent);
   error = error_code(errno, boost::system::system_category());
   return 0;
 }
@@ -69,7 +69,7 @@ void Session::start() {
 // ---- Input
 
 void Session::read() {
-  if (ended_ || ending_ || input_closed_) return;
+  if (ended_ || closing_ || input_closed_) return;
   socket_.async_read_some(asio::buffer(chunk_),
                           [self = shared_from_this()](const error_code& error, size_t bytes) {
                             self->on_read(error, bytes);
@@ -77,9 +77,9 @@ void Session::read() {
 }
 
 void Session::on_read(const error_code& error, size_t bytes) {
-  if (ended_ || ending_) return;
+  if (ended_ || closing_) return;
   if (error) return on_input_closed();
-  if (input_.empty()) line_begun_ = std::chrono::steady_clock::now();
+  if (input_.empty()) line_start_ = std::chrono::steady_clock::now();
   input_.append(chunk_.data(), bytes);
   process_lines();
   arm_timer();
@@ -88,11 +88,11 @@ void Session::on_read(const error_code& error, size_t bytes) {
 
 void Session::process_lines() {
   size_t begin = 0;
-  while (!ended_ && !ending_) {
+  while (!ended_ && !closing_) {
     const size_t end = input_.find('\n', begin);
     const size_t length = (end == std::string::npos ? input_.size() : end) - begin;
     if (length > control::kMaxLineBytes) {
-      return end_past_limit(protocol_error_line(
+      return close_with_error(protocol_error_line(
           StatusCode::kInvalidArgument,
           "the line is longer than " + std::to_string(control::kMaxLineBytes) + " bytes",
           control::ErrorCode::kInvalidRequest));
@@ -101,9 +101,9 @@ void Session::process_lines() {
     record_activity();
     events_.on_line(*this, std::string_view(input_).substr(begin, length));
     begin = end + 1;
-    line_begun_ = last_activity_;  // the remaining bytes arrived with this read
+    line_start_ = last_activity_;  // the remaining bytes arrived with this read
   }
-  if (ended_ || ending_) begin = input_.size();
+  if (ended_ || closing_) begin = input_.size();
   input_.erase(0, begin);
 }
 
@@ -113,7 +113,7 @@ void Session::on_input_closed() {
   if (!input_.empty()) {
     input_.clear();
     send(protocol_error_line(StatusCode::kInvalidArgument,
-                             "the last line has no newline; nothing was done",
+                             "the last line has no newline; request ignored",
                              control::ErrorCode::kInvalidRequest));
   }
   end_if_done();
@@ -129,13 +129,13 @@ void Session::on_input_closed() {
 // ---- Output
 
 void Session::send(const std::string& line) {
-  if (ended_ || ending_) return;
+  if (ended_ || closing_) return;
   output_ += line;
   output_ += '\n';
   record_activity();
   write();
   if (!ended_ && output_.size() > limits_.unsent_bytes) {
-    past_limit_ = true;
+    exceeded_limit_ = true;
     end();  // the peer does not read, so it cannot receive an error
   }
 }
@@ -155,12 +155,12 @@ void Session::finish_request(const std::string& line) {
   arm_timer();
 }
 
-void Session::end_past_limit(std::string line) {
-  if (ended_ || ending_) return;
-  past_limit_ = true;
+void Session::close_with_error(std::string line) {
+  if (ended_ || closing_) return;
+  exceeded_limit_ = true;
   send(line);
   if (ended_) return;
-  ending_ = true;
+  closing_ = true;
   end_if_done();
   arm_timer();
 }
@@ -169,11 +169,11 @@ void Session::end_past_limit(std::string line) {
 // two handlers, so output_ is always exactly what has not been sent.
 void Session::write() {
   error_code error;
-  while (!write_waits_ && !ended_ && !output_.empty()) {
-    const size_t taken = write_some(error);
-    if (error == asio::error::would_block) return write_when_there_is_room();
+  while (!waiting_for_writable_ && !ended_ && !output_.empty()) {
+    const size_t sent = write_some(error);
+    if (error == asio::error::would_block) return write_when_writable();
     if (error) return end();  // the peer is gone
-    output_.erase(0, taken);
+    output_.erase(0, sent);
     record_activity();
   }
 }
@@ -181,20 +181,20 @@ void Session::write() {
 size_t Session::write_some(error_code& error) {
   if (!attachment_.valid()) return socket_.write_some(asio::buffer(output_), error);
   if (attachment_at_ > 0) {
-    const size_t taken = socket_.write_some(asio::buffer(output_.data(), attachment_at_), error);
-    attachment_at_ -= taken;
-    return taken;
+    const size_t sent = socket_.write_some(asio::buffer(output_.data(), attachment_at_), error);
+    attachment_at_ -= sent;
+    return sent;
   }
-  const size_t taken =
+  const size_t sent =
       send_with_descriptor(socket_.native_handle(), output_, attachment_.get(), error);
-  if (taken > 0) attachment_.reset();
-  return taken;
+  if (sent > 0) attachment_.reset();
+  return sent;
 }
 
-void Session::write_when_there_is_room() {
-  write_waits_ = true;
+void Session::write_when_writable() {
+  waiting_for_writable_ = true;
   socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
-    self->write_waits_ = false;
+    self->waiting_for_writable_ = false;
     if (self->ended_) return;
     if (error) return self->end();
     self->write();
@@ -208,8 +208,8 @@ void Session::write_when_there_is_room() {
 void Session::record_activity() { last_activity_ = std::chrono::steady_clock::now(); }
 
 std::optional<Session::Time> Session::find_deadline() const {
-  if (ending_) return last_activity_ + limits_.line_time;
-  if (!input_.empty()) return line_begun_ + limits_.line_time;
+  if (closing_) return last_activity_ + limits_.line_time;
+  if (!input_.empty()) return line_start_ + limits_.line_time;
   if (in_flight_ > 0) return std::nullopt;  // the client is waiting for a reply
   return last_activity_ + limits_.idle_time;
 }
@@ -231,21 +231,20 @@ void Session::on_timer() {
   if (ended_) return;
   const auto deadline = find_deadline();
   if (!deadline || std::chrono::steady_clock::now() < *deadline) return;  // a newer wait is pending
-  if (ending_) return end();
+  if (closing_) return end();
   if (!input_.empty()) {
-    return end_past_limit(
-        protocol_error_line(StatusCode::kTimedOut,
-                            "the line was not finished within " + seconds_text(limits_.line_time)));
+    return close_with_error(protocol_error_line(
+        StatusCode::kTimedOut, "incomplete line after " + seconds_text(limits_.line_time)));
   }
-  end_past_limit(protocol_error_line(StatusCode::kTimedOut,
-                                     "no request for " + seconds_text(limits_.idle_time)));
+  close_with_error(protocol_error_line(StatusCode::kTimedOut,
+                                       "no request for " + seconds_text(limits_.idle_time)));
 }
 
 // ---- End of the session
 
 void Session::end_if_done() {
   if (ended_ || !output_.empty()) return;
-  if (ending_ || (input_closed_ && in_flight_ == 0)) end();
+  if (closing_ || (input_closed_ && in_flight_ == 0)) end();
 }
 
 void Session::end() {
@@ -254,12 +253,12 @@ void Session::end() {
   error_code ignored;
   timer_.cancel();
   socket_.close(ignored);
-  events_.on_ended(*this, past_limit_);
+  events_.on_ended(*this, exceeded_limit_);
 }
 
 void Session::stop(const std::string& last_line) {
   if (ended_) return;
-  if (!ending_) output_ += last_line + "\n";
+  if (!closing_) output_ += last_line + "\n";
   error_code ignored;
   write_some(ignored);
   end();

@@ -31,8 +31,8 @@ class SessionEvents {
   virtual ~SessionEvents() = default;
   // One line without its newline; the reply is sent with send(), now or later.
   virtual void on_line(Session& session, std::string_view line) = 0;
-  // The session is closed. `past_limit`: because it exceeded a limit.
-  virtual void on_ended(Session& session, bool past_limit) = 0;
+  // The session is closed. `exceeded_limit`: because it exceeded a limit.
+  virtual void on_ended(Session& session, bool exceeded_limit) = 0;
 };
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -54,7 +54,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void begin_request() { ++in_flight_; }
   void finish_request(const std::string& line);  // the reply to a request of begin_request()
   // Sends the last line of this session, an error that gives the reason, and then ends it.
-  void end_past_limit(std::string line);
+  void close_with_error(std::string line);
   // Ends the session immediately, after one nonblocking attempt to send unsent output.
   void stop(const std::string& last_line);
 
@@ -66,7 +66,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_input_closed();
   void write();
   size_t write_some(boost::system::error_code& error);
-  void write_when_there_is_room();
+  void write_when_writable();
   void record_activity();
   std::optional<Time> find_deadline() const;
   void arm_timer();
@@ -88,12 +88,12 @@ class Session : public std::enable_shared_from_this<Session> {
   UniqueFd attachment_;       // sent with …
   size_t attachment_at_ = 0;  // … this byte of output_
   size_t in_flight_ = 0;
-  Time line_begun_;     // start time; valid while input_ is not empty
+  Time line_start_;     // start time; valid while input_ is not empty
   Time last_activity_;  // last input line, reply, or output accepted by the peer
-  bool write_waits_ = false;
+  bool waiting_for_writable_ = false;
   bool input_closed_ = false;
-  bool ending_ = false;  // the last line is queued, and input is ignored
-  bool past_limit_ = false;
+  bool closing_ = false;  // the last line is queued, and input is ignored
+  bool exceeded_limit_ = false;
   bool ended_ = false;
 };
 

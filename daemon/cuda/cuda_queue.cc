@@ -31,9 +31,9 @@ constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
 // running: its allocator keeps cached memory even when memory runs out, and its generator refuses
 // to generate numbers. CUDAGraph::capture_end() (LibTorch 2.11) stops at its first error, which is
 // the one that reports the failed capture. The steps it did not reach are done here.
-class BrokenCapture {
+class FailedCapture {
  public:
-  BrokenCapture(c10::DeviceIndex device, at::cuda::MempoolId_t pool)
+  FailedCapture(c10::DeviceIndex device, at::cuda::MempoolId_t pool)
       : device_(device), pool_(pool) {}
 
   void clear() const {
@@ -48,7 +48,7 @@ class BrokenCapture {
       host.end_allocate_to_pool(pool_);
       host.release_pool(pool_);
     });
-    attempt([this] { renew_generator(); });
+    attempt([this] { reset_generator(); });
   }
 
  private:
@@ -63,12 +63,12 @@ class BrokenCapture {
   // A generator that took part in a capture stays in capture mode. It therefore takes over the
   // state of a new generator that was set to the same values. The capture itself generated no
   // numbers.
-  void renew_generator() const {
+  void reset_generator() const {
     at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device_);
-    at::Generator fresh = at::cuda::detail::createCUDAGenerator(device_);
+    at::Generator new_generator = at::cuda::detail::createCUDAGenerator(device_);
     const std::lock_guard lock(generator.mutex());
-    fresh.set_state(generator.get_state());
-    generator.graphsafe_set_state(fresh.graphsafe_get_state());
+    new_generator.set_state(generator.get_state());
+    generator.graphsafe_set_state(new_generator.graphsafe_get_state());
   }
 
   const c10::DeviceIndex device_;
@@ -84,16 +84,16 @@ class CudaGraph final : public Graph {
     try {
       // ThreadLocal: unrelated threads (the checkpoint writer) can use CUDA during the capture.
       graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
-      captured(work);
+      run_captured(work);
     } catch (...) {
-      BrokenCapture(device, pool).clear();
+      FailedCapture(device, pool).clear();
       throw;
     }
   }
   void replay() override { graph_.replay(); }
 
  private:
-  void captured(const std::function<void()>& work) {
+  void run_captured(const std::function<void()>& work) {
     try {
       work();
     } catch (...) {
@@ -132,28 +132,29 @@ class CudaQueue final : public DeviceQueue {
  public:
   explicit CudaQueue(const QueueOptions& queue_options)
       : device_(static_cast<c10::DeviceIndex>(queue_options.device)),
-        before_((c10::cuda::set_device(device_), c10::cuda::getCurrentCUDAStream(device_))),
-        work_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_)),
-        copies_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_)),
+        previous_stream_(
+            (c10::cuda::set_device(device_), c10::cuda::getCurrentCUDAStream(device_))),
+        work_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_)),
+        copy_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_)),
         pool_(at::cuda::graph_pool_handle()) {
     // The model was created on another stream.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
-    c10::cuda::setCurrentCUDAStream(work_);
+    c10::cuda::setCurrentCUDAStream(work_stream_);
     const auto options =
         at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::kCUDA, device_));
     for (at::Tensor& input : inputs_)
       input = at::empty({static_cast<int64_t>(queue_options.slot_bytes)}, options);
     for (size_t slot = 0; slot < queue_options.slots; ++slot) copied_.emplace_back(kEventFlags);
-    for (size_t buffer = 0; buffer < kBuffers; ++buffer) worked_.emplace_back(kEventFlags);
+    for (size_t buffer = 0; buffer < kBuffers; ++buffer) buffer_done_.emplace_back(kEventFlags);
     for (size_t read = 0; read < kReads; ++read) read_.emplace_back(kEventFlags);
-    for (size_t i = 0; i < kTimed; ++i) {
-      began_.emplace_back(cudaEventBlockingSync);
-      ended_.emplace_back(cudaEventBlockingSync);
+    for (size_t i = 0; i < kMaxTimedItems; ++i) {
+      started_.emplace_back(cudaEventBlockingSync);
+      finished_.emplace_back(cudaEventBlockingSync);
     }
   }
   ~CudaQueue() override {
     C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
-    c10::cuda::setCurrentCUDAStream(before_);
+    c10::cuda::setCurrentCUDAStream(previous_stream_);
   }
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
@@ -161,22 +162,22 @@ class CudaQueue final : public DeviceQueue {
   void* input(size_t buffer) override { return inputs_[buffer].data_ptr(); }
 
   void start_copy(size_t buffer, size_t slot, std::span<const std::byte> bytes) override {
-    worked_[buffer].block(copies_);  // an unrecorded event does not block
+    buffer_done_[buffer].block(copy_stream_);  // an unrecorded event does not block
     C10_CUDA_CHECK(cudaMemcpyAsync(input(buffer), bytes.data(), bytes.size(),
-                                   cudaMemcpyHostToDevice, copies_.stream()));
-    copied_[slot].record(copies_);
+                                   cudaMemcpyHostToDevice, copy_stream_.stream()));
+    copied_[slot].record(copy_stream_);
   }
   bool is_copied(size_t slot) override { return copied_[slot].query(); }
   void wait_until_copied(size_t slot) override { copied_[slot].synchronize(); }
 
   void begin_work(size_t slot) override {
-    copied_[slot].block(work_);
-    take_time();
-    began_[works_ % kTimed].record(work_);
+    copied_[slot].block(work_stream_);
+    add_elapsed_time();
+    started_[num_work_items_ % kMaxTimedItems].record(work_stream_);
   }
   void end_work(size_t buffer) override {
-    ended_[works_++ % kTimed].record(work_);
-    worked_[buffer].record(work_);
+    finished_[num_work_items_++ % kMaxTimedItems].record(work_stream_);
+    buffer_done_[buffer].record(work_stream_);
   }
 
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
@@ -189,8 +190,8 @@ class CudaQueue final : public DeviceQueue {
   void start_read(size_t read, const double* values, size_t count) override {
     counts_[read] = count;
     C10_CUDA_CHECK(cudaMemcpyAsync(values_.of(read), values, count * sizeof(double),
-                                   cudaMemcpyDeviceToHost, work_.stream()));
-    read_[read].record(work_);
+                                   cudaMemcpyDeviceToHost, work_stream_.stream()));
+    read_[read].record(work_stream_);
   }
   bool is_read(size_t read) override { return read_[read].query(); }
   void wait_until_read(size_t read) override { read_[read].synchronize(); }
@@ -201,7 +202,7 @@ class CudaQueue final : public DeviceQueue {
   DeviceUsage usage() override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_);
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    DeviceUsage use = timed_;
+    DeviceUsage use = usage_;
     use.allocated_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].current);
     use.reserved_bytes = static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
     use.peak_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
@@ -209,26 +210,26 @@ class CudaQueue final : public DeviceQueue {
   }
 
  private:
-  static constexpr size_t kTimed = 4;  // maximum number of timed work items in flight
+  static constexpr size_t kMaxTimedItems = 4;  // maximum number of timed work items in flight
 
   // Adds the time of the work item whose events are reused next. An unfinished item is not counted.
-  void take_time() {
-    const size_t next = works_ % kTimed;
-    if (works_ < kTimed || !ended_[next].query()) return;
-    timed_.work_ms += static_cast<double>(began_[next].elapsed_time(ended_[next]));
-    ++timed_.works;
+  void add_elapsed_time() {
+    const size_t next = num_work_items_ % kMaxTimedItems;
+    if (num_work_items_ < kMaxTimedItems || !finished_[next].query()) return;
+    usage_.work_ms += static_cast<double>(started_[next].elapsed_time(finished_[next]));
+    ++usage_.works;
   }
 
   const c10::DeviceIndex device_;
-  const CUDAStream before_, work_, copies_;
+  const CUDAStream previous_stream_, work_stream_, copy_stream_;
   const at::cuda::MempoolId_t pool_;
   std::array<at::Tensor, kBuffers> inputs_;
-  std::vector<CUDAEvent> copied_;         // by ring slot
-  std::vector<CUDAEvent> worked_;         // by buffer
-  std::vector<CUDAEvent> read_;           // by read
-  std::vector<CUDAEvent> began_, ended_;  // by work item, the last kTimed
-  uint64_t works_ = 0;                    // completed begin_work()/end_work() pairs
-  DeviceUsage timed_;                     // work times only
+  std::vector<CUDAEvent> copied_;              // by ring slot
+  std::vector<CUDAEvent> buffer_done_;         // by buffer
+  std::vector<CUDAEvent> read_;                // by read
+  std::vector<CUDAEvent> started_, finished_;  // by work item, the last kMaxTimedItems
+  uint64_t num_work_items_ = 0;                // completed begin_work()/end_work() pairs
+  DeviceUsage usage_;                          // work times only
   std::array<size_t, kReads> counts_{};
   PinnedValues values_;
 };

@@ -15,13 +15,14 @@ namespace {
 
 // Reports a system error as a configuration error if a restart cannot succeed without user action.
 Status not_usable(const Status& status, const std::string& path) {
-  const bool of_configuration = status.code() == StatusCode::kPermission ||
-                                status.code() == StatusCode::kAlreadyExists ||
-                                status.code() == StatusCode::kNotFound;
-  return Status(of_configuration ? StatusCode::kInvalidArgument : status.code(),
-                "run.dir " + path + " cannot be used by user " + std::to_string(::geteuid()) +
-                    ": " + status.message() +
-                    (of_configuration ? "; give it to that user, or choose another run.dir" : ""));
+  const bool is_configuration_error = status.code() == StatusCode::kPermission ||
+                                      status.code() == StatusCode::kAlreadyExists ||
+                                      status.code() == StatusCode::kNotFound;
+  return Status(
+      is_configuration_error ? StatusCode::kInvalidArgument : status.code(),
+      "run.dir " + path + " cannot be used by user " + std::to_string(::geteuid()) + ": " +
+          status.message() +
+          (is_configuration_error ? "; change its owner, or choose another run.dir" : ""));
 }
 
 }  // namespace
@@ -33,10 +34,9 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
   auto lock = lock_file(layout.lock_file(),
                         "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock.wall()));
   if (!lock.ok() && lock.status().code() == StatusCode::kBusy) {
-    return Status(
-        StatusCode::kBusy,
-        lock.status().message() +
-            ": another stokerd trains in this directory; stop it, or choose another run.dir");
+    return Status(StatusCode::kBusy,
+                  lock.status().message() +
+                      ": another stokerd uses this directory; stop it, or choose another run.dir");
   }
   if (!lock.ok()) return not_usable(lock.status(), layout.root());
 
@@ -86,14 +86,15 @@ Status RunDirectory::publish_pause(const std::optional<run::PauseStatus>& maybe_
 
 // Another run can have started at this path after the directory of this run was moved away.
 Status RunDirectory::check_directory() const {
-  struct stat held {};
-  struct stat there {};
-  const bool is_ours = ::fstat(lock_.fd.get(), &held) == 0 &&
-                       ::stat(layout_.lock_file().c_str(), &there) == 0 &&
-                       held.st_dev == there.st_dev && held.st_ino == there.st_ino;
-  if (is_ours) return {};
+  struct stat lock_info {};
+  struct stat path_info {};
+  const bool is_same_file = ::fstat(lock_.fd.get(), &lock_info) == 0 &&
+                            ::stat(layout_.lock_file().c_str(), &path_info) == 0 &&
+                            lock_info.st_dev == path_info.st_dev &&
+                            lock_info.st_ino == path_info.st_ino;
+  if (is_same_file) return {};
   return Status(StatusCode::kNotFound,
-                layout_.root() + ": is no more the directory that this run began in");
+                layout_.root() + ": is no longer the directory that this run was started in");
 }
 
 Status RunDirectory::save_exit_status(const run::ExitStatus& end) {
@@ -131,7 +132,7 @@ constexpr std::array<std::pair<int64_t, std::string_view>, 9> kOverNetwork{{{0x6
 FileSystemInfo inspect_file_system(const std::string& held_lock) {
   FileSystemInfo file_system;
   const auto locked = is_locked(held_lock);
-  file_system.lock_is_seen = locked.ok() && *locked;
+  file_system.has_working_locks = locked.ok() && *locked;
   struct statfs info {};
   if (::statfs(held_lock.c_str(), &info) == 0)
     file_system.kind = static_cast<int64_t>(static_cast<uint32_t>(info.f_type));
@@ -140,18 +141,18 @@ FileSystemInfo inspect_file_system(const std::string& held_lock) {
 
 std::vector<std::string> durability_warnings(const FileSystemInfo& file_system) {
   std::vector<std::string> warnings;
-  if (!file_system.lock_is_seen)
+  if (!file_system.has_working_locks)
     warnings.emplace_back(
-        "locks (flock) do not work there: see to it that one stokerd at a time trains in it, and "
+        "locks (flock) do not work there: make sure that only one stokerd at a time uses it, and "
         "set "
-        "checkpoint.min_age_seconds to longer than an evaluation takes");
+        "checkpoint.min_age_seconds to longer than the duration of an evaluation");
   const auto network =
       std::ranges::find(kOverNetwork, file_system.kind, &decltype(kOverNetwork)::value_type::first);
   if (network != kOverNetwork.end())
     warnings.push_back(
         "it is on " + std::string(network->second) +
-        ": readers on other machines are not seen by retention, set "
-        "checkpoint.min_age_seconds to longer than they take; fsync is as good as the "
+        ": retention does not detect readers on other machines; set "
+        "checkpoint.min_age_seconds to longer than their reads; fsync is as reliable as the "
         "server's");
   return warnings;
 }

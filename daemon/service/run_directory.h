@@ -58,8 +58,8 @@ class RunDirectory {
 // What can be determined at start about missing durability guarantees of the file system of a run
 // directory.
 struct FileSystemInfo {
-  bool lock_is_seen = true;  // a flock held here is visible to other opens
-  int64_t kind = 0;          // f_type of statfs()
+  bool has_working_locks = true;  // a flock held here is visible to other opens
+  int64_t kind = 0;               // f_type of statfs()
 };
 
 // Inspects the file system of `held_lock`, the path of a file whose flock this process holds.

@@ -11,8 +11,8 @@ Status Quarantine::put(uint64_t sample) {
   if (!table_.quarantine(sample))
     return Status(StatusCode::kCorrupt,
                   "data.train: more than " + std::to_string(feed::kMaxQuarantined) +
-                      " samples kill their worker process; check the data, and the "
-                      "memory that worker processes may use");
+                      " samples crash their worker process; check the data and the "
+                      "memory limit of worker processes");
   samples_.push_back(sample);
   return {};
 }
@@ -24,36 +24,35 @@ Status Quarantine::restore(const std::vector<uint64_t>& samples) {
 
 Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
                                       CrashAttribution attribution) {
-  auto in_hand = table_.drain_marks(worker);
+  auto marked_samples = table_.drain_marks(worker);
   if (attribution == CrashAttribution::kNone) return false;
   // The indices come from another process and are not trusted to be in range.
-  std::erase_if(in_hand, [this](uint64_t sample) { return sample >= dataset_.size(); });
-  std::erase_if(kills_, [this](const auto& entry) { return !table_.suspected(entry.first); });
-  for (const uint64_t sample : in_hand)
-    if (table_.suspect(sample)) kills_.try_emplace(sample, 0);
-  if (in_hand.size() != 1) return false;
-  const uint64_t sample = in_hand.front();
-  const auto suspect = kills_.find(sample);
-  if (suspect == kills_.end() || ++suspect->second < kKillsToQuarantine) return false;
+  std::erase_if(marked_samples, [this](uint64_t sample) { return sample >= dataset_.size(); });
+  std::erase_if(num_crashes_, [this](const auto& entry) { return !table_.suspected(entry.first); });
+  for (const uint64_t sample : marked_samples)
+    if (table_.suspect(sample)) num_crashes_.try_emplace(sample, 0);
+  if (marked_samples.size() != 1) return false;
+  const uint64_t sample = marked_samples.front();
+  const auto suspect = num_crashes_.find(sample);
+  if (suspect == num_crashes_.end() || ++suspect->second < kCrashesToQuarantine) return false;
   STOKER_RETURN_IF_ERROR(put(sample));
   table_.clear_suspect(sample);
-  kills_.erase(suspect);
+  num_crashes_.erase(suspect);
   const auto source = dataset_.source(sample);
   log_error("sample quarantined", {{"sample", sample},
                                    {"path", source.file},
                                    {"offset", source.offset},
-                                   {"crashes", kKillsToQuarantine},
+                                   {"crashes", kCrashesToQuarantine},
                                    {"cause", cause}});
   return true;
 }
 
 namespace {
 
-Status give_up(const std::string& how_often, const std::string& cause) {
-  return Status(
-      StatusCode::kInternal,
-      "worker processes keep dying (" + how_often + "; the last by " + cause +
-          "): their lines in the log say why, and feed.num_processes: 0 helps to find it");
+Status restart_limit_status(const std::string& frequency, const std::string& cause) {
+  return Status(StatusCode::kInternal,
+                "worker processes crash repeatedly (" + frequency + "; last cause: " + cause +
+                    "); see their log lines; feed.num_processes: 0 helps to find the cause");
 }
 
 }  // namespace
@@ -69,13 +68,14 @@ Status RestartLimiter::record_crash(const Crash& crash) {
   if (crash.is_unprovoked) ++failures_without_progress_;
   if (crashes_without_progress_ >= kMaxCrashesWithoutProgress ||
       failures_without_progress_ >= kMaxFailuresWithoutProgress)
-    return give_up(std::to_string(crashes_without_progress_) + " without one new batch",
-                   crash.cause);
+    return restart_limit_status(
+        std::to_string(crashes_without_progress_) + " crashes without a new batch", crash.cause);
   if (last_minute_.size() > max_crashes_per_minute_)
-    return give_up(std::to_string(last_minute_.size()) +
-                       " within a minute, more than feed.max_restarts_per_minute = " +
-                       std::to_string(max_crashes_per_minute_),
-                   crash.cause);
+    return restart_limit_status(
+        std::to_string(last_minute_.size()) +
+            " crashes within a minute, more than feed.max_restarts_per_minute = " +
+            std::to_string(max_crashes_per_minute_),
+        crash.cause);
   return {};
 }
 

@@ -25,7 +25,7 @@
 
 namespace stoker::supervisor {
 
-inline constexpr uint64_t kKillsToQuarantine = 3;
+inline constexpr uint64_t kCrashesToQuarantine = 3;
 
 class Quarantine {
  public:
@@ -49,7 +49,7 @@ class Quarantine {
   const feed::QuarantineTable& table_;
   const data::Dataset& dataset_;
 
-  std::map<uint64_t, uint64_t> kills_;  // number of crashes per suspect, read alone
+  std::map<uint64_t, uint64_t> num_crashes_;  // number of crashes per suspect, read alone
   std::vector<uint64_t> samples_;
 };
 

@@ -32,9 +32,9 @@ std::string to_json(const Attachment& attachment, const config::FeedConfig& feed
 Result<Attachment> ExternalProducers::attach(ExternalProcess process) {
   if (producers_.size() >= max_)
     return Status(StatusCode::kBusy, std::to_string(producers_.size()) +
-                                         " external producers are attached, which is the limit");
+                                         " external producers are attached, the maximum");
   UniqueFd ring(::fcntl(ring_.fd(), F_DUPFD_CLOEXEC, 0));
-  if (!ring.valid()) return Status::from_errno(errno, "hand the ring to an external producer");
+  if (!ring.valid()) return Status::from_errno(errno, "pass the ring to an external producer");
   STOKER_ASSIGN_OR_RETURN(const ring::ProducerId id,
                           ring_.add_producer("pid " + std::to_string(process.pid)));
   ring_.set_producer_pid(id, process.pid);
@@ -53,9 +53,9 @@ void ExternalProducers::check_producers(std::chrono::nanoseconds now) {
 bool ExternalProducers::detach_if_ended(const Producer& producer) {
   pollfd ended{.fd = producer.process.pidfd.get(), .events = POLLIN, .revents = 0};
   if (::poll(&ended, 1, 0) != 1) return false;
-  const uint64_t handed_back = ring_.requeue(producer.id);
+  const uint64_t num_requeued = ring_.requeue(producer.id);
   log_info("external producer exited",
-           {{"pid", producer.process.pid}, {"requeued_tickets", handed_back}});
+           {{"pid", producer.process.pid}, {"requeued_tickets", num_requeued}});
   return true;
 }
 

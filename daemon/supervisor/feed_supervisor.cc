@@ -162,7 +162,7 @@ Status FeedSupervisor::spawn(Worker& worker) {
   worker.started = clock_.monotonic();
   worker.monitor = ProgressMonitor(worker_timeout(options_.feed));
   worker.maybe_killed.reset();
-  worker.outlives_kill = false;
+  worker.is_unkillable_logged = false;
   log_info("worker process started", {{"pid", worker.maybe_process->pid()},
                                       {"num_threads", worker.threads},
                                       {"generation", worker.producer.generation}});
@@ -173,12 +173,11 @@ Status FeedSupervisor::spawn(Worker& worker) {
 
 Result<Attachment> FeedSupervisor::attach(ExternalProcess process) {
   if (options_.feed.producers == config::ProducerMode::kInternal)
-    return Status(
-        StatusCode::kPermission,
-        "this run's data come from its own workers; feed.producers: both or external lets "
-        "other programs attach");
+    return Status(StatusCode::kPermission,
+                  "this run is fed by its own workers; feed.producers: both or external permits "
+                  "other programs to attach");
   const std::lock_guard lock(mutex_);
-  if (stopping_ || ring_.closed()) return Status(StatusCode::kClosed, "the feed is ending");
+  if (stopping_ || ring_.closed()) return Status(StatusCode::kClosed, "the feed is shutting down");
   return external_.attach(std::move(process));
 }
 
@@ -197,15 +196,15 @@ void FeedSupervisor::stop() {
   }
   const auto deadline = std::chrono::steady_clock::now() + kStopGrace;
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+    const auto remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     {
       const std::lock_guard lock(mutex_);
       for (Worker& worker : workers_)
         if (worker.maybe_process && worker.maybe_process->try_reap()) worker.maybe_process.reset();
-      if (left <= 0ms || !any_process()) break;
+      if (remaining <= 0ms || !any_process()) break;
     }
-    wait_for_exits(std::min(left, kMaxWait));
+    wait_for_exits(std::min(remaining, kMaxWait));
   }
   const std::lock_guard lock(mutex_);
   for (Worker& worker : workers_) {
@@ -318,8 +317,9 @@ void FeedSupervisor::wait_for_exits(std::chrono::milliseconds timeout) const {
       if (worker.maybe_process)
         entries.push_back({.fd = worker.maybe_process->pidfd(), .events = POLLIN, .revents = 0});
       else if (!worker.done && !stopping_)
-        timeout = std::clamp(std::chrono::ceil<std::chrono::milliseconds>(worker.start_again - now),
-                             0ms, timeout);
+        timeout =
+            std::clamp(std::chrono::ceil<std::chrono::milliseconds>(worker.next_start_time - now),
+                       0ms, timeout);
     }
   }
   ::poll(entries.data(), entries.size(), static_cast<int>(timeout.count()));
@@ -330,7 +330,7 @@ void FeedSupervisor::check_worker(Worker& worker) {
     const auto end = worker.maybe_process->try_reap();
     return end ? handle_crash(worker, *end) : watch_progress(worker);
   }
-  if (worker.done || clock_.monotonic() < worker.start_again) return;
+  if (worker.done || clock_.monotonic() < worker.next_start_time) return;
   const Status spawned = spawn(worker);
   if (spawned.ok()) return;
   log_error("worker process spawn failed", {{"error", spawned.to_string()}});
@@ -351,8 +351,8 @@ void FeedSupervisor::watch_progress(Worker& worker) {
     return;
   }
   // Its tickets are not requeued: until the kernel has ended the process, it can still write.
-  if (worker.outlives_kill || now - *worker.maybe_killed < kKillWarningDelay) return;
-  worker.outlives_kill = true;
+  if (worker.is_unkillable_logged || now - *worker.maybe_killed < kKillWarningDelay) return;
+  worker.is_unkillable_logged = true;
   log_error("worker process unkillable", {{"pid", pid},
                                           {"state", process_state(pid)},
                                           {"tickets", ring_.progress(worker.producer).claims}});
@@ -372,10 +372,10 @@ void FeedSupervisor::kill_timed_out(Worker& worker) {
 
 std::string FeedSupervisor::crash_cause(const Worker& worker, const WorkerProcess::End& end) const {
   std::string cause = end.to_string();
-  if (worker.maybe_killed) cause += " because it hung";
+  if (worker.maybe_killed) cause += " after a timeout";
   if (const auto call = table_->take_denied_syscall(worker.number))
-    cause += " for system call " + std::to_string(*call) +
-             ", which is forbidden to workers (feed.sandbox)";
+    cause +=
+        " for system call " + std::to_string(*call) + ", which is denied to workers (feed.sandbox)";
   return cause;
 }
 
@@ -389,14 +389,14 @@ void FeedSupervisor::handle_crash(Worker& worker, const WorkerProcess::End& end)
   const auto quarantined = quarantine_->assess_crash(
       worker.number, cause,
       waited ? Quarantine::CrashAttribution::kNone : Quarantine::CrashAttribution::kPossible);
-  const uint64_t handed_back = ring_.requeue(worker.producer);
-  if (end.clean() && handed_back == 0) {
+  const uint64_t num_requeued = ring_.requeue(worker.producer);
+  if (end.clean() && num_requeued == 0) {
     worker.done = true;
     return;
   }
   log_warn(
       "worker process crashed",
-      {{"cause", cause}, {"requeued_tickets", handed_back}, {"crashes", budget_.crashes() + 1}});
+      {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
   const bool made_progress = quarantined.ok() && *quarantined;
   const auto now = clock_.monotonic();
@@ -422,7 +422,7 @@ void FeedSupervisor::end_without_sandbox(Worker& worker) {
 }
 
 void FeedSupervisor::schedule_restart(Worker& worker) {
-  worker.start_again = clock_.monotonic() + worker.delay;
+  worker.next_start_time = clock_.monotonic() + worker.delay;
   worker.delay = std::min(worker.delay * 2, kMaxDelay);
 }
 

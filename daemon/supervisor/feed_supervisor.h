@@ -96,12 +96,12 @@ class FeedSupervisor {
     std::optional<WorkerProcess> maybe_process;
     ring::ProducerId producer;
     std::chrono::nanoseconds started{0};
-    std::chrono::nanoseconds start_again{0};  // start time of the next process
-    std::chrono::nanoseconds delay{0};        // before the next start
-    bool done = false;                        // ended because there is no more data
+    std::chrono::nanoseconds next_start_time{0};  // start time of the next process
+    std::chrono::nanoseconds delay{0};            // before the next start
+    bool done = false;                            // ended because there is no more data
     ProgressMonitor monitor;
     std::optional<std::chrono::nanoseconds> maybe_killed;  // when it timed out
-    bool outlives_kill = false;                            // and this was logged
+    bool is_unkillable_logged = false;                     // and this was logged
   };
 
   Status start_threads();

@@ -52,7 +52,7 @@ Result<uint64_t> archive(FileSystem& files, const std::string& path, const Statu
     log_warn("sample error file archived", {{"archived_to", to}, {"reason", why.message()}});
     return uint64_t{0};
   }
-  return Status(StatusCode::kIoError, path + ": too many older files beside it; remove some");
+  return Status(StatusCode::kIoError, path + ": too many archived files; remove some");
 }
 
 }  // namespace

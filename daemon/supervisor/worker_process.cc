@@ -115,7 +115,7 @@ Result<HandedFds> lift(int ring_fd, int quarantine_fd) {
       .ring = UniqueFd(::fcntl(ring_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1)),
       .quarantine = UniqueFd(::fcntl(quarantine_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1))};
   if (!lifted.ring.valid() || !lifted.quarantine.valid())
-    return Status::from_errno(errno, "hand the ring to a worker process");
+    return Status::from_errno(errno, "pass the ring to a worker process");
   return lifted;
 }
 
@@ -171,7 +171,7 @@ Result<WorkerProcess> WorkerProcess::spawn(const std::string& program,
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     return Status::from_errno(cause,
-                              "pidfd_open of a worker process (Linux 5.3 or later is needed)");
+                              "pidfd_open of a worker process (requires Linux 5.3 or later)");
   }
   return WorkerProcess(pid, std::move(pidfd));
 }
@@ -210,12 +210,12 @@ void WorkerProcess::kill() {
   if (pid_ >= 0) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
-bool WorkerProcess::kill_and_reap(std::chrono::milliseconds patience) {
+bool WorkerProcess::kill_and_reap(std::chrono::milliseconds timeout) {
   if (pid_ < 0) return true;
   kill();
   pollfd ended{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   int result = 0;
-  do result = ::poll(&ended, 1, static_cast<int>(patience.count()));
+  do result = ::poll(&ended, 1, static_cast<int>(timeout.count()));
   while (result < 0 && errno == EINTR);
   if (result != 0) return wait(0).has_value();
   log_error("worker process orphaned", {{"pid", pid_}, {"state", process_state(pid_)}});

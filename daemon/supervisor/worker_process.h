@@ -2,7 +2,8 @@
 // id is never waited for or killed.
 //
 // Threads:   one at a time.
-// Blocking:  kill_and_reap(), and therefore the destructor, up to kPatience; nothing else blocks.
+// Blocking:  kill_and_reap(), and therefore the destructor, up to kExitTimeout; nothing else
+//            blocks.
 // Ownership: the destructor ends the child, unless the child is in an uninterruptible sleep; it
 //            then ends when it wakes and is reaped by init. The child also ends with the thread
 //            that spawned it (PR_SET_PDEATHSIG), so no child remains after a crash of stokerd.
@@ -62,10 +63,10 @@ class WorkerProcess {
   std::optional<End> try_reap();
   void kill();
   // False: the kernel has not ended the process within `patience`, and it is abandoned.
-  bool kill_and_reap(std::chrono::milliseconds patience = kPatience);
+  bool kill_and_reap(std::chrono::milliseconds timeout = kExitTimeout);
 
  private:
-  static constexpr std::chrono::milliseconds kPatience{3000};
+  static constexpr std::chrono::milliseconds kExitTimeout{3000};
 
   WorkerProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
   std::optional<End> wait(int options);

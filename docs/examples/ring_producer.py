@@ -7,7 +7,7 @@
 
 It requests the ring over the control socket and then follows docs/ring-layout.md. Atomic operations
 come from libatomic, which is installed with the GCC runtime. To fill batches from your own source,
-replace samples_of(); everything else is the protocol of the ring.
+replace generated_samples(); everything else is the protocol of the ring.
 """
 import argparse
 import ctypes
@@ -22,7 +22,7 @@ import struct
 import subprocess
 import sys
 
-FREE, CLAIMED, READY, REISSUE = 1, 2, 3, 5
+FREE, CLAIMED, READY, REQUEUED = 1, 2, 3, 5
 SEQ_CST = 5  # memory order
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
@@ -80,33 +80,33 @@ class Ring:
         return COMPARE_EXCHANGE(at, ctypes.byref(expected), ctypes.c_uint64(new), SEQ_CST, SEQ_CST)
 
     def word(self, ticket, phase):
-        mine = self.generation << 12 | self.producer << 4 if phase == CLAIMED else 0
-        return (ticket // self.slots % 2**32) << 32 | mine | phase
+        claim = self.generation << 12 | self.producer << 4 if phase == CLAIMED else 0
+        return (ticket // self.slots % 2**32) << 32 | claim | phase
 
-    def ended(self):
+    def is_closed(self):
         return self.load(320, 4) == 1 or self.load(self.row) != self.generation << 32 | 1
 
-    def look(self):
+    def try_claim(self):
         """Claims and returns the lowest available ticket, or None. EOFError: all are filled."""
         self.add(self.row + 40, 1)
-        following = self.load(128)
-        limit = min(following + self.slots, self.end)
+        next_ticket = self.load(128)
+        limit = min(next_ticket + self.slots, self.end)
         ready = 0
-        for ticket in range(following, limit):
-            for phase in (FREE, REISSUE):
+        for ticket in range(next_ticket, limit):
+            for phase in (FREE, REQUEUED):
                 if self.replace(ticket, self.word(ticket, phase), self.word(ticket, CLAIMED)):
                     return ticket
             ready += self.load(self.slot_table + 64 * (ticket % self.slots)) == self.word(ticket, READY)
-        if limit == self.end and ready == limit - following:
+        if limit == self.end and ready == limit - next_ticket:
             raise EOFError
         return None
 
     def claim(self):
-        while not self.ended():
+        while not self.is_closed():
             self.add(196, 1, 4)
             epoch = self.load(192, 4)
             self.add(self.row + 12, 1, 4)
-            ticket = self.look()
+            ticket = self.try_claim()
             if ticket is None:
                 wait = (ctypes.c_long * 2)(0, 100_000_000)
                 libc.syscall(SYS_FUTEX, ctypes.c_void_p(self.base + 192), FUTEX_WAIT, epoch, wait, None, 0)
@@ -150,34 +150,34 @@ def attach(socket_path):
     return Ring(fds[0], reply["result"]["producer"], reply["result"]["generation"])
 
 
-def samples_of(ring, ticket):
+def generated_samples(ring, ticket):
     """Generated samples, a function of the ticket only, because a ticket can be requeued."""
-    numbers = random.Random(ticket)
+    generator = random.Random(ticket)
     for _ in range(ring.batch):
-        label = numbers.randrange(2)
+        label = generator.randrange(2)
         sample = {}
         for tensor in ring.tensors:
             count = 1
-            for extent in tensor.shape:
-                count *= extent
+            for size in tensor.shape:
+                count *= size
             if tensor.name == "label":
                 sample[tensor.name] = tensor.pack([label] * count)
             else:
-                sample[tensor.name] = tensor.pack([numbers.gauss(label, 0.5) for _ in range(count)])
+                sample[tensor.name] = tensor.pack([generator.gauss(label, 0.5) for _ in range(count)])
         yield sample
 
 
-def planned_samples_of(ring, ticket, run_dir, stokerctl):
+def planned_samples(ring, ticket, run_dir, stokerctl):
     """The samples that the run plans for the ticket, read from the files.
 
     Requires train.gradient_accumulation_steps 1.
     """
     command = [stokerctl, "--run-dir", run_dir, "--json", "show-batch", str(ticket + 1)]
-    explained = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    batch = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     (tokens,) = ring.tensors
-    for one in explained["samples"]:
-        with open(one["path"], "rb") as file:
-            file.seek(one["offset"])
+    for sample in batch["samples"]:
+        with open(sample["path"], "rb") as file:
+            file.seek(sample["offset"])
             yield {tokens.name: file.read(tokens.row_bytes)}
 
 
@@ -194,9 +194,9 @@ def main():
         while True:
             ticket = ring.claim()
             samples = (
-                planned_samples_of(ring, ticket, arguments.run_dir, arguments.stokerctl)
+                planned_samples(ring, ticket, arguments.run_dir, arguments.stokerctl)
                 if arguments.plan
-                else samples_of(ring, ticket)
+                else generated_samples(ring, ticket)
             )
             for row, sample in enumerate(samples):
                 ring.fill(ticket, row, sample)

@@ -66,40 +66,40 @@ class Tokenizers:
         self.end = next((token for token in known if token is not None), None)
 
     def encode(self, texts):
-        return [one.ids for one in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
-def tokenizer_of(name):
+def make_tokenizer(name):
     kind, _, argument = name.partition(":")
-    makers = {"sentencepiece": SentencePiece, "tiktoken": Tiktoken, "tokenizers": Tokenizers}
+    tokenizer_classes = {"sentencepiece": SentencePiece, "tiktoken": Tiktoken, "tokenizers": Tokenizers}
     if kind == "bytes" and not argument:
         return Bytes()
-    if kind not in makers or not argument:
-        sys.exit(f"--tokenizer: '{name}' is none of bytes, sentencepiece:FILE, tiktoken:NAME, tokenizers:FILE")
-    return makers[kind](argument)
+    if kind not in tokenizer_classes or not argument:
+        sys.exit(f"--tokenizer: '{name}' is not one of bytes, sentencepiece:FILE, tiktoken:NAME, tokenizers:FILE")
+    return tokenizer_classes[kind](argument)
 
 
-def texts_of(path, field):
+def read_texts(path, field):
     if not path.endswith(".jsonl"):
         with open(path, encoding="utf-8", newline="") as file:
             yield file.read()
         return
     if not field:
-        sys.exit(f"{path}: name the key of its texts with --field")
+        sys.exit(f"{path}: set --field to the key of the texts")
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             text = json.loads(line).get(field)
             if not isinstance(text, str):
-                sys.exit(f"{path}:{number}: '{field}' is no text")
+                sys.exit(f"{path}:{number}: '{field}' is not a string")
             yield text
 
 
-def batches_of(paths, field):
+def make_batches(paths, field):
     batch = []
     for path in paths:
-        for text in texts_of(path, field):
+        for text in read_texts(path, field):
             batch.append(text)
             if len(batch) == TEXT_BATCH:
                 yield batch
@@ -129,17 +129,17 @@ def main():
     parser.add_argument("--end", type=int)
     parser.add_argument("files", nargs="+", metavar="FILE")
     arguments = parser.parse_args()
-    tokenizer = tokenizer_of(arguments.tokenizer)
+    tokenizer = make_tokenizer(arguments.tokenizer)
     end = tokenizer.end if arguments.end is None else arguments.end
     if end is None or not 0 <= end < tokenizer.size:
-        sys.exit(f"the tokenizer has no token for the end of a text; name one of its {tokenizer.size} with --end")
+        sys.exit(f"the tokenizer has no end-of-text token; set --end to one of its {tokenizer.size} tokens")
     dtype, code = ("uint16", "H") if tokenizer.size <= 65536 else ("uint32", "I")
-    unfinished = arguments.out + ".part"
-    with open(unfinished, "wb") as out:
-        tokens = write_tokens(tokenizer, batches_of(arguments.files, arguments.field), end, out, code)
+    temporary_path = arguments.out + ".part"
+    with open(temporary_path, "wb") as out:
+        tokens = write_tokens(tokenizer, make_batches(arguments.files, arguments.field), end, out, code)
         out.flush()
         os.fsync(out.fileno())
-    os.replace(unfinished, arguments.out)
+    os.replace(temporary_path, arguments.out)
     print(f"{tokens} tokens. In the configuration:")
     print(f"  data:  {{train: {{format: tokens, path: {arguments.out}, dtype: {dtype}}}}}")
     print(f"  model: {{name: gpt, vocab_size: {tokenizer.size}}}")

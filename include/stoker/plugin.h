@@ -69,7 +69,7 @@ class Args {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   int64_t get_int(const std::string& key, int64_t default_value) const {
     const std::string* const value = find(key);
-    return value == nullptr ? default_value : number_of<int64_t>(key, *value, "a whole number");
+    return value == nullptr ? default_value : number_of<int64_t>(key, *value, "an integer");
   }
   double get_double(const std::string& key, double default_value) const {
     const std::string* const value = find(key);
@@ -117,15 +117,16 @@ class Args {
     return found == values_.end() ? nullptr : &found->second;
   }
   static std::invalid_argument wrong(const std::string& key, const std::string& value,
-                                     const std::string& wanted) {
-    return std::invalid_argument("model.args." + key + " is '" + value + "'; it must be " + wanted);
+                                     const std::string& expected) {
+    return std::invalid_argument("model.args." + key + " is '" + value + "'; it must be " +
+                                 expected);
   }
   template <typename Number>
-  static Number number_of(const std::string& key, const std::string& value, const char* wanted) {
+  static Number number_of(const std::string& key, const std::string& value, const char* expected) {
     Number number{};
     const char* const end = value.data() + value.size();
     const auto parsed = std::from_chars(value.data(), end, number);
-    if (parsed.ec != std::errc() || parsed.ptr != end) throw wrong(key, value, wanted);
+    if (parsed.ec != std::errc() || parsed.ptr != end) throw wrong(key, value, expected);
     return number;
   }
 

@@ -85,29 +85,29 @@ class ZipReader {
     const bool fits = directory.bytes <= size_ && directory.offset <= size_ - directory.bytes &&
                       directory.bytes <= kMaxDirectory &&
                       directory.members <= directory.bytes / kMemberBytes;
-    if (!fits) return corrupt("its directory does not fit into it");
+    if (!fits) return corrupt("the directory exceeds the file");
     STOKER_ASSIGN_OR_RETURN(const Bytes bytes,
                             Bytes::read(file_, directory.offset, directory.bytes));
     std::vector<ZipMember> members;
     uint64_t at = 0;
     for (uint64_t i = 0; i < directory.members; ++i) {
-      STOKER_ASSIGN_OR_RETURN(ZipMember member, take_member(bytes, at));
+      STOKER_ASSIGN_OR_RETURN(ZipMember member, read_member(bytes, at));
       members.push_back(std::move(member));
     }
-    if (at != bytes.size()) return corrupt("its directory has more in it than members");
+    if (at != bytes.size()) return corrupt("the directory has trailing bytes");
     return members;
   }
 
   Result<uint64_t> data_offset(const ZipMember& member) {
     if (size_ < kLocalBytes || member.local_header > size_ - kLocalBytes)
-      return corrupt("member '" + member.name + "' is not in it");
+      return corrupt("member '" + member.name + "' is outside the file");
     STOKER_ASSIGN_OR_RETURN(const Bytes local,
                             Bytes::read(file_, member.local_header, kLocalBytes));
     if (local.u32(0) != kLocalMagic || local.u16(26) != member.name.size())
-      return corrupt("member '" + member.name + "' is not where its directory says");
+      return corrupt("member '" + member.name + "' is not at the offset in the directory");
     const uint64_t begin = member.local_header + kLocalBytes + local.u16(26) + local.u16(28);
     if (begin > size_ || member.packed_bytes > size_ - begin)
-      return corrupt("member '" + member.name + "' is cut off");
+      return corrupt("member '" + member.name + "' is truncated");
     return begin;
   }
 
@@ -124,34 +124,34 @@ class ZipReader {
     for (uint64_t at = tail - kEndBytes + 1; at-- > 0;) {
       if (bytes.u32(at) != kEndMagic || bytes.u16(at + 20) != tail - at - kEndBytes) continue;
       if (bytes.u16(at + 4) != bytes.u16(at + 6) || bytes.u16(at + 8) != bytes.u16(at + 10))
-        return corrupt("is in several parts");
+        return corrupt("is split into several parts");
       const Directory found{
           .offset = bytes.u32(at + 16), .bytes = bytes.u32(at + 12), .members = bytes.u16(at + 10)};
       const bool is_64 = found.offset == kIn64 || found.bytes == kIn64 || found.members == 0xffff;
       return is_64 ? find_directory64(size_ - tail + at) : Result<Directory>(found);
     }
-    return corrupt("cut off (its end is missing)");
+    return corrupt("truncated (no end record)");
   }
   Result<Directory> find_directory64(uint64_t end) {
-    if (end < kLocator64Bytes) return corrupt("damaged at its end");
+    if (end < kLocator64Bytes) return corrupt("the end record is corrupt");
     STOKER_ASSIGN_OR_RETURN(const Bytes locator,
                             Bytes::read(file_, end - kLocator64Bytes, kLocator64Bytes));
     const uint64_t at = locator.u64(8);
     if (locator.u32(0) != kLocator64Magic || size_ < kEnd64Bytes || at > size_ - kEnd64Bytes)
-      return corrupt("damaged at its end");
+      return corrupt("the end record is corrupt");
     STOKER_ASSIGN_OR_RETURN(const Bytes record, Bytes::read(file_, at, kEnd64Bytes));
-    if (record.u32(0) != kEnd64Magic) return corrupt("damaged at its end");
+    if (record.u32(0) != kEnd64Magic) return corrupt("the end record is corrupt");
     return Directory{.offset = record.u64(48), .bytes = record.u64(40), .members = record.u64(32)};
   }
 
   // Reads the member at `at` and advances `at` past it.
-  Result<ZipMember> take_member(const Bytes& bytes, uint64_t& at) {
-    const uint64_t left = bytes.size() - at;
-    if (left < kMemberBytes || bytes.u32(at) != kMemberMagic)
-      return corrupt("its directory is damaged");
+  Result<ZipMember> read_member(const Bytes& bytes, uint64_t& at) {
+    const uint64_t remaining = bytes.size() - at;
+    if (remaining < kMemberBytes || bytes.u32(at) != kMemberMagic)
+      return corrupt("the directory is corrupt");
     const uint64_t name = bytes.u16(at + 28), extra = bytes.u16(at + 30);
-    const uint64_t whole = kMemberBytes + name + extra + bytes.u16(at + 32);
-    if (left < whole) return corrupt("its directory is damaged");
+    const uint64_t total = kMemberBytes + name + extra + bytes.u16(at + 32);
+    if (remaining < total) return corrupt("the directory is corrupt");
     ZipMember member{.name = bytes.text(at + kMemberBytes, name),
                      .is_deflated = bytes.u16(at + 10) == kDeflated,
                      .crc32 = bytes.u32(at + 16),
@@ -164,24 +164,24 @@ class ZipReader {
     if ((bytes.u16(at + 8) & kEncrypted) != 0) return corrupt("is encrypted");
     if (!member.is_deflated && bytes.u16(at + 10) != kStored)
       return corrupt("member '" + member.name + "' is neither stored nor deflated");
-    STOKER_RETURN_IF_ERROR(take_numbers64(bytes, at + kMemberBytes + name, extra, member));
+    STOKER_RETURN_IF_ERROR(read_zip64_fields(bytes, at + kMemberBytes + name, extra, member));
     if (!member.is_deflated && member.bytes != member.packed_bytes)
-      return corrupt("member '" + member.name + "' has two lengths");
-    at += whole;
+      return corrupt("member '" + member.name + "' has inconsistent lengths");
+    at += total;
     return member;
   }
 
   // Values that do not fit into 32 bits are in an extra field, in this order.
-  Status take_numbers64(const Bytes& bytes, uint64_t at, uint64_t count, ZipMember& member) {
+  Status read_zip64_fields(const Bytes& bytes, uint64_t at, uint64_t count, ZipMember& member) {
     for (const uint64_t end = at + count; end - at >= 4;) {
       const uint64_t size = bytes.u16(at + 2);
-      if (size > end - at - 4) return corrupt("its directory is damaged");
+      if (size > end - at - 4) return corrupt("the directory is corrupt");
       if (bytes.u16(at) == kExtra64) {
         uint64_t from = at + 4;
         const uint64_t last = from + size;
         for (uint64_t* number : {&member.bytes, &member.packed_bytes, &member.local_header}) {
           if (*number != kIn64) continue;
-          if (last - from < 8) return corrupt("its directory is damaged");
+          if (last - from < 8) return corrupt("the directory is corrupt");
           *number = bytes.u64(from);
           from += 8;
         }
@@ -219,7 +219,7 @@ namespace {
 // From this number on, the count is in the ZIP64 end record.
 constexpr uint64_t kMaxMembers = 0xffff;
 constexpr uint16_t kVersion = 20, kVersion64 = 45;
-constexpr uint16_t kMadeOnUnix = 3 << 8;
+constexpr uint16_t kUnixVersion = 3 << 8;
 constexpr uint32_t kRegularFile = 0100644U << 16;
 // Fixed date and time: equal content yields equal bytes.
 constexpr uint32_t kNewYear1980 = 0x00210000;
@@ -246,7 +246,7 @@ class Record {
   std::string bytes_;
 };
 
-uint32_t in_32_bits(uint64_t value) {
+uint32_t clamp_to_32_bits(uint64_t value) {
   return value >= kIn64 ? kIn64 : static_cast<uint32_t>(value);
 }
 
@@ -269,9 +269,9 @@ Status ZipWriter::begin(const std::string& name, uint64_t bytes, uint64_t alignm
   // With flag bit 3 the lengths follow the data; they have 8 bytes each if this extra field is
   // present.
   if (member.is_large()) extra.u16(kExtra64).u16(16).u64(0).u64(0);
-  const uint64_t begins = offset_ + kLocalBytes + name.size() + extra.bytes().size();
-  if (begins % alignment != 0) {
-    const uint64_t padding = (alignment - (begins + 4) % alignment) % alignment;
+  const uint64_t data_offset = offset_ + kLocalBytes + name.size() + extra.bytes().size();
+  if (data_offset % alignment != 0) {
+    const uint64_t padding = (alignment - (data_offset + 4) % alignment) % alignment;
     extra.u16(kPaddingExtra).u16(padding).text(std::string(padding, 'Z'));
   }
   Record local;
@@ -321,11 +321,11 @@ Status ZipWriter::put_directory_entry(const Member& member) {
   if (member.is_large()) extra.u16(kExtra64).u16(numbers.bytes().size()).text(numbers.bytes());
   const uint16_t version = member.is_large() ? kVersion64 : kVersion;
   Record entry;
-  entry.u32(kMemberMagic).u16(kMadeOnUnix | version).u16(version);
+  entry.u32(kMemberMagic).u16(kUnixVersion | version).u16(version);
   entry.u16(kHasDescriptor | kNamesAreUtf8).u16(kStored).u32(kNewYear1980).u32(member.crc32);
-  entry.u32(in_32_bits(member.bytes)).u32(in_32_bits(member.bytes));
+  entry.u32(clamp_to_32_bits(member.bytes)).u32(clamp_to_32_bits(member.bytes));
   entry.u16(member.name.size()).u16(extra.bytes().size()).u16(0).u16(0).u16(0);
-  entry.u32(kRegularFile).u32(in_32_bits(member.local_header));
+  entry.u32(kRegularFile).u32(clamp_to_32_bits(member.local_header));
   return put(entry.text(member.name).text(extra.bytes()).bytes());
 }
 
@@ -342,13 +342,13 @@ Status ZipWriter::put_end(uint64_t directory) {
   Record end;
   if (directory >= kIn64 || bytes >= kIn64 || count >= kMaxMembers) {
     const uint64_t end64 = offset_;
-    end.u32(kEnd64Magic).u64(kEnd64Bytes - 12).u16(kMadeOnUnix | kVersion64).u16(kVersion64);
+    end.u32(kEnd64Magic).u64(kEnd64Bytes - 12).u16(kUnixVersion | kVersion64).u16(kVersion64);
     end.u32(0).u32(0).u64(count).u64(count).u64(bytes).u64(directory);
     end.u32(kLocator64Magic).u32(0).u64(end64).u32(1);
   }
-  const uint64_t count_in_16 = std::min(count, kMaxMembers);
-  end.u32(kEndMagic).u16(0).u16(0).u16(count_in_16).u16(count_in_16);
-  end.u32(in_32_bits(bytes)).u32(in_32_bits(directory)).u16(0);
+  const uint64_t count16 = std::min(count, kMaxMembers);
+  end.u32(kEndMagic).u16(0).u16(0).u16(count16).u16(count16);
+  end.u32(clamp_to_32_bits(bytes)).u32(clamp_to_32_bits(directory)).u16(0);
   return put(end.bytes());
 }
 

@@ -14,9 +14,9 @@ namespace {
 
 // A new thread inherits the signal mask of the thread that starts it. Blocking all signals around
 // the start leaves no window in which a worker could receive a signal meant for the main thread.
-class BlockedSignals {
+class BlockedSignalsGuard {
  public:
-  BlockedSignals() {
+  BlockedSignalsGuard() {
     sigset_t all;
     sigfillset(&all);
     // SIGSYS is raised by the thread itself. If it is blocked, the kernel kills the process without
@@ -24,9 +24,9 @@ class BlockedSignals {
     sigdelset(&all, SIGSYS);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
+  ~BlockedSignalsGuard() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignalsGuard(const BlockedSignalsGuard&) = delete;
+  BlockedSignalsGuard& operator=(const BlockedSignalsGuard&) = delete;
 
  private:
   sigset_t before_;
@@ -67,7 +67,7 @@ void Coordinator::start(std::string name, std::function<Status(std::stop_token)>
   if (joined_) return;  // called by a thread that outlived join(), possibly during the destructor
   Worker& worker = workers_.emplace_back();
   worker.name = std::move(name);
-  const BlockedSignals blocked;
+  const BlockedSignalsGuard blocked;
   worker.thread = std::thread([this, &worker, run = std::move(body)] { run_body(worker, run); });
 }
 
@@ -122,13 +122,13 @@ Status Coordinator::join(std::chrono::nanoseconds grace) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stopped_ || running_names().empty(); });
   changed_.wait_for(lock, grace, [this] { return running_names().empty(); });
-  const auto stragglers = running_names();
+  const auto running = running_names();
   joined_ = stopped_;
   for (auto& worker : workers_)
     if (worker.ended && worker.thread.joinable()) worker.thread.join();
-  if (!reason_.ok() || stragglers.empty()) return reason_;
+  if (!reason_.ok() || running.empty()) return reason_;
   std::string names;
-  for (const auto& name : stragglers) names += (names.empty() ? "" : ", ") + name;
+  for (const auto& name : running) names += (names.empty() ? "" : ", ") + name;
   return Status(StatusCode::kTimedOut,
                 "threads that did not stop within the grace period: " + names);
 }

@@ -18,7 +18,7 @@
 namespace stoker {
 namespace {
 
-class RealFiles final : public FileSystem {
+class PosixFileSystem final : public FileSystem {
  public:
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode) override {
     const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
@@ -49,19 +49,19 @@ class RealFiles final : public FileSystem {
 
   Result<size_t> read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                          const std::string& path) override {
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t got =
-          ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    size_t total = 0;
+    while (total < bytes.size()) {
+      const ssize_t got = ::pread(fd, bytes.data() + total, bytes.size() - total,
+                                  static_cast<off_t>(offset + total));
       if (got < 0) {
         if (errno == EINTR) continue;
         return Status::from_errno(errno,
-                                  "read " + path + " at offset " + std::to_string(offset + done));
+                                  "read " + path + " at offset " + std::to_string(offset + total));
       }
       if (got == 0) break;
-      done += static_cast<size_t>(got);
+      total += static_cast<size_t>(got);
     }
-    return done;
+    return total;
   }
 
   Status sync(int fd, const std::string& path) override {
@@ -120,14 +120,14 @@ class RealFiles final : public FileSystem {
 };
 
 // ".NAME.tmp-PID" is a file that write_file_atomically() has not renamed yet.
-constexpr std::string_view kUnfinishedMark = ".tmp-";
+constexpr std::string_view kTemporaryMark = ".tmp-";
 
 }  // namespace
 
 Status FileSystem::reserve(int, uint64_t, const std::string&) { return {}; }
 
 FileSystem& default_file_system() {
-  static RealFiles files;
+  static PosixFileSystem files;
   return files;
 }
 
@@ -156,7 +156,8 @@ Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std
   STOKER_ASSIGN_OR_RETURN(const size_t got, default_file_system().read_at(fd, offset, out, path));
   if (got == out.size()) return {};
   return Status(StatusCode::kCorrupt, path + ": ends at byte " + std::to_string(offset + got) +
-                                          "; " + std::to_string(offset + out.size()) + " are due");
+                                          "; expected " + std::to_string(offset + out.size()) +
+                                          " bytes");
 }
 
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
@@ -164,7 +165,7 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
   const std::string directory = parent.empty() ? "." : parent.string();
   const std::string temporary =
       join_path(directory, "." + std::filesystem::path(path).filename().string() +
-                               std::string(kUnfinishedMark) + std::to_string(::getpid()));
+                               std::string(kTemporaryMark) + std::to_string(::getpid()));
   const auto write_all = [&]() -> Status {
     STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                             files.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
@@ -182,26 +183,26 @@ Status write_file_atomically(FileSystem& files, const std::string& path, std::st
 Status remove_temporary_files(FileSystem& files, const std::string& directory) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
   for (const std::string& name : names) {
-    const size_t mark = name.rfind(kUnfinishedMark);
-    const bool is_ours =
+    const size_t mark = name.rfind(kTemporaryMark);
+    const bool is_temporary =
         name.starts_with('.') && mark != std::string::npos && mark > 1 &&
-        name.find_first_not_of("0123456789", mark + kUnfinishedMark.size()) == std::string::npos;
-    if (is_ours) STOKER_RETURN_IF_ERROR(files.remove_file(join_path(directory, name)));
+        name.find_first_not_of("0123456789", mark + kTemporaryMark.size()) == std::string::npos;
+    if (is_temporary) STOKER_RETURN_IF_ERROR(files.remove_file(join_path(directory, name)));
   }
   return {};
 }
 
 Status make_directories(FileSystem& files, const std::string& path) {
-  std::filesystem::path walked;
+  std::filesystem::path partial;
   for (const auto& part : std::filesystem::path(path)) {
-    walked /= part;
+    partial /= part;
     std::error_code error;
-    if (std::filesystem::is_directory(walked, error)) continue;
-    Status status = files.make_directory(walked.string());
+    if (std::filesystem::is_directory(partial, error)) continue;
+    Status status = files.make_directory(partial.string());
     if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
-    if (!std::filesystem::is_directory(walked, error)) {
+    if (!std::filesystem::is_directory(partial, error)) {
       return Status(StatusCode::kAlreadyExists,
-                    walked.string() + ": is in the way; a directory is needed here");
+                    partial.string() + ": exists but is not a directory");
     }
   }
   return {};
@@ -239,10 +240,10 @@ Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
   }
   if (!locked) {
     const auto text = read_file(path, 4096);
-    std::string who = text.ok() ? *text : std::string();
-    while (!who.empty() && who.back() == '\n') who.pop_back();
-    return Status(StatusCode::kBusy,
-                  path + ": held by another process" + (who.empty() ? "" : " (" + who + ")"));
+    std::string lock_holder = text.ok() ? *text : std::string();
+    while (!lock_holder.empty() && lock_holder.back() == '\n') lock_holder.pop_back();
+    return Status(StatusCode::kBusy, path + ": held by another process" +
+                                         (lock_holder.empty() ? "" : " (" + lock_holder + ")"));
   }
   if (::ftruncate(fd.get(), 0) != 0) return Status::from_errno(errno, "truncate " + path);
   const std::string line = std::string(holder) + "\n";
@@ -260,7 +261,7 @@ Result<bool> is_locked(const std::string& path) {
   // A shared lock, held briefly. It fails exactly if another process holds the exclusive lock.
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) == 0) return false;
   if (errno == EWOULDBLOCK) return true;
-  return Status::from_errno(errno, "look at the lock of " + path);
+  return Status::from_errno(errno, "check lock " + path);
 }
 
 }  // namespace stoker

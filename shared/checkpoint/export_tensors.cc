@@ -97,7 +97,8 @@ PickleWriter& PickleWriter::tensor(const TensorSpec& spec, size_t storage) {
   return op(op::kTuple).op(op::kReduce);
 }
 
-void put_dict(PickleWriter& pickle, const std::vector<TensorSpec>& tensors, size_t first_storage) {
+void write_dict(PickleWriter& pickle, const std::vector<TensorSpec>& tensors,
+                size_t first_storage) {
   pickle.op(op::kEmptyDict).op(op::kMark);
   for (const TensorSpec& spec : tensors) pickle.text(spec.name).tensor(spec, first_storage++);
   pickle.op(op::kSetItems);
@@ -106,7 +107,7 @@ void put_dict(PickleWriter& pickle, const std::vector<TensorSpec>& tensors, size
 // {name: tensor, …}
 std::string pickle_tensors(const std::vector<TensorSpec>& tensors) {
   PickleWriter pickle;
-  put_dict(pickle, tensors, 0);
+  write_dict(pickle, tensors, 0);
   return pickle.finish();
 }
 
@@ -117,7 +118,7 @@ std::string pickle_parts(const std::vector<PickledPart>& parts, uint64_t step) {
   pickle.op(op::kEmptyDict).op(op::kMark);
   for (const PickledPart& part : parts) {
     pickle.text(part.name);
-    put_dict(pickle, part.tensors, storage);
+    write_dict(pickle, part.tensors, storage);
     storage += part.tensors.size();
   }
   pickle.text("step").number(step).op(op::kSetItems);
@@ -126,7 +127,7 @@ std::string pickle_parts(const std::vector<PickledPart>& parts, uint64_t step) {
 
 constexpr size_t kBufferBytes = 1 << 20;
 
-std::string folder_of(const std::string& path) {
+std::string parent_directory(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
@@ -138,11 +139,11 @@ Result<NewFile> NewFile::create(FileSystem& files, const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0)
     return Status(StatusCode::kAlreadyExists,
-                  path + ": is there already; remove it, or give another name");
+                  path + ": already exists; remove it, or choose another name");
   const std::string name = path.substr(path.rfind('/') + 1);
-  if (name.empty()) return Status(StatusCode::kInvalidArgument, path + ": is no name of a file");
+  if (name.empty()) return Status(StatusCode::kInvalidArgument, path + ": is not a file name");
   std::string temporary =
-      join_path(folder_of(path), "." + name + ".tmp-" + std::to_string(::getpid()));
+      join_path(parent_directory(path), "." + name + ".tmp-" + std::to_string(::getpid()));
   // Left over from an earlier process with the same PID.
   static_cast<void>(files.remove_file(temporary));
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
@@ -157,16 +158,15 @@ NewFile::~NewFile() {
 
 Status NewFile::append(std::span<const std::byte> bytes) {
   bytes_ += bytes.size();
-  if (gathered_.size() + bytes.size() > kBufferBytes) STOKER_RETURN_IF_ERROR(flush());
+  if (buffer_.size() + bytes.size() > kBufferBytes) STOKER_RETURN_IF_ERROR(flush());
   if (bytes.size() >= kBufferBytes) return files_->write(fd_.get(), bytes, temporary_);
-  gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   return {};
 }
 
 Status NewFile::flush() {
-  const Status status =
-      gathered_.empty() ? Status() : files_->write(fd_.get(), gathered_, temporary_);
-  gathered_.clear();
+  const Status status = buffer_.empty() ? Status() : files_->write(fd_.get(), buffer_, temporary_);
+  buffer_.clear();
   return status;
 }
 
@@ -175,7 +175,7 @@ Status NewFile::commit() {
   STOKER_RETURN_IF_ERROR(files_->sync(fd_.get(), temporary_));
   STOKER_RETURN_IF_ERROR(files_->rename_noreplace(temporary_, path_));
   if (::close(fd_.release()) != 0) return Status::from_errno(errno, "close " + path_);
-  return files_->sync_directory(folder_of(path_));
+  return files_->sync_directory(parent_directory(path_));
 }
 
 namespace {
@@ -183,7 +183,7 @@ namespace {
 constexpr uint64_t kCopyBytes = 4 << 20;
 // As in PyTorch, so that tensors can be used from a memory map.
 constexpr uint64_t kStorageAlignment = 64;
-constexpr char kFolder[] = "archive/";  // PyTorch's default if the file has no name
+constexpr char kArchiveFolder[] = "archive/";  // PyTorch's default if the file has no name
 constexpr size_t kIdDigits = 40;
 
 using Append = std::function<Status(std::span<const std::byte>)>;
@@ -207,7 +207,7 @@ struct Source {
 
 // An id with the length of the one that PyTorch computes from the archive's content; equal content
 // has equal ids.
-std::string id_of(const std::string& pickle) {
+std::string serialization_id(const std::string& pickle) {
   std::string digits;
   for (const char c : sha256_hex(pickle)) digits += static_cast<char>('0' + c % 10);
   return digits.substr(0, kIdDigits);
@@ -251,7 +251,7 @@ Status export_torch(std::span<const ExportPart> parts, uint64_t step, NewFile& o
   for (const ExportPart& part : parts) dicts.push_back({part.name, part.file->tensors()});
   const std::string pickle =
       parts.size() == 1 ? pickle_tensors(dicts.front().tensors) : pickle_parts(dicts, step);
-  const std::string folder = kFolder;
+  const std::string folder = kArchiveFolder;
   archive::ZipWriter zip([&out](std::span<const std::byte> bytes) { return out.append(bytes); });
   STOKER_RETURN_IF_ERROR(zip.add(folder + "data.pkl", pickle));
   STOKER_RETURN_IF_ERROR(zip.add(folder + ".format_version", "1"));
@@ -268,7 +268,7 @@ Status export_torch(std::span<const ExportPart> parts, uint64_t step, NewFile& o
     }
   }
   STOKER_RETURN_IF_ERROR(zip.add(folder + "version", "3\n"));
-  STOKER_RETURN_IF_ERROR(zip.add(folder + ".data/serialization_id", id_of(pickle)));
+  STOKER_RETURN_IF_ERROR(zip.add(folder + ".data/serialization_id", serialization_id(pickle)));
   return zip.finish();
 }
 

@@ -54,7 +54,7 @@ class NewFile {
   std::string path_;
   std::string temporary_;
   UniqueFd fd_;  // invalid after a commit or move
-  std::vector<std::byte> gathered_;
+  std::vector<std::byte> buffer_;
   uint64_t bytes_ = 0;
 };
 

@@ -22,14 +22,14 @@ constexpr size_t kChunkBytes = 1 << 20;
 // Bytes written between requests for writeback.
 constexpr uint64_t kWritebackBytes = 8 << 20;
 // Starting a thread costs about as much as hashing this many bytes.
-constexpr uint64_t kWorthAThread = 256 << 10;
+constexpr uint64_t kMinThreadedBytes = 256 << 10;
 
 // Computes the hash of one file content, which must outlive this object; the destructor joins the
 // thread.
-class Hashing {
+class HashTask {
  public:
-  explicit Hashing(const FileContent& content) {
-    if (content.bytes() < kWorthAThread) {
+  explicit HashTask(const FileContent& content) {
+    if (content.bytes() < kMinThreadedBytes) {
       hash(content, {});
     } else {
       thread_ = std::jthread([this, &content](const std::stop_token& stop) {
@@ -38,8 +38,8 @@ class Hashing {
       });
     }
   }
-  Hashing(const Hashing&) = delete;
-  Hashing& operator=(const Hashing&) = delete;
+  HashTask(const HashTask&) = delete;
+  HashTask& operator=(const HashTask&) = delete;
 
   std::string wait() {
     if (thread_.joinable()) thread_.join();
@@ -70,8 +70,8 @@ class ChunkedFile {
       : files_(files), fd_(std::move(fd)), path_(std::move(path)) {}
 
   Status append(std::span<const std::byte> piece) {
-    if (gathered_.size() + piece.size() <= kChunkBytes) {
-      gathered_.insert(gathered_.end(), piece.begin(), piece.end());
+    if (buffer_.size() + piece.size() <= kChunkBytes) {
+      buffer_.insert(buffer_.end(), piece.begin(), piece.end());
       return {};
     }
     STOKER_RETURN_IF_ERROR(flush());
@@ -79,13 +79,13 @@ class ChunkedFile {
       STOKER_RETURN_IF_ERROR(write(piece.first(kChunkBytes)));
       piece = piece.subspan(kChunkBytes);
     }
-    gathered_.assign(piece.begin(), piece.end());
+    buffer_.assign(piece.begin(), piece.end());
     return {};
   }
 
   Status flush() {
-    const Status status = gathered_.empty() ? Status() : write(gathered_);
-    gathered_.clear();
+    const Status status = buffer_.empty() ? Status() : write(buffer_);
+    buffer_.clear();
     return status;
   }
 
@@ -99,13 +99,13 @@ class ChunkedFile {
   Status write(std::span<const std::byte> chunk) {
     STOKER_RETURN_IF_ERROR(files_.write(fd_.get(), chunk, path_));
     written_ += chunk.size();
-    if (written_ - asked_ >= kWritebackBytes) {
+    if (written_ - flushed_ >= kWritebackBytes) {
       // Only a hint, so that most of the data is already on disk at sync(). Errors are reported by
       // sync().
-      static_cast<void>(::sync_file_range(fd_.get(), static_cast<off_t>(asked_),
-                                          static_cast<off_t>(written_ - asked_),
+      static_cast<void>(::sync_file_range(fd_.get(), static_cast<off_t>(flushed_),
+                                          static_cast<off_t>(written_ - flushed_),
                                           SYNC_FILE_RANGE_WRITE));
-      asked_ = written_;
+      flushed_ = written_;
     }
     return {};
   }
@@ -113,9 +113,9 @@ class ChunkedFile {
   FileSystem& files_;
   UniqueFd fd_;
   std::string path_;
-  std::vector<std::byte> gathered_;  // buffer for small pieces, at most one chunk
+  std::vector<std::byte> buffer_;  // buffer for small pieces, at most one chunk
   uint64_t written_ = 0;
-  uint64_t asked_ = 0;  // number of bytes for which writeback was requested
+  uint64_t flushed_ = 0;  // number of bytes for which writeback was requested
 };
 
 // An empty file with disk space reserved for all of the content.
@@ -143,8 +143,8 @@ uint64_t FileContent::bytes() const {
 
 Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std::string& directory,
                                                     std::span<const FileContent> contents) {
-  std::vector<std::unique_ptr<Hashing>> hashes;
-  for (const FileContent& content : contents) hashes.push_back(std::make_unique<Hashing>(content));
+  std::vector<std::unique_ptr<HashTask>> hashes;
+  for (const FileContent& content : contents) hashes.push_back(std::make_unique<HashTask>(content));
   std::vector<ChunkedFile> open;
   for (const FileContent& content : contents) {
     STOKER_ASSIGN_OR_RETURN(ChunkedFile file, create(files, directory, content));
@@ -180,8 +180,8 @@ Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& pa
     if (got < buffer.size() || offset > bytes) break;
   }
   if (offset == bytes) return hash.finish_hex();
-  return Status(StatusCode::kCorrupt, path + ": changed its size while it was read; " +
-                                          std::to_string(bytes) + " bytes are due");
+  return Status(StatusCode::kCorrupt, path + ": its size changed during the read; expected " +
+                                          std::to_string(bytes) + " bytes");
 }
 
 }  // namespace stoker::checkpoint

@@ -45,7 +45,7 @@ Result<std::vector<Checksum>> parse_checksums(std::string_view text,
   };
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return corrupt("the line does not end");
+    if (end == std::string_view::npos) return corrupt("the line is not terminated");
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (line.size() < kHexDigits + 2 || !is_sha256(line.substr(0, kHexDigits)) ||
@@ -53,7 +53,7 @@ Result<std::vector<Checksum>> parse_checksums(std::string_view text,
       return corrupt("not a SHA-256, two spaces and a file name");
     Checksum sum{std::string(line.substr(0, kHexDigits)), std::string(line.substr(kHexDigits + 2))};
     if (std::ranges::find(sums, sum.name, &Checksum::name) != sums.end())
-      return corrupt("names a file a second time");
+      return corrupt("lists a file twice");
     sums.push_back(std::move(sum));
   }
   if (sums.empty()) return corrupt("the file is empty");
@@ -75,11 +75,11 @@ uint64_t count_at(const json::object& object, const char* key) {
   return object.at(key).to_number<uint64_t>();
 }
 // 0 if missing, for fields that were added later and are optional.
-uint64_t later_count_at(const json::object& object, const char* key) {
+uint64_t optional_count_at(const json::object& object, const char* key) {
   return object.contains(key) ? count_at(object, key) : 0;
 }
 
-WrittenFile file_of(const json::value& value) {
+WrittenFile parse_file(const json::value& value) {
   const json::object& object = value.as_object();
   return {text_at(object, "name"), count_at(object, "bytes"), text_at(object, "sha256")};
 }
@@ -90,7 +90,7 @@ DatasetVersion parse_dataset_version(const json::value& value) {
           text_at(object, "fingerprint")};
 }
 
-json::array parse_dataset_versions(const Manifest& manifest) {
+json::array dataset_versions_to_json(const Manifest& manifest) {
   json::array states;
   for (const DatasetVersion& state : manifest.dataset_versions)
     states.push_back({{"start_ticket", state.ticket},
@@ -110,8 +110,8 @@ Manifest parse_manifest_fields(const json::object& root) {
   manifest.stoker_version = text_at(root, "stoker_version");
   manifest.torch_version = text_at(root, "torch_version");
   manifest.world_size = root.at("world_size").to_number<int>();
-  manifest.batch = later_count_at(root, "micro_batch_size");
-  manifest.accumulate = later_count_at(root, "gradient_accumulation_steps");
+  manifest.batch = optional_count_at(root, "micro_batch_size");
+  manifest.accumulate = optional_count_at(root, "gradient_accumulation_steps");
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
   manifest.config_digest = text_at(root, "config_digest");
@@ -120,7 +120,7 @@ Manifest parse_manifest_fields(const json::object& root) {
     for (const json::value& state : root.at("data_history").as_array())
       manifest.dataset_versions.push_back(parse_dataset_version(state));
   for (const json::value& file : root.at("files").as_array())
-    manifest.files.push_back(file_of(file));
+    manifest.files.push_back(parse_file(file));
   manifest.parent = text_at(root, "parent_checkpoint");
   manifest.metrics_bytes = count_at(root, "metrics_bytes");
   if (root.contains("sample_errors")) manifest.sample_errors = count_at(root, "sample_errors");
@@ -130,16 +130,16 @@ Manifest parse_manifest_fields(const json::object& root) {
 
 // Empty if the files can be opened below the checkpoint directory.
 std::string find_file_error(const Manifest& manifest) {
-  if (manifest.files.empty()) return "names no file";
-  if (manifest.files.size() > kMaxFiles) return "names too many files";
+  if (manifest.files.empty()) return "lists no files";
+  if (manifest.files.size() > kMaxFiles) return "lists too many files";
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     const WrittenFile& file = manifest.files[i];
     if (!is_file_name(file.name) || file.name == kManifestName || file.name == kChecksumsName)
-      return "names a file that cannot be part of a checkpoint";
+      return "lists a file that cannot be part of a checkpoint";
     if (!is_sha256(file.sha256)) return "has no SHA-256 for " + file.name;
-    const auto same = [&](const WrittenFile& other) { return other.name == file.name; };
-    if (std::count_if(manifest.files.begin(), manifest.files.end(), same) > 1)
-      return "names " + file.name + " twice";
+    const auto has_same_name = [&](const WrittenFile& other) { return other.name == file.name; };
+    if (std::count_if(manifest.files.begin(), manifest.files.end(), has_same_name) > 1)
+      return "lists " + file.name + " twice";
   }
   return {};
 }
@@ -151,9 +151,9 @@ std::string to_json(const Manifest& manifest) {
   for (const WrittenFile& file : manifest.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   boost::system::error_code error;
-  json::value live =
+  json::value live_settings =
       parse_json(manifest.live_settings.empty() ? "{}" : manifest.live_settings, error);
-  assert(!error && live.is_object() && "Manifest::live must be a JSON object");
+  assert(!error && live_settings.is_object() && "Manifest::live must be a JSON object");
   json::object root{{"format", manifest.format},
                     {"step", manifest.step},
                     {"epoch", manifest.epoch},
@@ -168,10 +168,10 @@ std::string to_json(const Manifest& manifest) {
                     {"files", std::move(files)},
                     {"parent_checkpoint", manifest.parent},
                     {"metrics_bytes", manifest.metrics_bytes},
-                    {"live_settings", std::move(live)}};
+                    {"live_settings", std::move(live_settings)}};
   if (manifest.batch != 0) root["micro_batch_size"] = manifest.batch;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
-  if (!manifest.dataset_versions.empty()) root["data_history"] = parse_dataset_versions(manifest);
+  if (!manifest.dataset_versions.empty()) root["data_history"] = dataset_versions_to_json(manifest);
   if (manifest.accumulate != 0) root["gradient_accumulation_steps"] = manifest.accumulate;
   if (manifest.sample_errors) root["sample_errors"] = *manifest.sample_errors;
   return json::serialize(root) + "\n";
@@ -198,8 +198,8 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path_i
       return corrupt("format " + std::to_string(format) + " is not supported; this version reads " +
                      std::to_string(kFormat));
     Manifest manifest = parse_manifest_fields(root);
-    if (const std::string problem = find_file_error(manifest); !problem.empty())
-      return corrupt(problem);
+    if (const std::string file_error = find_file_error(manifest); !file_error.empty())
+      return corrupt(file_error);
     return manifest;
   } catch (const std::exception& wrong) {
     return corrupt(std::string("a field is missing or has the wrong type: ") + wrong.what());

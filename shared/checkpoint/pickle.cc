@@ -20,35 +20,36 @@ std::string hex_of(uint8_t op) {
   return {'0', 'x', kDigits[op >> 4], kDigits[op & 15]};
 }
 
-class Machine {
+class PickleReader {
  public:
-  explicit Machine(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit PickleReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   Result<Pickle> run() {
     while (true) {
-      began_ = at_;
+      opcode_offset_ = at_;
       STOKER_ASSIGN_OR_RETURN(const uint64_t op, number(1));
       if (op == op::kStop) break;
       STOKER_RETURN_IF_ERROR(step(static_cast<uint8_t>(op)));
     }
     STOKER_ASSIGN_OR_RETURN(pickle_.root, pop());
-    if (!stack_.empty() || !marks_.empty()) return wrong("ends with more than one value");
-    if (at_ != bytes_.size()) return wrong("has bytes after its end");
+    if (!stack_.empty() || !marks_.empty()) return corrupt("has more than one value at the end");
+    if (at_ != bytes_.size()) return corrupt("has trailing bytes");
     return std::move(pickle_);
   }
 
  private:
-  Status wrong(const std::string& what) const {
-    return Status(StatusCode::kCorrupt, "pickle: byte " + std::to_string(began_) + ": " + what);
+  Status corrupt(const std::string& what) const {
+    return Status(StatusCode::kCorrupt,
+                  "pickle: byte " + std::to_string(opcode_offset_) + ": " + what);
   }
-  Result<std::string_view> take(uint64_t count) {
-    if (count > bytes_.size() - at_) return wrong("ends inside an instruction");
+  Result<std::string_view> read_bytes(uint64_t count) {
+    if (count > bytes_.size() - at_) return corrupt("truncated opcode");
     const auto* const text = reinterpret_cast<const char*>(bytes_.data()) + at_;
     at_ += count;
     return std::string_view(text, count);
   }
   Result<uint64_t> number(size_t count) {
-    STOKER_ASSIGN_OR_RETURN(const std::string_view text, take(count));
+    STOKER_ASSIGN_OR_RETURN(const std::string_view text, read_bytes(count));
     uint64_t value = 0;
     for (size_t i = count; i > 0; --i) value = value << 8 | static_cast<unsigned char>(text[i - 1]);
     return value;
@@ -58,14 +59,14 @@ class Machine {
     const std::string_view rest =
         std::string_view(text, bytes_.size()).substr(at_, kMaxGlobalName + 1);
     const size_t end = rest.find('\n');
-    if (end == std::string_view::npos) return wrong("a name without an end");
+    if (end == std::string_view::npos) return corrupt("unterminated name");
     at_ += end + 1;
     return rest.substr(0, end);
   }
 
   Status push(PickleValue value) {
     if (pickle_.values.size() == kMaxValues)
-      return wrong("more than " + std::to_string(kMaxValues) + " values");
+      return corrupt("more than " + std::to_string(kMaxValues) + " values");
     stack_.push_back(static_cast<uint32_t>(pickle_.values.size()));
     pickle_.values.push_back(std::move(value));
     return {};
@@ -77,26 +78,26 @@ class Machine {
   // Values above the last mark belong to the opcode that consumes the mark.
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   Result<uint32_t> pop() {
-    if (stack_.size() <= floor()) return wrong("its stack is empty");
+    if (stack_.size() <= floor()) return corrupt("stack underflow");
     const uint32_t value = stack_.back();
     stack_.pop_back();
     return value;
   }
   Result<std::vector<uint32_t>> pop_some(size_t count) {
-    if (stack_.size() - floor() < count) return wrong("its stack is empty");
+    if (stack_.size() - floor() < count) return corrupt("stack underflow");
     std::vector<uint32_t> items(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
     stack_.resize(stack_.size() - count);
     return items;
   }
   Result<std::vector<uint32_t>> pop_to_mark() {
-    if (marks_.empty()) return wrong("no mark on its stack");
+    if (marks_.empty()) return corrupt("no mark on the stack");
     auto items = pop_some(stack_.size() - marks_.back());
     marks_.pop_back();
     return items;
   }
   Result<PickleValue*> top(Type type, const char* what) {
     if (stack_.size() <= floor() || value(stack_.back()).type != type)
-      return wrong(std::string("no ") + what + " where one is due");
+      return corrupt(std::string("expected a ") + what);
     return &value(stack_.back());
   }
   PickleValue& value(uint32_t index) { return pickle_.values[index]; }
@@ -173,14 +174,15 @@ class Machine {
       case op::kBuild:
         return build();
       default:
-        return wrong("instruction " + hex_of(op) + " is not one that torch.save writes by default");
+        return corrupt("instruction " + hex_of(op) +
+                       " is not one that torch.save writes by default");
     }
   }
 
   Status read_protocol() {
     STOKER_ASSIGN_OR_RETURN(const uint64_t protocol, number(1));
     if (protocol <= kMaxProtocol) return {};
-    return wrong("protocol " + std::to_string(protocol) + " does not exist");
+    return corrupt("protocol " + std::to_string(protocol) + " does not exist");
   }
   Status read_number(uint8_t op) {
     if (op == op::kBinInt) {
@@ -188,7 +190,7 @@ class Machine {
       return push_number(static_cast<int32_t>(static_cast<uint32_t>(bits)));
     }
     if (op == op::kBinFloat) {
-      STOKER_RETURN_IF_ERROR(take(8).status());
+      STOKER_RETURN_IF_ERROR(read_bytes(8).status());
       return push({.type = Type::kOther});
     }
     if (op == op::kLong1) return read_long();
@@ -198,7 +200,7 @@ class Machine {
   // Two's complement, variable length.
   Status read_long() {
     STOKER_ASSIGN_OR_RETURN(const uint64_t count, number(1));
-    STOKER_ASSIGN_OR_RETURN(const std::string_view bytes, take(count));
+    STOKER_ASSIGN_OR_RETURN(const std::string_view bytes, read_bytes(count));
     if (count > sizeof(int64_t)) return push({.type = Type::kOther});
     const bool is_negative = count > 0 && static_cast<unsigned char>(bytes.back()) >= 0x80;
     uint64_t bits = is_negative ? ~uint64_t{0} : 0;
@@ -207,7 +209,7 @@ class Machine {
   }
   Status read_text(size_t length_bytes) {
     STOKER_ASSIGN_OR_RETURN(const uint64_t length, number(length_bytes));
-    STOKER_ASSIGN_OR_RETURN(const std::string_view text, take(length));
+    STOKER_ASSIGN_OR_RETURN(const std::string_view text, read_bytes(length));
     return push_text(text);
   }
   Status read_name() {
@@ -215,21 +217,21 @@ class Machine {
     STOKER_ASSIGN_OR_RETURN(const std::string_view word, line());
     std::string name = std::string(module) + '.' + std::string(word);
     if (is_allowed_global(name)) return push({.type = Type::kName, .text = std::move(name)});
-    return wrong("holds " + printable(name) +
-                 ", which is not read here; save the weights alone, from Python: "
-                 "torch.save(model.state_dict(), FILE)");
+    return corrupt("contains " + printable(name) +
+                   ", which is not supported; save only the weights, from Python: "
+                   "torch.save(model.state_dict(), FILE)");
   }
 
   Status get(size_t index_bytes) {
     STOKER_ASSIGN_OR_RETURN(const uint64_t index, number(index_bytes));
     const auto found = memo_.find(index);
-    if (found == memo_.end()) return wrong("uses a value that it has not kept");
+    if (found == memo_.end()) return corrupt("unknown memo index");
     stack_.push_back(found->second);
     return {};
   }
   Status put(size_t index_bytes) {
     STOKER_ASSIGN_OR_RETURN(const uint64_t index, number(index_bytes));
-    if (stack_.size() <= floor()) return wrong("its stack is empty");
+    if (stack_.size() <= floor()) return corrupt("stack underflow");
     memo_[index] = stack_.back();
     return {};
   }
@@ -246,7 +248,7 @@ class Machine {
   }
   Status set_items(Result<std::vector<uint32_t>> items) {
     if (!items.ok()) return items.status();
-    if (items->size() % 2 != 0) return wrong("a key without a value");
+    if (items->size() % 2 != 0) return corrupt("a key without a value");
     STOKER_ASSIGN_OR_RETURN(PickleValue* const dict, top(Type::kDict, "dict"));
     dict->items.insert(dict->items.end(), items->begin(), items->end());
     return {};
@@ -257,13 +259,13 @@ class Machine {
     STOKER_ASSIGN_OR_RETURN(const uint32_t state, pop());
     STOKER_RETURN_IF_ERROR(top(Type::kDict, "dict").status());
     if (value(state).type == Type::kDict) return {};
-    return wrong("attributes that are no dict");
+    return corrupt("attributes are not a dict");
   }
 
   Status load_storage() {
     STOKER_ASSIGN_OR_RETURN(const uint32_t id, pop());
     auto storage = parse_storage(pickle_, value(id));
-    if (!storage.ok()) return wrong(storage.status().message());
+    if (!storage.ok()) return corrupt(storage.status().message());
     pickle_.storages.push_back(*std::move(storage));
     return push(
         {.type = Type::kStorage, .number = static_cast<int64_t>(pickle_.storages.size()) - 1});
@@ -272,19 +274,19 @@ class Machine {
     STOKER_ASSIGN_OR_RETURN(const uint32_t arguments, pop());
     STOKER_ASSIGN_OR_RETURN(const uint32_t function, pop());
     if (value(function).type != Type::kName || value(arguments).type != Type::kTuple)
-      return wrong("a call of what is no function");
-    auto made = apply_reduce(pickle_, value(function).text, value(arguments).items);
-    if (!made.ok()) return wrong(made.status().message());
-    if (made->maybe_same) {
-      stack_.push_back(*made->maybe_same);
+      return corrupt("call of a non-function");
+    auto result = apply_reduce(pickle_, value(function).text, value(arguments).items);
+    if (!result.ok()) return corrupt(result.status().message());
+    if (result->maybe_same) {
+      stack_.push_back(*result->maybe_same);
       return {};
     }
-    return push(std::move(made->value));
+    return push(std::move(result->value));
   }
 
   const std::span<const std::byte> bytes_;
   size_t at_ = 0;
-  size_t began_ = 0;  // offset of the current opcode
+  size_t opcode_offset_ = 0;  // offset of the current opcode
   Pickle pickle_;
   std::vector<uint32_t> stack_;
   std::vector<size_t> marks_;  // stack heights
@@ -293,7 +295,7 @@ class Machine {
 
 }  // namespace
 
-Result<Pickle> read_pickle(std::span<const std::byte> bytes) { return Machine(bytes).run(); }
+Result<Pickle> read_pickle(std::span<const std::byte> bytes) { return PickleReader(bytes).run(); }
 
 namespace {
 
@@ -349,15 +351,15 @@ const DTypeNames* find_dtype(std::string_view name) {
   return found == kDTypes.end() ? nullptr : found;
 }
 
-Result<std::vector<int64_t>> counts_of(const Pickle& pickle, const PickleValue& tuple,
-                                       const char* what) {
+Result<std::vector<int64_t>> read_counts(const Pickle& pickle, const PickleValue& tuple,
+                                         const char* what) {
   if (tuple.type != Type::kTuple) return pickle_error(std::string("a tensor without ") + what);
-  if (tuple.items.size() > kMaxDimensions) return pickle_error("a tensor of too many dimensions");
+  if (tuple.items.size() > kMaxDimensions) return pickle_error("a tensor with too many dimensions");
   std::vector<int64_t> counts;
   for (const uint32_t item : tuple.items) {
     const PickleValue& value = pickle.values[item];
     if (value.type != Type::kInt || value.number < 0)
-      return pickle_error(std::string("a tensor whose ") + what + " is no count");
+      return pickle_error(std::string("a tensor whose ") + what + " is not a count");
     counts.push_back(value.number);
   }
   return counts;
@@ -377,42 +379,43 @@ std::optional<int64_t> checked_elements(const PickledTensor& tensor) {
 bool fits(const PickledTensor& tensor, uint64_t elements) {
   int64_t last = tensor.offset;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
-    int64_t way = 0;
-    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &way) ||
-        __builtin_add_overflow(last, way, &last))
+    int64_t distance = 0;
+    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &distance) ||
+        __builtin_add_overflow(last, distance, &last))
       return false;
   }
   return static_cast<uint64_t>(last) < elements;
 }
 
 Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& arguments,
-                                 bool says_dtype) {
-  if (arguments.size() < 4 || (says_dtype && arguments.size() < 7))
+                                 bool has_dtype) {
+  if (arguments.size() < 4 || (has_dtype && arguments.size() < 7))
     return pickle_error("a tensor with too few arguments");
-  const PickleValue& of = pickle.values[arguments[0]];
+  const PickleValue& storage_value = pickle.values[arguments[0]];
   const PickleValue& offset = pickle.values[arguments[1]];
-  if (of.type != Type::kStorage) return pickle_error("a tensor without a storage");
+  if (storage_value.type != Type::kStorage) return pickle_error("a tensor without a storage");
   if (offset.type != Type::kInt || offset.number < 0)
-    return pickle_error("a tensor whose offset is no count");
-  PickledTensor tensor{.offset = offset.number, .storage = static_cast<size_t>(of.number)};
-  STOKER_ASSIGN_OR_RETURN(tensor.shape, counts_of(pickle, pickle.values[arguments[2]], "shape"));
+    return pickle_error("a tensor with an invalid offset");
+  PickledTensor tensor{.offset = offset.number,
+                       .storage = static_cast<size_t>(storage_value.number)};
+  STOKER_ASSIGN_OR_RETURN(tensor.shape, read_counts(pickle, pickle.values[arguments[2]], "shape"));
   STOKER_ASSIGN_OR_RETURN(tensor.strides,
-                          counts_of(pickle, pickle.values[arguments[3]], "strides"));
+                          read_counts(pickle, pickle.values[arguments[3]], "strides"));
   if (tensor.shape.size() != tensor.strides.size())
     return pickle_error("a tensor with " + std::to_string(tensor.shape.size()) + " extents and " +
                         std::to_string(tensor.strides.size()) + " strides");
   const PickledStorage& storage = pickle.storages[tensor.storage];
-  const DTypeNames* const said =
-      says_dtype ? find_dtype(pickle.values[arguments[6]].text) : nullptr;
-  if (storage.dtype.has_value() == says_dtype || (says_dtype && said == nullptr))
+  const DTypeNames* const named_dtype =
+      has_dtype ? find_dtype(pickle.values[arguments[6]].text) : nullptr;
+  if (storage.dtype.has_value() == has_dtype || (has_dtype && named_dtype == nullptr))
     return pickle_error("a tensor without a dtype");
-  tensor.dtype = says_dtype ? said->dtype : *storage.dtype;
+  tensor.dtype = has_dtype ? named_dtype->dtype : *storage.dtype;
   const uint64_t stored =
-      says_dtype ? storage.elements / dtype_bytes(tensor.dtype) : storage.elements;
+      has_dtype ? storage.elements / dtype_bytes(tensor.dtype) : storage.elements;
   const auto elements = checked_elements(tensor);
   if (!elements) return pickle_error("a tensor whose shape overflows 63 bits");
   if (*elements > 0 && !fits(tensor, stored))
-    return pickle_error("a tensor that lies beyond the " + std::to_string(stored) +
+    return pickle_error("a tensor that exceeds the " + std::to_string(stored) +
                         " elements of its storage");
   if (pickle.tensors.size() == kMaxTensors)
     return pickle_error("more than " + std::to_string(kMaxTensors) + " tensors");
@@ -422,10 +425,10 @@ Result<ReduceResult> make_tensor(Pickle& pickle, const std::vector<uint32_t>& ar
 }
 
 // A function that returns its argument, which must have the given type.
-Result<ReduceResult> same(const Pickle& pickle, const std::vector<uint32_t>& arguments, Type type,
-                          std::string_view function) {
+Result<ReduceResult> return_argument(const Pickle& pickle, const std::vector<uint32_t>& arguments,
+                                     Type type, std::string_view function) {
   if (arguments.empty() || pickle.values[arguments[0]].type != type)
-    return pickle_error(std::string(function) + " with arguments that do not fit");
+    return pickle_error(std::string(function) + " with invalid arguments");
   return ReduceResult{.maybe_same = arguments[0], .value = {}};
 }
 
@@ -452,14 +455,14 @@ Result<PickledStorage> parse_storage(const Pickle& pickle, const PickleValue& id
     return value.type == type ? &value : nullptr;
   };
   if (id.type != Type::kTuple || id.items.size() != 5)
-    return pickle_error("a reference to no storage");
+    return pickle_error("invalid storage reference");
   const PickleValue* const word = part(0, Type::kText);
   const PickleValue* const type = part(1, Type::kName);
   const PickleValue* const key = part(2, Type::kText);
   const PickleValue* const elements = part(4, Type::kInt);
   if (word == nullptr || word->text != "storage" || type == nullptr || key == nullptr ||
       elements == nullptr || elements->number < 0 || key->text.size() > kMaxKey)
-    return pickle_error("a reference to no storage");
+    return pickle_error("invalid storage reference");
   PickledStorage storage{.key = key->text, .elements = static_cast<uint64_t>(elements->number)};
   if (const DTypeNames* const found = find_storage_type(type->text)) {
     storage.dtype = found->dtype;
@@ -470,7 +473,7 @@ Result<PickledStorage> parse_storage(const Pickle& pickle, const PickleValue& id
   if (__builtin_mul_overflow(storage.elements, storage.dtype ? dtype_bytes(*storage.dtype) : 1,
                              &bytes) ||
       bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    return pickle_error("a storage of more than 63 bits of bytes");
+    return pickle_error("a storage whose size overflows 63 bits");
   return storage;
 }
 
@@ -478,13 +481,13 @@ Result<ReduceResult> apply_reduce(Pickle& pickle, std::string_view function,
                                   const std::vector<uint32_t>& arguments) {
   if (function == kTensorV1 || function == kTensorV2) return make_tensor(pickle, arguments, false);
   if (function == kTensorV3) return make_tensor(pickle, arguments, true);
-  if (function == kParameter) return same(pickle, arguments, Type::kTensor, function);
-  if (function == kSize) return same(pickle, arguments, Type::kTuple, function);
-  if (function == kDevice) return same(pickle, arguments, Type::kText, function);
+  if (function == kParameter) return return_argument(pickle, arguments, Type::kTensor, function);
+  if (function == kSize) return return_argument(pickle, arguments, Type::kTuple, function);
+  if (function == kDevice) return return_argument(pickle, arguments, Type::kText, function);
   const bool is_dict = function == kOrderedDict || function == kCounter;
   if (is_dict && arguments.empty()) return ReduceResult{.value = {.type = Type::kDict}};
-  if (is_dict) return same(pickle, arguments, Type::kDict, function);
-  return pickle_error(printable(function) + " is no function");
+  if (is_dict) return return_argument(pickle, arguments, Type::kDict, function);
+  return pickle_error(printable(function) + " is not a function");
 }
 
 std::string printable(std::string_view name) {

@@ -38,53 +38,53 @@ class HeaderHandler {
   // NOLINTEND(readability-identifier-naming)
 
   TensorHeader header;
-  std::string problem;  // set by reject(); empty: the parser's own error
+  std::string error_text;  // set by reject(); empty: the parser's own error
 
   bool on_document_begin(error_code&) { return true; }
   bool on_document_end(error_code&) { return true; }
 
   bool on_object_begin(error_code& ec) {
-    if (in_ == In::kStart) return enter(In::kTop);
-    if (in_ != In::kTop) return reject(ec, "an object where none belongs");
+    if (section_ == Section::kStart) return enter(Section::kTop);
+    if (section_ != Section::kTop) return reject(ec, "unexpected object");
     if (key_ == kMetadataKey) {
-      if (std::exchange(metadata_seen_, true)) return reject(ec, "__metadata__ is there twice");
-      return enter(In::kMetadata);
+      if (std::exchange(metadata_seen_, true)) return reject(ec, "duplicate __metadata__");
+      return enter(Section::kMetadata);
     }
-    if (!names_.insert(key_).second) return reject(ec, "tensor " + key_ + " is there twice");
+    if (!names_.insert(key_).second) return reject(ec, "duplicate tensor " + key_);
     if (const Status status = check_tensor_name(key_); !status.ok())
       return reject(ec, status.message());
     header.tensors.emplace_back().spec.name = key_;
     has_dtype_ = has_shape_ = has_offsets_ = false;
-    return enter(In::kTensor);
+    return enter(Section::kTensor);
   }
   bool on_object_end(size_t, error_code& ec) {
-    if (in_ == In::kTop) return enter(In::kEnd);
-    if (in_ == In::kTensor && !(has_dtype_ && has_shape_ && has_offsets_))
+    if (section_ == Section::kTop) return enter(Section::kEnd);
+    if (section_ == Section::kTensor && !(has_dtype_ && has_shape_ && has_offsets_))
       return reject(ec, "tensor " + name() + " needs dtype, shape and data_offsets");
-    return enter(In::kTop);
+    return enter(Section::kTop);
   }
   bool on_array_begin(error_code& ec) {
-    if (in_ == In::kTensor && key_ == "shape") return enter(In::kShape);
-    if (in_ == In::kTensor && key_ == "data_offsets") return enter(In::kOffsets);
-    return reject(ec, "an array where none belongs");
+    if (section_ == Section::kTensor && key_ == "shape") return enter(Section::kShape);
+    if (section_ == Section::kTensor && key_ == "data_offsets") return enter(Section::kOffsets);
+    return reject(ec, "unexpected array");
   }
   bool on_array_end(size_t count, error_code& ec) {
-    if (in_ == In::kOffsets && count != 2)
+    if (section_ == Section::kOffsets && count != 2)
       return reject(ec, "tensor " + name() + ": data_offsets needs two numbers");
-    return enter(In::kTensor);
+    return enter(Section::kTensor);
   }
 
   bool on_key_part(string_view part, size_t, error_code&) { return append(part); }
   bool on_key(string_view part, size_t, error_code& ec) {
     append(part);
     key_ = std::exchange(text_, {});
-    if (in_ != In::kTensor) return true;
+    if (section_ != Section::kTensor) return true;
     bool* const seen = key_ == "dtype"          ? &has_dtype_
                        : key_ == "shape"        ? &has_shape_
                        : key_ == "data_offsets" ? &has_offsets_
                                                 : nullptr;
     if (seen == nullptr) return reject(ec, "tensor " + name() + ": unknown key");
-    if (std::exchange(*seen, true)) return reject(ec, "tensor " + name() + ": " + key_ + " twice");
+    if (std::exchange(*seen, true)) return reject(ec, "tensor " + name() + ": duplicate " + key_);
     return true;
   }
 
@@ -92,13 +92,13 @@ class HeaderHandler {
   bool on_string(string_view part, size_t, error_code& ec) {
     append(part);
     const std::string text = std::exchange(text_, {});
-    if (in_ == In::kMetadata) {
+    if (section_ == Section::kMetadata) {
       if (header.metadata.emplace(key_, text).second) return true;
-      return reject(ec, "a key of __metadata__ is there twice");
+      return reject(ec, "duplicate key in __metadata__");
     }
-    if (in_ != In::kTensor || key_ != "dtype") return reject(ec, "a string where none belongs");
+    if (section_ != Section::kTensor || key_ != "dtype") return reject(ec, "unexpected string");
     const auto dtype = parse_dtype(text);
-    if (!dtype) return reject(ec, "tensor " + name() + ": its dtype is not one that stoker reads");
+    if (!dtype) return reject(ec, "tensor " + name() + ": unsupported dtype");
     header.tensors.back().spec.dtype = *dtype;
     return true;
   }
@@ -106,23 +106,23 @@ class HeaderHandler {
   bool on_number_part(string_view, error_code&) { return true; }
   bool on_int64(int64_t value, string_view text, error_code& ec) {
     // This parser reads "-0" as zero, others reject it.
-    if (value < 0 || text.starts_with('-')) return reject(ec, "a negative number");
-    return take_number(static_cast<uint64_t>(value), ec);
+    if (value < 0 || text.starts_with('-')) return reject(ec, "negative number");
+    return add_number(static_cast<uint64_t>(value), ec);
   }
-  bool on_uint64(uint64_t value, string_view, error_code& ec) { return take_number(value, ec); }
+  bool on_uint64(uint64_t value, string_view, error_code& ec) { return add_number(value, ec); }
   bool on_double(double, string_view, error_code& ec) {
-    return reject(ec, "a number that is not a whole number of 64 bits");
+    return reject(ec, "number is not a 64-bit integer");
   }
-  bool on_bool(bool, error_code& ec) { return reject(ec, "true or false where none belongs"); }
-  bool on_null(error_code& ec) { return reject(ec, "null where none belongs"); }
-  bool on_comment_part(string_view, error_code& ec) { return reject(ec, "a comment"); }
-  bool on_comment(string_view, error_code& ec) { return reject(ec, "a comment"); }
+  bool on_bool(bool, error_code& ec) { return reject(ec, "unexpected boolean"); }
+  bool on_null(error_code& ec) { return reject(ec, "unexpected null"); }
+  bool on_comment_part(string_view, error_code& ec) { return reject(ec, "unexpected comment"); }
+  bool on_comment(string_view, error_code& ec) { return reject(ec, "unexpected comment"); }
 
  private:
-  enum class In { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
+  enum class Section { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
 
-  bool enter(In next) {
-    in_ = next;
+  bool enter(Section next) {
+    section_ = next;
     offsets_read_ = 0;
     return true;
   }
@@ -131,25 +131,25 @@ class HeaderHandler {
     return true;
   }
   bool reject(error_code& ec, std::string why) {
-    problem = std::move(why);
+    error_text = std::move(why);
     ec = json::error::syntax;
     return false;
   }
   const std::string& name() const { return header.tensors.back().spec.name; }
-  bool take_number(uint64_t value, error_code& ec) {
-    if (in_ == In::kShape) {
+  bool add_number(uint64_t value, error_code& ec) {
+    if (section_ == Section::kShape) {
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-        return reject(ec, "tensor " + name() + ": an extent beyond 63 bits");
+        return reject(ec, "tensor " + name() + ": a dimension exceeds 63 bits");
       header.tensors.back().spec.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
-    if (in_ != In::kOffsets) return reject(ec, "a number where none belongs");
+    if (section_ != Section::kOffsets) return reject(ec, "unexpected number");
     TensorExtent& tensor = header.tensors.back();
     (offsets_read_++ == 0 ? tensor.begin : tensor.end) = value;
     return true;
   }
 
-  In in_ = In::kStart;
+  Section section_ = Section::kStart;
   std::string text_;  // incomplete key or string
   std::string key_;
   std::unordered_set<std::string> names_;
@@ -173,19 +173,19 @@ Status check_extents(std::vector<TensorExtent>& tensors, uint64_t data_bytes) {
     const std::string span = "[" + std::to_string(begin) + ", " + std::to_string(end) + "]";
     if (begin != expected || end < begin) {
       return corrupt_header("tensor " + spec.name + ": data_offsets " + span +
-                            " leave a hole or overlap; " + std::to_string(expected) + " is due");
+                            " leave a gap or overlap; expected " + std::to_string(expected));
     }
     const auto bytes = checked_bytes(spec);
     if (!bytes) return corrupt_header("tensor " + spec.name + ": its shape overflows 63 bits");
     if (*bytes != end - begin) {
       return corrupt_header("tensor " + spec.name + ": dtype and shape need " +
-                            std::to_string(*bytes) + " bytes, data_offsets " + span + " hold " +
+                            std::to_string(*bytes) + " bytes, data_offsets " + span + " have " +
                             std::to_string(end - begin));
     }
     expected = end;
   }
   if (expected == data_bytes) return {};
-  return corrupt_header("its tensors end at " + std::to_string(expected) + ", the data at " +
+  return corrupt_header("the tensors end at " + std::to_string(expected) + ", the data at " +
                         std::to_string(data_bytes));
 }
 
@@ -212,10 +212,10 @@ Result<TensorHeader> parse_tensor_header(std::string_view text, uint64_t data_by
   const size_t used = parser.write_some(false, text.data(), text.size(), error);
   const std::string location = " at byte " + std::to_string(used);
   if (error) {
-    const std::string& problem = parser.handler().problem;
-    return corrupt_header((problem.empty() ? error.message() : problem) + location);
+    const std::string& error_text = parser.handler().error_text;
+    return corrupt_header((error_text.empty() ? error.message() : error_text) + location);
   }
-  if (used != text.size()) return corrupt_header("something follows the JSON object" + location);
+  if (used != text.size()) return corrupt_header("trailing bytes after the JSON object" + location);
   TensorHeader header = std::move(parser.handler().header);
   STOKER_RETURN_IF_ERROR(check_extents(header.tensors, data_bytes));
   return header;
@@ -252,7 +252,7 @@ std::string format_tensor_header(const TensorHeader& header) {
 
 Status check_tensor_name(std::string_view name) {
   if (name == kMetadataKey)
-    return Status(StatusCode::kInvalidArgument, "a tensor cannot be called __metadata__");
+    return Status(StatusCode::kInvalidArgument, "a tensor cannot have the name __metadata__");
   if (name.size() > kMaxNameBytes) {
     return Status(StatusCode::kInvalidArgument,
                   "a tensor's name has " + std::to_string(name.size()) + " bytes; the limit is " +
@@ -263,7 +263,7 @@ Status check_tensor_name(std::string_view name) {
     const auto next = static_cast<unsigned char>(i + 1 < name.size() ? name[i + 1] : 0xff);
     const bool c1 = byte == 0xc2 && next < 0xa0;  // U+0080 … U+009F in UTF-8
     if (byte < 0x20 || byte == 0x7f || c1)
-      return Status(StatusCode::kInvalidArgument, "a tensor's name holds a control character");
+      return Status(StatusCode::kInvalidArgument, "a tensor's name contains a control character");
   }
   return {};
 }
@@ -276,14 +276,15 @@ Status check_views(const TensorViews& tensors, const std::string& path) {
     STOKER_RETURN_IF_ERROR(check_tensor_name(spec.name).with_context(path));
     if (!names.insert(spec.name).second)
       return Status(StatusCode::kInvalidArgument,
-                    path + ": tensor " + spec.name + " is given twice");
+                    path + ": tensor " + spec.name + " is listed twice");
     const auto needed = checked_bytes(spec);
     if (!needed)
-      return Status(StatusCode::kInvalidArgument, path + ": " + to_string(spec) + " is no shape");
-    if (bytes.size() != *needed) {
       return Status(StatusCode::kInvalidArgument,
-                    path + ": " + to_string(spec) + " needs " + std::to_string(*needed) +
-                        " bytes, given are " + std::to_string(bytes.size()));
+                    path + ": " + to_string(spec) + " is not a valid shape");
+    if (bytes.size() != *needed) {
+      return Status(StatusCode::kInvalidArgument, path + ": " + to_string(spec) + " needs " +
+                                                      std::to_string(*needed) + " bytes, got " +
+                                                      std::to_string(bytes.size()));
     }
   }
   return {};
@@ -322,22 +323,22 @@ Result<SafetensorsContent> make_safetensors_layout(
       parse_tensor_header(std::string_view(head).substr(sizeof(uint64_t)), offset);
   if (!read_back.ok())
     return Status(StatusCode::kInvalidArgument, name + ": " + read_back.status().message());
-  SafetensorsContent laid_out;
+  SafetensorsContent layout;
   const auto bytes = std::as_bytes(std::span(head));
-  laid_out.head.assign(bytes.begin(), bytes.end());
-  laid_out.content.name = name;
-  laid_out.content.pieces.emplace_back(laid_out.head);
-  for (const TensorView* view : order) laid_out.content.pieces.push_back(view->bytes);
-  return laid_out;
+  layout.head.assign(bytes.begin(), bytes.end());
+  layout.content.name = name;
+  layout.content.pieces.emplace_back(layout.head);
+  for (const TensorView* view : order) layout.content.pieces.push_back(view->bytes);
+  return layout;
 }
 
 Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
                                       const std::string& name, const TensorViews& tensors,
                                       const std::map<std::string, std::string>& metadata) {
-  auto laid_out = make_safetensors_layout(name, tensors, metadata);
-  if (!laid_out.ok()) return laid_out.status().with_context(directory);
+  auto layout = make_safetensors_layout(name, tensors, metadata);
+  if (!layout.ok()) return layout.status().with_context(directory);
   STOKER_ASSIGN_OR_RETURN(auto written,
-                          write_hashed_files(files, directory, {&laid_out->content, 1}));
+                          write_hashed_files(files, directory, {&layout->content, 1}));
   return std::move(written.front());
 }
 
@@ -348,7 +349,7 @@ struct SafetensorsFile::State {
   std::string path;
   uint64_t data_begin = 0;
   std::vector<TensorSpec> specs;
-  std::vector<uint64_t> begins;  // of specs[i], relative to data_begin
+  std::vector<uint64_t> offsets;  // of specs[i], relative to data_begin
   std::unordered_map<std::string, size_t> index;
   std::map<std::string, std::string> metadata;
 };
@@ -407,7 +408,7 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open_fd(
   for (auto& [spec, begin, end] : header->tensors) {
     state->index.emplace(spec.name, state->specs.size());
     state->specs.push_back(std::move(spec));
-    state->begins.push_back(begin);
+    state->offsets.push_back(begin);
   }
   return std::unique_ptr<SafetensorsFile>(new SafetensorsFile(std::move(state)));
 }
@@ -428,7 +429,7 @@ Status SafetensorsFile::read(const std::string& name, std::span<std::byte> out) 
   if (spec != nullptr && out.size() != spec->bytes()) {
     return Status(StatusCode::kInvalidArgument,
                   state_->path + ": " + to_string(*spec) + " has " + std::to_string(spec->bytes()) +
-                      " bytes, asked for " + std::to_string(out.size()));
+                      " bytes, requested were " + std::to_string(out.size()));
   }
   return read_part(name, 0, out);
 }
@@ -441,9 +442,10 @@ Status SafetensorsFile::read_part(const std::string& name, uint64_t offset,
   const TensorSpec& spec = state_->specs[found->second];
   if (offset > spec.bytes() || out.size() > spec.bytes() - offset)
     return Status(StatusCode::kInvalidArgument,
-                  state_->path + ": asked for bytes beyond " + to_string(spec));
-  return read_exactly(state_->fd.get(), state_->data_begin + state_->begins[found->second] + offset,
-                      out, state_->path);
+                  state_->path + ": the requested bytes exceed " + to_string(spec));
+  return read_exactly(state_->fd.get(),
+                      state_->data_begin + state_->offsets[found->second] + offset, out,
+                      state_->path);
 }
 
 }  // namespace stoker::checkpoint

@@ -109,22 +109,22 @@ Status CheckpointStore::check_directory() {
     const int error = errno;
     return Status::from_errno(error, "open directory " + directory_)
         .with_context(error == ENOENT && directory_fd_.valid()
-                          ? "the run directory was moved or removed; bring it back"
+                          ? "the run directory was moved or removed; restore it"
                           : "checkpoints");
   }
   if (!directory_fd_.valid()) {
     directory_fd_ = std::move(now);
     return {};
   }
-  struct stat here {};
+  struct stat current {};
   struct stat before {};
-  if (::fstat(now.get(), &here) != 0 || ::fstat(directory_fd_.get(), &before) != 0)
+  if (::fstat(now.get(), &current) != 0 || ::fstat(directory_fd_.get(), &before) != 0)
     return Status::from_errno(errno, "stat " + directory_);
-  if (here.st_dev == before.st_dev && here.st_ino == before.st_ino) return {};
+  if (current.st_dev == before.st_dev && current.st_ino == before.st_ino) return {};
   return Status(StatusCode::kNotFound,
                 directory_ +
-                    ": is another directory than this run began with (moved away, replaced "
-                    "or mounted over); bring that one back");
+                    ": is not the directory in which this run started (moved, replaced "
+                    "or mounted over); restore the original");
 }
 
 Status CheckpointStore::clean_up() {
@@ -230,7 +230,7 @@ Status CheckpointStore::check_free_space(const CheckpointContent& content) const
   return Status(StatusCode::kNoSpace,
                 directory_ + ": a checkpoint needs " + std::to_string(needed >> 20) + " MiB, " +
                     std::to_string(free >> 20) +
-                    " MiB are free; make room, or lower checkpoint.keep_last");
+                    " MiB are free; free disk space, or lower checkpoint.keep_last");
 }
 
 Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
@@ -243,8 +243,7 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   if (!directory_fd_.valid()) STOKER_RETURN_IF_ERROR(make_directories(files_, directory_));
   STOKER_RETURN_IF_ERROR(check_directory());
   if (exists(path))
-    return Status(StatusCode::kAlreadyExists,
-                  path + ": a checkpoint of this step is there already");
+    return Status(StatusCode::kAlreadyExists, path + ": a checkpoint of this step already exists");
   if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_parent_directories(files_, directory_));
   is_rooted_ = true;
   STOKER_RETURN_IF_ERROR(check_free_space(content));
@@ -276,16 +275,16 @@ namespace {
 // Exclusive lock of SHA256SUMS while the directory is renamed, so that no reader opens it in
 // between. `taken` is false if a reader holds the lock. A corrupt checkpoint without that file
 // cannot be open.
-struct Claim {
-  bool taken = false;
+struct RetentionLock {
+  bool is_locked = false;
   UniqueFd fd;
 };
-Claim claim(const std::string& checkpoint) {
+RetentionLock try_lock_for_deletion(const std::string& checkpoint) {
   UniqueFd fd(
       ::open(join_path(checkpoint, kChecksumsName).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (fd.get() < 0) return {.taken = true};
+  if (fd.get() < 0) return {.is_locked = true};
   const bool is_read = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  return {.taken = !is_read, .fd = std::move(fd)};
+  return {.is_locked = !is_read, .fd = std::move(fd)};
 }
 
 }  // namespace
@@ -296,12 +295,12 @@ Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const u
   if (entries.empty() || steps.empty()) return deleted;
   STOKER_RETURN_IF_ERROR(check_directory());
   std::vector<std::string> hidden;
-  std::vector<Claim> claims;  // held until all are renamed
+  std::vector<RetentionLock> locks;  // held until all are renamed
   Status status;
   for (const CheckpointEntry& entry : std::span(entries).first(entries.size() - 1)) {
     if (std::ranges::count(steps, entry.step) == 0) continue;
-    Claim claimed = claim(entry.path);
-    if (!claimed.taken) {
+    RetentionLock lock = try_lock_for_deletion(entry.path);
+    if (!lock.is_locked) {
       deleted.blocked.push_back(entry.step);
       continue;
     }
@@ -311,7 +310,7 @@ Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const u
     if (!status.ok()) break;
     deleted.deleted_steps.push_back(entry.step);
     hidden.push_back(trash);
-    claims.push_back(std::move(claimed));
+    locks.push_back(std::move(lock));
   }
   const Status discarded = delete_directory(files_, directory_, hidden);
   if (!status.ok()) return status;
@@ -339,7 +338,7 @@ Result<std::vector<double>> read_class_weights(const VerifiedCheckpoint& saved) 
   std::vector<double> weights(static_cast<size_t>(found->shape[0]));
   STOKER_RETURN_IF_ERROR(state->read(kClassWeights, std::as_writable_bytes(std::span(weights))));
   if (!std::ranges::all_of(weights, is_weight))
-    return corrupt(std::string(kClassWeights) + " holds what is no weight");
+    return corrupt(std::string(kClassWeights) + " contains an invalid weight");
   return weights;
 }
 

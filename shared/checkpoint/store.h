@@ -50,14 +50,14 @@ class VerifiedCheckpoint {
 
  private:
   friend class CheckpointStore;
-  struct HeldFile {
+  struct LockedFile {
     std::string name;
     UniqueFd fd;
   };
   std::string path_;
   Manifest manifest_;
   std::string manifest_sha256_;
-  std::vector<HeldFile> files_;
+  std::vector<LockedFile> files_;
 };
 
 struct DeletedCheckpoints {

@@ -32,7 +32,7 @@ class TensorSource {
   virtual const std::vector<TensorSpec>& tensors() const = 0;         // in file order
   virtual const TensorSpec* find(const std::string& name) const = 0;  // nullptr: not found
   // Names of the entries that are not tensors.
-  virtual const std::vector<std::string>& others() const {
+  virtual const std::vector<std::string>& non_tensor_keys() const {
     static const std::vector<std::string> kNone;
     return kNone;
   }

@@ -93,17 +93,17 @@ Status TorchArchive::find_members() {
   for (const archive::ZipMember& member : members) {
     const size_t slash = member.name.find('/');
     if (slash == std::string::npos || member.name.substr(slash + 1) != kPickleName) continue;
-    if (!folder.empty()) return corrupt("holds two files " + std::string(kPickleName));
+    if (!folder.empty()) return corrupt("has two files " + std::string(kPickleName));
     folder = member.name.substr(0, slash + 1);
   }
   if (folder.empty())
-    return corrupt("is a zip archive, but not of torch.save: it has no " +
+    return corrupt("is a zip archive, but not from torch.save: it has no " +
                    std::string(kPickleName));
   for (const archive::ZipMember& member : members) {
     if (!member.name.starts_with(folder)) continue;
     const std::string name = member.name.substr(folder.size());
     if (!members_.emplace(name, member).second)
-      return corrupt("holds two members " + printable(member.name));
+      return corrupt("has two members " + printable(member.name));
   }
   // torch.save can be configured not to compute checksums; they are all 0 then.
   has_checksums_ = find(kPickleName)->crc32 != 0;
@@ -124,21 +124,21 @@ Status TorchArchive::check_byte_order() const {
   if (!member->is_deflated)
     STOKER_RETURN_IF_ERROR(file_.read(begin, std::as_writable_bytes(std::span(order))));
   if (order == "little") return {};
-  return corrupt("its bytes are in the order '" + printable(order) + "'; only little is read");
+  return corrupt("byte order '" + printable(order) + "' is not supported; only little");
 }
 
 Result<std::vector<std::byte>> TorchArchive::read_pickle() const {
   const archive::ZipMember& member = *find(kPickleName);
   if (member.is_deflated)
-    return corrupt("its members are packed; torch.save stores them as they are");
+    return corrupt("its members are compressed; torch.save stores them uncompressed");
   if (member.bytes > kMaxPickleBytes)
     return corrupt("its " + std::string(kPickleName) + " has " + std::to_string(member.bytes) +
-                   " bytes; at most " + std::to_string(kMaxPickleBytes) + " are read");
+                   " bytes; the limit is " + std::to_string(kMaxPickleBytes));
   STOKER_ASSIGN_OR_RETURN(const uint64_t begin, archive::zip_data_offset(file_, member));
   std::vector<std::byte> bytes(member.bytes);
   STOKER_RETURN_IF_ERROR(file_.read(begin, bytes));
   if (has_checksums_ && crc32_of(0, bytes) != member.crc32)
-    return corrupt("the checksum of " + printable(member.name) + " is wrong");
+    return corrupt("checksum mismatch of " + printable(member.name));
   return bytes;
 }
 
@@ -146,10 +146,10 @@ Status TorchArchive::check_storage(const std::string& key, uint64_t bytes) const
   const archive::ZipMember* const member = find("data/" + key);
   if (member == nullptr) return corrupt("has no storage '" + printable(key) + "'");
   if (member->is_deflated)
-    return corrupt("its members are packed; torch.save stores them as they are");
+    return corrupt("its members are compressed; torch.save stores them uncompressed");
   if (member->bytes >= bytes) return {};
   return corrupt("storage '" + printable(key) + "' has " + std::to_string(member->bytes) +
-                 " bytes; " + std::to_string(bytes) + " are due");
+                 " bytes; expected " + std::to_string(bytes));
 }
 
 Status TorchArchive::verify_checksum(const archive::ZipMember& member, uint64_t begin) const {
@@ -162,7 +162,7 @@ Status TorchArchive::verify_checksum(const archive::ZipMember& member, uint64_t 
     sum = crc32_of(sum, part);
   }
   if (sum == member.crc32) return {};
-  return corrupt("the checksum of " + printable(member.name) + " is wrong");
+  return corrupt("checksum mismatch of " + printable(member.name));
 }
 
 Status TorchArchive::read(const std::string& key, uint64_t offset, std::span<std::byte> out) const {
@@ -178,14 +178,14 @@ Status TorchArchive::read(const std::string& key, uint64_t offset, std::span<std
 
 struct TorchFile::State {
   explicit State(TorchArchive opened) : archive(std::move(opened)) {}
-  Status take_tensors(const PickleValue& weights);
+  Status add_tensors(const PickleValue& weights);
 
   TorchArchive archive;
   Pickle pickle;
   std::vector<TensorSpec> specs;
   std::vector<const PickledTensor*> stored_tensors;  // of specs[i]; points into pickle.tensors
   std::unordered_map<std::string, size_t> index;
-  std::vector<std::string> others;
+  std::vector<std::string> non_tensor_keys;
 };
 
 namespace {
@@ -193,13 +193,13 @@ namespace {
 using Type = PickleValue::Type;
 
 // Keys under which trainers store the weights; the first existing one is used.
-constexpr auto kNests =
+constexpr auto kWeightKeys =
     std::to_array<std::string_view>({"state_dict", "model_state_dict", "model"});
 constexpr size_t kKeysShown = 8;
-constexpr std::string_view kZipStart = "PK\3\4";
-constexpr std::string_view kOldStart = "\x80\2\x8a\n";  // a pickle with one large integer
+constexpr std::string_view kZipMagic = "PK\3\4";
+constexpr std::string_view kLegacyMagic = "\x80\2\x8a\n";  // a pickle with one large integer
 
-bool begins_with(std::span<const std::byte> bytes, std::string_view text) {
+bool starts_with_bytes(std::span<const std::byte> bytes, std::string_view text) {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
@@ -209,7 +209,7 @@ const PickleValue* find_key(const Pickle& pickle, const PickleValue& dict, std::
   return nullptr;
 }
 
-bool holds_tensor(const Pickle& pickle, const PickleValue& dict) {
+bool contains_tensor(const Pickle& pickle, const PickleValue& dict) {
   for (size_t i = 1; i < dict.items.size(); i += 2)
     if (pickle.values[dict.items[i]].type == Type::kTensor) return true;
   return false;
@@ -226,15 +226,15 @@ Result<const PickleValue*> find_weights(const Pickle& pickle) {
   const PickleValue& root = pickle.values[pickle.root];
   if (root.type != Type::kDict)
     return Status(StatusCode::kCorrupt,
-                  "holds no dict of tensors; save model.state_dict() with torch.save");
-  for (const std::string_view nest : kNests) {
-    const PickleValue* const inner = find_key(pickle, root, nest);
-    if (inner != nullptr && inner->type == Type::kDict && holds_tensor(pickle, *inner))
+                  "has no dict of tensors; save model.state_dict() with torch.save");
+  for (const std::string_view key : kWeightKeys) {
+    const PickleValue* const inner = find_key(pickle, root, key);
+    if (inner != nullptr && inner->type == Type::kDict && contains_tensor(pickle, *inner))
       return inner;
   }
-  if (holds_tensor(pickle, root) || root.items.empty()) return &root;
+  if (contains_tensor(pickle, root) || root.items.empty()) return &root;
   return Status(StatusCode::kCorrupt,
-                "holds no tensor, neither by itself nor under state_dict, "
+                "has no tensors at the top level or under state_dict, "
                 "model_state_dict or model; its keys: " +
                     keys_of(pickle, root));
 }
@@ -245,10 +245,10 @@ uint64_t element_bytes_of(const PickledStorage& storage) {
 
 // The strides of dimensions with extent 1 are irrelevant.
 bool is_contiguous(const PickledTensor& tensor) {
-  int64_t due = 1;
+  int64_t expected_stride = 1;
   for (size_t i = tensor.shape.size(); i-- > 0;) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != due) return false;
-    due *= tensor.shape[i];
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected_stride) return false;
+    expected_stride *= tensor.shape[i];
   }
   return true;
 }
@@ -262,7 +262,8 @@ int64_t span_of(const PickledTensor& tensor) {
 }
 
 // Copies from storage order to C order.
-void gather(const PickledTensor& tensor, std::span<const std::byte> from, std::span<std::byte> to) {
+void copy_strided(const PickledTensor& tensor, std::span<const std::byte> from,
+                  std::span<std::byte> to) {
   const size_t bytes = dtype_bytes(tensor.dtype);
   std::vector<int64_t> coordinates(tensor.shape.size(), 0);
   int64_t at = 0;
@@ -289,12 +290,12 @@ Result<std::unique_ptr<TorchFile>> TorchFile::open(const std::string& path) {
 }
 
 Result<std::unique_ptr<TorchFile>> TorchFile::open_fd(UniqueFd fd, const std::string& path) {
-  std::array<std::byte, kOldStart.size()> start{};
+  std::array<std::byte, kLegacyMagic.size()> start{};
   STOKER_RETURN_IF_ERROR(default_file_system().read_at(fd.get(), 0, start, path).status());
-  if (begins_with(start, kOldStart)) {
+  if (starts_with_bytes(start, kLegacyMagic)) {
     return Status(StatusCode::kCorrupt,
                   path +
-                      ": is in PyTorch's format of before 1.6; save it again, from Python: "
+                      ": has the format of PyTorch before 1.6; save it again, from Python: "
                       "torch.save(torch.load(FILE, weights_only=True), NEW_FILE)");
   }
   STOKER_ASSIGN_OR_RETURN(TorchArchive archive, TorchArchive::open(std::move(fd), path));
@@ -309,24 +310,24 @@ Result<std::unique_ptr<TorchFile>> TorchFile::open_fd(UniqueFd fd, const std::st
   }
   const auto weights = find_weights(state->pickle);
   if (!weights.ok()) return weights.status().with_context(path);
-  STOKER_RETURN_IF_ERROR(state->take_tensors(**weights).with_context(path));
+  STOKER_RETURN_IF_ERROR(state->add_tensors(**weights).with_context(path));
   return std::unique_ptr<TorchFile>(new TorchFile(std::move(state)));
 }
 
-Status TorchFile::State::take_tensors(const PickleValue& weights) {
+Status TorchFile::State::add_tensors(const PickleValue& weights) {
   for (size_t i = 0; i < weights.items.size(); i += 2) {
     const PickleValue& key = pickle.values[weights.items[i]];
     const PickleValue& value = pickle.values[weights.items[i + 1]];
     if (value.type != Type::kTensor) {
-      others.push_back(printable(key.text));
+      non_tensor_keys.push_back(printable(key.text));
       continue;
     }
     if (key.type != Type::kText)
-      return Status(StatusCode::kCorrupt, "a tensor whose name is no text");
+      return Status(StatusCode::kCorrupt, "a tensor whose name is not a string");
     if (const Status name = check_tensor_name(key.text); !name.ok())
       return Status(StatusCode::kCorrupt, name.message());
     if (!index.emplace(key.text, specs.size()).second)
-      return Status(StatusCode::kCorrupt, "tensor " + printable(key.text) + " is there twice");
+      return Status(StatusCode::kCorrupt, "duplicate tensor " + printable(key.text));
     const PickledTensor& tensor = pickle.tensors[static_cast<size_t>(value.number)];
     specs.push_back({key.text, tensor.dtype, tensor.shape});
     stored_tensors.push_back(&tensor);
@@ -335,7 +336,9 @@ Status TorchFile::State::take_tensors(const PickleValue& weights) {
 }
 
 const std::vector<TensorSpec>& TorchFile::tensors() const { return state_->specs; }
-const std::vector<std::string>& TorchFile::others() const { return state_->others; }
+const std::vector<std::string>& TorchFile::non_tensor_keys() const {
+  return state_->non_tensor_keys;
+}
 
 const TensorSpec* TorchFile::find(const std::string& name) const {
   const auto found = state_->index.find(name);
@@ -351,7 +354,7 @@ Status TorchFile::read(const std::string& name, std::span<std::byte> out) const 
   if (out.size() != spec.bytes()) {
     return Status(StatusCode::kInvalidArgument,
                   path + ": " + to_string(spec) + " has " + std::to_string(spec.bytes()) +
-                      " bytes, asked for " + std::to_string(out.size()));
+                      " bytes, requested were " + std::to_string(out.size()));
   }
   if (out.empty()) return {};
   const PickledTensor& tensor = *state_->stored_tensors[found->second];
@@ -359,27 +362,27 @@ Status TorchFile::read(const std::string& name, std::span<std::byte> out) const 
   const size_t bytes = dtype_bytes(tensor.dtype);
   const uint64_t begin = static_cast<uint64_t>(tensor.offset) * bytes;
   if (is_contiguous(tensor)) return state_->archive.read(key, begin, out);
-  std::vector<std::byte> stored(static_cast<size_t>(span_of(tensor)) * bytes);
-  STOKER_RETURN_IF_ERROR(state_->archive.read(key, begin, stored));
-  gather(tensor, stored, out);
+  std::vector<std::byte> storage_bytes(static_cast<size_t>(span_of(tensor)) * bytes);
+  STOKER_RETURN_IF_ERROR(state_->archive.read(key, begin, storage_bytes));
+  copy_strided(tensor, storage_bytes, out);
   return {};
 }
 
 // Bytes 4 to 7 of a zip file are never all 0. In a .safetensors file they are the upper half of the
 // header length. (The start of the legacy format would exceed its limit.)
 bool is_torch_file(std::span<const std::byte> start) {
-  if (begins_with(start, kOldStart)) return true;
+  if (starts_with_bytes(start, kLegacyMagic)) return true;
   const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
-  return begins_with(start, kZipStart) && start.size() >= 8 &&
+  return starts_with_bytes(start, kZipMagic) && start.size() >= 8 &&
          !std::ranges::all_of(start.subspan(4, 4), is_zero);
 }
 
 namespace {
 
-constexpr size_t kBraceAt = 8;  // in a .safetensors file: after the header length
+constexpr size_t kBraceOffset = 8;  // in a .safetensors file: after the header length
 
 template <typename File>
-Result<std::unique_ptr<TensorSource>> as_source(Result<std::unique_ptr<File>> file) {
+Result<std::unique_ptr<TensorSource>> to_tensor_source(Result<std::unique_ptr<File>> file) {
   if (!file.ok()) return file.status();
   return std::unique_ptr<TensorSource>(*std::move(file));
 }
@@ -387,15 +390,15 @@ Result<std::unique_ptr<TensorSource>> as_source(Result<std::unique_ptr<File>> fi
 }  // namespace
 
 Result<std::unique_ptr<TensorSource>> open_tensor_file_fd(UniqueFd fd, const std::string& path) {
-  std::array<std::byte, kBraceAt + 1> start{};
+  std::array<std::byte, kBraceOffset + 1> start{};
   STOKER_ASSIGN_OR_RETURN(const size_t got,
                           default_file_system().read_at(fd.get(), 0, start, path));
   if (is_torch_file(std::span(start).first(got)))
-    return as_source(TorchFile::open_fd(std::move(fd), path));
-  if (got == start.size() && start[kBraceAt] == std::byte{'{'})
-    return as_source(SafetensorsFile::open_fd(std::move(fd), path));
+    return to_tensor_source(TorchFile::open_fd(std::move(fd), path));
+  if (got == start.size() && start[kBraceOffset] == std::byte{'{'})
+    return to_tensor_source(SafetensorsFile::open_fd(std::move(fd), path));
   return Status(StatusCode::kCorrupt,
-                path + ": is neither a .safetensors file nor one that torch.save has written");
+                path + ": is neither a .safetensors file nor a torch.save file");
 }
 
 Result<std::unique_ptr<TensorSource>> open_tensor_file(const std::string& path) {

@@ -38,7 +38,7 @@ class TorchFile final : public TensorSource {
   // one before allocating spec.bytes().
   Status read(const std::string& name, std::span<std::byte> out) const override;
 
-  const std::vector<std::string>& others() const override;
+  const std::vector<std::string>& non_tensor_keys() const override;
 
  private:
   struct State;

@@ -36,11 +36,11 @@ Status check_size(const WrittenFile& file, const std::string& path) {
 
 }  // namespace
 
-Status compare_lists(const Manifest& manifest, const std::vector<Checksum>& sums,
-                     const std::string& checksums_path) {
+Status compare_checksums(const Manifest& manifest, const std::vector<Checksum>& sums,
+                         const std::string& checksums_path) {
   if (sums.size() != manifest.files.size() + 1)
     return Status(StatusCode::kCorrupt,
-                  checksums_path + ": does not name the files of the manifest");
+                  checksums_path + ": does not list the files of the manifest");
   for (const WrittenFile& file : manifest.files) {
     const auto sum = std::ranges::find(sums, file.name, &Checksum::name);
     if (sum == sums.end() || sum->sha256 != file.sha256)
@@ -61,9 +61,9 @@ Result<QuickCheck> quick_check(const std::string& checkpoint_path) {
   QuickCheck check{.manifest_sha256 = sha256_hex(text)};
   const auto sum = std::ranges::find(sums, kManifestName, &Checksum::name);
   if (sum == sums.end() || sum->sha256 != check.manifest_sha256)
-    return Status(StatusCode::kCorrupt, manifest_path + ": is not what SHA256SUMS says");
+    return Status(StatusCode::kCorrupt, manifest_path + ": does not match SHA256SUMS");
   STOKER_ASSIGN_OR_RETURN(check.manifest, parse_manifest(text, manifest_path));
-  STOKER_RETURN_IF_ERROR(compare_lists(check.manifest, sums, checksums_path));
+  STOKER_RETURN_IF_ERROR(compare_checksums(check.manifest, sums, checksums_path));
   for (const WrittenFile& file : check.manifest.files)
     STOKER_RETURN_IF_ERROR(check_size(file, join_path(checkpoint_path, file.name)));
   return check;
@@ -82,7 +82,7 @@ bool is_directory(const std::string& path) {
 }
 
 // `latest` can change before the last file is opened, so it is resolved once.
-std::string behind_link(const std::string& path) {
+std::string resolve_symlink(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_symlink(std::filesystem::path(path), error)) return path;
   const auto target = std::filesystem::canonical(path, error);
@@ -96,13 +96,13 @@ struct OpenFile {
 
 // Opens and share-locks a file: delete_checkpoints() does not delete a checkpoint whose SHA256SUMS
 // is locked. Open files stay readable even if the file system does not support locks.
-Result<OpenFile> open_held(const std::string& directory, const std::string& name) {
+Result<OpenFile> open_locked(const std::string& directory, const std::string& name) {
   const std::string path = join_path(directory, name);
   auto opened = default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!opened.ok()) {
-    const bool is_gone =
+    const bool is_deleted =
         opened.status().code() == StatusCode::kNotFound && !is_directory(directory);
-    if (is_gone) return Status(StatusCode::kNotFound, directory + ": no such checkpoint");
+    if (is_deleted) return Status(StatusCode::kNotFound, directory + ": no such checkpoint");
     if (opened.status().code() == StatusCode::kNotFound)
       return Status(StatusCode::kCorrupt, path + ": missing");
     return opened.status();
@@ -111,20 +111,20 @@ Result<OpenFile> open_held(const std::string& directory, const std::string& name
   if (::fstat(opened->get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return Status(StatusCode::kNotFound, directory + ": is being removed");
+    return Status(StatusCode::kNotFound, directory + ": is being deleted");
   return OpenFile{std::move(*opened), static_cast<uint64_t>(info.st_size)};
 }
 
-Result<std::string> read_whole(const OpenFile& file, uint64_t max_bytes, const std::string& path) {
+Result<std::string> read_all(const OpenFile& file, uint64_t max_bytes, const std::string& path) {
   if (file.bytes > max_bytes)
     return Status(StatusCode::kCorrupt,
-                  path + ": " + std::to_string(file.bytes) + " bytes are more than it can have");
+                  path + ": " + std::to_string(file.bytes) + " bytes exceed the limit");
   std::string text(file.bytes, '\0');
   STOKER_ASSIGN_OR_RETURN(const size_t got,
                           default_file_system().read_at(
                               file.fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
   if (got != text.size())
-    return Status(StatusCode::kCorrupt, path + ": became shorter while it was read");
+    return Status(StatusCode::kCorrupt, path + ": was truncated during the read");
   return text;
 }
 
@@ -144,37 +144,38 @@ Status verify_file(const OpenFile& open, const WrittenFile& file, const std::str
 
 Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& given_path,
                                                           const OnBytes& on_bytes) {
-  const std::string checkpoint_path = behind_link(given_path);
+  const std::string checkpoint_path = resolve_symlink(given_path);
   const std::string checksums_path = join_path(checkpoint_path, kChecksumsName);
   const std::string manifest_path = join_path(checkpoint_path, kManifestName);
   VerifiedCheckpoint checkpoint;
   checkpoint.path_ = checkpoint_path;
 
   // SHA256SUMS first: its lock protects the other files from deletion.
-  STOKER_ASSIGN_OR_RETURN(OpenFile sums_file, open_held(checkpoint_path, kChecksumsName));
+  STOKER_ASSIGN_OR_RETURN(OpenFile sums_file, open_locked(checkpoint_path, kChecksumsName));
   STOKER_ASSIGN_OR_RETURN(const std::string sums_text,
-                          read_whole(sums_file, kMaxChecksumsBytes, checksums_path));
+                          read_all(sums_file, kMaxChecksumsBytes, checksums_path));
   STOKER_ASSIGN_OR_RETURN(const std::vector<Checksum> sums,
                           parse_checksums(sums_text, checksums_path));
 
-  STOKER_ASSIGN_OR_RETURN(const OpenFile manifest_file, open_held(checkpoint_path, kManifestName));
+  STOKER_ASSIGN_OR_RETURN(const OpenFile manifest_file,
+                          open_locked(checkpoint_path, kManifestName));
   STOKER_ASSIGN_OR_RETURN(const std::string manifest_text,
-                          read_whole(manifest_file, kMaxManifestBytes, manifest_path));
+                          read_all(manifest_file, kMaxManifestBytes, manifest_path));
   checkpoint.manifest_sha256_ = sha256_hex(manifest_text);
   const auto manifest_sum = std::ranges::find(sums, kManifestName, &Checksum::name);
   if (manifest_sum == sums.end() || manifest_sum->sha256 != checkpoint.manifest_sha256_)
-    return Status(StatusCode::kCorrupt, manifest_path + ": is not what SHA256SUMS says");
+    return Status(StatusCode::kCorrupt, manifest_path + ": does not match SHA256SUMS");
   STOKER_ASSIGN_OR_RETURN(checkpoint.manifest_, parse_manifest(manifest_text, manifest_path));
   const Manifest& manifest = checkpoint.manifest_;
   const auto step = parse_checkpoint_name(directory_name(checkpoint_path));
   if (step && *step != manifest.step)
     return Status(StatusCode::kCorrupt,
                   manifest_path + ": is of step " + std::to_string(manifest.step));
-  STOKER_RETURN_IF_ERROR(compare_lists(manifest, sums, checksums_path));
+  STOKER_RETURN_IF_ERROR(compare_checksums(manifest, sums, checksums_path));
 
   std::vector<OpenFile> opened;
   for (const WrittenFile& file : manifest.files) {
-    STOKER_ASSIGN_OR_RETURN(OpenFile open, open_held(checkpoint_path, file.name));
+    STOKER_ASSIGN_OR_RETURN(OpenFile open, open_locked(checkpoint_path, file.name));
     opened.push_back(std::move(open));
   }
   for (size_t i = 0; i < opened.size(); ++i) {
@@ -190,9 +191,10 @@ Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& giv
 Result<std::unique_ptr<SafetensorsFile>> VerifiedCheckpoint::open_tensors(
     const std::string& file_name) const {
   const std::string path = join_path(path_, file_name);
-  const auto held = std::ranges::find(files_, file_name, &HeldFile::name);
-  if (held == files_.end()) return Status(StatusCode::kNotFound, path + ": not in this checkpoint");
-  UniqueFd fd(::fcntl(held->fd.get(), F_DUPFD_CLOEXEC, 0));
+  const auto entry = std::ranges::find(files_, file_name, &LockedFile::name);
+  if (entry == files_.end())
+    return Status(StatusCode::kNotFound, path + ": not in this checkpoint");
+  UniqueFd fd(::fcntl(entry->fd.get(), F_DUPFD_CLOEXEC, 0));
   if (fd.get() < 0) return Status::from_errno(errno, "dup " + path);
   return SafetensorsFile::open_fd(std::move(fd), path);
 }

@@ -26,7 +26,7 @@ struct QuickCheck {
 Result<QuickCheck> quick_check(const std::string& checkpoint_path);
 
 // Compares the files listed in the manifest with those in SHA256SUMS. kCorrupt if they differ.
-Status compare_lists(const Manifest& manifest, const std::vector<Checksum>& sums,
-                     const std::string& checksums_path);
+Status compare_checksums(const Manifest& manifest, const std::vector<Checksum>& sums,
+                         const std::string& checksums_path);
 
 }  // namespace stoker::checkpoint

@@ -17,26 +17,24 @@ namespace {
 using std::chrono::milliseconds;
 constexpr size_t kMaxReplyBytes = 4 << 20;  // a peer that sends more does not speak this protocol
 
-Status no_answer(const std::string& path, int error) {
-  const std::string where = "no daemon answers on " + path;
+Status connect_error(const std::string& path, int error) {
+  const std::string where = "no daemon is reachable on " + path;
   switch (error) {
     case ENOENT:
     case ENOTDIR:
-      return Status(
-          StatusCode::kUnreachable,
-          where + ": there is no such socket; is stokerd running, and is this its run directory?");
+      return Status(StatusCode::kUnreachable,
+                    where + ": no such socket; is stokerd running, and is this its run directory?");
     case ECONNREFUSED:
       return Status(StatusCode::kUnreachable,
-                    where + ": no process listens there; stokerd has ended or was killed");
+                    where + ": connection refused; stokerd has exited or was killed");
     case EACCES:
     case EPERM:
       return Status(StatusCode::kPermission,
                     path +
-                        ": this user may not open the control socket; become "
-                        "its owner, or a member of its group");
+                        ": permission denied for this user; run as the socket's "
+                        "owner or as a member of its group");
     case EAGAIN:
-      return Status(StatusCode::kTimedOut,
-                    where + ": too many clients are waiting there; try again");
+      return Status(StatusCode::kTimedOut, where + ": too many clients are waiting; try again");
     default:
       return Status::from_errno(error, "connect to " + path);
   }
@@ -48,21 +46,21 @@ Result<Client> Client::connect(const std::string& path, milliseconds timeout) {
   auto address = SocketAddress::of(path);
   if (!address.ok()) {
     if (address.status().code() != StatusCode::kNotFound) return address.status();
-    return no_answer(path, ENOENT);
+    return connect_error(path, ENOENT);
   }
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno(errno, "make a socket");
+  if (!fd.valid()) return Status::from_errno(errno, "create a socket");
   // For a Unix socket this also bounds connect(), which blocks while the daemon's backlog is full.
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  const timeval limit{
+  const timeval send_timeout{
       .tv_sec = seconds.count(),
       .tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds).count()};
-  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof send_timeout);
   int connected = -1;
   do {
     connected = ::connect(fd.get(), address->get(), address->length());
   } while (connected != 0 && errno == EINTR);
-  if (connected != 0) return no_answer(path, errno);
+  if (connected != 0) return connect_error(path, errno);
   return Client(std::move(fd), path);
 }
 
@@ -86,26 +84,28 @@ Result<std::string> Client::exchange(std::string_view line, milliseconds timeout
 
 Status Client::wait_for(short events, Deadline deadline) const {
   while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) break;
+    const auto remaining =
+        std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (remaining.count() <= 0) break;
     pollfd poll_fd{.fd = fd_.get(), .events = events, .revents = 0};
     const int ready =
-        ::poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+        ::poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(remaining.count(), 1 << 30)));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "wait for " + path_);
   }
   return Status(StatusCode::kTimedOut,
-                "the daemon on " + path_ + " did not answer in time; is it stopped or very busy?");
+                "the daemon on " + path_ + " did not reply in time; is it stopped or overloaded?");
 }
 
 Status Client::send_line(std::string_view line, Deadline deadline) {
   std::string bytes(line);
   bytes += '\n';
-  std::string_view left = bytes;
-  while (!left.empty()) {
-    const ssize_t sent = ::send(fd_.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  std::string_view remaining = bytes;
+  while (!remaining.empty()) {
+    const ssize_t sent =
+        ::send(fd_.get(), remaining.data(), remaining.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
-      left.remove_prefix(static_cast<size_t>(sent));
+      remaining.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       STOKER_RETURN_IF_ERROR(wait_for(POLLOUT, deadline));
     } else if (errno != EINTR) {
@@ -127,15 +127,15 @@ Result<std::string> Client::read_line(Deadline deadline) {
     scanned = unread_.size();
     if (scanned > kMaxReplyBytes)
       return Status(StatusCode::kCorrupt,
-                    path_ + ": what answers there is not stokerd: it sends no lines");
+                    path_ + ": the peer is not stokerd: reply without a newline");
     STOKER_RETURN_IF_ERROR(wait_for(POLLIN, deadline));
     std::array<char, 16384> chunk;
-    const ssize_t got = ::recv(fd_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      unread_.append(chunk.data(), static_cast<size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const ssize_t received = ::recv(fd_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+    if (received > 0) {
+      unread_.append(chunk.data(), static_cast<size_t>(received));
+    } else if (received == 0 || (errno != EAGAIN && errno != EINTR)) {
       return Status(StatusCode::kUnreachable,
-                    "the daemon on " + path_ + " ended before it answered");
+                    "the daemon on " + path_ + " closed the connection before it replied");
     }
   }
 }

@@ -17,7 +17,7 @@ namespace stoker::control {
 namespace {
 
 namespace json = boost::json;
-using Words = std::span<const std::string_view>;
+using WordSpan = std::span<const std::string_view>;
 
 // Any JSON parser reads integers up to this one exactly.
 constexpr uint64_t kMaxNumber = uint64_t{1} << 53;
@@ -97,21 +97,21 @@ constexpr std::tuple kRows{
     Row<Attach>{"attach", kChanges, "the ring, as a file descriptor, to fill batches"},
     Row<Profile>{"profile", kChanges, "profile the next steps", "the trace is written",
                  kProfileArguments,
-                 "profile takes a number of steps, such as: profile 20, or profile 20 kernels",
+                 "profile takes a number of steps, for example: profile 20, or profile 20 kernels",
                  R"({"steps":20,"kernels":false})"},
     Row<OpenInspection>{"inspect_open", kChanges, "inspect parameters, gradients and activations",
                         "", kOpenArguments,
-                        "inspect_open takes a glob of names and an interval in steps, such as: "
+                        "inspect_open takes a glob of names and an interval in steps, for example: "
                         "inspect_open blocks.0.* 10",
                         R"({"glob":"blocks.0.*","every":10,"histograms":true})"},
     Row<ReadInspection>{
         "inspect_read", kReads, "read the records of an inspection", "", kReadArguments,
         "inspect_read takes the number of an inspection and the number of the last record that "
-        "was read, such as: inspect_read 3 17",
+        "was read, for example: inspect_read 3 17",
         R"({"inspection":3,"after":0})"},
     Row<CloseInspection>{
         "inspect_close", kChanges, "end an inspection", "", kCloseArguments,
-        "inspect_close takes the number of an inspection, such as: inspect_close 3",
+        "inspect_close takes the number of an inspection, for example: inspect_close 3",
         R"({"inspection":3})"},
 };
 
@@ -141,7 +141,7 @@ Status invalid(std::string message) {
 }
 
 std::string bounds(std::string_view name, uint64_t min, uint64_t max) {
-  return std::string(name) + " must be a whole number from " + std::to_string(min) + " to " +
+  return std::string(name) + " must be an integer from " + std::to_string(min) + " to " +
          std::to_string(max);
 }
 
@@ -154,16 +154,16 @@ Status validate(const C& call) {
 // ---- Plain-text requests
 
 template <typename C>
-std::vector<Argument<C>> typed_arguments(const Row<C>& row) {
-  std::vector<Argument<C>> typed;
+std::vector<Argument<C>> positional_arguments(const Row<C>& row) {
+  std::vector<Argument<C>> positional;
   for (const Argument<C>& argument : row.arguments)
-    if (argument.form != Form::kField) typed.push_back(argument);
-  return typed;
+    if (argument.form != Form::kField) positional.push_back(argument);
+  return positional;
 }
 
 // Checks what can be checked from the word alone. read_word() checks numbers.
 template <typename C>
-bool fits(const Argument<C>& argument, std::string_view word) {
+bool is_valid_word(const Argument<C>& argument, std::string_view word) {
   if (std::holds_alternative<bool C::*>(argument.member)) return word == argument.name;
   if (std::holds_alternative<std::string C::*>(argument.member))
     return word.size() >= argument.min && word.size() <= argument.max;
@@ -189,21 +189,21 @@ template <typename C>
 }
 
 template <typename C>
-Result<C> parse(const Row<C>& row, Words words) {
+Result<C> parse(const Row<C>& row, WordSpan words) {
   C call;
   if (row.arguments.empty()) {
     if (words.empty()) return call;
-    return invalid(std::string(row.name) + " takes nothing after it");
+    return invalid(std::string(row.name) + " takes no arguments");
   }
-  const auto typed = typed_arguments(row);
-  if (words.size() > typed.size()) return invalid(std::string(row.usage));
-  for (size_t i = 0; i < typed.size(); ++i) {
-    const bool right =
-        i < words.size() ? fits(typed[i], words[i]) : typed[i].form != Form::kRequired;
-    if (!right) return invalid(std::string(row.usage));
+  const auto positional = positional_arguments(row);
+  if (words.size() > positional.size()) return invalid(std::string(row.usage));
+  for (size_t i = 0; i < positional.size(); ++i) {
+    const bool is_valid = i < words.size() ? is_valid_word(positional[i], words[i])
+                                           : positional[i].form != Form::kRequired;
+    if (!is_valid) return invalid(std::string(row.usage));
   }
   for (size_t i = 0; i < words.size(); ++i)
-    STOKER_RETURN_IF_ERROR(read_word(typed[i], words[i], &call));
+    STOKER_RETURN_IF_ERROR(read_word(positional[i], words[i], &call));
   STOKER_RETURN_IF_ERROR(validate(call));
   return call;
 }
@@ -233,7 +233,7 @@ template <typename C>
 std::string read_field(const Argument<C>& argument, const json::value& field, std::string* value) {
   if (!field.is_string() || field.get_string().size() < argument.min ||
       field.get_string().size() > argument.max) {
-    return std::string(argument.name) + " must be a text of at most " +
+    return std::string(argument.name) + " must be a string of at most " +
            std::to_string(argument.max) + " bytes";
   }
   *value = field.get_string();
@@ -245,19 +245,19 @@ template <typename C>
 [[gnu::noinline]] std::string read_fields(const Row<C>& row, const json::object& fields, C* call) {
   for (const Argument<C>& argument : row.arguments) {
     if (argument.form == Form::kRequired && !fields.contains(argument.name))
-      return std::string(argument.name) + " is missing";
+      return std::string(argument.name) + " is required";
   }
   for (const Argument<C>& argument : row.arguments) {
     const json::value* const field = fields.if_contains(argument.name);
     if (field == nullptr) continue;
-    std::string wrong =
+    std::string error_text =
         std::visit([&](auto member) { return read_field(argument, *field, &(call->*member)); },
                    argument.member);
-    if (!wrong.empty()) return wrong;
+    if (!error_text.empty()) return error_text;
   }
   for (const auto& field : fields) {
-    const auto is_it = [&](const auto& argument) { return field.key() == argument.name; };
-    if (std::ranges::none_of(row.arguments, is_it)) return "a field is not known";
+    const auto has_this_name = [&](const auto& argument) { return field.key() == argument.name; };
+    if (std::ranges::none_of(row.arguments, has_this_name)) return "unknown field";
   }
   return "";
 }
@@ -271,9 +271,9 @@ Result<C> parse(const Row<C>& row, const json::value* maybe_params) {
     if (fields != nullptr && fields->empty()) return call;
     return invalid(std::string(row.name) + " takes no params");
   }
-  const std::string wrong =
+  const std::string error_text =
       fields != nullptr ? read_fields(row, *fields, &call) : "params must be an object";
-  if (!wrong.empty()) return invalid(wrong + "; such as " + std::string(row.example));
+  if (!error_text.empty()) return invalid(error_text + "; example: " + std::string(row.example));
   STOKER_RETURN_IF_ERROR(validate(call));
   return call;
 }
@@ -293,10 +293,10 @@ std::string shortest_text(double value) {
 }
 
 // `value` is NaN if the argument is not a number.
-Result<SetLearningRate> setting_of(std::string_view name, double value) {
+Result<SetLearningRate> make_setting(std::string_view name, double value) {
   if (name != kSetting.name) {
-    return invalid("nothing called " + quote_for_message(name) +
-                   " can be set while training; there is: " + std::string(kSetting.name));
+    return invalid("unknown setting " + quote_for_message(name) +
+                   "; supported: " + std::string(kSetting.name));
   }
   if (!std::isfinite(value) || value <= kSetting.above || value >= kSetting.below) {
     return invalid(std::string(name) + " must be a number above " + format_bound(kSetting.above) +
@@ -307,25 +307,25 @@ Result<SetLearningRate> setting_of(std::string_view name, double value) {
   return set;
 }
 
-Result<SetLearningRate> parse(const Row<SetLearningRate>& row, Words words) {
+Result<SetLearningRate> parse(const Row<SetLearningRate>& row, WordSpan words) {
   if (words.size() != 2)
-    return invalid(std::string(row.name) + " takes a name and a value, such as: set lr 1e-4");
+    return invalid(std::string(row.name) + " takes a name and a value, for example: set lr 1e-4");
   const char* const word_end = words[1].data() + words[1].size();
   double value = 0;
   const auto [end, error] = std::from_chars(words[1].data(), word_end, value);
-  return setting_of(words[0], error == std::errc() && end == word_end ? value : std::nan(""));
+  return make_setting(words[0], error == std::errc() && end == word_end ? value : std::nan(""));
 }
 
 Result<SetLearningRate> parse(const Row<SetLearningRate>& row, const json::value* maybe_params) {
   const json::object* const fields = maybe_params != nullptr ? maybe_params->if_object() : nullptr;
   if (fields == nullptr || fields->size() != 1)
     return invalid(std::string(row.name) +
-                   " takes one setting, such as {\"params\":{\"lr\":1e-4}}");
+                   " takes one setting, for example {\"params\":{\"lr\":1e-4}}");
   const auto& field = *fields->begin();
   boost::system::error_code error;
   const double value =
       field.value().is_number() ? field.value().to_number<double>(error) : std::nan("");
-  return setting_of(field.key(), error ? std::nan("") : value);
+  return make_setting(field.key(), error ? std::nan("") : value);
 }
 
 // ---- Text forms
@@ -333,7 +333,7 @@ Result<SetLearningRate> parse(const Row<SetLearningRate>& row, const json::value
 template <typename C>
 std::string text_form(const Row<C>& row) {
   std::string form(row.name);
-  for (const Argument<C>& argument : typed_arguments(row)) {
+  for (const Argument<C>& argument : positional_arguments(row)) {
     std::string word(argument.name);
     const bool is_flag = std::holds_alternative<bool C::*>(argument.member);
     if (!is_flag) std::ranges::transform(word, word.begin(), [](char c) { return c - 'a' + 'A'; });
@@ -354,8 +354,8 @@ std::string words_of(const Row<C>& row, const C& call) {
   std::string words(row.name);
   for (const Argument<C>& argument : row.arguments) {
     if (const auto* flag = std::get_if<bool C::*>(&argument.member)) {
-      const bool is_typed = argument.form != Form::kField && call.**flag;
-      if (is_typed) words += " " + std::string(argument.name);
+      const bool is_positional = argument.form != Form::kField && call.**flag;
+      if (is_positional) words += " " + std::string(argument.name);
     } else if (argument.form == Form::kRequired) {
       words +=
           " " + std::visit([&](auto member) { return word_of(call.*member); }, argument.member);
@@ -385,7 +385,7 @@ std::string params_of(const Row<SetLearningRate>&, const SetLearningRate& call) 
 // ---- Table of all methods
 
 template <typename... C>
-std::vector<MethodInfo> infos_of(const Row<C>&... row) {
+std::vector<MethodInfo> method_infos(const Row<C>&... row) {
   return {MethodInfo{row.name, row.changes_state, text_form(row), row.text, row.waits_for}...};
 }
 
@@ -393,7 +393,7 @@ Status unknown_method(std::string_view name) {
   std::string names;
   for (const MethodInfo& info : methods()) names += " " + std::string(info.name);
   return Status(StatusCode::kNotFound,
-                "unknown method " + quote_for_message(name) + "; there are:" + names);
+                "unknown method " + quote_for_message(name) + "; methods:" + names);
 }
 
 template <typename Params>
@@ -418,17 +418,17 @@ Result<Call> parse_by_name(std::string_view method, Params params) {
 Status Profile::validate() const {
   if (!kernels || steps <= kMaxKernelSteps) return {};
   return invalid("profile takes at most " + std::to_string(kMaxKernelSteps) +
-                 " steps with their kernels, such as: profile 20 kernels");
+                 " steps with kernels, for example: profile 20 kernels");
 }
 
 Status OpenInspection::validate() const {
   if (parameters || gradients || activations) return {};
-  return invalid("inspect_open: requires at least one of parameters, gradients and activations");
+  return invalid("inspect_open requires at least one of parameters, gradients and activations");
 }
 
 std::span<const MethodInfo> methods() {
   static const std::vector<MethodInfo> infos =
-      std::apply([](const auto&... row) { return infos_of(row...); }, kRows);
+      std::apply([](const auto&... row) { return method_infos(row...); }, kRows);
   return infos;
 }
 
@@ -438,7 +438,7 @@ const MethodInfo& method_info(const Call& call) {
   return *std::ranges::find(methods(), name, &MethodInfo::name);
 }
 
-Result<Call> parse_call(std::string_view method, Words words) {
+Result<Call> parse_call(std::string_view method, WordSpan words) {
   return parse_by_name(method, words);
 }
 

@@ -44,7 +44,7 @@ std::vector<std::string_view> split_words(std::string_view line) {
   return words;
 }
 
-bool is_typed_text(std::string_view line) {
+bool is_printable_ascii(std::string_view line) {
   for (const char c : line) {
     if ((c < 0x20 || c >= 0x7f) && c != '\t') return false;
   }
@@ -53,9 +53,9 @@ bool is_typed_text(std::string_view line) {
 
 std::variant<Request, ProtocolError> parse_words(std::string_view line) {
   const std::string id = "null";
-  if (!is_typed_text(line)) {
+  if (!is_printable_ascii(line)) {
     return protocol_error(id, ErrorCode::kParseError,
-                          "the line is neither a JSON object nor words; try: help");
+                          "the line is neither a JSON object nor plain text; try: help");
   }
   const auto words = split_words(line);
   if (words.empty())
@@ -75,7 +75,7 @@ std::optional<std::string> parse_id(const json::object& root) {
 }
 
 // The first violation of the request format, except in params; empty if there is none.
-std::optional<ProtocolError> check_shape(const std::string& id, const json::object& root) {
+std::optional<ProtocolError> find_format_error(const std::string& id, const json::object& root) {
   for (const auto& field : root) {
     const std::string_view key(field.key().data(), field.key().size());
     if (key != "id" && key != "method" && key != "params" && key != "jsonrpc") {
@@ -86,11 +86,11 @@ std::optional<ProtocolError> check_shape(const std::string& id, const json::obje
   }
   const json::value* version = root.if_contains("jsonrpc");
   if (version != nullptr && *version != "2.0")
-    return protocol_error(id, ErrorCode::kInvalidRequest,
-                          "jsonrpc must be \"2.0\" where it is given");
+    return protocol_error(id, ErrorCode::kInvalidRequest, "jsonrpc must be \"2.0\" if present");
   const json::value* method = root.if_contains("method");
   if (method == nullptr || !method->is_string())
-    return protocol_error(id, ErrorCode::kInvalidRequest, "method is missing, or is not a string");
+    return protocol_error(id, ErrorCode::kInvalidRequest,
+                          "method is required and must be a string");
   return std::nullopt;
 }
 
@@ -105,12 +105,12 @@ std::variant<Request, ProtocolError> parse_object(std::string_view line) {
   const auto id = parse_id(root);
   if (!id) {
     return protocol_error("null", ErrorCode::kInvalidRequest,
-                          "id must be a whole number, null, or a string of at most " +
+                          "id must be an integer, null or a string of at most " +
                               std::to_string(kMaxIdBytes) + " bytes");
   }
   if (has_duplicate_keys(line, kMaxDepth))
-    return protocol_error(*id, ErrorCode::kInvalidRequest, "a field is given twice");
-  if (auto wrong = check_shape(*id, root)) return *std::move(wrong);
+    return protocol_error(*id, ErrorCode::kInvalidRequest, "duplicate field");
+  if (auto maybe_error = find_format_error(*id, root)) return *std::move(maybe_error);
   return request_of(*id, parse_call(root.at("method").get_string(), root.if_contains("params")));
 }
 

@@ -19,11 +19,11 @@ std::optional<StatusCode> parse_status_code(std::string_view name) {
   return std::nullopt;
 }
 
-Status status_of_error(const json::value& error) {
+Status parse_error(const json::value& error) {
   const json::object* fields = error.if_object();
   const json::value* message = fields != nullptr ? fields->if_contains("message") : nullptr;
   if (message == nullptr || !message->is_string())
-    return Status(StatusCode::kCorrupt, "the daemon's error has no message");
+    return Status(StatusCode::kCorrupt, "the daemon's error reply has no message");
   StatusCode code = StatusCode::kInternal;
   if (const json::value* data = fields->if_contains("data"); data != nullptr && data->is_object()) {
     const json::value* kind = data->get_object().if_contains("kind");
@@ -62,7 +62,7 @@ Result<std::string> parse_reply(std::string_view line) {
     return Status(StatusCode::kCorrupt,
                   "the reply is not a JSON object: " + quote_for_message(line));
   const json::object& root = value.get_object();
-  if (const json::value* failed = root.if_contains("error")) return status_of_error(*failed);
+  if (const json::value* failed = root.if_contains("error")) return parse_error(*failed);
   const json::value* result = root.if_contains("result");
   if (result == nullptr || !result->is_object())
     return Status(StatusCode::kCorrupt,

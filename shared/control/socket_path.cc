@@ -18,13 +18,13 @@ std::string resolve_socket_path(const std::string& setting, const std::string& r
 }
 
 Result<SocketAddress> SocketAddress::of(const std::string& path) {
-  const std::filesystem::path whole(path);
-  if (path.find('\0') != std::string::npos || !whole.has_filename())
+  const std::filesystem::path file_path(path);
+  if (path.find('\0') != std::string::npos || !file_path.has_filename())
     return Status(StatusCode::kInvalidArgument,
-                  "the control socket's path '" + path + "' names no file");
+                  "control socket path '" + path + "' has no file name");
   SocketAddress address;
-  address.name_ = whole.filename().string();
-  const std::string parent = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  address.name_ = file_path.filename().string();
+  const std::string parent = file_path.has_parent_path() ? file_path.parent_path().string() : ".";
   address.directory_ = UniqueFd(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!address.directory_.valid()) {
     const int error = errno;
@@ -35,10 +35,9 @@ Result<SocketAddress> SocketAddress::of(const std::string& path) {
   if (text.size() > kMaxSocketPathBytes)
     text = "/proc/self/fd/" + std::to_string(address.directory_.get()) + "/" + address.name_;
   if (text.size() > kMaxSocketPathBytes) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "the control socket's name is " + std::to_string(address.name_.size()) +
-            " bytes long, which the kernel does not take; give it a shorter one: " + path);
+    return Status(StatusCode::kInvalidArgument,
+                  "the control socket's file name is " + std::to_string(address.name_.size()) +
+                      " bytes long, more than the kernel accepts; use a shorter name: " + path);
   }
   address.address_.sun_family = AF_UNIX;
   std::memcpy(address.address_.sun_path, text.c_str(), text.size() + 1);

@@ -20,7 +20,7 @@ json::value number(double value) {
   return nullptr;
 }
 
-json::object feed_of(const TrainerStatus::Feed& feed) {
+json::object feed_json(const TrainerStatus::Feed& feed) {
   return {{"data_wait_ms", number(feed.data_wait_ms)},
           {"ready_batches", feed.ready_batches},
           {"queue_capacity", feed.queue_capacity},
@@ -36,7 +36,7 @@ json::object feed_of(const TrainerStatus::Feed& feed) {
           {"workers_waiting", number(feed.workers_waiting)}};
 }
 
-json::object memory_of(const TrainerStatus::Memory& memory) {
+json::object memory_json(const TrainerStatus::Memory& memory) {
   return {{"rss_bytes", memory.rss_bytes},
           {"peak_rss_bytes", memory.peak_rss_bytes},
           {"device_allocated_bytes", memory.device_allocated_bytes},
@@ -44,7 +44,7 @@ json::object memory_of(const TrainerStatus::Memory& memory) {
           {"device_peak_allocated_bytes", memory.device_peak_allocated_bytes}};
 }
 
-json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
+json::object checkpoint_json(const TrainerStatus::Checkpoint& checkpoint) {
   return {{"last_saved_step", checkpoint.last_saved_step},
           {"is_saving", checkpoint.is_saving},
           {"stall_ms", number(checkpoint.stall_ms)},
@@ -54,14 +54,14 @@ json::object checkpoint_of(const TrainerStatus::Checkpoint& checkpoint) {
           {"last_error", checkpoint.last_error}};
 }
 
-json::object evaluator_of(const TrainerStatus::Evaluator& evaluator) {
+json::object evaluator_json(const TrainerStatus::Evaluator& evaluator) {
   return {{"state", evaluator.state},
           {"last_evaluated_step", evaluator.last_evaluated_step},
           {"best_value", number(evaluator.best_value)},
           {"best_step", evaluator.best_step}};
 }
 
-json::object control_of(const TrainerStatus::Control& control) {
+json::object control_json(const TrainerStatus::Control& control) {
   return {{"connections", control.connections},
           {"connections_accepted", control.connections_accepted},
           {"connections_rejected", control.connections_rejected},
@@ -73,8 +73,8 @@ json::object control_of(const TrainerStatus::Control& control) {
 // Reads the fields of one object and records the first one that has the wrong type.
 class FieldReader {
  public:
-  FieldReader(const json::object& object, std::string prefix, std::string& wrong)
-      : object_(object), prefix_(std::move(prefix)), wrong_(wrong) {}
+  FieldReader(const json::object& object, std::string prefix, std::string& first_error)
+      : object_(object), prefix_(std::move(prefix)), first_error_(first_error) {}
 
   void read(const char* name, double& out) const {
     const json::value* value = object_.if_contains(name);
@@ -113,19 +113,19 @@ class FieldReader {
     const json::value* value = object_.if_contains(name);
     if (value == nullptr) return;
     if (!value->is_object()) return add_error(name);
-    read_fields(FieldReader(value->get_object(), prefix_ + name + ".", wrong_));
+    read_fields(FieldReader(value->get_object(), prefix_ + name + ".", first_error_));
   }
 
  private:
   void add_error(const char* name) const {
-    if (wrong_.empty()) wrong_ = prefix_ + name;
+    if (first_error_.empty()) first_error_ = prefix_ + name;
   }
   const json::object& object_;
   const std::string prefix_;
-  std::string& wrong_;
+  std::string& first_error_;
 };
 
-void read_parts(const FieldReader& root, TrainerStatus& status) {
+void read_objects(const FieldReader& root, TrainerStatus& status) {
   root.object("feed", [&](const FieldReader& fields) {
     fields.read("data_wait_ms", status.feed.data_wait_ms);
     fields.read("ready_batches", status.feed.ready_batches);
@@ -173,7 +173,7 @@ void read_parts(const FieldReader& root, TrainerStatus& status) {
   });
 }
 
-void read_top(const FieldReader& root, TrainerStatus& status) {
+void read_root_fields(const FieldReader& root, TrainerStatus& status) {
   root.read("step", status.step);
   root.read("max_steps", status.max_steps);
   root.read("epoch", status.epoch);
@@ -212,11 +212,11 @@ std::string to_json(const TrainerStatus& status) {
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
-                          {"memory", memory_of(status.memory)},
-                          {"feed", feed_of(status.feed)},
-                          {"checkpoint", checkpoint_of(status.checkpoint)},
-                          {"evaluator", evaluator_of(status.evaluator)},
-                          {"control", control_of(status.control)},
+                          {"memory", memory_json(status.memory)},
+                          {"feed", feed_json(status.feed)},
+                          {"checkpoint", checkpoint_json(status.checkpoint)},
+                          {"evaluator", evaluator_json(status.evaluator)},
+                          {"control", control_json(status.control)},
                           {"run_dir", status.run_dir},
                           {"pid", status.pid},
                           {"uptime_seconds", number(status.uptime_seconds)}};
@@ -227,24 +227,24 @@ Result<TrainerStatus> parse_trainer_status(std::string_view text) {
   boost::system::error_code error;
   const json::value value = parse_json(text, error);
   if (error || !value.is_object())
-    return Status(StatusCode::kCorrupt, "a status is one JSON object");
+    return Status(StatusCode::kCorrupt, "the status is not a JSON object");
   const json::object& object = value.get_object();
-  std::string wrong;
+  std::string first_error;
   TrainerStatus status;
-  const FieldReader root(object, "", wrong);
+  const FieldReader root(object, "", first_error);
   std::string state;
   root.read("state", state);
   if (state.empty() || !object.contains("step"))
-    return Status(StatusCode::kCorrupt, "a status needs state and step");
+    return Status(StatusCode::kCorrupt, "the status has no state or no step");
   size_t index = 0;
   while (index < kStateNames.size() && kStateNames[index] != state) ++index;
   if (index == kStateNames.size())
     return Status(StatusCode::kCorrupt, "status: unknown state '" + state + "'");
   status.state = static_cast<TrainerState>(index);
-  read_top(root, status);
-  read_parts(root, status);
-  if (!wrong.empty())
-    return Status(StatusCode::kCorrupt, "status: " + wrong + " has the wrong type");
+  read_root_fields(root, status);
+  read_objects(root, status);
+  if (!first_error.empty())
+    return Status(StatusCode::kCorrupt, "status: " + first_error + " has the wrong type");
   return status;
 }
 

@@ -68,7 +68,7 @@ Result<DatasetVersions> parse_dataset_versions(std::string_view text, const std:
     const uint64_t ticket = history.back().start.ticket;
     const bool follows =
         history.size() == 1 ? ticket == 0 : ticket > history[history.size() - 2].start.ticket;
-    if (!follows) return corrupt("its ticket does not follow the one before");
+    if (!follows) return corrupt("its start ticket is not above that of the previous version");
     from = end + 1;
   }
   return history;

@@ -16,14 +16,14 @@ namespace stoker::feed {
 namespace {
 
 // Snapshot files of a dataset by their first ticket.
-using KeptFiles = std::map<uint64_t, std::string>;
+using SnapshotFiles = std::map<uint64_t, std::string>;
 
 std::string snapshot_prefix(const std::string& set) { return set + ".sample_weights."; }
 
-Result<KeptFiles> snapshot_files(const std::string& index_dir, const std::string& set) {
+Result<SnapshotFiles> snapshot_files(const std::string& index_dir, const std::string& set) {
   const std::string prefix = snapshot_prefix(set);
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(index_dir));
-  KeptFiles files;
+  SnapshotFiles files;
   for (const std::string& name : names) {
     if (!name.starts_with(prefix)) continue;
     uint64_t ticket = 0;
@@ -36,7 +36,7 @@ Result<KeptFiles> snapshot_files(const std::string& index_dir, const std::string
 }
 
 // True if the newest snapshot has the same weights.
-bool is_latest(const KeptFiles& files, const std::vector<double>& weights) {
+bool is_latest(const SnapshotFiles& files, const std::vector<double>& weights) {
   if (files.empty()) return false;
   const auto snapshots = data::order::load_weights_snapshot(files.rbegin()->second);
   if (!snapshots.ok())
@@ -46,7 +46,7 @@ bool is_latest(const KeptFiles& files, const std::vector<double>& weights) {
 
 Status write_snapshot(const std::string& set, const std::vector<double>& weights,
                       const std::string& index_dir, uint64_t ticket) {
-  STOKER_ASSIGN_OR_RETURN(KeptFiles files, snapshot_files(index_dir, set));
+  STOKER_ASSIGN_OR_RETURN(SnapshotFiles files, snapshot_files(index_dir, set));
   // The run resumes from an earlier ticket, so snapshots for this ticket and later ones are void.
   while (!files.empty() && files.rbegin()->first >= ticket) {
     STOKER_RETURN_IF_ERROR(default_file_system().remove_file(files.rbegin()->second));
@@ -66,7 +66,7 @@ Result<SampleWeights> read_sample_weights(const config::Config& config, const da
   const std::vector<uint64_t> sizes = data.component_sizes();
   const std::vector<std::string> names = config::sampled_datasets(config);
   if (names.size() != sizes.size())
-    return Status(StatusCode::kMismatch, "data.train: the data is not what the configuration says");
+    return Status(StatusCode::kMismatch, "data.train: the data does not match the configuration");
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& path = config.data.at(names[i]).sample_weights_path;
     if (path.empty()) continue;
@@ -89,11 +89,11 @@ Result<SampleWeights> load_sample_weights(const config::Config& config,
   SampleWeights weights;
   for (const std::string& set : config::sampled_datasets(config)) {
     if (config.data.at(set).sample_weights_path.empty()) continue;
-    STOKER_ASSIGN_OR_RETURN(const KeptFiles files, snapshot_files(index_dir, set));
+    STOKER_ASSIGN_OR_RETURN(const SnapshotFiles files, snapshot_files(index_dir, set));
     const auto after = files.upper_bound(ticket);
     if (after == files.begin())
-      return Status(StatusCode::kNotFound, index_dir + ": no weights of data." + set +
-                                               " are kept for ticket " + std::to_string(ticket));
+      return Status(StatusCode::kNotFound, index_dir + ": no sample weights of data." + set +
+                                               " are stored for ticket " + std::to_string(ticket));
     STOKER_ASSIGN_OR_RETURN(auto snapshots,
                             data::order::load_weights_snapshot(std::prev(after)->second));
     weights.emplace(set, std::move(snapshots));
@@ -112,7 +112,7 @@ Result<data::order::PlannedDataset> planned_dataset(const std::string& name,
   const auto own = weights.find(name);
   if (own == weights.end() || own->second.size() != size)
     return Status(StatusCode::kMismatch, "data." + name +
-                                             ": its weights are not one for each of its " +
+                                             ": the number of weights differs from its " +
                                              std::to_string(size) + " samples");
   planned.sample_weights = own->second;
   return planned;
@@ -126,7 +126,7 @@ Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::
   const auto* const mixture = std::get_if<config::Mixture>(&config.data.at("train").source);
   if (sizes.size() != names.size() ||
       (mixture != nullptr && mixture->shares.size() != names.size()))
-    return Status(StatusCode::kMismatch, "data.train: the data is not what the configuration says");
+    return Status(StatusCode::kMismatch, "data.train: the data does not match the configuration");
   std::vector<data::order::PlannedDataset> datasets;
   for (size_t i = 0; i < names.size(); ++i) {
     STOKER_ASSIGN_OR_RETURN(auto planned,
@@ -142,13 +142,12 @@ Status check_epoch(const data::order::PlanOptions& options) {
   uint64_t epoch = 0;
   for (const data::order::PlannedDataset& set : options.datasets) {
     if (set.size > (data::order::kMaxPlanSize - epoch) / set.repeat)
-      return Status(StatusCode::kInvalidArgument,
-                    "data.train: an epoch of its samples is too long");
+      return Status(StatusCode::kInvalidArgument, "data.train: an epoch has too many samples");
     epoch += set.size * set.repeat;
   }
   if (options.last_batch == config::LastBatchPolicy::kDrop && epoch < options.batch * options.world)
     return Status(StatusCode::kInvalidArgument,
-                  "feed.last_batch: drop leaves nothing of an epoch of " + std::to_string(epoch) +
+                  "feed.last_batch: drop would drop a whole epoch of " + std::to_string(epoch) +
                       " samples, fewer than the " + std::to_string(options.batch) +
                       " of train.micro_batch_size; set it to carry_over or pad");
   return {};
@@ -159,16 +158,16 @@ Result<std::shared_ptr<const data::order::LengthBuckets>> length_buckets(
   const auto wrong = [](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "feed.bucket_boundaries: " + what);
   };
-  if (data.max_length() == 0) return wrong("data.train has no sequences of various lengths");
+  if (data.max_length() == 0) return wrong("data.train has no variable-length sequences");
   if (data.size() > data::order::kMaxBucketed)
-    return wrong("data.train has more samples than can be sorted by length, " +
+    return wrong("data.train has too many samples for sorting by length, " +
                  std::to_string(data::order::kMaxBucketed));
   auto buckets = std::make_shared<const data::order::LengthBuckets>(data, feed.bucket_boundaries);
   for (const auto& bucket : buckets->buckets())
     if (feed.last_batch == config::LastBatchPolicy::kDrop && bucket.size < batch)
       return wrong("feed.last_batch: drop would never use the " + std::to_string(bucket.size) +
                    " samples of up to " + std::to_string(bucket.length) +
-                   " places, fewer than the " + std::to_string(batch) +
+                   " time steps, fewer than the " + std::to_string(batch) +
                    " of train.micro_batch_size; set it to carry_over or pad, or merge buckets");
   return buckets;
 }
@@ -247,7 +246,7 @@ void log_padding_ratio(const data::Dataset& data, const data::order::PlanOptions
              {{"dataset", "train"},
               {"padding", percent(padding_ratio(data))},
               {"max_length", data.max_length()},
-              {"hint", "feed.bucket_boundaries batches samples of about one length"}});
+              {"hint", "feed.bucket_boundaries batches samples of similar length"}});
     return;
   }
   const data::order::LengthBuckets& buckets = *options.maybe_buckets;

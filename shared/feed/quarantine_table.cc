@@ -15,7 +15,7 @@ constexpr uint64_t kMagic = 0x4e4152415551'0003;  // "QUARAN", version 3
 constexpr uint64_t kHeaderWords = 8;
 // Whole cache lines, to avoid false sharing between threads. A nonzero first word marks the entry
 // as taken.
-constexpr uint64_t kWordsPerMark = QuarantineTable::kSamplesAMark;
+constexpr uint64_t kWordsPerMark = QuarantineTable::kMaxSamplesPerMark;
 constexpr uint32_t kMaxWorkers = 1 << 10;
 constexpr uint32_t kMaxThreads = 1 << 12;
 
@@ -58,8 +58,8 @@ Result<QuarantineTable> QuarantineTable::attach(UniqueFd fd) {
   const auto words = all_words(segment);
   const auto mismatch = [] {
     return Status(StatusCode::kMismatch,
-                  "the quarantine table is not what this stoker-feed expects: is "
-                  "it of the same version as stokerd?");
+                  "the quarantine table is not compatible with this stoker-feed; "
+                  "install the same version as stokerd");
   };
   if (words.size() < kHeaderWords || words[kMagicWord] != kMagic) return mismatch();
   const uint64_t workers = words[kWorkersWord];
@@ -104,7 +104,7 @@ QuarantineTable::Mark::Mark(const QuarantineTable& table, uint32_t worker, uint6
 // Release is sufficient: stokerd reads the mark only after this process has exited, when its writes
 // are visible.
 void QuarantineTable::Mark::add(uint64_t sample) {
-  assert(samples_ < kSamplesAMark);
+  assert(samples_ < kMaxSamplesPerMark);
   if (maybe_words_ != nullptr)
     std::atomic_ref(maybe_words_[samples_]).store(sample + 1, std::memory_order_release);
   ++samples_;
@@ -168,21 +168,20 @@ void QuarantineTable::SampleSet::remove(uint64_t sample) const {
 Status CrashTrackingDataset::read(uint64_t sample, const data::RandomKey& random_key,
                                   std::span<const std::span<std::byte>> outputs) const {
   if (table_.quarantined(sample))
-    return Status(StatusCode::kCorrupt,
-                  "in quarantine: it killed its worker process again and again");
+    return Status(StatusCode::kCorrupt, "quarantined: it crashed its worker process repeatedly");
   if (!maybe_worker_) return inner().read(sample, random_key, outputs);
   try {
     return read_marked(sample, random_key, outputs);
   } catch (const std::bad_alloc&) {  // the process has a memory limit (sandbox.h) and continues
     return Status(StatusCode::kOutOfMemory,
-                  "needs more memory than feed.worker_memory_limit_mib gives its reader");
+                  "needs more memory than feed.worker_memory_limit_mib permits");
   }
 }
 
 data::BatchReadResult CrashTrackingDataset::read_batch(
     std::span<const data::SampleReadRequest> samples,
     std::span<const std::span<std::byte>> rows) const {
-  if (table_.has_entries() || samples.size() > QuarantineTable::kSamplesAMark)
+  if (table_.has_entries() || samples.size() > QuarantineTable::kMaxSamplesPerMark)
     return Dataset::read_batch(samples, rows);  // one by one
   if (!maybe_worker_) return inner().read_batch(samples, rows);
   try {

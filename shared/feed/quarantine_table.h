@@ -46,7 +46,7 @@ class QuarantineTable {
 
   // Marks samples as being read by process `worker` for the lifetime of the object: one sample, or
   // up to kSamplesAMark samples that are read together.
-  static constexpr uint64_t kSamplesAMark = 32;
+  static constexpr uint64_t kMaxSamplesPerMark = 32;
   class Mark {
    public:
     Mark(const QuarantineTable& table, uint32_t worker, uint64_t sample);

@@ -12,20 +12,20 @@ namespace {
 
 // Hysteresis: a few waiting reads do not turn read-ahead on, and it is turned off only when waiting
 // reads have become rare.
-constexpr double kBegin = 0.15;
-constexpr double kEnd = 0.03;
+constexpr double kStartFraction = 0.15;
+constexpr double kStopFraction = 0.03;
 constexpr double kMargin = 2;
 
-void forget_and_add(double& mean, double value) {
-  mean += (value - mean) / ReadAheadTuner::kMemory;
+void update_mean(double& mean, double value) {
+  mean += (value - mean) / ReadAheadTuner::kMeanWindow;
 }
 
 }  // namespace
 
 void ReadAheadTuner::record_read(std::chrono::nanoseconds waited) {
   const std::lock_guard lock(mutex_);
-  forget_and_add(waited_ns_, static_cast<double>(waited.count()));
-  forget_and_add(waiting_, waited > kShort ? 1 : 0);
+  update_mean(waited_ns_, static_cast<double>(waited.count()));
+  update_mean(waiting_, waited > kMinWait ? 1 : 0);
   decide();
 }
 
@@ -33,15 +33,16 @@ void ReadAheadTuner::record_work(std::chrono::nanoseconds worked) {
   const std::lock_guard lock(mutex_);
   const auto ns = static_cast<double>(worked.count());
   if (worked_ns_ == 0) worked_ns_ = ns;
-  forget_and_add(worked_ns_, ns);
+  update_mean(worked_ns_, ns);
   decide();
 }
 
 void ReadAheadTuner::decide() {
   const bool is_on = wanted() > 0;
   const double work = std::max(worked_ns_, 1.0);
-  const bool waits = waiting_ > (is_on ? kEnd : kBegin) && waited_ns_ >= kMinShare * work;
-  const double wanted = waits ? std::ceil(kMargin * workers_ * waited_ns_ / work) : 0;
+  const bool is_waiting =
+      waiting_ > (is_on ? kStopFraction : kStartFraction) && waited_ns_ >= kMinShare * work;
+  const double wanted = is_waiting ? std::ceil(kMargin * workers_ * waited_ns_ / work) : 0;
   wanted_.store(static_cast<uint32_t>(std::min<double>(wanted, max_)), std::memory_order_relaxed);
 }
 
@@ -53,7 +54,7 @@ constexpr int kMaxAutoReads = 32;
 
 // Number of voluntary context switches of the calling thread. Preemption is not counted because it
 // is not a wait.
-long waits_of_thread() {
+long num_thread_waits() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nvcsw;
@@ -81,7 +82,7 @@ ReadAhead::ReadAhead(const ReadAheadOptions& options, uint32_t workers,
 std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_token> maybe_stop) {
   const uint32_t before = wanted();
   const uint64_t sample = plan_.at(row.batch->claim().ticket, row.first).sample;
-  const long waits = waits_of_thread();
+  const long is_waiting = num_thread_waits();
   const auto start = Clock::now();
   std::chrono::nanoseconds for_room{0};
   try {
@@ -95,8 +96,8 @@ std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_
   }
   const std::chrono::nanoseconds took = Clock::now() - start - for_room;
   if (options_.adapts) {
-    tuner_.record_read(waits_of_thread() == waits ? std::chrono::nanoseconds(0) : took);
-    wake_wanted(before);
+    tuner_.record_read(num_thread_waits() == is_waiting ? std::chrono::nanoseconds(0) : took);
+    wake_waiting_reads(before);
   }
   return took;
 }
@@ -105,16 +106,16 @@ void ReadAhead::record_work(std::chrono::nanoseconds worked) {
   if (!options_.adapts) return;
   const uint32_t before = wanted();
   tuner_.record_work(worked);
-  wake_wanted(before);
+  wake_waiting_reads(before);
 }
 
-void ReadAhead::wake_wanted(uint32_t before) {
+void ReadAhead::wake_waiting_reads(uint32_t before) {
   const uint32_t now = wanted();
   if (now == before) return;
   // A thread that has read the number but has not started to wait yet holds the lock.
   { const std::lock_guard lock(mutex_); }
   if (now > before) wanted_.notify_all();
-  if (now == 0) came_.notify_all();
+  if (now == 0) row_added_.notify_all();
 }
 
 void ReadAhead::put(RowTask row) {
@@ -123,7 +124,7 @@ void ReadAhead::put(RowTask row) {
     rows_.push_back(std::move(row));
     queued_.store(rows_.size(), std::memory_order_relaxed);
   }
-  came_.notify_one();
+  row_added_.notify_one();
 }
 
 std::optional<RowTask> ReadAhead::try_take() {
@@ -138,7 +139,8 @@ std::optional<RowTask> ReadAhead::try_take() {
 
 void ReadAhead::wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  came_.wait_for(lock, stop, timeout, [this] { return !rows_.empty() || ended_ || wanted() == 0; });
+  row_added_.wait_for(lock, stop, timeout,
+                      [this] { return !rows_.empty() || ended_ || wanted() == 0; });
 }
 
 void ReadAhead::rest(uint32_t number, std::chrono::milliseconds timeout,
@@ -152,7 +154,7 @@ void ReadAhead::end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
-  came_.notify_all();
+  row_added_.notify_all();
   wanted_.notify_all();
 }
 

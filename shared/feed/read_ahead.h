@@ -54,10 +54,10 @@ class ReadAheadTuner {
  public:
   // Read-ahead does not pay off for reads that wait less than this, or less than this fraction of
   // the work on their sample.
-  static constexpr std::chrono::microseconds kShort{50};
+  static constexpr std::chrono::microseconds kMinWait{50};
   static constexpr double kMinShare = 0.1;
   // Window of the moving averages, in reads.
-  static constexpr int kMemory = 16;
+  static constexpr int kMeanWindow = 16;
 
   ReadAheadTuner(uint32_t workers, uint32_t max_rows) : workers_(workers), max_(max_rows) {}
 
@@ -111,7 +111,7 @@ class ReadAhead {
   void end();
 
  private:
-  void wake_wanted(uint32_t before);
+  void wake_waiting_reads(uint32_t before);
 
   // Constant after construction.
   const ReadAheadOptions options_;
@@ -125,8 +125,8 @@ class ReadAhead {
 
   // Guarded by mutex_.
   std::mutex mutex_;
-  std::condition_variable_any came_;    // a row was added, or the end
-  std::condition_variable_any wanted_;  // more reads are wanted, or the end
+  std::condition_variable_any row_added_;  // a row was added, or the end
+  std::condition_variable_any wanted_;     // more reads are wanted, or the end
   std::deque<RowTask> rows_;
   bool ended_ = false;
 };

@@ -52,19 +52,19 @@ class SampleReader {
   SampleReader& operator=(const SampleReader&) = delete;
 
   // The number of rows to take next, up to kMaxRows.
-  uint64_t rows_at_once() const { return is_to_probe() ? 1 : rows_at_once_; }
+  uint64_t rows_at_once() const { return is_probing() ? 1 : rows_at_once_; }
   // Fills the rows with their samples, or with the first replacement samples that can be read.
   Status fill(RowTask& rows);
 
  private:
-  bool is_to_probe() const {
+  bool is_probing() const {
     return probe_is_due_ && maybe_ahead_ != nullptr && maybe_ahead_->options().adapts;
   }
   Status read(const RowTask& rows);
   // Outputs of `count` rows, starting at index `first` of `rows`.
   std::span<const std::span<std::byte>> row_outputs(const RowTask& rows, uint64_t first,
                                                     uint64_t count);
-  Status read_replacement(const RowTask& rows, uint64_t which, Status error);
+  Status read_replacement(const RowTask& rows, uint64_t index, Status error);
   std::string reason_text(const Status& error, uint64_t sample) const;
   void count();
 
@@ -98,22 +98,22 @@ Status SampleReader::fill(RowTask& rows) {
   if (measures) measurement.emplace(stages_);
   const auto start = Clock::now();
   std::chrono::nanoseconds fetching{0};
-  if (is_to_probe() && rows.count == 1 && !rows.maybe_bytes) {
+  if (is_probing() && rows.count == 1 && !rows.maybe_bytes) {
     probe_is_due_ = false;
     fetching = maybe_ahead_->fetch(rows, std::nullopt);
   }
   const Status status = read(rows);
-  const std::chrono::nanoseconds took = Clock::now() - start;
-  if (rows.maybe_bytes) maybe_ahead_->record_work(took - fetching);
-  const auto worth =
+  const std::chrono::nanoseconds duration = Clock::now() - start;
+  if (rows.maybe_bytes) maybe_ahead_->record_work(duration - fetching);
+  const auto target =
       static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(WorkerPool::kGroupTime);
   rows_at_once_ = static_cast<uint64_t>(
-      std::clamp<int64_t>(worth / std::max(took, std::chrono::nanoseconds(1)), 1, kMaxRows));
-  spent_.total += took;
-  if (measures) measured_ += took;
+      std::clamp<int64_t>(target / std::max(duration, std::chrono::nanoseconds(1)), 1, kMaxRows));
+  spent_.total += duration;
+  if (measures) measured_ += duration;
   if (spent_.total >= kCountEvery) count();
   return status.with_context("neither a sample nor any of its " + std::to_string(kMaxReplacements) +
-                             " stand-ins can be read; the last one");
+                             " replacement samples can be read; the last error");
 }
 
 Status SampleReader::read(const RowTask& rows) {
@@ -121,12 +121,12 @@ Status SampleReader::read(const RowTask& rows) {
   for (uint64_t i = 0; i < rows.count; ++i)
     samples_[i] = {.sample = planned_[i].sample, .random_key = plan_.random_key(planned_[i])};
   for (uint64_t done = 0; done < rows.count;) {
-    const uint64_t left = rows.count - done;
+    const uint64_t remaining = rows.count - done;
     data::BatchReadResult read;
     {
       const data::files::PrefetchedBytes::Held held(rows.maybe_bytes.get());
-      read = dataset_.read_batch(std::span(samples_).subspan(done, left),
-                                 row_outputs(rows, done, left));
+      read = dataset_.read_batch(std::span(samples_).subspan(done, remaining),
+                                 row_outputs(rows, done, remaining));
     }
     done += read.good;
     if (read.status.ok()) break;
@@ -144,17 +144,17 @@ std::span<const std::span<std::byte>> SampleReader::row_outputs(const RowTask& r
   return outputs_;
 }
 
-Status SampleReader::read_replacement(const RowTask& rows, uint64_t which, Status error) {
+Status SampleReader::read_replacement(const RowTask& rows, uint64_t index, Status error) {
   const uint64_t ticket = rows.batch->claim().ticket;
-  data::order::PlannedSample planned = planned_[which];
-  const auto outputs = row_outputs(rows, which, 1);
+  data::order::PlannedSample planned = planned_[index];
+  const auto outputs = row_outputs(rows, index, 1);
   for (uint64_t attempt = 1; !error.ok(); ++attempt) {
     ring_.report_sample_error({.ticket = ticket,
                                .sample = planned.sample,
                                .code = error.code(),
                                .reason = reason_text(error, planned.sample)});
     if (attempt > kMaxReplacements) break;
-    planned = plan_.replacement(ticket, rows.first + which, attempt);
+    planned = plan_.replacement(ticket, rows.first + index, attempt);
     error = dataset_.read(planned.sample, plan_.random_key(planned), outputs);
   }
   return error;
@@ -226,13 +226,13 @@ struct WorkerPool::Shared {
   // Only for waiting on `changes` and on the end.
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::condition_variable_any rested;  // for idle threads; a new batch must not wake them
+  std::condition_variable_any idle_threads;  // for idle threads; a new batch must not wake them
   // For read-ahead threads: a row is available, or possibly a batch can be claimed. One thread is
   // woken, and it wakes the next if there is more work. Waking all of them for each batch would
   // cost more than decoding it.
   std::condition_variable_any unread;
 
-  void announce() {
+  void notify_change() {
     {
       const std::lock_guard lock(mutex);
       ++changes;
@@ -256,9 +256,9 @@ struct WorkerPool::Shared {
     changed.wait_for(lock, stop, kMaxWait, [&] { return changes.load() != seen; });
   }
 
-  void rest(const std::stop_token& stop) {
+  void wait_idle(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
-    rested.wait_for(lock, stop, kMaxWait, [this] { return ended.load(); });
+    idle_threads.wait_for(lock, stop, kMaxWait, [this] { return ended.load(); });
   }
 
   bool reads_ahead() const { return maybe_ahead && maybe_ahead->wanted() > 0; }
@@ -267,9 +267,9 @@ struct WorkerPool::Shared {
   std::optional<RowTask> find_rows(uint64_t max_rows) {
     while (true) {
       BatchAssembly* oldest = nullptr;
-      for (size_t which = 0; which < max_batches; ++which)
-        if (work[which].has_rows() && (!oldest || work[which].order() < oldest->order()))
-          oldest = &work[which];
+      for (size_t index = 0; index < max_batches; ++index)
+        if (work[index].has_rows() && (!oldest || work[index].order() < oldest->order()))
+          oldest = &work[index];
       if (!oldest) return std::nullopt;
       if (const auto range = oldest->take_rows(max_rows))
         return RowTask{.batch = oldest, .first = range->first, .count = range->count};
@@ -278,38 +278,38 @@ struct WorkerPool::Shared {
 
   // Waits for a ticket if there is room for a batch and no other thread is waiting for one. True:
   // search for a row again.
-  Result<bool> claim_if_mine() {
+  Result<bool> try_claim_ticket() {
     if (claiming.test_and_set(std::memory_order_acquire)) return false;
     bool has_opened = false;
     Status error;
     const size_t batches = reads_ahead() ? max_batches : kBatches;
-    for (size_t which = 0; which < batches; ++which) {
-      if (!work[which].idle()) continue;
+    for (size_t index = 0; index < batches; ++index) {
+      if (!work[index].idle()) continue;
       const auto claim = ring.claim(producer, kMaxWait);
       has_opened = claim.ok();
       if (has_opened) {
-        work[which].open(*claim, plan.options().batch, opened++);
+        work[index].open(*claim, plan.options().batch, opened++);
       } else {
         error = claim.status();
       }
       break;
     }
     claiming.clear(std::memory_order_release);
-    if (has_opened) announce();
+    if (has_opened) notify_change();
     if (has_opened || error.code() == StatusCode::kTimedOut) return true;
     if (!error.ok()) return error;
     return false;
   }
 
-  bool is_wanted(uint32_t thread) const {
+  bool is_active(uint32_t thread) const {
     const uint32_t wanted = ring.active_workers();
     return wanted == 0 || thread < wanted;
   }
 
   Status end_of_data() {
     ended = true;
-    announce();
-    rested.notify_all();
+    notify_change();
+    idle_threads.notify_all();
     unread.notify_all();
     if (maybe_ahead) maybe_ahead->end();
     return Status(StatusCode::kClosed, "end of data");
@@ -322,7 +322,7 @@ struct WorkerPool::Shared {
     const uint64_t seen = changes.load();
     if (auto rows = find_rows(max_rows)) return rows;
     if (ended.load()) return end_of_data();
-    const auto poll_again = claim_if_mine();
+    const auto poll_again = try_claim_ticket();
     if (!poll_again.ok())
       return poll_again.status().code() == StatusCode::kClosed ? end_of_data()
                                                                : poll_again.status();
@@ -333,9 +333,9 @@ struct WorkerPool::Shared {
   // Up to `max_rows` rows to decode for the thread with this number. kClosed: end of data.
   Result<RowTask> next_rows(uint32_t thread, uint64_t max_rows, const std::stop_token& stop) {
     while (!stop.stop_requested() && !ring.closed()) {
-      if (!is_wanted(thread)) {
+      if (!is_active(thread)) {
         if (ended.load()) break;
-        rest(stop);
+        wait_idle(stop);
         continue;
       }
       if (maybe_ahead)
@@ -358,7 +358,7 @@ struct WorkerPool::Shared {
     while (!stop.stop_requested() && !ring.closed() && !ended.load()) {
       if (thread >= maybe_ahead->wanted()) {
         unread.notify_one();  // this thread might have consumed a wakeup meant for another one
-        maybe_ahead->rest(thread, kMaxRest, stop);
+        maybe_ahead->wait_idle(thread, kMaxRest, stop);
         continue;
       }
       STOKER_ASSIGN_OR_RETURN(
@@ -376,7 +376,7 @@ struct WorkerPool::Shared {
     // publish() returns false if the ticket was requeued; another producer then fills it.
     ring.publish(producer, rows.batch->claim());
     rows.batch->close();
-    announce();
+    notify_change();
   }
 
   // Main loop of a worker thread.
@@ -411,9 +411,9 @@ WorkerPool::WorkerPool(ring::ShmRing& ring, ring::ProducerId producer, const dat
                          .dataset = dataset,
                          .plan = plan,
                          .shapes = BatchShapes(dataset, plan)}) {
-  assert(ring.layout().sample() == dataset.spec() && "the ring was made for other samples");
-  assert(ring.layout().batch() == plan.options().batch && "the ring was made for another batch");
-  assert(dataset.size() == plan.options().size && "the plan was made for another data set");
+  assert(ring.layout().sample() == dataset.spec() && "the ring has another sample layout");
+  assert(ring.layout().batch() == plan.options().batch && "the ring has another batch size");
+  assert(dataset.size() == plan.options().size && "the plan is for another dataset");
 }
 
 WorkerPool::~WorkerPool() {
@@ -433,7 +433,7 @@ void WorkerPool::start(int threads, Coordinator& coordinator, PoolIndex index,
     });
   }
   for (int i = 0; i < threads; ++i)
-    coordinator.start("reader-" + std::to_string(i),
+    coordinator.start("worker-" + std::to_string(i),
                       [&shared, number = static_cast<uint32_t>(i) * index.of + index.number](
                           std::stop_token stop) { return shared.read_batch(number, stop); });
 }

@@ -16,16 +16,16 @@ namespace {
 constexpr uint32_t kMinSide = 96;
 // MCUs per restart interval, at most. Shorter intervals fit a region more closely but take more
 // space.
-constexpr uint32_t kMaxPieceLength = 4;
+constexpr uint32_t kMaxRestartInterval = 4;
 
 // Upper limit for the rewritten size; an image that exceeds it is not worth rewriting.
 size_t max_bytes(size_t file) { return file + file / 8 + 1024; }
 
 // The largest interval that divides a row of MCUs.
-uint32_t piece_of(uint32_t units) {
-  uint32_t piece = kMaxPieceLength;
-  while (units % piece != 0) --piece;
-  return piece;
+uint32_t restart_interval(uint32_t units) {
+  uint32_t interval = kMaxRestartInterval;
+  while (units % interval != 0) --interval;
+  return interval;
 }
 
 class Rewriter {
@@ -46,7 +46,7 @@ class Rewriter {
     error_handler_.watch(in_);
     jpeg_mem_src(&in_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
     jpeg_read_header(&in_, TRUE);
-    if (!is_wanted()) return false;
+    if (!is_supported()) return false;
     coefficients_ = jpeg_read_coefficients(&in_);
     return true;
   }
@@ -67,17 +67,17 @@ class Rewriter {
     jpeg_copy_critical_parameters(&in_, &out_);
     out_.optimize_coding = TRUE;
     const JpegGrid grid = jpeg_grid(in_);
-    out_.restart_interval = piece_of((grid.width + grid.unit_width - 1) / grid.unit_width);
+    out_.restart_interval = restart_interval((grid.width + grid.unit_width - 1) / grid.unit_width);
     jpeg_write_coefficients(&out_, coefficients_);
     jpeg_finish_compress(&out_);
     jpeg_finish_decompress(&in_);
     return true;
   }
 
-  size_t bytes_left() const { return destination_.free_in_buffer; }
+  size_t remaining_bytes() const { return destination_.free_in_buffer; }
 
  private:
-  bool is_wanted() const {
+  bool is_supported() const {
     if (in_.num_components != 1 && in_.num_components != 3) return false;
     return in_.image_height >= kMinSide && in_.image_width >= kMinSide &&
            has_standard_subsampling(in_) &&
@@ -100,7 +100,7 @@ std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::b
   if (!rewriter.read(file)) return {};
   std::vector<std::byte> rewritten(max_bytes(file.size()));
   if (!rewriter.write(rewritten)) return {};
-  rewritten.resize(rewritten.size() - rewriter.bytes_left());
+  rewritten.resize(rewritten.size() - rewriter.remaining_bytes());
   return rewritten;
 }
 

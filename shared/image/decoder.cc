@@ -19,7 +19,7 @@ constexpr std::array<uint8_t, 4> kRiffMagic{'R', 'I', 'F', 'F'}, kWebpMagic{'W',
 constexpr size_t kRiffBytes = 8;
 
 template <size_t kSize>
-bool begins_with(std::span<const std::byte> file, const std::array<uint8_t, kSize>& magic) {
+bool starts_with_magic(std::span<const std::byte> file, const std::array<uint8_t, kSize>& magic) {
   return file.size() >= kSize && std::memcmp(file.data(), magic.data(), kSize) == 0;
 }
 
@@ -34,10 +34,10 @@ std::string decoder_versions() {
 }
 
 Format detect_format(std::span<const std::byte> file) {
-  if (begins_with(file, kJpegMagic)) return Format::kJpeg;
-  if (begins_with(file, kPngMagic)) return Format::kPng;
-  if (begins_with(file, kRiffMagic) && file.size() >= kFormatBytes &&
-      begins_with(file.subspan(kRiffBytes), kWebpMagic))
+  if (starts_with_magic(file, kJpegMagic)) return Format::kJpeg;
+  if (starts_with_magic(file, kPngMagic)) return Format::kPng;
+  if (starts_with_magic(file, kRiffMagic) && file.size() >= kFormatBytes &&
+      starts_with_magic(file.subspan(kRiffBytes), kWebpMagic))
     return Format::kWebp;
   return Format::kUnknown;
 }
@@ -58,7 +58,7 @@ Status Decoder::decode(std::span<const std::byte> file, const ImageShape& shape,
       break;
   }
   if (file.empty()) return Status(StatusCode::kCorrupt, "the file is empty");
-  return Status(StatusCode::kCorrupt, "not a JPEG, PNG or WebP (by its first bytes)");
+  return Status(StatusCode::kCorrupt, "not a JPEG, PNG or WebP file (by its first bytes)");
 }
 
 }  // namespace stoker::image

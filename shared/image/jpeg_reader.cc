@@ -18,13 +18,13 @@
 namespace stoker::image {
 namespace {
 
-constexpr std::array<unsigned char, 2> kNoImage{0xff, 0xd8};
+constexpr std::array<unsigned char, 2> kEmptyJpeg{0xff, 0xd8};
 // Chroma upsampling reads neighbors, which must be decoded in addition to the requested rows and
 // columns.
 constexpr uint32_t kJpegMargin = 2;
 
 // The range and its neighbors, with coordinates multiplied by `scale`.
-Resizer::Range with_neighbors(const Resizer::Range& range, uint32_t scale, uint32_t end) {
+Resizer::Range with_jpeg_margin(const Resizer::Range& range, uint32_t scale, uint32_t end) {
   return {.begin = (range.begin - std::min(range.begin, kJpegMargin)) * scale,
           .end = std::min((range.end + kJpegMargin) * scale, end)};
 }
@@ -52,7 +52,7 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     if (setjmp(jump_buffer) != 0) return false;
     jpeg_create_decompress(&info_);
     watch(info_);
-    jpeg_mem_src(&info_, kNoImage.data(), kNoImage.size());  // the data source object is kept
+    jpeg_mem_src(&info_, kEmptyJpeg.data(), kEmptyJpeg.size());  // the data source object is kept
     allocate_ = info_.mem->alloc_small;
     info_.mem->alloc_small = [](j_common_ptr info, int, size_t bytes) {
       return static_cast<Decompressor&>(of(info)).allocate_(info, JPOOL_IMAGE, bytes);
@@ -76,8 +76,8 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     } else if (info_.num_components == 1 || info_.num_components == 3) {
       info_.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     } else {
-      return Status(StatusCode::kCorrupt, std::to_string(info_.num_components) +
-                                              " colour components; 1, 3 or 4 can be read");
+      return Status(StatusCode::kCorrupt,
+                    std::to_string(info_.num_components) + " color components; must be 1, 3 or 4");
     }
     return {};
   }
@@ -104,21 +104,21 @@ class JpegReader::Decompressor : private JpegErrorHandler {
 
   // Extracts the region of `file` (the file being read) that the resizer needs as a separate JPEG
   // in `buffer`; after choose_scale().
-  std::optional<JpegRegion> cut(std::span<const std::byte> file, const Resizer& resizer,
-                                std::vector<std::byte>& buffer) {
-    if (info_.restart_interval == 0 || !skips()) return {};
-    const auto rows = with_neighbors(resizer.rows(), info_.scale_denom, info_.image_height);
-    const auto columns = with_neighbors(resizer.columns(), info_.scale_denom, info_.image_width);
+  std::optional<JpegRegion> extract_region(std::span<const std::byte> file, const Resizer& resizer,
+                                           std::vector<std::byte>& buffer) {
+    if (info_.restart_interval == 0 || !can_skip()) return {};
+    const auto rows = with_jpeg_margin(resizer.rows(), info_.scale_denom, info_.image_height);
+    const auto columns = with_jpeg_margin(resizer.columns(), info_.scale_denom, info_.image_width);
     const PixelBounds region{
         .top = rows.begin, .left = columns.begin, .bottom = rows.end, .right = columns.end};
     return extract_jpeg_region(file, jpeg_grid(info_), region, buffer);
   }
 
   // Continues with an extracted region in place of the file, with the same colors and scale.
-  bool read_part(const JpegRegion& region) {
+  bool read_region(const JpegRegion& region) {
     const J_COLOR_SPACE colors = info_.out_color_space;
     const uint32_t denominator = info_.scale_denom;
-    forget();
+    reset();
     if (!read_header(region.file) || setjmp(jump_buffer) != 0) return false;
     info_.out_color_space = colors;
     set_scale(denominator);
@@ -136,11 +136,11 @@ class JpegReader::Decompressor : private JpegErrorHandler {
   // Decodes as few rows and columns outside those that the resizer needs as the library permits.
   bool read_rows(const ImageShape& shape, Resizer& resizer) {
     if (setjmp(jump_buffer) != 0) return false;
-    const Resizer::Range rows = moved(resizer.rows(), top_);
-    const uint32_t left = skips() ? crop(moved(resizer.columns(), left_)) : 0;
+    const Resizer::Range rows = shifted(resizer.rows(), top_);
+    const uint32_t left = can_skip() ? crop(shifted(resizer.columns(), left_)) : 0;
     resizer.expect_rows(size_t{info_.output_width} * static_cast<size_t>(info_.output_components),
                         left_ + left);
-    if (skips() && rows.begin > 0) jpeg_skip_scanlines(&info_, rows.begin);
+    if (can_skip() && rows.begin > 0) jpeg_skip_scanlines(&info_, rows.begin);
     while (info_.output_scanline < rows.end) {
       uint8_t* row = resizer.next_row();
       JSAMPROW destinations[1] = {row};
@@ -152,12 +152,12 @@ class JpegReader::Decompressor : private JpegErrorHandler {
       }
       resizer.push();
     }
-    forget();
+    reset();
     return true;
   }
 
   // Prepares for the next image and discards all state of this one.
-  void forget() {
+  void reset() {
     jpeg_abort_decompress(&info_);
     top_ = left_ = 0;
     std::ranges::fill(info_.quant_tbl_ptrs, nullptr);
@@ -173,7 +173,9 @@ class JpegReader::Decompressor : private JpegErrorHandler {
 
  private:
   // True if rows and columns can be skipped.
-  bool skips() { return jpeg_has_multiple_scans(&info_) == 0 && has_standard_subsampling(info_); }
+  bool can_skip() {
+    return jpeg_has_multiple_scans(&info_) == 0 && has_standard_subsampling(info_);
+  }
 
   void set_scale(uint32_t denominator) {
     info_.scale_num = 1;
@@ -181,14 +183,14 @@ class JpegReader::Decompressor : private JpegErrorHandler {
     jpeg_calc_output_dimensions(&info_);
   }
 
-  static Resizer::Range moved(const Resizer::Range& range, uint32_t by) {
+  static Resizer::Range shifted(const Resizer::Range& range, uint32_t by) {
     return {.begin = range.begin - by, .end = range.end - by};
   }
 
   // Crops the decoded rows; returns their first column.
   uint32_t crop(const Resizer::Range& columns) {
-    const auto wanted = with_neighbors(columns, 1, info_.output_width);
-    JDIMENSION left = wanted.begin, width = wanted.end - wanted.begin;
+    const auto range = with_jpeg_margin(columns, 1, info_.output_width);
+    JDIMENSION left = range.begin, width = range.end - range.begin;
     jpeg_crop_scanline(&info_, &left, &width);
     return left;
   }
@@ -214,8 +216,8 @@ Status JpegReader::read(std::span<const std::byte> file, const RowSink& target) 
   if (!jpeg->choose_scale(target.shape, box)) return jpeg->error();
   target.resizer.begin(jpeg->scaled_height(), jpeg->scaled_width(), box, target.shape,
                        target.planes);
-  const auto region = jpeg->cut(file, target.resizer, region_);
-  if (region && !jpeg->read_part(*region)) return jpeg->error();
+  const auto region = jpeg->extract_region(file, target.resizer, region_);
+  if (region && !jpeg->read_region(*region)) return jpeg->error();
   if (!jpeg->start()) return jpeg->error();
   if (!jpeg->read_rows(target.shape, target.resizer)) return jpeg->error();
   decompressor_ = std::move(jpeg);

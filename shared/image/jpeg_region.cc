@@ -41,7 +41,7 @@ bool is_segment(std::byte marker) {
   return marker >= kFirst && marker != kFill && !bare;
 }
 
-std::optional<Header> header_of(Bytes file) {
+std::optional<Header> parse_header(Bytes file) {
   Header header;
   size_t at = kMarkerBytes;  // after the first marker, which has no length
   while (at + kHeightInFrame + 4 <= file.size() && file[at] == kMarker) {
@@ -61,7 +61,7 @@ std::optional<Header> header_of(Bytes file) {
 }
 
 // Offset of the first marker, which ends the restart interval; the size if there is none.
-size_t piece_bytes(Bytes data) {
+size_t interval_bytes(Bytes data) {
   for (size_t at = 0; at + 1 < data.size();) {
     const void* const found = std::memchr(data.data() + at, 0xff, data.size() - 1 - at);
     if (found == nullptr) break;
@@ -72,47 +72,49 @@ size_t piece_bytes(Bytes data) {
   return data.size();
 }
 
-struct Pieces {
+struct IntervalRange {
   uint32_t per_row = 0, rows = 0;
   uint32_t left = 0, right = 0, top = 0, bottom = 0;  // range of retained intervals
 
-  bool keeps(uint32_t row, uint32_t column) const {
+  bool contains(uint32_t row, uint32_t column) const {
     return row >= top && column >= left && column < right;
   }
 };
 
-std::optional<Pieces> pieces_of(const JpegGrid& grid, const PixelBounds& region) {
-  const auto up = [](uint32_t pixels, uint32_t by) { return (pixels + by - 1) / by; };
-  const uint32_t units = up(grid.width, grid.unit_width);
+std::optional<IntervalRange> find_intervals(const JpegGrid& grid, const PixelBounds& region) {
+  const auto round_up = [](uint32_t pixels, uint32_t by) { return (pixels + by - 1) / by; };
+  const uint32_t units = round_up(grid.width, grid.unit_width);
   if (grid.interval == 0 || units % grid.interval != 0) return {};
-  const uint32_t piece_width = grid.unit_width * grid.interval;
-  Pieces pieces{.per_row = units / grid.interval, .rows = up(grid.height, grid.unit_height)};
-  pieces.left = region.left / piece_width;
-  pieces.right = up(region.right, piece_width);
-  pieces.top = region.top / grid.unit_height;
-  pieces.bottom = up(region.bottom, grid.unit_height);
+  const uint32_t interval_width = grid.unit_width * grid.interval;
+  IntervalRange intervals{.per_row = units / grid.interval,
+                          .rows = round_up(grid.height, grid.unit_height)};
+  intervals.left = region.left / interval_width;
+  intervals.right = round_up(region.right, interval_width);
+  intervals.top = region.top / grid.unit_height;
+  intervals.bottom = round_up(region.bottom, grid.unit_height);
   // Data below the region is not decoded in any case.
-  const bool all = pieces.top == 0 && pieces.left == 0 && pieces.right == pieces.per_row;
+  const bool all =
+      intervals.top == 0 && intervals.left == 0 && intervals.right == intervals.per_row;
   if (all) return {};
-  return pieces;
+  return intervals;
 }
 
 // Copies the retained intervals, each followed by a marker. False if the markers are not as
 // expected.
-bool copy_pieces(Bytes data, const Pieces& pieces, std::byte*& to) {
-  uint32_t number = 0, kept = 0;
-  for (uint32_t row = 0; row < pieces.bottom; ++row) {
-    for (uint32_t column = 0; column < pieces.per_row; ++column) {
-      const bool last = row + 1 == pieces.rows && column + 1 == pieces.per_row;
-      const size_t bytes = piece_bytes(data);
+bool copy_intervals(Bytes data, const IntervalRange& intervals, std::byte*& to) {
+  uint32_t number = 0, num_copied = 0;
+  for (uint32_t row = 0; row < intervals.bottom; ++row) {
+    for (uint32_t column = 0; column < intervals.per_row; ++column) {
+      const bool last = row + 1 == intervals.rows && column + 1 == intervals.per_row;
+      const size_t bytes = interval_bytes(data);
       if (bytes == data.size()) return false;
       const auto expected = static_cast<std::byte>(kRestart + number++ % kRestarts);
       if (data[bytes + 1] != (last ? kEnd : expected)) return false;
-      if (pieces.keeps(row, column)) {
+      if (intervals.contains(row, column)) {
         std::memcpy(to, data.data(), bytes);
         to += bytes;
         *to++ = kMarker;
-        *to++ = static_cast<std::byte>(kRestart + kept++ % kRestarts);
+        *to++ = static_cast<std::byte>(kRestart + num_copied++ % kRestarts);
       }
       data = data.subspan(bytes + kMarkerBytes);
     }
@@ -128,21 +130,24 @@ std::optional<JpegRegion> extract_jpeg_region(Bytes file, const JpegGrid& grid,
                                               std::vector<std::byte>& buffer) {
   assert(region.top < region.bottom && region.bottom <= grid.height);
   assert(region.left < region.right && region.right <= grid.width);
-  const auto pieces = pieces_of(grid, region);
-  const auto header = header_of(file);
-  if (!pieces || !header) return {};
-  const uint32_t piece_width = grid.unit_width * grid.interval;
-  JpegRegion cut{
-      .file = {}, .top = pieces->top * grid.unit_height, .left = pieces->left * piece_width};
+  const auto intervals = find_intervals(grid, region);
+  const auto header = parse_header(file);
+  if (!intervals || !header) return {};
+  const uint32_t interval_width = grid.unit_width * grid.interval;
+  JpegRegion jpeg_region{.file = {},
+                         .top = intervals->top * grid.unit_height,
+                         .left = intervals->left * interval_width};
   if (buffer.size() < file.size()) buffer.resize(file.size());  // a region is never larger
   std::memcpy(buffer.data(), file.data(), header->data);
   std::byte* const size = buffer.data() + header->frame + kHeightInFrame;
-  put_big_endian_16(size, std::min(grid.height, pieces->bottom * grid.unit_height) - cut.top);
-  put_big_endian_16(size + 2, std::min(grid.width, pieces->right * piece_width) - cut.left);
+  put_big_endian_16(size,
+                    std::min(grid.height, intervals->bottom * grid.unit_height) - jpeg_region.top);
+  put_big_endian_16(size + 2,
+                    std::min(grid.width, intervals->right * interval_width) - jpeg_region.left);
   std::byte* end = buffer.data() + header->data;
-  if (!copy_pieces(file.subspan(header->data), *pieces, end)) return {};
-  cut.file = Bytes(buffer).first(static_cast<size_t>(end - buffer.data()));
-  return cut;
+  if (!copy_intervals(file.subspan(header->data), *intervals, end)) return {};
+  jpeg_region.file = Bytes(buffer).first(static_cast<size_t>(end - buffer.data()));
+  return jpeg_region;
 }
 
 }  // namespace stoker::image

@@ -69,8 +69,8 @@ void JpegErrorHandler::check_scans(const jpeg_decompress_struct& info) {
 bool has_standard_subsampling(const jpeg_decompress_struct& info) {
   for (int i = 0; i < info.num_components; ++i) {
     const jpeg_component_info& component = info.comp_info[i];
-    const int most = i == 0 ? 2 : 1;
-    if (component.h_samp_factor > most || component.v_samp_factor > most) return false;
+    const int max_factor = i == 0 ? 2 : 1;
+    if (component.h_samp_factor > max_factor || component.v_samp_factor > max_factor) return false;
   }
   return true;
 }

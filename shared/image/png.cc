@@ -44,9 +44,9 @@ Status check_header(const spng_ihdr& header, size_t file_bytes, const DecodeLimi
   const uint64_t packed_bits = pixels * samples_of(header.color_type) * header.bit_depth;
   if (packed_bits / 8 / kMaxPacked > file_bytes) {
     return Status(StatusCode::kCorrupt,
-                  "PNG: " + std::to_string(file_bytes) + " bytes cannot hold the " +
+                  "PNG: " + std::to_string(file_bytes) + " bytes are too few for the " +
                       std::to_string(header.width) + "x" + std::to_string(header.height) +
-                      " pixels that the header claims");
+                      " pixels of the header");
   }
   if (pixels * 3 > limits.memory_bytes && header.interlace_method != 0) {
     return Status(StatusCode::kCorrupt, "PNG: interlaced, and needs more than " +
@@ -77,13 +77,13 @@ Status read_row_by_row(spng_ctx* context, const spng_ihdr& header, const RowSink
 }
 
 // Interlaced: every pass covers the complete image, so all of it has to be decoded.
-Status read_at_once(spng_ctx* context, const spng_ihdr& header, const RowSink& target) {
+Status read_interlaced(spng_ctx* context, const spng_ihdr& header, const RowSink& target) {
   const size_t row_bytes = size_t{header.width} * 3;
-  std::vector<uint8_t> whole(row_bytes * header.height);
-  if (const int error = spng_decode_image(context, whole.data(), whole.size(), SPNG_FMT_RGB8, 0))
+  std::vector<uint8_t> image(row_bytes * header.height);
+  if (const int error = spng_decode_image(context, image.data(), image.size(), SPNG_FMT_RGB8, 0))
     return png_error(error);
   push_rows(
-      {.pixels = whole.data(), .row_bytes = row_bytes, .top = 0, .left = 0, .width = header.width},
+      {.pixels = image.data(), .row_bytes = row_bytes, .top = 0, .left = 0, .width = header.width},
       target);
   return {};
 }
@@ -110,7 +110,7 @@ Status read_png(std::span<const std::byte> file, const DecodeLimits& limits,
                        target.shape, target.planes);
   STOKER_RETURN_IF_ERROR(header.interlace_method == 0
                              ? read_row_by_row(context.get(), header, target)
-                             : read_at_once(context.get(), header, target));
+                             : read_interlaced(context.get(), header, target));
   // Verifies the checksum of the last image data chunk.
   if (target.resizer.rows().end < header.height) return {};
   if (const int error = spng_decode_chunks(context.get())) return png_error(error);
@@ -137,7 +137,7 @@ Status encode_error(int error) {
 Result<std::string> encode_png(std::span<const uint8_t> rgb, uint32_t width, uint32_t height) {
   if (rgb.empty() || rgb.size() != size_t{3} * width * height) {
     return Status(StatusCode::kInvalidArgument,
-                  "write PNG: " + std::to_string(rgb.size()) + " bytes are no image of " +
+                  "write PNG: " + std::to_string(rgb.size()) + " bytes are not an image of  " +
                       std::to_string(width) + "x" + std::to_string(height));
   }
   const std::unique_ptr<spng_ctx, FreeEncoder> context(spng_ctx_new(SPNG_CTX_ENCODER));

@@ -24,11 +24,11 @@ void ResampleKernel::prepare(uint32_t inputs, double from, double length, uint32
   const double steepness = 1.0 / radius;
   exact_.resize(static_cast<size_t>(std::ceil(radius)) * 2 + 1);
   for (uint32_t output = 0; output < outputs; ++output) {
-    const double centre = from + (output + 0.5) * scale;
-    const auto first = static_cast<uint32_t>(std::max(0.0, centre - radius + 0.5));
-    const auto end = static_cast<uint32_t>(std::min<double>(inputs, centre + radius + 0.5));
+    const double center = from + (output + 0.5) * scale;
+    const auto first = static_cast<uint32_t>(std::max(0.0, center - radius + 0.5));
+    const auto end = static_cast<uint32_t>(std::min<double>(inputs, center + radius + 0.5));
     for (uint32_t i = first; i < end; ++i)
-      exact_[i - first] = triangle((i - centre + 0.5) * steepness);
+      exact_[i - first] = triangle((i - center + 0.5) * steepness);
     add_window(first, end);
   }
 }
@@ -37,10 +37,10 @@ void ResampleKernel::prepare(uint32_t inputs, double from, double length, uint32
 void ResampleKernel::add_window(uint32_t first, uint32_t end) {
   double total = 0;
   for (uint32_t i = 0; i < end - first; ++i) total += exact_[i];
-  const double one = (int32_t{1} << kShift) / total;
+  const double unit = (int32_t{1} << kShift) / total;
   Window window{.first = first, .count = 0, .weights = weights_.size()};
   for (uint32_t i = 0; i < end - first; ++i) {
-    const auto weight = static_cast<int32_t>(0.5 + exact_[i] * one);
+    const auto weight = static_cast<int32_t>(0.5 + exact_[i] * unit);
     if (weight == 0 && weights_.size() == window.weights) {
       ++window.first;
     } else {
@@ -65,7 +65,7 @@ uint32_t ResampleKernel::overlap() const {
 
 namespace {
 
-constexpr int kFewerBits = ResampleKernel::kShift - 16;
+constexpr int kDroppedBits = ResampleKernel::kShift - 16;
 constexpr int32_t kMaxWeight = 65535;  // just below 1.0
 
 }  // namespace
@@ -80,12 +80,12 @@ void FixedPointKernel::prepare(const ResampleKernel& kernel, uint32_t origin) {
     const int32_t* exact = kernel.weights(window);
     uint16_t* weights = weights_.data() + size_t{output} * taps_;
     first_[output] = window.first - origin;
-    int32_t carried = 0;
+    int32_t error = 0;
     for (uint32_t i = 0; i < window.count; ++i) {
-      const int32_t wanted = exact[i] + carried;
+      const int32_t target_weight = exact[i] + error;
       const int32_t weight =
-          std::clamp((wanted + (1 << (kFewerBits - 1))) >> kFewerBits, 0, kMaxWeight);
-      carried = wanted - (weight << kFewerBits);
+          std::clamp((target_weight + (1 << (kDroppedBits - 1))) >> kDroppedBits, 0, kMaxWeight);
+      error = target_weight - (weight << kDroppedBits);
       weights[i] = static_cast<uint16_t>(weight);
     }
   }

@@ -8,7 +8,7 @@
 namespace stoker::image {
 namespace {
 
-constexpr uint32_t kAtOnce = 6;  // weights per loop iteration
+constexpr uint32_t kWeightsPerIteration = 6;  // weights per loop iteration
 
 using Word = uint16_t;
 using Words8 = Word __attribute__((vector_size(16)));
@@ -23,7 +23,7 @@ STOKER_INLINE Word upper_half(Word value, Word weight) {
 STOKER_INLINE Word level(uint8_t byte) { return static_cast<Word>(byte << 8); }
 
 // Average truncation error of `taps` products.
-STOKER_INLINE Word lost(uint32_t taps) { return static_cast<Word>(taps / 2); }
+STOKER_INLINE Word truncation_error(uint32_t taps) { return static_cast<Word>(taps / 2); }
 
 // ---- Vertical
 
@@ -57,7 +57,7 @@ STOKER_INLINE void add_some_rows(const uint8_t* const* rows, const Word* weights
     case 5:
       return add(std::make_index_sequence<5>());
     default:
-      return add(std::make_index_sequence<kAtOnce>());
+      return add(std::make_index_sequence<kWeightsPerIteration>());
   }
 }
 
@@ -78,24 +78,24 @@ STOKER_INLINE void add_columns(const Word* columns, const Word* weights, size_t 
 
 // All output columns, if the weights fit into one loop iteration.
 template <size_t kTaps>
-STOKER_INLINE void accumulate_few(const Word* columns, size_t count, const ColumnWeights& kernel,
-                                  Word* out) {
+STOKER_INLINE void accumulate_in_one_iteration(const Word* columns, size_t count,
+                                               const ColumnWeights& kernel, Word* out) {
   for (uint32_t x = 0; x < kernel.outputs; ++x, out += count)
     add_columns<true>(columns + kernel.first[x] * count, kernel.weights + size_t{x} * kernel.taps,
-                      count, lost(kernel.taps), out, std::make_index_sequence<kTaps>());
+                      count, truncation_error(kernel.taps), out, std::make_index_sequence<kTaps>());
 }
 
-STOKER_INLINE void accumulate_many(const Word* columns, size_t count, const ColumnWeights& kernel,
-                                   Word* out) {
+STOKER_INLINE void accumulate_in_iterations(const Word* columns, size_t count,
+                                            const ColumnWeights& kernel, Word* out) {
   for (uint32_t x = 0; x < kernel.outputs; ++x, out += count) {
     const Word* weights = kernel.weights + size_t{x} * kernel.taps;
     const Word* from = columns + kernel.first[x] * count;
-    add_columns<true>(from, weights, count, lost(kernel.taps), out,
-                      std::make_index_sequence<kAtOnce>());
-    uint32_t tap = kAtOnce;
-    for (; tap + kAtOnce <= kernel.taps; tap += kAtOnce)
+    add_columns<true>(from, weights, count, truncation_error(kernel.taps), out,
+                      std::make_index_sequence<kWeightsPerIteration>());
+    uint32_t tap = kWeightsPerIteration;
+    for (; tap + kWeightsPerIteration <= kernel.taps; tap += kWeightsPerIteration)
       add_columns<false>(from + tap * count, weights + tap, count, 0, out,
-                         std::make_index_sequence<kAtOnce>());
+                         std::make_index_sequence<kWeightsPerIteration>());
     for (; tap < kernel.taps; ++tap)
       add_columns<false>(from + tap * count, weights + tap, count, 0, out,
                          std::make_index_sequence<1>());
@@ -156,8 +156,8 @@ STOKER_INLINE void transpose_16x16(Bytes16 (&block)[16]) {
 STOKER_TARGET_CLONES
 void accumulate_rows(const uint8_t* const* rows, const uint16_t* weights, uint32_t taps,
                      size_t count, uint16_t* out) {
-  add_some_rows<true>(rows, weights, taps, lost(taps), count, out);
-  for (uint32_t tap = kAtOnce; tap < taps; tap += kAtOnce)
+  add_some_rows<true>(rows, weights, taps, truncation_error(taps), count, out);
+  for (uint32_t tap = kWeightsPerIteration; tap < taps; tap += kWeightsPerIteration)
     add_some_rows<false>(rows + tap, weights + tap, taps - tap, 0, count, out);
 }
 
@@ -167,22 +167,22 @@ void accumulate_columns(const uint16_t* columns, uint32_t channels, const Column
   const size_t count = size_t{channels} * kLanes;
   switch (kernel.taps) {
     case 1:
-      accumulate_few<1>(columns, count, kernel, sums);
+      accumulate_in_one_iteration<1>(columns, count, kernel, sums);
       break;
     case 2:
-      accumulate_few<2>(columns, count, kernel, sums);
+      accumulate_in_one_iteration<2>(columns, count, kernel, sums);
       break;
     case 3:
-      accumulate_few<3>(columns, count, kernel, sums);
+      accumulate_in_one_iteration<3>(columns, count, kernel, sums);
       break;
     case 4:
-      accumulate_few<4>(columns, count, kernel, sums);
+      accumulate_in_one_iteration<4>(columns, count, kernel, sums);
       break;
     case 5:
-      accumulate_few<5>(columns, count, kernel, sums);
+      accumulate_in_one_iteration<5>(columns, count, kernel, sums);
       break;
     default:
-      accumulate_many(columns, count, kernel, sums);
+      accumulate_in_iterations(columns, count, kernel, sums);
   }
   round_to_levels(sums, kernel.outputs * count, out);
 }

@@ -38,14 +38,14 @@ void BlockResizer::begin(const ResampleKernel& across, const ResampleKernel& dow
   block_stride_ = rounded_up(row_values_, 8);
   reserve_rows(block_, kLanes * block_stride_);
   // A window at the right edge can have zero weights beyond it.
-  reserve_rows(turned_, (block_stride_ + size_t{across_.taps()} * shape.channels) * kLanes);
+  reserve_rows(transposed_, (block_stride_ + size_t{across_.taps()} * shape.channels) * kLanes);
   reserve_rows(sums_, size_t{shape.width} * shape.channels * kLanes);
-  reserve_rows(narrow_, size_t{shape.width} * shape.channels * kLanes);
+  reserve_rows(resized_columns_, size_t{shape.width} * shape.channels * kLanes);
 }
 
 void BlockResizer::push() {
   if (only_split_) {
-    split_channels(used(next_row_), shape_.channels, shape_.width, plane_row(0, next_row_),
+    split_channels(used_row(next_row_), shape_.channels, shape_.width, plane_row(0, next_row_),
                    size_t{shape_.height} * shape_.width);
     ++next_row_;
     return;
@@ -60,22 +60,22 @@ void BlockResizer::push() {
 void BlockResizer::sum_up_rows() {
   std::array<const uint8_t*, FixedPointKernel::kMaxTaps> rows;
   const uint32_t taps = down_counts_[summed_];
-  for (uint32_t i = 0; i < taps; ++i) rows[i] = used(down_.first()[summed_] + i);
+  for (uint32_t i = 0; i < taps; ++i) rows[i] = used_row(down_.first()[summed_] + i);
   accumulate_rows(rows.data(), down_.weights_of(summed_), taps, row_values_,
                   block_.data() + summed_ % kLanes * block_stride_);
 }
 
 void BlockResizer::finish_block() {
   const uint32_t first = (summed_ - 1) / kLanes * kLanes;
-  rows_to_columns(block_.data(), block_stride_, block_stride_, turned_.data());
-  accumulate_columns(turned_.data(), shape_.channels,
+  rows_to_columns(block_.data(), block_stride_, block_stride_, transposed_.data());
+  accumulate_columns(transposed_.data(), shape_.channels,
                      {.first = across_.first(),
                       .weights = across_.weights(),
                       .taps = across_.taps(),
                       .outputs = shape_.width},
-                     sums_.data(), narrow_.data());
+                     sums_.data(), resized_columns_.data());
   for (uint32_t c = 0; c < shape_.channels; ++c)
-    columns_to_rows(narrow_.data() + size_t{c} * kLanes, shape_.channels, shape_.width,
+    columns_to_rows(resized_columns_.data() + size_t{c} * kLanes, shape_.channels, shape_.width,
                     summed_ - first, plane_row(c, first), shape_.width);
 }
 
@@ -118,15 +118,15 @@ void RowResizer::begin(const ResampleKernel& across, const ResampleKernel& down,
   next_row_ = down.first();
   started_ = finished_ = 0;
   row_.reserve(1, row_bytes);
-  narrow_.resize(row_values_);
+  resized_columns_.resize(row_values_);
   sums_.resize(ring_ * row_values_);
 }
 
 void RowResizer::push() {
   if (shape_.channels == 3) {
-    resize_across<3>(*across_, row_.row(0), left_, narrow_.data());
+    resize_across<3>(*across_, row_.row(0), left_, resized_columns_.data());
   } else {
-    resize_across<1>(*across_, row_.row(0), left_, narrow_.data());
+    resize_across<1>(*across_, row_.row(0), left_, resized_columns_.data());
   }
   add_to_output_rows();
   ++next_row_;
@@ -141,7 +141,7 @@ void RowResizer::add_to_output_rows() {
     const ResampleKernel::Window& window = down_->window(y);
     const int32_t weight = down_->weights(window)[next_row_ - window.first];
     int32_t* sums = sums_of(y);
-    const uint8_t* values = narrow_.data();
+    const uint8_t* values = resized_columns_.data();
     for (size_t i = 0; i < row_values_; ++i) sums[i] += weight * values[i];
   }
   while (finished_ < started_ && down_->window(finished_).end() == next_row_ + 1)

@@ -71,7 +71,7 @@ class BlockResizer {
 
  private:
   // The part of a row that is used.
-  const uint8_t* used(uint32_t number) const { return rows_.row(number) + unused_bytes_; }
+  const uint8_t* used_row(uint32_t number) const { return rows_.row(number) + unused_bytes_; }
   void sum_up_rows();
   void finish_block();
   uint8_t* plane_row(uint32_t channel, uint32_t y) const;
@@ -87,8 +87,8 @@ class BlockResizer {
   uint32_t next_row_ = 0;              // input row, relative to the first row of the kernel
   uint32_t summed_ = 0;                // number of accumulated output rows
   PixelRows rows_;
-  std::vector<uint16_t> block_, turned_, sums_;
-  std::vector<uint8_t> narrow_;
+  std::vector<uint16_t> block_, transposed_, sums_;
+  std::vector<uint8_t> resized_columns_;
 };
 
 // RowResizer: resizer for streamed rows and kernels of any width. The exact implementation, for
@@ -115,15 +115,15 @@ class RowResizer {
   std::span<std::byte> planes_;
   const ResampleKernel* across_ = nullptr;
   const ResampleKernel* down_ = nullptr;
-  uint32_t left_ = 0;            // first column of the pushed rows
-  size_t row_values_ = 0;        // per output row: width * channels
-  uint32_t ring_ = 0;            // maximum number of unfinished output rows
-  uint32_t next_row_ = 0;        // input row
-  uint32_t started_ = 0;         // output rows with initialized sums
-  uint32_t finished_ = 0;        // output rows that have been written
-  PixelRows row_;                // as decoded
-  std::vector<uint8_t> narrow_;  // resized horizontally
-  std::vector<int32_t> sums_;    // ring_ rows
+  uint32_t left_ = 0;                     // first column of the pushed rows
+  size_t row_values_ = 0;                 // per output row: width * channels
+  uint32_t ring_ = 0;                     // maximum number of unfinished output rows
+  uint32_t next_row_ = 0;                 // input row
+  uint32_t started_ = 0;                  // output rows with initialized sums
+  uint32_t finished_ = 0;                 // output rows that have been written
+  PixelRows row_;                         // as decoded
+  std::vector<uint8_t> resized_columns_;  // resized horizontally
+  std::vector<int32_t> sums_;             // ring_ rows
 };
 
 class Resizer {

@@ -25,11 +25,11 @@ CropBox RowSink::box(uint32_t height, uint32_t width) const {
 
 Status check_size(uint64_t height, uint64_t width, const DecodeLimits& limits) {
   const std::string size = std::to_string(width) + "x" + std::to_string(height) + " pixels";
-  if (height == 0 || width == 0) return Status(StatusCode::kCorrupt, "an image of " + size);
+  if (height == 0 || width == 0) return Status(StatusCode::kCorrupt, "invalid size " + size);
   if (height > limits.side || width > limits.side || height * width > limits.pixels) {
     return Status(StatusCode::kCorrupt, size + ": more than the limit of " +
                                             std::to_string(limits.pixels) + " pixels, or of " +
-                                            std::to_string(limits.side) + " a side");
+                                            std::to_string(limits.side) + " per side");
   }
   return {};
 }

@@ -11,7 +11,8 @@ namespace {
 
 // Memory of the library for a lossless image, and the RGB output for its region.
 constexpr uint64_t kBytesPerPixel = 4 + 3;
-constexpr size_t kMaxKept = size_t{16} << 20;  // bytes of scratch memory kept for the next image
+constexpr size_t kMaxScratchBytes = size_t{16}
+                                    << 20;  // bytes of scratch memory kept for the next image
 // Chroma upsampling reads neighbors, which must be decoded so that the region is identical to that
 // of the complete image.
 constexpr uint32_t kWebpMargin = 2;
@@ -19,14 +20,14 @@ constexpr uint32_t kWebpMargin = 2;
 Status webp_error(VP8StatusCode code) {
   switch (code) {
     case VP8_STATUS_OUT_OF_MEMORY:
-      return Status(StatusCode::kOutOfMemory, "WebP: no memory to decode it");
+      return Status(StatusCode::kOutOfMemory, "WebP: not enough memory to decode");
     case VP8_STATUS_SUSPENDED:
     case VP8_STATUS_NOT_ENOUGH_DATA:
-      return Status(StatusCode::kCorrupt, "WebP: cut off");
+      return Status(StatusCode::kCorrupt, "WebP: truncated");
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return Status(StatusCode::kCorrupt, "WebP: of a version that cannot be read");
+      return Status(StatusCode::kCorrupt, "WebP: unsupported version");
     default:
-      return Status(StatusCode::kCorrupt, "WebP: damaged");
+      return Status(StatusCode::kCorrupt, "WebP: corrupt");
   }
 }
 
@@ -36,7 +37,7 @@ Status check_features(const WebPBitstreamFeatures& image, const DecodeLimits& li
   const auto width = static_cast<uint64_t>(image.width);
   STOKER_RETURN_IF_ERROR(check_size(height, width, limits).with_context("WebP"));
   if (image.has_animation != 0)
-    return Status(StatusCode::kCorrupt, "WebP: an animation; only single images can be read");
+    return Status(StatusCode::kCorrupt, "WebP: animations are not supported");
   if (height * width * kBytesPerPixel > limits.memory_bytes) {
     return Status(StatusCode::kCorrupt, "WebP: needs more than " +
                                             std::to_string(limits.memory_bytes) +
@@ -47,7 +48,7 @@ Status check_features(const WebPBitstreamFeatures& image, const DecodeLimits& li
 
 // The pixels of `needed` and their neighbors, starting at an even position because of chroma
 // subsampling.
-Resizer::Range with_neighbors(const Resizer::Range& needed, uint32_t size) {
+Resizer::Range with_webp_margin(const Resizer::Range& needed, uint32_t size) {
   return {.begin = (needed.begin - std::min(needed.begin, kWebpMargin)) & ~1u,
           .end = std::min(needed.end + kWebpMargin, size)};
 }
@@ -60,7 +61,7 @@ Status read_webp(std::span<const std::byte> file, const DecodeLimits& limits,
                  const RowSink& target) {
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0)
-    return Status(StatusCode::kInternal, "WebP: libwebp is of another version than its header");
+    return Status(StatusCode::kInternal, "WebP: libwebp and its header have different versions");
   const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
   if (const auto code = WebPGetFeatures(bytes, file.size(), &config.input); code != VP8_STATUS_OK)
     return webp_error(code);
@@ -69,8 +70,8 @@ Status read_webp(std::span<const std::byte> file, const DecodeLimits& limits,
   const auto width = static_cast<uint32_t>(config.input.width);
   target.resizer.begin(height, width, target.box(height, width), target.shape, target.planes);
 
-  const Resizer::Range rows = with_neighbors(target.resizer.rows(), height);
-  const Resizer::Range columns = with_neighbors(target.resizer.columns(), width);
+  const Resizer::Range rows = with_webp_margin(target.resizer.rows(), height);
+  const Resizer::Range columns = with_webp_margin(target.resizer.columns(), width);
   const size_t row_bytes = size_t{columns.end - columns.begin} * 3;
   target.pixels.resize(std::max(target.pixels.size(), row_bytes * (rows.end - rows.begin)));
   config.options.use_cropping = 1;
@@ -91,7 +92,7 @@ Status read_webp(std::span<const std::byte> file, const DecodeLimits& limits,
                .left = columns.begin,
                .width = columns.end - columns.begin},
               target);
-  if (target.pixels.size() > kMaxKept) std::vector<uint8_t>().swap(target.pixels);
+  if (target.pixels.size() > kMaxScratchBytes) std::vector<uint8_t>().swap(target.pixels);
   return code == VP8_STATUS_OK ? Status() : webp_error(code);
 }
 

@@ -50,16 +50,16 @@ std::string host_name() {
 
 // TensorBoard reads the files of a directory in the order of their names. The time in a new name
 // must be later than in all existing names, even if the wall clock was set back.
-Result<int64_t> free_second(const std::string& directory, int64_t now) {
+Result<int64_t> next_free_second(const std::string& directory, int64_t now) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory));
   int64_t second = now;
   for (const std::string& name : names) {
     if (!name.starts_with(kNamePrefix)) continue;
     const char* first = name.data() + kNamePrefix.size();
-    int64_t of_name = 0;
-    const auto [end, error] = std::from_chars(first, name.data() + name.size(), of_name);
+    int64_t name_second = 0;
+    const auto [end, error] = std::from_chars(first, name.data() + name.size(), name_second);
     if (error != std::errc() || end != first + kTimeDigits) continue;
-    second = std::max(second, of_name + 1);
+    second = std::max(second, name_second + 1);
   }
   return second;
 }
@@ -72,7 +72,7 @@ Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& c
   STOKER_RETURN_IF_ERROR(make_directories(files, directory));
   const auto now =
       std::chrono::duration_cast<std::chrono::seconds>(clock.wall().time_since_epoch());
-  STOKER_ASSIGN_OR_RETURN(const int64_t second, free_second(directory, now.count()));
+  STOKER_ASSIGN_OR_RETURN(const int64_t second, next_free_second(directory, now.count()));
   char digits[24];
   std::snprintf(digits, sizeof digits, "%010lld", static_cast<long long>(second));
   const std::string name = std::string(kNamePrefix) + digits + "." + host_name() + "." +

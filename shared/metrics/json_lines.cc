@@ -61,7 +61,7 @@ class LinesFromEnd {
         const size_t got,
         files_.read_at(fd_, start_ - bytes, std::as_writable_bytes(std::span(block)), path_));
     if (got != bytes)
-      return Status(StatusCode::kIoError, path_ + ": became shorter while it was read");
+      return Status(StatusCode::kIoError, path_ + ": was truncated while being read");
     start_ -= bytes;
     buffer_.insert(0, block);
     return {};
@@ -110,7 +110,7 @@ Status JsonLinesFile::truncate_file(uint64_t bytes) {
 }
 
 Status JsonLinesFile::append_line(std::string_view json) {
-  assert(json.find('\n') == std::string_view::npos && "one row is one line");
+  assert(json.find('\n') == std::string_view::npos && "a record must be a single line");
   if (has_partial_record_) STOKER_RETURN_IF_ERROR(truncate_file(size_));
   std::string line;
   line.reserve(json.size() + 1);
@@ -127,24 +127,24 @@ Status JsonLinesFile::append_line(std::string_view json) {
 
 Result<uint64_t> JsonLinesFile::truncate_after_step(uint64_t step) {
   LinesFromEnd lines(files_, fd_.get(), path_, size_);
-  uint64_t keep = size_;
-  uint64_t later = 0;
+  uint64_t end = size_;
+  uint64_t num_removed = 0;
   for (;;) {
     STOKER_ASSIGN_OR_RETURN(const auto line, lines.next());
     if (!line.has_value()) break;
     const auto record = parse_record(line->text);
-    const auto of_line = record.ok() ? record->find_count("step") : std::nullopt;
-    if (!of_line.has_value()) {
+    const auto line_step = record.ok() ? record->find_count("step") : std::nullopt;
+    if (!line_step.has_value()) {
       return Status(StatusCode::kCorrupt,
                     path_ + ": the line at offset " + std::to_string(line->start) + ": " +
                         (record.ok() ? "no step" : record.status().message()));
     }
-    if (*of_line <= step) break;
-    keep = line->start;
-    ++later;
+    if (*line_step <= step) break;
+    end = line->start;
+    ++num_removed;
   }
-  if (later > 0) STOKER_RETURN_IF_ERROR(truncate_file(keep));
-  return later;
+  if (num_removed > 0) STOKER_RETURN_IF_ERROR(truncate_file(end));
+  return num_removed;
 }
 
 Result<RecordsRead> read_records(const std::string& path) {

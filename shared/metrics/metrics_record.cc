@@ -18,21 +18,21 @@ namespace {
 // surrogates, nothing above U+10FFFF).
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t at) { return static_cast<uint8_t>(text[at]); };
-  const auto continues = [&](size_t at, uint8_t low = 0x80, uint8_t high = 0xBF) {
+  const auto is_continuation = [&](size_t at, uint8_t low = 0x80, uint8_t high = 0xBF) {
     return at < text.size() && byte(at) >= low && byte(at) <= high;
   };
   const uint8_t first = byte(0);
   if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
+  if (first >= 0xC2 && first <= 0xDF) return is_continuation(1) ? 2 : 0;
   if (first >= 0xE0 && first <= 0xEF) {
     const uint8_t low = first == 0xE0 ? 0xA0 : 0x80;
     const uint8_t high = first == 0xED ? 0x9F : 0xBF;
-    return continues(1, low, high) && continues(2) ? 3 : 0;
+    return is_continuation(1, low, high) && is_continuation(2) ? 3 : 0;
   }
   if (first >= 0xF0 && first <= 0xF4) {
     const uint8_t low = first == 0xF0 ? 0x90 : 0x80;
     const uint8_t high = first == 0xF4 ? 0x8F : 0xBF;
-    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
+    return is_continuation(1, low, high) && is_continuation(2) && is_continuation(3) ? 4 : 0;
   }
   return 0;
 }
@@ -148,7 +148,7 @@ std::optional<double> MetricsRecord::find_number(std::string_view name) const {
   if (value == nullptr) return std::nullopt;
   if (const auto* number = std::get_if<double>(value)) return *number;
   if (const auto* count = std::get_if<uint64_t>(value)) return static_cast<double>(*count);
-  if (const auto* whole = std::get_if<int64_t>(value)) return static_cast<double>(*whole);
+  if (const auto* integer = std::get_if<int64_t>(value)) return static_cast<double>(*integer);
   if (std::holds_alternative<std::nullptr_t>(*value))
     return std::numeric_limits<double>::quiet_NaN();
   return std::nullopt;
@@ -257,11 +257,11 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kOwnFields{
+constexpr std::array<std::string_view, 6> kFixedFields{
     "step", "dataset", "num_samples", "manifest_sha256", "duration_seconds", "wall_time"};
 
-bool is_own(std::string_view name) {
-  return std::find(kOwnFields.begin(), kOwnFields.end(), name) != kOwnFields.end();
+bool is_fixed_field(std::string_view name) {
+  return std::find(kFixedFields.begin(), kFixedFields.end(), name) != kFixedFields.end();
 }
 
 }  // namespace
@@ -270,7 +270,7 @@ MetricsRecord to_record(const EvalMetrics& record) {
   MetricsRecord out;
   out.add("step", record.step).add("dataset", std::string_view(record.dataset));
   for (const auto& [name, value] : record.metrics) {
-    assert(!is_own(name) && "a metric that is named like a field of every row");
+    assert(!is_fixed_field(name) && "metric name conflicts with a fixed field");
     out.add(name, value);
   }
   out.add("num_samples", record.samples)
@@ -301,7 +301,7 @@ Result<EvalMetrics> eval_metrics_from(const MetricsRecord& record) {
   out.seconds = *seconds;
   out.wall = *wall;
   for (const auto& [name, value] : record.fields()) {
-    if (is_own(name)) continue;
+    if (is_fixed_field(name)) continue;
     const auto number = record.find_number(name);
     if (!number.has_value()) return missing(name);
     out.metrics.emplace_back(name, *number);

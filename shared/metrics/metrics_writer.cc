@@ -18,15 +18,16 @@ Status archive(FileSystem& files, const std::string& path, const std::string& wh
     if (renamed.ok()) log_warn("metrics file archived", {{"archived_to", to}, {"reason", why}});
     return renamed;
   }
-  return Status(StatusCode::kIoError, path + ": too many older files beside it; remove some");
+  return Status(StatusCode::kIoError, path + ": too many archived files; remove some");
 }
 
 Result<std::unique_ptr<JsonLinesFile>> open_truncated(FileSystem& files, const std::string& path,
                                                       uint64_t after_step) {
   STOKER_ASSIGN_OR_RETURN(auto lines, JsonLinesFile::open(files, path));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t cut, lines->truncate_after_step(after_step));
-  if (cut > 0)
-    log_info("metrics records truncated", {{"path", path}, {"records", cut}, {"step", after_step}});
+  STOKER_ASSIGN_OR_RETURN(const uint64_t num_removed, lines->truncate_after_step(after_step));
+  if (num_removed > 0)
+    log_info("metrics records truncated",
+             {{"path", path}, {"records", num_removed}, {"step", after_step}});
   return lines;
 }
 
@@ -38,7 +39,7 @@ Result<std::unique_ptr<JsonLinesFile>> open_lines(FileSystem& files, const std::
   if (!lines.ok() && lines.status().code() != StatusCode::kCorrupt) return lines;
   // A corrupt metrics file must not prevent a run from continuing.
   STOKER_RETURN_IF_ERROR(archive(
-      files, path, lines.ok() ? "the run starts at its first step" : lines.status().message()));
+      files, path, lines.ok() ? "new run in the same directory" : lines.status().message()));
   return JsonLinesFile::open(files, path);
 }
 
@@ -100,7 +101,7 @@ void MetricsWriter::enqueue_event(uint64_t step, std::function<void()> add) {
   if (events_ == nullptr) return;
   Entry entry;
   entry.metrics.step = step;
-  entry.other = std::move(add);
+  entry.function = std::move(add);
   enqueue(std::move(entry));
 }
 
@@ -118,13 +119,14 @@ void MetricsWriter::report_image(std::string_view tag, uint64_t step, std::strin
 
 void MetricsWriter::report_histograms(uint64_t step, std::vector<NamedSummary> summaries) {
   enqueue_event(step, [this, step, summaries = std::move(summaries)] {
-    for (const NamedSummary& one : summaries) events_->add_histogram(one.name, step, one.summary);
+    for (const NamedSummary& named : summaries)
+      events_->add_histogram(named.name, step, named.summary);
   });
 }
 
 bool MetricsWriter::post(std::function<void()> work) {
   Entry entry;
-  entry.other = std::move(work);
+  entry.function = std::move(work);
   return enqueue(std::move(entry));
 }
 
@@ -144,19 +146,19 @@ bool MetricsWriter::enqueue(Entry entry) {
   // Logged at powers of two only, so that a disk that hangs for a day does not flood the log.
   if ((dropped & (dropped - 1)) == 0)
     log_warn("metrics record dropped",
-             {{"step", step}, {"total", dropped}, {"reason", "the disk does not keep up"}});
+             {{"step", step}, {"total", dropped}, {"reason", "the disk is too slow"}});
   return false;
 }
 
 Status MetricsWriter::run(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  const auto has_work = [this] { return !queue_.empty() || flush_wanted_ != flush_done_; };
+  const auto has_work = [this] { return !queue_.empty() || flush_requested_ != flush_completed_; };
   for (;;) {
     (void)work_.wait(lock, stop, has_work);
     const bool last = stop.stop_requested();
     const std::deque<Entry> entries = std::exchange(queue_, {});
-    const uint64_t flush_to = flush_wanted_;
-    const bool sync = last || flush_to != flush_done_;
+    const uint64_t flush_to = flush_requested_;
+    const bool sync = last || flush_to != flush_completed_;
     lock.unlock();
     Status status = write_all(entries);
     if (sync) {
@@ -168,13 +170,13 @@ Status MetricsWriter::run(std::stop_token stop) {
     if (unflushed_status_.ok()) unflushed_status_ = status;
     if (sync) {
       flush_status_ = std::exchange(unflushed_status_, {});
-      flush_done_ = flush_to;
+      flush_completed_ = flush_to;
       flushed_.notify_all();
     }
     // Also write the records that arrived during the last write.
     if (last && !has_work()) break;
   }
-  ended_ = true;
+  finished_ = true;
   flushed_.notify_all();
   return {};
 }
@@ -184,7 +186,7 @@ Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
   Status first;
   for (const Entry& entry : entries) {
     if (entry.line.empty()) {
-      entry.other();
+      entry.function();
       continue;
     }
     Status status = lines_->append_line(entry.line);
@@ -203,16 +205,16 @@ Status MetricsWriter::write_all(const std::deque<Entry>& entries) {
 }
 
 void MetricsWriter::record_write_status(const Status& status) {
-  if (status.ok() == !failing_) return;
-  failing_ = !status.ok();
-  if (failing_) {
+  if (status.ok() == !is_failing_) return;
+  is_failing_ = !status.ok();
+  if (is_failing_) {
     log_error("metrics write failed", {{"error", status.to_string()}});
   } else {
     log_info("metrics write recovered", {{"records_lost", failed()}});
   }
 }
 
-Status MetricsWriter::write_rest() {
+Status MetricsWriter::write_remaining() {
   const Status status = write_all(std::exchange(queue_, {}));
   const Status synced = lines_->sync();
   flush_status_ = status.ok() ? synced : status;
@@ -221,21 +223,21 @@ Status MetricsWriter::write_rest() {
 
 Status MetricsWriter::flush(std::chrono::nanoseconds timeout) {
   std::unique_lock lock(mutex_);
-  if (ended_) return write_rest();
-  const uint64_t number = ++flush_wanted_;
+  if (finished_) return write_remaining();
+  const uint64_t number = ++flush_requested_;
   work_.notify_one();
   const bool done =
-      flushed_.wait_for(lock, timeout, [&] { return ended_ || flush_done_ >= number; });
+      flushed_.wait_for(lock, timeout, [&] { return finished_ || flush_completed_ >= number; });
   if (!done) {
     return Status(StatusCode::kTimedOut,
-                  options_.train_metrics_path + ": not written in time; the disk does not keep up");
+                  options_.train_metrics_path + ": not written in time; the disk is too slow");
   }
-  return ended_ && !queue_.empty() ? write_rest() : flush_status_;
+  return finished_ && !queue_.empty() ? write_remaining() : flush_status_;
 }
 
 MetricsWriter::~MetricsWriter() {
   const std::lock_guard lock(mutex_);
-  if (!queue_.empty()) record_write_status(write_rest());
+  if (!queue_.empty()) record_write_status(write_remaining());
 }
 
 }  // namespace stoker::metrics

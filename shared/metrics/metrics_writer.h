@@ -91,13 +91,13 @@ class MetricsWriter {
   struct Entry {
     std::string line;      // empty: not a record
     TrainMetrics metrics;  // only `step` is set for other entries
-    std::function<void()> other;
+    std::function<void()> function;
   };
   explicit MetricsWriter(const MetricsWriterOptions& options) : options_(options) {}
   bool enqueue(Entry entry);
   void enqueue_event(uint64_t step, std::function<void()> add);
   Status write_all(const std::deque<Entry>& entries);
-  Status write_rest();  // requires mutex_, after run() has returned
+  Status write_remaining();  // requires mutex_, after run() has returned
   void record_write_status(const Status& status);
 
   // Constant after open().
@@ -106,7 +106,7 @@ class MetricsWriter {
   // Owned by the writer thread; after run() has returned, by the holder of mutex_.
   std::unique_ptr<JsonLinesFile> lines_;
   std::unique_ptr<EventFile> events_;  // empty: no TensorBoard
-  bool failing_ = false;
+  bool is_failing_ = false;
 
   // Written by the trainer thread and the writer thread; independent values without ordering
   // requirements.
@@ -121,11 +121,11 @@ class MetricsWriter {
 
   // Guarded by mutex_.
   std::deque<Entry> queue_;
-  uint64_t flush_wanted_ = 0;  // number of the newest flush request
-  uint64_t flush_done_ = 0;
+  uint64_t flush_requested_ = 0;  // number of the newest flush request
+  uint64_t flush_completed_ = 0;
   Status flush_status_;
   Status unflushed_status_;  // first error since the last flush()
-  bool ended_ = false;       // run() has returned
+  bool finished_ = false;    // run() has returned
 };
 
 }  // namespace stoker::metrics

@@ -83,7 +83,7 @@ constexpr uint32_t kPluginData = 1, kPluginName = 1, kContent = 2;
 constexpr uint32_t kDtype = 1, kShape = 2, kStringVal = 8, kDim = 2, kDimSize = 1;
 constexpr uint64_t kDtString = 7;
 
-Message event_of(double wall, uint64_t step) {
+Message make_event(double wall, uint64_t step) {
   Message event;
   event.fixed64(kWallTime, wall).varint(kStep, step);
   return event;
@@ -96,13 +96,15 @@ std::string encode_file_version(double wall) {
 }
 
 std::string encode_session_start(double wall, uint64_t step) {
-  return event_of(wall, step).message(kSessionLog, Message().varint(kStatus, kStart)).encoded();
+  return make_event(wall, step).message(kSessionLog, Message().varint(kStatus, kStart)).encoded();
 }
 
 std::string encode_scalar(double wall, uint64_t step, std::string_view tag, float value) {
-  Message one;
-  one.bytes(kTag, valid_utf8(tag)).fixed32(kSimpleValue, value);
-  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+  Message summary_value;
+  summary_value.bytes(kTag, valid_utf8(tag)).fixed32(kSimpleValue, value);
+  return make_event(wall, step)
+      .message(kSummary, Message().message(kValue, summary_value))
+      .encoded();
 }
 
 std::string encode_text(double wall, uint64_t step, std::string_view tag, std::string_view text) {
@@ -112,9 +114,11 @@ std::string encode_text(double wall, uint64_t step, std::string_view tag, std::s
   tensor.varint(kDtype, kDtString).message(kShape, shape).bytes(kStringVal, valid_utf8(text));
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, "text"));
-  Message one;
-  one.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
-  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+  Message summary_value;
+  summary_value.bytes(kTag, valid_utf8(tag)).message(kTensor, tensor).message(kMetadata, metadata);
+  return make_event(wall, step)
+      .message(kSummary, Message().message(kValue, summary_value))
+      .encoded();
 }
 
 std::string encode_image(double wall, uint64_t step, std::string_view tag, std::string_view png,
@@ -122,9 +126,11 @@ std::string encode_image(double wall, uint64_t step, std::string_view tag, std::
   Message image;
   image.varint(kHeight, height).varint(kWidth, width).varint(kColorSpace, kRgb);
   image.bytes(kEncodedImage, png);
-  Message one;
-  one.bytes(kTag, valid_utf8(tag)).message(kImage, image);
-  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+  Message summary_value;
+  summary_value.bytes(kTag, valid_utf8(tag)).message(kImage, image);
+  return make_event(wall, step)
+      .message(kSummary, Message().message(kValue, summary_value))
+      .encoded();
 }
 
 std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
@@ -146,22 +152,24 @@ std::string encode_histogram(double wall, uint64_t step, std::string_view tag,
   histogram.fixed64(kSum, summary.mean * finite);
   histogram.fixed64(kSumOfSquares, summary.norm * summary.norm);
   histogram.doubles(kLimits, limits).doubles(kCounts, counts);
-  Message one;
-  one.bytes(kTag, valid_utf8(tag)).message(kHistogram, histogram);
-  return event_of(wall, step).message(kSummary, Message().message(kValue, one)).encoded();
+  Message summary_value;
+  summary_value.bytes(kTag, valid_utf8(tag)).message(kHistogram, histogram);
+  return make_event(wall, step)
+      .message(kSummary, Message().message(kValue, summary_value))
+      .encoded();
 }
 
 std::string encode_graph_def(double wall, std::string_view graph) {
-  return event_of(wall, 0).bytes(kGraphDef, graph).encoded();
+  return make_event(wall, 0).bytes(kGraphDef, graph).encoded();
 }
 
 std::string encode_plugin_content(double wall, std::string_view tag, std::string_view plugin,
                                   std::string_view content) {
   Message metadata;
   metadata.message(kPluginData, Message().bytes(kPluginName, plugin).bytes(kContent, content));
-  Message one;
-  one.bytes(kTag, tag).message(kMetadata, metadata);
-  return event_of(wall, 0).message(kSummary, Message().message(kValue, one)).encoded();
+  Message summary_value;
+  summary_value.bytes(kTag, tag).message(kMetadata, metadata);
+  return make_event(wall, 0).message(kSummary, Message().message(kValue, summary_value)).encoded();
 }
 
 std::string frame_record(std::string_view data) {
@@ -235,7 +243,7 @@ constexpr uint32_t kName = 1, kOp = 2, kInput = 3, kAttr = 5;
 // AttrValue, AttrValue.ListValue
 constexpr uint32_t kList = 1, kAttrString = 2, kInt = 3, kListShape = 7;
 
-std::string slashed(std::string path) {
+std::string dots_to_slashes(std::string path) {
   std::ranges::replace(path, '.', '/');
   return path;
 }
@@ -244,48 +252,49 @@ class GraphEncoder {
  public:
   explicit GraphEncoder(const ModelGraph& graph) : graph_(graph) {
     for (const auto& module : graph.modules)
-      if (!module.path.empty()) parts_[parent_of(module.path)].push_back(node_of(module));
+      if (!module.path.empty()) children_[parent_path(module.path)].push_back(node_name(module));
   }
 
   std::string encode() {
     for (const auto& module : graph_.modules) add_module(module);
-    whole_.message(kVersions, Message().varint(kProducer, kKnownProducer));
-    return whole_.encoded();
+    graph_def_.message(kVersions, Message().varint(kProducer, kKnownProducer));
+    return graph_def_.encoded();
   }
 
  private:
-  static std::string parent_of(const std::string& path) {
+  static std::string parent_path(const std::string& path) {
     const size_t dot = path.rfind('.');
     return dot == std::string::npos ? "" : path.substr(0, dot);
   }
-  std::string scope_of(const std::string& path) const {
-    return graph_.name + (path.empty() ? "" : '/' + slashed(path));
+  std::string scope_name(const std::string& path) const {
+    return graph_.name + (path.empty() ? "" : '/' + dots_to_slashes(path));
   }
-  std::string node_of(const ModelGraph::Module& module) const {
-    return scope_of(module.path) + '/' + module.type;
+  std::string node_name(const ModelGraph::Module& module) const {
+    return scope_name(module.path) + '/' + module.type;
   }
 
   void add_module(const ModelGraph::Module& module) {
     std::vector<std::string> inputs;
-    int64_t numbers = 0;
+    int64_t num_elements = 0;
     for (const ModelGraph::Tensor& tensor : module.tensors) {
-      inputs.push_back(scope_of(module.path) + '/' + tensor.name);
+      inputs.push_back(scope_name(module.path) + '/' + tensor.name);
       add_tensor(tensor, inputs.back());
       int64_t elements = 1;
       for (const int64_t size : tensor.shape) elements *= size;
-      if (tensor.is_parameter) numbers += elements;
+      if (tensor.is_parameter) num_elements += elements;
     }
-    const auto& parts = parts_[module.path];
-    inputs.insert(inputs.end(), parts.begin(), parts.end());
-    Message node = node_called(node_of(module), module.type);
+    const auto& children = children_[module.path];
+    inputs.insert(inputs.end(), children.begin(), children.end());
+    Message node = make_node(node_name(module), module.type);
     for (const std::string& input : inputs) node.bytes(kInput, input);
-    if (numbers > 0)
-      add_attribute(node, "parameters", Message().varint(kInt, static_cast<uint64_t>(numbers)));
-    whole_.message(kNode, node);
+    if (num_elements > 0)
+      add_attribute(node, "parameters",
+                    Message().varint(kInt, static_cast<uint64_t>(num_elements)));
+    graph_def_.message(kNode, node);
   }
 
   void add_tensor(const ModelGraph::Tensor& tensor, const std::string& name) {
-    Message node = node_called(name, tensor.is_parameter ? "Parameter" : "Buffer");
+    Message node = make_node(name, tensor.is_parameter ? "Parameter" : "Buffer");
     Message shape;
     for (const int64_t size : tensor.shape)
       shape.message(kDim, Message().varint(kDimSize, static_cast<uint64_t>(size)));
@@ -293,10 +302,10 @@ class GraphEncoder {
                   Message().message(kList, Message().message(kListShape, shape)));
     if (tensor.is_parameter && !tensor.is_trained)
       add_attribute(node, "attr", Message().bytes(kAttrString, "frozen"));
-    whole_.message(kNode, node);
+    graph_def_.message(kNode, node);
   }
 
-  static Message node_called(const std::string& name, const std::string& op) {
+  static Message make_node(const std::string& name, const std::string& op) {
     return Message().bytes(kName, name).bytes(kOp, op);
   }
   static void add_attribute(Message& node, std::string_view key, const Message& value) {
@@ -304,8 +313,8 @@ class GraphEncoder {
   }
 
   const ModelGraph& graph_;
-  std::map<std::string, std::vector<std::string>> parts_;  // child nodes of each module
-  Message whole_;
+  std::map<std::string, std::vector<std::string>> children_;  // child nodes of each module
+  Message graph_def_;
 };
 
 }  // namespace

@@ -19,9 +19,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Saves the state of the default generator of a device and restores it.
-class Randomness {
+class GeneratorState {
  public:
-  explicit Randomness(c10::Device device)
+  explicit GeneratorState(c10::Device device)
       : generator_(at::globalContext().defaultGenerator(device)), state_(current()) {}
   at::Tensor current() const {
     const std::lock_guard lock(generator_.mutex());
@@ -40,63 +40,66 @@ class Randomness {
 };
 
 // Sets the generator to `state` during its lifetime, then restores the previous state.
-class DrawnAgain {
+class GeneratorStateGuard {
  public:
-  DrawnAgain(c10::Device device, const at::Tensor& state) : now_(device) { now_.set(state); }
-  ~DrawnAgain() { now_.restore(); }
-  DrawnAgain(const DrawnAgain&) = delete;
-  DrawnAgain& operator=(const DrawnAgain&) = delete;
+  GeneratorStateGuard(c10::Device device, const at::Tensor& state) : previous_(device) {
+    previous_.set(state);
+  }
+  ~GeneratorStateGuard() { previous_.restore(); }
+  GeneratorStateGuard(const GeneratorStateGuard&) = delete;
+  GeneratorStateGuard& operator=(const GeneratorStateGuard&) = delete;
 
  private:
-  Randomness now_;
+  GeneratorState previous_;
 };
 
 // What the recomputation needs to repeat the forward pass.
-struct First : torch::CustomClassHolder {
+struct ForwardState : torch::CustomClassHolder {
   Function function;
-  std::optional<at::Tensor> randomness;
+  std::optional<at::Tensor> generator_state;
   std::optional<at::ScalarType> autocast;
 };
 
 // Disables the autocast cache: a cached low-precision weight created without a graph must not be
 // reused where a graph is needed.
-class NoAutocastCache {
+class AutocastCacheDisabledScope {
  public:
-  NoAutocastCache() : was_(at::autocast::is_autocast_cache_enabled()) {
+  AutocastCacheDisabledScope() : was_enabled_(at::autocast::is_autocast_cache_enabled()) {
     at::autocast::set_autocast_cache_enabled(false);
   }
-  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(was_); }
-  NoAutocastCache(const NoAutocastCache&) = delete;
-  NoAutocastCache& operator=(const NoAutocastCache&) = delete;
+  ~AutocastCacheDisabledScope() { at::autocast::set_autocast_cache_enabled(was_enabled_); }
+  AutocastCacheDisabledScope(const AutocastCacheDisabledScope&) = delete;
+  AutocastCacheDisabledScope& operator=(const AutocastCacheDisabledScope&) = delete;
 
  private:
-  const bool was_;
+  const bool was_enabled_;
 };
 
-class Recomputed : public torch::autograd::Function<Recomputed> {
+class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> {
  public:
   // `inputs`: the input, then the parameters. apply() does not find tensors inside a std::vector.
-  static at::Tensor forward(AutogradContext* context, c10::intrusive_ptr<First> first,
+  static at::Tensor forward(AutogradContext* context, c10::intrusive_ptr<ForwardState> state,
                             at::TensorList inputs) {
     context->save_for_backward(inputs.vec());
-    context->saved_data["first"] = c10::IValue::make_capsule(first);
-    const NoAutocastCache no_cache;
-    return first->function(inputs.front());
+    context->saved_data["state"] = c10::IValue::make_capsule(state);
+    const AutocastCacheDisabledScope no_cache;
+    return state->function(inputs.front());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list inputs = context->get_saved_variables();
-    const auto capsule = context->saved_data["first"].toCapsule();
-    const auto& first = static_cast<const First&>(*capsule);
+    const auto capsule = context->saved_data["state"].toCapsule();
+    const auto& state = static_cast<const ForwardState&>(*capsule);
     variable_list leaves = inputs;
     leaves.front() = inputs.front().detach().requires_grad_(inputs.front().requires_grad());
     at::Tensor output;
     {
       const at::AutoGradMode with_graph(true);
-      const Autocast autocast(first.autocast, leaves.front().device().type());
-      std::optional<DrawnAgain> drawn_again;
-      if (first.randomness) drawn_again.emplace(leaves.front().device(), *first.randomness);
-      output = first.function(leaves.front());
+      const Autocast autocast(state.autocast, leaves.front().device().type());
+      std::optional<GeneratorStateGuard> generator_state;
+      if (state.generator_state)
+        generator_state.emplace(leaves.front().device(), *state.generator_state);
+      output = state.function(leaves.front());
     }
     return differentiate(output, leaves, gradients.front());
   }
@@ -104,14 +107,14 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
  private:
   static variable_list differentiate(const at::Tensor& output, const variable_list& leaves,
                                      const at::Tensor& gradient) {
-    variable_list wanted;
+    variable_list differentiable;
     for (const at::Tensor& leaf : leaves)
-      if (leaf.requires_grad()) wanted.push_back(leaf);
-    const variable_list found = torch::autograd::grad({output}, wanted, {gradient});
-    variable_list of_arguments(1);  // no gradient for `first`
+      if (leaf.requires_grad()) differentiable.push_back(leaf);
+    const variable_list computed = torch::autograd::grad({output}, differentiable, {gradient});
+    variable_list argument_gradients(1);  // no gradient for `state`
     for (size_t i = 0, next = 0; i < leaves.size(); ++i)
-      of_arguments.push_back(leaves[i].requires_grad() ? found[next++] : at::Tensor());
-    return of_arguments;
+      argument_gradients.push_back(leaves[i].requires_grad() ? computed[next++] : at::Tensor());
+    return argument_gradients;
   }
 };
 
@@ -120,14 +123,14 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
 at::Tensor checkpoint_activations(Function function, const at::Tensor& input,
                                   std::vector<at::Tensor> parameters, bool uses_random) {
   if (!at::GradMode::is_enabled()) return function(input);
-  auto first = c10::make_intrusive<First>();
-  first->function = std::move(function);
+  auto state = c10::make_intrusive<ForwardState>();
+  state->function = std::move(function);
   const c10::DeviceType device = input.device().type();
-  if (uses_random) first->randomness = Randomness(input.device()).state();
+  if (uses_random) state->generator_state = GeneratorState(input.device()).state();
   if (at::autocast::is_autocast_enabled(device))
-    first->autocast = at::autocast::get_autocast_dtype(device);
+    state->autocast = at::autocast::get_autocast_dtype(device);
   parameters.insert(parameters.begin(), input);
-  return Recomputed::apply(std::move(first), at::TensorList(parameters));
+  return CheckpointFunction::apply(std::move(state), at::TensorList(parameters));
 }
 
 }  // namespace stoker::model

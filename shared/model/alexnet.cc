@@ -12,9 +12,9 @@ namespace stoker::model {
 namespace {
 
 constexpr int64_t kAlexnetMinSide = 63;  // smallest side for which the last pooling gets 3 x 3
-constexpr int64_t kPooledSide = 6;
+constexpr int64_t kAlexnetPooledSide = 6;
 
-std::shared_ptr<Sequential> make_features(int64_t channels) {
+std::shared_ptr<Sequential> make_alexnet_features(int64_t channels) {
   const auto sequential = std::make_shared<Sequential>();
   const auto add_conv = [&](int64_t from, int64_t to, int64_t kernel, int64_t stride,
                             int64_t padding) {
@@ -36,10 +36,11 @@ std::shared_ptr<Sequential> make_features(int64_t channels) {
   return sequential;
 }
 
-std::shared_ptr<Sequential> make_classifier(int64_t width, int64_t outputs, double dropout) {
+std::shared_ptr<Sequential> make_alexnet_classifier(int64_t width, int64_t outputs,
+                                                    double dropout) {
   const auto sequential = std::make_shared<Sequential>();
   sequential->add_dropout(dropout);
-  sequential->add(torch::nn::Linear(256 * kPooledSide * kPooledSide, width));
+  sequential->add(torch::nn::Linear(256 * kAlexnetPooledSide * kAlexnetPooledSide, width));
   sequential->add_step(relu_inplace);
   sequential->add_dropout(dropout);
   sequential->add(torch::nn::Linear(width, width));
@@ -57,9 +58,9 @@ Result<ModelPtr> make_alexnet(const config::AlexnetConfig& config,
                           find_input_tensor(sample, "alexnet", kAlexnetMinSide));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   // In this order, because it decides which random numbers initialize each weight.
-  const auto features = make_features(input.shape[0]);
-  const auto classifier = make_classifier(config.hidden_dim, outputs, config.dropout);
-  return ModelPtr(std::make_shared<ConvClassifier>(features, kPooledSide, classifier));
+  const auto features = make_alexnet_features(input.shape[0]);
+  const auto classifier = make_alexnet_classifier(config.hidden_dim, outputs, config.dropout);
+  return ModelPtr(std::make_shared<ConvClassifier>(features, kAlexnetPooledSide, classifier));
 }
 
 }  // namespace stoker::model

@@ -19,43 +19,45 @@ namespace stoker::model {
 namespace {
 
 // The sequences of the data.
-struct Steps {
+struct SequenceInput {
   int64_t features = 0;  // size of the vector of a time step
   bool are_tokens = false;
 };
 
 class Blstm : public Model {
  public:
-  Blstm(const config::BlstmConfig& config, const Steps& steps, int64_t outputs) : config_(config) {
+  Blstm(const config::BlstmConfig& config, const SequenceInput& steps, int64_t outputs)
+      : config_(config) {
     if (steps.are_tokens)
       tok_ = register_module("tok", torch::nn::Embedding(config.vocab_size, steps.features));
     lstm_ = register_module(
         "lstm", torch::nn::LSTM(torch::nn::LSTMOptions(steps.features, config.hidden_size)
                                     .num_layers(config.num_layers)
-                                    .dropout(between_layers(config))
+                                    .dropout(dropout_between_layers(config))
                                     .batch_first(true)
                                     .bidirectional(true)));
     fc_ = register_module("fc", torch::nn::Linear(2 * config.hidden_size, outputs));
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return answer(input, {}); }
+  at::Tensor forward(const at::Tensor& input) override { return run(input, {}); }
   at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& length) override {
-    return answer(input, length);
+    return run(input, length);
   }
 
   int64_t vocab() const override { return tok_ ? config_.vocab_size : 0; }
 
  private:
   // LibTorch warns about dropout in an LSTM with one layer.
-  static double between_layers(const config::BlstmConfig& config) {
+  static double dropout_between_layers(const config::BlstmConfig& config) {
     return config.num_layers > 1 ? config.dropout : 0.0;
   }
 
-  at::Tensor answer(const at::Tensor& input, const at::Tensor& length) {
+  at::Tensor run(const at::Tensor& input, const at::Tensor& length) {
     const LstmStates states = run_lstm(lstm_, tok_ ? drop(embedded(input)) : input, length);
     if (config_.pooling == config::Pooling::kNone) return fc_(drop(states.steps));
-    return fc_(drop(config_.pooling == config::Pooling::kMean ? mean_of(states.steps, length)
-                                                              : states.last));
+    return fc_(drop(config_.pooling == config::Pooling::kMean
+                        ? mean_over_steps(states.steps, length)
+                        : states.last));
   }
 
   // LibTorch's own error would not say which index is out of range. The assertion does not
@@ -68,7 +70,7 @@ class Blstm : public Model {
   }
 
   // Mean over the valid steps; the states of padding are 0.
-  static at::Tensor mean_of(const at::Tensor& steps, const at::Tensor& length) {
+  static at::Tensor mean_over_steps(const at::Tensor& steps, const at::Tensor& length) {
     if (!length.defined()) return steps.mean(1);
     return steps.sum(1) / length.clamp_min(1).unsqueeze(1);
   }
@@ -83,13 +85,15 @@ class Blstm : public Model {
   torch::nn::Linear fc_{nullptr};
 };
 
-Result<Steps> steps_for(const config::BlstmConfig& config, const Samples& sample) {
+Result<SequenceInput> find_sequence_input(const config::BlstmConfig& config,
+                                          const Samples& sample) {
   const TensorSpec* const tokens = find_tensor(sample, "tokens");
   if (tokens != nullptr && tokens->shape.size() == 1 && tokens->elements() > 0)
-    return Steps{.features = config.embedding_dim.value_or(config.hidden_size), .are_tokens = true};
+    return SequenceInput{.features = config.embedding_dim.value_or(config.hidden_size),
+                         .are_tokens = true};
   const TensorSpec* const input = find_tensor(sample, "input");
   if (input != nullptr && input->shape.size() == 2 && input->elements() > 0)
-    return Steps{.features = input->shape[1]};
+    return SequenceInput{.features = input->shape[1]};
   return Status(StatusCode::kMismatch,
                 "model blstm needs sequences, `input` [steps, features] or `tokens` [steps]; the "
                 "data has " +
@@ -103,7 +107,7 @@ Result<ModelPtr> make_blstm(const config::BlstmConfig& config, std::optional<int
   if (config.num_layers < 1 || config.hidden_size < 1 || config.vocab_size < 1)
     return Status(StatusCode::kInvalidArgument,
                   "model blstm: num_layers, hidden_size and vocab_size must be at least 1");
-  STOKER_ASSIGN_OR_RETURN(const Steps steps, steps_for(config, sample));
+  STOKER_ASSIGN_OR_RETURN(const SequenceInput steps, find_sequence_input(config, sample));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Blstm>(config, steps, outputs));
 }

@@ -38,12 +38,12 @@ std::optional<c10::TypedOperatorHandle<Reorder>> find_reorder() {
 }
 
 // oneDNN is hundreds of times slower on matrices with gaps between rows.
-at::Tensor dense(const at::Tensor& matrix) {
+at::Tensor to_dense(const at::Tensor& matrix) {
   if (matrix.is_mkldnn()) return matrix;
   return matrix.is_contiguous() || matrix.t().is_contiguous() ? matrix : matrix.contiguous();
 }
 
-const std::optional<c10::TypedOperatorHandle<LinearPointwise>>& linear_of_onednn() {
+const std::optional<c10::TypedOperatorHandle<LinearPointwise>>& onednn_linear_operator() {
   static const auto linear = find_linear();
   return linear;
 }
@@ -52,7 +52,7 @@ const std::optional<c10::TypedOperatorHandle<LinearPointwise>>& linear_of_onednn
 
 at::Tensor pack_for_matmul(const at::Tensor& b, int64_t rows) {
   static const auto reorder = find_reorder();
-  if (!reorder || !linear_of_onednn()) return b;
+  if (!reorder || !onednn_linear_operator()) return b;
   return reorder->call(b.contiguous().to_mkldnn(), c10::SymInt(rows));
 }
 
@@ -61,10 +61,10 @@ at::Tensor cpu_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor
   // boxes all arguments. Autocast is excluded because the fallback product must stay in F32.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto& linear = linear_of_onednn();
+  const auto& linear = onednn_linear_operator();
   if (!linear) return bias.defined() ? at::addmm(bias, a, b.t()) : at::mm(a, b.t());
   const auto maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
-  return linear->call(dense(a), dense(b), maybe_bias, "none", Scalars(), "");
+  return linear->call(to_dense(a), to_dense(b), maybe_bias, "none", Scalars(), "");
 }
 
 }  // namespace stoker::model

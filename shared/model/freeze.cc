@@ -18,19 +18,20 @@ Status freeze(Model& model, const std::vector<std::string>& globs) {
     }
     if (!matched) {
       return Status(StatusCode::kInvalidArgument,
-                    "model.freeze: '" + pattern + "' matches no parameter; the names begin with '" +
-                        parameters.front().key() + "' and end with '" + parameters.back().key() +
-                        "'");
+                    "model.freeze: '" + pattern + "' matches no parameter; the names range from '" +
+                        parameters.front().key() + "' to '" + parameters.back().key() + "'");
     }
   }
-  size_t left = 0;
+  size_t num_trainable = 0;
   for (const auto& parameter : parameters) {
-    const auto is_it = [&](const at::Tensor& tensor) { return tensor.is_same(parameter.value()); };
-    if (std::none_of(frozen.begin(), frozen.end(), is_it)) ++left;
+    const auto is_same = [&](const at::Tensor& tensor) {
+      return tensor.is_same(parameter.value());
+    };
+    if (std::none_of(frozen.begin(), frozen.end(), is_same)) ++num_trainable;
   }
-  if (left == 0)
+  if (num_trainable == 0)
     return Status(StatusCode::kInvalidArgument,
-                  "model.freeze: the globs leave no parameter to train");
+                  "model.freeze: all parameters match; at least one must remain trainable");
   for (at::Tensor& tensor : frozen) tensor.set_requires_grad(false);
   return {};
 }

@@ -18,9 +18,9 @@
 namespace stoker::model {
 namespace {
 
-class Block : public torch::nn::Module {
+class GptBlock : public torch::nn::Module {
  public:
-  Block(int64_t width, int64_t heads, double dropout)
+  GptBlock(int64_t width, int64_t heads, double dropout)
       : heads_(heads),
         dropout_(dropout),
         ln1_(register_module("ln1", norm(width))),
@@ -44,10 +44,10 @@ class Block : public torch::nn::Module {
     const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
     const at::Tensor split =
         linear(qkv_, x).view({batch, time, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
-    const at::Tensor seen = at::scaled_dot_product_attention(
+    const at::Tensor attended = at::scaled_dot_product_attention(
         split.select(0, 0), split.select(0, 1), split.select(0, 2), /*attn_mask=*/{},
         is_training() ? dropout_ : 0.0, /*is_causal=*/true);
-    return seen.transpose(1, 2).reshape({batch, time, width});
+    return attended.transpose(1, 2).reshape({batch, time, width});
   }
 
   at::Tensor drop(const at::Tensor& x) const {
@@ -71,10 +71,10 @@ class Gpt : public Model {
             register_module("pos", torch::nn::Embedding(config.context_length, config.embed_dim))) {
     const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
     for (int64_t i = 0; i < config.num_layers; ++i) {
-      auto block = std::make_shared<Block>(config.embed_dim, config.num_heads, config.dropout);
+      auto block = std::make_shared<GptBlock>(config.embed_dim, config.num_heads, config.dropout);
       blocks_.push_back(list->register_module(std::to_string(i), std::move(block)));
     }
-    ln_ = register_module("ln", Block::norm(config.embed_dim));
+    ln_ = register_module("ln", GptBlock::norm(config.embed_dim));
     head_ = register_module(
         "head", torch::nn::Linear(
                     torch::nn::LinearOptions(config.embed_dim, config.vocab_size).bias(false)));
@@ -83,12 +83,11 @@ class Gpt : public Model {
 
   at::Tensor forward(const at::Tensor& input) override {
     TORCH_CHECK(input.dim() == 2 && input.size(1) <= config_.context_length, "gpt: input is ",
-                input.sizes(), ", the model takes at most ", config_.context_length,
-                " tokens a sample");
+                input.sizes(), ", the maximum is ", config_.context_length, " tokens per sample");
     at::Tensor x = tok_(input) + pos_->weight.narrow(0, 0, input.size(1));
     if (config_.dropout > 0 && is_training()) x = at::dropout(x, config_.dropout, true);
     for (const auto& block : blocks_)
-      x = config_.activation_checkpointing ? again(*block, x) : block->forward(x);
+      x = config_.activation_checkpointing ? run_checkpointed(*block, x) : block->forward(x);
     return linear(head_, ln_(x));
   }
 
@@ -96,7 +95,7 @@ class Gpt : public Model {
   int64_t vocab() const override { return config_.vocab_size; }
 
  private:
-  at::Tensor again(Block& block, const at::Tensor& x) const {
+  at::Tensor run_checkpointed(GptBlock& block, const at::Tensor& x) const {
     return checkpoint_activations(
         [&block](const at::Tensor& input) { return block.forward(input); }, x, block.parameters(),
         config_.dropout > 0 && is_training());
@@ -118,7 +117,7 @@ class Gpt : public Model {
 
   const config::GptConfig config_;
   torch::nn::Embedding tok_, pos_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<GptBlock>> blocks_;
   torch::nn::LayerNorm ln_{nullptr};
   torch::nn::Linear head_{nullptr};
 };

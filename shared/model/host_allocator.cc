@@ -36,7 +36,7 @@ void* try_allocate(size_t bytes) {
   return data;
 }
 
-class WholeBlocks final : public c10::Allocator {
+class HostAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
@@ -60,8 +60,8 @@ class WholeBlocks final : public c10::Allocator {
 // Both are needed: with retained memory, fragmented blocks would never be merged again.
 void install_host_allocator() {
   retain_freed_memory();
-  static WholeBlocks blocks;
-  c10::SetCPUAllocator(&blocks);
+  static HostAllocator allocator;
+  c10::SetCPUAllocator(&allocator);
 }
 
 }  // namespace stoker::model

@@ -16,7 +16,7 @@ namespace stoker::model {
 namespace {
 
 // Smallest image sides that leave one pixel at the output, and at the output of the auxiliary head.
-constexpr int64_t kInceptionMinSide = 75, kMinSideOfAuxiliary = 299;
+constexpr int64_t kInceptionMinSide = 75, kAuxiliaryMinSide = 299;
 
 using Pair = torch::ExpandingArray<2>;
 
@@ -47,12 +47,12 @@ class BasicConv : public torch::nn::Module {
 };
 using Convs = std::vector<std::shared_ptr<BasicConv>>;
 
-at::Tensor pass(const Convs& convs, at::Tensor x) {
+at::Tensor run_convs(const Convs& convs, at::Tensor x) {
   for (const auto& conv : convs) x = conv->forward(x);
   return x;
 }
 
-struct Named {
+struct NamedConv {
   std::string name;
   ConvShape shape;
 };
@@ -64,14 +64,14 @@ class InceptionBlock : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 
  protected:
-  Convs branch(const std::vector<Named>& convs) {
-    Convs made;
-    for (const Named& each : convs)
-      made.push_back(register_module(each.name, std::make_shared<BasicConv>(each.shape)));
-    return made;
+  Convs branch(const std::vector<NamedConv>& convs) {
+    Convs created;
+    for (const NamedConv& each : convs)
+      created.push_back(register_module(each.name, std::make_shared<BasicConv>(each.shape)));
+    return created;
   }
-  static at::Tensor average(const at::Tensor& x) { return at::avg_pool2d(x, 3, 1, 1); }
-  static at::Tensor largest(const at::Tensor& x) { return at::max_pool2d(x, 3, 2); }
+  static at::Tensor avg_pool(const at::Tensor& x) { return at::avg_pool2d(x, 3, 1, 1); }
+  static at::Tensor max_pool(const at::Tensor& x) { return at::max_pool2d(x, 3, 2); }
 };
 
 class BlockA : public InceptionBlock {
@@ -85,7 +85,9 @@ class BlockA : public InceptionBlock {
         pool_(branch({{"branch_pool", {from, pooled, 1}}})) {}
 
   at::Tensor forward(const at::Tensor& x) override {
-    return at::cat({pass(one_, x), pass(five_, x), pass(three_, x), pass(pool_, average(x))}, 1);
+    return at::cat({run_convs(one_, x), run_convs(five_, x), run_convs(three_, x),
+                    run_convs(pool_, avg_pool(x))},
+                   1);
   }
 
  private:
@@ -101,7 +103,7 @@ class BlockB : public InceptionBlock {
                        {"branch3x3dbl_3", {96, 96, 3, 2}}})) {}
 
   at::Tensor forward(const at::Tensor& x) override {
-    return at::cat({pass(three_, x), pass(twice_, x), largest(x)}, 1);
+    return at::cat({run_convs(three_, x), run_convs(twice_, x), max_pool(x)}, 1);
   }
 
  private:
@@ -125,7 +127,9 @@ class BlockC : public InceptionBlock {
         pool_(branch({{"branch_pool", {from, 192, 1}}})) {}
 
   at::Tensor forward(const at::Tensor& x) override {
-    return at::cat({pass(one_, x), pass(seven_, x), pass(twice_, x), pass(pool_, average(x))}, 1);
+    return at::cat({run_convs(one_, x), run_convs(seven_, x), run_convs(twice_, x),
+                    run_convs(pool_, avg_pool(x))},
+                   1);
   }
 
  private:
@@ -142,7 +146,7 @@ class BlockD : public InceptionBlock {
                        {"branch7x7x3_4", {192, 192, 3, 2}}})) {}
 
   at::Tensor forward(const at::Tensor& x) override {
-    return at::cat({pass(three_, x), pass(seven_, x), largest(x)}, 1);
+    return at::cat({run_convs(three_, x), run_convs(seven_, x), max_pool(x)}, 1);
   }
 
  private:
@@ -161,11 +165,11 @@ class BlockE : public InceptionBlock {
         pool_(branch({{"branch_pool", {from, 192, 1}}})) {}
 
   at::Tensor forward(const at::Tensor& x) override {
-    const at::Tensor three = pass(three_, x), twice = pass(twice_, x);
-    return at::cat(
-        {pass(one_, x), three_split_[0]->forward(three), three_split_[1]->forward(three),
-         twice_split_[0]->forward(twice), twice_split_[1]->forward(twice), pass(pool_, average(x))},
-        1);
+    const at::Tensor three = run_convs(three_, x), twice = run_convs(twice_, x);
+    return at::cat({run_convs(one_, x), three_split_[0]->forward(three),
+                    three_split_[1]->forward(three), twice_split_[0]->forward(twice),
+                    twice_split_[1]->forward(twice), run_convs(pool_, avg_pool(x))},
+                   1);
   }
 
  private:
@@ -240,7 +244,8 @@ class InceptionV3 : public Model {
   }
 
   at::Tensor trunk(const at::Tensor& input) {
-    at::Tensor x = at::max_pool2d(pass(middle_, at::max_pool2d(pass(stem_, input), 3, 2)), 3, 2);
+    at::Tensor x =
+        at::max_pool2d(run_convs(middle_, at::max_pool2d(run_convs(stem_, input), 3, 2)), 3, 2);
     for (size_t i = 0; i < before_auxiliary_; ++i) x = blocks_[i]->forward(x);
     return x;
   }
@@ -280,7 +285,7 @@ class InceptionV3 : public Model {
 Result<ModelPtr> make_inception_v3(const config::InceptionV3Config& config,
                                    std::optional<int64_t> num_classes, const Samples& sample,
                                    uint64_t classes) {
-  const int64_t min_side = config.aux_logits ? kMinSideOfAuxiliary : kInceptionMinSide;
+  const int64_t min_side = config.aux_logits ? kAuxiliaryMinSide : kInceptionMinSide;
   STOKER_ASSIGN_OR_RETURN(
       const TensorSpec input,
       find_input_tensor(sample, config.aux_logits ? "inception_v3 with aux_logits" : "inception_v3",

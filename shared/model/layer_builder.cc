@@ -71,13 +71,13 @@ class LayerBuilder {
   };
 
   Status invalid_layer(const std::string& what) const {
-    return Status(StatusCode::kMismatch, where_ + ": " + what + "; it is given " +
+    return Status(StatusCode::kMismatch, where_ + ": " + what + "; the input is " +
                                              (layer_context_.has_tokens ? "tokens " : "") +
                                              format_shape(input_));
   }
   Status needs_image() const { return invalid_layer("needs images [channels, height, width]"); }
 
-  static bool can_be_held(const Shape& shape) {
+  static bool is_supported_size(const Shape& shape) {
     int64_t elements = 1;
     for (const int64_t side : shape)
       if (__builtin_mul_overflow(elements, side, &elements) || elements > kMaxElements)
@@ -86,22 +86,22 @@ class LayerBuilder {
   }
   // Returns `shape` if the output and the weight of the layer are small enough.
   Result<Shape> checked(Shape shape, const Shape& weight = {}) const {
-    if (!can_be_held(shape))
-      return invalid_layer("makes " + format_shape(shape) + ", more than can be held");
-    if (!can_be_held(weight)) return invalid_layer("has more weights than can be held");
+    if (!is_supported_size(shape))
+      return invalid_layer("produces " + format_shape(shape) + ", which is too large");
+    if (!is_supported_size(weight)) return invalid_layer("has a weight that is too large");
     return shape;
   }
 
   // Output shape of a sliding window (convolution or pooling).
-  Result<Shape> after_window(int64_t channels, const Window& window) const {
+  Result<Shape> window_output_shape(int64_t channels, const Window& window) const {
     Shape shape{channels};
     for (const size_t i : {1u, 2u}) {
-      const int64_t room = input_[i] + 2 * window.padding - window.kernel;
-      if (room < 0)
+      const int64_t range = input_[i] + 2 * window.padding - window.kernel;
+      if (range < 0)
         return invalid_layer("its kernel_size of " + std::to_string(window.kernel) +
                              " does not fit into the image with a padding of " +
                              std::to_string(window.padding));
-      shape.push_back(room / window.stride + 1);
+      shape.push_back(range / window.stride + 1);
     }
     return shape;
   }
@@ -112,9 +112,9 @@ class LayerBuilder {
     if (from % layer.groups != 0 || to % layer.groups != 0)
       return invalid_layer("its groups (" + std::to_string(layer.groups) +
                            ") must divide both its out_channels (" + std::to_string(to) +
-                           ") and the channels that it is given");
-    STOKER_ASSIGN_OR_RETURN(Shape shape,
-                            after_window(to, {layer.kernel_size, layer.stride, layer.padding}));
+                           ") and the input channels");
+    STOKER_ASSIGN_OR_RETURN(
+        Shape shape, window_output_shape(to, {layer.kernel_size, layer.stride, layer.padding}));
     STOKER_ASSIGN_OR_RETURN(
         shape, checked(shape, {from / layer.groups, to, layer.kernel_size, layer.kernel_size}));
     sequential_.add(torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, layer.kernel_size)
@@ -166,7 +166,7 @@ class LayerBuilder {
     } else if (input_.size() == 1) {
       sequential_.add(torch::nn::BatchNorm1d(input_[0]));
     } else {
-      return invalid_layer("needs images [channels, height, width] or numbers [width]");
+      return invalid_layer("needs images [channels, height, width] or vectors [width]");
     }
     return input_;
   }
@@ -179,8 +179,8 @@ class LayerBuilder {
   }
 
   Result<Shape> add(const config::MaxPool2dLayer& layer) {
-    const Window window = window_of(layer);
-    STOKER_ASSIGN_OR_RETURN(Shape shape, after_pool(window));
+    const Window window = to_window(layer);
+    STOKER_ASSIGN_OR_RETURN(Shape shape, pool_output_shape(window));
     sequential_.add_step([=](const at::Tensor& x) {
       return at::max_pool2d(x, window.kernel, window.stride, window.padding);
     });
@@ -188,8 +188,8 @@ class LayerBuilder {
   }
 
   Result<Shape> add(const config::AvgPool2dLayer& layer) {
-    const Window window = window_of(layer);
-    STOKER_ASSIGN_OR_RETURN(Shape shape, after_pool(window));
+    const Window window = to_window(layer);
+    STOKER_ASSIGN_OR_RETURN(Shape shape, pool_output_shape(window));
     sequential_.add_step([=](const at::Tensor& x) {
       return at::avg_pool2d(x, window.kernel, window.stride, window.padding);
     });
@@ -197,14 +197,14 @@ class LayerBuilder {
   }
 
   template <typename Pool>
-  static Window window_of(const Pool& layer) {
+  static Window to_window(const Pool& layer) {
     return {layer.kernel_size, layer.stride.value_or(layer.kernel_size), layer.padding};
   }
-  Result<Shape> after_pool(const Window& window) const {
+  Result<Shape> pool_output_shape(const Window& window) const {
     if (input_.size() != 3) return needs_image();
     if (window.padding > window.kernel / 2)
       return invalid_layer("its padding must be at most half its kernel_size");
-    return after_window(input_[0], window);
+    return window_output_shape(input_[0], window);
   }
 
   Result<Shape> add(const config::AdaptiveAvgPool2dLayer& layer) {
@@ -277,7 +277,7 @@ Result<Shape> LayerBuilder::add(const config::ResidualLayer& layer) {
                                             layer_context_, *maybe_shortcut));
   }
   if (shape != other)
-    return invalid_layer("its body makes " + format_shape(shape) + " and its shortcut " +
+    return invalid_layer("its body produces " + format_shape(shape) + " and its shortcut " +
                          format_shape(other) + ", which cannot be added");
   sequential_.add(std::make_shared<Residual>(body, maybe_shortcut));
   return shape;

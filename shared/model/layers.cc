@@ -62,12 +62,12 @@ Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
   // Labels per time step need an output per time step. No layer looks ahead in time, so padding
   // after a sequence has no effect.
   const bool of_steps = has_tokens || (find_tensor(sample, "labels") != nullptr && !input.empty());
-  const std::vector<int64_t> wanted =
+  const std::vector<int64_t> expected_shape =
       of_steps ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};
-  if (end != wanted)
-    return Status(StatusCode::kMismatch, "model.layers ends with " + format_shape(end) +
-                                             " a sample, but the data needs " +
-                                             format_shape(wanted) + " of " + describe(sample));
+  if (end != expected_shape)
+    return Status(StatusCode::kMismatch,
+                  "model.layers ends with " + format_shape(end) + " a sample, but the data needs " +
+                      format_shape(expected_shape) + " of " + describe(sample));
   const auto model = std::make_shared<Layers>(has_tokens ? input[0] : 0, has_tokens ? outputs : 0);
   model->adopt(sequential);
   return ModelPtr(model);

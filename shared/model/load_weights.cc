@@ -48,7 +48,7 @@ Status compare(const NamedTensors& tensors, const checkpoint::SafetensorsFile& f
     if (found == nullptr)
       differences.add("missing " + to_string(needed));
     else if (*found != needed)
-      differences.add("has " + to_string(*found) + ", needed is " + to_string(needed));
+      differences.add("has " + to_string(*found) + ", expected " + to_string(needed));
   }
   for (const TensorSpec& found : file.tensors())
     if (!known.contains(found.name)) differences.add("unexpected " + to_string(found));
@@ -78,8 +78,8 @@ Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained(const std::str
   return std::unique_ptr<checkpoint::TensorSource>(std::move(file));
 }
 
-Status load_by_plan(const NamedTensors& tensors, const checkpoint::TensorSource& file,
-                    const StateDictMapping& mapping) {
+Status load_mapped(const NamedTensors& tensors, const checkpoint::TensorSource& file,
+                   const StateDictMapping& mapping) {
   try {
     const at::NoGradGuard no_grad;
     for (const StateDictMapping::Load& load : mapping.loads)
@@ -123,7 +123,7 @@ Status load_pretrained(Model& model, const config::PretrainedConfig& config,
   mapping = map_state_dict(needed, **file, config);
   const std::string context = "model.pretrained.path: " + config.path;
   STOKER_RETURN_IF_ERROR(mapping.status().with_context(context));
-  return load_by_plan(tensors, **file, mapping).with_context(context);
+  return load_mapped(tensors, **file, mapping).with_context(context);
 }
 
 }  // namespace stoker::model

@@ -17,11 +17,11 @@ constexpr int64_t kGates = 4;
 // e^x for x <= 0, within 2 ulp. Inputs below -87 are clamped, where the result is negligible.
 // Branch-free. e^x = 2^n e^r with |r| <= ln 2 / 2; e^r is the polynomial of Cephes' expf.
 STOKER_INLINE float exp_of_negative(float x) {
-  const float kept = x < -87.0f ? -87.0f : x;
+  const float clamped = x < -87.0f ? -87.0f : x;
   constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float shifted = kept * 1.44269504f + kToInteger;
+  const float shifted = clamped * 1.44269504f + kToInteger;
   const float n = shifted - kToInteger;
-  const float r = (kept - n * 0.693359375f) + n * 2.12194440e-4f;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
@@ -56,9 +56,9 @@ STOKER_INLINE float hyperbolic_tangent(float x) {
 }
 
 template <bool kIsTanh>
-STOKER_INLINE void squash(int64_t count, const float* __restrict__ from_input,
-                          const float* __restrict__ from_before, const float* __restrict__ bias,
-                          float* __restrict__ gate) {
+STOKER_INLINE void activate(int64_t count, const float* __restrict__ from_input,
+                            const float* __restrict__ from_before, const float* __restrict__ bias,
+                            float* __restrict__ gate) {
   for (int64_t k = 0; k < count; ++k) {
     const float sum = from_input[k] + from_before[k] + bias[k];
     gate[k] = kIsTanh ? hyperbolic_tangent(sum) : sigmoid(sum);
@@ -84,14 +84,14 @@ STOKER_INLINE void row_backward(int64_t hidden, const float* __restrict__ c,
                                 float* __restrict__ o) {
   for (int64_t k = 0; k < hidden; ++k) {
     const float dh = dh_out[k] + dh_next[k];
-    const float squashed = hyperbolic_tangent(c[k]);
-    const float was_i = i[k], was_f = f[k], was_g = g[k], was_o = o[k];
-    const float d = dc[k] + dh * was_o * (1.0f - squashed * squashed);
-    i[k] = d * was_g * was_i * (1.0f - was_i);
-    f[k] = d * before[k] * was_f * (1.0f - was_f);
-    g[k] = d * was_i * (1.0f - was_g * was_g);
-    o[k] = dh * squashed * was_o * (1.0f - was_o);
-    dc[k] = d * was_f;
+    const float tanh_c = hyperbolic_tangent(c[k]);
+    const float gate_i = i[k], gate_f = f[k], gate_g = g[k], gate_o = o[k];
+    const float d = dc[k] + dh * gate_o * (1.0f - tanh_c * tanh_c);
+    i[k] = d * gate_g * gate_i * (1.0f - gate_i);
+    f[k] = d * before[k] * gate_f * (1.0f - gate_f);
+    g[k] = d * gate_i * (1.0f - gate_g * gate_g);
+    o[k] = dh * tanh_c * gate_o * (1.0f - gate_o);
+    dc[k] = d * gate_f;
   }
 }
 
@@ -105,23 +105,23 @@ STOKER_FUSED_VECTOR_CLONES
 void lstm_forward(const LstmForward& step) {
   const int64_t hidden = step.hidden;
   for (int64_t row = 0; row < step.rows; ++row) {
-    const int64_t at = row * kGates * hidden, tanh_at = 2 * hidden, last_at = 3 * hidden;
+    const int64_t at = row * kGates * hidden, tanh_at = 2 * hidden, output_at = 3 * hidden;
     const float *const from_input = step.from_input + at, *const before = step.from_before + at;
     float *const gates = step.gates + at, *const c = step.c + row * hidden,
                  *const h = step.h + row * step.h_stride;
-    if (step.padding.holds(row)) {
+    if (step.padding.is_padding(row)) {
       std::fill_n(gates, kGates * hidden, 0.0f);
       std::fill_n(c, hidden, 0.0f);
       std::fill_n(h, hidden, 0.0f);
       continue;
     }
-    squash<false>(2 * hidden, from_input, before, step.bias, gates);
-    squash<true>(hidden, from_input + tanh_at, before + tanh_at, step.bias + tanh_at,
-                 gates + tanh_at);
-    squash<false>(hidden, from_input + last_at, before + last_at, step.bias + last_at,
-                  gates + last_at);
+    activate<false>(2 * hidden, from_input, before, step.bias, gates);
+    activate<true>(hidden, from_input + tanh_at, before + tanh_at, step.bias + tanh_at,
+                   gates + tanh_at);
+    activate<false>(hidden, from_input + output_at, before + output_at, step.bias + output_at,
+                    gates + output_at);
     next_cell(hidden, gates, step.c_before + row * hidden, c);
-    output(hidden, gates + last_at, c, h);
+    output(hidden, gates + output_at, c, h);
   }
 }
 
@@ -130,7 +130,7 @@ void lstm_backward(const LstmBackward& step) {
   const int64_t hidden = step.hidden;
   for (int64_t row = 0; row < step.rows; ++row) {
     float* const gates = step.gates + row * kGates * hidden;
-    if (step.padding.holds(row)) {
+    if (step.padding.is_padding(row)) {
       std::fill_n(gates, kGates * hidden, 0.0f);
       std::fill_n(step.dc + row * hidden, hidden, 0.0f);
       continue;

@@ -20,7 +20,7 @@ struct LstmPadding {
   const int64_t* lengths = nullptr;  // [rows]: number of valid time steps; null: all are valid
   int64_t step = 0;
 
-  bool holds(int64_t row) const { return lengths != nullptr && lengths[row] <= step; }
+  bool is_padding(int64_t row) const { return lengths != nullptr && lengths[row] <= step; }
 };
 
 // Rows of one time step. A stride is the distance between two rows, in elements.

@@ -15,7 +15,7 @@ namespace stoker::model {
 namespace {
 
 using Direction = LstmWeights;
-constexpr size_t kWeights = 4;  // per direction of a layer: w_ih, w_hh, b_ih, b_hh
+constexpr size_t kWeightsPerLayerDirection = 4;  // per direction of a layer: w_ih, w_hh, b_ih, b_hh
 
 std::vector<std::vector<Direction>> layers_of(const torch::nn::LSTM& lstm) {
   const std::vector<at::Tensor> weights = lstm->all_weights();
@@ -23,19 +23,20 @@ std::vector<std::vector<Direction>> layers_of(const torch::nn::LSTM& lstm) {
   std::vector<std::vector<Direction>> layers;
   for (size_t at = 0; at < weights.size();) {
     std::vector<Direction>& layer = layers.emplace_back();
-    for (size_t i = 0; i < directions; ++i, at += kWeights)
+    for (size_t i = 0; i < directions; ++i, at += kWeightsPerLayerDirection)
       layer.push_back({weights[at], weights[at + 1], weights[at + 2], weights[at + 3]});
   }
   return layers;
 }
 
-at::Tensor drop_between(const torch::nn::LSTM& lstm, const at::Tensor& steps) {
+at::Tensor dropout_between_layers(const torch::nn::LSTM& lstm, const at::Tensor& steps) {
   const double part = lstm->options_base.dropout();
   return part > 0 && lstm->is_training() ? at::dropout(steps, part, true) : steps;
 }
 
 // `steps`: the states of all time steps, [batch, time, directions * hidden].
-at::Tensor last_of(const torch::nn::LSTM& lstm, const at::Tensor& steps, const at::Tensor& length) {
+at::Tensor last_states(const torch::nn::LSTM& lstm, const at::Tensor& steps,
+                       const at::Tensor& length) {
   const int64_t hidden = lstm->options_base.hidden_size();
   at::Tensor last = steps.select(1, -1);
   if (length.defined()) {
@@ -51,33 +52,33 @@ LstmStates run_on_cpu(const torch::nn::LSTM& lstm, const at::Tensor& input,
   at::Tensor steps = input.to(at::kFloat).transpose(0, 1);
   const auto layers = layers_of(lstm);
   for (size_t i = 0; i < layers.size(); ++i)
-    steps = lstm_pass(i == 0 ? steps : drop_between(lstm, steps), layers[i], length);
+    steps = lstm_pass(i == 0 ? steps : dropout_between_layers(lstm, steps), layers[i], length);
   steps = steps.transpose(0, 1);
-  return {steps, last_of(lstm, steps, length)};
+  return {steps, last_states(lstm, steps, length)};
 }
 
 // Reverses sequences within their own lengths; reversing twice restores them.
-class Turn {
+class SequenceReverser {
  public:
-  Turn(const at::Tensor& length, int64_t time) {
+  SequenceReverser(const at::Tensor& length, int64_t time) {
     const at::Tensor step = at::arange(time, length.options()).unsqueeze(0),
-                     ends = length.unsqueeze(1);
-    is_real_ = step.lt(ends);
-    from_ = at::where(is_real_, ends - 1 - step, step);
+                     lengths = length.unsqueeze(1);
+    is_valid_ = step.lt(lengths);
+    from_ = at::where(is_valid_, lengths - 1 - step, step);
   }
   at::Tensor reverse(const at::Tensor& steps) const {
     return steps.gather(1, from_.unsqueeze(2).expand({-1, -1, steps.size(2)}));
   }
   at::Tensor without_padding(const at::Tensor& steps) const {
-    return steps.masked_fill(is_real_.logical_not().unsqueeze(2), 0);
+    return steps.masked_fill(is_valid_.logical_not().unsqueeze(2), 0);
   }
 
  private:
-  at::Tensor is_real_;  // [batch, time]
-  at::Tensor from_;     // [batch, time]: source index of each step
+  at::Tensor is_valid_;  // [batch, time]
+  at::Tensor from_;      // [batch, time]: source index of each step
 };
 
-at::Tensor one_direction(const at::Tensor& steps, const Direction& weights) {
+at::Tensor run_one_direction(const at::Tensor& steps, const Direction& weights) {
   const at::Tensor zeros =
       at::zeros({1, steps.size(0), weights.weight_hh.size(1)}, steps.options());
   return std::get<0>(
@@ -91,17 +92,18 @@ at::Tensor one_direction(const at::Tensor& steps, const Direction& weights) {
 
 LstmStates run_lstm_over_padded(torch::nn::LSTM& lstm, const at::Tensor& input,
                                 const at::Tensor& length) {
-  const Turn turn(length, input.size(1));
+  const SequenceReverser reverser(length, input.size(1));
   at::Tensor steps = input;
   const auto layers = layers_of(lstm);
   for (size_t i = 0; i < layers.size(); ++i) {
-    if (i > 0) steps = drop_between(lstm, steps);
-    at::Tensor states = one_direction(steps, layers[i][0]);
+    if (i > 0) steps = dropout_between_layers(lstm, steps);
+    at::Tensor states = run_one_direction(steps, layers[i][0]);
     if (layers[i].size() == 2)
-      states = at::cat({states, turn.reverse(one_direction(turn.reverse(steps), layers[i][1]))}, 2);
-    steps = turn.without_padding(states);
+      states = at::cat(
+          {states, reverser.reverse(run_one_direction(reverser.reverse(steps), layers[i][1]))}, 2);
+    steps = reverser.without_padding(states);
   }
-  return {steps, last_of(lstm, steps, length)};
+  return {steps, last_states(lstm, steps, length)};
 }
 
 LstmStates run_lstm(torch::nn::LSTM& lstm, const at::Tensor& input, const at::Tensor& length) {

@@ -19,22 +19,23 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kMinRows = 64;      // fewer rows make matrix products inefficient
-constexpr int64_t kRowsAtOnce = 512;  // target for the input product, which covers several steps
-constexpr size_t kWeights = 4;        // per direction
+constexpr int64_t kMinRows = 64;  // fewer rows make matrix products inefficient
+constexpr int64_t kRowsPerProduct =
+    512;  // target for the input product, which covers several steps
+constexpr size_t kWeightsPerDirection = 4;  // per direction
 
 // How the work is divided: by direction and part of the batch, and how many steps share one input
 // product.
-struct Cut {
+struct Partitioning {
   int64_t time, batch, directions, parts, rows, steps;
 
-  Cut(const at::Tensor& input, int64_t directions_)
+  Partitioning(const at::Tensor& input, int64_t directions_)
       : time(input.size(0)), batch(input.size(1)), directions(directions_) {
-    const int64_t wanted = std::max<int64_t>(1, at::get_num_threads() / directions);
-    parts = std::clamp<int64_t>(batch / kMinRows, 1, wanted);
+    const int64_t max_parts = std::max<int64_t>(1, at::get_num_threads() / directions);
+    parts = std::clamp<int64_t>(batch / kMinRows, 1, max_parts);
     rows = (batch + parts - 1) / parts;
     parts = (batch + rows - 1) / rows;
-    steps = std::clamp<int64_t>(kRowsAtOnce / rows, 1, time);
+    steps = std::clamp<int64_t>(kRowsPerProduct / rows, 1, time);
   }
 };
 
@@ -51,18 +52,18 @@ at::Tensor direction_of(const at::Tensor& wide, size_t direction, int64_t hidden
   return wide.narrow(2, static_cast<int64_t>(direction) * hidden, hidden);
 }
 
-// Calls each(direction, part, first row, rows) for all workers, on the available threads.
-void for_each_worker(const Cut& cut,
-                     const std::function<void(size_t, size_t, int64_t, int64_t)>& each) {
+// Calls run_worker(direction, part, first row, rows) for all workers, on the available threads.
+void for_each_worker(const Partitioning& partitioning,
+                     const std::function<void(size_t, size_t, int64_t, int64_t)>& run_worker) {
   const auto run = [&](int64_t begin, int64_t end) {
     const at::NoGradGuard no_grad;  // thread-local, so it is set on each thread
     for (int64_t worker = begin; worker < end; ++worker) {
-      const int64_t part = worker / cut.directions, row = part * cut.rows;
-      each(static_cast<size_t>(worker % cut.directions), static_cast<size_t>(part), row,
-           std::min(cut.rows, cut.batch - row));
+      const int64_t part = worker / partitioning.directions, row = part * partitioning.rows;
+      run_worker(static_cast<size_t>(worker % partitioning.directions), static_cast<size_t>(part),
+                 row, std::min(partitioning.rows, partitioning.batch - row));
     }
   };
-  const int64_t workers = cut.directions * cut.parts;
+  const int64_t workers = partitioning.directions * partitioning.parts;
   // A single worker runs outside a parallel region, so that its products can use all threads.
   if (workers == 1 || at::get_num_threads() == 1)
     run(0, workers);
@@ -70,12 +71,12 @@ void for_each_worker(const Cut& cut,
     at::parallel_for(0, workers, 1, run);
 }
 
-LstmWorker make_worker(const Pass& pass, const Cut& cut, size_t direction, int64_t row,
-                       int64_t rows) {
+LstmWorker make_worker(const Pass& pass, const Partitioning& partitioning, size_t direction,
+                       int64_t row, int64_t rows) {
   const at::Tensor& cells = pass.cells[direction];
   return {.is_reverse = direction == 1,
-          .time = cut.time,
-          .steps_at_once = cut.steps,
+          .time = partitioning.time,
+          .steps_per_product = partitioning.steps,
           .input = pass.input.narrow(1, row, rows),
           .gates = pass.gates[direction].narrow(1, row, rows),
           .cells = cells.narrow(1, row, rows),
@@ -85,19 +86,22 @@ LstmWorker make_worker(const Pass& pass, const Cut& cut, size_t direction, int64
 
 Pass forward_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
                   const at::Tensor& length) {
-  const Cut cut(input, static_cast<int64_t>(directions.size()));
+  const Partitioning partitioning(input, static_cast<int64_t>(directions.size()));
   const int64_t hidden = directions.front().weight_hh.size(1);
   Pass pass{input.contiguous(),
-            at::empty({cut.time, cut.batch, cut.directions * hidden}, input.options()),
+            at::empty({partitioning.time, partitioning.batch, partitioning.directions * hidden},
+                      input.options()),
             {},
             {},
             length};
   for (size_t i = 0; i < directions.size(); ++i) {
-    pass.gates.push_back(at::empty({cut.time, cut.batch, 4 * hidden}, input.options()));
-    pass.cells.push_back(at::empty({cut.time, cut.batch, hidden}, input.options()));
+    pass.gates.push_back(
+        at::empty({partitioning.time, partitioning.batch, 4 * hidden}, input.options()));
+    pass.cells.push_back(
+        at::empty({partitioning.time, partitioning.batch, hidden}, input.options()));
   }
-  for_each_worker(cut, [&](size_t direction, size_t, int64_t row, int64_t rows) {
-    run_forward(make_worker(pass, cut, direction, row, rows), directions[direction]);
+  for_each_worker(partitioning, [&](size_t direction, size_t, int64_t row, int64_t rows) {
+    run_forward(make_worker(pass, partitioning, direction, row, rows), directions[direction]);
   });
   return pass;
 }
@@ -112,16 +116,17 @@ at::Tensor sum_of(const std::vector<LstmPartition>& partitions, at::Tensor LstmP
 // Gradients of the weights, four per direction. Overwrites the gates with their gradients.
 variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& directions,
                             const at::Tensor& d_output) {
-  const Cut cut(pass.input, static_cast<int64_t>(directions.size()));
+  const Partitioning partitioning(pass.input, static_cast<int64_t>(directions.size()));
   const int64_t hidden = directions.front().weight_hh.size(1);
   std::vector<std::vector<LstmPartition>> partitions(directions.size());
   for (size_t i = 0; i < directions.size(); ++i)
-    for (int64_t part = 0; part < cut.parts; ++part)
+    for (int64_t part = 0; part < partitioning.parts; ++part)
       partitions[i].push_back({at::zeros_like(directions[i].weight_ih),
                                at::zeros_like(directions[i].weight_hh),
                                at::zeros_like(directions[i].bias_ih)});
-  for_each_worker(cut, [&](size_t direction, size_t part, int64_t row, int64_t rows) {
-    run_backward(make_worker(pass, cut, direction, row, rows), directions[direction].weight_hh,
+  for_each_worker(partitioning, [&](size_t direction, size_t part, int64_t row, int64_t rows) {
+    run_backward(make_worker(pass, partitioning, direction, row, rows),
+                 directions[direction].weight_hh,
                  direction_of(d_output, direction, hidden).narrow(1, row, rows),
                  partitions[direction][part]);
   });
@@ -138,8 +143,9 @@ variable_list backward_pass(const Pass& pass, const std::vector<LstmWeights>& di
 at::Tensor input_gradient(const Pass& pass, const std::vector<LstmWeights>& directions) {
   at::Tensor sum;
   for (size_t i = 0; i < directions.size(); ++i) {
-    const at::Tensor each = cpu_matmul(pass.gates[i].flatten(0, 1), directions[i].weight_ih.t());
-    sum = i == 0 ? each : sum.add_(each);
+    const at::Tensor gradient =
+        cpu_matmul(pass.gates[i].flatten(0, 1), directions[i].weight_ih.t());
+    sum = i == 0 ? gradient : sum.add_(gradient);
   }
   return sum.view({pass.input.size(0), pass.input.size(1), -1});
 }
@@ -151,14 +157,15 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const std::optional<at::Tensor>& maybe_length, at::TensorList weights) {
     std::vector<LstmWeights> directions;
-    for (size_t i = 0; i < weights.size(); i += kWeights)
+    for (size_t i = 0; i < weights.size(); i += kWeightsPerDirection)
       directions.push_back({weights[i], weights[i + 1], weights[i + 2], weights[i + 3]});
     const Pass pass = forward_pass(input, directions, maybe_length.value_or(at::Tensor()));
     variable_list saved{pass.input, pass.output, pass.length};
     for (size_t i = 0; i < directions.size(); ++i) {
-      const LstmWeights& each = directions[i];
-      saved.insert(saved.end(), {pass.gates[i], pass.cells[i], each.weight_ih, each.weight_hh,
-                                 each.bias_ih, each.bias_hh});
+      const LstmWeights& direction_weights = directions[i];
+      saved.insert(saved.end(), {pass.gates[i], pass.cells[i], direction_weights.weight_ih,
+                                 direction_weights.weight_hh, direction_weights.bias_ih,
+                                 direction_weights.bias_hh});
     }
     context->save_for_backward(saved);
     return pass.output;
@@ -169,7 +176,7 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     const variable_list saved = context->get_saved_variables();
     Pass pass{saved[0], saved[1], {}, {}, saved[2]};
     std::vector<LstmWeights> directions;
-    for (size_t i = 3; i < saved.size(); i += kWeights + 2) {
+    for (size_t i = 3; i < saved.size(); i += kWeightsPerDirection + 2) {
       pass.gates.push_back(saved[i]);
       pass.cells.push_back(saved[i + 1]);
       directions.push_back({saved[i + 2], saved[i + 3], saved[i + 4], saved[i + 5]});
@@ -178,9 +185,10 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
     // A second backward pass would read gradients instead of gates. With the bumped version,
     // LibTorch rejects it.
     for (const at::Tensor& gates : pass.gates) gates.unsafeGetTensorImpl()->bump_version();
-    const bool is_wanted = context->needs_input_grad(0);
-    result.insert(result.begin(),
-                  {is_wanted ? input_gradient(pass, directions) : at::Tensor(), at::Tensor()});
+    const bool needs_input_gradient = context->needs_input_grad(0);
+    result.insert(
+        result.begin(),
+        {needs_input_gradient ? input_gradient(pass, directions) : at::Tensor(), at::Tensor()});
     return result;
   }
 };
@@ -190,8 +198,9 @@ class LstmFunction : public torch::autograd::Function<LstmFunction> {
 at::Tensor lstm_pass(const at::Tensor& input, const std::vector<LstmWeights>& directions,
                      const at::Tensor& length) {
   variable_list weights;
-  for (const LstmWeights& each : directions)
-    weights.insert(weights.end(), {each.weight_ih, each.weight_hh, each.bias_ih, each.bias_hh});
+  for (const LstmWeights& direction_weights : directions)
+    weights.insert(weights.end(), {direction_weights.weight_ih, direction_weights.weight_hh,
+                                   direction_weights.bias_ih, direction_weights.bias_hh});
   std::optional<at::Tensor> maybe_length;
   if (length.defined()) maybe_length = length.contiguous();
   return LstmFunction::apply(input, maybe_length, at::TensorList(weights));

@@ -14,11 +14,11 @@ at::Tensor matrix(const at::Tensor& sequence, int64_t from, int64_t count) {
   return sequence.narrow(0, from, count).flatten(0, 1);
 }
 
-const float* numbers(const at::Tensor& sequence, int64_t step) {
+const float* row_data(const at::Tensor& sequence, int64_t step) {
   return sequence.const_data_ptr<float>() + step * sequence.stride(0);
 }
 
-float* numbers_to_write(const at::Tensor& sequence, int64_t step) {
+float* mutable_row_data(const at::Tensor& sequence, int64_t step) {
   return sequence.mutable_data_ptr<float>() + step * sequence.stride(0);
 }
 
@@ -44,25 +44,25 @@ void run_forward(const LstmWorker& worker, const LstmWeights& weights) {
   const at::Tensor no_cells = at::zeros({worker.rows(), worker.hidden()}, bias.options());
   at::Tensor from_input,
       from_before = at::zeros({worker.rows(), 4 * worker.hidden()}, bias.options());
-  const at::Tensor of_before = pack_for_matmul(weights.weight_hh.detach(), worker.rows());
+  const at::Tensor packed_weight_hh = pack_for_matmul(weights.weight_hh.detach(), worker.rows());
   int64_t earliest = 0;  // first time index of the steps in from_input
   for (int64_t number = 0; number < worker.time; ++number) {
     const int64_t step = worker.step(number), before = worker.before(step);
-    if (number % worker.steps_at_once == 0) {
+    if (number % worker.steps_per_product == 0) {
       const int64_t count = worker.count_from(number);
       earliest = worker.earliest(number, count);
       from_input = cpu_matmul(matrix(worker.input, earliest, count), weights.weight_ih);
     }
-    if (number > 0) from_before = cpu_matmul(worker.output[before], of_before);
+    if (number > 0) from_before = cpu_matmul(worker.output[before], packed_weight_hh);
     lstm_forward({.rows = worker.rows(),
                   .hidden = worker.hidden(),
-                  .from_input = numbers(from_input, (step - earliest) * worker.rows()),
+                  .from_input = row_data(from_input, (step - earliest) * worker.rows()),
                   .from_before = from_before.const_data_ptr<float>(),
                   .bias = bias.const_data_ptr<float>(),
-                  .gates = numbers_to_write(worker.gates, step),
-                  .c_before = number > 0 ? numbers(worker.cells, before) : numbers(no_cells, 0),
-                  .c = numbers_to_write(worker.cells, step),
-                  .h = numbers_to_write(worker.output, step),
+                  .gates = mutable_row_data(worker.gates, step),
+                  .c_before = number > 0 ? row_data(worker.cells, before) : row_data(no_cells, 0),
+                  .c = mutable_row_data(worker.cells, step),
+                  .h = mutable_row_data(worker.output, step),
                   .h_stride = worker.output.stride(1),
                   .padding = worker.padding(step)});
   }
@@ -72,23 +72,23 @@ void run_backward(const LstmWorker& worker, const at::Tensor& weight_hh, const a
                   const LstmPartition& partition) {
   const at::Tensor no_cells = at::zeros({worker.rows(), worker.hidden()}, weight_hh.options());
   const at::Tensor dc = at::zeros_like(no_cells),
-                   to_before = pack_for_matmul(weight_hh.detach().t(), worker.rows());
+                   packed_weight_hh = pack_for_matmul(weight_hh.detach().t(), worker.rows());
   at::Tensor dh = at::zeros_like(no_cells);
   for (int64_t number = worker.time - 1; number >= 0; --number) {
     const int64_t step = worker.step(number), before = worker.before(step);
     lstm_backward({.rows = worker.rows(),
                    .hidden = worker.hidden(),
-                   .gates = numbers_to_write(worker.gates, step),
-                   .c_before = number > 0 ? numbers(worker.cells, before) : numbers(no_cells, 0),
-                   .c = numbers(worker.cells, step),
-                   .dh_out = numbers(d_output, step),
+                   .gates = mutable_row_data(worker.gates, step),
+                   .c_before = number > 0 ? row_data(worker.cells, before) : row_data(no_cells, 0),
+                   .c = row_data(worker.cells, step),
+                   .dh_out = row_data(d_output, step),
                    .dh_stride = d_output.stride(1),
                    .dh_next = dh.const_data_ptr<float>(),
                    .dc = dc.mutable_data_ptr<float>(),
                    .dbias = partition.bias.mutable_data_ptr<float>(),
                    .padding = worker.padding(step)});
-    if (number > 0) dh = cpu_matmul(worker.gates[step], to_before);
-    if (number % worker.steps_at_once == 0) add_weight_gradients(worker, number, partition);
+    if (number > 0) dh = cpu_matmul(worker.gates[step], packed_weight_hh);
+    if (number % worker.steps_per_product == 0) add_weight_gradients(worker, number, partition);
   }
 }
 

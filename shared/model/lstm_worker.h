@@ -21,7 +21,7 @@ namespace stoker::model {
 // `number` counts steps in the order of processing; `step` is the index in time.
 struct LstmWorker {
   bool is_reverse;
-  int64_t time, steps_at_once;
+  int64_t time, steps_per_product;
   at::Tensor input;        // [time, rows, features]
   at::Tensor gates;        // [time, rows, 4 hidden]
   at::Tensor cells;        // [time, rows, hidden]
@@ -33,7 +33,7 @@ struct LstmWorker {
   int64_t step(int64_t number) const { return is_reverse ? time - 1 - number : number; }
   int64_t before(int64_t step) const { return is_reverse ? step + 1 : step - 1; }
   LstmPadding padding(int64_t step) const { return {.lengths = lengths, .step = step}; }
-  int64_t count_from(int64_t number) const { return std::min(steps_at_once, time - number); }
+  int64_t count_from(int64_t number) const { return std::min(steps_per_product, time - number); }
   // The smallest time index of the steps [number, number + count).
   int64_t earliest(int64_t number, int64_t count) const {
     return std::min(step(number), step(number + count - 1));

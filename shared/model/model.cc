@@ -12,7 +12,7 @@
 namespace stoker::model {
 namespace {
 
-struct Maker {
+struct ModelFactory {
   std::optional<int64_t> num_classes;
   const Samples& sample;
   uint64_t classes;
@@ -63,11 +63,11 @@ struct Maker {
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
   try {
-    return std::visit(Maker{config.num_classes, sample, classes}, config.arch);
+    return std::visit(ModelFactory{config.num_classes, sample, classes}, config.arch);
   } catch (const c10::Error& error) {
-    return to_status(error, "make the model");
+    return to_status(error, "create the model");
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "make the model: not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "create the model: not enough host memory");
   }
 }
 

@@ -22,14 +22,14 @@ Result<struct stat> inspect(const std::string& path) {
   return found;
 }
 
-bool may_be_written_by_all(const struct stat& file) { return (file.st_mode & S_IWOTH) != 0; }
+bool is_writable_by_others(const struct stat& file) { return (file.st_mode & S_IWOTH) != 0; }
 // In a directory with the sticky bit, such as /tmp, only the owner can replace a file.
-bool may_be_replaced_by_all(const struct stat& folder) {
-  return may_be_written_by_all(folder) && (folder.st_mode & S_ISVTX) == 0;
+bool is_replaceable_by_others(const struct stat& folder) {
+  return is_writable_by_others(folder) && (folder.st_mode & S_ISVTX) == 0;
 }
 
 // model.path; null for built-in models.
-const std::string* path_of(const config::ModelConfig& config) {
+const std::string* find_model_path(const config::ModelConfig& config) {
   if (const auto* const plugin = std::get_if<config::PluginConfig>(&config.arch))
     return &plugin->path;
   if (const auto* const script = std::get_if<config::TorchscriptConfig>(&config.arch))
@@ -45,20 +45,22 @@ Result<std::string> trusted_file(const std::string& path) {
   const std::string real = resolved.data();
   STOKER_ASSIGN_OR_RETURN(const struct stat file, inspect(real));
   if (!S_ISREG(file.st_mode)) return Status(StatusCode::kInvalidArgument, real + ": is not a file");
-  const auto unsafe = [&](const std::string& what, const std::string& of) {
+  const auto unsafe = [&](const std::string& what, const std::string& target) {
     return Status(StatusCode::kPermission,
-                  real + ": everyone may " + what +
-                      " it, and it would run with your rights; chmod o-w " + of);
+                  real + ": is " + what +
+                      "writable by any user, and its code would run with your permissions; "
+                      "chmod o-w " +
+                      target);
   };
-  if (may_be_written_by_all(file)) return unsafe("write to", real);
+  if (is_writable_by_others(file)) return unsafe("", real);
   const std::string folder = real.substr(0, real.rfind('/') + 1);
   STOKER_ASSIGN_OR_RETURN(const struct stat folder_stat, inspect(folder));
-  if (may_be_replaced_by_all(folder_stat)) return unsafe("replace", folder);
+  if (is_replaceable_by_others(folder_stat)) return unsafe("in a directory that is ", folder);
   return real;
 }
 
 Result<std::string> file_digest(const config::ModelConfig& config) {
-  const std::string* const path = path_of(config);
+  const std::string* const path = find_model_path(config);
   if (path == nullptr) return std::string();
   const auto digest = [&]() -> Result<std::string> {
     STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
@@ -77,9 +79,9 @@ Status check_same_file(const std::string& saved, const std::string& now, const s
   if (saved.empty() || saved == now) return {};
   constexpr size_t kShown = 12;
   return Status(StatusCode::kInvalidArgument,
-                "was trained with another model.path, of sum " + saved.substr(0, kShown) + "; " +
+                "was trained with another model.path, SHA-256 " + saved.substr(0, kShown) + "; " +
                     path + " had " + now.substr(0, kShown) +
-                    " when this program began; bring that file back, or start this program again");
+                    " at startup; restore that file or restart this program");
 }
 
 }  // namespace stoker::model

@@ -24,10 +24,10 @@ class PluginModel : public Model {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    return ask(input, [&] { return inner_->forward(input); });
+    return call_forward(input, [&] { return inner_->forward(input); });
   }
   Outputs forward_with_aux(const at::Tensor& input) override {
-    plugin::Outputs outputs = ask(input, [&] { return inner_->forward_with_aux(input); });
+    plugin::Outputs outputs = call_forward(input, [&] { return inner_->forward_with_aux(input); });
     return {std::move(outputs.logits), std::move(outputs.aux_logits)};
   }
   void train(bool on = true) override {
@@ -43,7 +43,7 @@ class PluginModel : public Model {
 
  private:
   template <typename Forward>
-  static auto ask(const at::Tensor& input, const Forward& forward) -> decltype(forward()) {
+  static auto call_forward(const at::Tensor& input, const Forward& forward) -> decltype(forward()) {
     try {
       return forward();
     } catch (const c10::Error& error) {
@@ -57,20 +57,21 @@ class PluginModel : public Model {
 };
 
 // Converts all exceptions of the factory to Status.
-Result<std::shared_ptr<plugin::Model>> call(const StokerPlugin& entry,
-                                            const plugin::ModelSpec& spec) {
+Result<std::shared_ptr<plugin::Model>> call_factory(const StokerPlugin& entry,
+                                                    const plugin::ModelSpec& spec) {
   try {
     std::shared_ptr<plugin::Model> model = entry.make(spec);
     if (model != nullptr) return model;
-    return Status(StatusCode::kInvalidArgument, "its factory gives no model");
+    return Status(StatusCode::kInvalidArgument, "the factory returned null");
   } catch (const c10::Error& error) {
-    return user_model_error(error, "its factory fails");
+    return user_model_error(error, "the factory fails");
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "its factory: not enough host memory");
+    return Status(StatusCode::kOutOfMemory, "the factory: not enough host memory");
   } catch (const std::exception& error) {
-    return Status(StatusCode::kInvalidArgument, "its factory throws: " + first_line(error.what()));
+    return Status(StatusCode::kInvalidArgument, "the factory throws: " + first_line(error.what()));
   } catch (...) {
-    return Status(StatusCode::kInvalidArgument, "its factory throws what is no std::exception");
+    return Status(StatusCode::kInvalidArgument,
+                  "the factory throws an exception that is not a std::exception");
   }
 }
 
@@ -78,19 +79,20 @@ Status validate_used_args(const plugin::Args& args) {
   std::string unknown;
   for (const std::string& key : args.unused_keys()) unknown += (unknown.empty() ? "" : ", ") + key;
   if (unknown.empty()) return {};
-  return Status(StatusCode::kInvalidArgument, "its factory does not read these of model.args: " +
-                                                  unknown + "; correct or remove them");
+  return Status(StatusCode::kInvalidArgument,
+                "unused keys in model.args: " + unknown + "; correct or remove them");
 }
 
-Result<ModelPtr> make(const config::PluginConfig& config, std::optional<int64_t> num_classes,
-                      const Samples& sample, uint64_t classes) {
+Result<ModelPtr> make_plugin_model(const config::PluginConfig& config,
+                                   std::optional<int64_t> num_classes, const Samples& sample,
+                                   uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(const ModelContext model_context,
                           make_model_context(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(plugin::Args args, plugin_args(config.args));
   STOKER_ASSIGN_OR_RETURN(const StokerPlugin* const entry, load_plugin(config.path));
   const plugin::ModelSpec spec{std::move(args), model_context.input, model_context.has_tokens,
                                model_context.outputs};
-  STOKER_ASSIGN_OR_RETURN(const auto inner, call(*entry, spec));
+  STOKER_ASSIGN_OR_RETURN(const auto inner, call_factory(*entry, spec));
   STOKER_RETURN_IF_ERROR(validate_used_args(spec.args));
   const auto model = std::make_shared<PluginModel>(inner, model_context);
   STOKER_RETURN_IF_ERROR(validate_user_model(*model, model_context));
@@ -101,9 +103,9 @@ Result<ModelPtr> make(const config::PluginConfig& config, std::optional<int64_t>
 
 Result<ModelPtr> make_plugin(const config::PluginConfig& config, std::optional<int64_t> num_classes,
                              const Samples& sample, uint64_t classes) {
-  auto made = make(config, num_classes, sample, classes);
-  if (made.ok()) return made;
-  return with_model_path(made.status(), config.path);
+  auto model = make_plugin_model(config, num_classes, sample, classes);
+  if (model.ok()) return model;
+  return with_model_path(model.status(), config.path);
 }
 
 }  // namespace stoker::model

@@ -19,33 +19,33 @@ std::string to_string(Number number) {
 }
 
 // Stores every scalar below `value` under its path.
-void flatten(const std::string& way, const boost::json::value& value, Values& values) {
+void flatten(const std::string& path, const boost::json::value& value, Values& values) {
   switch (value.kind()) {
     case boost::json::kind::null:
       return;
     case boost::json::kind::bool_:
-      values[way] = value.get_bool() ? "true" : "false";
+      values[path] = value.get_bool() ? "true" : "false";
       return;
     case boost::json::kind::int64:
-      values[way] = to_string(value.get_int64());
+      values[path] = to_string(value.get_int64());
       return;
     case boost::json::kind::uint64:
-      values[way] = to_string(value.get_uint64());
+      values[path] = to_string(value.get_uint64());
       return;
     case boost::json::kind::double_:
-      values[way] = to_string(value.get_double());
+      values[path] = to_string(value.get_double());
       return;
     case boost::json::kind::string:
-      values[way] = std::string(value.get_string());
+      values[path] = std::string(value.get_string());
       return;
     case boost::json::kind::array:
-      values[way + "[]"] = std::to_string(value.get_array().size());
+      values[path + "[]"] = std::to_string(value.get_array().size());
       for (size_t i = 0; i < value.get_array().size(); ++i)
-        flatten(way + '[' + std::to_string(i) + ']', value.get_array()[i], values);
+        flatten(path + '[' + std::to_string(i) + ']', value.get_array()[i], values);
       return;
     case boost::json::kind::object:
       for (const auto& [key, item] : value.get_object())
-        flatten((way.empty() ? "" : way + '.') + std::string(key), item, values);
+        flatten((path.empty() ? "" : path + '.') + std::string(key), item, values);
   }
 }
 

@@ -15,7 +15,7 @@ namespace stoker::model {
 namespace {
 
 constexpr std::string_view kRecompile =
-    "; compile it anew with the headers of this stoker (docs/models.md#plugin)";
+    "; recompile it with the headers of this stoker (docs/models.md#plugin)";
 
 // The error of dlopen() for a text, an image or a truncated file would not be helpful.
 Status check_magic(const std::string& path) {
@@ -42,9 +42,9 @@ Status check_entry(const StokerPlugin* entry, const std::string& path) {
     return Status(StatusCode::kMismatch, path + ": was compiled " + what + std::string(kRecompile));
   };
   if (entry == nullptr)
-    return Status(
-        StatusCode::kInvalidArgument,
-        path + ": its " + plugin::kEntry + "() gives nothing; let STOKER_PLUGIN(factory) make it");
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": its " + plugin::kEntry +
+                      "() returns null; define it with STOKER_PLUGIN(factory)");
   if (entry->version != plugin::kVersion)
     return other("for version " + std::to_string(entry->version) + " of plugins, this stoker has " +
                  std::to_string(plugin::kVersion));
@@ -56,12 +56,12 @@ Status check_entry(const StokerPlugin* entry, const std::string& path) {
                  std::to_string(entry->torch_minor) + ", stoker with " TORCH_VERSION);
   if (entry->make == nullptr)
     return Status(StatusCode::kInvalidArgument,
-                  path + ": names no factory; give one to STOKER_PLUGIN()");
+                  path + ": has no factory; pass one to STOKER_PLUGIN()");
   return {};
 }
 
 // Returns the entry of a loaded library after checking it.
-Result<const StokerPlugin*> entry_of(void* library, const std::string& path) {
+Result<const StokerPlugin*> checked_entry(void* library, const std::string& path) {
   const auto get = reinterpret_cast<decltype(&stoker_plugin)>(::dlsym(library, plugin::kEntry));
   if (get == nullptr)
     return Status(StatusCode::kInvalidArgument, path + ": has no " + plugin::kEntry +
@@ -76,9 +76,9 @@ Result<const StokerPlugin*> entry_of(void* library, const std::string& path) {
 // that case. Only the entry of a partially resolved library is called.
 Status load_error_text(const std::string& path) {
   const Status missing(StatusCode::kInvalidArgument, error_text(path));
-  void* const in_part = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (in_part == nullptr) return missing;
-  const auto entry = entry_of(in_part, path);
+  void* const library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return missing;
+  const auto entry = checked_entry(library, path);
   return entry.ok() ? missing : entry.status();
 }
 
@@ -90,7 +90,7 @@ Result<const StokerPlugin*> load_plugin(const std::string& path) {
   // RTLD_NOW, so that missing symbols are reported here and not during a step.
   void* const library = ::dlopen(real.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return load_error_text(real);
-  return entry_of(library, real);
+  return checked_entry(library, real);
 }
 
 }  // namespace stoker::model

@@ -40,9 +40,9 @@ struct BlockShape {
 };
 
 // Two 3 x 3 convolutions, or 1 x 1, 3 x 3, 1 x 1 (the stride is on the 3 x 3, as in torchvision).
-class Block : public torch::nn::Module {
+class ResnetBlock : public torch::nn::Module {
  public:
-  explicit Block(const BlockShape& shape) {
+  explicit ResnetBlock(const BlockShape& shape) {
     // torchvision creates the projection before the block but registers it last; the order of
     // creation decides which random numbers initialize each weight.
     std::shared_ptr<Projection> projection;
@@ -104,12 +104,12 @@ Result<NetShape> shape_of_depth(int depth) {
     case 32:
     case 44:
     case 56: {
-      const int64_t each = (depth - 2) / 6;
-      return NetShape{false, 16, 1, {each, each, each}};
+      const int64_t blocks_per_stage = (depth - 2) / 6;
+      return NetShape{false, 16, 1, {blocks_per_stage, blocks_per_stage, blocks_per_stage}};
     }
     default:
       return Status(StatusCode::kInvalidArgument,
-                    "model.name: there is no resnet" + std::to_string(depth) +
+                    "model.name: unknown model resnet" + std::to_string(depth) +
                         "; set it to resnet18, 34, 50, 101 or 152, or for small images to resnet8, "
                         "14, 20, 32, 44 or 56");
   }
@@ -128,14 +128,14 @@ class Resnet : public Model {
       for (int64_t i = 0; i < shape.blocks[stage]; ++i) {
         const BlockShape block{from, width, stage > 0 && i == 0 ? 2 : 1, shape.expansion};
         blocks_.push_back(
-            layer->register_module(std::to_string(i), std::make_shared<Block>(block)));
+            layer->register_module(std::to_string(i), std::make_shared<ResnetBlock>(block)));
         from = block.to();
       }
     }
     fc_ = register_module("fc", torch::nn::Linear(from, outputs));
     for (const auto& module : modules(/*include_self=*/false))
-      if (auto* const each = module->as<torch::nn::Conv2dImpl>())
-        torch::nn::init::kaiming_normal_(each->weight, 0, torch::kFanOut, torch::kReLU);
+      if (auto* const convolution = module->as<torch::nn::Conv2dImpl>())
+        torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
   }
 
   at::Tensor forward(const at::Tensor& input) override {
@@ -149,7 +149,7 @@ class Resnet : public Model {
   const bool imagenet_;
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<ResnetBlock>> blocks_;
   torch::nn::Linear fc_{nullptr};
 };
 

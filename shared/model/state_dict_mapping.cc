@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t kMaxNamed = 5;
 
-class Planner {
+class StateDictMapper {
  public:
-  Planner(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
-          const config::PretrainedConfig& config)
+  StateDictMapper(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
+                  const config::PretrainedConfig& config)
       : needed_(needed), file_(file), strict_(config.strict) {
     for (const config::KeyMapping& rule : config.key_mapping)
       rules_.push_back({NameGlob(rule.from), rule, 0});
@@ -25,12 +25,12 @@ class Planner {
   StateDictMapping run() {
     rename();
     for (size_t i = 0; i < needed_.size(); ++i) map_tensor(i);
-    for (const auto& [name, spec] : offered_) leave(name, *spec);
-    for (const std::string& other : file_.others())
-      mapping_.unexpected.push_back(other + ", which is no tensor");
+    for (const auto& [name, spec] : available_) add_unexpected(name, *spec);
+    for (const std::string& other : file_.non_tensor_keys())
+      mapping_.unexpected.push_back(other + ", not a tensor");
     check_used();
     if (mapping_.loads.empty() && mapping_.problems.empty())
-      problem("no tensor of the file has the name of one of the model's");
+      problem("no tensor of the file matches a tensor of the model by name");
     return std::move(mapping_);
   }
 
@@ -54,10 +54,10 @@ class Planner {
         name = expand_wildcards(rule.rule.to, *parts);
         break;
       }
-      const auto [other, is_new] = offered_.emplace(name, &spec);
+      const auto [other, is_new] = available_.emplace(name, &spec);
       if (!is_new)
-        problem("'" + other->second->name + "' and '" + spec.name + "' are both called '" + name +
-                "' by model.pretrained.key_mapping");
+        problem("'" + other->second->name + "' and '" + spec.name + "' are both mapped to '" +
+                name + "' by model.pretrained.key_mapping");
     }
   }
 
@@ -73,22 +73,22 @@ class Planner {
 
   void map_tensor(size_t index) {
     const TensorSpec& needed = needed_[index];
-    const auto found = offered_.find(needed.name);
+    const auto found = available_.find(needed.name);
     if (is_ignored(needed.name)) {
       mapping_.missing.push_back(to_string(needed) + ", ignored");
       return;
     }
-    if (found == offered_.end()) {
+    if (found == available_.end()) {
       mapping_.missing.push_back(to_string(needed) + ", not in the file");
       if (strict_) problem("missing " + to_string(needed));
       return;
     }
     const TensorSpec& spec = *found->second;
-    offered_.erase(found);
+    available_.erase(found);
     const bool fits = spec.shape == needed.shape &&
                       (spec.dtype == needed.dtype || is_widening(spec.dtype, needed.dtype));
     if (!fits) {
-      problem("has " + to_string(spec) + ", needed is " + to_string(needed));
+      problem("has " + to_string(spec) + ", expected " + to_string(needed));
       return;
     }
     mapping_.loads.push_back({index, spec.name});
@@ -96,7 +96,7 @@ class Planner {
                               (spec.dtype == needed.dtype ? spec.name : to_string(spec)));
   }
 
-  void leave(const std::string& name, const TensorSpec& spec) {
+  void add_unexpected(const std::string& name, const TensorSpec& spec) {
     const std::string renamed = name == spec.name ? "" : " (here " + name + ")";
     if (is_ignored(name)) {
       mapping_.unexpected.push_back(to_string(spec) + renamed + ", ignored");
@@ -111,7 +111,7 @@ class Planner {
     for (const Rule& rule : rules_)
       if (rule.matched == 0)
         problem("model.pretrained.key_mapping: from '" + rule.rule.from +
-                "' matches no tensor of the file that an earlier rule left");
+                "' matches no tensor of the file that is left by earlier rules");
     for (const Rule& rule : ignored_)
       if (rule.matched == 0)
         problem("model.pretrained.exclude: '" + rule.rule.from +
@@ -122,7 +122,7 @@ class Planner {
   const checkpoint::TensorSource& file_;
   const bool strict_;
   std::vector<Rule> rules_, ignored_;
-  std::map<std::string, const TensorSpec*> offered_;  // by mapped name
+  std::map<std::string, const TensorSpec*> available_;  // by mapped name
   StateDictMapping mapping_;
 };
 
@@ -153,7 +153,7 @@ std::string StateDictMapping::report() const {
 StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
                                 const checkpoint::TensorSource& file,
                                 const config::PretrainedConfig& config) {
-  return Planner(needed, file, config).run();
+  return StateDictMapper(needed, file, config).run();
 }
 
 bool is_widening(DType from, DType to) {

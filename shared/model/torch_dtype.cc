@@ -24,21 +24,21 @@ constexpr std::array<std::pair<DType, at::ScalarType>, 11> kTypes = {{
 }  // namespace
 
 at::ScalarType to_scalar_type(DType dtype) {
-  for (const auto& [ours, torchs] : kTypes)
-    if (ours == dtype) return torchs;
-  assert(false && "a DType that is not in the table");
+  for (const auto& [stoker_type, torch_type] : kTypes)
+    if (stoker_type == dtype) return torch_type;
+  assert(false && "unknown DType");
   return at::ScalarType::Undefined;
 }
 
 std::optional<DType> find_dtype(at::ScalarType type) {
-  for (const auto& [ours, torchs] : kTypes)
-    if (torchs == type) return ours;
+  for (const auto& [stoker_type, torch_type] : kTypes)
+    if (torch_type == type) return stoker_type;
   return std::nullopt;
 }
 
 DType to_dtype(at::ScalarType type) {
   const auto dtype = find_dtype(type);
-  assert(dtype && "a scalar type that stoker has no name for");
+  assert(dtype && "scalar type without a DType");
   return dtype.value_or(DType::kU8);
 }
 

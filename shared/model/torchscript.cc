@@ -22,22 +22,22 @@ namespace stoker::model {
 namespace {
 
 // Disables graph optimization on this thread during its lifetime.
-class AsSaved {
+class GraphOptimizerDisabledScope {
  public:
-  AsSaved() : before_(torch::jit::getGraphExecutorOptimize()) {
+  GraphOptimizerDisabledScope() : was_enabled_(torch::jit::getGraphExecutorOptimize()) {
     torch::jit::setGraphExecutorOptimize(false);
   }
-  ~AsSaved() { torch::jit::setGraphExecutorOptimize(before_); }
-  AsSaved(const AsSaved&) = delete;
-  AsSaved& operator=(const AsSaved&) = delete;
+  ~GraphOptimizerDisabledScope() { torch::jit::setGraphExecutorOptimize(was_enabled_); }
+  GraphOptimizerDisabledScope(const GraphOptimizerDisabledScope&) = delete;
+  GraphOptimizerDisabledScope& operator=(const GraphOptimizerDisabledScope&) = delete;
 
  private:
-  const bool before_;
+  const bool was_enabled_;
 };
 
 // The module that owns the attribute `name`, and the last component of the name.
-std::pair<torch::jit::Module, std::string> owner_of(torch::jit::Module module,
-                                                    const std::string& name) {
+std::pair<torch::jit::Module, std::string> find_owner(torch::jit::Module module,
+                                                      const std::string& name) {
   size_t from = 0;
   for (size_t dot = 0; (dot = name.find('.', from)) != std::string::npos; from = dot + 1)
     module = module.attr(name.substr(from, dot - from)).toModule();
@@ -60,9 +60,9 @@ class TorchScript : public Model {
 
   at::Tensor forward(const at::Tensor& input) override {
     try {
-      const AsSaved as_saved;
+      const GraphOptimizerDisabledScope not_optimized;
       const c10::IValue output = module_.forward({input});
-      TORCH_CHECK(output.isTensor(), "it gives a ", output.tagKind(), ", not one tensor");
+      TORCH_CHECK(output.isTensor(), "it returned a ", output.tagKind(), ", expected a tensor");
       return output.toTensor();
     } catch (const std::runtime_error& error) {
       const std::string reported = last_line(error.what());
@@ -90,7 +90,7 @@ class TorchScript : public Model {
     const bool is_tied = !is_new && tensor.numel() > 0 && same->second.sizes() == tensor.sizes() &&
                          same->second.strides() == tensor.strides();
     if (is_tied) {
-      auto [owner, last] = owner_of(module_, name);
+      auto [owner, last] = find_owner(module_, name);
       owner.setattr(last, same->second);
     } else {
       register_tensor(name, tensor, is_parameter);
@@ -122,18 +122,19 @@ Result<torch::jit::Module> load(const std::string& path) {
   try {
     return torch::jit::load(path, at::kCPU, /*load_debug_files=*/false);
   } catch (const c10::Error& error) {
-    const Status reported = user_model_error(error, path + ": is no module of torch.jit.save");
+    const Status reported = user_model_error(error, path + ": is not a TorchScript module");
     if (reported.code() == StatusCode::kOutOfMemory) return reported;
     return Status(reported.code(),
                   reported.message() + "; weights alone are given as model.pretrained.path");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInvalidArgument,
-                  path + ": is no module of torch.jit.save: " + first_line(error.what()));
+                  path + ": is not a TorchScript module: " + first_line(error.what()));
   }
 }
 
-Result<ModelPtr> make(const config::TorchscriptConfig& config, std::optional<int64_t> num_classes,
-                      const Samples& sample, uint64_t classes) {
+Result<ModelPtr> make_torchscript_model(const config::TorchscriptConfig& config,
+                                        std::optional<int64_t> num_classes, const Samples& sample,
+                                        uint64_t classes) {
   STOKER_ASSIGN_OR_RETURN(const ModelContext model_context,
                           make_model_context(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(const std::string path, trusted_file(config.path));
@@ -149,9 +150,9 @@ Result<ModelPtr> make(const config::TorchscriptConfig& config, std::optional<int
 Result<ModelPtr> make_torchscript(const config::TorchscriptConfig& config,
                                   std::optional<int64_t> num_classes, const Samples& sample,
                                   uint64_t classes) {
-  auto made = make(config, num_classes, sample, classes);
-  if (made.ok()) return made;
-  return with_model_path(made.status(), config.path);
+  auto model = make_torchscript_model(config, num_classes, sample, classes);
+  if (model.ok()) return model;
+  return with_model_path(model.status(), config.path);
 }
 
 }  // namespace stoker::model

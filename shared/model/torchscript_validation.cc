@@ -21,10 +21,10 @@ std::optional<c10::IValue> constant_of(const torch::jit::Node& node, const char*
 }
 
 // Dropout with p = 0 is the same in both modes.
-bool drops_nothing(const torch::jit::Node& node) {
+bool is_identity(const torch::jit::Node& node) {
   for (const char* const name : {"p", "dropout"}) {
-    const auto part = constant_of(node, name);
-    if (part && part->isDouble()) return part->toDouble() == 0;
+    const auto p = constant_of(node, name);
+    if (p && p->isDouble()) return p->toDouble() == 0;
   }
   return false;
 }
@@ -33,21 +33,21 @@ bool drops_nothing(const torch::jit::Node& node) {
 std::optional<bool> find_fixed_mode(const torch::jit::Node& node) {
   for (const char* const name : {"train", "training"}) {
     const auto mode = constant_of(node, name);
-    if (mode && mode->isBool() && !drops_nothing(node)) return mode->toBool();
+    if (mode && mode->isBool() && !is_identity(node)) return mode->toBool();
   }
   return std::nullopt;
 }
 
 Status check_block(const torch::jit::Block& block) {
   for (const torch::jit::Node* const node : block.nodes()) {
-    if (const auto trains = find_fixed_mode(*node)) {
-      const std::string does = *trains ? "stays active as in training when it evaluates"
-                                       : "does when it trains what it does in evaluation";
+    if (const auto fixed_mode = find_fixed_mode(*node)) {
+      const std::string effect =
+          *fixed_mode ? "uses training mode in evaluation" : "uses evaluation mode in training";
       return Status(
           StatusCode::kMismatch,
-          std::string("its ") + node->kind().toUnqualString() + ' ' + does +
+          std::string("its ") + node->kind().toUnqualString() + ' ' + effect +
               ": it was traced, or written with a constant, which fixes the mode; save it "
-              "with torch.jit.script, which keeps both");
+              "with torch.jit.script, which preserves both modes");
     }
     for (const torch::jit::Block* const inner : node->blocks())
       STOKER_RETURN_IF_ERROR(check_block(*inner));
@@ -68,8 +68,8 @@ Status validate_training_mode(const torch::jit::Module& module) {
   if (!has_parameters(module) || !module.hasattr("training"))
     return Status(
         StatusCode::kMismatch,
-        "is frozen (torch.jit.freeze, or optimize_for_inference): its weights are constants, "
-        "and it knows no training; save the module that was frozen");
+        "is frozen (torch.jit.freeze, or optimize_for_inference): its weights are constants "
+        "and it has no training mode; save the module before freezing it");
   const auto graph = forward->graph()->copy();
   torch::jit::Inline(*graph);
   return check_block(*graph->block());

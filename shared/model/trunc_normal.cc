@@ -14,20 +14,21 @@
 namespace stoker::model {
 namespace {
 
-constexpr double kEnd = 2.0;
+constexpr double kTruncation = 2.0;
 
-double below(double x) { return (1.0 + std::erf(x / std::numbers::sqrt2)) / 2.0; }
+double normal_cdf(double x) { return (1.0 + std::erf(x / std::numbers::sqrt2)) / 2.0; }
 
 }  // namespace
 
 void trunc_normal_(const at::Tensor& tensor, double deviation) {
   const at::NoGradGuard no_grad;
-  const double low = below(-kEnd / deviation), high = below(kEnd / deviation);
+  const double low = normal_cdf(-kTruncation / deviation),
+               high = normal_cdf(kTruncation / deviation);
   tensor.uniform_(2 * low - 1, 2 * high - 1);
   tensor.copy_(tensor.to(at::kDouble).erfinv_())
       .mul_(deviation * std::numbers::sqrt2)
       .add_(0.0)
-      .clamp_(-kEnd, kEnd);
+      .clamp_(-kTruncation, kTruncation);
 }
 
 }  // namespace stoker::model

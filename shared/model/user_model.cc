@@ -14,57 +14,57 @@
 namespace stoker::model {
 namespace {
 
-constexpr int64_t kProbed = 2;  // samples
+constexpr int64_t kProbeSamples = 2;  // samples
 
 Status check_forward(const std::string& what) { return Status(StatusCode::kMismatch, what); }
 
 Status check_tensors(const Model& model) {
   const auto parameters = model.named_parameters();
-  const bool can_learn =
+  const bool is_trainable =
       std::any_of(parameters.begin(), parameters.end(),
                   [](const auto& parameter) { return parameter.value().requires_grad(); });
-  if (parameters.is_empty()) return check_forward("has no parameters; there is nothing to train");
-  if (!can_learn)
-    return check_forward("has no parameter that asks for a gradient; nothing is trained");
+  if (parameters.is_empty()) return check_forward("has no parameters; nothing would be trained");
+  if (!is_trainable)
+    return check_forward("has no parameter with requires_grad; nothing would be trained");
   for (const auto& parameter : parameters)
     if (parameter.value().scalar_type() != at::kFloat)
-      return check_forward("parameter " + parameter.key() + " is " +
-                           c10::toString(parameter.value().scalar_type()) +
-                           "; parameters must be Float (train.precision computes in less)");
+      return check_forward(
+          "parameter " + parameter.key() + " is " + c10::toString(parameter.value().scalar_type()) +
+          "; parameters must be Float (train.precision selects a lower precision)");
   std::map<const void*, std::string> names;
   for (const auto& [name, tensor] : named_tensors(model)) {
     if (!find_dtype(tensor.scalar_type()))
       return check_forward(name + " is " + c10::toString(tensor.scalar_type()) +
-                           ", which a checkpoint cannot hold");
+                           ", which checkpoints do not support");
     if (!tensor.device().is_cpu())
       return check_forward(name + " is on " + tensor.device().str() +
-                           "; a model is made on the CPU, and stoker moves it");
+                           "; create the model on the CPU, stoker moves it to the device");
     const auto [other, is_new] = names.emplace(tensor.unsafeGetTensorImpl(), name);
     if (!is_new)
-      return check_forward("one tensor is called " + other->second + " and " + name +
+      return check_forward("one tensor has the names " + other->second + " and " + name +
                            "; register it once");
   }
   return {};
 }
 
 Status check_output(const at::Tensor& output, const ModelContext& model_context) {
-  if (!output.defined()) return check_forward("forward() gives no tensor");
-  const auto given = output.sizes().vec();
-  std::vector<int64_t> wanted{kProbed};
-  if (model_context.is_predicting) wanted.push_back(model_context.input[0]);
+  if (!output.defined()) return check_forward("forward() returned no tensor");
+  const auto actual = output.sizes().vec();
+  std::vector<int64_t> expected{kProbeSamples};
+  if (model_context.is_predicting) expected.push_back(model_context.input[0]);
   // The model may output another number of time steps than its input has.
   if (model_context.has_per_step_labels)
-    wanted.push_back(given.size() == 3 ? given[1] : model_context.input[0]);
-  wanted.push_back(model_context.outputs);
-  if (given == wanted && output.is_floating_point()) return {};
-  return check_forward("forward() gives " + std::string(c10::toString(output.scalar_type())) + ' ' +
-                       format_shape(given) + " for " + std::to_string(kProbed) + " samples of " +
-                       format_shape(model_context.input) + "; the task needs Float " +
-                       format_shape(wanted));
+    expected.push_back(actual.size() == 3 ? actual[1] : model_context.input[0]);
+  expected.push_back(model_context.outputs);
+  if (actual == expected && output.is_floating_point()) return {};
+  return check_forward("forward() returned " + std::string(c10::toString(output.scalar_type())) +
+                       ' ' + format_shape(actual) + " for " + std::to_string(kProbeSamples) +
+                       " samples of " + format_shape(model_context.input) +
+                       "; the task needs Float " + format_shape(expected));
 }
 
 at::Tensor zeros_for(const ModelContext& model_context) {
-  std::vector<int64_t> shape{kProbed};
+  std::vector<int64_t> shape{kProbeSamples};
   shape.insert(shape.end(), model_context.input.begin(), model_context.input.end());
   return at::zeros(shape, model_context.has_tokens ? at::kLong : at::kFloat);
 }
@@ -114,8 +114,8 @@ Status user_model_error(const c10::Error& error, std::string_view what) {
 }
 
 Status with_model_path(const Status& status, const std::string& path) {
-  const bool names_it = status.message().find(path) != std::string::npos;
-  return status.with_context(names_it ? "model.path" : "model.path: " + path);
+  const bool has_path = status.message().find(path) != std::string::npos;
+  return status.with_context(has_path ? "model.path" : "model.path: " + path);
 }
 
 }  // namespace stoker::model

@@ -22,12 +22,12 @@
 namespace stoker::model {
 namespace {
 
-struct Shape {
+struct VitShape {
   int64_t layers, heads, width, mlp_width;
   double dropout;
 };
 
-torch::nn::LayerNorm norm(int64_t width) {
+torch::nn::LayerNorm layer_norm(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(1e-6));
 }
 
@@ -49,9 +49,9 @@ class SelfAttention : public torch::nn::Module {
     const at::Tensor split = at::linear(x, weight_, bias_)
                                  .view({batch, time, 3, heads_, width / heads_})
                                  .permute({2, 0, 3, 1, 4});
-    const at::Tensor seen = at::scaled_dot_product_attention(split.select(0, 0), split.select(0, 1),
-                                                             split.select(0, 2));
-    return out_(seen.transpose(1, 2).reshape({batch, time, width}));
+    const at::Tensor attended = at::scaled_dot_product_attention(
+        split.select(0, 0), split.select(0, 1), split.select(0, 2));
+    return out_(attended.transpose(1, 2).reshape({batch, time, width}));
   }
 
  private:
@@ -60,7 +60,7 @@ class SelfAttention : public torch::nn::Module {
   torch::nn::Linear out_;
 };
 
-std::shared_ptr<Sequential> make_mlp_block(const Shape& shape) {
+std::shared_ptr<Sequential> make_mlp_block(const VitShape& shape) {
   const torch::nn::Linear up(shape.width, shape.mlp_width), down(shape.mlp_width, shape.width);
   for (const auto& linear : {up, down}) {
     torch::nn::init::xavier_uniform_(linear->weight);
@@ -77,18 +77,18 @@ std::shared_ptr<Sequential> make_mlp_block(const Shape& shape) {
 
 class EncoderBlock : public torch::nn::Module {
  public:
-  explicit EncoderBlock(const Shape& shape)
+  explicit EncoderBlock(const VitShape& shape)
       : dropout_(shape.dropout),
-        ln_1_(register_module("ln_1", norm(shape.width))),
+        ln_1_(register_module("ln_1", layer_norm(shape.width))),
         attention_(register_module("self_attention",
                                    std::make_shared<SelfAttention>(shape.width, shape.heads))),
-        ln_2_(register_module("ln_2", norm(shape.width))),
+        ln_2_(register_module("ln_2", layer_norm(shape.width))),
         mlp_(register_module("mlp", make_mlp_block(shape))) {}
 
   at::Tensor forward(const at::Tensor& input) {
-    at::Tensor seen = attention_->forward(ln_1_(input));
-    if (dropout_ > 0 && is_training()) seen = at::dropout(seen, dropout_, true);
-    const at::Tensor x = input + seen;
+    at::Tensor attended = attention_->forward(ln_1_(input));
+    if (dropout_ > 0 && is_training()) attended = at::dropout(attended, dropout_, true);
+    const at::Tensor x = input + attended;
     return x + mlp_->forward(ln_2_(x));
   }
 
@@ -102,7 +102,7 @@ class EncoderBlock : public torch::nn::Module {
 
 class Encoder : public torch::nn::Module {
  public:
-  Encoder(const Shape& shape, int64_t length)
+  Encoder(const VitShape& shape, int64_t length)
       : dropout_(shape.dropout),
         positions_(register_parameter("pos_embedding",
                                       at::empty({1, length, shape.width}).normal_(0, 0.02))) {
@@ -110,7 +110,7 @@ class Encoder : public torch::nn::Module {
     for (int64_t i = 0; i < shape.layers; ++i)
       blocks_.push_back(layers->register_module("encoder_layer_" + std::to_string(i),
                                                 std::make_shared<EncoderBlock>(shape)));
-    ln_ = register_module("ln", norm(shape.width));
+    ln_ = register_module("ln", layer_norm(shape.width));
   }
 
   at::Tensor forward(const at::Tensor& input) {
@@ -129,7 +129,7 @@ class Encoder : public torch::nn::Module {
 
 class Vit : public Model {
  public:
-  Vit(const Shape& shape, int64_t channels, int64_t side, int64_t patch, int64_t outputs) {
+  Vit(const VitShape& shape, int64_t channels, int64_t side, int64_t patch, int64_t outputs) {
     // torchvision creates the patch projection first and the class token second, but the parameters
     // of a module precede those of its children in registration order.
     conv_proj_ =
@@ -159,18 +159,18 @@ class Vit : public Model {
   torch::nn::Linear head_{nullptr};
 };
 
-std::string name_of(const config::VitConfig& config) {
+std::string model_name(const config::VitConfig& config) {
   return config.preset.empty() ? "vit" : "vit_" + config.preset;
 }
 
 Status check_image(const TensorSpec& input, const config::VitConfig& config) {
   const int64_t side = input.shape[1];
   if (side != input.shape[2] || (config.image_size && side != *config.image_size)) {
-    const std::string wanted = !config.image_size ? "square images"
-                                                  : "images of model.image_size, " +
-                                                        std::to_string(*config.image_size) + " x " +
-                                                        std::to_string(*config.image_size);
-    return Status(StatusCode::kMismatch, "model " + name_of(config) + " needs " + wanted +
+    const std::string expected =
+        !config.image_size ? "square images"
+                           : "images of model.image_size, " + std::to_string(*config.image_size) +
+                                 " x " + std::to_string(*config.image_size);
+    return Status(StatusCode::kMismatch, "model " + model_name(config) + " needs " + expected +
                                              "; the data has " + to_string(input));
   }
   if (side % config.patch_size != 0)
@@ -193,11 +193,11 @@ Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t
             std::to_string(config.num_heads) + ")");
   }
   STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
-                          find_input_tensor(sample, name_of(config), config.patch_size));
+                          find_input_tensor(sample, model_name(config), config.patch_size));
   STOKER_RETURN_IF_ERROR(check_image(input, config));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
-  const Shape shape{config.num_layers, config.num_heads, config.hidden_dim,
-                    config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
+  const VitShape shape{config.num_layers, config.num_heads, config.hidden_dim,
+                       config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
   return ModelPtr(
       std::make_shared<Vit>(shape, input.shape[0], input.shape[1], config.patch_size, outputs));
 }

@@ -49,12 +49,12 @@ void mark_unevaluated(std::vector<CheckpointInfo>& checkpoints,
   run::EvaluationQueue queue{.evaluated_steps = std::move(evaluated_steps)};
   for (const auto& [step, state] : states) queue.steps.push_back(step);
   queue.state = [&](uint64_t step) { return states.at(step); };
-  const auto due = run::pending_steps(queue, policy);
-  for (CheckpointInfo& each : checkpoints)
-    each.is_unevaluated = std::ranges::find(due, each.step) != due.end();
+  const auto pending = run::pending_steps(queue, policy);
+  for (CheckpointInfo& info : checkpoints)
+    info.is_unevaluated = std::ranges::find(pending, info.step) != pending.end();
 }
 
-std::chrono::seconds parse_seconds(double seconds) {
+std::chrono::seconds to_seconds(double seconds) {
   return std::chrono::seconds(static_cast<int64_t>(seconds));
 }
 
@@ -64,10 +64,10 @@ RetentionPolicy make_retention_policy(const config::Config& config) {
   const config::CheckpointConfig& settings = config.checkpoint;
   return {.keep_last = settings.keep_last,
           .keep_every_steps = settings.keep_every_steps.value_or(0),
-          .keep_every = parse_seconds(settings.keep_every_hours.value_or(0) * 3600),
+          .keep_every = to_seconds(settings.keep_every_hours.value_or(0) * 3600),
           .keep_best = settings.save_top_k,
           .keep_unevaluated = settings.keep_unevaluated,
-          .min_age = parse_seconds(settings.min_age_seconds)};
+          .min_age = to_seconds(settings.min_age_seconds)};
 }
 
 RequiredInfo required_info(const config::Config& config) {
@@ -83,26 +83,26 @@ Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
     const checkpoint::CheckpointStore& store, const run::RunLayout& layout,
     const RequiredInfo& required) {
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
-  STOKER_ASSIGN_OR_RETURN(const run::EvaluationOutcomes settled,
+  STOKER_ASSIGN_OR_RETURN(const run::EvaluationOutcomes outcomes,
                           run::read_evaluation_outcomes(layout.evaluation_outcomes_file()));
   const auto best = run::read_best(layout.best_file());
   std::vector<CheckpointInfo> checkpoints;
   std::map<uint64_t, run::EvaluationState> states;  // of the complete checkpoints
   for (const checkpoint::CheckpointEntry& entry : entries) {
-    CheckpointInfo& each = checkpoints.emplace_back(CheckpointInfo{.step = entry.step});
-    each.scores.assign(required.monitors.size(), std::nan(""));
+    CheckpointInfo& info = checkpoints.emplace_back(CheckpointInfo{.step = entry.step});
+    info.scores.assign(required.monitors.size(), std::nan(""));
     const auto check = checkpoint::quick_check(entry.path);
-    each.is_complete = check.ok();
+    info.is_complete = check.ok();
     if (!check.ok()) continue;
     const std::string& manifest = check->manifest_sha256;
-    each.is_corrupt = settled.is_corrupt(entry.step, manifest);
-    each.is_finite = is_finite(check->manifest);
-    states[entry.step] = settled.state(entry.step, manifest);
-    each.is_named_best = best.ok() && best->step == entry.step && best->manifest_sha256 == manifest;
-    each.maybe_created = parse_iso8601(check->manifest.created);
-    each.scores = compute_scores(layout, entry.step, manifest, required.monitors);
+    info.is_corrupt = outcomes.is_corrupt(entry.step, manifest);
+    info.is_finite = is_finite(check->manifest);
+    states[entry.step] = outcomes.state(entry.step, manifest);
+    info.is_named_best = best.ok() && best->step == entry.step && best->manifest_sha256 == manifest;
+    info.maybe_created = parse_iso8601(check->manifest.created);
+    info.scores = compute_scores(layout, entry.step, manifest, required.monitors);
   }
-  mark_unevaluated(checkpoints, states, settled.evaluated_steps(), required.selection);
+  mark_unevaluated(checkpoints, states, outcomes.evaluated_steps(), required.selection);
   return checkpoints;
 }
 
@@ -110,54 +110,54 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto kNames = std::to_array({"incomplete"sv, "newest"sv, "keep_last"sv, "corrupt"sv,
-                                       "last_finite"sv, "keep_every_steps"sv, "keep_every_hours"sv,
-                                       "best"sv, "unevaluated"sv, "min_age"sv, "delete"sv});
+constexpr auto kReasonNames = std::to_array(
+    {"incomplete"sv, "newest"sv, "keep_last"sv, "corrupt"sv, "last_finite"sv, "keep_every_steps"sv,
+     "keep_every_hours"sv, "best"sv, "unevaluated"sv, "min_age"sv, "delete"sv});
 
 // True if the times differ by less than `span`. The order does not matter because the clock might
 // have been set back.
-bool are_near(WallTime one, WallTime other, std::chrono::seconds span) {
+bool differ_by_less_than(WallTime one, WallTime other, std::chrono::seconds span) {
   return (one > other ? one - other : other - one) < span;
 }
 
-class Deciding {
+class RetentionEvaluator {
  public:
-  Deciding(const RetentionPolicy& policy, std::span<const CheckpointInfo> checkpoints)
+  RetentionEvaluator(const RetentionPolicy& policy, std::span<const CheckpointInfo> checkpoints)
       : policy_(policy), checkpoints_(checkpoints) {
-    for (const CheckpointInfo& each : checkpoints) {
-      decisions_.push_back({each.step, RetentionReason::kDelete});
-      if (!each.is_complete) decisions_.back().reason = RetentionReason::kIncomplete;
+    for (const CheckpointInfo& info : checkpoints) {
+      decisions_.push_back({info.step, RetentionReason::kDelete});
+      if (!info.is_complete) decisions_.back().reason = RetentionReason::kIncomplete;
     }
     for (size_t i = 0; i < checkpoints.size(); ++i)
-      if (checkpoints[i].is_complete && !checkpoints[i].is_corrupt) sound_.push_back(i);
+      if (checkpoints[i].is_complete && !checkpoints[i].is_corrupt) valid_.push_back(i);
   }
 
-  std::vector<RetentionDecision> take() { return std::move(decisions_); }
-  bool has_sound() const { return !sound_.empty(); }
+  std::vector<RetentionDecision> take_decisions() { return std::move(decisions_); }
+  bool has_valid() const { return !valid_.empty(); }
 
   void keep_corrupt() {
     for (size_t i = 0; i < checkpoints_.size(); ++i)
       if (checkpoints_[i].is_complete) keep(i, RetentionReason::kCorrupt);
   }
 
-  void keep_newest() { keep(sound_.back(), RetentionReason::kNewest); }
+  void keep_newest() { keep(valid_.back(), RetentionReason::kNewest); }
 
   void keep_last() {
-    const auto count = std::min(static_cast<size_t>(std::max(policy_.keep_last, 1)), sound_.size());
-    const size_t oldest = sound_[sound_.size() - count];
+    const auto count = std::min(static_cast<size_t>(std::max(policy_.keep_last, 1)), valid_.size());
+    const size_t oldest = valid_[valid_.size() - count];
     for (size_t i = oldest; i < checkpoints_.size(); ++i)
       keep(i, checkpoints_[i].is_corrupt ? RetentionReason::kCorrupt : RetentionReason::kKeepLast);
   }
 
   void keep_finite() {
-    const auto last = std::find_if(sound_.rbegin(), sound_.rend(),
+    const auto last = std::find_if(valid_.rbegin(), valid_.rend(),
                                    [this](size_t i) { return checkpoints_[i].is_finite; });
-    if (last != sound_.rend()) keep(*last, RetentionReason::kLastFinite);
+    if (last != valid_.rend()) keep(*last, RetentionReason::kLastFinite);
   }
 
   void keep_every_n_steps() {
     if (policy_.keep_every_steps == 0) return;
-    for (const size_t i : sound_)
+    for (const size_t i : valid_)
       if (checkpoints_[i].step % policy_.keep_every_steps == 0)
         keep(i, RetentionReason::kKeepEverySteps);
   }
@@ -166,28 +166,28 @@ class Deciding {
   // rule. The checkpoints in between do not matter, so applying the rule again keeps the same ones.
   void keep_every_n_hours() {
     if (policy_.keep_every <= std::chrono::seconds(0)) return;
-    std::optional<WallTime> maybe_keep_reason;
-    for (const size_t i : sound_) {
+    std::optional<WallTime> maybe_last_kept;
+    for (const size_t i : valid_) {
       const auto created = checkpoints_[i].maybe_created;
       if (!created ||
-          (maybe_keep_reason && are_near(*created, *maybe_keep_reason, policy_.keep_every)))
+          (maybe_last_kept && differ_by_less_than(*created, *maybe_last_kept, policy_.keep_every)))
         continue;
       keep(i, RetentionReason::kKeepEveryHours);
-      maybe_keep_reason = created;
+      maybe_last_kept = created;
     }
   }
 
   void keep_best() {
     if (policy_.keep_best <= 0) return;
-    for (const size_t i : sound_)
+    for (const size_t i : valid_)
       if (checkpoints_[i].is_named_best) keep(i, RetentionReason::kBest);
-    for (size_t score = 0; score < checkpoints_[sound_.front()].scores.size(); ++score)
+    for (size_t score = 0; score < checkpoints_[valid_.front()].scores.size(); ++score)
       keep_best_by(score);
   }
 
   void keep_unevaluated() {
     uint64_t num_kept = 0;
-    for (auto i = sound_.rbegin(); i != sound_.rend() && num_kept < policy_.keep_unevaluated; ++i) {
+    for (auto i = valid_.rbegin(); i != valid_.rend() && num_kept < policy_.keep_unevaluated; ++i) {
       if (!checkpoints_[*i].is_unevaluated) continue;
       keep(*i, RetentionReason::kUnevaluated);
       ++num_kept;
@@ -196,9 +196,9 @@ class Deciding {
 
   void keep_recent(WallTime now) {
     if (policy_.min_age <= std::chrono::seconds(0)) return;
-    for (const size_t i : sound_)
+    for (const size_t i : valid_)
       if (checkpoints_[i].maybe_created &&
-          are_near(now, *checkpoints_[i].maybe_created, policy_.min_age))
+          differ_by_less_than(now, *checkpoints_[i].maybe_created, policy_.min_age))
         keep(i, RetentionReason::kMinAge);
   }
 
@@ -211,7 +211,7 @@ class Deciding {
   // improvement.
   void keep_best_by(size_t score) {
     std::vector<size_t> ranked;
-    for (const size_t i : sound_)
+    for (const size_t i : valid_)
       if (!std::isnan(checkpoints_[i].scores[score])) ranked.push_back(i);
     std::ranges::stable_sort(ranked, {}, [&](size_t i) { return checkpoints_[i].scores[score]; });
     ranked.resize(std::min(ranked.size(), static_cast<size_t>(policy_.keep_best)));
@@ -220,33 +220,35 @@ class Deciding {
 
   const RetentionPolicy& policy_;
   const std::span<const CheckpointInfo> checkpoints_;
-  std::vector<size_t> sound_;  // complete and not known to be corrupt
+  std::vector<size_t> valid_;  // complete and not known to be corrupt
   std::vector<RetentionDecision> decisions_;
 };
 
 }  // namespace
 
-std::string_view to_string(RetentionReason reason) { return kNames[static_cast<size_t>(reason)]; }
+std::string_view to_string(RetentionReason reason) {
+  return kReasonNames[static_cast<size_t>(reason)];
+}
 
 std::vector<RetentionDecision> apply_retention(const RetentionPolicy& policy,
                                                std::span<const CheckpointInfo> checkpoints,
                                                WallTime now, bool is_disk_full) {
-  Deciding deciding(policy, checkpoints);
-  if (!deciding.has_sound()) {
-    deciding.keep_corrupt();
-    return deciding.take();
+  RetentionEvaluator evaluator(policy, checkpoints);
+  if (!evaluator.has_valid()) {
+    evaluator.keep_corrupt();
+    return evaluator.take_decisions();
   }
-  deciding.keep_newest();
-  deciding.keep_last();
-  deciding.keep_finite();
-  deciding.keep_every_n_steps();
-  deciding.keep_every_n_hours();
-  deciding.keep_best();
+  evaluator.keep_newest();
+  evaluator.keep_last();
+  evaluator.keep_finite();
+  evaluator.keep_every_n_steps();
+  evaluator.keep_every_n_hours();
+  evaluator.keep_best();
   if (!is_disk_full) {
-    deciding.keep_unevaluated();
-    deciding.keep_recent(now);
+    evaluator.keep_unevaluated();
+    evaluator.keep_recent(now);
   }
-  return deciding.take();
+  return evaluator.take_decisions();
 }
 
 std::vector<uint64_t> steps_to_delete(std::span<const RetentionDecision> decisions) {

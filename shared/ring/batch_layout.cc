@@ -8,7 +8,7 @@ namespace stoker::ring {
 namespace {
 
 constexpr size_t kTensorAlignment = 64;
-constexpr size_t kTooBig = std::numeric_limits<size_t>::max();
+constexpr size_t kOverflow = std::numeric_limits<size_t>::max();
 
 // Bytes of one row, or kTooBig. Shapes come from configurations and shared memory, so the
 // arithmetic must not overflow.
@@ -16,7 +16,7 @@ size_t row_bytes_checked(const TensorSpec& spec) {
   size_t bytes = dtype_bytes(spec.dtype);
   for (const int64_t extent : spec.shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes))
-      return kTooBig;
+      return kOverflow;
   }
   return bytes;
 }
@@ -30,10 +30,10 @@ BatchLayout::BatchLayout(std::vector<TensorSpec> sample, uint64_t batch)
   for (const auto& spec : sample_) {
     offsets_.push_back(end);
     const size_t row = row_bytes_checked(spec);
-    size_t whole = 0;
-    if (row == kTooBig || __builtin_mul_overflow(row, batch_, &whole) ||
-        __builtin_add_overflow(end, whole, &end) || end > kTooBig - kTensorAlignment) {
-      end = kTooBig;
+    size_t total = 0;
+    if (row == kOverflow || __builtin_mul_overflow(row, batch_, &total) ||
+        __builtin_add_overflow(end, total, &end) || end > kOverflow - kTensorAlignment) {
+      end = kOverflow;
       break;
     }
     end = (end + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;

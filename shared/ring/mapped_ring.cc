@@ -30,14 +30,14 @@ void EventCount::sleep(uint32_t epoch, std::chrono::nanoseconds timeout) {
 
 void EventCount::leave(uint32_t waiters) { std::atomic_ref(words_.waiters).fetch_sub(waiters); }
 
-void EventCount::wake(int most) {
+void EventCount::wake_waiters(int max_waiters) {
   std::atomic_ref(words_.epoch).fetch_add(1);
   if (std::atomic_ref(words_.waiters).load() > 0)
-    ::syscall(SYS_futex, &words_.epoch, FUTEX_WAKE, most, nullptr, nullptr, 0);
+    ::syscall(SYS_futex, &words_.epoch, FUTEX_WAKE, max_waiters, nullptr, nullptr, 0);
 }
 
-void EventCount::notify() { wake(INT_MAX); }
-void EventCount::notify_one() { wake(1); }
+void EventCount::notify() { wake_waiters(INT_MAX); }
+void EventCount::notify_one() { wake_waiters(1); }
 
 namespace {
 
@@ -141,10 +141,11 @@ SampleError read_fields(const ReportRecord& entry) {
 
 void ErrorReportQueue::report(const SampleError& error) {
   std::atomic_ref(header_.sample_errors).fetch_add(1, std::memory_order_relaxed);
-  const auto give_up = std::chrono::steady_clock::now() + kMaxWait;
+  const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
   while (!try_report(error)) {
     if (std::atomic_ref(header_.closed).load() != 0) return;  // the batch will not be consumed
-    if (is_drained_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < give_up) {
+    if (is_drained_.load(std::memory_order_relaxed) &&
+        std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kPollInterval);
       continue;
     }
@@ -273,19 +274,19 @@ uint64_t MappedRing::requeue(ProducerId crashed) {
   uint32_t waiting = 0;
   if (!producers_.remove(crashed, waiting)) return 0;
   if (waiting > 0) slot_freed_.leave(waiting);
-  uint64_t handed_back = 0;
+  uint64_t num_requeued = 0;
   const uint64_t next = next_ticket();
   for (uint64_t ticket = next; ticket < next + slots(); ++ticket) {
     uint64_t expected = claimed_word(crashed, ticket);
     if (word_of(ticket).load() != expected) continue;
     reports_.clear_unfinished(ticket);
     if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kRequeued, ticket)))
-      ++handed_back;
+      ++num_requeued;
   }
-  std::atomic_ref(header_.requeued).fetch_add(handed_back, std::memory_order_relaxed);
+  std::atomic_ref(header_.requeued).fetch_add(num_requeued, std::memory_order_relaxed);
   producers_.free_row(crashed);
   slot_freed_.notify();
-  return handed_back;
+  return num_requeued;
 }
 
 ProducerProgress MappedRing::progress(ProducerId producer) const {
@@ -308,7 +309,7 @@ std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
   if (!producers_.alive(producer))
     return Status(StatusCode::kMismatch, "producer " + std::to_string(producer.index) +
                                              " generation " + std::to_string(producer.generation) +
-                                             " is not in the ring");
+                                             " is not registered in the ring");
   std::atomic_ref(producers_.find_row(producer)->polls).fetch_add(1, std::memory_order_relaxed);
   const uint64_t end = view_.header.end_ticket;
   const uint64_t next = next_ticket();
@@ -324,7 +325,7 @@ std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
       // seq_cst).
       if (producers_.alive(producer)) return Claim{.ticket = ticket, .slot = slot_of(ticket)};
       abandon(producer, {.ticket = ticket, .slot = {}});
-      return Status(StatusCode::kMismatch, "this producer was taken out of the ring");
+      return Status(StatusCode::kMismatch, "this producer was removed from the ring");
     }
     all_filled = all_filled && seen == plain_word(Phase::kReady, ticket);
   }
@@ -388,15 +389,15 @@ std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
     return ReadyBatch{.ticket = ticket, .slot = slot_of(ticket)};
   }
   const SlotState state = decode(seen);
-  const bool still_held = state.phase == Phase::kInUse && state.turn == turn_of(ticket) - 1;
-  const bool on_its_way = state.turn == turn_of(ticket) &&
+  const bool is_in_use = state.phase == Phase::kInUse && state.turn == turn_of(ticket) - 1;
+  const bool is_pending = state.turn == turn_of(ticket) &&
                           (state.phase == Phase::kFree || state.phase == Phase::kClaimed ||
                            state.phase == Phase::kReady || state.phase == Phase::kRequeued);
-  if (still_held || on_its_way) return std::nullopt;
+  if (is_in_use || is_pending) return std::nullopt;
   return Status(StatusCode::kCorrupt, "ring slot " + std::to_string(ticket % slots()) +
-                                          " holds state " + std::to_string(seen) +
+                                          " has state " + std::to_string(seen) +
                                           " instead of ticket " + std::to_string(ticket) +
-                                          ": a worker process wrote over the ring");
+                                          ": a worker process overwrote the ring");
 }
 
 Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {

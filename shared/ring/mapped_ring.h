@@ -44,7 +44,7 @@ class EventCount {
   void notify_one();  // if the change is useful to one waiter only
 
  private:
-  void wake(int most);
+  void wake_waiters(int most);
 
   EventWords& words_;
 };

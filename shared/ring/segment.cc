@@ -76,7 +76,7 @@ std::optional<Hierarchy> find_hierarchy() {
   return found;
 }
 
-void narrow(AvailableMemory& available, uint64_t bytes, const std::string& limit) {
+void limit_to(AvailableMemory& available, uint64_t bytes, const std::string& limit) {
   if (bytes < available.bytes) available = {.bytes = bytes, .limit = limit};
 }
 
@@ -85,7 +85,7 @@ void narrow(AvailableMemory& available, uint64_t bytes, const std::string& limit
 AvailableMemory available_memory() {
   AvailableMemory available;
   if (const uint64_t kib = number_after("/proc/meminfo", "MemAvailable:"); kib > 0)
-    narrow(available, kib * 1024, "the machine's memory");
+    limit_to(available, kib * 1024, "the machine's memory");
   const auto hierarchy = find_hierarchy();
   if (!hierarchy) return available;
   // The limit of a group applies to all its descendants. In a container the group path can start
@@ -99,7 +99,7 @@ AvailableMemory available_memory() {
       const uint64_t cache = number_after(folder + "/memory.stat", hierarchy->inactive) +
                              number_after(folder + "/memory.stat", hierarchy->active);
       const uint64_t used = *usage - std::min(*usage, cache);
-      narrow(available, *limit - std::min(*limit, used), "memory cgroup " + folder);
+      limit_to(available, *limit - std::min(*limit, used), "memory cgroup " + folder);
     }
     if (group.empty() || group == "/") return available;
     group.erase(group.rfind('/'));
@@ -109,15 +109,15 @@ AvailableMemory available_memory() {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr uint64_t kAllocationStep = 256ull << 20;  // a signal discards at most one step
 
-std::string in_mib(uint64_t bytes) {
+std::string format_mib(uint64_t bytes) {
   return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
 }
 
-Status no_space(uint64_t bytes, const std::string& why) {
+Status no_space(uint64_t bytes, const std::string& reason) {
   return Status(
       StatusCode::kNoSpace,
-      "the ring needs " + in_mib(bytes) + " of shared memory: " + why +
-          "; lower feed.prefetch_batches or train.micro_batch_size, or give it more memory");
+      "the ring needs " + format_mib(bytes) + " of shared memory: " + reason +
+          "; lower feed.prefetch_batches or train.micro_batch_size, or provide more memory");
 }
 
 // Checked before the allocation: above a cgroup limit the kernel can kill the process instead of
@@ -125,11 +125,11 @@ Status no_space(uint64_t bytes, const std::string& why) {
 Status check_available_memory(uint64_t bytes) {
   const AvailableMemory available = available_memory();
   if (bytes > available.bytes)
-    return no_space(bytes, available.limit + " has " + in_mib(available.bytes) + " left");
+    return no_space(bytes, available.limit + " has " + format_mib(available.bytes) + " left");
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       bytes > limit.rlim_cur)
-    return no_space(bytes, "the limit on file sizes (ulimit -f) is " + in_mib(limit.rlim_cur));
+    return no_space(bytes, "the limit on file sizes (ulimit -f) is " + format_mib(limit.rlim_cur));
   return {};
 }
 
@@ -148,7 +148,7 @@ Status allocate(int fd, uint64_t bytes) {
       done += step;
     } else if (errno != EINTR) {
       const int error = errno;
-      return no_space(bytes, Status::from_errno(error, "after " + in_mib(done)).message());
+      return no_space(bytes, Status::from_errno(error, "after " + format_mib(done)).message());
     }
   }
   return {};
@@ -175,11 +175,11 @@ Result<Segment> Segment::attach(UniqueFd fd) {
   const std::string name = "file descriptor " + std::to_string(fd.get());
   if (::fstat(fd.get(), &info) != 0)
     return Status(StatusCode::kMismatch,
-                  name + " is no ring: " + Status::from_errno(errno, "fstat").message());
+                  name + " is not a ring: " + Status::from_errno(errno, "fstat").message());
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   if (!S_ISREG(info.st_mode) || info.st_size <= 0 || seals < 0 || (seals & kNeeded) != kNeeded)
-    return Status(StatusCode::kMismatch, name + " is no ring: it is no memfd of fixed size");
+    return Status(StatusCode::kMismatch, name + " is not a ring: not a memfd of fixed size");
   return map(std::move(fd), static_cast<uint64_t>(info.st_size));
 }
 
@@ -190,7 +190,7 @@ Result<Segment> Segment::map(UniqueFd fd, uint64_t bytes) {
     return Segment(std::move(fd), std::move(region));
   } catch (const boost::interprocess::interprocess_exception& error) {
     return Status(StatusCode::kOutOfMemory,
-                  "map the ring's " + in_mib(bytes) + ": " + error.what());
+                  "map the ring's " + format_mib(bytes) + ": " + error.what());
   }
 }
 

@@ -35,16 +35,16 @@ Status check_tensor(const TensorSpec& spec) {
 Status check_request(const BatchLayout& layout, const RingOptions& options) {
   if (options.slots < 1 || options.slots > kMaxSlots)
     return Status(StatusCode::kInvalidArgument, "ring: " + std::to_string(options.slots) +
-                                                    " slots; allowed are 1 to " +
+                                                    " slots; must be 1 to " +
                                                     std::to_string(kMaxSlots));
   if (options.first_ticket >= kMaxTicket)
     return Status(StatusCode::kInvalidArgument,
                   "ring: first ticket " + std::to_string(options.first_ticket) + " is too large");
   if (layout.batch() < 1)
-    return Status(StatusCode::kInvalidArgument, "ring: a batch holds at least one sample");
+    return Status(StatusCode::kInvalidArgument, "ring: a batch must have at least one sample");
   if (layout.sample().empty() || layout.sample().size() > kMaxTensors)
     return Status(StatusCode::kInvalidArgument, "ring: " + std::to_string(layout.sample().size()) +
-                                                    " tensors a sample; allowed are 1 to " +
+                                                    " tensors per sample; must be 1 to " +
                                                     std::to_string(kMaxTensors));
   for (const auto& spec : layout.sample()) STOKER_RETURN_IF_ERROR(check_tensor(spec));
   return {};
@@ -105,7 +105,7 @@ Result<RingHeader> make_header(const BatchLayout& layout, const RingOptions& opt
   if (layout.slot_bytes() > kMaxSegmentBytes / options.slots)
     return Status(StatusCode::kNoSpace, "ring: " + std::to_string(options.slots) + " slots of " +
                                             std::to_string(layout.batch()) +
-                                            " samples are more than any machine has; lower "
+                                            " samples exceed the maximum size of a ring; lower "
                                             "feed.prefetch_batches or train.micro_batch_size");
   header.slot_stride = align_up(header.slot_bytes, kCacheLine);
   header.segment_bytes =
@@ -122,10 +122,10 @@ void initialize_segment(std::span<std::byte> segment, const RingHeader& header,
   for (uint64_t ticket = header.first_ticket; ticket < header.first_ticket + header.slots; ++ticket)
     slots[ticket % header.slots].word =
         encode({.phase = Phase::kFree, .turn = static_cast<uint32_t>(ticket / header.slots)});
-  RingHeader unfinished = header;
-  unfinished.magic = 0;
-  unfinished.next_ticket = header.first_ticket;
-  std::memcpy(segment.data(), &unfinished, sizeof(unfinished));
+  RingHeader initial = header;
+  initial.magic = 0;
+  initial.next_ticket = header.first_ticket;
+  std::memcpy(segment.data(), &initial, sizeof(initial));
   std::atomic_ref(reinterpret_cast<RingHeader*>(segment.data())->magic)
       .store(header.magic, std::memory_order_release);
 }
@@ -133,9 +133,9 @@ void initialize_segment(std::span<std::byte> segment, const RingHeader& header,
 Result<SegmentView> read_layout(std::span<const std::byte> segment) {
   RingHeader header{};
   if (segment.size() < sizeof(header))
-    return invalid(std::to_string(segment.size()) + " bytes are no header");
+    return invalid(std::to_string(segment.size()) + " bytes are too few for a header");
   std::memcpy(&header, segment.data(), sizeof(header));
-  if (header.magic != kMagic) return invalid("it does not begin with STOKRING");
+  if (header.magic != kMagic) return invalid("it does not start with STOKRING");
   if (header.version != kVersion)
     return invalid("format version " + std::to_string(header.version));
   if (header.tensors < 1 || header.tensors > kMaxTensors) return invalid("number of tensors");

@@ -21,22 +21,22 @@ class ClassWeights {
   // `numbers` are the values of the configuration key `key`; empty means no weights. kMismatch:
   // there is not one number per class; `count` is the number of classes in the data and `what`
   // their name in the message ("classes").
-  static Result<ClassWeights> of(const std::vector<double>& numbers, const std::string& key,
+  static Result<ClassWeights> of(const std::vector<double>& values, const std::string& key,
                                  uint64_t count, const std::string& what);
 
-  bool any() const { return !numbers_.empty(); }
-  const std::vector<double>& numbers() const {
-    return numbers_;
+  bool has_weights() const { return !values_.empty(); }
+  const std::vector<double>& values() const {
+    return values_;
   }  // one per class of the data, or empty
   // F32 [logits.size(-1)], on the device of `logits`. Outputs beyond the classes of the data have
   // weight 1. Undefined if there are no weights.
   const at::Tensor& matching(const at::Tensor& logits) const;
 
  private:
-  explicit ClassWeights(std::vector<double> numbers) : numbers_(std::move(numbers)) {}
+  explicit ClassWeights(std::vector<double> values) : values_(std::move(values)) {}
 
-  std::vector<double> numbers_;
-  mutable at::Tensor kept_;
+  std::vector<double> values_;
+  mutable at::Tensor cached_;
 };
 
 }  // namespace stoker::task

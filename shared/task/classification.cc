@@ -14,7 +14,7 @@
 namespace stoker::task {
 namespace {
 
-struct InputAndLabel {
+struct ClassificationBatch {
   ModelInput input;
   size_t label = 0;  // index in a batch
 };
@@ -27,26 +27,26 @@ at::Tensor widen(const at::Tensor& label, int64_t outputs) {
 
 class ClassificationEvaluation : public Evaluation {
  public:
-  ClassificationEvaluation(InputAndLabel indices, uint64_t classes,
+  ClassificationEvaluation(ClassificationBatch indices, uint64_t classes,
                            const EvaluationOptions& options, std::vector<double> weights)
-      : indices_(std::move(indices)), scorer_(classes, options, std::move(weights)) {}
+      : indices_(std::move(indices)), metrics_(classes, options, std::move(weights)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    scorer_.add(model_outputs(model, batch, indices_.input), batch.at(indices_.label));
+    metrics_.add(model_outputs(model, batch, indices_.input), batch.at(indices_.label));
   }
 
-  eval_metrics::EvalReport report() const override { return scorer_.report(); }
+  eval_metrics::EvalReport report() const override { return metrics_.report(); }
 
  private:
-  const InputAndLabel indices_;
-  LabelMetrics scorer_;
+  const ClassificationBatch indices_;
+  LabelMetrics metrics_;
 };
 
 class Classification : public Task {
  public:
-  Classification(const config::ClassificationTask& config, InputAndLabel indices, uint64_t classes,
-                 data::transform::MixOptions mix, ClassWeights weights)
+  Classification(const config::ClassificationTask& config, ClassificationBatch indices,
+                 uint64_t classes, data::transform::MixOptions mix, ClassWeights weights)
       : indices_(std::move(indices)),
         classes_(classes),
         mix_(mix),
@@ -69,7 +69,7 @@ class Classification : public Task {
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<ClassificationEvaluation>(indices_, classes_, options,
-                                                      loss_.weights().numbers());
+                                                      loss_.weights().values());
   }
 
  private:
@@ -78,7 +78,7 @@ class Classification : public Task {
     return loss_.mean(logits, widen(batch.at(indices_.label), logits.size(1)));
   }
 
-  const InputAndLabel indices_;
+  const ClassificationBatch indices_;
   const uint64_t classes_;
   const data::transform::MixOptions mix_;
   const LabelLoss loss_;
@@ -92,10 +92,11 @@ Result<data::transform::MixOptions> find_mix_options(
   STOKER_ASSIGN_OR_RETURN(const auto mix,
                           data::transform::make_mix_options(transforms, sample[input.values]));
   if (!mix.any() || (!input.is_tokens && !input.maybe_length)) return mix;
-  return Status(StatusCode::kMismatch,
-                "data.train.batch_transforms: mixup and cutmix do not mix tokens, nor samples of "
-                "various lengths; the data has " +
-                    model::describe(sample));
+  return Status(
+      StatusCode::kMismatch,
+      "data.train.batch_transforms: mixup and cutmix support neither tokens nor samples of "
+      "variable length; the data has " +
+          model::describe(sample));
 }
 
 }  // namespace
@@ -104,7 +105,7 @@ Result<std::unique_ptr<Task>> make_classification(
     const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes,
     const std::vector<config::BatchTransform>& batch_transforms) {
-  InputAndLabel indices;
+  ClassificationBatch indices;
   STOKER_ASSIGN_OR_RETURN(indices.input,
                           find_model_input(maybe_normalize, sample, "classification"));
   STOKER_ASSIGN_OR_RETURN(indices.label, component_index(sample, "label", "classification"));

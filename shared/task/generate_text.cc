@@ -16,14 +16,14 @@ namespace {
 constexpr int64_t kTopK = 40;
 
 // Puts the model into eval mode during its lifetime.
-class EvalMode {
+class EvalModeGuard {
  public:
-  explicit EvalMode(model::Model& model) : model_(model), was_training_(model.is_training()) {
+  explicit EvalModeGuard(model::Model& model) : model_(model), was_training_(model.is_training()) {
     model_.eval();
   }
-  ~EvalMode() { model_.train(was_training_); }
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
+  ~EvalModeGuard() { model_.train(was_training_); }
+  EvalModeGuard(const EvalModeGuard&) = delete;
+  EvalModeGuard& operator=(const EvalModeGuard&) = delete;
 
  private:
   model::Model& model_;
@@ -31,7 +31,7 @@ class EvalMode {
 };
 
 // The last bytes of `text` that fit the context of the model, [1, time].
-at::Tensor visible(const std::string& text, int64_t context) {
+at::Tensor context_tokens(const std::string& text, int64_t context) {
   const auto time = std::min<int64_t>(context, static_cast<int64_t>(text.size()));
   at::Tensor tokens = at::empty({1, time}, at::kLong);
   const size_t first = text.size() - static_cast<size_t>(time);
@@ -44,8 +44,8 @@ at::Tensor visible(const std::string& text, int64_t context) {
 char sample_token(const at::Tensor& logits, double temperature, const at::Generator& generator) {
   if (temperature <= 0) return static_cast<char>(logits.argmax().item<int64_t>());
   const auto [values, bytes] = at::topk(logits, kTopK);
-  const at::Tensor chances = at::softmax(values / temperature, 0);
-  const auto index = at::multinomial(chances, 1, false, generator).item<int64_t>();
+  const at::Tensor probabilities = at::softmax(values / temperature, 0);
+  const auto index = at::multinomial(probabilities, 1, false, generator).item<int64_t>();
   return static_cast<char>(bytes[index].item<int64_t>());
 }
 
@@ -53,20 +53,20 @@ char sample_token(const at::Tensor& logits, double temperature, const at::Genera
 
 std::string generate_text(model::Model& model, std::string prompt, int bytes, double temperature,
                           uint64_t seed, std::stop_token stop) {
-  TORCH_CHECK(model.vocab() == 256, "text can be sampled from models with a vocabulary of the 256 ",
-              "bytes only; this one has ", model.vocab());
+  TORCH_CHECK(model.vocab() == 256, "text generation requires a model with a vocabulary of 256 ",
+              "bytes; this one has ", model.vocab());
   const at::NoGradGuard no_grad;
-  const EvalMode mode(model);
+  const EvalModeGuard mode(model);
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   const c10::Device device = model.parameters().front().device();
   if (prompt.empty()) prompt = "\n";  // the model needs at least one token
-  const size_t before = prompt.size();
+  const size_t prompt_size = prompt.size();
   for (int i = 0; i < bytes && !stop.stop_requested(); ++i) {
-    const at::Tensor logits = model.forward(visible(prompt, model.context()).to(device));
+    const at::Tensor logits = model.forward(context_tokens(prompt, model.context()).to(device));
     prompt += sample_token(logits.select(0, 0).select(0, -1).to(at::kCPU, at::kFloat), temperature,
                            generator);
   }
-  return prompt.substr(before);
+  return prompt.substr(prompt_size);
 }
 
 }  // namespace stoker::task

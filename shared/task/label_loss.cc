@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMinWeight = 1e-30;  // avoids a division by 0
 
-std::optional<at::Tensor> maybe(const at::Tensor& weights) {
+std::optional<at::Tensor> to_optional(const at::Tensor& weights) {
   return weights.defined() ? std::optional(weights) : std::nullopt;
 }
 
@@ -19,13 +19,13 @@ std::optional<at::Tensor> maybe(const at::Tensor& weights) {
 
 std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
                                                        const at::Tensor& labels) {
-  const at::Tensor counted = labels.ne(kIgnoredLabel).nonzero().squeeze(1);
-  return {logits.index_select(0, counted), labels.index_select(0, counted)};
+  const at::Tensor valid = labels.ne(kIgnoredLabel).nonzero().squeeze(1);
+  return {logits.index_select(0, valid), labels.index_select(0, valid)};
 }
 
 at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {
-  if (weights_.any() && !labels.is_floating_point()) return mean_over_valid(logits, labels);
-  return at::cross_entropy_loss(logits, labels, maybe(weights_.matching(logits)),
+  if (weights_.has_weights() && !labels.is_floating_point()) return mean_over_valid(logits, labels);
+  return at::cross_entropy_loss(logits, labels, to_optional(weights_.matching(logits)),
                                 at::Reduction::Mean, kIgnoredLabel, smoothing_);
 }
 
@@ -33,8 +33,8 @@ at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) c
 // them.
 at::Tensor LabelLoss::mean_over_valid(const at::Tensor& logits, const at::Tensor& labels) const {
   const at::Tensor& weights = weights_.matching(logits);
-  const at::Tensor sum = at::cross_entropy_loss(logits, labels, maybe(weights), at::Reduction::Sum,
-                                                kIgnoredLabel, smoothing_);
+  const at::Tensor sum = at::cross_entropy_loss(logits, labels, to_optional(weights),
+                                                at::Reduction::Sum, kIgnoredLabel, smoothing_);
   const at::Tensor counts = labels.ne(kIgnoredLabel);
   const at::Tensor weight =
       weights.defined() ? weights.index_select(0, labels.mul(counts)).mul(counts) : counts;

@@ -14,12 +14,12 @@ namespace stoker::task {
 void LabelMetrics::add(const at::Tensor& logits, const at::Tensor& labels) {
   if (!metrics_) start(static_cast<uint64_t>(logits.size(1)));
   const HostValues<float> losses(at::cross_entropy_loss(logits, labels, {}, at::Reduction::None));
-  const HostValues<int64_t> numbers(labels);
+  const HostValues<int64_t> label_values(labels);
   const HostValues<int64_t> predictions(logits.argmax(1));
   const HostValues<float> confidences(at::softmax(logits, 1).amax(1));
   const HostValues<uint8_t> in_top_k(is_in_top_k(logits, labels));
-  metrics_->add(
-      {losses.span(), numbers.span(), predictions.span(), confidences.span(), in_top_k.span()});
+  metrics_->add({losses.span(), label_values.span(), predictions.span(), confidences.span(),
+                 in_top_k.span()});
 }
 
 eval_metrics::EvalReport LabelMetrics::report() const {
@@ -39,8 +39,8 @@ void LabelMetrics::start(uint64_t outputs) {
 
 at::Tensor LabelMetrics::is_in_top_k(const at::Tensor& logits, const at::Tensor& labels) const {
   if (top_k_ == 0) return at::empty({0}, at::kByte);
-  const at::Tensor likely = std::get<1>(at::topk(logits, top_k_, 1));
-  return likely.eq(labels.unsqueeze(1)).any(1).to(at::kByte);
+  const at::Tensor top_k_classes = std::get<1>(at::topk(logits, top_k_, 1));
+  return top_k_classes.eq(labels.unsqueeze(1)).any(1).to(at::kByte);
 }
 
 }  // namespace stoker::task

@@ -6,7 +6,7 @@
 namespace stoker::task {
 namespace {
 
-struct Maker {
+struct TaskFactory {
   const config::Normalize* maybe_normalize;
   const Samples& sample;
   uint64_t classes;
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Task>> make_task(
     const config::TaskConfig& config, const config::Normalize* maybe_normalize,
     const std::vector<TensorSpec>& sample, uint64_t classes,
     const std::vector<config::BatchTransform>& batch_transforms) {
-  return std::visit(Maker{maybe_normalize, sample, classes, batch_transforms}, config.task);
+  return std::visit(TaskFactory{maybe_normalize, sample, classes, batch_transforms}, config.task);
 }
 
 }  // namespace stoker::task

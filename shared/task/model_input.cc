@@ -29,7 +29,7 @@ Result<ModelInput> find_model_input(const config::Normalize* maybe_normalize, co
   const TensorSpec& length = sample[*found.maybe_length];
   if (length.dtype != DType::kI64 || !length.shape.empty())
     return Status(StatusCode::kMismatch, "task " + task +
-                                             " needs a `length` I64 [], one number a " +
+                                             " needs a `length` I64 [], one value per " +
                                              "sample; the data has " + to_string(length));
   return found;
 }

@@ -17,7 +17,8 @@ namespace {
 // The weights are the pos_weight of BCEWithLogitsLoss.
 at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target, const ClassWeights& weights,
                    int64_t reduction) {
-  const auto maybe_weights = weights.any() ? std::optional(weights.matching(logits)) : std::nullopt;
+  const auto maybe_weights =
+      weights.has_weights() ? std::optional(weights.matching(logits)) : std::nullopt;
   return at::binary_cross_entropy_with_logits(logits, target, {}, maybe_weights, reduction);
 }
 

@@ -16,23 +16,23 @@ void normalize(at::Tensor values, double mean, double std) {
 Result<Normalization> find_normalization(const config::Normalize* maybe_normalize,
                                          const TensorSpec& input) {
   if (maybe_normalize == nullptr) return Normalization{};
-  const config::Normalize& given = *maybe_normalize;
+  const config::Normalize& config = *maybe_normalize;
   if (input.dtype != DType::kU8) {
     return Status(StatusCode::kMismatch,
                   "data.train.transforms: normalize requires uint8 images; the data has " +
-                      to_string(input) + ", which is given to the model as it is");
+                      to_string(input) + ", which is passed to the model unchanged");
   }
-  const size_t channels = given.mean.size();
+  const size_t channels = config.mean.size();
   const bool fits =
       channels == 1 || (!input.shape.empty() && static_cast<size_t>(input.shape[0]) == channels);
-  if (!fits || given.std.size() != channels) {
+  if (!fits || config.std.size() != channels) {
     return Status(StatusCode::kMismatch,
                   "data.train.transforms: normalize has " + std::to_string(channels) +
-                      " means and " + std::to_string(given.std.size()) +
+                      " means and " + std::to_string(config.std.size()) +
                       " stds; set one of each, or one per channel; the data has " +
                       to_string(input));
   }
-  return Normalization{.mean = given.mean, .std = given.std};
+  return Normalization{.mean = config.mean, .std = config.std};
 }
 
 at::Tensor preprocess_input(const at::Tensor& input, const Normalization& normalization) {

@@ -13,12 +13,12 @@ namespace stoker::task {
 namespace {
 
 // All steps of all samples, concatenated.
-struct Tags {
+struct LabeledSteps {
   at::Tensor logits;  // F32 [batch * steps, outputs]
   at::Tensor labels;  // I64 [batch * steps]; kIgnoredLabel if the step is ignored
 };
 
-Tags predicted_tags(model::Model& model, const Batch& batch, const SequenceLabels& indices) {
+LabeledSteps predict_steps(model::Model& model, const Batch& batch, const SequenceLabels& indices) {
   const at::Tensor logits = step_outputs(model, batch, indices.input);
   at::Tensor labels = batch.at(indices.labels);
   TORCH_CHECK(labels.size(1) == logits.size(1), "a sample has ", logits.size(1), " steps and ",
@@ -28,43 +28,43 @@ Tags predicted_tags(model::Model& model, const Batch& batch, const SequenceLabel
   return {logits.flatten(0, 1), labels.flatten()};
 }
 
-class TaggingEvaluation : public Evaluation {
+class SequenceLabelingEvaluation : public Evaluation {
  public:
-  TaggingEvaluation(SequenceLabels indices, uint64_t classes, const EvaluationOptions& options,
-                    std::vector<double> weights)
-      : indices_(std::move(indices)), scorer_(classes, options, std::move(weights)) {}
+  SequenceLabelingEvaluation(SequenceLabels indices, uint64_t classes,
+                             const EvaluationOptions& options, std::vector<double> weights)
+      : indices_(std::move(indices)), metrics_(classes, options, std::move(weights)) {}
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const auto [logits, labels] = predicted_tags(model, batch, indices_);
-    const auto [counted, their_labels] = drop_ignored_labels(logits, labels);
-    scorer_.add(counted, their_labels);
+    const auto [logits, labels] = predict_steps(model, batch, indices_);
+    const auto [valid_logits, valid_labels] = drop_ignored_labels(logits, labels);
+    metrics_.add(valid_logits, valid_labels);
   }
 
-  eval_metrics::EvalReport report() const override { return scorer_.report(); }
+  eval_metrics::EvalReport report() const override { return metrics_.report(); }
 
  private:
   const SequenceLabels indices_;
-  LabelMetrics scorer_;
+  LabelMetrics metrics_;
 };
 
-class Tagging : public Task {
+class SequenceLabeling : public Task {
  public:
-  Tagging(const config::SequenceLabelingTask& config, SequenceLabels indices, uint64_t classes,
-          ClassWeights weights)
+  SequenceLabeling(const config::SequenceLabelingTask& config, SequenceLabels indices,
+                   uint64_t classes, ClassWeights weights)
       : indices_(std::move(indices)),
         classes_(classes),
         loss_(std::move(weights), config.label_smoothing) {}
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const auto [logits, labels] = predicted_tags(model, batch, indices_);
+    const auto [logits, labels] = predict_steps(model, batch, indices_);
     return loss_.mean_over_valid(logits, labels);
   }
   // Metrics count labels, not samples, so misclassified samples are not supported.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
-    return std::make_unique<TaggingEvaluation>(
+    return std::make_unique<SequenceLabelingEvaluation>(
         indices_, classes_, EvaluationOptions{.top_k = options.top_k, .misclassified = 0},
-        loss_.weights().numbers());
+        loss_.weights().values());
   }
 
  private:
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Task>> make_sequence_labeling(const config::SequenceLabel
       ClassWeights weights,
       ClassWeights::of(config.class_weights, "task.class_weights", classes, "classes"));
   return std::unique_ptr<Task>(
-      std::make_unique<Tagging>(config, std::move(indices), classes, std::move(weights)));
+      std::make_unique<SequenceLabeling>(config, std::move(indices), classes, std::move(weights)));
 }
 
 }  // namespace stoker::task

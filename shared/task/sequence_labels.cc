@@ -30,8 +30,8 @@ at::Tensor step_outputs(model::Model& model, const Batch& batch, const ModelInpu
   at::Tensor outputs = model_outputs(model, batch, input);
   const int64_t steps = batch.at(input.values).size(1);
   TORCH_CHECK(outputs.dim() == 3 && outputs.size(1) == steps,
-              "the task needs what the model says of each of the ", steps,
-              " steps, [batch, steps, outputs]; the model answers ", outputs.sizes());
+              "the task needs an output for each of the ", steps,
+              " steps, [batch, steps, outputs]; the model returned ", outputs.sizes());
   return outputs;
 }
 

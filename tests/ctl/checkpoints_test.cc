@@ -26,8 +26,8 @@ class CheckpointCommandsTest : public CtlTest {
     std::filesystem::create_directories(layout().checkpoints_dir());
   }
   // Returns the SHA-256 of the manifest.
-  std::string put_checkpoint(uint64_t step, bool with_average = false,
-                             std::optional<uint64_t> sample_errors = {}) {
+  std::string write_checkpoint(uint64_t step, bool with_ema = false,
+                               std::optional<uint64_t> sample_errors = {}) {
     const std::array<float, 4> values{1, 2, 3, static_cast<float>(step)};
     const checkpoint::TensorViews tensors{
         {.spec = {.name = "weight", .dtype = DType::kF32, .shape = {4}},
@@ -37,7 +37,7 @@ class CheckpointCommandsTest : public CtlTest {
     content.manifest.live_settings = "{}";
     content.manifest.sample_errors = sample_errors;
     content.model = content.optim = content.state = tensors;
-    if (with_average) content.ema = tensors;
+    if (with_ema) content.ema = tensors;
     checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
     const auto committed = store.commit(content);
     EXPECT_TRUE(committed.ok()) << committed.status().to_string();
@@ -47,14 +47,14 @@ class CheckpointCommandsTest : public CtlTest {
     return layout().checkpoints_dir() + "/" + checkpoint::CheckpointStore::checkpoint_name(step) +
            "/" + name;
   }
-  void put_best(uint64_t step, double value, const std::string& sha256) {
-    put(layout().best_file(), run::to_json(run::BestCheckpoint{.dataset = "valid",
-                                                               .metric = "loss",
-                                                               .value = value,
-                                                               .step = step,
-                                                               .manifest_sha256 = sha256}));
+  void write_best(uint64_t step, double value, const std::string& sha256) {
+    write_file(layout().best_file(), run::to_json(run::BestCheckpoint{.dataset = "valid",
+                                                                      .metric = "loss",
+                                                                      .value = value,
+                                                                      .step = step,
+                                                                      .manifest_sha256 = sha256}));
   }
-  static void flip_a_bit(const std::string& path) {
+  static void flip_bit(const std::string& path) {
     std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekg(-3, std::ios::end);
     const char byte = static_cast<char>(stream.get() ^ 4);
@@ -64,29 +64,29 @@ class CheckpointCommandsTest : public CtlTest {
 };
 
 TEST_F(CheckpointCommandsTest, ListShowsEvaluationsAndMarksBest) {
-  put_eval(200, 1.25, put_checkpoint(200));
-  const std::string best = put_checkpoint(400);
-  put_eval(400, 1.125, best);
-  put_checkpoint(600);
-  put_best(400, 1.125, best);
-  const Answer answer = ctl({"list"});
-  ASSERT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, ContainsRegex(" 200  [0-9.]+ s  .* B +1\\.2500 +1\\.8034\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 1\\.1250 .*  \\* best\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* - +-  newest\n"));
-  EXPECT_THAT(answer.out, HasSubstr("best valid loss 1.1250 at step 400\n"));
-  EXPECT_LE(widest_line(answer.out), 80u);
+  write_eval(200, 1.25, write_checkpoint(200));
+  const std::string best = write_checkpoint(400);
+  write_eval(400, 1.125, best);
+  write_checkpoint(600);
+  write_best(400, 1.125, best);
+  const CommandResult result = ctl({"list"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ContainsRegex(" 200  [0-9.]+ s  .* B +1\\.2500 +1\\.8034\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 400 .* 1\\.1250 .*  \\* best\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 600 .* - +-  newest\n"));
+  EXPECT_THAT(result.out, HasSubstr("best valid loss 1.1250 at step 400\n"));
+  EXPECT_LE(widest_line(result.out), 80u);
 }
 
 TEST_F(CheckpointCommandsTest, ListShowsSampleErrorsWhenAnyExist) {
-  put_checkpoint(200);
-  put_checkpoint(400, false, 0);
+  write_checkpoint(200);
+  write_checkpoint(400, false, 0);
   EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("samples")));
-  put_checkpoint(600, false, 17);
-  const Answer answer = ctl({"list"});
-  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* - *\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* 0 *\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 600 .* 17 +newest\n"));
+  write_checkpoint(600, false, 17);
+  const CommandResult result = ctl({"list"});
+  EXPECT_THAT(result.out, ContainsRegex(" 200 .* - *\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 400 .* 0 *\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 600 .* 17 +newest\n"));
   const auto list = boost::json::parse(ctl({"--json", "list"}).out).at("checkpoints").as_array();
   EXPECT_FALSE(list[0].as_object().contains("sample_errors"));
   EXPECT_EQ(list[2].at("sample_errors").to_number<int>(), 17);
@@ -107,18 +107,18 @@ TEST_F(CheckpointCommandsTest, ListShowsAgeOfEachCheckpoint) {
 // With keep_last and keep_every_steps, each retained checkpoint shows its reason; retention can
 // delete the others.
 TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
-  put(layout().config_file(),
-      "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: "
-      "300}\n");
-  const std::string best = put_checkpoint(100);
-  for (const uint64_t step : {200u, 300u, 400u, 500u}) put_checkpoint(step);
-  put_best(100, 1, best);
-  const Answer answer = ctl({"list"});
-  EXPECT_THAT(answer.out, ContainsRegex(" 100 .* \\* best\n")) << answer.out;
-  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* B *\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: keep_every_steps\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* kept: keep_last\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 500 .* newest\n"));
+  write_file(layout().config_file(),
+             "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 2, keep_every_steps: "
+             "300}\n");
+  const std::string best = write_checkpoint(100);
+  for (const uint64_t step : {200u, 300u, 400u, 500u}) write_checkpoint(step);
+  write_best(100, 1, best);
+  const CommandResult result = ctl({"list"});
+  EXPECT_THAT(result.out, ContainsRegex(" 100 .* \\* best\n")) << result.out;
+  EXPECT_THAT(result.out, ContainsRegex(" 200 .* B *\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 300 .* kept: keep_every_steps\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 400 .* kept: keep_last\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 500 .* newest\n"));
   const auto root = boost::json::parse(ctl({"--json", "list"}).out);
   EXPECT_EQ(root.at("checkpoints").at(0).at("kept_by").as_string(), "best");
   EXPECT_EQ(root.at("checkpoints").at(1).at("kept_by").as_string(), "");
@@ -126,32 +126,32 @@ TEST_F(CheckpointCommandsTest, ListShowsRetentionReasons) {
 
 // The list uses the same inputs as retention: evaluation results and the completeness of the files.
 TEST_F(CheckpointCommandsTest, ListAppliesRetentionPolicyToEvaluations) {
-  put(layout().config_file(),
-      "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\n"
-      "eval: {datasets: [valid]}\n"
-      "checkpoint: {keep_last: 2, save_top_k: 2}\n");
-  put_eval(100, 1.5, put_checkpoint(100));
-  const std::string best = put_checkpoint(200);
-  put_eval(200, 1.25, best);
-  put_best(200, 1.25, best);
-  put_eval(300, 1.75, put_checkpoint(300));
-  for (const uint64_t step : {400u, 500u}) put_checkpoint(step);
+  write_file(layout().config_file(),
+             "data: {train: {format: text, path: x}, valid: {format: text, path: y}}\n"
+             "eval: {datasets: [valid]}\n"
+             "checkpoint: {keep_last: 2, save_top_k: 2}\n");
+  write_eval(100, 1.5, write_checkpoint(100));
+  const std::string best = write_checkpoint(200);
+  write_eval(200, 1.25, best);
+  write_best(200, 1.25, best);
+  write_eval(300, 1.75, write_checkpoint(300));
+  for (const uint64_t step : {400u, 500u}) write_checkpoint(step);
   std::filesystem::remove(file(300, "optimizer.safetensors"));
-  const Answer answer = ctl({"list"});
-  EXPECT_THAT(answer.out, ContainsRegex(" 100 .* kept: best\n")) << answer.out;
-  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* \\* best\n"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 300 .* kept: incomplete\n"));
+  const CommandResult result = ctl({"list"});
+  EXPECT_THAT(result.out, ContainsRegex(" 100 .* kept: best\n")) << result.out;
+  EXPECT_THAT(result.out, ContainsRegex(" 200 .* \\* best\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 300 .* kept: incomplete\n"));
 }
 
 TEST_F(CheckpointCommandsTest, ListMarksOpenCheckpoints) {
-  put_checkpoint(200);
-  put_checkpoint(400);
+  write_checkpoint(200);
+  write_checkpoint(400);
   EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("open")));
   {
-    const auto held = checkpoint::CheckpointStore::open_verified(
+    const auto open_checkpoint = checkpoint::CheckpointStore::open_verified(
         layout().checkpoints_dir() + "/" + checkpoint::CheckpointStore::checkpoint_name(200));
-    ASSERT_TRUE(held.ok());
-    if (!FileLocks::read().holds(file(200, "SHA256SUMS")))
+    ASSERT_TRUE(open_checkpoint.ok());
+    if (!FileLocks::read().is_locked(file(200, "SHA256SUMS")))
       GTEST_SKIP() << "the kernel does not list the locks of this file system";
     EXPECT_THAT(ctl({"list"}).out, ContainsRegex(" 200 .* open\n"));
     EXPECT_TRUE(boost::json::parse(ctl({"--json", "list"}).out)
@@ -164,31 +164,31 @@ TEST_F(CheckpointCommandsTest, ListMarksOpenCheckpoints) {
 }
 
 TEST_F(CheckpointCommandsTest, ListIgnoresResultOfAnotherCheckpointWithSameStep) {
-  put_checkpoint(200);
-  put_eval(200, 1.25, std::string(64, 'a'));
-  put_best(200, 1.25, std::string(64, 'a'));
-  const Answer answer = ctl({"list"});
-  EXPECT_THAT(answer.out, ContainsRegex(" 200 .* -  newest\n")) << answer.out;
-  EXPECT_THAT(answer.out, HasSubstr("that checkpoint is no longer kept"));
+  write_checkpoint(200);
+  write_eval(200, 1.25, std::string(64, 'a'));
+  write_best(200, 1.25, std::string(64, 'a'));
+  const CommandResult result = ctl({"list"});
+  EXPECT_THAT(result.out, ContainsRegex(" 200 .* -  newest\n")) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("that checkpoint was deleted"));
 }
 
 TEST_F(CheckpointCommandsTest, ListMarksCorruptCheckpointAndContinues) {
-  put_checkpoint(200);
-  put_checkpoint(400);
-  put(file(200, "manifest.json"), "{\"step\":");
-  const Answer answer = ctl({"list"});
-  EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, ContainsRegex(" 200 .*CORRUPT: .*manifest.json"));
-  EXPECT_THAT(answer.out, ContainsRegex(" 400 .* newest\n"));
+  write_checkpoint(200);
+  write_checkpoint(400);
+  write_file(file(200, "manifest.json"), "{\"step\":");
+  const CommandResult result = ctl({"list"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ContainsRegex(" 200 .*CORRUPT: .*manifest.json"));
+  EXPECT_THAT(result.out, ContainsRegex(" 400 .* newest\n"));
 }
 
 TEST_F(CheckpointCommandsTest, ListWritesAllFieldsAsJson) {
-  const std::string sha256 = put_checkpoint(200);
-  put_eval(200, 1.25, sha256);
-  put_best(200, 1.25, sha256);
-  put_checkpoint(400);
-  const Answer answer = ctl({"--json", "list"});
-  const auto root = boost::json::parse(answer.out);
+  const std::string sha256 = write_checkpoint(200);
+  write_eval(200, 1.25, sha256);
+  write_best(200, 1.25, sha256);
+  write_checkpoint(400);
+  const CommandResult result = ctl({"--json", "list"});
+  const auto root = boost::json::parse(result.out);
   EXPECT_EQ(root.at("metric").as_string(), "loss");
   EXPECT_EQ(root.at("best").at("step").to_number<int>(), 200);
   const auto& list = root.at("checkpoints").as_array();
@@ -203,105 +203,105 @@ TEST_F(CheckpointCommandsTest, ListWritesAllFieldsAsJson) {
 TEST_F(CheckpointCommandsTest, ListSucceedsWithoutCheckpoints) {
   EXPECT_EQ(ctl({"list"}).code, 0);
   EXPECT_THAT(ctl({"list"}).out, HasSubstr("no checkpoint"));
-  const Answer verify = ctl({"verify"});
+  const CommandResult verify = ctl({"verify"});
   EXPECT_EQ(verify.code, 78);
   EXPECT_THAT(verify.err, HasSubstr("no checkpoint yet"));
 }
 
 TEST_F(CheckpointCommandsTest, VerifyAcceptsIntactCheckpoints) {
-  put_checkpoint(200);
-  put_checkpoint(400);
-  const Answer newest = ctl({"verify"});
+  write_checkpoint(200);
+  write_checkpoint(400);
+  const CommandResult newest = ctl({"verify"});
   EXPECT_EQ(newest.code, 0) << newest.err;
-  EXPECT_THAT(newest.out, HasSubstr("step 400: as it was saved (3 files and the manifest, "));
-  EXPECT_THAT(ctl({"verify", "200"}).out, HasSubstr("step 200: as it was saved"));
-  const Answer all = ctl({"verify", "--all"});
-  EXPECT_THAT(all.out, HasSubstr("step 200: as"));
-  EXPECT_THAT(all.out, HasSubstr("step 400: as"));
+  EXPECT_THAT(newest.out, HasSubstr("step 400: OK (3 files and the manifest, "));
+  EXPECT_THAT(ctl({"verify", "200"}).out, HasSubstr("step 200: OK"));
+  const CommandResult all = ctl({"verify", "--all"});
+  EXPECT_THAT(all.out, HasSubstr("step 200: OK"));
+  EXPECT_THAT(all.out, HasSubstr("step 400: OK"));
 }
 
 TEST_F(CheckpointCommandsTest, VerifyReportsFileWithFlippedBit) {
-  put_checkpoint(200);
-  put_checkpoint(400);
+  write_checkpoint(200);
+  write_checkpoint(400);
   for (const char* name : {"model.safetensors", "optimizer.safetensors",
                            "trainer_state.safetensors", "manifest.json"}) {
-    flip_a_bit(file(200, name));
-    const Answer answer = ctl({"verify", "200"});
-    EXPECT_EQ(answer.code, 65);
-    EXPECT_THAT(answer.out, HasSubstr(name));
-    flip_a_bit(file(200, name));
+    flip_bit(file(200, name));
+    const CommandResult result = ctl({"verify", "200"});
+    EXPECT_EQ(result.code, 65);
+    EXPECT_THAT(result.out, HasSubstr(name));
+    flip_bit(file(200, name));
   }
   EXPECT_EQ(ctl({"verify", "200"}).code, 0);
   std::filesystem::remove(file(200, "optimizer.safetensors"));
-  const Answer all = ctl({"verify", "--all"});
+  const CommandResult all = ctl({"verify", "--all"});
   EXPECT_EQ(all.code, 65);
   EXPECT_THAT(all.out, HasSubstr("optimizer.safetensors: missing"));
-  EXPECT_THAT(all.out, HasSubstr("step 400: as it was saved"));
-  EXPECT_EQ(ctl({"verify"}).code, 0) << "the newest is whole";
+  EXPECT_THAT(all.out, HasSubstr("step 400: OK"));
+  EXPECT_EQ(ctl({"verify"}).code, 0) << "the newest is intact";
 }
 
 TEST_F(CheckpointCommandsTest, VerifyReportsResultAsJson) {
-  put_checkpoint(200);
+  write_checkpoint(200);
   EXPECT_TRUE(boost::json::parse(ctl({"--json", "verify"}).out).at("ok").as_bool());
-  flip_a_bit(file(200, "model.safetensors"));
-  const Answer answer = ctl({"--json", "verify"});
-  EXPECT_EQ(answer.code, 65);
-  const auto root = boost::json::parse(answer.out);
+  flip_bit(file(200, "model.safetensors"));
+  const CommandResult result = ctl({"--json", "verify"});
+  EXPECT_EQ(result.code, 65);
+  const auto root = boost::json::parse(result.out);
   EXPECT_FALSE(root.at("ok").as_bool());
   EXPECT_NE(root.at("checkpoints").at(0).at("error").as_string().find("model.safetensors"),
             std::string::npos);
 }
 
 TEST_F(CheckpointCommandsTest, VerifyListsExistingStepsOnUnknownStep) {
-  put_checkpoint(200);
-  put_checkpoint(400);
-  const Answer answer = ctl({"verify", "300"});
-  EXPECT_EQ(answer.code, 78);
-  EXPECT_THAT(answer.err, HasSubstr("no checkpoint of step 300; there are: 200 400"));
-  EXPECT_THAT(answer.out, Not(HasSubstr("300")));
+  write_checkpoint(200);
+  write_checkpoint(400);
+  const CommandResult result = ctl({"verify", "300"});
+  EXPECT_EQ(result.code, 78);
+  EXPECT_THAT(result.err, HasSubstr("no checkpoint of step 300; available steps: 200 400"));
+  EXPECT_THAT(result.out, Not(HasSubstr("300")));
 }
 
 TEST_F(CheckpointCommandsTest, VerifyAcceptsBestAndLatest) {
-  const std::string best = put_checkpoint(200);
-  put_checkpoint(400);
-  EXPECT_THAT(ctl({"verify", "best"}).err, HasSubstr("nothing was evaluated yet"));
-  put_best(200, 1, best);
-  EXPECT_THAT(ctl({"verify", "best"}).out, HasSubstr("step 200: as it was saved"));
-  EXPECT_THAT(ctl({"verify", "latest"}).out, HasSubstr("step 400: as it was saved"));
-  put_best(200, 1, std::string(64, 'a'));  // another checkpoint of that step
-  const Answer gone = ctl({"verify", "best"});
+  const std::string best = write_checkpoint(200);
+  write_checkpoint(400);
+  EXPECT_THAT(ctl({"verify", "best"}).err, HasSubstr("no evaluation yet"));
+  write_best(200, 1, best);
+  EXPECT_THAT(ctl({"verify", "best"}).out, HasSubstr("step 200: OK"));
+  EXPECT_THAT(ctl({"verify", "latest"}).out, HasSubstr("step 400: OK"));
+  write_best(200, 1, std::string(64, 'a'));  // another checkpoint of that step
+  const CommandResult gone = ctl({"verify", "best"});
   EXPECT_EQ(gone.code, 78);
-  EXPECT_THAT(gone.err, HasSubstr("of step 200, is no longer kept; there are: 200 400"));
+  EXPECT_THAT(gone.err, HasSubstr("of step 200, was deleted; available steps: 200 400"));
 }
 
 TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
-  put_checkpoint(200);
+  write_checkpoint(200);
   std::string manifest = *read_file(file(200, "manifest.json"), 1 << 20);
   const std::string old_sum = sha256_hex(manifest);
   manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
-  put(file(200, "manifest.json"), manifest);
+  write_file(file(200, "manifest.json"), manifest);
   std::string sums = *read_file(file(200, "SHA256SUMS"), 1 << 20);
   sums.replace(sums.find(old_sum), 64, sha256_hex(manifest));
-  put(file(200, "SHA256SUMS"), sums);
+  write_file(file(200, "SHA256SUMS"), sums);
   for (const char* command : {"verify", "export"}) {
-    const Answer answer = ctl({command, "latest"});
-    EXPECT_EQ(answer.code, 78) << command;
-    EXPECT_THAT(answer.err, HasSubstr("format 3; this version reads 2"));
-    EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1);
+    const CommandResult result = ctl({command, "latest"});
+    EXPECT_EQ(result.code, 78) << command;
+    EXPECT_THAT(result.err, HasSubstr("format 3; this version reads 2"));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1);
   }
   EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 3"));
 }
 
 TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
-  put_checkpoint(200);
+  write_checkpoint(200);
   const std::string torch = path("w.pt"), all = path("all.safetensors");
-  const Answer answer = ctl({"export", "latest", "--format", "torch", "--output", torch});
-  EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, ContainsRegex("step 200: 1 tensors, .* in .*w.pt\n"));
+  const CommandResult result = ctl({"export", "latest", "--format", "torch", "--output", torch});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("step 200: 1 tensors, .* in .*w.pt\n"));
   const auto opened = checkpoint::TorchFile::open(torch);
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   EXPECT_EQ(to_string((*opened)->tensors().front()), "weight F32 [4]");
-  const Answer json = ctl({"--json", "export", "200", "--include", "all", "--output", all});
+  const CommandResult json = ctl({"--json", "export", "200", "--include", "all", "--output", all});
   EXPECT_EQ(boost::json::parse(json.out).at("tensors").to_number<int>(), 3);
   const auto parts = checkpoint::SafetensorsFile::open(all);
   ASSERT_TRUE(parts.ok()) << parts.status().to_string();
@@ -310,9 +310,9 @@ TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
 }
 
 TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
-  put_checkpoint(200);
-  put_checkpoint(400, true);
-  const Answer none = ctl({"export", "200", "--include", "ema", "--output", path("none")});
+  write_checkpoint(200);
+  write_checkpoint(400, true);
+  const CommandResult none = ctl({"export", "200", "--include", "ema", "--output", path("none")});
   EXPECT_NE(none.code, 0);
   EXPECT_THAT(none.err, HasSubstr("has no averaged weights"));
   EXPECT_FALSE(std::filesystem::exists(path("none")));
@@ -324,16 +324,16 @@ TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
 }
 
 TEST_F(CheckpointCommandsTest, ExportRejectsCorruptCheckpointAndExistingOutput) {
-  put_checkpoint(200);
-  put(path("mine"), "precious");
-  const Answer there = ctl({"export", "200", "--output", path("mine")});
-  EXPECT_EQ(there.code, 74);
-  EXPECT_THAT(there.err, HasSubstr("is there already"));
-  EXPECT_EQ(*read_file(path("mine"), 100), "precious");
-  flip_a_bit(file(200, "optimizer.safetensors"));
-  const Answer damaged = ctl({"export", "200", "--output", path("new")});
-  EXPECT_EQ(damaged.code, 65);
-  EXPECT_THAT(damaged.err, HasSubstr("optimizer.safetensors: SHA-256"));
+  write_checkpoint(200);
+  write_file(path("existing"), "content");
+  const CommandResult existing = ctl({"export", "200", "--output", path("existing")});
+  EXPECT_EQ(existing.code, 74);
+  EXPECT_THAT(existing.err, HasSubstr("already exists"));
+  EXPECT_EQ(*read_file(path("existing"), 100), "content");
+  flip_bit(file(200, "optimizer.safetensors"));
+  const CommandResult corrupt = ctl({"export", "200", "--output", path("new")});
+  EXPECT_EQ(corrupt.code, 65);
+  EXPECT_THAT(corrupt.err, HasSubstr("optimizer.safetensors: SHA-256"));
   EXPECT_FALSE(std::filesystem::exists(path("new")));
   EXPECT_EQ(ctl({"export", "300", "--output", path("new")}).code, 78);
 }
@@ -379,7 +379,7 @@ class DiffCommandTest : public CtlTest {
     std::string name;
     std::vector<float> values;
   };
-  void put_checkpoint(uint64_t step, const std::vector<Tensor>& tensors) {
+  void write_checkpoint(uint64_t step, const std::vector<Tensor>& tensors) {
     std::filesystem::create_directories(layout().checkpoints_dir());
     checkpoint::CheckpointContent content;
     content.manifest.step = step;
@@ -394,33 +394,33 @@ class DiffCommandTest : public CtlTest {
     const auto committed = store.commit(content);
     ASSERT_TRUE(committed.ok()) << committed.status().to_string();
   }
-  boost::json::value in_json(const std::string& from, const std::string& to) {
-    const Answer answer = ctl({"--json", "diff", from, to});
-    EXPECT_EQ(answer.code, 0) << answer.err;
-    return boost::json::parse(answer.out);
+  boost::json::value diff_as_json(const std::string& from, const std::string& to) {
+    const CommandResult result = ctl({"--json", "diff", from, to});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return boost::json::parse(result.out);
   }
 };
 
 TEST_F(DiffCommandTest, SortsTensorsByRelativeChange) {
-  put_checkpoint(10, {{"still", {1, 2}}, {"a_little", {4, 3, 0, 0}}, {"much", {1, 1}}});
-  put_checkpoint(20, {{"still", {1, 2}}, {"a_little", {4, 3.5, 0, 0}}, {"much", {3, 1}}});
-  const Answer answer = ctl({"diff", "10", "20"});
-  ASSERT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out,
+  write_checkpoint(10, {{"still", {1, 2}}, {"a_little", {4, 3, 0, 0}}, {"much", {1, 1}}});
+  write_checkpoint(20, {{"still", {1, 2}}, {"a_little", {4, 3.5, 0, 0}}, {"much", {3, 1}}});
+  const CommandResult result = ctl({"diff", "10", "20"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
               HasSubstr("step 10 to step 20: 25.0 % of 8 elements changed, in 3 tensors"));
-  const size_t much = answer.out.find("much F32 [2]");
-  const size_t little = answer.out.find("a_little F32 [4]");
-  const size_t still = answer.out.find("still F32 [2]");
+  const size_t much = result.out.find("much F32 [2]");
+  const size_t little = result.out.find("a_little F32 [4]");
+  const size_t still = result.out.find("still F32 [2]");
   EXPECT_LT(much, little);
   EXPECT_LT(little, still);
   EXPECT_NE(still, std::string::npos);
-  EXPECT_LE(widest_line(answer.out), 80u);
+  EXPECT_LE(widest_line(result.out), 80u);
 }
 
 TEST_F(DiffCommandTest, ComputesChangeMetricsFromElements) {
-  put_checkpoint(10, {{"w", {4, 3, 0, 0}}});
-  put_checkpoint(20, {{"w", {4, 3, 0, 5}}});
-  const auto tensor = in_json("10", "20").at("tensors").at(0);
+  write_checkpoint(10, {{"w", {4, 3, 0, 0}}});
+  write_checkpoint(20, {{"w", {4, 3, 0, 5}}});
+  const auto tensor = diff_as_json("10", "20").at("tensors").at(0);
   EXPECT_EQ(tensor.at("changed").to_number<int>(), 1);
   EXPECT_DOUBLE_EQ(tensor.at("rms_before").to_number<double>(), 2.5);
   EXPECT_DOUBLE_EQ(tensor.at("rms_change").to_number<double>(), 2.5);
@@ -429,43 +429,43 @@ TEST_F(DiffCommandTest, ComputesChangeMetricsFromElements) {
 }
 
 TEST_F(DiffCommandTest, ListsTensorsWithoutMatchOrOfDifferentShape) {
-  put_checkpoint(10, {{"head", {1, 2}}, {"old", {1}}});
-  put_checkpoint(20, {{"head", {1, 2, 3}}, {"new", {1}}});
-  const Answer answer = ctl({"diff", "10", "20"});
-  ASSERT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, HasSubstr("only before: head F32 [2]\nonly before: old F32 [1]\n"));
-  EXPECT_THAT(answer.out, HasSubstr("only after:  head F32 [3]\nonly after:  new F32 [1]\n"));
+  write_checkpoint(10, {{"head", {1, 2}}, {"old", {1}}});
+  write_checkpoint(20, {{"head", {1, 2, 3}}, {"new", {1}}});
+  const CommandResult result = ctl({"diff", "10", "20"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("only before: head F32 [2]\nonly before: old F32 [1]\n"));
+  EXPECT_THAT(result.out, HasSubstr("only after:  head F32 [3]\nonly after:  new F32 [1]\n"));
 }
 
 TEST_F(DiffCommandTest, CountsAndIgnoresNonfiniteElements) {
   const float infinity = std::numeric_limits<float>::infinity();
-  put_checkpoint(10, {{"w", {1, 1, 1}}});
-  put_checkpoint(20, {{"w", {1, infinity, 1}}});
-  EXPECT_EQ(in_json("10", "20").at("tensors").at(0).at("not_finite").to_number<int>(), 1);
-  EXPECT_EQ(in_json("10", "20").at("tensors").at(0).at("changed").to_number<int>(), 0);
-  EXPECT_THAT(ctl({"diff", "10", "20"}).out, HasSubstr("1 elements are no finite number"));
+  write_checkpoint(10, {{"w", {1, 1, 1}}});
+  write_checkpoint(20, {{"w", {1, infinity, 1}}});
+  EXPECT_EQ(diff_as_json("10", "20").at("tensors").at(0).at("num_nonfinite").to_number<int>(), 1);
+  EXPECT_EQ(diff_as_json("10", "20").at("tensors").at(0).at("changed").to_number<int>(), 0);
+  EXPECT_THAT(ctl({"diff", "10", "20"}).out, HasSubstr("1 elements are nonfinite"));
 }
 
 TEST_F(DiffCommandTest, ShowsTwentyTensorsUnlessAllRequested) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 30; ++i) tensors.push_back({"t" + std::to_string(i), {1.0f}});
-  put_checkpoint(10, tensors);
-  put_checkpoint(20, tensors);
-  EXPECT_THAT(ctl({"diff", "10", "20"}).out, HasSubstr("and 10 that changed less (--all shows"));
+  write_checkpoint(10, tensors);
+  write_checkpoint(20, tensors);
+  EXPECT_THAT(ctl({"diff", "10", "20"}).out, HasSubstr("and 10 with smaller changes (use --all"));
   EXPECT_THAT(ctl({"diff", "10", "20", "--all"}).out, HasSubstr("t29 F32 [1]"));
 }
 
 TEST_F(DiffCommandTest, ReportsExistingStepsAndCorruptFiles) {
-  put_checkpoint(10, {{"w", {1}}});
-  const Answer missing = ctl({"diff", "10", "20"});
+  write_checkpoint(10, {{"w", {1}}});
+  const CommandResult missing = ctl({"diff", "10", "20"});
   EXPECT_EQ(missing.code, 78);
-  EXPECT_THAT(missing.err, HasSubstr("no checkpoint of step 20; there are: 10"));
-  put_checkpoint(20, {{"w", {1}}});
+  EXPECT_THAT(missing.err, HasSubstr("no checkpoint of step 20; available steps: 10"));
+  write_checkpoint(20, {{"w", {1}}});
   std::ofstream(layout().checkpoints_dir() + "/step-000000020/model.safetensors", std::ios::app)
       << "x";
-  const Answer damaged = ctl({"diff", "10", "20"});
-  EXPECT_EQ(damaged.code, 65);
-  EXPECT_THAT(damaged.err, HasSubstr("model.safetensors"));
+  const CommandResult corrupt = ctl({"diff", "10", "20"});
+  EXPECT_EQ(corrupt.code, 65);
+  EXPECT_THAT(corrupt.err, HasSubstr("model.safetensors"));
   EXPECT_EQ(ctl({"diff", "10"}).code, 64);
 }
 

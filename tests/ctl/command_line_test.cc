@@ -49,14 +49,14 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
   EXPECT_EQ(gradients.result.command->request,
             control::Command(control::OpenInspection{
                 .glob = "*", .parameters = false, .activations = false, .histograms = true}));
-  EXPECT_EQ(parse({"verify"}).result.command->which, "latest");
-  EXPECT_EQ(parse({"verify", "1200"}).result.command->which, "1200");
-  EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->other, "1200");
+  EXPECT_EQ(parse({"verify"}).result.command->selector, "latest");
+  EXPECT_EQ(parse({"verify", "1200"}).result.command->selector, "1200");
+  EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->second_selector, "1200");
   const auto exported = parse({"export", "best", "--format", "torch", "--include", "all"});
   ASSERT_TRUE(exported.result.command.has_value()) << exported.err;
-  EXPECT_EQ(exported.result.command->which, "best");
+  EXPECT_EQ(exported.result.command->selector, "best");
   EXPECT_EQ(exported.result.command->format, "torch");
-  EXPECT_EQ(exported.result.command->what, "all");
+  EXPECT_EQ(exported.result.command->include, "all");
   EXPECT_EQ(exported.result.command->output, "");
   EXPECT_TRUE(parse({"verify", "--all"}).result.command->all);
   EXPECT_EQ(parse({"show-batch", "7"}).result.command->step, 7u);
@@ -68,16 +68,16 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
 }
 
 TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
-  const std::vector<std::pair<std::vector<const char*>, const char*>> mistakes = {
-      {{}, "which command? one of: status watch pause"},
+  const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
+      {{}, "missing command; commands: status watch pause"},
       {{"lsit"}, "no command 'lsit'; did you mean 'list'?"},
-      {{"xyzzy"}, "no command 'xyzzy'; there are: status"},
+      {{"xyzzy"}, "no command 'xyzzy'; commands: status"},
       {{"no\x1b[2J"}, "no command 'no?[2J'"},
       {{"--bogus", "list"}, "--bogus"},
       {{"list", "more"}, "more"},
       {{"set"}, "KEY is required"},
       {{"set", "lr"}, "VALUE is required"},
-      {{"set", "momentum", "1"}, "unknown key 'momentum'; there is: lr"},
+      {{"set", "momentum", "1"}, "unknown key 'momentum'; supported: lr"},
       {{"set", "lr", "fast"}, "fast"},
       {{"set", "lr", "-1"}, "must be a number above 0"},
       {{"set", "lr", "0"}, "must be a number above 0"},
@@ -87,7 +87,7 @@ TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
       {{"verify", "-3"}, "-3"},
       {{"verify", "99999999999999999999"}, "99999999999999999999"},
       {{"verify", "3", "--all"}, "--all"},
-      {{"diff", "3", "worst"}, "'worst' is no step: give a whole number, latest or best"},
+      {{"diff", "3", "worst"}, "'worst' is not a valid step; use an integer, latest or best"},
       {{"export"}, "STEP is required"},
       {{"export", "3", "--format", "pickle"}, "pickle"},
       {{"export", "3", "--include", "rng"}, "rng"},
@@ -96,10 +96,10 @@ TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
       {{"logs", "-n", "-1"}, "--lines"},
       {{"logs", "-n"}, "--lines"},
       {{"--run-dir", "a", "--socket", "b", "status"}, "excludes"},
-      {{"--socket", "b", "list"}, "give --run-dir"},
+      {{"--socket", "b", "list"}, "use --run-dir"},
       {{"--json", "plot"}, "metrics/*.jsonl"},
   };
-  for (const auto& [words, text] : mistakes) {
+  for (const auto& [words, text] : cases) {
     const auto parsed = parse(words);
     EXPECT_FALSE(parsed.result.command.has_value()) << text;
     EXPECT_EQ(parsed.result.exit_code, ExitCode::kUsage) << text;
@@ -124,28 +124,28 @@ using RunLocatorTest = CtlTest;
 
 TEST_F(RunLocatorTest, ReportsInvalidRunDirectoryInOneLine) {
   std::filesystem::create_directories(path("empty"));
-  put(path("file"), "x");
+  write_file(path("file"), "x");
   for (const char* command : {"list", "verify", "report", "plot", "logs", "status", "pause"}) {
     for (const char* name : {"empty", "file", "nowhere"}) {
-      const Answer answer = run_words({"--run-dir", path(name), command});
-      EXPECT_EQ(answer.code, 78) << command;
-      EXPECT_EQ(answer.out, "");
-      EXPECT_THAT(answer.err, HasSubstr(path(name)));
-      EXPECT_EQ(std::count(answer.err.begin(), answer.err.end(), '\n'), 1) << answer.err;
+      const CommandResult result = run_with_arguments({"--run-dir", path(name), command});
+      EXPECT_EQ(result.code, 78) << command;
+      EXPECT_EQ(result.out, "");
+      EXPECT_THAT(result.err, HasSubstr(path(name)));
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     }
   }
 }
 
 TEST_F(RunLocatorTest, UsesCurrentDirectoryWhenItContainsRun) {
   const auto before = std::filesystem::current_path();
-  put_rows(3);
+  write_train_metrics(3);
   std::filesystem::current_path(layout().root());
-  const Answer without = run_words({"report"});
-  put(layout().config_file(), "run: {}\n");
-  const Answer with = run_words({"report"});
+  const CommandResult without = run_with_arguments({"report"});
+  write_file(layout().config_file(), "run: {}\n");
+  const CommandResult with = run_with_arguments({"report"});
   std::filesystem::current_path(before);
   EXPECT_EQ(without.code, 78);
-  EXPECT_THAT(without.err, HasSubstr("give one: --run-dir DIR"));
+  EXPECT_THAT(without.err, HasSubstr("use --run-dir DIR"));
   EXPECT_EQ(with.code, 0) << with.err;
 }
 

@@ -38,7 +38,7 @@ class FakeDaemon {
       thread_.request_stop();
       thread_.join();
     }
-    return seen_;
+    return requests_;
   }
 
  private:
@@ -50,9 +50,10 @@ class FakeDaemon {
     return false;
   }
   void serve(const std::stop_token& stop) {
-    while (readable(fd_.get(), stop)) talk(UniqueFd(::accept(fd_.get(), nullptr, nullptr)), stop);
+    while (readable(fd_.get(), stop))
+      serve_client(UniqueFd(::accept(fd_.get(), nullptr, nullptr)), stop);
   }
-  void talk(const UniqueFd& client, const std::stop_token& stop) {
+  void serve_client(const UniqueFd& client, const std::stop_token& stop) {
     std::string line;
     char c = 0;
     while (readable(client.get(), stop) && ::recv(client.get(), &c, 1, 0) == 1) {
@@ -60,7 +61,7 @@ class FakeDaemon {
         line += c;
         continue;
       }
-      seen_.push_back(line);
+      requests_.push_back(line);
       const auto reply = reply_(std::exchange(line, ""));
       if (!reply.has_value()) return;
       const std::string text = *reply + "\n";
@@ -70,14 +71,16 @@ class FakeDaemon {
 
   Reply reply_;
   UniqueFd fd_;
-  std::vector<std::string> seen_;  // read after the thread has ended
+  std::vector<std::string> requests_;  // read after the thread has ended
   std::jthread thread_;
 };
 
 class DaemonCommandsTest : public CtlTest {
  protected:
-  static std::string result(const std::string& json) { return R"({"id":1,"result":)" + json + "}"; }
-  static control::TrainerStatus some_status() {
+  static std::string reply_line(const std::string& json) {
+    return R"({"id":1,"result":)" + json + "}";
+  }
+  static control::TrainerStatus example_status() {
     control::TrainerStatus status;
     status.state = control::TrainerState::kTraining;
     status.step = 1200;
@@ -98,9 +101,9 @@ class DaemonCommandsTest : public CtlTest {
 };
 
 TEST_F(DaemonCommandsTest, StatusPrintsTableOrRawJson) {
-  const std::string json = control::to_json(some_status());
-  auto fake = daemon([&](const std::string&) { return result(json); });
-  const Answer table = ctl({"status"});
+  const std::string json = control::to_json(example_status());
+  auto fake = daemon([&](const std::string&) { return reply_line(json); });
+  const CommandResult table = ctl({"status"});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("training    step 1 200/2 000 (60 %), epoch 0, ETA 4 min 2 s"));
   EXPECT_THAT(table.out, HasSubstr("loss        1.5000, learning rate 0.0003\n"));
@@ -109,36 +112,36 @@ TEST_F(DaemonCommandsTest, StatusPrintsTableOrRawJson) {
   EXPECT_LE(widest_line(table.out), 80u) << table.out;
   EXPECT_THAT(ctl({"status"}, kTerminal).out, HasSubstr("\x1b[1;32mtraining"));
   EXPECT_EQ(ctl({"--json", "status"}).out, json + "\n");
-  EXPECT_EQ(run_words({"--socket", layout().control_socket(), "status"}).out, table.out);
+  EXPECT_EQ(run_with_arguments({"--socket", layout().control_socket(), "status"}).out, table.out);
 }
 
 TEST_F(DaemonCommandsTest, ControlCommandsSendMethodAndReportResult) {
-  auto fake = daemon([&](const std::string&) { return result(R"({"step":1200})"); });
+  auto fake = daemon([&](const std::string&) { return reply_line(R"({"step":1200})"); });
   EXPECT_EQ(ctl({"pause"}).out, "paused at step 1 200\n");
-  EXPECT_EQ(ctl({"resume"}).out, "training continues at step 1 200\n");
+  EXPECT_EQ(ctl({"resume"}).out, "resumed at step 1 200\n");
   EXPECT_EQ(ctl({"checkpoint"}).out, "saved at step 1 200\n");
   EXPECT_EQ(ctl({"stop"}).out, "stopping at step 1 200\n");
   EXPECT_EQ(ctl({"set", "lr", "0.0025"}).out, "set lr 0.0025 at step 1 200\n");
   EXPECT_EQ(ctl({"--json", "pause"}).out, "{\"step\":1200}\n");
-  const auto seen = fake.stop();
-  ASSERT_EQ(seen.size(), 6u);
-  const char* kWanted[] = {"\"pause\"", "\"resume\"", "\"checkpoint\"", "\"stop\"", "\"set\""};
-  for (size_t i = 0; i < 5; ++i) EXPECT_THAT(seen[i], HasSubstr(kWanted[i]));
-  EXPECT_THAT(seen[4], HasSubstr("{\"lr\":0.0025}"));
+  const auto requests = fake.stop();
+  ASSERT_EQ(requests.size(), 6u);
+  const char* kExpected[] = {"\"pause\"", "\"resume\"", "\"checkpoint\"", "\"stop\"", "\"set\""};
+  for (size_t i = 0; i < 5; ++i) EXPECT_THAT(requests[i], HasSubstr(kExpected[i]));
+  EXPECT_THAT(requests[4], HasSubstr("{\"lr\":0.0025}"));
 }
 
 TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
-  put(path("trace.json"), "the trace");
+  write_file(path("trace.json"), "the trace");
   const std::string profile =
       R"({"first_step":1201,"last_step":1220,"steps":20,"device":"cpu","total_ms":400,)"
       R"("median_ms":20,"phases":[{"phase":"forward","median_ms":8,"sum_ms":160,"share":0.4},)"
       R"({"phase":"other","median_ms":12,"sum_ms":240,"share":0.6}],"path":")" +
       path("trace.json") + "\"}";
   auto fake = daemon([&](const std::string& line) {
-    return result(line.find("status") != std::string::npos ? control::to_json(some_status())
-                                                           : profile);
+    return reply_line(line.find("status") != std::string::npos ? control::to_json(example_status())
+                                                               : profile);
   });
-  const Answer table = ctl({"profile", "20", "--output", path("copy.json")});
+  const CommandResult table = ctl({"profile", "20", "--output", path("copy.json")});
   ASSERT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("steps 1 201 to 1 220 on cpu\n"));
   EXPECT_THAT(table.out, HasSubstr("  forward          8     160   40.0 %\n"));
@@ -147,49 +150,53 @@ TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
   EXPECT_EQ(*read_file(path("copy.json"), 100), "the trace");
   EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
   EXPECT_EQ(ctl({"profile", "101", "--kernels"}).code, 64);
-  const auto seen = fake.stop();
-  EXPECT_THAT(seen.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
+  const auto requests = fake.stop();
+  EXPECT_THAT(requests.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
 }
 
 TEST_F(DaemonCommandsTest, ProfileReportsWaitingOnPausedRun) {
-  auto paused = some_status();
+  auto paused = example_status();
   paused.state = control::TrainerState::kPaused;
   auto fake = daemon([&](const std::string& line) {
-    if (line.find("status") != std::string::npos) return result(control::to_json(paused));
+    if (line.find("status") != std::string::npos) return reply_line(control::to_json(paused));
     return std::string(R"({"id":2,"error":{"code":-32000,"message":"training ended before a step )"
                        R"(was profiled","data":{"kind":"closed"}}})");
   });
-  const Answer answer = ctl({"profile", "5"});
-  EXPECT_EQ(answer.code, 69);
-  EXPECT_THAT(answer.err, HasSubstr("training is paused; the profile starts when it resumes"));
-  EXPECT_THAT(answer.err, HasSubstr("ended before a step was profiled"));
+  const CommandResult result = ctl({"profile", "5"});
+  EXPECT_EQ(result.code, 69);
+  EXPECT_THAT(result.err, HasSubstr("training is paused; the profile starts when it resumes"));
+  EXPECT_THAT(result.err, HasSubstr("ended before a step was profiled"));
 }
 
-constexpr const char* kInspectionRow =
+constexpr const char* kInspectionRecord =
     R"({"step":1210,"tensors":[{"kind":"gradient","name":"fc.weight","count":64,"mean":0.5,)"
     R"("std":0.25,"min":-1,"max":1,"norm":4.5,"zero_fraction":0.125,"nan_count":2,"inf_count":0,)"
     R"("histogram":[[-1,0],[0,16],[1,32]]}]})";
 
 // Opens an inspection, returns one record, then reports the end.
-FakeDaemon::Reply inspect_one_row(const std::string& status) {
-  return [status, asked = 0](const std::string& line) mutable {
-    const auto result = [](const std::string& json) { return R"({"id":1,"result":)" + json + "}"; };
-    if (line.find("\"status\"") != std::string::npos) return result(status);
+FakeDaemon::Reply inspect_one_record(const std::string& status) {
+  return [status, num_requests = 0](const std::string& line) mutable {
+    const auto reply_line = [](const std::string& json) {
+      return R"({"id":1,"result":)" + json + "}";
+    };
+    if (line.find("\"status\"") != std::string::npos) return reply_line(status);
     if (line.find("\"inspect_open\"") != std::string::npos &&
         line.find("glob") != std::string::npos)
-      return result(R"({"inspection":3,"step":1200,"parameters":0,"gradients":1,"activations":0})");
-    if (++asked == 1) {
-      return result(R"({"inspection":3,"records":[)" + std::string(kInspectionRow) +
-                    R"(],"next":8,"dropped":7,"end_reason":""})");
+      return reply_line(
+          R"({"inspection":3,"step":1200,"parameters":0,"gradients":1,"activations":0})");
+    if (++num_requests == 1) {
+      return reply_line(R"({"inspection":3,"records":[)" + std::string(kInspectionRecord) +
+                        R"(],"next":8,"dropped":7,"end_reason":""})");
     }
-    return result(
+    return reply_line(
         R"({"inspection":3,"records":[],"next":8,"dropped":0,"end_reason":"training ended"})");
   };
 }
 
 TEST_F(DaemonCommandsTest, InspectPrintsLinePerTensorUntilEnd) {
-  auto fake = daemon(inspect_one_row(control::to_json(some_status())));
-  const Answer lines = ctl({"inspect", "fc.*", "--gradients", "--every", "10", "--histograms"});
+  auto fake = daemon(inspect_one_record(control::to_json(example_status())));
+  const CommandResult lines =
+      ctl({"inspect", "fc.*", "--gradients", "--every", "10", "--histograms"});
   EXPECT_EQ(lines.code, 0) << lines.err;
   EXPECT_THAT(
       lines.out,
@@ -197,17 +204,17 @@ TEST_F(DaemonCommandsTest, InspectPrintsLinePerTensorUntilEnd) {
                 "norm=4.5 zero_fraction=0.125 nan_count=2 inf_count=0 [--------########]\n"));
   EXPECT_THAT(lines.err, HasSubstr("7 records dropped"));
   EXPECT_THAT(lines.err, HasSubstr("training ended"));
-  const auto seen = fake.stop();
-  EXPECT_THAT(seen[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
-                                 R"("parameters":false,"gradients":true,"activations":false,)"
-                                 R"("histograms":true})"));
-  EXPECT_THAT(seen[3], HasSubstr(R"({"inspection":3,"after":8})"));
+  const auto requests = fake.stop();
+  EXPECT_THAT(requests[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
+                                     R"("parameters":false,"gradients":true,"activations":false,)"
+                                     R"("histograms":true})"));
+  EXPECT_THAT(requests[3], HasSubstr(R"({"inspection":3,"after":8})"));
 }
 
 TEST_F(DaemonCommandsTest, InspectPrintsTableOnTerminalAndRecordsAsJson) {
   {
-    auto fake = daemon(inspect_one_row(control::to_json(some_status())));
-    const Answer table = ctl({"inspect", "fc.*"}, kTerminal);
+    auto fake = daemon(inspect_one_record(control::to_json(example_status())));
+    const CommandResult table = ctl({"inspect", "fc.*"}, kTerminal);
     EXPECT_EQ(table.code, 0) << table.err;
     EXPECT_THAT(table.out, HasSubstr("step 1 210"));
     EXPECT_THAT(table.out, HasSubstr("fc.weight  gradient"));
@@ -216,8 +223,8 @@ TEST_F(DaemonCommandsTest, InspectPrintsTableOnTerminalAndRecordsAsJson) {
     fake.stop();
   }
   std::filesystem::remove(layout().control_socket());
-  auto fake = daemon(inspect_one_row(control::to_json(some_status())));
-  const Answer rows = ctl({"--json", "inspect", "fc.*"});
+  auto fake = daemon(inspect_one_record(control::to_json(example_status())));
+  const CommandResult rows = ctl({"--json", "inspect", "fc.*"});
   EXPECT_THAT(rows.out, testing::StartsWith(R"({"step":1210,"tensors":[{)"));
   EXPECT_EQ(std::count(rows.out.begin(), rows.out.end(), '\n'), 1);
 }
@@ -225,14 +232,14 @@ TEST_F(DaemonCommandsTest, InspectPrintsTableOnTerminalAndRecordsAsJson) {
 TEST_F(DaemonCommandsTest, InspectRejectsUnknownTensorAsUsageError) {
   auto fake = daemon([&](const std::string& line) {
     if (line.find("\"status\"") != std::string::npos)
-      return result(control::to_json(some_status()));
+      return reply_line(control::to_json(example_status()));
     return std::string(
         R"({"id":1,"error":{"code":-32000,"message":"inspect_open: nothing is called 'fd'; )"
         R"(did you mean 'fc'?","data":{"kind":"not found"}}})");
   });
-  const Answer answer = ctl({"inspect", "fd"});
-  EXPECT_EQ(answer.code, 64);
-  EXPECT_THAT(answer.err, HasSubstr("did you mean 'fc'?"));
+  const CommandResult result = ctl({"inspect", "fd"});
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("did you mean 'fc'?"));
 }
 
 TEST_F(DaemonCommandsTest, ReportsRejectionWithMatchingExitCode) {
@@ -241,7 +248,7 @@ TEST_F(DaemonCommandsTest, ReportsRejectionWithMatchingExitCode) {
     return R"({"id":1,"error":{"code":-32000,"message":"no, thanks","data":{"kind":")" +
            std::string(set ? "invalid argument" : "busy") + "\"}}}";
   });
-  const Answer busy = ctl({"checkpoint"});
+  const CommandResult busy = ctl({"checkpoint"});
   EXPECT_EQ(busy.code, 75) << busy.err;
   EXPECT_EQ(busy.out, "");
   EXPECT_THAT(busy.err, HasSubstr("no, thanks"));
@@ -249,27 +256,27 @@ TEST_F(DaemonCommandsTest, ReportsRejectionWithMatchingExitCode) {
 }
 
 TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {
-  put_rows(1);
-  const Answer never = ctl({"status"});
+  write_train_metrics(1);
+  const CommandResult never = ctl({"status"});
   EXPECT_EQ(never.code, 69);
-  EXPECT_THAT(never.err, HasSubstr("no stokerd has run here yet"));
-  put(layout().lock_file(), "");
+  EXPECT_THAT(never.err, HasSubstr("stokerd has not run in this directory yet"));
+  write_file(layout().lock_file(), "");
   EXPECT_THAT(ctl({"pause"}).err, HasSubstr("was killed"));
-  put_end(run::RunOutcome::kFinished, 2000);
+  write_exit_status(run::RunOutcome::kFinished, 2000);
   for (const char* command : {"status", "watch", "pause", "checkpoint", "stop"}) {
-    const Answer ended = ctl({command});
+    const CommandResult ended = ctl({command});
     EXPECT_EQ(ended.code, 69);
     EXPECT_EQ(ended.out, "");
     EXPECT_THAT(ended.err, HasSubstr("the run has ended, finished at step 2 000"));
   }
   const auto lock = lock_file(layout().lock_file(), "test");
-  EXPECT_THAT(ctl({"status"}).err, HasSubstr("one is running, but not listening there"));
+  EXPECT_THAT(ctl({"status"}).err, HasSubstr("it is running, but not listening on this socket"));
 }
 
 TEST_F(DaemonCommandsTest, ExitsWith69OnMissingSocket) {
-  const Answer answer = run_words({"--socket", path("nothing.sock"), "status"});
-  EXPECT_EQ(answer.code, 69);
-  EXPECT_THAT(answer.err, HasSubstr("nothing.sock"));
+  const CommandResult result = run_with_arguments({"--socket", path("nothing.sock"), "status"});
+  EXPECT_EQ(result.code, 69);
+  EXPECT_THAT(result.err, HasSubstr("nothing.sock"));
 }
 
 TEST_F(DaemonCommandsTest, ExitsWith69OnForeignServer) {
@@ -280,26 +287,26 @@ TEST_F(DaemonCommandsTest, ExitsWith69OnForeignServer) {
 
 TEST_F(DaemonCommandsTest, StopSucceedsWhenRunEndsBeforeReply) {
   auto fake = daemon([&](const std::string&) -> std::optional<std::string> {
-    put_end(run::RunOutcome::kStopped, 1200);
+    write_exit_status(run::RunOutcome::kStopped, 1200);
     return std::nullopt;
   });
-  const Answer answer = ctl({"stop"});
-  EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, HasSubstr("stopped at step 1 200"));
+  const CommandResult result = ctl({"stop"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("stopped at step 1 200"));
 }
 
 // Answers three times, then ends the run with the given outcome.
 class WatchCommandTest : public DaemonCommandsTest {
  protected:
-  Answer watch(std::optional<run::RunOutcome> maybe_outcome, int exit_code, bool json,
-               const TextStyle& style) {
-    int asked = 0;
+  CommandResult watch(std::optional<run::RunOutcome> maybe_outcome, int exit_code, bool json,
+                      const TextStyle& style) {
+    int num_requests = 0;
     auto fake = daemon([&](const std::string&) -> std::optional<std::string> {
-      if (++asked <= 3) return result(control::to_json(some_status()));
-      if (maybe_outcome) put_end(*maybe_outcome, 2000, exit_code);
+      if (++num_requests <= 3) return reply_line(control::to_json(example_status()));
+      if (maybe_outcome) write_exit_status(*maybe_outcome, 2000, exit_code);
       return std::nullopt;
     });
-    put(layout().lock_file(), "");
+    write_file(layout().lock_file(), "");
     std::ostringstream out, err;
     const CommandLine command{.action = Action::kWatch, .run_dir = layout().root(), .json = json};
     const ExitCode code =
@@ -309,25 +316,25 @@ class WatchCommandTest : public DaemonCommandsTest {
 };
 
 TEST_F(WatchCommandTest, PrintsLinePerStatusInPipeUntilRunEnds) {
-  const Answer answer = watch(run::RunOutcome::kFinished, 0, false, kPiped);
-  EXPECT_EQ(answer.code, 0) << answer.err;
-  EXPECT_EQ(std::count(answer.out.begin(), answer.out.end(), '\n'), 4) << answer.out;
-  EXPECT_THAT(answer.out, HasSubstr("training step 1 200/2 000 (60 %) loss 1.5000"));
-  EXPECT_THAT(answer.out, HasSubstr("finished at step 2 000: all steps are done\n"));
-  EXPECT_THAT(answer.out, Not(HasSubstr("\x1b")));
-  EXPECT_LE(widest_line(answer.out), 100u);
+  const CommandResult result = watch(run::RunOutcome::kFinished, 0, false, kPiped);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 4) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("training step 1 200/2 000 (60 %) loss 1.5000"));
+  EXPECT_THAT(result.out, HasSubstr("finished at step 2 000: all steps are done\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
+  EXPECT_LE(widest_line(result.out), 100u);
 }
 
 TEST_F(WatchCommandTest, RedrawsOnTerminal) {
-  const Answer answer = watch(run::RunOutcome::kFinished, 0, false, kTerminal);
-  EXPECT_THAT(answer.out, HasSubstr("\x1b[H"));
-  EXPECT_THAT(answer.out, HasSubstr("finished at step 2 000"));
+  const CommandResult result = watch(run::RunOutcome::kFinished, 0, false, kTerminal);
+  EXPECT_THAT(result.out, HasSubstr("\x1b[H"));
+  EXPECT_THAT(result.out, HasSubstr("finished at step 2 000"));
 }
 
 TEST_F(WatchCommandTest, PrintsRawRepliesAsJson) {
-  const Answer answer = watch(run::RunOutcome::kFinished, 0, true, kPiped);
-  const std::string json = control::to_json(some_status()) + "\n";
-  EXPECT_EQ(answer.out, json + json + json);
+  const CommandResult result = watch(run::RunOutcome::kFinished, 0, true, kPiped);
+  const std::string json = control::to_json(example_status()) + "\n";
+  EXPECT_EQ(result.out, json + json + json);
 }
 
 TEST_F(WatchCommandTest, ReturnsExitCodeOfFailedRun) {
@@ -335,9 +342,9 @@ TEST_F(WatchCommandTest, ReturnsExitCodeOfFailedRun) {
 }
 
 TEST_F(WatchCommandTest, ExitsWith69OnKilledRun) {
-  const Answer answer = watch(std::nullopt, 0, false, kPiped);
-  EXPECT_EQ(answer.code, 69);
-  EXPECT_THAT(answer.err, HasSubstr("was killed"));
+  const CommandResult result = watch(std::nullopt, 0, false, kPiped);
+  EXPECT_EQ(result.code, 69);
+  EXPECT_THAT(result.err, HasSubstr("was killed"));
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ TEST(TextTableTest, WrapsLongTitlesNearMiddle) {
   EXPECT_EQ(wrapped_title("averyveryverylongword"), "averyveryverylongword");
 }
 
-TextStyle style_with(bool is_terminal, int columns, std::map<std::string, std::string> variables) {
+TextStyle detect_style_with(bool is_terminal, int columns,
+                            std::map<std::string, std::string> variables) {
   return detect_style(is_terminal, columns, [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -91,7 +92,7 @@ TextStyle style_with(bool is_terminal, int columns, std::map<std::string, std::s
 }
 
 TEST(TextStyleTest, UsesNoColorAndEightyColumnsInPipe) {
-  const TextStyle style = style_with(false, 200, {{"LANG", "C.UTF-8"}, {"TERM", "xterm"}});
+  const TextStyle style = detect_style_with(false, 200, {{"LANG", "C.UTF-8"}, {"TERM", "xterm"}});
   EXPECT_FALSE(style.color);
   EXPECT_FALSE(style.live);
   EXPECT_TRUE(style.unicode);
@@ -99,18 +100,18 @@ TEST(TextStyleTest, UsesNoColorAndEightyColumnsInPipe) {
 }
 
 TEST(TextStyleTest, UsesColorOnTerminalUnlessDisabled) {
-  EXPECT_TRUE(style_with(true, 120, {{"TERM", "xterm"}}).color);
-  EXPECT_EQ(style_with(true, 120, {{"TERM", "xterm"}}).columns, 120);
-  EXPECT_TRUE(style_with(true, 120, {{"NO_COLOR", ""}}).color);
-  EXPECT_FALSE(style_with(true, 120, {{"NO_COLOR", "1"}}).color);
-  EXPECT_FALSE(style_with(true, 120, {{"TERM", "dumb"}}).color);
-  EXPECT_EQ(style_with(true, 0, {}).columns, 80);
+  EXPECT_TRUE(detect_style_with(true, 120, {{"TERM", "xterm"}}).color);
+  EXPECT_EQ(detect_style_with(true, 120, {{"TERM", "xterm"}}).columns, 120);
+  EXPECT_TRUE(detect_style_with(true, 120, {{"NO_COLOR", ""}}).color);
+  EXPECT_FALSE(detect_style_with(true, 120, {{"NO_COLOR", "1"}}).color);
+  EXPECT_FALSE(detect_style_with(true, 120, {{"TERM", "dumb"}}).color);
+  EXPECT_EQ(detect_style_with(true, 0, {}).columns, 80);
 }
 
 TEST(TextStyleTest, UsesFirstLocaleThatIsSet) {
-  EXPECT_FALSE(style_with(true, 80, {}).unicode);
-  EXPECT_FALSE(style_with(true, 80, {{"LC_ALL", "C"}, {"LANG", "de_DE.UTF-8"}}).unicode);
-  EXPECT_TRUE(style_with(true, 80, {{"LC_ALL", ""}, {"LANG", "de_DE.utf8"}}).unicode);
+  EXPECT_FALSE(detect_style_with(true, 80, {}).unicode);
+  EXPECT_FALSE(detect_style_with(true, 80, {{"LC_ALL", "C"}, {"LANG", "de_DE.UTF-8"}}).unicode);
+  EXPECT_TRUE(detect_style_with(true, 80, {{"LC_ALL", ""}, {"LANG", "de_DE.utf8"}}).unicode);
 }
 
 }  // namespace

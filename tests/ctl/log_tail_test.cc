@@ -24,20 +24,20 @@ class LogTailTest : public CtlTest {
 };
 
 TEST_F(LogTailTest, PrintsLastLines) {
-  put(log(), "one\ntwo\nthree\n");
+  write_file(log(), "one\ntwo\nthree\n");
   EXPECT_EQ(ctl({"logs", "-n", "2"}).out, "two\nthree\n");
   EXPECT_EQ(ctl({"logs", "-n", "99"}).out, "one\ntwo\nthree\n");
   EXPECT_EQ(ctl({"logs", "-n", "0"}).out, "");
-  put(log(), "one\ntwo\nthr");
+  write_file(log(), "one\ntwo\nthr");
   EXPECT_EQ(ctl({"logs", "-n", "2"}).out, "two\nthr");
-  put(log(), "");
+  write_file(log(), "");
   EXPECT_EQ(ctl({"logs"}).out, "");
 }
 
 TEST_F(LogTailTest, CountsLinesAcrossReadBoundaries) {
   std::string text;
   for (int i = 0; i < 60'000; ++i) text += "line " + std::to_string(i) + "\n";
-  put(log(), text);
+  write_file(log(), text);
   for (const size_t lines : {1u, 20'000u, 59'999u, 60'000u}) {
     const std::string out = ctl({"logs", "-n", std::to_string(lines)}).out;
     EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), static_cast<std::ptrdiff_t>(lines));
@@ -46,7 +46,7 @@ TEST_F(LogTailTest, CountsLinesAcrossReadBoundaries) {
 }
 
 TEST_F(LogTailTest, ReturnsAppendedLines) {
-  put(log(), "one\n");
+  write_file(log(), "one\n");
   LogTail tail = open(10);
   EXPECT_EQ(more(tail), "one\n");
   EXPECT_EQ(more(tail), "");
@@ -55,31 +55,31 @@ TEST_F(LogTailTest, ReturnsAppendedLines) {
 }
 
 TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
-  put(log(), "one\n");
+  write_file(log(), "one\n");
   LogTail tail = open(10);
   EXPECT_EQ(more(tail), "one\n");
   append("two\n");
   std::filesystem::rename(log(), log() + ".1");
   EXPECT_EQ(more(tail), "two\n");
-  EXPECT_EQ(more(tail), "") << "the new file is not there yet";
-  put(log(), "three\n");
+  EXPECT_EQ(more(tail), "") << "the new file does not exist yet";
+  write_file(log(), "three\n");
   EXPECT_EQ(more(tail), "three\n");
-  put(log(), "4\n");  // truncated and rewritten
+  write_file(log(), "4\n");  // truncated and rewritten
   EXPECT_EQ(more(tail), "4\n");
 }
 
 TEST_F(LogTailTest, StopsFollowingWhenRunIsFinished) {
-  put(log(), "one\n");
-  put_end(run::RunOutcome::kFinished, 10);
+  write_file(log(), "one\n");
+  write_exit_status(run::RunOutcome::kFinished, 10);
   EXPECT_EQ(ctl({"logs", "-f"}).out, "one\n");
 }
 
 TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
-  put(log(), "one\n");
+  write_file(log(), "one\n");
   auto lock = lock_file(layout().lock_file(), "test");
   ASSERT_TRUE(lock.ok());
   // Ends the run when the first line has been written, so that the test does not depend on timing.
-  struct Ender : std::stringbuf {
+  struct StopAfterFirstLine : std::stringbuf {
     std::function<void()> then;
     int sync() override {
       if (then && str().find("one\n") != std::string::npos) std::exchange(then, {})();
@@ -88,7 +88,7 @@ TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
   } buffer;
   buffer.then = [&] {
     append("two\n");
-    put_end(run::RunOutcome::kStopped, 10);
+    write_exit_status(run::RunOutcome::kStopped, 10);
     lock->fd.reset();
   };
   std::ostream out(&buffer);
@@ -100,18 +100,18 @@ TEST_F(LogTailTest, FollowsLiveRunUntilItEnds) {
 }
 
 TEST_F(LogTailTest, ReadsEvaluatorLogOnRequest) {
-  put(layout().evaluator_log(), "evaluated\n");
+  write_file(layout().evaluator_log(), "evaluated\n");
   EXPECT_EQ(ctl({"logs", "--evaluator"}).out, "evaluated\n");
-  const Answer missing = ctl({"logs"});
+  const CommandResult missing = ctl({"logs"});
   EXPECT_EQ(missing.code, 78);
   EXPECT_THAT(missing.err, HasSubstr("stokerd.log"));
 }
 
 TEST_F(LogTailTest, RejectsDirectoryAsLogFile) {
   std::filesystem::create_directories(log());
-  const Answer answer = ctl({"logs"});
-  EXPECT_EQ(answer.code, 74);
-  EXPECT_THAT(answer.err, HasSubstr("not a regular file"));
+  const CommandResult result = ctl({"logs"});
+  EXPECT_EQ(result.code, 74);
+  EXPECT_THAT(result.err, HasSubstr("not a regular file"));
 }
 
 }  // namespace

@@ -19,31 +19,31 @@ using ::testing::Not;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Curve line_of(std::vector<std::pair<double, double>> points) {
+Curve make_curve(std::vector<std::pair<double, double>> points) {
   return {.name = "train loss", .kind = Curve::Kind::kLine, .points = std::move(points)};
 }
 
-size_t lines_of(const std::string& text) {
+size_t count_lines(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 // The plot area, without legend, labels and axes.
-std::string drawing_of(const std::string& plot) {
+std::string plot_area(const std::string& plot) {
   std::istringstream lines(plot);
-  std::string line, drawing;
+  std::string line, area;
   while (std::getline(lines, line))
     if (line.size() > 10 && (line[10] == '|' || (line[10] == '+' && line.find("---") > 20)))
-      drawing += line.substr(11) + "\n";
-  return drawing;
+      area += line.substr(11) + "\n";
+  return area;
 }
 
 TEST(TextPlotTest, RendersFallingCurveFromUpperLeftToLowerRight) {
-  const std::string plot = render_plot({line_of({{0, 3}, {100, 1}})}, "steps", 8, kPiped);
-  const std::string drawing = drawing_of(plot);
-  ASSERT_EQ(lines_of(drawing), 8u) << plot;
-  EXPECT_EQ(drawing.find_first_not_of(" \n"), 0u) << plot;
-  const std::string last = drawing.substr(drawing.rfind('\n', drawing.size() - 2) + 1);
-  EXPECT_EQ(last.size(), 80u - 12 + 1) << "it does not reach the right border\n" << plot;
+  const std::string plot = render_plot({make_curve({{0, 3}, {100, 1}})}, "steps", 8, kPiped);
+  const std::string area = plot_area(plot);
+  ASSERT_EQ(count_lines(area), 8u) << plot;
+  EXPECT_EQ(area.find_first_not_of(" \n"), 0u) << plot;
+  const std::string last = area.substr(area.rfind('\n', area.size() - 2) + 1);
+  EXPECT_EQ(last.size(), 80u - 12 + 1) << "it must reach the right border\n" << plot;
   EXPECT_THAT(plot, HasSubstr("    3.000 +"));
   EXPECT_THAT(plot, HasSubstr("    1.000 +"));
   EXPECT_THAT(plot, HasSubstr("100 steps\n"));
@@ -51,7 +51,7 @@ TEST(TextPlotTest, RendersFallingCurveFromUpperLeftToLowerRight) {
 }
 
 TEST(TextPlotTest, RendersPlainAsciiWithoutUnicode) {
-  const std::string plot = render_plot({line_of({{0, 3}, {100, 1}})}, "steps", 8, kPiped);
+  const std::string plot = render_plot({make_curve({{0, 3}, {100, 1}})}, "steps", 8, kPiped);
   for (const char c : plot) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << int{c};
 }
 
@@ -61,28 +61,29 @@ TEST(TextPlotTest, FitsTerminalWidth) {
   for (const int columns : {40, 80, 120, 160}) {
     for (TextStyle style : {kPiped, kTerminal}) {
       style.columns = columns;
-      const std::string plot = render_plot({line_of(points)}, "steps", 12, style);
+      const std::string plot = render_plot({make_curve(points)}, "steps", 12, style);
       EXPECT_LE(widest_line(plot), static_cast<size_t>(columns)) << plot;
-      EXPECT_EQ(lines_of(plot), 15u);
+      EXPECT_EQ(count_lines(plot), 15u);
     }
   }
 }
 
 TEST(TextPlotTest, UsesColorOnlyWhenEnabled) {
   TextStyle style = kTerminal;
-  EXPECT_THAT(render_plot({line_of({{0, 3}, {9, 1}})}, "steps", 8, style), HasSubstr("\x1b["));
+  EXPECT_THAT(render_plot({make_curve({{0, 3}, {9, 1}})}, "steps", 8, style), HasSubstr("\x1b["));
   style.color = false;
-  EXPECT_THAT(render_plot({line_of({{0, 3}, {9, 1}})}, "steps", 8, style), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(render_plot({make_curve({{0, 3}, {9, 1}})}, "steps", 8, style),
+              Not(HasSubstr("\x1b")));
 }
 
 TEST(TextPlotTest, ReturnsEmptyTextWithoutFinitePoints) {
   EXPECT_EQ(render_plot({}, "steps", 8, kPiped), "");
-  EXPECT_EQ(render_plot({line_of({})}, "steps", 8, kPiped), "");
-  EXPECT_EQ(render_plot({line_of({{1, kNan}, {2, HUGE_VAL}})}, "steps", 8, kPiped), "");
+  EXPECT_EQ(render_plot({make_curve({})}, "steps", 8, kPiped), "");
+  EXPECT_EQ(render_plot({make_curve({{1, kNan}, {2, HUGE_VAL}})}, "steps", 8, kPiped), "");
 }
 
 TEST(TextPlotTest, RendersSinglePoint) {
-  const std::string plot = render_plot({line_of({{10, 2.5}})}, "steps", 8, kPiped);
+  const std::string plot = render_plot({make_curve({{10, 2.5}})}, "steps", 8, kPiped);
   // the legend "train loss" contains one
   EXPECT_EQ(std::count(plot.begin(), plot.end(), 'o') - 1, 1) << plot;
 }
@@ -92,48 +93,49 @@ TEST(TextPlotTest, CentersSinglePointBetweenAdjacentSteps) {
     return plot.substr(plot.rfind('\n', plot.size() - 2) + 1);
   };
   const auto labels_at = [&](double step) {
-    std::istringstream words(last_line(render_plot({line_of({{step, 2.5}})}, "steps", 8, kPiped)));
+    std::istringstream words(
+        last_line(render_plot({make_curve({{step, 2.5}})}, "steps", 8, kPiped)));
     return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
   };
   EXPECT_THAT(labels_at(1), ElementsAre("0", "1", "2", "steps"));
   EXPECT_THAT(labels_at(500), ElementsAre("499", "500", "501", "steps"));
-  EXPECT_THAT(render_svg({line_of({{1, 2.5}})}, "steps"), Not(HasSubstr(">0.5")));
+  EXPECT_THAT(render_svg({make_curve({{1, 2.5}})}, "steps"), Not(HasSubstr(">0.5")));
 }
 
 TEST(TextPlotTest, LabelsWholeStepsOnly) {
-  const std::string plot = render_plot({line_of({{1, 3}, {2, 1}})}, "steps", 8, kPiped);
+  const std::string plot = render_plot({make_curve({{1, 3}, {2, 1}})}, "steps", 8, kPiped);
   const std::string last = plot.substr(plot.rfind('\n', plot.size() - 2) + 1);
   EXPECT_EQ(std::count(last.begin(), last.end(), '2'), 1) << plot;
 }
 
 TEST(TextPlotTest, LeavesGapAtNan) {
-  const std::string whole =
-      drawing_of(render_plot({line_of({{0, 1}, {50, 1}, {100, 2}})}, "steps", 8, kPiped));
+  const std::string connected =
+      plot_area(render_plot({make_curve({{0, 1}, {50, 1}, {100, 2}})}, "steps", 8, kPiped));
   const std::string gap =
-      drawing_of(render_plot({line_of({{0, 1}, {50, kNan}, {100, 2}})}, "steps", 8, kPiped));
+      plot_area(render_plot({make_curve({{0, 1}, {50, kNan}, {100, 2}})}, "steps", 8, kPiped));
   const auto dots = [](const std::string& text) {
     return std::count_if(text.begin(), text.end(), [](char c) { return c != ' ' && c != '\n'; });
   };
-  EXPECT_GT(dots(whole), 60);
+  EXPECT_GT(dots(connected), 60);
   EXPECT_EQ(dots(gap), 2);
 }
 
 TEST(TextPlotTest, UsesDistinctLabelsForSmallValuesAndNarrowRanges) {
-  const std::string falls = render_svg({line_of({{0, 2}, {9, 0.0004}})}, "steps");
+  const std::string falls = render_svg({make_curve({{0, 2}, {9, 0.0004}})}, "steps");
   for (const std::string label : {">1.00<", ">0.10<", ">0.01<", ">0.001<"})
     EXPECT_THAT(falls, HasSubstr(label));
-  const std::string narrow = render_svg({line_of({{0, 2.391}, {9, 2.388}})}, "steps");
+  const std::string narrow = render_svg({make_curve({{0, 2.391}, {9, 2.388}})}, "steps");
   EXPECT_THAT(narrow, AllOf(HasSubstr(">2.388"), HasSubstr(">2.389"), HasSubstr(">2.390")));
-  EXPECT_THAT(render_plot({line_of({{0, 0.003}, {9, 0.001}})}, "steps", 9, kPiped),
+  EXPECT_THAT(render_plot({make_curve({{0, 0.003}, {9, 0.001}})}, "steps", 9, kPiped),
               AllOf(HasSubstr("0.0030 "), HasSubstr("0.0010 ")));
-  EXPECT_THAT(render_plot({line_of({{0, 5.205}, {9, 1.578}})}, "steps", 9, kPiped),
+  EXPECT_THAT(render_plot({make_curve({{0, 5.205}, {9, 1.578}})}, "steps", 9, kPiped),
               AllOf(HasSubstr("5.205 "), HasSubstr("1.578 ")));
 }
 
 TEST(TextPlotTest, UsesLabeledLogScaleForWideRange) {
-  EXPECT_THAT(render_plot({line_of({{0, 1000}, {9, 0.1}})}, "steps", 8, kPiped),
+  EXPECT_THAT(render_plot({make_curve({{0, 1000}, {9, 0.1}})}, "steps", 8, kPiped),
               HasSubstr("(logarithmic)"));
-  EXPECT_THAT(render_plot({line_of({{0, 1000}, {9, -0.1}})}, "steps", 8, kPiped),
+  EXPECT_THAT(render_plot({make_curve({{0, 1000}, {9, -0.1}})}, "steps", 8, kPiped),
               Not(HasSubstr("(logarithmic)")));
 }
 
@@ -149,14 +151,14 @@ TEST(TextPlotTest, AcceptsExtremeValues) {
                                                            {{-kMax, 1}, {kMax, 2}},
                                                            {{0, 0}},
                                                            {{5, 1}, {4, 2}, {3, 3}}}) {
-    const std::string plot = render_plot({line_of(points)}, "steps", 8, kPiped);
-    EXPECT_EQ(lines_of(plot), 11u) << plot;
+    const std::string plot = render_plot({make_curve(points)}, "steps", 8, kPiped);
+    EXPECT_EQ(count_lines(plot), 11u) << plot;
     EXPECT_LE(widest_line(plot), 81u) << plot;
   }
 }
 
 TEST(TextPlotTest, EscapesControlCharactersInCurveName) {
-  Curve curve = line_of({{0, 1}, {1, 2}});
+  Curve curve = make_curve({{0, 1}, {1, 2}});
   curve.name = "valid\x1b[2J loss";
   EXPECT_THAT(render_plot({curve}, "steps", 8, kPiped), Not(HasSubstr("\x1b")));
 }
@@ -197,9 +199,9 @@ bool is_balanced(const std::string& xml) {
 }
 
 TEST(SvgPlotTest, RendersFallingCurveAndMarkersInsideImage) {
-  Curve marks = line_of({{0, 2.5}, {100, 1.5}});
+  Curve marks = make_curve({{0, 2.5}, {100, 1.5}});
   marks.kind = Curve::Kind::kMarks;
-  const std::string svg = render_svg({line_of({{0, 3}, {100, 1}}), marks}, "steps");
+  const std::string svg = render_svg({make_curve({{0, 3}, {100, 1}}), marks}, "steps");
   EXPECT_TRUE(is_balanced(svg)) << svg;
   EXPECT_THAT(svg, HasSubstr("d=\"M64.0 36.0L684.0 356.0\""));
   EXPECT_THAT(svg, HasSubstr("<circle cx=\"684.0\" cy=\"276.0\""));
@@ -209,19 +211,19 @@ TEST(SvgPlotTest, RendersFallingCurveAndMarkersInsideImage) {
 TEST(SvgPlotTest, ReducesMillionPointsToSmallFile) {
   std::vector<std::pair<double, double>> points;
   for (int i = 0; i < 1'000'000; ++i) points.emplace_back(i, 2 + std::sin(i / 5e4));
-  EXPECT_LT(render_svg({line_of(std::move(points))}, "steps").size(), 20'000u);
+  EXPECT_LT(render_svg({make_curve(std::move(points))}, "steps").size(), 20'000u);
 }
 
 TEST(SvgPlotTest, LeavesGapAtNanAndIsEmptyWithoutFinitePoints) {
   const std::string svg =
-      render_svg({line_of({{0, 1}, {10, 2}, {50, kNan}, {90, 2}, {100, 1}})}, "steps");
+      render_svg({make_curve({{0, 1}, {10, 2}, {50, kNan}, {90, 2}, {100, 1}})}, "steps");
   const std::string path = svg.substr(svg.find(" d=\"") + 4);
   EXPECT_EQ(std::count(path.begin(), path.begin() + static_cast<long>(path.find('"')), 'M'), 2);
-  EXPECT_EQ(render_svg({line_of({{1, kNan}})}, "steps"), "");
+  EXPECT_EQ(render_svg({make_curve({{1, kNan}})}, "steps"), "");
 }
 
 TEST(SvgPlotTest, EscapesMarkupInCurveName) {
-  Curve curve = line_of({{0, 1}, {1, 2}});
+  Curve curve = make_curve({{0, 1}, {1, 2}});
   curve.name = "</text><script>x & y";
   const std::string svg = render_svg({curve}, "steps");
   EXPECT_TRUE(is_balanced(svg)) << svg;

@@ -53,24 +53,24 @@ class CtlTest : public ::testing::Test {
 
   run::RunLayout layout() const { return run::RunLayout(root_ + "/run"); }
   std::string path(const std::string& name) const { return root_ + "/" + name; }
-  static void put(const std::string& path, const std::string& content) {
+  static void write_file(const std::string& path, const std::string& content) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
   }
 
-  void put_rows(const std::vector<metrics::TrainMetrics>& rows) {
+  void write_train_metrics(const std::vector<metrics::TrainMetrics>& rows) {
     std::string lines;
     for (const auto& row : rows) lines += metrics::to_json(metrics::to_record(row)) + "\n";
-    put(layout().train_metrics_file(), lines);
+    write_file(layout().train_metrics_file(), lines);
   }
   // `count` records, one every ten steps, with a decreasing loss.
-  void put_rows(uint64_t count) {
+  void write_train_metrics(uint64_t count) {
     std::vector<metrics::TrainMetrics> rows;
     for (uint64_t i = 1; i <= count; ++i)
-      rows.push_back(row_of(10 * i, 1 + 4.0 / static_cast<double>(i)));
-    put_rows(rows);
+      rows.push_back(make_train_metrics(10 * i, 1 + 4.0 / static_cast<double>(i)));
+    write_train_metrics(rows);
   }
-  static metrics::TrainMetrics row_of(uint64_t step, double loss) {
+  static metrics::TrainMetrics make_train_metrics(uint64_t step, double loss) {
     return {.step = step,
             .epoch = step / 100,
             .loss = loss,
@@ -83,7 +83,7 @@ class CtlTest : public ::testing::Test {
             .checkpoint_stall_ms = 1.5,
             .wall = "2026-01-31T12:00:00.000Z"};
   }
-  void put_eval(uint64_t step, double loss, const std::string& manifest_sha256 = "") {
+  void write_eval(uint64_t step, double loss, const std::string& manifest_sha256 = "") {
     const run::EvalResult result{
         .step = step,
         .manifest_sha256 = manifest_sha256,
@@ -94,7 +94,7 @@ class CtlTest : public ::testing::Test {
         .created = "2026-01-31T12:00:00.000Z"};
     ASSERT_TRUE(run::write_eval_result(default_file_system(), layout().eval_dir(), result).ok());
   }
-  void put_end(run::RunOutcome outcome, uint64_t step, int exit_code = 0) {
+  void write_exit_status(run::RunOutcome outcome, uint64_t step, int exit_code = 0) {
     ASSERT_TRUE(run::write_exit_status(default_file_system(), layout(),
                                        {.outcome = outcome,
                                         .step = step,
@@ -103,12 +103,13 @@ class CtlTest : public ::testing::Test {
                     .ok());
   }
 
-  struct Answer {
+  struct CommandResult {
     int code = -1;
     std::string out;
     std::string err;
   };
-  static Answer run_words(std::vector<std::string> words, const TextStyle& style = kPiped) {
+  static CommandResult run_with_arguments(std::vector<std::string> words,
+                                          const TextStyle& style = kPiped) {
     words.insert(words.begin(), "stokerctl");
     std::vector<const char*> argv;
     for (const std::string& word : words) argv.push_back(word.c_str());
@@ -117,9 +118,9 @@ class CtlTest : public ::testing::Test {
         run_stokerctl(static_cast<int>(argv.size()), argv.data(), style, out, err);
     return {static_cast<int>(code), out.str(), err.str()};
   }
-  Answer ctl(std::vector<std::string> words, const TextStyle& style = kPiped) const {
+  CommandResult ctl(std::vector<std::string> words, const TextStyle& style = kPiped) const {
     words.insert(words.begin(), {"--run-dir", layout().root()});
-    return run_words(std::move(words), style);
+    return run_with_arguments(std::move(words), style);
   }
 
   std::string root_;

@@ -21,11 +21,11 @@ class ShowBatchCommandTest : public CtlTest {
   // Writes what stokerd writes at its start: the configuration and the index.
   void start_run() {
     for (int i = 0; i < 9; ++i)
-      put(path("corpus/file" + std::to_string(i) + ".txt"), std::string(100, 'a'));
-    start_run_of("data:\n  train: {format: text, path: " + path("corpus") +
-                 ", sequence: {block_size: 16}}\n");
+      write_file(path("corpus/file" + std::to_string(i) + ".txt"), std::string(100, 'a'));
+    start_run_with("data:\n  train: {format: text, path: " + path("corpus") +
+                   ", sequence: {block_size: 16}}\n");
   }
-  void start_run_of(const std::string& data_sets) {
+  void start_run_with(const std::string& data_sets) {
     const auto config = config::parse_config(
         data_sets +
             "train: {max_steps: 10, micro_batch_size: 4, gradient_accumulation_steps: 2}\n"
@@ -33,15 +33,15 @@ class ShowBatchCommandTest : public CtlTest {
         "test", {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     config_ = *config;
-    put(layout().config_file(), config::to_yaml(config_));
+    write_file(layout().config_file(), config::to_yaml(config_));
     auto data = data::pipeline::open_dataset("train", config_.data, layout().index_dir(), {});
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     data_ = *std::move(data);
   }
-  boost::json::array explain(uint64_t step) {
-    const Answer answer = ctl({"--json", "show-batch", std::to_string(step)});
-    EXPECT_EQ(answer.code, 0) << answer.err;
-    return boost::json::parse(answer.out).at("samples").as_array();
+  boost::json::array show_batch(uint64_t step) {
+    const CommandResult result = ctl({"--json", "show-batch", std::to_string(step)});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return boost::json::parse(result.out).at("samples").as_array();
   }
   static uint64_t number(const boost::json::value& sample, const char* name) {
     return sample.at(name).to_number<uint64_t>();
@@ -54,7 +54,7 @@ class ShowBatchCommandTest : public CtlTest {
 TEST_F(ShowBatchCommandTest, ListsSamplesThatWorkersRead) {
   start_run();
   const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
-  const auto samples = explain(3);
+  const auto samples = show_batch(3);
   ASSERT_EQ(samples.size(), kBatch * kAccumulate);
   for (size_t i = 0; i < samples.size(); ++i) {
     const uint64_t ticket = 2 * kAccumulate + i / kBatch;
@@ -77,9 +77,9 @@ TEST_F(ShowBatchCommandTest, ReportsMixupParametersOfBatch) {
       "train: {max_steps: 10, micro_batch_size: 4, gradient_accumulation_steps: 2}\n",
       "test", {});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
-  put(layout().config_file(), config::to_yaml(*config));
+  write_file(layout().config_file(), config::to_yaml(*config));
   ASSERT_TRUE(data::pipeline::open_dataset("train", config->data, layout().index_dir(), {}).ok());
-  for (const auto& sample : explain(3)) {
+  for (const auto& sample : show_batch(3)) {
     const auto mix = data::transform::sample_mix({.mixup = 0.2}, 1, number(sample, "ticket"));
     EXPECT_EQ(sample.at("transforms").as_string(),
               data::transform::describe(mix, number(sample, "row"), 4));
@@ -89,41 +89,41 @@ TEST_F(ShowBatchCommandTest, ReportsMixupParametersOfBatch) {
 TEST_F(ShowBatchCommandTest, ReportsSequenceLengthsAndPadding) {
   std::string lines;
   for (size_t i = 0; i < 40; ++i) lines += "{\"t\": \"" + std::string(1 + i % 11, 'a') + "\"}\n";
-  put(path("texts.jsonl"), lines);
-  start_run_of(
+  write_file(path("texts.jsonl"), lines);
+  start_run_with(
       "data:\n  train: {format: jsonl, path: " + path("texts.jsonl") +
       ", fields: {text: t}, sequence: {max_length: 12}}\nfeed: {bucket_boundaries: [4, 8]}\n");
   const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
   const auto& buckets = plan.options().maybe_buckets->buckets();
   for (const uint64_t step : {1, 7, 1'000'000'000}) {
-    for (const auto& sample : explain(step)) {
+    for (const auto& sample : show_batch(step)) {
       const uint64_t ticket = number(sample, "ticket");
       EXPECT_EQ(number(sample, "sample"), plan.at(ticket, number(sample, "row")).sample);
       EXPECT_EQ(number(sample, "length"), number(sample, "sample") % 11 + 2) << "with its end";
       EXPECT_EQ(number(sample, "padded_to"), buckets[plan.bucket_of(ticket)].length);
     }
   }
-  const Answer answer = ctl({"show-batch", "1"});
-  EXPECT_THAT(answer.out, HasSubstr("% of their places are padding"));
-  EXPECT_THAT(answer.out, HasSubstr(" of " + std::to_string(buckets[plan.bucket_of(0)].length)));
+  const CommandResult result = ctl({"show-batch", "1"});
+  EXPECT_THAT(result.out, HasSubstr("% padding"));
+  EXPECT_THAT(result.out, HasSubstr(" of " + std::to_string(buckets[plan.bucket_of(0)].length)));
 }
 
 TEST_F(ShowBatchCommandTest, PrintsReadableTextWithFiles) {
   start_run();
-  const Answer answer = ctl({"show-batch", "1"});
-  ASSERT_EQ(answer.code, 0) << answer.err;
-  EXPECT_THAT(answer.out, HasSubstr("step 1 of 10: 8 of the "));
-  EXPECT_THAT(answer.out, HasSubstr(path("corpus/file")));
+  const CommandResult result = ctl({"show-batch", "1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step 1 of 10: 8 of the "));
+  EXPECT_THAT(result.out, HasSubstr(path("corpus/file")));
   EXPECT_THAT(ctl({"show-batch", "11"}).out, HasSubstr("ends before this step"));
 }
 
 TEST_F(ShowBatchCommandTest, WorksWithoutDataOrDaemonAndChangesNothing) {
   start_run();
-  const auto before = explain(2);
+  const auto before = show_batch(2);
   std::filesystem::remove_all(path("corpus/file3.txt"));
-  put(path("corpus/new.txt"), std::string(1000, 'b'));
+  write_file(path("corpus/new.txt"), std::string(1000, 'b'));
   const std::string index = *read_file(layout().index_dir() + "/train.index", 1 << 20);
-  EXPECT_EQ(explain(2), before);
+  EXPECT_EQ(show_batch(2), before);
   EXPECT_EQ(*read_file(layout().index_dir() + "/train.index", 1 << 20), index);
 }
 
@@ -137,17 +137,17 @@ TEST_F(ShowBatchCommandTest, ChoosesSameReplacementsAsWorkers) {
     lines += "{\"ticket\":0,\"sample\":" + std::to_string(sample) + ",\"path\":\"f\"}\n";
   // The same ticket, recorded while the run had another batch size.
   lines += "{\"step\":7,\"ticket\":0,\"sample\":" + std::to_string(plan.at(0, 0).sample) + "}\n";
-  put(layout().sample_errors_file(), lines);
-  const auto samples = explain(1);
+  write_file(layout().sample_errors_file(), lines);
+  const auto samples = show_batch(1);
   EXPECT_EQ(number(samples[1], "sample"), plan.replacement(0, 1, 2).sample);
   EXPECT_EQ(number(samples[1], "replaces"), first);
   EXPECT_EQ(samples[0].as_object().count("replaces"), 0u);
 }
 
 TEST_F(ShowBatchCommandTest, ReportsMixtureDatasetAndItsEpoch) {
-  put(path("code.h"), std::string(160, 'c'));
-  put(path("prose.txt"), std::string(64, 'p'));
-  start_run_of(
+  write_file(path("code.h"), std::string(160, 'c'));
+  write_file(path("prose.txt"), std::string(64, 'p'));
+  start_run_with(
       "data:\n  train: {mixture: {code: 1, prose: 1}}\n"
       "  code: {format: text, path: " +
       path("code.h") +
@@ -157,11 +157,11 @@ TEST_F(ShowBatchCommandTest, ReportsMixtureDatasetAndItsEpoch) {
   const data::order::SamplePlan plan(*feed::make_plan_options(config_, *data_, {}));
   uint64_t of_prose = 0;
   for (const uint64_t step : {1, 5, 1'000'000'000}) {
-    const auto samples = explain(step);
+    const auto samples = show_batch(step);
     for (size_t i = 0; i < samples.size(); ++i) {
       const auto planned = plan.at((step - 1) * kAccumulate + i / kBatch, i % kBatch);
       EXPECT_EQ(number(samples[i], "sample"), planned.sample);
-      EXPECT_EQ(number(samples[i], "pass"), planned.dataset_epoch);
+      EXPECT_EQ(number(samples[i], "dataset_epoch"), planned.dataset_epoch);
       const bool is_prose = planned.sample >= 9;
       EXPECT_EQ(samples[i].at("dataset").as_string(), is_prose ? "prose" : "code");
       EXPECT_EQ(samples[i].at("path").as_string(), path(is_prose ? "prose.txt" : "code.h"));
@@ -175,7 +175,7 @@ TEST_F(ShowBatchCommandTest, ReportsMixtureDatasetAndItsEpoch) {
 TEST_F(ShowBatchCommandTest, UsesSampleWeightsInEffectAtEachStep) {
   start_run();
   config_.data["train"].sample_weights_path = path("weights.txt");
-  put(layout().config_file(), config::to_yaml(config_));
+  write_file(layout().config_file(), config::to_yaml(config_));
   const auto only = [this](uint64_t sample) {
     std::vector<double> weights(data_->size());
     weights[sample] = 1;
@@ -183,19 +183,19 @@ TEST_F(ShowBatchCommandTest, UsesSampleWeightsInEffectAtEachStep) {
   };
   ASSERT_TRUE(feed::snapshot_sample_weights(only(3), layout().index_dir(), 0).ok());
   ASSERT_TRUE(feed::snapshot_sample_weights(only(7), layout().index_dir(), 4 * kAccumulate).ok());
-  for (const auto& sample : explain(4)) EXPECT_EQ(number(sample, "sample"), 3u);
-  for (const auto& sample : explain(5)) EXPECT_EQ(number(sample, "sample"), 7u);
+  for (const auto& sample : show_batch(4)) EXPECT_EQ(number(sample, "sample"), 3u);
+  for (const auto& sample : show_batch(5)) EXPECT_EQ(number(sample, "sample"), 7u);
   EXPECT_THAT(ctl({"show-batch", "1"}).out, HasSubstr(path("corpus/file")));
 }
 
 TEST_F(ShowBatchCommandTest, ReportsMissingIndexOrInvalidConfig) {
-  put(layout().config_file(),
-      "data: {train: {format: text, path: x, sequence: {block_size: 4}}}\n");
-  const Answer no_index = ctl({"show-batch", "1"});
+  write_file(layout().config_file(),
+             "data: {train: {format: text, path: x, sequence: {block_size: 4}}}\n");
+  const CommandResult no_index = ctl({"show-batch", "1"});
   EXPECT_EQ(no_index.code, 78);
   EXPECT_THAT(no_index.err, HasSubstr("train.index: no index yet"));
-  put(layout().config_file(), "data: {train: {format: text, pth: x}}\n");
-  const Answer bad_config = ctl({"show-batch", "1"});
+  write_file(layout().config_file(), "data: {train: {format: text, pth: x}}\n");
+  const CommandResult bad_config = ctl({"show-batch", "1"});
   EXPECT_EQ(bad_config.code, 78);
   EXPECT_THAT(bad_config.err, HasSubstr("config.yaml:1"));
   std::filesystem::remove(layout().config_file());
@@ -204,13 +204,13 @@ TEST_F(ShowBatchCommandTest, ReportsMissingIndexOrInvalidConfig) {
 
 TEST_F(ShowBatchCommandTest, RejectsCorruptIndexAndOutOfRangeStep) {
   start_run();
-  const Answer absurd = ctl({"show-batch", "900000000000000000"});
-  EXPECT_EQ(absurd.code, 78);
-  EXPECT_THAT(absurd.err, HasSubstr("no run gets to step"));
-  put(layout().index_dir() + "/train.index", "not an index");
-  const Answer damaged = ctl({"show-batch", "1"});
-  EXPECT_EQ(damaged.code, 74);
-  EXPECT_THAT(damaged.err, HasSubstr("train.index"));
+  const CommandResult out_of_range = ctl({"show-batch", "900000000000000000"});
+  EXPECT_EQ(out_of_range.code, 78);
+  EXPECT_THAT(out_of_range.err, HasSubstr("is beyond the largest possible sample plan"));
+  write_file(layout().index_dir() + "/train.index", "not an index");
+  const CommandResult corrupt = ctl({"show-batch", "1"});
+  EXPECT_EQ(corrupt.code, 74);
+  EXPECT_THAT(corrupt.err, HasSubstr("train.index"));
 }
 
 }  // namespace

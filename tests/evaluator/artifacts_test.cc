@@ -19,7 +19,7 @@ struct Pixels {
   }
 };
 
-Pixels decoded(const std::string& png) {
+Pixels decode(const std::string& png) {
   const auto number = [&](size_t at) {
     uint32_t value = 0;
     for (size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<unsigned char>(png[i]);
@@ -50,7 +50,7 @@ TEST(CanvasTest, RendersLetterPixelsAndClipsOutside) {
 TEST(ClassificationArtifactsTest, ShadesConfusionMatrixCellsByCount) {
   const auto png = confusion_matrix_image({{8, 0}, {8, 8}}, {{"cat"}, {"dog"}});
   ASSERT_TRUE(png.ok()) << png.status().to_string();
-  const Pixels pixels = decoded(*png);
+  const Pixels pixels = decode(*png);
   constexpr uint32_t kCell = 32, kMargin = 46;
   const auto cell = [&](uint32_t row, uint32_t column) {
     return pixels.at(kMargin + column * kCell + kCell / 2, kMargin + row * kCell + kCell / 2, 0);
@@ -84,7 +84,7 @@ TEST(ClassificationArtifactsTest, ShowsImagesUnchangedInGrid) {
   const auto colors = misclassified_sample(7, {255, 0, 0, 255, 0, 255, 0, 255, 0, 0, 255, 255});
   const auto png = misclassified_image({colors, colors}, 3, 2, 2);
   ASSERT_TRUE(png.ok());
-  const Pixels pixels = decoded(*png);
+  const Pixels pixels = decode(*png);
   EXPECT_EQ(pixels.at(4 + 10, 4 + 10, 0), 255);
   EXPECT_EQ(pixels.at(4 + 10, 4 + 10, 1), 0);
   EXPECT_EQ(pixels.at(4 + 90, 4 + 10, 1), 255);
@@ -92,7 +92,7 @@ TEST(ClassificationArtifactsTest, ShowsImagesUnchangedInGrid) {
   EXPECT_EQ(pixels.at(4 + 90, 4 + 90, 0), 255);
   const auto gray = misclassified_image({misclassified_sample(7, {9})}, 1, 1, 1);
   ASSERT_TRUE(gray.ok());
-  EXPECT_EQ(decoded(*gray).at(10, 10, 2), 9);
+  EXPECT_EQ(decode(*gray).at(10, 10, 2), 9);
 }
 
 TEST(ClassificationArtifactsTest, FitsLargestNoiseGridIntoEventFile) {

@@ -39,7 +39,7 @@ TEST_F(BestCommandTest, PassesCheckpointAsLastArgumentWithoutShell) {
 TEST_F(BestCommandTest, ReportsProgramAndCauseOnFailure) {
   EXPECT_EQ(run_best_command({"sh", "-c", "exit 3"}, "x", 10s, {}).message(), "sh: exit code 3");
   EXPECT_EQ(run_best_command({"sh", "-c", "kill -9 $$"}, "x", 10s, {}).message(),
-            "sh: ended by signal 9");
+            "sh: killed by signal 9");
   const Status missing = run_best_command({"/no/such/program"}, "x", 10s, {});
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_NE(missing.message().find("/no/such/program"), std::string::npos);
@@ -54,7 +54,7 @@ TEST_F(BestCommandTest, KillsHungCommandWithItsChildren) {
 TEST_F(BestCommandTest, RestoresDefaultSigpipeForCommand) {
   ::signal(SIGPIPE, SIG_IGN);  // as EvaluatorApp does
   EXPECT_EQ(run_best_command({"sh", "-c", "kill -PIPE $$"}, "x", 10s, {}).message(),
-            "sh: ended by signal 13");
+            "sh: killed by signal 13");
   ::signal(SIGPIPE, SIG_DFL);
 }
 

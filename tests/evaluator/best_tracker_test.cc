@@ -60,7 +60,7 @@ TEST_F(BestTrackerTest, ReplacesResultWhenStepIsEvaluatedAgain) {
   add(10, 2);
   add(20, 1);
   add(20, 3, 0.5, "another");
-  EXPECT_EQ(best_.find_best()->step, 10u) << "the checkpoint with 1 is gone";
+  EXPECT_EQ(best_.find_best()->step, 10u) << "the checkpoint with value 1 was deleted";
   ASSERT_EQ(best_.history(20).size(), 2u);
   EXPECT_EQ(best_.history(20)[1].value, 3);
 }

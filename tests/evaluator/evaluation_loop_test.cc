@@ -23,7 +23,7 @@ class EvaluationLoopTest : public EvaluationLoopBaseTest {
     EXPECT_TRUE(done.ok()) << done.status().to_string();
     return done.ok() ? *done : EvaluationLoop::LoopResult{};
   }
-  void damage(uint64_t step, const std::string& file) {
+  void corrupt(uint64_t step, const std::string& file) {
     std::ofstream(path_of(step) + "/" + file, std::ios::app) << "x";
   }
 };
@@ -85,7 +85,7 @@ TEST_F(EvaluationLoopTest, StopsAfterRequestedStep) {
 
 TEST_F(EvaluationLoopTest, RecordsCorruptCheckpointWithFileWithoutRetry) {
   commit(10);
-  damage(10, "model.safetensors");
+  corrupt(10, "model.safetensors");
   loop_result(*open());
   loop_result(*open());
   EXPECT_EQ(evaluated_, Steps{}) << "nothing of it may be used";

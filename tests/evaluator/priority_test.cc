@@ -15,14 +15,14 @@
 namespace stoker::evaluator {
 namespace {
 
-struct Seen {
+struct ThreadPriority {
   int policy = -1;
   int niceness = 0;
 };
 
 // The priority of a thread that was started after lower_priority().
-Seen seen_with(config::EvaluationPriority priority) {
-  Seen seen;
+ThreadPriority thread_priority(config::EvaluationPriority priority) {
+  ThreadPriority seen;
   std::thread([&] {
     lower_priority(priority);
     std::thread([&] { seen = {::sched_getscheduler(0), ::getpriority(PRIO_PROCESS, 0)}; }).join();
@@ -31,16 +31,16 @@ Seen seen_with(config::EvaluationPriority priority) {
 }
 
 TEST(LowerPriorityTest, AppliesToThreadsStartedLater) {
-  const Seen before = {::sched_getscheduler(0), ::getpriority(PRIO_PROCESS, 0)};
-  EXPECT_EQ(seen_with(config::EvaluationPriority::kIdle).policy, SCHED_IDLE);
-  EXPECT_EQ(seen_with(config::EvaluationPriority::kLow).policy, SCHED_BATCH);
-  EXPECT_GE(seen_with(config::EvaluationPriority::kLow).niceness, 10);
-  EXPECT_EQ(seen_with(config::EvaluationPriority::kNormal).policy, before.policy);
-  EXPECT_EQ(seen_with(config::EvaluationPriority::kNormal).niceness, before.niceness);
+  const ThreadPriority before = {::sched_getscheduler(0), ::getpriority(PRIO_PROCESS, 0)};
+  EXPECT_EQ(thread_priority(config::EvaluationPriority::kIdle).policy, SCHED_IDLE);
+  EXPECT_EQ(thread_priority(config::EvaluationPriority::kLow).policy, SCHED_BATCH);
+  EXPECT_GE(thread_priority(config::EvaluationPriority::kLow).niceness, 10);
+  EXPECT_EQ(thread_priority(config::EvaluationPriority::kNormal).policy, before.policy);
+  EXPECT_EQ(thread_priority(config::EvaluationPriority::kNormal).niceness, before.niceness);
 }
 
 // Text such as "/autogroup-25 nice 10"; empty if the kernel has no autogroups.
-std::string session_of_self() {
+std::string own_session() {
   std::ifstream file("/proc/self/autogroup");
   std::string line;
   std::getline(file, line);
@@ -48,20 +48,20 @@ std::string session_of_self() {
 }
 
 TEST(LowerPriorityTest, LowersOnlyOwnSession) {
-  const std::string before = session_of_self();
+  const std::string before = own_session();
   if (before.empty()) GTEST_SKIP() << "this kernel has no groups of sessions";
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();
     lower_priority(config::EvaluationPriority::kLow);
-    ::_exit(session_of_self().ends_with(" nice 10") ? 0 : 1);
+    ::_exit(own_session().ends_with(" nice 10") ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   if (::getsid(0) == ::getpid()) return;  // the test process is a session leader
   std::thread([] { lower_priority(config::EvaluationPriority::kLow); }).join();
-  EXPECT_EQ(session_of_self(), before);
+  EXPECT_EQ(own_session(), before);
 }
 
 }  // namespace

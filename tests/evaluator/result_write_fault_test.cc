@@ -18,13 +18,13 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
   void SetUp() override {
     set_log_level(LogLevel::kError);  // the tests start thousands of evaluators
     for (const uint64_t step : {10, 30}) commit(step);
-    kept_ = std::make_unique<test::FaultyFiles>(scratch_.path());
+    faulty_files_ = std::make_unique<test::FaultyFiles>(scratch_.path());
   }
 
   void TearDown() override { set_log_level(LogLevel::kInfo); }
 
   // Restores the run directory to its state before any evaluation.
-  void start_afresh() {
+  void reset() {
     for (const std::string& folder :
          {layout_.eval_dir(), layout_.metrics_dir(), layout_.tensorboard_dir()})
       fs::remove_all(folder);
@@ -32,7 +32,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
   }
 
   // One run of the evaluator, in which `fault` happens at file operation `operation`.
-  void live(uint64_t operation, const test::Fault& fault) {
+  void run_loop(uint64_t operation, const test::Fault& fault) {
     test::FaultyFiles files(scratch_.path());
     files.fail_at(operation, fault);
     const auto loop = open(files);
@@ -42,7 +42,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
 
   // An undisturbed start, which evaluates until no retry is pending.
   void recover() {
-    const auto loop = open(*kept_);
+    const auto loop = open(*faulty_files_);
     ASSERT_NE(loop, nullptr);
     for (int i = 0; i < 4; ++i) {
       clock_.advance(std::chrono::hours(1));
@@ -53,7 +53,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
   }
 
   // Checks that no result is lost, duplicated or attributed to another checkpoint.
-  void expect_each_once(const std::string& when) {
+  void expect_recorded_once(const std::string& when) {
     std::set<std::string> manifests;
     for (const uint64_t step : {10, 30}) {
       const auto manifest = read_file(path_of(step) + "/manifest.json", 1 << 20);
@@ -68,9 +68,9 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
       EXPECT_TRUE(!killed_ || read_artifacts(layout_, step, "val").size() == 1) << when;
     }
     std::multiset<std::string> rows, lines;
-    for (const metrics::MetricsRecord& row : rows_of(layout_.eval_metrics_file()))
+    for (const metrics::MetricsRecord& row : read_records(layout_.eval_metrics_file()))
       rows.insert(*row.find_text("manifest_sha256") + *row.find_text("dataset"));
-    for (const metrics::MetricsRecord& row : rows_of(layout_.evaluation_outcomes_file())) {
+    for (const metrics::MetricsRecord& row : read_records(layout_.evaluation_outcomes_file())) {
       lines.insert(*row.find_text("manifest_sha256"));
       EXPECT_EQ(*row.find_text("outcome"), "evaluated") << when;
     }
@@ -86,7 +86,7 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
     for (const std::string& name : *list_directory(layout_.eval_dir()))
       EXPECT_FALSE(name.starts_with(".")) << when << ": " << name << " was left";
   }
-  static std::vector<metrics::MetricsRecord> rows_of(const std::string& file) {
+  static std::vector<metrics::MetricsRecord> read_records(const std::string& file) {
     auto read = metrics::read_records(file);
     EXPECT_TRUE(read.ok()) << read.status().to_string();
     return read.ok() ? std::move(read->records) : std::vector<metrics::MetricsRecord>{};
@@ -96,40 +96,40 @@ class ResultRecordingFaultTest : public EvaluationLoopBaseTest {
   // False: the disk fails once, which can lose an artifact and delay a step until its second
   // attempt.
   bool killed_ = true;
-  std::unique_ptr<test::FaultyFiles> kept_;
+  std::unique_ptr<test::FaultyFiles> faulty_files_;
 };
 
 TEST_F(ResultRecordingFaultTest, RecordsEachResultOnceWhenKilledAtAnyOperation) {
-  start_afresh();
-  live(0, {});
+  reset();
+  run_loop(0, {});
   const uint64_t all = operations_;
-  expect_each_once("without a fault");
+  expect_recorded_once("without a fault");
   ASSERT_GT(all, 40u);
   for (uint64_t operation = 1; operation <= all; ++operation) {
     for (const Extent extent : {Extent::kNothing, Extent::kHalf}) {
-      start_afresh();
-      live(operation, {.error = EIO, .extent = extent, .from_here_on = true});
+      reset();
+      run_loop(operation, {.error = EIO, .extent = extent, .from_here_on = true});
       ASSERT_NO_FATAL_FAILURE(recover());
-      expect_each_once("killed at operation " + std::to_string(operation) + " of " +
-                       std::to_string(all) + ", extent " +
-                       std::to_string(static_cast<int>(extent)));
+      expect_recorded_once("killed at operation " + std::to_string(operation) + " of " +
+                           std::to_string(all) + ", extent " +
+                           std::to_string(static_cast<int>(extent)));
       if (HasFailure()) return;
     }
   }
 }
 
 TEST_F(ResultRecordingFaultTest, RecordsEachResultOnceWhenKilledTwice) {
-  start_afresh();
-  live(0, {});
+  reset();
+  run_loop(0, {});
   const uint64_t all = operations_;
   for (uint64_t first = 1; first <= all; first += 11) {
     for (uint64_t second = 1; second <= all; second += 13) {
-      start_afresh();
-      live(first, {.error = EIO, .extent = Extent::kHalf, .from_here_on = true});
-      live(second, {.error = EIO, .extent = Extent::kHalf, .from_here_on = true});
+      reset();
+      run_loop(first, {.error = EIO, .extent = Extent::kHalf, .from_here_on = true});
+      run_loop(second, {.error = EIO, .extent = Extent::kHalf, .from_here_on = true});
       ASSERT_NO_FATAL_FAILURE(recover());
-      expect_each_once("killed at " + std::to_string(first) + ", then at " +
-                       std::to_string(second));
+      expect_recorded_once("killed at " + std::to_string(first) + ", then at " +
+                           std::to_string(second));
       if (HasFailure()) return;
     }
   }
@@ -137,38 +137,38 @@ TEST_F(ResultRecordingFaultTest, RecordsEachResultOnceWhenKilledTwice) {
 
 TEST_F(ResultRecordingFaultTest, RetriesAfterDiskErrorAtAnyOperation) {
   killed_ = false;
-  start_afresh();
-  live(0, {});
+  reset();
+  run_loop(0, {});
   const uint64_t all = operations_;
   for (uint64_t operation = 1; operation <= all; ++operation) {
     for (const int error : {EIO, ENOSPC}) {
-      start_afresh();
-      live(operation, {.error = error, .extent = Extent::kHalf, .from_here_on = false});
+      reset();
+      run_loop(operation, {.error = error, .extent = Extent::kHalf, .from_here_on = false});
       ASSERT_NO_FATAL_FAILURE(recover());
-      expect_each_once("error " + std::to_string(error) + " at operation " +
-                       std::to_string(operation));
+      expect_recorded_once("error " + std::to_string(error) + " at operation " +
+                           std::to_string(operation));
       if (HasFailure()) return;
     }
   }
 }
 
 TEST_F(ResultRecordingFaultTest, RebuildsMissingOrCorruptBestFileWithHistory) {
-  start_afresh();
-  live(0, {});
-  const auto whole = run::read_best(layout_.best_file());
+  reset();
+  run_loop(0, {});
+  const auto best = run::read_best(layout_.best_file());
   for (const char* const damage : {"", "{", "{\"dataset\":1}", "null"}) {
     std::ofstream(layout_.best_file()) << damage;
-    ASSERT_NE(open(*kept_), nullptr);
-    EXPECT_EQ(*run::read_best(layout_.best_file()), *whole) << damage;
+    ASSERT_NE(open(*faulty_files_), nullptr);
+    EXPECT_EQ(*run::read_best(layout_.best_file()), *best) << damage;
   }
   fs::remove(layout_.best_file());
-  ASSERT_NE(open(*kept_), nullptr);
-  EXPECT_EQ(*run::read_best(layout_.best_file()), *whole);
+  ASSERT_NE(open(*faulty_files_), nullptr);
+  EXPECT_EQ(*run::read_best(layout_.best_file()), *best);
 }
 
 // Everything that was written but not synced is lost, completely or in part.
 TEST_F(ResultRecordingFaultTest, DuplicatesNoResultAfterPowerCut) {
-  start_afresh();
+  reset();
   test::FaultyFiles files(scratch_.path());
   {
     const auto loop = open(files);
@@ -180,12 +180,12 @@ TEST_F(ResultRecordingFaultTest, DuplicatesNoResultAfterPowerCut) {
     for (const test::Survival survival :
          {test::Survival::kNothing, test::Survival::kNamesOnly, test::Survival::kSome}) {
       const std::string after = scratch_ / "after";
-      files.cut_power(operation, survival, operation, after);
+      files.simulate_power_loss(operation, survival, operation, after);
       fs::remove_all(layout_.root());
       fs::rename(after + "/run", layout_.root());
       fs::remove_all(after);
       ASSERT_NO_FATAL_FAILURE(recover());
-      expect_each_once("power cut after operation " + std::to_string(operation));
+      expect_recorded_once("power cut after operation " + std::to_string(operation));
       if (HasFailure()) return;
     }
   }

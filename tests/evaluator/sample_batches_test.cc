@@ -13,13 +13,13 @@ namespace {
 using data::testing::SequenceTestData;
 using ::testing::ElementsAre;
 
-Subset first(uint64_t samples, const data::Dataset& data) {
+Subset first_samples(uint64_t samples, const data::Dataset& data) {
   return {samples, data.size(), /*is_spread=*/false};
 }
 
 TEST(SampleBatchesTest, ReturnsBatchesInOrderWithSmallerLast) {
   const auto data = SequenceTestData::of_sizes({0, 0, 5});
-  SampleBatches batches(data, first(5, data), 2, {});
+  SampleBatches batches(data, first_samples(5, data), 2, {});
   SampleBatches::Memory memory;
   ASSERT_EQ(batches.size(), 3u);
   for (size_t number = 0; number < 3; ++number) {
@@ -35,7 +35,7 @@ TEST(SampleBatchesTest, ReturnsEachSampleOncePaddedToItsBucket) {
   const auto data = SequenceTestData::of_sizes({4, 7, 0, 3, 2});
   const std::vector<int64_t> buckets{2, 4};
   for (const uint64_t size : {1, 3, 100}) {
-    SampleBatches batches(data, first(data.size(), data), size, buckets);
+    SampleBatches batches(data, first_samples(data.size(), data), size, buckets);
     SampleBatches::Memory memory;
     std::set<uint64_t> seen;
     uint64_t position = 0;
@@ -63,7 +63,7 @@ TEST(SampleBatchesTest, ReturnsEachSampleOncePaddedToItsBucket) {
 TEST(SampleBatchesTest, ReturnsOnlySamplesOfSubset) {
   const auto data = SequenceTestData::of_sizes({3, 3});
   const std::vector<int64_t> buckets{1};
-  SampleBatches batches(data, first(3, data), 2, buckets);
+  SampleBatches batches(data, first_samples(3, data), 2, buckets);
   SampleBatches::Memory memory;
   std::vector<uint64_t> order;
   for (size_t number = 0; number < batches.size(); ++number)

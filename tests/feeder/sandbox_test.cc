@@ -33,15 +33,16 @@
 namespace stoker::feeder {
 namespace {
 
-struct Ending {
+struct ProcessExit {
   int signal = 0;
   int exit_code = -1;
   uint64_t denied_syscall = 0;  // number + 1
 };
 
-// How a process ends that enters the sandbox and then calls `what`; its exit code is the return
-// value of `what`.
-Ending confined(const std::function<int()>& what, const SandboxOptions& options = {}) {
+// How a process ends that enters the sandbox and then calls `function`; its exit code is the return
+// value of `function`.
+ProcessExit run_in_sandbox(const std::function<int()>& function,
+                           const SandboxOptions& options = {}) {
   auto shared = ring::Segment::create(sizeof(uint64_t));
   EXPECT_TRUE(shared.ok());
   auto& word = *reinterpret_cast<uint64_t*>(shared->bytes().data());
@@ -49,7 +50,7 @@ Ending confined(const std::function<int()>& what, const SandboxOptions& options 
   if (pid == 0) {
     if (!disable_core_dumps_and_privileges().ok() || !enter_sandbox(options, word).ok())
       ::_exit(99);
-    ::_exit(what());
+    ::_exit(function());
   }
   int status = 0;
   EXPECT_EQ(::waitpid(pid, &status, 0), pid);
@@ -61,12 +62,12 @@ Ending confined(const std::function<int()>& what, const SandboxOptions& options 
 class SandboxTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
+    if (kSanitized) GTEST_SKIP() << "sanitizers need system calls that the sandbox denies";
   }
 };
 
 struct ForbiddenCall {
-  const char* what;
+  const char* operation;
   long number;
   std::function<long()> call;
 };
@@ -103,7 +104,7 @@ const std::vector<ForbiddenCall>& forbidden_calls() {
       {"a signal to another", SYS_kill, [] { return ::kill(::getppid(), 0); }},
       {"a signal to another's thread", SYS_tgkill,
        [] { return call_of(SYS_tgkill, ::getppid(), ::getppid(), 0); }},
-      {"a look into another", SYS_ptrace,
+      {"read of another process", SYS_ptrace,
        [] { return call_of(SYS_ptrace, 16, ::getppid(), 0, 0); }},
       {"another's memory", SYS_process_vm_writev,
        [] { return call_of(SYS_process_vm_writev, ::getppid(), nullptr, 0, nullptr, 0, 0); }},
@@ -136,41 +137,43 @@ const std::vector<ForbiddenCall>& forbidden_calls() {
 
 TEST_F(SandboxTest, KillsProcessOnDeniedSyscallAndReportsIt) {
   for (const ForbiddenCall& forbidden : forbidden_calls()) {
-    const Ending ending = confined([&] {
+    const ProcessExit ending = run_in_sandbox([&] {
       forbidden.call();
       return 0;
     });
-    EXPECT_EQ(ending.signal, SIGSYS) << forbidden.what << ": exit code " << ending.exit_code;
-    EXPECT_EQ(ending.denied_syscall, static_cast<uint64_t>(forbidden.number) + 1) << forbidden.what;
+    EXPECT_EQ(ending.signal, SIGSYS) << forbidden.operation << ": exit code " << ending.exit_code;
+    EXPECT_EQ(ending.denied_syscall, static_cast<uint64_t>(forbidden.number) + 1)
+        << forbidden.operation;
   }
 }
 
 TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
-  const int kept = ::memfd_create("kept", MFD_CLOEXEC),
+  const int writable = ::memfd_create("writable", MFD_CLOEXEC),
             other = ::memfd_create("other", MFD_CLOEXEC);
-  ASSERT_TRUE(kept >= 0 && other >= 0);
-  const SandboxOptions options{.writable_fds = {kept}};
-  const Ending good = confined([&] { return ::pwrite(kept, "x", 1, 5) == 1 ? 0 : 1; }, options);
-  EXPECT_EQ(good.exit_code, 0) << "signal " << good.signal;
+  ASSERT_TRUE(writable >= 0 && other >= 0);
+  const SandboxOptions options{.writable_fds = {writable}};
+  const ProcessExit allowed =
+      run_in_sandbox([&] { return ::pwrite(writable, "x", 1, 5) == 1 ? 0 : 1; }, options);
+  EXPECT_EQ(allowed.exit_code, 0) << "signal " << allowed.signal;
   char byte = 0;
-  EXPECT_EQ(::pread(kept, &byte, 1, 5), 1);
+  EXPECT_EQ(::pread(writable, &byte, 1, 5), 1);
   EXPECT_EQ(byte, 'x');
   for (const auto& call : std::vector<std::function<long()>>{
-           [&] { return ::pwrite(other, "x", 1, 0); }, [&] { return ::write(kept, "x", 1); },
-           [&] { return ::ftruncate(kept, 0); }})
-    EXPECT_EQ(confined([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
-  ::close(kept);
+           [&] { return ::pwrite(other, "x", 1, 0); }, [&] { return ::write(writable, "x", 1); },
+           [&] { return ::ftruncate(writable, 0); }})
+    EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
+  ::close(writable);
   ::close(other);
 }
 
 TEST_F(SandboxTest, AllowsAllSyscallsWithoutFilter) {
-  const Ending ending =
-      confined([] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }, {.filter = false});
+  const ProcessExit ending = run_in_sandbox(
+      [] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }, {.filter = false});
   EXPECT_EQ(ending.exit_code, 0);
 }
 
 TEST_F(SandboxTest, KillsProcessOnDeniedSyscallOfAnyThread) {
-  const Ending ending = confined([] {
+  const ProcessExit ending = run_in_sandbox([] {
     std::jthread([] { (void)::socket(AF_INET, SOCK_STREAM, 0); }).join();
     return 0;
   });
@@ -200,7 +203,7 @@ TEST_F(SandboxTest, RestrictsThreadsStartedBefore) {
 }
 
 TEST_F(SandboxTest, AllowsSyscallsNeededForReading) {
-  const Ending ending = confined([] {
+  const ProcessExit ending = run_in_sandbox([] {
     std::ifstream file("/proc/self/status");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     if (text.find("Seccomp:\t2") == std::string::npos) return 1;
@@ -226,7 +229,7 @@ TEST_F(SandboxTest, AllowsSyscallsNeededForReading) {
 }
 
 TEST_F(SandboxTest, ReturnsEnosysForSyscallsWithUncheckableArguments) {
-  const Ending ending = confined([] {
+  const ProcessExit ending = run_in_sandbox([] {
     const bool none = call_of(SYS_clone3, nullptr, 0) == -1 && errno == ENOSYS;
     return none && call_of(SYS_openat2, AT_FDCWD, "/", nullptr, 0) == -1 && errno == ENOSYS ? 0 : 1;
   });
@@ -234,11 +237,11 @@ TEST_F(SandboxTest, ReturnsEnosysForSyscallsWithUncheckableArguments) {
 }
 
 TEST_F(SandboxTest, RaisesSigabrtOnFailedAssertion) {
-  EXPECT_EQ(confined([]() -> int { std::abort(); }).signal, SIGABRT);
+  EXPECT_EQ(run_in_sandbox([]() -> int { std::abort(); }).signal, SIGABRT);
 }
 
 TEST_F(SandboxTest, FailsAllocationBeyondMemoryLimit) {
-  const Ending ending = confined(
+  const ProcessExit ending = run_in_sandbox(
       [] {
         try {
           const std::vector<char> within(64 << 20, 1);
@@ -258,7 +261,7 @@ TEST_F(SandboxTest, ExcludesMemoryMappedBeforeFromLimit) {
   void* mapped =
       ::mmap(nullptr, 1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  const Ending ending = confined(
+  const ProcessExit ending = run_in_sandbox(
       [] {
         const std::vector<char> within(64 << 20, 1);
         return within.back() == 1 ? 0 : 1;

@@ -151,7 +151,7 @@ TEST_F(WorkerMainTest, ExitsAtEndOfData) {
   open_ring({.slots = 4, .end_ticket = 10});
   ASSERT_TRUE(start().ok());
   for (uint64_t ticket = 0; ticket < 10; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
   EXPECT_TRUE(eventually([&] { return supervisor_->live_workers() == 0; }));
   EXPECT_EQ(supervisor_->crashes(), 0u);
   EXPECT_FALSE(coordinator_.should_stop());
@@ -226,7 +226,7 @@ TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {
   ASSERT_TRUE(start().ok());
   // The supervisor checks the limit several times a second, even if batches are consumed quickly.
   uint64_t ticket = 0;
-  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
   while (!coordinator_.should_stop()) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     ASSERT_NO_FATAL_FAILURE(expect_next(ticket++));
@@ -240,7 +240,7 @@ TEST_F(WorkerMainTest, FailsRunOnCorruptSampleWhenConfigured) {
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 8});  // three epochs
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("data.bin"));
 }
@@ -249,7 +249,7 @@ TEST_F(WorkerMainTest, FailsRunOnUnreadableConfig) {
   std::ofstream(options_.config_path) << "run: [\n";
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
 }
 
@@ -261,7 +261,7 @@ TEST_F(WorkerMainTest, FailsRunOnChangedIndex) {
   ASSERT_TRUE(changed.ok());
   write_config("{format: synthetic, num_samples: 400, input_shape: [3, 10], num_classes: 4}");
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code"));
 }
@@ -299,11 +299,11 @@ TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
 }
 
 // A process that is not a child of this process.
-class Stranger {
+class OtherProcess {
  public:
-  explicit Stranger(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+  explicit OtherProcess(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
   bool known() const { return pidfd_.valid(); }
-  bool ends_within(std::chrono::milliseconds timeout) const {
+  bool exits_within(std::chrono::milliseconds timeout) const {
     pollfd entry{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
     return ::poll(&entry, 1, static_cast<int>(timeout.count())) == 1;
   }
@@ -339,18 +339,18 @@ TEST_F(WorkerMainTest, ExitsWhenParentIsKilled) {
   const pid_t parent = start_parent(options_, output);
   ASSERT_GT(parent, 0);
   std::istringstream ids(read_line(output));
-  std::vector<Stranger> workers;
+  std::vector<OtherProcess> workers;
   for (pid_t pid = 0; ids >> pid;) workers.emplace_back(pid);
   EXPECT_EQ(workers.size(), 2u);
-  for (const Stranger& worker : workers) {
+  for (const OtherProcess& worker : workers) {
     EXPECT_TRUE(worker.known());
-    EXPECT_FALSE(worker.ends_within(0ms));
+    EXPECT_FALSE(worker.exits_within(0ms));
   }
   ::kill(parent, SIGKILL);
   int status = 0;
   ASSERT_EQ(::waitpid(parent, &status, 0), parent);
   EXPECT_TRUE(WIFSIGNALED(status)) << "exit code " << WEXITSTATUS(status);
-  for (const Stranger& worker : workers) EXPECT_TRUE(worker.ends_within(kLong));
+  for (const OtherProcess& worker : workers) EXPECT_TRUE(worker.exits_within(kTestTimeout));
 }
 
 // Runs stoker-feed directly.

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -20,6 +18,7 @@
 #include "shared/data/files/index.h"
 #include "shared/data/files/prefetched_bytes.h"
 #include "shared/data/format/format.h"
+#include "tests/fuzz/file_under_test.h"
 
 namespace stoker::fuzz {
 namespace {
@@ -28,103 +27,99 @@ using data::Dataset;
 using data::DatasetRequest;
 using data::files::Index;
 
-constexpr uint64_t kSamplesRead = 24;          // from the start, and the same number from the end
+constexpr uint64_t kMaxSamples = 24;           // from the start, and the same number from the end
 constexpr uint64_t kMaxSampleBytes = 1 << 20;  // limit for a sample of a small file
 constexpr size_t kGuardBytes = 32;             // around each tensor
 constexpr std::byte kGuard{0xa5};
 
-void promise(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken promise: %s\n", what.c_str());
-  std::abort();
-}
-
-bool blames_the_file(const Status& status) {
-  promise(!status.message().empty(), "an error says what");
-  promise(status.message().find('\n') == std::string::npos, "one line: " + status.message());
-  const bool ours =
+bool check_error(const Status& status) {
+  check_invariant(!status.message().empty(), "error without a message");
+  check_invariant(status.message().find('\n') == std::string::npos,
+                  "error message with a newline: " + status.message());
+  const bool is_internal =
       status.code() == StatusCode::kInternal || status.code() == StatusCode::kOutOfMemory;
-  promise(!ours, "an error of the file: " + status.to_string());
+  check_invariant(!is_internal, "error not attributed to the file: " + status.to_string());
   return false;
 }
 
-Result<Index> index_of(const DatasetRequest& set, const data::format::DatasetFormatOps& kind) {
+Result<Index> build_index(const DatasetRequest& request,
+                          const data::format::DatasetFormatOps& ops) {
   Index index;
-  STOKER_ASSIGN_OR_RETURN(index.fingerprint_text, kind.fingerprint_text(set));
-  STOKER_ASSIGN_OR_RETURN(index.files, kind.scan(set, {}));
-  STOKER_ASSIGN_OR_RETURN(index.metadata, kind.build_metadata(set, index.files, {}));
+  STOKER_ASSIGN_OR_RETURN(index.fingerprint_text, ops.fingerprint_text(request));
+  STOKER_ASSIGN_OR_RETURN(index.files, ops.scan(request, {}));
+  STOKER_ASSIGN_OR_RETURN(index.metadata, ops.build_metadata(request, index.files, {}));
   return index;
 }
 
-Result<std::unique_ptr<Dataset>> open_again(const DatasetRequest& set,
-                                            const data::format::DatasetFormatOps& kind,
-                                            const Index& index) {
-  auto again = data::files::decode_index(data::files::encode_index(index), "index");
-  promise(again.ok(), "an index that was written can be read");
-  return kind.open(set, *std::move(again));
+Result<std::unique_ptr<Dataset>> reopen(const DatasetRequest& request,
+                                        const data::format::DatasetFormatOps& ops,
+                                        const Index& index) {
+  auto decoded = data::files::decode_index(data::files::encode_index(index), "index");
+  check_invariant(decoded.ok(), "an index must survive a round trip");
+  return ops.open(request, *std::move(decoded));
 }
 
 // One sample with guard bytes around each of its tensors.
-struct SampleReadRequest {
+struct SampleBytes {
   bool ok = false;
   std::vector<std::vector<std::byte>> tensors;
-  bool operator==(const SampleReadRequest&) const = default;
+  bool operator==(const SampleBytes&) const = default;
 };
-SampleReadRequest read(const Dataset& dataset, uint64_t sample,
-                       const std::vector<TensorSpec>& specs) {
-  SampleReadRequest read;
+SampleBytes read(const Dataset& dataset, uint64_t sample, const std::vector<TensorSpec>& specs) {
+  SampleBytes read;
   std::vector<std::span<std::byte>> outputs;
   for (const TensorSpec& spec : specs)
     read.tensors.emplace_back(spec.bytes() + 2 * kGuardBytes, kGuard);
   for (auto& tensor : read.tensors)
     outputs.push_back(std::span(tensor).subspan(kGuardBytes, tensor.size() - 2 * kGuardBytes));
   const Status status = dataset.read(sample, {}, outputs);
-  read.ok = status.ok() || blames_the_file(status);
+  read.ok = status.ok() || check_error(status);
   for (const auto& tensor : read.tensors) {
     const auto intact = [](std::byte byte) { return byte == kGuard; };
-    promise(std::all_of(tensor.begin(), tensor.begin() + kGuardBytes, intact) &&
-                std::all_of(tensor.end() - kGuardBytes, tensor.end(), intact),
-            "nothing is written beside a tensor");
+    check_invariant(std::all_of(tensor.begin(), tensor.begin() + kGuardBytes, intact) &&
+                        std::all_of(tensor.end() - kGuardBytes, tensor.end(), intact),
+                    "write outside of a tensor");
   }
   if (!read.ok) read.tensors.clear();  // unspecified on error
   return read;
 }
 
-void check_label(const Dataset& dataset, const SampleReadRequest& sample) {
+void check_label(const Dataset& dataset, const SampleBytes& sample) {
   for (size_t i = 0; i < dataset.spec().size(); ++i) {
     if (dataset.spec()[i].name != "label") continue;
     uint64_t label = 0;
     std::memcpy(&label, sample.tensors[i].data() + kGuardBytes, sizeof label);
-    promise(label < dataset.classes(), "a label is smaller than the number of classes");
+    check_invariant(label < dataset.classes(), "label out of range");
   }
 }
 
 // A sample has the same bytes in a batch of its own length as in a batch of maximum length.
-void check_length(const Dataset& dataset, uint64_t sample, const SampleReadRequest& padded) {
+void check_length(const Dataset& dataset, uint64_t sample, const SampleBytes& padded) {
   if (dataset.max_length() == 0) return;
   const uint64_t length = dataset.length(sample);
-  promise(length >= 1 && length <= dataset.max_length(), "a sample fits the longest");
-  const SampleReadRequest exact = read(dataset, sample, dataset.spec_of_length(length));
-  promise(exact.ok == padded.ok, "a sample can be read, or not, whatever its padding");
-  if (!exact.ok) return;
-  const auto& whole = exact.tensors.front();
-  promise(std::equal(whole.begin() + kGuardBytes, whole.end() - kGuardBytes,
-                     padded.tensors.front().begin() + kGuardBytes),
-          "padding comes behind a sample");
+  check_invariant(length >= 1 && length <= dataset.max_length(), "sample length out of range");
+  const SampleBytes unpadded = read(dataset, sample, dataset.spec_of_length(length));
+  check_invariant(unpadded.ok == padded.ok, "the result of a read must not depend on padding");
+  if (!unpadded.ok) return;
+  const auto& tensor = unpadded.tensors.front();
+  check_invariant(std::equal(tensor.begin() + kGuardBytes, tensor.end() - kGuardBytes,
+                             padded.tensors.front().begin() + kGuardBytes),
+                  "padding must follow the sample");
 }
 
 bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) {
-  const SampleReadRequest one = read(first, sample, first.spec());
-  promise(one == read(second, sample, second.spec()), "a sample is the same each time");
+  const SampleBytes one = read(first, sample, first.spec());
+  check_invariant(one == read(second, sample, second.spec()),
+                  "repeated reads of a sample must be equal");
   data::files::MemoryBudget budget(kMaxSampleBytes);
   data::files::PrefetchedBytes bytes(budget);
   first.prefetch(sample, bytes);
   {
     const data::files::PrefetchedBytes::Held held(&bytes);
-    promise(one == read(first, sample, first.spec()),
-            "a sample is the same when its bytes were read ahead");
+    check_invariant(one == read(first, sample, first.spec()), "a prefetched sample must be equal");
   }
-  promise(first.source(sample).offset == second.source(sample).offset, "and where it comes from");
+  check_invariant(first.source(sample).offset == second.source(sample).offset,
+                  "both datasets must report the same source");
   if (one.ok) check_label(first, one);
   check_length(first, sample, one);
   return one.ok;
@@ -132,13 +127,14 @@ bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) 
 
 bool check_samples(const Dataset& first, const Dataset& second) {
   const uint64_t size = first.size();
-  promise(size >= 1 && size == second.size(), "a set has samples");
-  promise(first.spec() == second.spec() && !first.spec().empty(), "a set has tensors");
+  check_invariant(size >= 1 && size == second.size(), "empty dataset");
+  check_invariant(first.spec() == second.spec() && !first.spec().empty(),
+                  "samples without tensors");
   for (const TensorSpec& spec : first.spec())
-    promise(spec.elements() >= 1 && spec.bytes() <= kMaxSampleBytes,
-            "a small file has small samples: " + to_string(spec));
+    check_invariant(spec.elements() >= 1 && spec.bytes() <= kMaxSampleBytes,
+                    "sample too large for its file: " + to_string(spec));
   bool any = false;
-  for (uint64_t i = 0; i < std::min(size, kSamplesRead); ++i) {
+  for (uint64_t i = 0; i < std::min(size, kMaxSamples); ++i) {
     any = check_sample(first, second, i) || any;
     any = check_sample(first, second, size - 1 - i) || any;
   }
@@ -151,7 +147,7 @@ bool check_samples(const Dataset& first, const Dataset& second) {
 // thousands of lines.
 DatasetUnderTest::DatasetUnderTest() {
   const Status logs = init_log({.file = "", .console = false});
-  promise(logs.ok(), "the log begins: " + logs.to_string());
+  check_invariant(logs.ok(), "cannot start the log: " + logs.to_string());
 }
 
 void DatasetUnderTest::write(const std::string& name, std::string_view content) {
@@ -159,21 +155,21 @@ void DatasetUnderTest::write(const std::string& name, std::string_view content) 
   // file, because closing a truncated file waits for the disk on ext4.
   ::unlink(path(name).c_str());
   const UniqueFd fd(::open(path(name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  promise(fd.valid() && ::write(fd.get(), content.data(), content.size()) ==
-                            static_cast<ssize_t>(content.size()),
-          "the test can write " + path(name));
+  check_invariant(fd.valid() && ::write(fd.get(), content.data(), content.size()) ==
+                                    static_cast<ssize_t>(content.size()),
+                  "cannot write " + path(name));
 }
 
 bool DatasetUnderTest::check(const config::DatasetConfig& config) const {
   const std::string name = "train";
-  const DatasetRequest set{.name = name, .config = config, .index_dir = folder_.path()};
-  const data::format::DatasetFormatOps& kind = data::format::format_ops(config.format());
-  auto index = index_of(set, kind);
-  if (!index) return blames_the_file(index.status());
-  const auto second = open_again(set, kind, *index);
-  const auto first = kind.open(set, *std::move(index));
-  promise(first.ok() == second.ok(), "an index that was read opens as one that was just made");
-  if (!first) return blames_the_file(first.status());
+  const DatasetRequest request{.name = name, .config = config, .index_dir = folder_.path()};
+  const data::format::DatasetFormatOps& ops = data::format::format_ops(config.format());
+  auto index = build_index(request, ops);
+  if (!index) return check_error(index.status());
+  const auto second = reopen(request, ops, *index);
+  const auto first = ops.open(request, *std::move(index));
+  check_invariant(first.ok() == second.ok(), "a stored index must open like a new one");
+  if (!first) return check_error(first.status());
   return check_samples(**first, **second);
 }
 

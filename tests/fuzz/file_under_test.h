@@ -18,10 +18,10 @@
 namespace stoker::fuzz {
 
 // An in-memory file, positioned at its start.
-UniqueFd file_of(std::string_view input);
+UniqueFd make_memory_file(std::string_view input);
 
-// Aborts with the message `promise` if `holds` is false.
-void must(bool holds, std::string_view promise);
+// Aborts with the message `message` if `holds` is false.
+void check_invariant(bool holds, std::string_view message);
 
 // Whether the status is ok. Aborts if an error violates the invariants above.
 bool check_status(const Status& status);

@@ -10,17 +10,17 @@
 namespace stoker::fuzz {
 namespace {
 
-constexpr size_t kDamages = 800;  // per kind of mutation and seed, spread over its bytes
+constexpr size_t kMaxMutations = 800;  // per kind of mutation and seed, spread over its bytes
 
 // There are few assertions, because a violated invariant aborts and GoogleTest reports the test.
 class FuzzFormatTest : public testing::TestWithParam<Format> {
  protected:
-  // Runs `damage(input, at)` for positions from the first to the last byte.
-  template <typename Damage>
-  void run_damaged(const Damage& damage) const {
+  // Runs `mutate(input, at)` for positions from the first to the last byte.
+  template <typename Mutation>
+  void run_mutated(const Mutation& mutate) const {
     for (const std::string& seed : GetParam().seeds()) {
-      const size_t stride = std::max<size_t>(1, seed.size() / kDamages);
-      for (size_t at = 0; at < seed.size(); at += stride) GetParam().run(damage(seed, at));
+      const size_t stride = std::max<size_t>(1, seed.size() / kMaxMutations);
+      for (size_t at = 0; at < seed.size(); at += stride) GetParam().run(mutate(seed, at));
     }
   }
 };
@@ -32,12 +32,12 @@ TEST_P(FuzzFormatTest, AcceptsEachSeed) {
 }
 
 TEST_P(FuzzFormatTest, PreservesInvariantsOnTruncation) {
-  run_damaged([](const std::string& seed, size_t at) { return seed.substr(0, at); });
+  run_mutated([](const std::string& seed, size_t at) { return seed.substr(0, at); });
 }
 
 TEST_P(FuzzFormatTest, PreservesInvariantsOnChangedByte) {
   for (const int change : {0x01, 0x80, 0xff}) {
-    run_damaged([change](std::string seed, size_t at) {
+    run_mutated([change](std::string seed, size_t at) {
       seed[at] = static_cast<char>(seed[at] ^ change);
       return seed;
     });
@@ -45,8 +45,8 @@ TEST_P(FuzzFormatTest, PreservesInvariantsOnChangedByte) {
 }
 
 TEST_P(FuzzFormatTest, PreservesInvariantsOnInsertedOrRemovedByte) {
-  run_damaged([](std::string seed, size_t at) { return seed.erase(at, 1); });
-  run_damaged([](std::string seed, size_t at) { return seed.insert(at, 1, seed[at]); });
+  run_mutated([](std::string seed, size_t at) { return seed.erase(at, 1); });
+  run_mutated([](std::string seed, size_t at) { return seed.insert(at, 1, seed[at]); });
 }
 
 TEST_P(FuzzFormatTest, PassesRegressionInputs) {

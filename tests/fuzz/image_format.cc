@@ -20,7 +20,7 @@ using image::testing::pattern;
 constexpr DecodeLimits kLimits{
     .pixels = 1 << 18, .side = 4096, .scans = 20, .memory_bytes = 64 << 20};
 constexpr image::ImageShape kShape{.channels = 3, .height = 24, .width = 17};
-constexpr size_t kDraws = 4;
+constexpr size_t kCropBytes = 4;
 
 struct Decoded {
   bool ok = false;
@@ -28,21 +28,22 @@ struct Decoded {
   bool operator==(const Decoded&) const = default;
 };
 
-Decoded decode_by(image::Decoder& decoder, std::span<const std::byte> file,
-                  const image::CropFunction& part) {
+Decoded decode_with(image::Decoder& decoder, std::span<const std::byte> file,
+                    const image::CropFunction& crop) {
   Decoded decoded{.ok = false, .planes = std::vector<std::byte>(kShape.bytes())};
-  decoded.ok = check_status(decoder.decode(file, kShape, decoded.planes, part));
+  decoded.ok = check_status(decoder.decode(file, kShape, decoded.planes, crop));
   if (!decoded.ok) decoded.planes.clear();
   return decoded;
 }
 
 // Decodes with a decoder that has already processed other images, including corrupt ones, and with
 // a new one.
-Decoded decode(std::span<const std::byte> file, const image::CropFunction& part) {
-  static image::Decoder used(kLimits);
-  image::Decoder fresh(kLimits);
-  const Decoded decoded = decode_by(used, file, part);
-  must(decode_by(fresh, file, part) == decoded, "an image is the same each time");
+Decoded decode(std::span<const std::byte> file, const image::CropFunction& crop) {
+  static image::Decoder reused_decoder(kLimits);
+  image::Decoder new_decoder(kLimits);
+  const Decoded decoded = decode_with(reused_decoder, file, crop);
+  check_invariant(decode_with(new_decoder, file, crop) == decoded,
+                  "repeated decodes of an image must be equal");
   return decoded;
 }
 
@@ -50,23 +51,25 @@ Decoded decode(std::span<const std::byte> file, const image::CropFunction& part)
 // In addition to the invariants of file_under_test.h, a JPEG that can be rewritten with restart
 // markers must decode to the same image, completely and cropped.
 bool run(std::string_view input) {
-  if (input.size() < kDraws) return false;
-  const auto draw = [&](size_t i) { return static_cast<unsigned char>(input[i]) / 256.0; };
-  const auto file = std::as_bytes(std::span(input.substr(kDraws)));
-  const image::CropFunction part = [&](uint32_t height, uint32_t width) {
-    const double top = draw(0) * height, left = draw(1) * width;
+  if (input.size() < kCropBytes) return false;
+  const auto fraction = [&](size_t i) { return static_cast<unsigned char>(input[i]) / 256.0; };
+  const auto file = std::as_bytes(std::span(input.substr(kCropBytes)));
+  const image::CropFunction crop = [&](uint32_t height, uint32_t width) {
+    const double top = fraction(0) * height, left = fraction(1) * width;
     return CropBox{.left = left,
                    .top = top,
-                   .width = (width - left) * (1 - draw(2)),
-                   .height = (height - top) * (1 - draw(3))};
+                   .width = (width - left) * (1 - fraction(2)),
+                   .height = (height - top) * (1 - fraction(3))};
   };
-  const Decoded whole = decode(file, {}), taken = decode(file, part);
+  const Decoded complete = decode(file, {}), cropped = decode(file, crop);
   if (const auto rewritten = image::add_restart_markers(file, kLimits)) {
-    must(whole.ok, "a JPEG that can be rewritten is not damaged");
-    must(decode(*rewritten, {}) == whole, "rewritten it is the same image");
-    must(decode(*rewritten, part) == taken, "rewritten its parts are the same");
+    check_invariant(complete.ok, "a JPEG that can be rewritten must decode");
+    check_invariant(decode(*rewritten, {}) == complete,
+                    "a rewritten JPEG must decode to the same image");
+    check_invariant(decode(*rewritten, crop) == cropped,
+                    "a rewritten JPEG must decode to the same crop");
   }
-  return whole.ok;
+  return complete.ok;
 }
 
 }  // namespace

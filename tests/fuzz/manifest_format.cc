@@ -12,18 +12,19 @@ bool run(std::string_view input) {
   const auto parts = split_input(input, 2);
   const auto manifest = checkpoint::parse_manifest(parts[0], "manifest.json");
   const auto sums = checkpoint::parse_checksums(parts[1], "SHA256SUMS");
-  const bool both = check_status(manifest.status()) & check_status(sums.status());
+  const bool are_valid = check_status(manifest.status()) & check_status(sums.status());
   if (manifest.ok()) {
     for (const checkpoint::WrittenFile& file : manifest->files) {
-      must(checkpoint::is_file_name(file.name), "a file of a manifest has a plain name");
-      must(checkpoint::is_sha256(file.sha256), "a file of a manifest has a hash");
+      check_invariant(checkpoint::is_file_name(file.name), "a manifest must list plain file names");
+      check_invariant(checkpoint::is_sha256(file.sha256), "a manifest must list SHA-256 hashes");
     }
     const auto again = checkpoint::parse_manifest(checkpoint::to_json(*manifest), "again");
-    must(again.ok() && *again == *manifest, "a manifest is read as it was written");
+    check_invariant(again.ok() && *again == *manifest, "a manifest must survive a round trip");
   }
   if (sums.ok())
-    must(checkpoint::format_checksums(*sums) == parts[1], "sums are written as they were read");
-  return both;
+    check_invariant(checkpoint::format_checksums(*sums) == parts[1],
+                    "checksums must survive a round trip");
+  return are_valid;
 }
 
 checkpoint::Manifest parse_manifest_fields(uint64_t step, const std::string& live) {
@@ -37,7 +38,7 @@ checkpoint::Manifest parse_manifest_fields(uint64_t step, const std::string& liv
   return manifest;
 }
 
-std::string both(const checkpoint::Manifest& manifest) {
+std::string manifest_and_checksums(const checkpoint::Manifest& manifest) {
   std::vector<checkpoint::Checksum> sums;
   for (const auto& file : manifest.files) sums.push_back({file.sha256, file.name});
   sums.push_back({std::string(64, 'f'), "manifest.json"});
@@ -50,9 +51,9 @@ const Format& manifest_format() {
   static constexpr Format kFormat{
       .name = "manifest", .run = run, .seeds = [] {
         return std::vector<std::string>{
-            both(parse_manifest_fields(2, "{}")),
-            both(parse_manifest_fields(1'000'000'000'000,
-                                       R"({"lr_scale":0.5,"quarantined":[1,2]})"))};
+            manifest_and_checksums(parse_manifest_fields(2, "{}")),
+            manifest_and_checksums(parse_manifest_fields(
+                1'000'000'000'000, R"({"lr_scale":0.5,"quarantined":[1,2]})"))};
       }};
   return kFormat;
 }

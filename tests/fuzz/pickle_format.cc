@@ -15,18 +15,21 @@ using Type = checkpoint::PickleValue::Type;
 bool run(std::string_view input) {
   const auto pickle = checkpoint::read_pickle(std::as_bytes(std::span(input)));
   if (!check_status(pickle.status())) return false;
-  must(pickle->values.size() <= input.size(), "no more values than instructions");
-  must(pickle->root < pickle->values.size(), "the root is a value");
+  check_invariant(pickle->values.size() <= input.size(), "more values than opcodes");
+  check_invariant(pickle->root < pickle->values.size(), "root index out of range");
   for (const checkpoint::PickleValue& value : pickle->values) {
     for (const uint32_t item : value.items)
-      must(item < pickle->values.size(), "an item is a value");
+      check_invariant(item < pickle->values.size(), "item index out of range");
     const auto number = static_cast<size_t>(value.number);
-    if (value.type == Type::kTensor) must(number < pickle->tensors.size(), "a tensor is there");
-    if (value.type == Type::kStorage) must(number < pickle->storages.size(), "a storage is there");
-    if (value.type == Type::kDict) must(value.items.size() % 2 == 0, "a key has a value");
+    if (value.type == Type::kTensor)
+      check_invariant(number < pickle->tensors.size(), "tensor index out of range");
+    if (value.type == Type::kStorage)
+      check_invariant(number < pickle->storages.size(), "storage index out of range");
+    if (value.type == Type::kDict)
+      check_invariant(value.items.size() % 2 == 0, "dict with a key without value");
   }
   for (const checkpoint::PickledTensor& tensor : pickle->tensors) {
-    must(tensor.storage < pickle->storages.size(), "a tensor has a storage");
+    check_invariant(tensor.storage < pickle->storages.size(), "tensor without storage");
     const uint64_t elements = pickle->storages[tensor.storage].elements;
     int64_t last = tensor.offset;
     bool is_empty = false;
@@ -34,7 +37,8 @@ bool run(std::string_view input) {
       is_empty = is_empty || tensor.shape[i] == 0;
       last += (tensor.shape[i] - 1) * tensor.strides[i];
     }
-    must(is_empty || static_cast<uint64_t>(last) < elements, "a tensor is inside its storage");
+    check_invariant(is_empty || static_cast<uint64_t>(last) < elements,
+                    "tensor exceeds its storage");
   }
   return true;
 }

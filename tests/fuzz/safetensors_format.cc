@@ -15,7 +15,7 @@ bool run(std::string_view input) {
   uint64_t bytes = 0;
   checkpoint::TensorHeader header;
   for (const TensorSpec& spec : (*file)->tensors()) {
-    must(bytes + spec.bytes() <= input.size(), "a tensor is larger than the file");
+    check_invariant(bytes + spec.bytes() <= input.size(), "tensor exceeds the file");
     header.tensors.push_back({spec, bytes, bytes + spec.bytes()});
     bytes += spec.bytes();
   }
@@ -23,7 +23,8 @@ bool run(std::string_view input) {
   header.metadata = (*file)->metadata();
   const std::string again = checkpoint::format_tensor_header(header);
   const auto read = checkpoint::parse_tensor_header(again.substr(sizeof(uint64_t)), bytes);
-  must(read.ok() && read->metadata == header.metadata, "a header is not read as it was written");
+  check_invariant(read.ok() && read->metadata == header.metadata,
+                  "a header must survive a round trip");
   return true;
 }
 

@@ -15,11 +15,11 @@ using namespace data::testing;
 
 constexpr size_t kBlock = 512;
 constexpr char kBytes = 0, kImage = 1, kJson = 2, kText = 3;  // two bits: the fields to read
-constexpr char kAsItIs = 4, kSkip = 8;
+constexpr char kUnchanged = 4, kSkip = 8;
 constexpr char kArrays = 16;  // with kBytes numeric arrays, with kImage uint8 images
 constexpr char kPadded = 32;  // variable-length sequences
 
-config::WebdatasetDataset sequences_of(char mode, config::WebdatasetDataset config) {
+config::WebdatasetDataset with_sequences(char mode, config::WebdatasetDataset config) {
   config.record.sequence.max_length = 3;
   config.record.sequence.on_overflow =
       (mode & kSkip) != 0 ? config::OnOverflow::kTruncate : config::OnOverflow::kError;
@@ -36,11 +36,11 @@ config::WebdatasetDataset sequences_of(char mode, config::WebdatasetDataset conf
   return config;
 }
 
-config::WebdatasetDataset config_of(char mode) {
+config::WebdatasetDataset make_config(char mode) {
   config::WebdatasetDataset config;
   config.record.on_missing_field =
       (mode & kSkip) != 0 ? config::OnMissingField::kDrop : config::OnMissingField::kError;
-  if ((mode & kPadded) != 0) return sequences_of(mode, std::move(config));
+  if ((mode & kPadded) != 0) return with_sequences(mode, std::move(config));
   if ((mode & 3) == kText) {
     config.record.fields.text = "x";
     config.record.sequence.block_size = 3;
@@ -65,7 +65,7 @@ config::WebdatasetDataset config_of(char mode) {
 }
 
 // Corrects the checksum of every block that looks like a header.
-void mend_checksums(std::string& file) {
+void repair_checksums(std::string& file) {
   for (size_t at = 0; at + kBlock <= file.size(); at += kBlock) {
     const std::string_view block = std::string_view(file).substr(at, kBlock);
     if (block.substr(257, 5) != "ustar") continue;
@@ -80,11 +80,11 @@ void mend_checksums(std::string& file) {
 
 bool run(std::string_view input) {
   static DatasetUnderTest set;
-  const char mode = input.empty() ? kAsItIs : input[0];
+  const char mode = input.empty() ? kUnchanged : input[0];
   std::string file(input.substr(std::min<size_t>(1, input.size())));
-  if ((mode & kAsItIs) == 0) mend_checksums(file);
+  if ((mode & kUnchanged) == 0) repair_checksums(file);
   set.write("data.tar", file);
-  config::WebdatasetDataset config = config_of(mode);
+  config::WebdatasetDataset config = make_config(mode);
   config.path = set.path("data.tar");
   return set.check({.source = config});
 }
@@ -121,7 +121,7 @@ std::vector<std::string> seeds() {
       with_mode(kBytes | kArrays, numbers + end),
       with_mode(kImage | kArrays, planes + end),
       with_mode(kImage | kArrays, pixels + end),
-      with_mode(kBytes | kAsItIs, one + end)};
+      with_mode(kBytes | kUnchanged, one + end)};
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ using namespace data::testing;
 
 constexpr size_t kRecords = 3;
 constexpr char kBytes = 0, kImage = 1, kNumbers = 2, kText = 3;  // two bits: the fields to read
-constexpr char kAsItIs = 4, kSkip = 8, kPadded = 16;  // kPadded: variable-length sequences
+constexpr char kUnchanged = 4, kSkip = 8, kPadded = 16;  // kPadded: variable-length sequences
 
-config::TfrecordDataset sequences_of(char mode, config::TfrecordDataset config) {
+config::TfrecordDataset with_sequences(char mode, config::TfrecordDataset config) {
   config.record.sequence.max_length = 3;
   config.record.sequence.on_overflow =
       (mode & kSkip) != 0 ? config::OnOverflow::kTruncate : config::OnOverflow::kError;
@@ -31,11 +31,11 @@ config::TfrecordDataset sequences_of(char mode, config::TfrecordDataset config) 
   return config;
 }
 
-config::TfrecordDataset config_of(char mode) {
+config::TfrecordDataset make_config(char mode) {
   config::TfrecordDataset config;
   config.record.on_missing_field =
       (mode & kSkip) != 0 ? config::OnMissingField::kDrop : config::OnMissingField::kError;
-  if ((mode & kPadded) != 0) return sequences_of(mode, std::move(config));
+  if ((mode & kPadded) != 0) return with_sequences(mode, std::move(config));
   if ((mode & 3) == kText) {
     config.record.fields.text = "x";
     config.record.sequence.block_size = 3;
@@ -59,15 +59,15 @@ config::TfrecordDataset config_of(char mode) {
 
 bool run(std::string_view input) {
   static DatasetUnderTest set;
-  const char mode = input.empty() ? kAsItIs : input[0];
+  const char mode = input.empty() ? kUnchanged : input[0];
   input.remove_prefix(input.empty() ? 0 : 1);
   std::string file(input);
-  if ((mode & kAsItIs) == 0) {
+  if ((mode & kUnchanged) == 0) {
     file.clear();
     for (const std::string_view record : split_input(input, kRecords)) file += framed(record);
   }
   set.write("data.tfrecord", file);
-  config::TfrecordDataset config = config_of(mode);
+  config::TfrecordDataset config = make_config(mode);
   config.path = set.path("data.tfrecord");
   return set.check({.source = config});
 }
@@ -95,14 +95,14 @@ std::vector<std::string> seeds() {
   return {with_mode(kNumbers | kPadded, join_input({steps, steps, steps})),
           with_mode(kImage | kPadded | kSkip, join_input({tags, listed, tags})),
           with_mode(kText | kPadded, join_input({bytes, name, bytes})),
-          with_mode(kNumbers | kPadded | kAsItIs, framed(steps) + framed(steps)),
+          with_mode(kNumbers | kPadded | kUnchanged, framed(steps) + framed(steps)),
           with_mode(kBytes, join_input({bytes, bytes, bytes})),
           with_mode(kBytes, join_input({bytes, name, name})),
           with_mode(kBytes | kSkip, join_input({bytes, "", numbers.substr(0, 0)})),
           with_mode(kNumbers, join_input({numbers, unpacked, numbers})),
           with_mode(kText, join_input({bytes, name, bytes})),
-          with_mode(kBytes | kAsItIs, framed(bytes) + framed(bytes)),
-          with_mode(kText | kAsItIs, framed(bytes) + framed(name))};
+          with_mode(kBytes | kUnchanged, framed(bytes) + framed(bytes)),
+          with_mode(kText | kUnchanged, framed(bytes) + framed(name))};
 }
 
 }  // namespace

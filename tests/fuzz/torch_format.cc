@@ -22,7 +22,7 @@ std::string floats(int64_t offset, const std::vector<int64_t>& shape,
 }
 
 // Sets the CRCs to zero, which disables their check. Otherwise the fuzzer would rarely get past it.
-std::string unchecked(std::string file) {
+std::string without_checksums(std::string file) {
   for (const std::string magic : {"PK\1\2", "PK\3\4"})
     for (size_t at = file.find(magic); at != std::string::npos; at = file.find(magic, at + 4))
       file.replace(at + (magic[2] == 1 ? 16 : 14), 4, std::string(4, '\0'));
@@ -43,10 +43,11 @@ const Format& torch_format() {
                   {text("state_dict"),
                    ordered_dict({{text("u"), raw_tensor("uint16", "0", 16, 1, {3}, {2})}}) +
                        dict({{text("_metadata"), "N"}}) + "b"}});
-        return std::vector<std::string>{torch_file(pickled(views), {{"0", four}}),
-                                        unchecked(torch_file(pickled(views), {{"0", four}})),
-                                        unchecked(torch_file(pickled(nested), {{"0", four}})),
-                                        unchecked(torch_file(pickled("}"), {}))};
+        return std::vector<std::string>{
+            torch_file(pickled(views), {{"0", four}}),
+            without_checksums(torch_file(pickled(views), {{"0", four}})),
+            without_checksums(torch_file(pickled(nested), {{"0", four}})),
+            without_checksums(torch_file(pickled("}"), {}))};
       }};
   return kFormat;
 }

@@ -13,7 +13,7 @@ cd "$scratch/run"
 format=$(sed -n 's/^{"format":\([0-9]*\),.*/\1/p' checkpoints/step-000000004/manifest.json)
 golden=$here/format-$format
 if [[ -e $golden ]]; then
-  echo "$golden is there already: checkpoints of format $format must stay loadable as they are" >&2
+  echo "$golden already exists: checkpoints of format $format must stay loadable unchanged" >&2
   exit 1
 fi
 mkdir -p "$golden/checkpoints" "$golden/metrics"

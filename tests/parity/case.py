@@ -19,7 +19,7 @@ class Case:
     optimizer: callable  # parameters -> optimizer
     schedule: callable  # optimizer -> scheduler
     clip_norm: float
-    kept: int = 256  # stored elements per tensor in the golden file
+    num_stored: int = 256  # stored elements per tensor in the golden file
 
 
 def round_erfinv_correctly():
@@ -44,11 +44,11 @@ def halved(optimizer):
     return lr_scheduler.StepLR(optimizer, step_size=4, gamma=0.5)
 
 
-def picture(u8):
+def normalize_image(u8):
     return (u8.float() / 255 - 0.5) / 0.5
 
 
-def pictures(samples, shape, classes):
+def make_image_batches(samples, shape, classes):
     def make():
         return [
             {
@@ -66,7 +66,7 @@ def tokens():
 
 
 def classification_loss(model, batch):
-    logits = model(picture(batch["input"]))
+    logits = model(normalize_image(batch["input"]))
     return logits, F.cross_entropy(logits, batch["label"])
 
 

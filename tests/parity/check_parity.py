@@ -21,19 +21,19 @@ def compare(what, actual, expected, tolerance):
         differences.append(f"{what}: shape {tuple(actual.shape)}, PyTorch has {tuple(expected.shape)}")
         return
     actual, expected = actual.detach().double(), expected.detach().double()
-    apart, scale = (actual - expected).abs().max().item(), expected.abs().max().item()
+    error, scale = (actual - expected).abs().max().item(), expected.abs().max().item()
     # A value that is zero except for rounding, such as the gradient of a bias before a batch norm,
     # can be any small number.
-    if not apart <= tolerance * scale + 1e-8:
-        differences.append(f"{what}: apart by {apart:.3g}, largest element {scale:.3g}")
+    if not error <= tolerance * scale + 1e-8:
+        differences.append(f"{what}: error {error:.3g}, largest element {scale:.3g}")
 
 
-def compare_golden(committed, fresh):
+def compare_golden(committed, generated):
     names = {p.name for p in committed.glob("*.safetensors")}
-    if names != {p.name for p in fresh.glob("*.safetensors")}:
+    if names != {p.name for p in generated.glob("*.safetensors")}:
         differences.append("the golden files are not those that make_golden.py writes: run it and commit them")
     for name in sorted(names - {"initial_weights.safetensors"}):
-        old, new = load_file(committed / name), load_file(fresh / name)
+        old, new = load_file(committed / name), load_file(generated / name)
         if old.keys() != new.keys():
             differences.append(f"{name}: other tensors than make_golden.py writes")
         for key in sorted(old.keys() & new.keys() - {"initial_sha256"}):
@@ -48,17 +48,17 @@ def compare_checkpoint(case, folder):
     for name, tensor in reference.state_dict().items():
         if name in weights:
             compare(f"{case.name} {name}", weights[name], tensor, 1e-4)
-    saved = load_file(checkpoint / "optimizer.safetensors")
+    actual_state = load_file(checkpoint / "optimizer.safetensors")
     expected = {
         f"{kind}.{name}": optimizer.state[parameter][kind]
         for name, parameter in reference.named_parameters()
         for kind in optimizer.state[parameter]
         if optimizer.state[parameter][kind] is not None
     }
-    if saved.keys() != expected.keys():
+    if actual_state.keys() != expected.keys():
         differences.append(f"{case.name}: optimizer state {sorted(saved.keys() ^ expected.keys())[:5]}")
-    for name in saved.keys() & expected.keys():
-        compare(f"{case.name} {name}", saved[name], expected[name], 1e-3)
+    for name in actual_state.keys() & expected.keys():
+        compare(f"{case.name} {name}", actual_state[name], expected[name], 1e-3)
     loaded = case.model()
     loaded.load_state_dict(weights, strict=True)  # raises if names or shapes differ
     loaded.eval()
@@ -70,10 +70,10 @@ def compare_checkpoint(case, folder):
 
 
 def main():
-    committed, fresh, checkpoints = (pathlib.Path(p) for p in sys.argv[1:])
+    committed, generated, checkpoints = (pathlib.Path(p) for p in sys.argv[1:])
     torch.set_num_threads(1)
     round_erfinv_correctly()
-    compare_golden(committed, fresh)
+    compare_golden(committed, generated)
     for case in CASES:
         compare_checkpoint(case, checkpoints / case.name)
     for line in differences[:20]:

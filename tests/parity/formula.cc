@@ -23,18 +23,18 @@ double noise_at(uint64_t position) {
 }
 
 // FNV-1a.
-uint64_t place_of(std::string_view name) {
-  uint32_t sum = 2166136261;
-  for (const char letter : name) sum = (sum ^ static_cast<uint8_t>(letter)) * 16777619;
-  return sum;
+uint64_t name_hash(std::string_view name) {
+  uint32_t hash = 2166136261;
+  for (const char letter : name) hash = (hash ^ static_cast<uint8_t>(letter)) * 16777619;
+  return hash;
 }
 
 }  // namespace
 
 at::Tensor noise(uint64_t first, int64_t count) {
   at::Tensor values = at::empty({count}, at::TensorOptions().dtype(at::kDouble));
-  auto* const numbers = values.mutable_data_ptr<double>();
-  for (int64_t i = 0; i < count; ++i) numbers[i] = noise_at(first + static_cast<uint64_t>(i));
+  auto* const data = values.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < count; ++i) data[i] = noise_at(first + static_cast<uint64_t>(i));
   return values;
 }
 
@@ -42,7 +42,7 @@ void set_weights(model::Model& model) {
   const at::NoGradGuard no_grad;
   for (const auto& item : model.named_parameters()) {
     at::Tensor weight = item.value();
-    const at::Tensor values = noise(place_of(item.key()), weight.numel()).view(weight.sizes());
+    const at::Tensor values = noise(name_hash(item.key()), weight.numel()).view(weight.sizes());
     if (weight.dim() > 1)
       weight.copy_(values * std::sqrt(6.0 / (static_cast<double>(weight.numel()) /
                                              static_cast<double>(weight.size(0)))));

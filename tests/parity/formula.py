@@ -14,24 +14,24 @@ def noise(first, count):
     return (bits ^ (bits >> 16)).double() / 2**30 - 1
 
 
-def place_of(name):
+def name_hash(name):
     """FNV-1a."""
-    place = 2166136261
+    hash_value = 2166136261
     for byte in name.encode():
-        place = (place ^ byte) * 16777619 % 2**32
-    return place
+        hash_value = (hash_value ^ byte) * 16777619 % 2**32
+    return hash_value
 
 
 @torch.no_grad()
 def set_weights(model):
     for name, weight in model.named_parameters():
-        values = noise(place_of(name), weight.numel()).view_as(weight)
+        values = noise(name_hash(name), weight.numel()).view_as(weight)
         if weight.dim() > 1:
             weight.copy_(values * math.sqrt(6 / (weight.numel() / len(weight))))
         else:
             weight.copy_(values * 0.1 + (0 if name.endswith("bias") else 1))
 
 
-def kept_of(tensor):
+def stored_values(tensor):
     flat = tensor.detach().flatten().double()
     return torch.stack([flat.norm(), flat.dot(noise(0, flat.numel()))])

@@ -37,7 +37,7 @@ ParityCase alexnet_momentum_constant() {
           .schedule = kConstant,
           .sample = labelled(DType::kU8, {1, 63, 63}),
           .classes = 4,
-          .kept = 48};
+          .num_stored = 48};
 }
 
 ParityCase vgg11_bn_sgd_constant() {
@@ -49,12 +49,12 @@ ParityCase vgg11_bn_sgd_constant() {
       .schedule = kConstant,
       .sample = labelled(DType::kU8, {1, 32, 32}),
       .classes = 3,
-      .kept = 48,
-      .nothing = 1e-7,
+      .num_stored = 48,
+      .absolute_tolerance = 1e-7,
       // In 16 PyTorch trainings, each with initial weights changed by at most half a unit in the
       // last place, one ended with a difference of 2.5e-7, the others with 4e-11. stoker's with
       // AVX2 and MKL_CBWR=COMPATIBLE also ends 2.5e-7 off.
-      .one_relu = 5e-7};
+      .relu_tolerance = 5e-7};
 }
 
 ParityCase vit_momentum_constant() {
@@ -65,7 +65,7 @@ ParityCase vit_momentum_constant() {
           .schedule = kConstant,
           .sample = labelled(DType::kU8, {3, 16, 16}),
           .classes = 4,
-          .kept = 48};
+          .num_stored = 48};
 }
 
 ParityCase layers_adam_constant() {
@@ -92,8 +92,8 @@ ParityCase layers_adam_constant() {
       .schedule = kConstant,
       .sample = labelled(DType::kU8, {2, 16, 16}),
       .classes = 3,
-      .kept = 48,
-      .nothing = 1e-7};
+      .num_stored = 48,
+      .absolute_tolerance = 1e-7};
 }
 
 }  // namespace

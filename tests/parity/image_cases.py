@@ -2,7 +2,7 @@
 import torch
 import torch.nn as nn
 
-from case import Case, classification_loss, constant, halved, pictures
+from case import Case, classification_loss, constant, halved, make_image_batches
 from models import Lenet, Residual, Resnet
 from vision_models import Alexnet, Vgg, Vit
 
@@ -38,7 +38,7 @@ CASES = [
     Case(
         name="lenet_adam_step",
         model=lambda: Lenet(1, 12, 7),
-        batches=pictures(5, (1, 12, 12), 7),
+        batches=make_image_batches(5, (1, 12, 12), 7),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, fused=True),
         schedule=halved,
@@ -49,7 +49,7 @@ CASES = [
         model=lambda: Resnet(8, 3, 4),
         # Eight samples: with four, one input of a ReLU is so close to 0 that PyTorch's results
         # differ between one and two threads.
-        batches=pictures(8, (3, 16, 16), 4),
+        batches=make_image_batches(8, (3, 16, 16), 4),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
         schedule=constant,
@@ -58,41 +58,41 @@ CASES = [
     Case(
         name="alexnet_momentum_constant",
         model=lambda: Alexnet(1, 4, width=24, dropout=0.0),
-        batches=pictures(4, (1, 63, 63), 4),
+        batches=make_image_batches(4, (1, 63, 63), 4),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="vgg11_bn_sgd_constant",
         model=lambda: Vgg(11, 1, 3, batch_norm=True, width=24, dropout=0.0),
-        batches=pictures(6, (1, 32, 32), 3),
+        batches=make_image_batches(6, (1, 32, 32), 3),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.02, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="vit_momentum_constant",
         model=lambda: Vit(3, 16, 4, layers=2, heads=4, width=32, mlp_width=48, outputs=4),
-        batches=pictures(5, (3, 16, 16), 4),
+        batches=make_image_batches(5, (3, 16, 16), 4),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="layers_adam_constant",
         model=layers,
-        batches=pictures(6, (2, 16, 16), 3),
+        batches=make_image_batches(6, (2, 16, 16), 3),
         loss=classification_loss,
         optimizer=lambda p: torch.optim.Adam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-5, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
 ]

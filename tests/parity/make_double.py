@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from formula import kept_of, noise, set_weights
+from formula import noise, set_weights, stored_values
 from models import Resnet
 from vision_models import Alexnet, InceptionV3, Vgg, Vit
 
@@ -34,11 +34,11 @@ AUX_WEIGHT = 0.4
 LR, MOMENTUM, CLIP_NORM = 0.02, 0.9, 1.0
 
 
-def narrowed(model, places):
+def narrowed(model, indices):
     """torchvision's alexnet and vgg with smaller fully connected layers."""
-    inputs = model.classifier[places[0]].in_features
-    for place, outputs in zip(places, (WIDTH, WIDTH, CLASSES)):
-        model.classifier[place] = torch.nn.Linear(inputs, outputs)
+    inputs = model.classifier[indices[0]].in_features
+    for index, outputs in zip(indices, (WIDTH, WIDTH, CLASSES)):
+        model.classifier[index] = torch.nn.Linear(inputs, outputs)
         inputs = outputs
     return model
 
@@ -132,12 +132,12 @@ def run(name, steps):
         loss.backward()
         if step == 0:
             tensors["logits"] = torch.cat(tuple(outputs)) if isinstance(outputs, tuple) else outputs
-            tensors["gradients"] = torch.stack([kept_of(p.grad) for p in model.parameters()])
+            tensors["gradients"] = torch.stack([stored_values(p.grad) for p in model.parameters()])
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM))
         losses.append(loss)
         optimizer.step()
     tensors |= {"losses": torch.stack(losses), "norms": torch.stack(norms)}
-    tensors["final"] = torch.stack([kept_of(t) for t in [*model.parameters(), *model.buffers()]])
+    tensors["final"] = torch.stack([stored_values(t) for t in [*model.parameters(), *model.buffers()]])
     with torch.no_grad():
         tensors["evaluated"] = model.eval()(batch(0, samples, side)[0])
     return {f"{name}/{what}": tensor.detach().contiguous() for what, tensor in tensors.items()}

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from case import SEED, language_model_loss, picture
+from case import SEED, language_model_loss, normalize_image
 from models import Gpt, Lenet
 
 CONTEXT = 8
@@ -30,17 +30,17 @@ task: {{name: language_modeling}}
 LENET_CONFIG = f"""data:
   train:
     format: numpy
-    path: pictures.npy
+    path: images.npy
     labels_path: labels.npy
     transforms: [{{normalize: {{mean: [0.5], std: [0.5]}}}}]
-  val: {{format: numpy, path: pictures.npy, labels_path: labels.npy}}
+  val: {{format: numpy, path: images.npy, labels_path: labels.npy}}
 model: {{name: lenet5, num_classes: {CLASSES}}}
 task: {{name: classification}}
 eval: {{top_k: {TOP}}}
 """
 
 
-def trained(model, loss_of, steps):
+def train(model, loss_of, steps):
     """Trains briefly, so that some predictions are correct and some are not."""
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(steps):
@@ -55,7 +55,7 @@ def windows_of(corpus):
     return torch.tensor([list(window) for window in windows], dtype=torch.uint8)
 
 
-def of_language_model(model, tokens):
+def language_model_metrics(model, tokens):
     logits, _ = language_model_loss(model, {"tokens": tokens})
     target = tokens.long()[:, 1:].flatten()
     loss = F.cross_entropy(logits.flatten(0, 1), target, reduction="none").double().mean()
@@ -71,8 +71,8 @@ def of_language_model(model, tokens):
     }
 
 
-def of_classifier(model, pictures, labels):
-    logits = model(picture(pictures))
+def classifier_metrics(model, images, labels):
+    logits = model(normalize_image(images))
     loss = F.cross_entropy(logits, labels, reduction="none").double().mean()
     said = logits.argmax(1)
     confusion = torch.zeros(CLASSES, CLASSES, dtype=torch.long)
@@ -80,7 +80,7 @@ def of_classifier(model, pictures, labels):
         confusion[label, prediction] += 1
     right = confusion.diag().double()
     labelled, predicted = confusion.sum(1).double(), confusion.sum(0).double()
-    ratio = lambda part, whole: torch.where(whole > 0, part / whole, torch.zeros_like(part))
+    ratio = lambda part, total: torch.where(total > 0, part / total, torch.zeros_like(part))
     precision, recall = ratio(right, predicted), ratio(right, labelled)
     f1 = ratio(2 * right, labelled + predicted)
     occurs = labelled + predicted > 0
@@ -111,15 +111,15 @@ def main():
     corpus = b"".join(b"line %d of a text that repeats itself\n" % i for i in range(20))
     tokens = windows_of(corpus)
     gpt = Gpt(layers=2, width=16, heads=2, context=CONTEXT, vocab=256)
-    trained(gpt, lambda model: language_model_loss(model, {"tokens": tokens})[1], 40)
-    pictures = torch.randint(256, (101, 1, 12, 12), dtype=torch.uint8)
+    train(gpt, lambda model: language_model_loss(model, {"tokens": tokens})[1], 40)
+    images = torch.randint(256, (101, 1, 12, 12), dtype=torch.uint8)
     labels = torch.randint(CLASSES - 1, (101,))  # one class never occurs as a label
     lenet = Lenet(1, 12, CLASSES)
-    trained(lenet, lambda model: F.cross_entropy(model(picture(pictures[:60])), labels[:60]), 20)
+    train(lenet, lambda model: F.cross_entropy(model(normalize_image(images[:60])), labels[:60]), 20)
     with torch.no_grad():
-        expected = {"gpt": of_language_model(gpt, tokens), "lenet": of_classifier(lenet, pictures, labels)}
+        expected = {"gpt": language_model_metrics(gpt, tokens), "lenet": classifier_metrics(lenet, images, labels)}
     (folder / "corpus.txt").write_bytes(corpus)
-    numpy.save(folder / "pictures.npy", pictures.numpy())
+    numpy.save(folder / "images.npy", images.numpy())
     numpy.save(folder / "labels.npy", labels.numpy())
     save_file(gpt.state_dict(), folder / "gpt.safetensors", {"format": "pt"})
     save_file(lenet.state_dict(), folder / "lenet.safetensors", {"format": "pt"})

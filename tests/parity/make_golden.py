@@ -30,9 +30,9 @@ def digest(model):
     return torch.frombuffer(bytearray(sum_.digest()), dtype=torch.uint8)
 
 
-def keep(tensors, name, tensor, kept):
+def store_sample(tensors, name, tensor, num_stored):
     flat = tensor.detach().flatten().double()
-    tensors[name] = flat[:: -(-flat.numel() // kept)].float().clone()
+    tensors[name] = flat[:: -(-flat.numel() // num_stored)].float().clone()
     tensors[name + "#sum_norm"] = torch.stack([flat.sum(), flat.norm()])
 
 
@@ -42,7 +42,7 @@ def run(case):
     model = case.model()
     tensors = {"initial_sha256": digest(model)}
     for name, tensor in named_tensors(model):
-        keep(tensors, "initial/" + name, tensor, case.kept)
+        store_sample(tensors, "initial/" + name, tensor, case.num_stored)
     torch.manual_seed(SEED + 1)
     batches = case.batches()
     for number, batch in enumerate(batches):
@@ -56,9 +56,9 @@ def run(case):
         logits, loss = case.loss(model, batches[step % 2])
         loss.backward()
         if step == 0:
-            keep(tensors, "logits", logits, case.kept)
+            store_sample(tensors, "logits", logits, case.num_stored)
             for name, parameter in model.named_parameters():
-                keep(tensors, "gradient/" + name, parameter.grad, case.kept)
+                store_sample(tensors, "gradient/" + name, parameter.grad, case.num_stored)
         limit = case.clip_norm if case.clip_norm > 0 else float("inf")
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
         losses.append(loss.detach())
@@ -66,7 +66,7 @@ def run(case):
         optimizer.step()
         schedule.step()
     for name, tensor in named_tensors(model):
-        keep(tensors, "final/" + name, tensor, case.kept)
+        store_sample(tensors, "final/" + name, tensor, case.num_stored)
     model.eval()
     with torch.no_grad():
         tensors["eval_loss"] = case.loss(model, batches[0])[1].double()

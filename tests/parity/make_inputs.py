@@ -32,9 +32,9 @@ def cutmix_of(share, row, column):
         torch.randint = real
 
 
-def mixed(transform, params, pictures, labels):
+def apply(transform, params, images, labels):
     params = {"labels": labels, "batch_size": len(labels), **params}
-    return transform.transform(pictures, params), transform.transform(labels, params)
+    return transform.transform(images, params), transform.transform(labels, params)
 
 
 def main():
@@ -42,21 +42,21 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(11)
     torch.set_num_threads(1)
-    pictures = torch.randint(256, (4, 3, 8, 10), dtype=torch.uint8)
+    images = torch.randint(256, (4, 3, 8, 10), dtype=torch.uint8)
     labels = torch.tensor([3, 0, 4, 1])
     logits = torch.randn(4, CLASSES)
-    normal = v2.Normalize(MEAN, STD)(v2.ToDtype(torch.float32, scale=True)(pictures))
-    tensors = {"pictures": pictures, "labels": labels, "logits": logits, "normal": normal}
-    tensors["by_halves"] = v2.Normalize([0.5] * 3, [0.5] * 3)(v2.ToDtype(torch.float32, scale=True)(pictures))
+    normal = v2.Normalize(MEAN, STD)(v2.ToDtype(torch.float32, scale=True)(images))
+    tensors = {"images": images, "labels": labels, "logits": logits, "normal": normal}
+    tensors["by_halves"] = v2.Normalize([0.5] * 3, [0.5] * 3)(v2.ToDtype(torch.float32, scale=True)(images))
     share = 0.3
-    tensors["mixup"], shares = mixed(v2.MixUp(num_classes=CLASSES), {"lam": share}, normal, labels)
+    tensors["mixup"], shares = apply(v2.MixUp(num_classes=CLASSES), {"lam": share}, normal, labels)
     tensors["mixup_labels"] = shares
     tensors["mixup_share"] = torch.tensor([share], dtype=torch.float64)
     tensors["mixup_loss"] = F.cross_entropy(logits, shares)
     for number, (share, row, column) in enumerate(CUTS):
         cutmix, params = cutmix_of(share, row, column)
         name = f"cutmix{number}"
-        tensors[name], tensors[name + "_labels"] = mixed(cutmix, params, normal, labels)
+        tensors[name], tensors[name + "_labels"] = apply(cutmix, params, normal, labels)
         left, top, right, bottom = params["box"]
         tensors[name + "_given"] = torch.tensor([share, row, column], dtype=torch.float64)
         tensors[name + "_box"] = torch.tensor([top, left, bottom, right])

@@ -19,12 +19,12 @@ class Lion(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
-            kept, remembered = group["betas"]
+            beta1, beta2 = group["betas"]
             for p in group["params"]:
                 m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
-                c = kept * m + (1 - kept) * p.grad
+                c = beta1 * m + (1 - beta1) * p.grad
                 p -= group["lr"] * (c.sign() + group["weight_decay"] * p)
-                m.copy_(remembered * m + (1 - remembered) * p.grad)
+                m.copy_(beta2 * m + (1 - beta2) * p.grad)
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
@@ -56,8 +56,8 @@ class GptBlock(nn.Module):
         batch, time, width = x.shape
         q, k, v = self.qkv(self.ln1(x)).split(width, dim=2)
         q, k, v = (t.view(batch, time, self.heads, width // self.heads).transpose(1, 2) for t in (q, k, v))
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(seen.transpose(1, 2).reshape(batch, time, width))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(attended.transpose(1, 2).reshape(batch, time, width))
         return x + self.down(F.gelu(self.up(self.ln2(x))))
 
 
@@ -87,9 +87,9 @@ class Gpt(nn.Module):
 class Blstm(nn.Module):
     def __init__(self, features, width, outputs, layers=1, dropout=0.0, states="last", vocab=0):
         super().__init__()
-        between = dropout if layers > 1 else 0.0
+        lstm_dropout = dropout if layers > 1 else 0.0
         self.tok = nn.Embedding(vocab, features) if vocab > 0 else None
-        self.lstm = nn.LSTM(features, width, layers, dropout=between, batch_first=True, bidirectional=True)
+        self.lstm = nn.LSTM(features, width, layers, dropout=lstm_dropout, batch_first=True, bidirectional=True)
         self.fc = nn.Linear(2 * width, outputs)
         self.drop = nn.Dropout(dropout)
         self.width, self.states = width, states
@@ -98,7 +98,7 @@ class Blstm(nn.Module):
         if self.tok is not None:
             x = self.drop(self.tok(x.long()))
         if length is not None:
-            return self.fc(self.drop(self.of_packed(x, length)))
+            return self.fc(self.drop(self.packed_states(x, length)))
         y, _ = self.lstm(x)
         if self.states == "each":
             return self.fc(self.drop(y))
@@ -106,7 +106,7 @@ class Blstm(nn.Module):
             return self.fc(self.drop(y.mean(1)))
         return self.fc(self.drop(torch.cat([y[:, -1, : self.width], y[:, 0, self.width :]], 1)))
 
-    def of_packed(self, x, length):
+    def packed_states(self, x, length):
         packed = rnn.pack_padded_sequence(x, length, batch_first=True, enforce_sorted=False)
         y, (last, _) = self.lstm(packed)
         if self.states == "last":
@@ -135,11 +135,11 @@ class Lstm(nn.Module):
 class Mlp(nn.Sequential):
     def __init__(self, inputs, hidden, outputs, dropout=0.0):
         layers, width = [], inputs
-        for following in hidden:
-            layers += [nn.Linear(width, following), nn.ReLU()]
+        for next_width in hidden:
+            layers += [nn.Linear(width, next_width), nn.ReLU()]
             if dropout > 0:
                 layers.append(nn.Dropout(dropout))
-            width = following
+            width = next_width
         super().__init__(*layers, nn.Linear(width, outputs))
 
     def forward(self, x):
@@ -151,8 +151,8 @@ class Lenet(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 6, 5, padding=2)
         self.conv2 = nn.Conv2d(6, 16, 5)
-        left = (side // 2 - 4) // 2
-        self.fc1 = nn.Linear(16 * left * left, 120)
+        side_after_pooling = (side // 2 - 4) // 2
+        self.fc1 = nn.Linear(16 * side_after_pooling * side_after_pooling, 120)
         self.fc2 = nn.Linear(120, 84)
         self.fc3 = nn.Linear(84, outputs)
 

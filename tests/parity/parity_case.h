@@ -27,13 +27,13 @@ struct ParityCase {
   config::SchedulerConfig schedule;
   std::vector<TensorSpec> sample;
   uint64_t classes = 0;
-  int64_t kept = 256;  // stored elements per tensor in the golden file
+  int64_t num_stored = 256;  // stored elements per tensor in the golden file
   // Absolute tolerance for values that are 0 except for rounding, such as the gradient of a bias
   // that a batch normalization cancels.
-  double nothing = 1e-9;
+  double absolute_tolerance = 1e-9;
   // Additional tolerance for the weights after ten steps: the effect of one ReLU whose input is so
   // close to 0 that rounding, which differs between processors, decides whether it passes.
-  double one_relu = 0;
+  double relu_tolerance = 0;
 };
 // Used by GoogleTest messages.
 inline void PrintTo(const ParityCase& parity_case, std::ostream* out) { *out << parity_case.name; }

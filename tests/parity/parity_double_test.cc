@@ -23,22 +23,22 @@ namespace stoker::parity {
 namespace {
 
 // As in make_double.py.
-constexpr int64_t kClasses = 5;
+constexpr int64_t kImageClasses = 5;
 constexpr double kAuxWeight = 0.4;
 
 // Double precision rounds at 1e-16. Sums of up to a million terms in another order, and norms over
 // eight values, amplify that to 1e-12; float32 anywhere would appear as 1e-8 or more. Ten steps of
 // a deep network amplify any difference: for inception_v3, 6e-9 was observed between one and two
 // threads.
-constexpr double kTolerance = 1e-10, kToleranceOfTraining = 1e-7;
+constexpr double kTolerance = 1e-10, kTrainingTolerance = 1e-7;
 // For values that are 0 except for rounding, such as the gradient of a bias that a norm cancels.
-constexpr double kNothing = 1e-12;
+constexpr double kAbsoluteTolerance = 1e-12;
 
-const char* fresh_file() { return std::getenv("STOKER_PARITY_DOUBLE"); }
+const char* generated_file() { return std::getenv("STOKER_PARITY_DOUBLE"); }
 
-std::vector<DoubleCase> compared_cases() {
+std::vector<DoubleCase> cases_to_compare() {
   std::vector<DoubleCase> cases = double_cases();
-  if (fresh_file() == nullptr)
+  if (generated_file() == nullptr)
     std::erase_if(cases, [](const auto& each) { return !each.is_golden; });
   return cases;
 }
@@ -52,7 +52,7 @@ Samples samples_of(const DoubleCase& each, int64_t step) {
   const int64_t number = step % 2, count = each.samples * 3 * each.side * each.side;
   return {noise(static_cast<uint64_t>(number * count), count)
               .view({each.samples, 3, each.side, each.side}),
-          (at::arange(each.samples) * 2 + number).remainder(kClasses)};
+          (at::arange(each.samples) * 2 + number).remainder(kImageClasses)};
 }
 
 at::Tensor loss_of(const model::Outputs& outputs, const at::Tensor& label) {
@@ -70,15 +70,16 @@ class DoublePrecisionParityTest : public testing::TestWithParam<DoubleCase> {
  protected:
   void SetUp() override {
     at::set_num_threads(1);
-    const char* const fresh = fresh_file();
+    const char* const generated = generated_file();
     auto file = checkpoint::SafetensorsFile::open(
-        fresh != nullptr ? fresh : STOKER_PARITY_GOLDEN "/double/double.safetensors");
+        generated != nullptr ? generated : STOKER_PARITY_GOLDEN "/double/double.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     file_ = *std::move(file);
-    const auto made = model::make_model(
-        GetParam().model, labelled(DType::kF32, {3, GetParam().side, GetParam().side}), kClasses);
-    ASSERT_TRUE(made.ok()) << made.status().to_string();
-    model_ = *made;
+    const auto model = model::make_model(
+        GetParam().model, labelled(DType::kF32, {3, GetParam().side, GetParam().side}),
+        kImageClasses);
+    ASSERT_TRUE(model.ok()) << model.status().to_string();
+    model_ = *model;
     model_->to(at::kDouble);
     set_weights(*model_);
   }
@@ -99,15 +100,15 @@ class DoublePrecisionParityTest : public testing::TestWithParam<DoubleCase> {
   }
 
   // Compares the stored values of each tensor, relative to its norm.
-  void expect_kept(const std::string& what, const model::NamedTensors& actual,
-                   double tolerance) const {
+  void expect_stored(const std::string& what, const model::NamedTensors& actual,
+                     double tolerance) const {
     const at::Tensor expected = golden(what);
     ASSERT_EQ(static_cast<int64_t>(actual.size()), expected.size(0)) << what;
     for (size_t i = 0; i < actual.size(); ++i) {
-      const at::Tensor wanted = expected[static_cast<int64_t>(i)];
-      const double norm = wanted[0].item<double>();
-      EXPECT_LE((stored_values(actual[i].second) - wanted).abs().max().item<double>(),
-                tolerance * norm + kNothing)
+      const at::Tensor expected_values = expected[static_cast<int64_t>(i)];
+      const double norm = expected_values[0].item<double>();
+      EXPECT_LE((stored_values(actual[i].second) - expected_values).abs().max().item<double>(),
+                tolerance * norm + kAbsoluteTolerance)
           << what << " of " << actual[i].first << ", norm " << norm;
     }
   }
@@ -135,20 +136,20 @@ TEST_P(DoublePrecisionParityTest, MatchesPyTorchLogitsGradientsAndTraining) {
       model::NamedTensors gradients;
       for (const auto& [name, parameter] : parameters)
         gradients.emplace_back(name, parameter.grad());
-      expect_kept("gradients", gradients, kTolerance);
+      expect_stored("gradients", gradients, kTolerance);
     }
     norms.push_back((*optimizer)->step(plain_sgd(0.9).lr()));
     (*optimizer)->zero_grad();
   }
-  expect_close("losses", at::stack(losses).detach(), kToleranceOfTraining);
-  expect_close("norms", at::stack(norms), kToleranceOfTraining);
-  expect_kept("final", model::named_tensors(*model_), kToleranceOfTraining);
+  expect_close("losses", at::stack(losses).detach(), kTrainingTolerance);
+  expect_close("norms", at::stack(norms), kTrainingTolerance);
+  expect_stored("final", model::named_tensors(*model_), kTrainingTolerance);
   const at::NoGradGuard no_grad;
   model_->eval();
-  expect_close("evaluated", model_->forward(samples_of(GetParam(), 0).input), kToleranceOfTraining);
+  expect_close("evaluated", model_->forward(samples_of(GetParam(), 0).input), kTrainingTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DoublePrecisionParityTest, testing::ValuesIn(compared_cases()),
+INSTANTIATE_TEST_SUITE_P(Models, DoublePrecisionParityTest, testing::ValuesIn(cases_to_compare()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

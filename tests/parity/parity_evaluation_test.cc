@@ -20,8 +20,8 @@ namespace json = boost::json;
 class EvaluationParityTest : public ::testing::TestWithParam<std::string> {
  protected:
   EvaluationParityTest() {
-    const char* const fresh = std::getenv("STOKER_PARITY_EVALUATION");
-    folder_ = fresh != nullptr ? fresh : STOKER_PARITY_GOLDEN "/evaluation";
+    const char* const generated = std::getenv("STOKER_PARITY_EVALUATION");
+    folder_ = generated != nullptr ? generated : STOKER_PARITY_GOLDEN "/evaluation";
     const auto text = read_file(folder_ + "/expected.json", 1 << 20);
     EXPECT_TRUE(text.ok()) << text.status().to_string();
     if (text.ok()) expected_ = json::parse(*text).at(GetParam());
@@ -32,7 +32,7 @@ class EvaluationParityTest : public ::testing::TestWithParam<std::string> {
     for (const char* const dataset : {"train", "val"}) {
       const std::string key = std::string("data.") + dataset;
       const bool is_text = GetParam() == "gpt";
-      options.push_back(key + ".path=" + folder_ + (is_text ? "/corpus.txt" : "/pictures.npy"));
+      options.push_back(key + ".path=" + folder_ + (is_text ? "/corpus.txt" : "/images.npy"));
       if (!is_text) options.push_back(key + ".labels_path=" + folder_ + "/labels.npy");
     }
     const auto config = config::load_config(folder_ + "/" + GetParam() + ".yaml", options);

@@ -12,7 +12,7 @@
 namespace stoker::parity {
 namespace {
 
-constexpr int64_t kClasses = 5;
+constexpr int64_t kInputClasses = 5;
 const config::Normalize kNormalize{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
 const task::Normalization kNormalization{.mean = kNormalize.mean, .std = kNormalize.std};
 
@@ -47,13 +47,13 @@ class InputParityTest : public testing::Test {
 };
 
 TEST_F(InputParityTest, MatchesTorchvisionNormalize) {
-  const at::Tensor images = read("pictures");
+  const at::Tensor images = read("images");
   expect_close(task::preprocess_input(images, {.mean = {0.5}, .std = {0.5}}), "by_halves");
   expect_close(task::preprocess_input(images, kNormalization), "normal");
 }
 
 TEST_F(InputParityTest, ScalesImagesToUnitRangeWithoutNormalization) {
-  const at::Tensor images = read("pictures");
+  const at::Tensor images = read("images");
   const auto none = task::find_normalization(nullptr, sample_.front());
   ASSERT_TRUE(none.ok()) << none.status().to_string();
   const at::Tensor scaled = task::preprocess_input(images, *none);
@@ -64,7 +64,7 @@ TEST_F(InputParityTest, ScalesImagesToUnitRangeWithoutNormalization) {
 TEST_F(InputParityTest, MatchesTorchvisionMixup) {
   const data::transform::MixParameters mix{.own_share = read("mixup_share").item<double>()};
   expect_close(task::mix_inputs(read("normal"), mix), "mixup");
-  const at::Tensor labels = task::mix_labels(read("labels"), kClasses, mix);
+  const at::Tensor labels = task::mix_labels(read("labels"), kInputClasses, mix);
   expect_close(labels, "mixup_labels");
   expect_close(at::cross_entropy_loss(read("logits"), labels), "mixup_loss");
 }
@@ -72,18 +72,19 @@ TEST_F(InputParityTest, MatchesTorchvisionMixup) {
 TEST_F(InputParityTest, MatchesTorchvisionCutmix) {
   for (int number = 0; number < 4; ++number) {
     const std::string name = "cutmix" + std::to_string(number);
-    const at::Tensor given = read(name + "_given"), wanted = read(name + "_box");
-    const data::transform::CutMixBox box = data::transform::cutmix_box(
-        given[0].item<double>(), given[1].item<int64_t>(), given[2].item<int64_t>(), 8, 10);
-    EXPECT_EQ(box,
-              (data::transform::CutMixBox{wanted[0].item<int64_t>(), wanted[1].item<int64_t>(),
-                                          wanted[2].item<int64_t>(), wanted[3].item<int64_t>()}))
+    const at::Tensor parameters = read(name + "_given"), box_values = read(name + "_box");
+    const data::transform::CutMixBox box =
+        data::transform::cutmix_box(parameters[0].item<double>(), parameters[1].item<int64_t>(),
+                                    parameters[2].item<int64_t>(), 8, 10);
+    EXPECT_EQ(box, (data::transform::CutMixBox{
+                       box_values[0].item<int64_t>(), box_values[1].item<int64_t>(),
+                       box_values[2].item<int64_t>(), box_values[3].item<int64_t>()}))
         << name;
     const data::transform::MixParameters mix{.own_share = read(name + "_share").item<double>(),
                                              .box = box};
     EXPECT_NEAR(mix.own_share, 1.0 - static_cast<double>(box.area()) / 80, 1e-12);
     expect_close(task::mix_inputs(read("normal"), mix), name);
-    expect_close(task::mix_labels(read("labels"), kClasses, mix), name + "_labels");
+    expect_close(task::mix_labels(read("labels"), kInputClasses, mix), name + "_labels");
   }
 }
 
@@ -91,10 +92,10 @@ TEST_F(InputParityTest, MatchesTorchvisionCutmix) {
 TEST_F(InputParityTest, MixesBatchesForTrainingButNotForEvaluation) {
   const std::vector<config::BatchTransform> transforms{
       config::RandomChoice{{config::Mixup{.alpha = 0.4}, config::Cutmix{.alpha = 1.0}}}};
-  const auto task =
-      task::make_task({config::ClassificationTask{}}, &kNormalize, sample_, kClasses, transforms);
+  const auto task = task::make_task({config::ClassificationTask{}}, &kNormalize, sample_,
+                                    kInputClasses, transforms);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
-  const at::Tensor images = read("pictures"), untouched = images.clone();
+  const at::Tensor images = read("images"), original = images.clone();
   const auto options = data::transform::make_mix_options(transforms, sample_.front());
   ASSERT_TRUE(options.ok());
   int cut = 0;
@@ -104,11 +105,11 @@ TEST_F(InputParityTest, MixesBatchesForTrainingButNotForEvaluation) {
     if (mix.box) ++cut;
     EXPECT_TRUE(
         mixed[0].equal(task::mix_inputs(task::preprocess_input(images, kNormalization), mix)));
-    EXPECT_TRUE(mixed[1].equal(task::mix_labels(read("labels"), kClasses, mix)));
+    EXPECT_TRUE(mixed[1].equal(task::mix_labels(read("labels"), kInputClasses, mix)));
   }
   EXPECT_GT(cut, 0);
   EXPECT_LT(cut, 20);
-  EXPECT_TRUE(images.equal(untouched));
+  EXPECT_TRUE(images.equal(original));
 }
 
 TEST_F(InputParityTest, AcceptsModelWithMoreClassesThanMixedBatch) {
@@ -122,7 +123,7 @@ TEST_F(InputParityTest, AcceptsModelWithMoreClassesThanMixedBatch) {
   EXPECT_EQ(mixed[1].size(1), 3);
   const data::transform::MixParameters mix = data::transform::sample_mix({.mixup = 1}, 1, 1);
   const at::Tensor expected =
-      at::cross_entropy_loss(mixed[0], task::mix_labels(labels, kClasses, mix));
+      at::cross_entropy_loss(mixed[0], task::mix_labels(labels, kInputClasses, mix));
   EXPECT_FLOAT_EQ((*task)->loss(mirror, mixed).item<float>(), expected.item<float>());
 }
 

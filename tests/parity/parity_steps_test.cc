@@ -21,7 +21,7 @@ namespace {
 // As in make_steps.py.
 constexpr int kGradients = 10;
 constexpr int kScaledSteps = 2010;
-constexpr int kKept = 12;  // number of stored scales, at the start and at the end
+constexpr int kNumStored = 12;  // number of stored scales, at the start and at the end
 constexpr double kDecay = 0.9;
 bool overflows(int step) { return step == 0 || step == 3 || step == 4 || step == 9; }
 
@@ -35,9 +35,9 @@ struct Weights : model::Model {
 class StepParityTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* const fresh = std::getenv("STOKER_PARITY_STEPS");
+    const char* const generated = std::getenv("STOKER_PARITY_STEPS");
     auto file = checkpoint::SafetensorsFile::open(
-        fresh != nullptr ? fresh : STOKER_PARITY_GOLDEN "/steps/steps.safetensors");
+        generated != nullptr ? generated : STOKER_PARITY_GOLDEN "/steps/steps.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     file_ = *std::move(file);
     model_ = std::make_shared<Weights>(golden("a"), golden("b"));
@@ -78,9 +78,10 @@ TEST_F(StepParityTest, MatchesGradScalerLossScaleAndSkippedSteps) {
     set_gradients(step, scale.factor(), overflows(step));
     momentum->update_unless(scale.unscale(momentum->gradients()));
     scale.update();
-    const int kept = step < kKept ? step : step - (kScaledSteps - 2 * kKept);
-    if (step >= kKept && kept < kKept) continue;
-    EXPECT_EQ(scale.factor().item<float>(), expected[kept].item<float>()) << "step " << step;
+    const int stored_index = step < kNumStored ? step : step - (kScaledSteps - 2 * kNumStored);
+    if (step >= kNumStored && stored_index < kNumStored) continue;
+    EXPECT_EQ(scale.factor().item<float>(), expected[stored_index].item<float>())
+        << "step " << step;
   }
   expect_close("scaled/a", model_->a);
   expect_close("scaled/b", model_->b);
@@ -94,9 +95,9 @@ TEST_F(StepParityTest, MatchesGradientClippingAndEmaWeights) {
   for (int step = 0; step < kGradients; ++step) {
     set_gradients(step, at::ones({}), false);
     const double norm = sgd->step(0.1).item<double>();
-    const double whole = std::sqrt(gradients_a_[step].square().sum().item<double>() +
-                                   gradients_b_[step].square().sum().item<double>());
-    EXPECT_NEAR(norm, whole, 1e-4) << "the norm before any clipping is reported";
+    const double total_norm = std::sqrt(gradients_a_[step].square().sum().item<double>() +
+                                        gradients_b_[step].square().sum().item<double>());
+    EXPECT_NEAR(norm, total_norm, 1e-4) << "the norm before any clipping is reported";
     average.update();
   }
   expect_close("clipped/a", model_->a);

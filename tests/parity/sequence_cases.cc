@@ -50,8 +50,8 @@ ParityCase blstm_momentum_mean() {
 }
 
 // The samples of padded() in sequence_cases.py.
-std::vector<TensorSpec> padded(const TensorSpec& values, const TensorSpec& answer) {
-  return {values, {"length", DType::kI64, {}}, answer};
+std::vector<TensorSpec> padded(const TensorSpec& values, const TensorSpec& target) {
+  return {values, {"length", DType::kI64, {}}, target};
 }
 const TensorSpec kVectors{"input", DType::kF32, {7, 5}};
 const TensorSpec kTokens{"tokens", DType::kI32, {7}};
@@ -77,7 +77,7 @@ ParityCase padded_adam(const std::string& name, const config::ModelConfig& model
       .schedule = kConstant,
       .sample = std::move(sample),
       .classes = 4,
-      .kept = 48};
+      .num_stored = 48};
 }
 
 ParityCase padded_momentum(const std::string& name, const config::ModelConfig& model,
@@ -90,7 +90,7 @@ ParityCase padded_momentum(const std::string& name, const config::ModelConfig& m
           .schedule = kConstant,
           .sample = std::move(sample),
           .classes = 4,
-          .kept = 48};
+          .num_stored = 48};
 }
 
 std::vector<ParityCase> padded_cases() {
@@ -120,7 +120,7 @@ ParityCase layers_lstm_momentum() {
           .schedule = kConstant,
           .sample = tokens(9),
           .classes = 64,
-          .kept = 48};
+          .num_stored = 48};
 }
 
 }  // namespace

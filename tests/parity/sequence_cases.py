@@ -129,7 +129,7 @@ CASES = [
         optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="blstm_momentum_padded_mean",
@@ -139,7 +139,7 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=0.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="blstm_adam_tagging",
@@ -149,7 +149,7 @@ CASES = [
         optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="blstm_momentum_tagging",
@@ -159,7 +159,7 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=0.0,
-        kept=48,
+        num_stored=48,
     ),
     Case(
         name="blstm_adam_ctc",
@@ -169,7 +169,7 @@ CASES = [
         optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
     over_texts("lstm_adamw_tied", lambda: Lstm(layers=2, width=12, vocab=64, tied=True)),
     Case(
@@ -180,6 +180,6 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=1.0,
-        kept=48,
+        num_stored=48,
     ),
 ]

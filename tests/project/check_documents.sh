@@ -61,7 +61,7 @@ check_tests() {
 check_machine_paths() {
   local document=$1 found
   if found=$(grep -nE '(^|[^A-Za-z0-9_.~}-])/(work|home|root|Users|mnt|data|scratch)/' "$document"); then
-    complain "$document: names a path of somebody's machine: $found"
+    complain "$document: contains a path of a specific machine: $found"
   fi
 }
 

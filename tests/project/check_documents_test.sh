@@ -11,22 +11,22 @@ touch "$tree/scripts/test.sh"
 printf '# Ring layout\n\n## The slot word\n' >"$tree/docs/ring.md"
 
 write_readme() { printf '# Title\n\nRun `scripts/test.sh`; see [the ring](docs/ring.md#the-slot-word) and tests/ or /usr/include.\n%s\n' "$1" >"$tree/README.md"; }
-expect_refused() {
+expect_error() {
   local what=$1 text=$2 expected=$3 output
   write_readme "$text"
   if output=$("$check" "$tree" 2>&1); then
-    printf '%s: was not refused\n' "$what" >&2
+    printf '%s: was accepted\n' "$what" >&2
     exit 1
   elif [[ $output != *"$expected"* ]]; then
-    printf '%s: refused, but without "%s": %s\n' "$what" "$expected" "$output" >&2
+    printf '%s: rejected, but without "%s": %s\n' "$what" "$expected" "$output" >&2
     exit 1
   fi
 }
 
 write_readme 'Shown by `tests/ring_test.cc`: `IsRound`, `HasAVeryLongName`.'
 "$check" "$tree"
-expect_refused 'a dead link' 'See [this](docs/gone.md).' 'docs/gone.md: no such file'
-expect_refused 'a dead heading' 'See [this](docs/ring.md#gone).' 'no such heading'
-expect_refused 'a dead path' 'Run `scripts/gone.sh`.' 'scripts/gone.sh, which does not exist'
-expect_refused 'a dead test' 'Shown by `tests/ring_test.cc`: `IsRound`, `IsSquare`.' 'the test IsSquare'
-expect_refused 'a path of a machine' 'Look into /home/me/stoker.' "somebody's machine"
+expect_error 'a dead link' 'See [this](docs/gone.md).' 'docs/gone.md: no such file'
+expect_error 'a dead heading' 'See [this](docs/ring.md#gone).' 'no such heading'
+expect_error 'a dead path' 'Run `scripts/gone.sh`.' 'scripts/gone.sh, which does not exist'
+expect_error 'a dead test' 'Shown by `tests/ring_test.cc`: `IsRound`, `IsSquare`.' 'the test IsSquare'
+expect_error 'a path of a machine' 'Look into /home/me/stoker.' "a specific machine"

@@ -24,7 +24,7 @@ echo '[  PASSED  ] 6 tests.'
 SH
 make_program "$tree/stoker-bench-device" <<'SH'
 #!/usr/bin/env bash
-printf '{"bench":"%s","metric":"%s of 124000000 numbers","unit":"tokens/s","value":500000,"peer":"eager PyTorch","peer_value":250000,"ratio":2}\n' "$2" "$2"
+printf '{"bench":"%s","metric":"%s of 124000000 parameters","unit":"tokens/s","value":500000,"baseline":"eager PyTorch","baseline_value":250000,"ratio":2}\n' "$2" "$2"
 SH
 make_program "$scratch/no-gpu/nvidia-smi" <<'SH'
 #!/usr/bin/env bash
@@ -35,14 +35,14 @@ make_program "$scratch/bin/nvidia-smi" <<'SH'
 echo 'NVIDIA H100 80GB HBM3, 81559 MiB, 580.0'
 SH
 
-said=$(PATH=$scratch/no-gpu:$PATH "$tree/gpu_check.sh" "$scratch/none" 2>&1) && code=0 || code=$?
-[[ $code == 77 ]] || fail "without a GPU it ended with $code"
-[[ $(wc -l <<<"$said") == 1 && $said == *"no NVIDIA GPU"* ]] || fail "without a GPU it said: $said"
-[[ ! -e $scratch/none ]] || fail "without a GPU it left something behind"
+output=$(PATH=$scratch/no-gpu:$PATH "$tree/gpu_check.sh" "$scratch/none" 2>&1) && code=0 || code=$?
+[[ $code == 77 ]] || fail "without a GPU it exited with $code"
+[[ $(wc -l <<<"$output") == 1 && $output == *"no NVIDIA GPU"* ]] || fail "without a GPU it printed: $output"
+[[ ! -e $scratch/none ]] || fail "without a GPU it left files"
 
-said=$(PATH=$scratch/bin:$PATH STOKER_PYTHON=python3 "$tree/gpu_check.sh" "$scratch/out" 2>&1) || fail "with a GPU: $said"
-grep -qF 'GPU: NVIDIA H100' "$scratch/out/table.md" || fail "the table does not name the GPU"
-grep -qF '| device-gpt2 of 124000000 numbers | 500,000 tokens/s (MFU 37.6%) | eager PyTorch: 250,000 | 2.00 |' \
+output=$(PATH=$scratch/bin:$PATH STOKER_PYTHON=python3 "$tree/gpu_check.sh" "$scratch/out" 2>&1) || fail "with a GPU: $output"
+grep -qF 'GPU: NVIDIA H100' "$scratch/out/table.md" || fail "the table does not contain the GPU"
+grep -qF '| device-gpt2 of 124000000 parameters | 500,000 tokens/s (MFU 37.6%) | eager PyTorch: 250,000 | 2.00 |' \
   "$scratch/out/table.md" || fail "the table is $(cat "$scratch/out/table.md")"
 
 make_program "$tree/cuda_test" <<'SH'
@@ -50,5 +50,5 @@ make_program "$tree/cuda_test" <<'SH'
 echo '[  FAILED  ] CudaTest.Something'
 exit 1
 SH
-said=$(PATH=$scratch/bin:$PATH "$tree/gpu_check.sh" "$scratch/failed" 2>&1) && fail "a failed test is passed over"
-[[ $said == *'CudaTest.Something'* ]] || fail "a failed test is not named: $said"
+output=$(PATH=$scratch/bin:$PATH "$tree/gpu_check.sh" "$scratch/failed" 2>&1) && fail "a failed test is ignored"
+[[ $output == *'CudaTest.Something'* ]] || fail "a failed test is not reported: $output"

@@ -4,7 +4,7 @@
 set -euo pipefail
 build=${1:?give the build folder}
 libtorch=${2:?give the folder of LibTorch}
-readonly most_mib=50
+readonly max_mib=50
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 prefix=$scratch/prefix
@@ -22,7 +22,7 @@ grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.s
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
 
 mib=$(du -sm "$prefix" | cut -f1)
-((mib < most_mib)) || fail "the tree takes $mib MiB, more than $most_mib"
+((mib < max_mib)) || fail "the tree takes $mib MiB, more than $max_mib"
 
 # Move the tree and use a LibTorch in another location.
 mkdir "$scratch/far away"
@@ -30,15 +30,15 @@ mv "$prefix" "$scratch/far away/stoker"
 tree="$scratch/far away/stoker"
 ln -s "$libtorch" "$scratch/another-torch"
 "$tree/bin/stoker-libtorch" "$scratch/another-torch"
-[[ $("$tree/bin/stoker-libtorch" --show) == "$(readlink -f "$libtorch")" ]] || fail "--show names another LibTorch"
+[[ $("$tree/bin/stoker-libtorch" --show) == "$(readlink -f "$libtorch")" ]] || fail "--show prints another LibTorch"
 for program in bin/stokerd bin/stoker-eval bin/stokerctl libexec/stoker/stoker-feed; do
   needed=$(ldd "$tree/$program")
   ! grep 'not found' <<<"$needed" || fail "$program lacks libraries"
   # Only the C and C++ runtime of the system is allowed; LibTorch is used through the link.
-  strange=$(sed -n 's/^.* => \(\/.*\) (0x[0-9a-f]*)$/\1/p' <<<"$needed" |
+  external=$(sed -n 's/^.* => \(\/.*\) (0x[0-9a-f]*)$/\1/p' <<<"$needed" |
     xargs -r -d '\n' realpath -ms | grep -v "^$tree/lib/stoker/" |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so[^/]*)$' || true)
-  [[ -z $strange ]] || fail "$program takes from elsewhere: $strange"
+  [[ -z $external ]] || fail "$program uses external libraries: $external"
 done
 
 # Train with the programs of the tree only.
@@ -53,12 +53,12 @@ YAML
   fail "training failed: $(tail -n 5 "$scratch/run.log")"
 "$tree/bin/stokerctl" --run-dir "$scratch/run" verify >/dev/null
 
-! "$tree/bin/stoker-libtorch" "$scratch" 2>"$scratch/refused" || fail "a folder without LibTorch is taken"
-grep -q 'has no lib/libtorch_cpu.so' "$scratch/refused"
+! "$tree/bin/stoker-libtorch" "$scratch" 2>"$scratch/error" || fail "a folder without LibTorch is accepted"
+grep -q 'has no lib/libtorch_cpu.so' "$scratch/error"
 
 # Without a GPU, gpu_check prints one line and exits.
 if ! nvidia-smi -L >/dev/null 2>&1; then
-  said=$("$tree/libexec/stoker/gpu-check/gpu_check.sh" "$scratch/gpu" 2>&1) && code=0 || code=$?
-  [[ $code == 77 && $(wc -l <<<"$said") == 1 && $said == *"no NVIDIA GPU"* ]] || fail "gpu_check ended with $code: $said"
+  output=$("$tree/libexec/stoker/gpu-check/gpu_check.sh" "$scratch/gpu" 2>&1) && code=0 || code=$?
+  [[ $code == 77 && $(wc -l <<<"$output") == 1 && $output == *"no NVIDIA GPU"* ]] || fail "gpu_check exited with $code: $output"
 fi
 printf 'a tree of %s MiB\n' "$mib"

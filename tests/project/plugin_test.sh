@@ -17,17 +17,17 @@ fail() {
 tree="$scratch/far away/stoker"
 cmake --install "$build" --prefix "$tree" >"$scratch/install.log"
 "$tree/bin/stoker-libtorch" "$libtorch" >/dev/null
-mkdir "$scratch/mine"
-cp "$tree/share/stoker/plugin/gated_mlp.cc" "$scratch/mine/"
-CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/mine/gated_mlp.cc" "$scratch/mine/gated_mlp.so"
-! ldd "$scratch/mine/gated_mlp.so" | grep torch || fail "the plugin is bound to one LibTorch"
+mkdir "$scratch/plugin"
+cp "$tree/share/stoker/plugin/gated_mlp.cc" "$scratch/plugin/"
+CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/plugin/gated_mlp.cc" "$scratch/plugin/gated_mlp.so"
+! ldd "$scratch/plugin/gated_mlp.so" | grep torch || fail "the plugin is bound to one LibTorch"
 
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$scratch/run"}
 data:
   train: {format: synthetic, num_samples: 64, input_shape: [8], num_targets: 2}
   val: {format: synthetic, num_samples: 16, input_shape: [8], num_targets: 2}
-model: {name: plugin, path: "$scratch/mine/gated_mlp.so", args: {width: 8, blocks: 1}}
+model: {name: plugin, path: "$scratch/plugin/gated_mlp.so", args: {width: 8, blocks: 1}}
 task: {name: regression}
 train: {max_steps: 20, micro_batch_size: 4, device: cpu, num_threads: 1}
 YAML

@@ -58,17 +58,17 @@ quickstart --set train.max_steps=10 || fail "a first run failed: $(cat "$tree/ou
 expect_calls 'a first run' "stokerd --config $tree/config.yaml --run-dir $tree/run --set train.max_steps=10" \
   'stoker-eval followed' "stokerctl --run-dir $tree/run report" \
   "stoker-eval --run-dir $tree/run --generate 300"
-grep -q 'tensorboard --logdir' "$tree/out" || fail "the commands to look further are missing: $(cat "$tree/out")"
+grep -q 'tensorboard --logdir' "$tree/out" || fail "the next commands are missing: $(cat "$tree/out")"
 
 FAKE_END=stopped quickstart || fail 'a second run failed'
-grep -q -- "--run-dir $tree/run-2" "$CALLS" || fail 'a finished run was not left alone'
+grep -q -- "--run-dir $tree/run-2" "$CALLS" || fail 'a finished run was modified'
 
-quickstart || fail 'going on after a stop failed'
-grep -q "^stokerd .*--run-dir $tree/run-2$" "$CALLS" || fail 'a stopped run did not go on'
-grep -q 'stoker-eval followed' "$CALLS" || fail 'the evaluator did not follow a run that went on'
+quickstart || fail 'resuming after a stop failed'
+grep -q "^stokerd .*--run-dir $tree/run-2$" "$CALLS" || fail 'a stopped run was not resumed'
+grep -q 'stoker-eval followed' "$CALLS" || fail 'the evaluator did not follow a resumed run'
 
-FAKE_END=failed quickstart --new && fail 'a failure of stokerd was not passed on'
-grep -q 'exit code 74' "$tree/out" || fail "the exit code is not named: $(cat "$tree/out")"
-grep -q 'stokerctl' "$CALLS" && fail 'something was reported of a run that failed'
-[[ -d $tree/run-3 ]] || fail '--new did not make a new run'
+FAKE_END=failed quickstart --new && fail 'a failure of stokerd was not returned'
+grep -q 'exit code 74' "$tree/out" || fail "the exit code is not reported: $(cat "$tree/out")"
+grep -q 'stokerctl' "$CALLS" && fail 'a failed run was reported'
+[[ -d $tree/run-3 ]] || fail '--new did not create a new run'
 exit 0

@@ -11,11 +11,11 @@ fail() {
   [[ ! -e $scratch/out ]] || cat "$scratch/out" >&2
   exit 1
 }
-judge() { "$root/scripts/soak.sh" --judge "$scratch/looks" >"$scratch/out" 2>&1; }
+report() { "$root/scripts/soak.sh" --report "$scratch/measurements" >"$scratch/out" 2>&1; }
 
-# looks TRAINER-KIB-A-MINUTE READER-FILES-A-MINUTE: an hour of measurements. The worker process is
+# write_measurements TRAINER-KIB-A-MINUTE WORKER-FILES-A-MINUTE: an hour of measurements. The worker process is
 # replaced after 30 minutes, and the trainer takes 50 MiB more in its first five minutes.
-looks() {
+write_measurements() {
   awk -v leak="$1" -v files="$2" 'BEGIN {
     OFS = "\t"
     for (minute = 0; minute <= 60; minute++) {
@@ -24,34 +24,34 @@ looks() {
       if (minute != 30)
         print minute * 60, minute * 1000, minute, "stoker-feed/0", minute < 30 ? 11 : 12, 8000, 9000, 3, 10 + files * minute
     }
-  }' >"$scratch/looks"
+  }' >"$scratch/measurements"
 }
-looks 0 0
-judge || fail "memory that is flat after a warm-up is called grown"
-grep -qE '^stokerd .* 0 +flat$' "$scratch/out" || fail "stokerd is not called flat"
-grep -qE '^stoker-feed/0 .* 1 +flat$' "$scratch/out" || fail "a reader that was replaced once is not called flat"
-grep -qE '^ +1800 .* - *$' "$scratch/out" || fail "the minute without a reader is not shown"
-grep -q '^60000 steps and 60 evaluated checkpoints in 3600 seconds' "$scratch/out" || fail "the steps are not told"
-looks 200 0
-if judge; then fail "10 MiB an hour are called flat"; fi
-grep -qE '^stokerd .* GROWN$' "$scratch/out" || fail "what has grown is not named"
-grep -qE '^stoker-feed/0 .* flat$' "$scratch/out" || fail "what has not grown is called so"
-looks 0 1
-if judge; then fail "a descriptor a minute is called flat"; fi
-grep -qE '^stoker-feed/0 .* GROWN$' "$scratch/out" || fail "whose descriptors have grown is not named"
-head -n 3 "$scratch/looks" >"$scratch/few"
-mv "$scratch/few" "$scratch/looks"
-if judge; then fail "three looks are enough for a verdict"; fi
+write_measurements 0 0
+report || fail "flat memory after a warm-up is reported as grown"
+grep -qE '^stokerd .* 0 +flat$' "$scratch/out" || fail "stokerd is not reported as flat"
+grep -qE '^stoker-feed/0 .* 1 +flat$' "$scratch/out" || fail "a worker that was replaced once is not reported as flat"
+grep -qE '^ +1800 .* - *$' "$scratch/out" || fail "the minute without a worker is not shown"
+grep -q '^60000 steps and 60 evaluated checkpoints in 3600 seconds' "$scratch/out" || fail "the steps are not reported"
+write_measurements 200 0
+if report; then fail "10 MiB per hour are reported as flat"; fi
+grep -qE '^stokerd .* GROWN$' "$scratch/out" || fail "the grown process is not reported"
+grep -qE '^stoker-feed/0 .* flat$' "$scratch/out" || fail "the flat process is reported as grown"
+write_measurements 0 1
+if report; then fail "a descriptor per minute is reported as flat"; fi
+grep -qE '^stoker-feed/0 .* GROWN$' "$scratch/out" || fail "growing descriptors are not reported"
+head -n 3 "$scratch/measurements" >"$scratch/few"
+mv "$scratch/few" "$scratch/measurements"
+if report; then fail "three measurements are sufficient"; fi
 rm "$scratch/out"
 [[ -n $bin ]] || exit 0
 
 STOKER_BIN=$bin "$root/scripts/soak.sh" --seconds 8 --every 1 --bound-kib 131072 --dir "$scratch/soak" >"$scratch/out" 2>&1 ||
-  fail "a soak of seconds failed"
+  fail "the short soak failed"
 for process in stokerd stoker-feed/0 stoker-feed/1 stoker-eval; do
-  grep -qE "^$process .* flat$" "$scratch/out" || fail "$process was not looked at"
+  grep -qE "^$process .* flat$" "$scratch/out" || fail "$process was not measured"
 done
-grep -qE '^stoker-feed/1 .* [1-9]+ +flat$' "$scratch/out" || fail "no reader was killed"
-grep -qE '^[1-9][0-9]* steps ' "$scratch/out" || fail "nothing was trained"
-grep -q '"sample"' "$scratch/soak/run/sample_errors.jsonl" || fail "the row that cannot be read was not met"
+grep -qE '^stoker-feed/1 .* [1-9]+ +flat$' "$scratch/out" || fail "no worker was killed"
+grep -qE '^[1-9][0-9]* steps ' "$scratch/out" || fail "no step was trained"
+grep -q '"sample"' "$scratch/soak/run/sample_errors.jsonl" || fail "the invalid row was not read"
 if grep 'failed$' "$scratch/soak/stokerctl.out" >&2; then fail "stokerctl failed"; fi
 exit 0

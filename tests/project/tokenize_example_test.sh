@@ -15,23 +15,23 @@ expect() { # WHAT EXPECTED ACTUAL
   fi
 }
 numbers() { od -An -v -tu2 --endian=little "$1" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'; }
-refused() { # WHAT THE-MESSAGE-HAS ARGUMENT…
-  local what=$1 words=$2 said
+expect_error() { # WHAT THE-MESSAGE-HAS ARGUMENT…
+  local what=$1 expected_text=$2 output
   shift 2
-  if said=$(python3 "$script" "$@" 2>&1); then expect "$what" refused accepted; fi
-  [[ $said == *"$words"* ]] || expect "$what" "$words" "$said"
+  if output=$(python3 "$script" "$@" 2>&1); then expect "$what" rejected accepted; fi
+  [[ $output == *"$expected_text"* ]] || expect "$what" "$expected_text" "$output"
 }
 
 printf 'ab\n' >one.txt
 printf '{"content": "c"}\n\n{"content": "é"}\n' >two.jsonl
-said=$(python3 "$script" --tokenizer bytes --out all.bin --field content one.txt two.jsonl)
+output=$(python3 "$script" --tokenizer bytes --out all.bin --field content one.txt two.jsonl)
 expect "tokens of the texts, each with its end" "97 98 10 256 99 256 195 169 256" "$(numbers all.bin)"
-[[ $said == *"dtype: uint16"* && $said == *"vocab_size: 257"* ]] || expect "settings" "dtype and vocab_size" "$said"
+[[ $output == *"dtype: uint16"* && $output == *"vocab_size: 257"* ]] || expect "settings" "dtype and vocab_size" "$output"
 python3 "$script" --tokenizer bytes --out ended.bin --end 0 one.txt >/dev/null
-expect "another end" "97 98 10 0" "$(numbers ended.bin)"
+expect "another end token" "97 98 10 0" "$(numbers ended.bin)"
 
-refused "no such tokenizer" "is none of" --tokenizer words --out x.bin one.txt
-refused "lines without the field" "'text' is no text" --tokenizer bytes --out x.bin --field text two.jsonl
-refused "no field named" "--field" --tokenizer bytes --out x.bin two.jsonl
-refused "an end that is no token" "no token for the end" --tokenizer bytes --out x.bin --end 257 one.txt
-if [[ -e x.bin ]]; then expect "what was refused leaves no file" none x.bin; fi
+expect_error "no such tokenizer" "is not one of" --tokenizer words --out x.bin one.txt
+expect_error "lines without the field" "'text' is not a string" --tokenizer bytes --out x.bin --field text two.jsonl
+expect_error "no --field" "--field" --tokenizer bytes --out x.bin two.jsonl
+expect_error "an invalid end token" "no end-of-text token" --tokenizer bytes --out x.bin --end 257 one.txt
+if [[ -e x.bin ]]; then expect "a failed call leaves no file" none x.bin; fi

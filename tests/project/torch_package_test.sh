@@ -19,7 +19,7 @@ echo 'set(PACKAGE_VERSION 2.11.0)' >"$config/TorchConfigVersion.cmake"
 cmake -S "$source_dir/tests/project/torch_package" -B "$work/build" "-DSTOKER_SOURCE_DIR=$source_dir" \
   "-DCMAKE_PREFIX_PATH=$work/prefix"
 cmake --build "$work/build"
-[[ $("$work/build/names_a_device") == cpu ]]
+[[ $("$work/build/print_device") == cpu ]]
 # A LibTorch with an incompatible ABI is rejected with an error that mentions it.
 echo 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")' >>"$config/TorchConfig.cmake"
 if cmake -S "$source_dir/tests/project/torch_package" -B "$work/old" "-DSTOKER_SOURCE_DIR=$source_dir" \

@@ -1,6 +1,6 @@
 // Corrupt checkpoints with the real programs: stokerctl verify reports the file, stoker-eval and
-// stokerd reject the checkpoint. With STOKER_PROOF=full, a bit is flipped in every byte of the
-// small files; otherwise, and in the large files, in bytes spread over the file.
+// stokerd reject the checkpoint. With STOKER_FAULT_TESTS=full, a bit is flipped in every byte of
+// the small files; otherwise, and in the large files, in bytes spread over the file.
 // (tests/shared/checkpoint/verify_test.cc flips a bit in every byte of every file within one
 // process.)
 #include <cstdlib>
@@ -31,10 +31,10 @@ class CorruptCheckpointTest : public RunTest {
   }
 
   // Runs stokerctl verify; returns its exit code and stores its output in `said`.
-  int verify(std::string& said) const {
+  int verify(std::string& output) const {
     fs::remove(path("verify.out"));
     const auto exit = ctl(run_dir(), {"verify", "80"}, "verify").wait(30s);
-    said = log_of("verify");
+    output = log_of("verify");
     return exit ? exit->code : -1;
   }
   int evaluate() const {
@@ -43,11 +43,11 @@ class CorruptCheckpointTest : public RunTest {
   }
 
   static size_t stride_of(size_t bytes) {
-    const char* const proof = std::getenv("STOKER_PROOF");
-    const bool is_full = proof != nullptr && std::string_view(proof) == "full";
+    const char* const mode = std::getenv("STOKER_FAULT_TESTS");
+    const bool is_full = mode != nullptr && std::string_view(mode) == "full";
     constexpr size_t kSmall = 4096;
-    const size_t looks = is_full ? (bytes <= kSmall ? bytes : 500) : 12;
-    return bytes / looks + (bytes % looks != 0);
+    const size_t num_positions = is_full ? (bytes <= kSmall ? bytes : 500) : 12;
+    return bytes / num_positions + (bytes % num_positions != 0);
   }
 
   std::string config_;
@@ -55,37 +55,38 @@ class CorruptCheckpointTest : public RunTest {
 };
 
 TEST_F(CorruptCheckpointTest, VerifyReportsFileWithAnyFlippedBit) {
-  std::string said;
-  ASSERT_EQ(verify(said), 0) << said;
+  std::string output;
+  ASSERT_EQ(verify(output), 0) << output;
   for (const char* const file : kFiles) {
-    const std::string path_of_file = checkpoint_ + "/" + file;
-    const std::string whole = text_of(path_of_file);
-    for (size_t at = 0; at < whole.size(); at += stride_of(whole.size())) {
-      std::string flipped = whole;
+    const std::string file_path = checkpoint_ + "/" + file;
+    const std::string original = text_of(file_path);
+    for (size_t at = 0; at < original.size(); at += stride_of(original.size())) {
+      std::string flipped = original;
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
-      write_whole(path_of_file, flipped);
-      ASSERT_EQ(verify(said), 65) << file << " at byte " << at << ": " << said;
-      ASSERT_NE(said.find(file), std::string::npos) << file << " at byte " << at << ": " << said;
+      write_whole(file_path, flipped);
+      ASSERT_EQ(verify(output), 65) << file << " at byte " << at << ": " << output;
+      ASSERT_NE(output.find(file), std::string::npos)
+          << file << " at byte " << at << ": " << output;
     }
-    write_whole(path_of_file, whole);
+    write_whole(file_path, original);
   }
-  EXPECT_EQ(verify(said), 0) << said;
+  EXPECT_EQ(verify(output), 0) << output;
 }
 
 TEST_F(CorruptCheckpointTest, VerifyReportsTruncatedOrMissingFile) {
-  std::string said;
+  std::string output;
   for (const char* const file : kFiles) {
-    const std::string path_of_file = checkpoint_ + "/" + file;
-    const std::string whole = text_of(path_of_file);
-    for (const size_t bytes : {size_t{0}, whole.size() / 2, whole.size() - 1}) {
-      write_whole(path_of_file, whole.substr(0, bytes));
-      EXPECT_EQ(verify(said), 65) << file;
-      EXPECT_NE(said.find(file), std::string::npos) << said;
+    const std::string file_path = checkpoint_ + "/" + file;
+    const std::string original = text_of(file_path);
+    for (const size_t bytes : {size_t{0}, original.size() / 2, original.size() - 1}) {
+      write_whole(file_path, original.substr(0, bytes));
+      EXPECT_EQ(verify(output), 65) << file;
+      EXPECT_NE(output.find(file), std::string::npos) << output;
     }
-    fs::remove(path_of_file);
-    EXPECT_EQ(verify(said), 65) << file;
-    EXPECT_NE(said.find(file), std::string::npos) << said;
-    write_whole(path_of_file, whole);
+    fs::remove(file_path);
+    EXPECT_EQ(verify(output), 65) << file;
+    EXPECT_NE(output.find(file), std::string::npos) << output;
+    write_whole(file_path, original);
   }
 }
 
@@ -93,17 +94,17 @@ TEST_F(CorruptCheckpointTest, VerifyReportsTruncatedOrMissingFile) {
 TEST_F(CorruptCheckpointTest, EvaluatorRejectsCorruptCheckpointWithFile) {
   ASSERT_EQ(evaluate(), 0) << log_of("stoker-eval");
   for (const char* const file : kFiles) {
-    const std::string path_of_file = checkpoint_ + "/" + file;
-    const std::string whole = text_of(path_of_file);
-    std::string flipped = whole;
-    flipped[whole.size() - 2] = static_cast<char>(flipped[whole.size() - 2] ^ 1);
-    for (const std::string& damaged : {flipped, whole.substr(0, whole.size() / 2)}) {
-      write_whole(path_of_file, damaged);
+    const std::string file_path = checkpoint_ + "/" + file;
+    const std::string original = text_of(file_path);
+    std::string flipped = original;
+    flipped[original.size() - 2] = static_cast<char>(flipped[original.size() - 2] ^ 1);
+    for (const std::string& corrupt : {flipped, original.substr(0, original.size() / 2)}) {
+      write_whole(file_path, corrupt);
       fs::remove(path("stoker-eval.out"));
       EXPECT_EQ(evaluate(), 65) << file << ": " << log_of("stoker-eval");
       EXPECT_NE(log_of("stoker-eval").find(file), std::string::npos) << log_of("stoker-eval");
     }
-    write_whole(path_of_file, whole);
+    write_whole(file_path, original);
   }
 }
 
@@ -112,10 +113,12 @@ TEST_F(CorruptCheckpointTest, DaemonFallsBackOnTruncatedFileAndArchivesCheckpoin
   const auto bytes = fs::file_size(model);
   fs::resize_file(model, bytes / 2);
   ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=90"}).code, 0);
-  const std::string said = log_of("stokerd");
-  EXPECT_NE(said.find("checkpoint rejected step=80"), std::string::npos) << said;
-  EXPECT_NE(said.find(std::to_string(bytes)), std::string::npos) << "not how long it should be";
-  EXPECT_NE(said.find(std::to_string(bytes / 2)), std::string::npos) << "nor how long it is";
+  const std::string output = log_of("stokerd");
+  EXPECT_NE(output.find("checkpoint rejected step=80"), std::string::npos) << output;
+  EXPECT_NE(output.find(std::to_string(bytes)), std::string::npos)
+      << "the expected size is missing";
+  EXPECT_NE(output.find(std::to_string(bytes / 2)), std::string::npos)
+      << "the actual size is missing";
   EXPECT_EQ(fs::file_size(run_dir() + "/checkpoints/archived.1.step-000000080/model.safetensors"),
             bytes / 2);
 }

@@ -24,113 +24,113 @@ class CrashEnumerationTest : public ::testing::Test {
   }
 
   // From here on, each run resumes at step 15 and removes the leftovers of a crash.
-  void begin_with_leftovers() {
+  void start_with_leftovers() {
     ASSERT_NO_FATAL_FAILURE(make_run_with_leftovers(base_, folder_ / "base.out"));
-    begin_ = 15;
+    first_step_ = 15;
   }
   // Prepares the run directory; it does not exist if the run starts from scratch.
   void prepare(const std::string& run) const {
-    if (begin_ > 0) copy_tree(base_, run);
+    if (first_step_ > 0) copy_tree(base_, run);
   }
 
   // All file calls in these phases of a run; of a new run, only those before its second checkpoint
   // is acknowledged.
-  std::vector<Point> points_in(const std::set<SavePhase>& wanted) {
+  std::vector<Point> find_points(const std::set<SavePhase>& phases) {
     const std::string run = folder_ / "census";
     const std::string output = folder_ / "census.out";
     prepare(run);
     std::vector<Point> points;
     SavePhaseWatch watch;
-    const auto note = [&](const FileCall& call) {
-      const bool counts = wanted.contains(watch.at(call)) &&
-                          (begin_ > 0 || newest_acknowledged(output) < 2 * kBareSaveEvery);
-      if (counts) points.push_back({call.name, call.occurrence, false});
-      if (counts && call.name == "write") points.push_back({call.name, call.occurrence, true});
-      return Verdict::kGoOn;
+    const auto record_point = [&](const FileCall& call) {
+      const bool is_counted = phases.contains(watch.at(call)) &&
+                              (first_step_ > 0 || newest_saved(output) < 2 * kMinimalRunSaveEvery);
+      if (is_counted) points.push_back({call.name, call.occurrence, false});
+      if (is_counted && call.name == "write") points.push_back({call.name, call.occurrence, true});
+      return Verdict::kContinue;
     };
-    EXPECT_EQ(run_minimal_run(run, output, note).code, 0);
+    EXPECT_EQ(run_minimal_run(run, output, record_point).code, 0);
     return points;
   }
 
   // Kills a run at `point`, checks the run directory and then the next start.
-  void die_at(const Point& point) {
+  void kill_at(const Point& point) {
     TemporaryDirectory scene(quick_folder());
     const std::string run = scene / "run";
     const std::string output = scene / "output";
     prepare(run);
-    std::string where = "not reached";
+    std::string location = "not reached";
     const auto end = run_minimal_run(run, output, [&](const FileCall& call) {
-      if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kGoOn;
-      where = to_string(call) + (point.in_middle ? ", in its middle" : "");
+      if (call.name != point.name || call.occurrence != point.occurrence) return Verdict::kContinue;
+      location = to_string(call) + (point.in_middle ? ", in the middle" : "");
       return point.in_middle ? Verdict::kKillInMiddle : Verdict::kKill;
     });
-    SCOPED_TRACE(where);
+    SCOPED_TRACE(location);
     // The number of calls can vary, because the run has two threads.
     if (end.signal == 0) {
       ++unreached_;
     } else {
-      ++(newest_visible(run) == begin_ ? old_ : newer_);
+      ++(newest_visible(run) == first_step_ ? old_ : newer_);
     }
-    EXPECT_TRUE(is_sound(run, std::max(begin_, newest_acknowledged(output))));
-    EXPECT_TRUE(goes_on_to_the_same_end(run, output));
+    EXPECT_TRUE(all_checkpoints_valid(run, std::max(first_step_, newest_saved(output))));
+    EXPECT_TRUE(resumes_to_same_result(run, output));
   }
 
-  void die_everywhere_in(const std::set<SavePhase>& phases, size_t at_least) {
+  void kill_everywhere_in(const std::set<SavePhase>& phases, size_t at_least) {
     ASSERT_FALSE(HasFailure());
-    const auto points = points_in(phases);
+    const auto points = find_points(phases);
     ASSERT_GE(points.size(), at_least);
     for (const Point& point : points) {
-      die_at(point);
+      kill_at(point);
       if (HasFailure()) return;
     }
-    std::cout << "enumerated: " << points.size() << " deaths, " << old_
+    std::cout << "enumerated: " << points.size() << " kills, " << old_
               << " with the old checkpoint, " << newer_ << " with a new one, " << unreached_
-              << " not reached, 0 bad\n";
+              << " not reached, 0 failures\n";
     EXPECT_LE(unreached_, points.size() / 10);
   }
 
   TemporaryDirectory folder_{quick_folder()};
   const std::string base_ = folder_ / "base";
-  uint64_t begin_ = 0;
+  uint64_t first_step_ = 0;
   size_t old_ = 0;
   size_t newer_ = 0;
   size_t unreached_ = 0;
 };
 
 TEST_F(CrashEnumerationTest, RecoversFromKillAtAnyCallOfNewRun) {
-  die_everywhere_in({SavePhase::kStart, SavePhase::kTensors, SavePhase::kManifest, SavePhase::kSums,
-                     SavePhase::kRenamed, SavePhase::kRetention},
-                    150);
+  kill_everywhere_in({SavePhase::kStart, SavePhase::kTensors, SavePhase::kManifest,
+                      SavePhase::kSums, SavePhase::kRenamed, SavePhase::kRetention},
+                     150);
 }
 
 TEST_F(CrashEnumerationTest, RecoversFromKillDuringStartupCleanup) {
-  begin_with_leftovers();
-  die_everywhere_in({SavePhase::kStart}, 100);
+  start_with_leftovers();
+  kill_everywhere_in({SavePhase::kStart}, 100);
 }
 
 TEST_F(CrashEnumerationTest, RecoversFromKillWhileWritingTensors) {
-  begin_with_leftovers();
-  die_everywhere_in({SavePhase::kTensors}, 20);
+  start_with_leftovers();
+  kill_everywhere_in({SavePhase::kTensors}, 20);
 }
 
 TEST_F(CrashEnumerationTest, RecoversFromKillBetweenTensorsAndChecksums) {
-  begin_with_leftovers();
-  die_everywhere_in({SavePhase::kManifest}, 10);
+  start_with_leftovers();
+  kill_everywhere_in({SavePhase::kManifest}, 10);
 }
 
 TEST_F(CrashEnumerationTest, RecoversFromKillBetweenManifestAndRename) {
-  begin_with_leftovers();
-  die_everywhere_in({SavePhase::kSums}, 10);
+  start_with_leftovers();
+  kill_everywhere_in({SavePhase::kSums}, 10);
 }
 
 TEST_F(CrashEnumerationTest, RecoversFromKillBetweenRenameAndDirectorySync) {
-  begin_with_leftovers();
-  die_everywhere_in({SavePhase::kRenamed}, 2);
+  start_with_leftovers();
+  kill_everywhere_in({SavePhase::kRenamed}, 2);
 }
 
 TEST_F(CrashEnumerationTest, RecoversFromKillDuringRetentionAndExit) {
-  begin_with_leftovers();
-  die_everywhere_in({SavePhase::kRetention}, 40);
+  start_with_leftovers();
+  kill_everywhere_in({SavePhase::kRetention}, 40);
 }
 
 }  // namespace

@@ -25,20 +25,20 @@ class EvaluatorFaultTest : public RunTest {
     (void)ctl(run, {"--json", "status"}, "status").wait(30s);
     return log_of("status");
   }
-  static const std::vector<std::string>& for_long() {
-    static const std::vector<std::string> kMore{"--set", "train.max_steps=100000000",
-                                                "--set", "checkpoint.save_every_steps=500",
-                                                "--set", "checkpoint.keep_last=2"};
-    return kMore;
+  static const std::vector<std::string>& long_run_options() {
+    static const std::vector<std::string> kOptions{"--set", "train.max_steps=100000000",
+                                                   "--set", "checkpoint.save_every_steps=500",
+                                                   "--set", "checkpoint.keep_last=2"};
+    return kOptions;
   }
 };
 
 TEST_F(EvaluatorFaultTest, DeletesCheckpointsWithoutWaitingForAbsentEvaluator) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), for_long());
+  Process trainer = this->trainer(config, run_dir(), long_run_options());
   ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
   const std::string first = run_dir() + "/checkpoints/" + checkpoints(run_dir()).front();
-  EXPECT_TRUE(wait_until(60s, [&] { return !fs::exists(first); })) << "it was not retired";
+  EXPECT_TRUE(wait_until(60s, [&] { return !fs::exists(first); })) << "it was not deleted";
   EXPECT_NE(status_of(run_dir()).find("\"evaluator\":{\"state\":\"not_started\""),
             std::string::npos)
       << log_of("status");
@@ -46,21 +46,21 @@ TEST_F(EvaluatorFaultTest, DeletesCheckpointsWithoutWaitingForAbsentEvaluator) {
 
 TEST_F(EvaluatorFaultTest, DoesNotBlockTrainingOrCheckpointsWhenEvaluatorIsStopped) {
   const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
-  Process trainer = this->trainer(config, run_dir(), for_long());
+  Process trainer = this->trainer(config, run_dir(), long_run_options());
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(wait_until(60s, [&] { return fs::exists(run_dir() + "/eval/best.json"); }));
   evaluator.signal(SIGSTOP);
   const uint64_t before = newest_step(run_dir());
   EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) >= before + 2000; }))
-      << "training waits for an evaluator that is stalled";
+      << "training is blocked by a stopped evaluator";
   EXPECT_EQ(log_of("stokerd").find("checkpoint write failed"), std::string::npos);
   // The evaluator holds one checkpoint in addition to those that retention keeps.
   EXPECT_TRUE(wait_until(60s, [&] { return checkpoints(run_dir()).size() <= 4; }));
   evaluator.signal(SIGCONT);
-  const std::string row_file = run_dir() + "/metrics/eval.jsonl";
-  const size_t rows = text_of(row_file).size();
-  EXPECT_TRUE(wait_until(60s, [&] { return text_of(row_file).size() > rows; }))
-      << "it did not go on";
+  const std::string records_path = run_dir() + "/metrics/eval.jsonl";
+  const size_t rows = text_of(records_path).size();
+  EXPECT_TRUE(wait_until(60s, [&] { return text_of(records_path).size() > rows; }))
+      << "it did not continue";
 }
 
 TEST_F(EvaluatorFaultTest, RecordsCorruptCheckpointAndEvaluatesOthers) {
@@ -77,9 +77,9 @@ TEST_F(EvaluatorFaultTest, RecordsCorruptCheckpointAndEvaluatesOthers) {
   write_whole(model, bytes);
   const auto exit = evaluator(run_dir(), {"--once"}).wait(60s);
   ASSERT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
-  const std::string ledger = text_of(run_dir() + "/eval/outcomes.jsonl");
-  EXPECT_NE(ledger.find("\"outcome\":\"corrupt\""), std::string::npos) << ledger;
-  EXPECT_NE(ledger.find("model.safetensors"), std::string::npos) << ledger;
+  const std::string outcomes = text_of(run_dir() + "/eval/outcomes.jsonl");
+  EXPECT_NE(outcomes.find("\"outcome\":\"corrupt\""), std::string::npos) << outcomes;
+  EXPECT_NE(outcomes.find("model.safetensors"), std::string::npos) << outcomes;
   EXPECT_FALSE(fs::exists(run_dir() + "/eval/" + saved.front() + ".json"));
   for (size_t i = 1; i < saved.size(); ++i)
     EXPECT_TRUE(fs::exists(run_dir() + "/eval/" + saved[i] + ".json")) << saved[i];
@@ -93,7 +93,7 @@ TEST_F(EvaluatorFaultTest, FindsNewCheckpointsByPollingWithoutInotifyEvents) {
   const std::string name = checkpoints(run_dir()).back();
   fs::rename(run_dir() + "/checkpoints/" + name, path("later"));
   fs::rename(run_dir() + "/exit_status.json", path("exit_status.json"));
-  std::jthread later([&] {
+  std::jthread delayed([&] {
     EXPECT_TRUE(wait_until(
         60s, [&] { return log_of("stoker-eval").find("info    waiting ") != std::string::npos; }));
     fs::rename(path("later"), run_dir() + "/checkpoints/" + name);
@@ -102,9 +102,9 @@ TEST_F(EvaluatorFaultTest, FindsNewCheckpointsByPollingWithoutInotifyEvents) {
   bool watched = false;
   const auto end = trace({program("stoker-eval"), "--run-dir", run_dir(), "--follow"},
                          path("stoker-eval.out"), run_dir(), [&](const FileCall& call) {
-                           if (call.name != "inotify_add_watch") return Verdict::kGoOn;
+                           if (call.name != "inotify_add_watch") return Verdict::kContinue;
                            watched = true;
-                           return Verdict::kPretend;
+                           return Verdict::kSkip;
                          });
   EXPECT_TRUE(watched);
   EXPECT_EQ(end.code, 0);

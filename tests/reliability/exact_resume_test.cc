@@ -1,7 +1,7 @@
 // Runs of each configuration that are killed repeatedly at random times end with the same bytes as
-// uninterrupted ones: model, optimizer and state tensors, and metrics records. STOKER_PROOF=full
-// covers all pairs of choices with twenty kills each; otherwise a few configurations and kills are
-// tested.
+// uninterrupted ones: model, optimizer and state tensors, and metrics records.
+// STOKER_FAULT_TESTS=full covers all pairs of choices with twenty kills each; otherwise a few
+// configurations and kills are tested.
 #include <signal.h>
 
 #include <algorithm>
@@ -29,14 +29,14 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-bool is_full_proof() {
-  const char* const proof = std::getenv("STOKER_PROOF");
-  return proof != nullptr && std::string_view(proof) == "full";
+bool is_full_test() {
+  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
+  return mode != nullptr && std::string_view(mode) == "full";
 }
 
 std::vector<ResumeCase> cases() {
   auto all = pairwise_cases();
-  if (!is_full_proof()) {
+  if (!is_full_test()) {
     all.resize(6);
     return all;
   }
@@ -50,7 +50,7 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     // For speed only: this test does not depend on the disk.
     ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);
     RunTest::SetUp();
-    for (const char* const set : {"one", "two"}) write_set(set);
+    for (const char* const set : {"one", "two"}) write_dataset(set);
     config_ = write_config(config_text());
   }
 
@@ -58,15 +58,15 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     return std::ranges::find(models, GetParam().model) != models.end();
   }
   bool is_text() const { return is_one_of({"gpt", "lstm_lm"}); }
-  bool is_numbers() const { return is_one_of({"mlp", "blstm", "sequential"}); }
-  bool is_image() const { return !is_text() && !is_numbers(); }
+  bool is_vectors() const { return is_one_of({"mlp", "blstm", "sequential"}); }
+  bool is_image() const { return !is_text() && !is_vectors(); }
   // The smallest image side that the model accepts.
   size_t image_side() const {
     return GetParam().model == "inception_v3" ? 75 : GetParam().model == "alexnet" ? 64 : 32;
   }
 
   // Three files each, which serve as shards.
-  void write_set(const std::string& set) const {
+  void write_dataset(const std::string& set) const {
     std::mt19937 random(set.size() + static_cast<unsigned>(set.front()));
     for (int file = 0; file < 3; ++file) {
       const std::string name = "/" + std::to_string(file);
@@ -115,7 +115,7 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     return is_train && is_image() ? ", batch_transforms: [mixup: {alpha: 0.2}]" : "";
   }
 
-  std::string set_text(const std::string& set) const {
+  std::string dataset_text(const std::string& set) const {
     if (is_text()) return "{format: text, path: " + path(set) + "/x}";
     return "{format: numpy, path: " + path(set) + "/x, labels_path: " + path(set) +
            "/y, num_classes: 4" + (is_image() ? ", transforms: " + transforms_text() : "") +
@@ -123,13 +123,13 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
   }
 
   std::string data_text() const {
-    if (GetParam().data == "single") return "  train: " + set_text("one") + "\n";
+    if (GetParam().data == "single") return "  train: " + dataset_text("one") + "\n";
     return "  train: {mixture: {one: 0.3, two: 0.7}" + batch_transforms_text(true) +
-           "}\n  one: " + set_text("one") + "\n  two: " + set_text("two") + "\n";
+           "}\n  one: " + dataset_text("one") + "\n  two: " + dataset_text("two") + "\n";
   }
 
   std::string model_text() const {
-    static const std::map<std::string, std::string> kSettings{
+    static const std::map<std::string, std::string> kModelOptions{
         {"gpt", "num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 16, dropout: 0.1"},
         {"lstm_lm", "hidden_size: 16, context_length: 16, dropout: 0.1"},
         {"mlp", "hidden_sizes: [16], dropout: 0.1"},
@@ -140,9 +140,9 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
         {"inception_v3", "aux_logits: false"},
         {"sequential",
          "layers: [linear: {out_features: 16}, batch_norm, relu, dropout: {p: 0.1}, linear]"}};
-    const auto settings = kSettings.find(GetParam().model);
+    const auto options = kModelOptions.find(GetParam().model);
     return "{name: " + GetParam().model +
-           (settings == kSettings.end() ? "" : ", " + settings->second) + "}";
+           (options == kModelOptions.end() ? "" : ", " + options->second) + "}";
   }
 
   std::string extra_text() const {
@@ -169,18 +169,18 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
                                       : one.optimizer;
     return "data:\n" + data_text() +
            "eval: {datasets: []}\nfeed: {num_workers: 2, num_processes: " +
-           (one.readers == "process" ? "1" : "0") + ", shuffle: " + order_text() +
+           (one.isolation == "process" ? "1" : "0") + ", shuffle: " + order_text() +
            "}\nmodel: " + model_text() + "\ntask: " + task_text() +
            "\noptimizer: {lr: 0.001, name: " + optimizer +
            "}\nscheduler: {name: constant, warmup_steps: 10}\n"
            "train: {micro_batch_size: 4, device: cpu, num_threads: 1, precision: " +
            one.precision + extra_text() +
-           "}\ncheckpoint: {keep_last: 2, save_every_steps: " + std::to_string(every_steps()) +
-           "}\nmetrics: {log_every_steps: " + std::to_string(every_steps() / 6 + 1) + "}\n";
+           "}\ncheckpoint: {keep_last: 2, save_every_steps: " + std::to_string(save_every_steps()) +
+           "}\nmetrics: {log_every_steps: " + std::to_string(save_every_steps() / 6 + 1) + "}\n";
   }
 
   // Checkpoint interval in steps, for a checkpoint every few hundredths of a second.
-  uint64_t every_steps() const {
+  uint64_t save_every_steps() const {
     if (is_one_of({"vgg11_bn", "alexnet", "inception_v3"})) return 3;
     return GetParam().model == "mlp" ? 300 : is_image() ? 12 : 60;
   }
@@ -191,18 +191,18 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
 
   // Runs stokerd and kills it at a random time after its start or after a new checkpoint. Returns
   // false if the start was rejected, which happens once after four failed starts.
-  bool live_and_be_killed(std::mt19937& random) {
+  bool run_until_killed(std::mt19937& random) {
     const uint64_t before = newest_step(run_dir());
     Process trainer = this->trainer(config_, run_dir(), until(1'000'000'000));
-    std::optional<Exit> ended;
+    std::optional<Exit> exit;
     if (random() % 3 != 0)
       wait_until(60s, [&] {
-        ended = trainer.wait(0ms);
-        return ended || newest_step(run_dir()) > before;
+        exit = trainer.wait(0ms);
+        return exit || newest_step(run_dir()) > before;
       });
-    if (!ended) ended = trainer.wait(std::chrono::milliseconds(random() % 300));
-    if (ended) {
-      EXPECT_EQ(ended->code, 93) << log_of("stokerd");
+    if (!exit) exit = trainer.wait(std::chrono::milliseconds(random() % 300));
+    if (exit) {
+      EXPECT_EQ(exit->code, 93) << log_of("stokerd");
       return false;
     }
     trainer.signal(SIGKILL);
@@ -213,45 +213,46 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
 
   // The timeout is long because the uninterrupted run takes as many steps as all killed runs
   // together.
-  Exit trained_until(uint64_t last, const std::string& run) const {
-    const auto ended = trainer(config_, run, until(last)).wait(15min);
-    EXPECT_TRUE(ended) << "stokerd did not end";
-    return ended.value_or(Exit{-1, 0});
+  Exit train_until(uint64_t last, const std::string& run) const {
+    const auto exit = trainer(config_, run, until(last)).wait(15min);
+    EXPECT_TRUE(exit) << "stokerd did not exit";
+    return exit.value_or(Exit{-1, 0});
   }
 
-  static std::string essence_of(const std::string& run, uint64_t step) {
+  static std::string deterministic_results(const std::string& run, uint64_t step) {
     const std::string directory =
         run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(step);
     const auto opened = checkpoint::CheckpointStore::open_verified(directory);
     if (!opened.ok()) return opened.status().to_string();
-    std::string essence;
+    std::string results;
     for (const auto& file : opened->manifest().files)
-      essence += file.name + " " + file.sha256 + "\n";
-    essence +=
+      results += file.name + " " + file.sha256 + "\n";
+    results +=
         std::to_string(opened->manifest().ticket) + " " + opened->manifest().live_settings + "\n";
-    for (const std::string& row : decided_rows(run)) essence += row + "\n";
-    return essence;
+    for (const std::string& row : deterministic_records(run)) results += row + "\n";
+    return results;
   }
 
   std::string config_;
 };
 
 TEST_P(ExactResumeTest, MatchesUninterruptedRunAfterRepeatedKills) {
-  const int kills = is_full_proof() ? 20 : 3;
+  const int kills = is_full_test() ? 20 : 3;
   std::mt19937 random(static_cast<unsigned>(kills));
-  for (int killed = 0; killed < kills && !HasFailure();) killed += live_and_be_killed(random);
+  for (int killed = 0; killed < kills && !HasFailure();) killed += run_until_killed(random);
   ASSERT_FALSE(HasFailure());
-  const uint64_t last = newest_step(run_dir()) + every_steps() / 2;
-  Exit end = trained_until(last, run_dir());
-  if (end.code == 93) end = trained_until(last, run_dir());
+  const uint64_t last = newest_step(run_dir()) + save_every_steps() / 2;
+  Exit end = train_until(last, run_dir());
+  if (end.code == 93) end = train_until(last, run_dir());
   ASSERT_EQ(end.code, 0);
-  ASSERT_EQ(trained_until(last, run_dir("whole")).code, 0);
-  EXPECT_EQ(essence_of(run_dir(), last), essence_of(run_dir("whole"), last));
+  ASSERT_EQ(train_until(last, run_dir("uninterrupted")).code, 0);
+  EXPECT_EQ(deterministic_results(run_dir(), last),
+            deterministic_results(run_dir("uninterrupted"), last));
   const ResumeCase& one = GetParam();
   std::cout << "exact: | " << one.model << " | " << one.optimizer << " | " << one.precision << " | "
-            << one.order << " | " << one.readers << " | " << one.data << " | " << one.extra << " | "
-            << kills << " | " << last << " | " << decided_rows(run_dir()).size() << " | "
-            << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
+            << one.order << " | " << one.isolation << " | " << one.data << " | " << one.extra
+            << " | " << kills << " | " << last << " | " << deterministic_records(run_dir()).size()
+            << " | " << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, ExactResumeTest, ::testing::ValuesIn(cases()),

@@ -56,25 +56,25 @@ std::string attach(const std::string& image, UniqueFd& device) {
 }  // namespace
 
 std::optional<std::string> LoopDisk::unavailable_reason() {
-  if (::geteuid() != 0) return "only root may mount a disk and cut its power";
+  if (::geteuid() != 0) return "only root can mount a disk and simulate a power loss";
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-    return "this machine does not give a process mounts of its own";
+    return "this machine does not permit a private mount namespace";
   try {
     TemporaryDirectory folder;
     format(folder / "image");
     LoopDisk disk(folder / "image", folder / "disk");
-    disk.cut_power(Cut::kNothingFlushed);
+    disk.simulate_power_loss(PowerLoss::kNothingFlushed);
     disk.power_on();
     return std::nullopt;
   } catch (const std::system_error& error) {
-    return std::string("no disk can be made here: ") + error.what();
+    return std::string("no disk can be created here: ") + error.what();
   }
 }
 
 void LoopDisk::format(const std::string& image) {
   const UniqueFd file = open_or_fail(image, O_RDWR | O_CREAT | O_TRUNC);
-  if (::ftruncate(file.get(), kBytes) != 0) fail("make " + image);
+  if (::ftruncate(file.get(), kBytes) != 0) fail("create " + image);
   const std::string command =
       "PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -F '" + image + "' >/dev/null 2>&1";
   errno = ENOENT;
@@ -89,10 +89,10 @@ LoopDisk::LoopDisk(std::string image, std::string directory)
 
 LoopDisk::~LoopDisk() { ::umount2(directory_.c_str(), MNT_DETACH); }
 
-void LoopDisk::cut_power(Cut cut) {
+void LoopDisk::simulate_power_loss(PowerLoss power_loss) {
   const UniqueFd root = open_or_fail(directory_, O_RDONLY | O_DIRECTORY);
-  uint32_t mode = cut == Cut::kJournalFlushed ? 1 : 2;
-  if (::ioctl(root.get(), kShutdown, &mode) != 0) fail("cut the power of " + directory_);
+  uint32_t mode = power_loss == PowerLoss::kJournalFlushed ? 1 : 2;
+  if (::ioctl(root.get(), kShutdown, &mode) != 0) fail("simulate a power loss of " + directory_);
 }
 
 void LoopDisk::power_on() {

@@ -17,7 +17,7 @@ namespace stoker::test {
 
 class LoopDisk {
  public:
-  enum class Cut {
+  enum class PowerLoss {
     kNothingFlushed,  // data that was not synced is lost
     kJournalFlushed,  // names and sizes are durable, file contents need not be
   };
@@ -33,7 +33,7 @@ class LoopDisk {
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
 
-  void cut_power(Cut cut);
+  void simulate_power_loss(PowerLoss power_loss);
   // Remounts after a cut, when no process uses the disk any more.
   void power_on();
 

@@ -26,13 +26,13 @@ namespace {
 using namespace std::chrono_literals;
 
 // A single unbuffered write, so that a kill cannot separate the acknowledgement from its output.
-void say(const std::string& line) {
+void print_line(const std::string& line) {
   if (::write(STDOUT_FILENO, (line + "\n").c_str(), line.size() + 1) < 0) std::abort();
 }
 
-class BareRun {
+class MinimalRun {
  public:
-  BareRun(const std::string& run_dir, uint64_t steps, uint64_t save_every)
+  MinimalRun(const std::string& run_dir, uint64_t steps, uint64_t save_every)
       : layout_(run_dir),
         steps_(steps),
         save_every_(save_every),
@@ -44,12 +44,12 @@ class BareRun {
     STOKER_RETURN_IF_ERROR(store_.clean_up());
     STOKER_ASSIGN_OR_RETURN(const auto resume, restore());
     STOKER_RETURN_IF_ERROR(
-        write_file_atomically(default_file_system(), layout_.config_file(), "bare: 1\n"));
+        write_file_atomically(default_file_system(), layout_.config_file(), "minimal: 1\n"));
     STOKER_RETURN_IF_ERROR(open_outputs(resume));
-    const Status trained = train();
+    const Status status = train();
     writers_.request_stop();
     STOKER_RETURN_IF_ERROR(writers_.join(60s));
-    STOKER_RETURN_IF_ERROR(trained);
+    STOKER_RETURN_IF_ERROR(status);
     return directory.save_exit_status(
         {run::RunOutcome::kFinished, state_.step, "all steps done", 0});
   }
@@ -58,7 +58,7 @@ class BareRun {
   Result<std::optional<metrics::ResumePosition>> restore() {
     STOKER_ASSIGN_OR_RETURN(const auto start, app::find_resume_checkpoint(store_, ""));
     if (!start) return std::optional<metrics::ResumePosition>();
-    STOKER_ASSIGN_OR_RETURN(state_, BareState::read_from(*start));
+    STOKER_ASSIGN_OR_RETURN(state_, MinimalState::read_from(*start));
     STOKER_RETURN_IF_ERROR(
         app::archive_later_checkpoints(default_file_system(), store_, state_.step));
     parent_ = store_.checkpoint_name(state_.step);
@@ -67,7 +67,7 @@ class BareRun {
 
   Status open_outputs(std::optional<metrics::ResumePosition> resume) {
     STOKER_ASSIGN_OR_RETURN(
-        rows_,
+        records_,
         metrics::MetricsWriter::open(default_file_system(), system_clock(),
                                      {.train_metrics_path = layout_.train_metrics_file()}, resume));
     checkpoint::WriterOptions saving;
@@ -77,9 +77,9 @@ class BareRun {
     saving.delete_expired = [this](bool is_disk_full) {
       retention_manager_->delete_expired(is_disk_full);
     };
-    saving.before_commit = [this] { static_cast<void>(rows_->flush(60s)); };
+    saving.before_commit = [this] { static_cast<void>(records_->flush(60s)); };
     writer_ = std::make_unique<checkpoint::CheckpointWriter>(store_, std::move(saving));
-    writers_.start("metrics", [this](std::stop_token stop) { return rows_->run(stop); });
+    writers_.start("metrics", [this](std::stop_token stop) { return records_->run(stop); });
     writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
     return {};
   }
@@ -87,10 +87,10 @@ class BareRun {
   Status train() {
     while (state_.step < steps_) {
       state_.advance();
-      metrics::TrainMetrics row;
-      row.step = state_.step;
-      row.loss = state_.loss();
-      rows_->report(row);
+      metrics::TrainMetrics record;
+      record.step = state_.step;
+      record.loss = state_.loss();
+      records_->report(record);
       if (state_.step % save_every_ == 0) STOKER_RETURN_IF_ERROR(save());
     }
     return {};
@@ -103,10 +103,10 @@ class BareRun {
     snapshot->manifest().step = state_.step;
     snapshot->manifest().live_settings = "{}";
     snapshot->manifest().parent = parent_;
-    snapshot->manifest().metrics_bytes = rows_->position();
+    snapshot->manifest().metrics_bytes = records_->position();
     std::promise<Status> done;
     writer_->submit([&done](const Result<checkpoint::Manifest>& saved) {
-      if (saved.ok()) say("saved " + std::to_string(saved->step));
+      if (saved.ok()) print_line("saved " + std::to_string(saved->step));
       done.set_value(saved.status());
     });
     STOKER_RETURN_IF_ERROR(done.get_future().get());
@@ -119,9 +119,9 @@ class BareRun {
   const uint64_t steps_;
   const uint64_t save_every_;
   checkpoint::CheckpointStore store_;
-  BareState state_;
+  MinimalState state_;
   std::string parent_;
-  std::unique_ptr<metrics::MetricsWriter> rows_;
+  std::unique_ptr<metrics::MetricsWriter> records_;
   std::optional<checkpoint::RetentionManager> retention_manager_;
   std::unique_ptr<checkpoint::CheckpointWriter> writer_;
   Coordinator writers_;  // last member: its threads use the others
@@ -132,7 +132,7 @@ class BareRun {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 64;
-  stoker::test::BareRun run(argv[1], std::stoull(argv[2]), std::stoull(argv[3]));
+  stoker::test::MinimalRun run(argv[1], std::stoull(argv[2]), std::stoull(argv[3]));
   const stoker::Status status = run.run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
   return status.ok() ? 0 : 1;

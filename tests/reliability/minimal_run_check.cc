@@ -22,8 +22,9 @@ using ::testing::AssertionFailure;
 using ::testing::AssertionResult;
 using ::testing::AssertionSuccess;
 
-std::vector<std::string> command_of(const std::string& run_dir) {
-  return {STOKER_MINIMAL_RUN, run_dir, std::to_string(kBareSteps), std::to_string(kBareSaveEvery)};
+std::vector<std::string> minimal_run_command(const std::string& run_dir) {
+  return {STOKER_MINIMAL_RUN, run_dir, std::to_string(kMinimalRunSteps),
+          std::to_string(kMinimalRunSaveEvery)};
 }
 
 std::string text_of(const std::string& file) {
@@ -33,7 +34,7 @@ std::string text_of(const std::string& file) {
   return text.str();
 }
 
-std::vector<checkpoint::CheckpointEntry> visible(const std::string& run_dir) {
+std::vector<checkpoint::CheckpointEntry> list_checkpoints(const std::string& run_dir) {
   const auto entries = CheckpointStore(run_dir + "/checkpoints", default_file_system()).list();
   return entries.ok() ? *entries : std::vector<checkpoint::CheckpointEntry>{};
 }
@@ -41,34 +42,34 @@ std::vector<checkpoint::CheckpointEntry> visible(const std::string& run_dir) {
 // The results of a run that do not depend on time: checksums of the newest two checkpoints, the
 // deterministic part of each record, and the end state. A third checkpoint can remain if the run
 // crashed between its last save and retention.
-std::string essence_of(const std::string& run_dir) {
-  std::string essence;
-  const auto entries = visible(run_dir);
+std::string deterministic_results(const std::string& run_dir) {
+  std::string results;
+  const auto entries = list_checkpoints(run_dir);
   for (const auto& entry : entries | std::views::drop(std::max<size_t>(entries.size(), 2) - 2))
     for (const char* const file : {"model", "optimizer", "trainer_state"}) {
       const std::string bytes = text_of(entry.path + "/" + file + ".safetensors");
       EXPECT_FALSE(bytes.empty()) << entry.path << " has no " << file;
-      essence += std::to_string(entry.step) + " " + file + " " + sha256_hex(bytes) + "\n";
+      results += std::to_string(entry.step) + " " + file + " " + sha256_hex(bytes) + "\n";
     }
   std::istringstream rows(text_of(run_dir + "/metrics/train.jsonl"));
   for (std::string row; std::getline(rows, row);)
-    essence += row.substr(0, row.find(",\"samples_per_second\"")) + "\n";
+    results += row.substr(0, row.find(",\"samples_per_second\"")) + "\n";
   const auto state = run::read_run_state(run::RunLayout(run_dir));
-  return essence + std::string(state.end ? run::to_string(state.end->outcome) : "did not end") +
+  return results + std::string(state.end ? run::to_string(state.end->outcome) : "no exit status") +
          "\n";
 }
 
-const std::string& essence_of_an_uninterrupted_run() {
-  static const std::string essence = [] {
+const std::string& uninterrupted_results() {
+  static const std::string results = [] {
     TemporaryDirectory folder;
-    const auto end = run_to_its_end(command_of(folder / "run"), folder / "output");
+    const auto end = run_to_exit(minimal_run_command(folder / "run"), folder / "output");
     EXPECT_EQ(end.code, 0) << text_of(folder / "output");
-    return essence_of(folder / "run");
+    return deterministic_results(folder / "run");
   }();
-  return essence;
+  return results;
 }
 
-std::string leftovers_in(const std::string& run_dir) {
+std::string find_leftovers(const std::string& run_dir) {
   std::string found;
   for (const auto& entry : fs::recursive_directory_iterator(run_dir)) {
     const std::string name = entry.path().filename();
@@ -81,10 +82,10 @@ std::string leftovers_in(const std::string& run_dir) {
 
 TraceEnd run_minimal_run(const std::string& run_dir, const std::string& output,
                          const std::function<Verdict(const FileCall&)>& check) {
-  return trace(command_of(run_dir), output, run_dir, check);
+  return trace(minimal_run_command(run_dir), output, run_dir, check);
 }
 
-uint64_t newest_acknowledged(const std::string& output) {
+uint64_t newest_saved(const std::string& output) {
   std::istringstream lines(text_of(output));
   uint64_t newest = 0;
   for (std::string line; std::getline(lines, line);)
@@ -98,16 +99,16 @@ bool said(const std::string& output, const std::string& words) {
 }
 
 uint64_t newest_visible(const std::string& run_dir) {
-  const auto entries = visible(run_dir);
+  const auto entries = list_checkpoints(run_dir);
   return entries.empty() ? 0 : entries.back().step;
 }
 
-AssertionResult is_sound(const std::string& run_dir, uint64_t acknowledged) {
-  for (const auto& entry : visible(run_dir)) {
+AssertionResult all_checkpoints_valid(const std::string& run_dir, uint64_t acknowledged) {
+  for (const auto& entry : list_checkpoints(run_dir)) {
     const auto opened = CheckpointStore::open_verified(entry.path);
-    if (!opened.ok()) return AssertionFailure() << "torn: " << opened.status().to_string();
-    const auto state = BareState::read_from(*opened);
-    if (!state.ok() || *state != BareState::at(entry.step))
+    if (!opened.ok()) return AssertionFailure() << "invalid: " << opened.status().to_string();
+    const auto state = MinimalState::read_from(*opened);
+    if (!state.ok() || *state != MinimalState::at(entry.step))
       return AssertionFailure() << entry.path << ": not the state of its step";
   }
   if (newest_visible(run_dir) < acknowledged)
@@ -116,17 +117,17 @@ AssertionResult is_sound(const std::string& run_dir, uint64_t acknowledged) {
   return AssertionSuccess();
 }
 
-AssertionResult goes_on_to_the_same_end(const std::string& run_dir, const std::string& output) {
-  const auto end = run_to_its_end(command_of(run_dir), output);
+AssertionResult resumes_to_same_result(const std::string& run_dir, const std::string& output) {
+  const auto end = run_to_exit(minimal_run_command(run_dir), output);
   if (end.code != 0 || end.signal != 0)
     return AssertionFailure() << "the next start failed: " << text_of(output);
-  if (const std::string left = leftovers_in(run_dir); !left.empty())
-    return AssertionFailure() << "left behind:" << left;
-  const std::string found = essence_of(run_dir);
-  if (found != essence_of_an_uninterrupted_run())
-    return AssertionFailure() << "another end:\n"
-                              << found << "instead of\n"
-                              << essence_of_an_uninterrupted_run();
+  if (const std::string left = find_leftovers(run_dir); !left.empty())
+    return AssertionFailure() << "leftover files:" << left;
+  const std::string found = deterministic_results(run_dir);
+  if (found != uninterrupted_results())
+    return AssertionFailure() << "different results:\n"
+                              << found << "expected\n"
+                              << uninterrupted_results();
   return AssertionSuccess();
 }
 
@@ -134,9 +135,9 @@ void make_run_with_leftovers(const std::string& run_dir, const std::string& outp
   const auto end = run_minimal_run(run_dir, output, [](const FileCall& call) {
     const bool is_first_of_trash =
         call.path.find("/.trash-") != std::string::npos && call.name.starts_with("unlink");
-    return is_first_of_trash ? Verdict::kKill : Verdict::kGoOn;
+    return is_first_of_trash ? Verdict::kKill : Verdict::kContinue;
   });
-  ASSERT_NE(end.signal, 0) << "it retired nothing";
+  ASSERT_NE(end.signal, 0) << "no checkpoint was deleted";
   ASSERT_EQ(newest_visible(run_dir), 15u);
   const std::string checkpoints = run_dir + "/checkpoints/";
   ASSERT_TRUE(fs::exists(checkpoints + ".trash-step-000000005"));

@@ -14,18 +14,18 @@
 
 namespace stoker::test {
 
-struct BareState {
+struct MinimalState {
   uint64_t step = 0;
   std::array<int64_t, 96> weights{};
   std::array<int64_t, 96> momentum{};
 
-  static BareState at(uint64_t step);  // of an uninterrupted run
+  static MinimalState at(uint64_t step);  // of an uninterrupted run
   void advance();
   double loss() const;
-  bool operator==(const BareState&) const = default;
+  bool operator==(const MinimalState&) const = default;
 
   void put_into(checkpoint::Snapshot& snapshot) const;
-  static Result<BareState> read_from(const checkpoint::VerifiedCheckpoint& checkpoint);
+  static Result<MinimalState> read_from(const checkpoint::VerifiedCheckpoint& checkpoint);
 };
 
 }  // namespace stoker::test

@@ -1,6 +1,6 @@
 // The real programs are killed before each change that they make to the run directory, by SIGKILL
-// or by a power cut, and restarted. STOKER_PROOF=full covers every change; otherwise a few of each
-// kind, spread over the run.
+// or by a power loss, and restarted. STOKER_FAULT_TESTS=full covers every change; otherwise a few
+// of each kind, spread over the run.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -20,17 +20,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Death { kKill, kPowerCut, kPowerCutWithTheJournalFlushed };
+enum class CrashKind { kKill, kPowerCut, kPowerCutWithFlushedJournal };
 
-std::string name_of(Death death) {
-  static const char* const kNames[] = {"Kill", "PowerCut", "PowerCutWithTheJournalFlushed"};
-  return kNames[static_cast<size_t>(death)];
+std::string name_of(CrashKind crash) {
+  static const char* const kNames[] = {"Kill", "PowerCut", "PowerCutWithFlushedJournal"};
+  return kNames[static_cast<size_t>(crash)];
 }
-void PrintTo(Death death, std::ostream* out) { *out << name_of(death); }
+void PrintTo(CrashKind crash, std::ostream* out) { *out << name_of(crash); }
 
-bool is_full_proof() {
-  const char* const proof = std::getenv("STOKER_PROOF");
-  return proof != nullptr && std::string_view(proof) == "full";
+bool is_full_test() {
+  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
+  return mode != nullptr && std::string_view(mode) == "full";
 }
 
 class ProgramCrashEnumerationTest : public RunTest {
@@ -38,7 +38,7 @@ class ProgramCrashEnumerationTest : public RunTest {
   void SetUp() override {
     ::setenv("TEST_TMPDIR", quick_folder().c_str(), 1);
     RunTest::SetUp();
-    scene_ = path("scene");
+    work_dir_ = path("work");
     base_ = path("base");
     if (const auto why = untraceable_reason()) GTEST_SKIP() << *why;
   }
@@ -48,169 +48,177 @@ class ProgramCrashEnumerationTest : public RunTest {
   }
 
   // Sets up the working folder, on its own loop disk for power cuts, with the contents of `base_`.
-  void set_scene(Death death) {
-    if (death == Death::kKill) {
-      if (fs::exists(base_)) copy_tree(base_, scene_ + "/run");
+  void prepare_work_dir(CrashKind crash) {
+    if (crash == CrashKind::kKill) {
+      if (fs::exists(base_)) copy_tree(base_, work_dir_ + "/run");
       return;
     }
     LoopDisk::format(path("image"));
-    disk_ = std::make_unique<LoopDisk>(path("image"), scene_);
-    if (fs::exists(base_)) copy_tree(base_, scene_ + "/run");
+    disk_ = std::make_unique<LoopDisk>(path("image"), work_dir_);
+    if (fs::exists(base_)) copy_tree(base_, work_dir_ + "/run");
     disk_->power_on();  // so that the copied files are on the disk
   }
-  void clear_scene() {
+  void clear_work_dir() {
     disk_.reset();
-    fs::remove_all(scene_);
-    fs::create_directory(scene_);
-    for (const char* const log : {"dying.out", "stokerd.out", "stoker-eval.out"})
+    fs::remove_all(work_dir_);
+    fs::create_directory(work_dir_);
+    for (const char* const log : {"crashed.out", "stokerd.out", "stoker-eval.out"})
       fs::remove(path(log));
   }
 
   // Changes of the run directory except the log, which no decision depends on.
-  bool counts(const FileCall& call) const {
-    return call.changes && !call.path.starts_with(scene_ + "/run/logs/");
+  bool is_counted(const FileCall& call) const {
+    return call.changes && !call.path.starts_with(work_dir_ + "/run/logs/");
   }
 
-  size_t changes_of(const std::vector<std::string>& command) {
-    clear_scene();
-    set_scene(Death::kKill);
+  size_t count_changes_of(const std::vector<std::string>& command) {
+    clear_work_dir();
+    prepare_work_dir(CrashKind::kKill);
     size_t changes = 0;
-    const auto end = trace(command, path("dying.out"), scene_ + "/run", [&](const FileCall& call) {
-      changes += counts(call);
-      return Verdict::kGoOn;
-    });
-    EXPECT_EQ(end.code, 0) << log_of("dying");
+    const auto end =
+        trace(command, path("crashed.out"), work_dir_ + "/run", [&](const FileCall& call) {
+          changes += is_counted(call);
+          return Verdict::kContinue;
+        });
+    EXPECT_EQ(end.code, 0) << log_of("crashed");
     return changes;
   }
 
   // Kills `command` before change number `change`. Its output until then is in dying.out.
-  std::string die(const std::vector<std::string>& command, Death death, size_t change) {
-    clear_scene();
-    set_scene(death);
+  std::string crash_at(const std::vector<std::string>& command, CrashKind crash, size_t change) {
+    clear_work_dir();
+    prepare_work_dir(crash);
     size_t seen = 0;
-    std::string where = "after the end";
-    const auto go_dark = [&] {
-      said_ = log_of("dying");
-      if (death == Death::kPowerCut) disk_->cut_power(LoopDisk::Cut::kNothingFlushed);
-      if (death == Death::kPowerCutWithTheJournalFlushed)
-        disk_->cut_power(LoopDisk::Cut::kJournalFlushed);
+    std::string location = "after the end";
+    const auto simulate_power_loss = [&] {
+      output_before_crash_ = log_of("crashed");
+      if (crash == CrashKind::kPowerCut)
+        disk_->simulate_power_loss(LoopDisk::PowerLoss::kNothingFlushed);
+      if (crash == CrashKind::kPowerCutWithFlushedJournal)
+        disk_->simulate_power_loss(LoopDisk::PowerLoss::kJournalFlushed);
     };
-    const auto end = trace(command, path("dying.out"), scene_ + "/run", [&](const FileCall& call) {
-      if (!counts(call) || ++seen != change) return Verdict::kGoOn;
-      where = to_string(call);
-      go_dark();
-      return Verdict::kKill;
-    });
-    if (end.signal == 0) go_dark();
+    const auto end =
+        trace(command, path("crashed.out"), work_dir_ + "/run", [&](const FileCall& call) {
+          if (!is_counted(call) || ++seen != change) return Verdict::kContinue;
+          location = to_string(call);
+          simulate_power_loss();
+          return Verdict::kKill;
+        });
+    if (end.signal == 0) simulate_power_loss();
     if (disk_) disk_->power_on();
-    return where;
+    return location;
   }
 
   template <typename Check>
-  void die_everywhere(const std::vector<std::string>& command, Death death, const Check& check) {
-    if (death != Death::kKill)
+  void crash_everywhere(const std::vector<std::string>& command, CrashKind crash,
+                        const Check& check) {
+    if (crash != CrashKind::kKill)
       if (const auto why = LoopDisk::unavailable_reason()) GTEST_SKIP() << *why;
-    const size_t changes = changes_of(command);
+    const size_t changes = count_changes_of(command);
     ASSERT_GT(changes, 20u);
-    const size_t stride = is_full_proof() ? 1 : changes / 6 + 1;
-    size_t deaths = 0;
-    for (size_t change = 1; change <= changes; change += stride, ++deaths) {
-      SCOPED_TRACE(die(command, death, change));
+    const size_t stride = is_full_test() ? 1 : changes / 6 + 1;
+    size_t crashes = 0;
+    for (size_t change = 1; change <= changes; change += stride, ++crashes) {
+      SCOPED_TRACE(crash_at(command, crash, change));
       check();
       if (HasFailure()) return;
     }
-    std::cout << "enumerated: " << deaths << " of " << changes << " deaths, 0 bad\n";
+    std::cout << "enumerated: " << crashes << " of " << changes << " crashes, 0 failures\n";
   }
 
-  std::string scene_;
-  std::string base_;  // initial contents of the run; need not exist
-  std::string said_;  // output of the killed program
+  std::string work_dir_;
+  std::string base_;                 // initial contents of the run; need not exist
+  std::string output_before_crash_;  // output of the killed program
   std::unique_ptr<LoopDisk> disk_;
 };
 
 // ---- stokerd
 
 class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
-                                   public ::testing::WithParamInterface<Death> {
+                                   public ::testing::WithParamInterface<CrashKind> {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(ProgramCrashEnumerationTest::SetUp());
     if (IsSkipped()) return;
     config_ = write_config(small_config());
-    ASSERT_EQ(train(config_, path("whole"), more_).code, 0);
-    whole_ = essence_of(path("whole"));
+    ASSERT_EQ(train(config_, path("uninterrupted"), options_).code, 0);
+    uninterrupted_ = deterministic_results(path("uninterrupted"));
   }
 
   std::vector<std::string> command() const {
-    return joined({program("stokerd"), "--config", config_, "--run-dir", scene_ + "/run"}, more_);
+    return joined({program("stokerd"), "--config", config_, "--run-dir", work_dir_ + "/run"},
+                  options_);
   }
 
   // The results of a run that do not depend on time: the tensors of the last checkpoint, and the
   // records.
-  static std::string essence_of(const std::string& run) {
-    std::string essence;
+  static std::string deterministic_results(const std::string& run) {
+    std::string results;
     for (const char* const part : {"model", "optimizer", "trainer_state"}) {
       const std::string bytes =
           text_of(run + "/checkpoints/step-000000040/" + part + ".safetensors");
       EXPECT_FALSE(bytes.empty()) << run << " has no " << part << " at the last step";
-      essence += sha256_hex(bytes);
+      results += sha256_hex(bytes);
     }
-    for (const std::string& row : decided_rows(run)) essence += "\n" + row;
-    return essence;
+    for (const std::string& row : deterministic_records(run)) results += "\n" + row;
+    return results;
   }
 
-  uint64_t newest_acknowledged() const {
+  uint64_t newest_saved() const {
     constexpr std::string_view kSaved = "checkpoint saved step=";
-    const size_t last = said_.rfind(kSaved);
-    return last == std::string::npos ? 0 : std::stoull(said_.substr(last + kSaved.size()));
+    const size_t last = output_before_crash_.rfind(kSaved);
+    return last == std::string::npos
+               ? 0
+               : std::stoull(output_before_crash_.substr(last + kSaved.size()));
   }
 
   void check() {
-    const std::string run = scene_ + "/run";
+    const std::string run = work_dir_ + "/run";
     for (const std::string& name : checkpoints(run)) {
       const auto opened = checkpoint::CheckpointStore::open_verified(run + "/checkpoints/" + name);
-      EXPECT_TRUE(opened.ok()) << "torn: " << opened.status().to_string();
+      EXPECT_TRUE(opened.ok()) << "invalid: " << opened.status().to_string();
     }
-    EXPECT_GE(newest_step(run), newest_acknowledged()) << "lost";
-    ASSERT_EQ(train(config_, run, more_).code, 0) << log_of("stokerd");
-    EXPECT_EQ(essence_of(run), whole_);
+    EXPECT_GE(newest_step(run), newest_saved()) << "lost";
+    ASSERT_EQ(train(config_, run, options_).code, 0) << log_of("stokerd");
+    EXPECT_EQ(deterministic_results(run), uninterrupted_);
     for (const auto& entry : fs::recursive_directory_iterator(run))
-      EXPECT_FALSE(entry.path().filename().string().starts_with('.')) << "left: " << entry.path();
+      EXPECT_FALSE(entry.path().filename().string().starts_with('.'))
+          << "leftover: " << entry.path();
   }
 
-  const std::vector<std::string> more_{
+  const std::vector<std::string> options_{
       "--set", "train.max_steps=40",       "--set", "checkpoint.save_every_steps=10",
       "--set", "checkpoint.keep_last=2",   "--set", "control.socket=null",
       "--set", "scheduler.name=constant",  "--set", "scheduler.min_lr=",
       "--set", "metrics.log_every_steps=5"};
   std::string config_;
-  std::string whole_;
+  std::string uninterrupted_;
 };
 
 TEST_P(DaemonCrashEnumerationTest, RecoversNewRunFromCrashAtAnyCall) {
-  die_everywhere(command(), GetParam(), [this] { check(); });
+  crash_everywhere(command(), GetParam(), [this] { check(); });
 }
 
 // The base run crashed while it deleted the first of three checkpoints. Each of them was the last
 // of its run, so it was saved regardless of how busy the writer was.
 TEST_P(DaemonCrashEnumerationTest, RecoversResumedRunFromCrashAtAnyCall) {
-  clear_scene();
+  clear_work_dir();
   for (const char* const steps : {"train.max_steps=10", "train.max_steps=20"})
-    ASSERT_EQ(train(config_, scene_ + "/run", joined(more_, {"--set", steps})).code, 0);
-  const auto end = trace(joined(command(), {"--set", "train.max_steps=30"}), path("dying.out"),
-                         scene_ + "/run", [](const FileCall& call) {
+    ASSERT_EQ(train(config_, work_dir_ + "/run", joined(options_, {"--set", steps})).code, 0);
+  const auto end = trace(joined(command(), {"--set", "train.max_steps=30"}), path("crashed.out"),
+                         work_dir_ + "/run", [](const FileCall& call) {
                            const bool is_in_trash = call.path.find("/.trash-") != std::string::npos;
-                           return is_in_trash && call.changes ? Verdict::kKill : Verdict::kGoOn;
+                           return is_in_trash && call.changes ? Verdict::kKill : Verdict::kContinue;
                          });
-  ASSERT_NE(end.signal, 0) << log_of("dying");
-  fs::rename(scene_ + "/run", base_);
-  die_everywhere(command(), GetParam(), [this] { check(); });
+  ASSERT_NE(end.signal, 0) << log_of("crashed");
+  fs::rename(work_dir_ + "/run", base_);
+  crash_everywhere(command(), GetParam(), [this] { check(); });
 }
 
 // ---- stoker-eval
 
 class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
-                                      public ::testing::WithParamInterface<Death> {
+                                      public ::testing::WithParamInterface<CrashKind> {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(ProgramCrashEnumerationTest::SetUp());
@@ -220,9 +228,9 @@ class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
                     {"--set", "train.max_steps=30", "--set", "checkpoint.save_every_steps=10"})
                   .code,
               0);
-    copy_tree(base_, path("whole"));
-    ASSERT_EQ(evaluate(path("whole")), 0);
-    whole_ = essence_of(path("whole"));
+    copy_tree(base_, path("uninterrupted"));
+    ASSERT_EQ(evaluate(path("uninterrupted")), 0);
+    uninterrupted_ = deterministic_results(path("uninterrupted"));
   }
 
   int evaluate(const std::string& run) const {
@@ -232,8 +240,8 @@ class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
 
   // Results, best checkpoint, outcomes and records, without fields that depend on time and without
   // attempts, which include crashes.
-  static std::string essence_of(const std::string& run) {
-    std::string essence;
+  static std::string deterministic_results(const std::string& run) {
+    std::string results;
     const auto without = [](std::string line, const std::string& field) {
       const size_t from = line.find(",\"" + field + "\":");
       return from == std::string::npos ? line : line.substr(0, from);
@@ -242,33 +250,33 @@ class EvaluatorCrashEnumerationTest : public ProgramCrashEnumerationTest,
          {"eval/step-000000010.json", "eval/step-000000020.json", "eval/step-000000030.json",
           "eval/best.json", "eval/outcomes.jsonl", "metrics/eval.jsonl"}) {
       std::istringstream lines(text_of(run + "/" + file));
-      essence += std::string(file) + "\n";
+      results += std::string(file) + "\n";
       for (std::string line; std::getline(lines, line);)
-        essence +=
+        results +=
             without(without(without(line, "wall_time"), "duration_seconds"), "attempts") + "\n";
     }
-    return essence;
+    return results;
   }
 
   void check() {
-    const std::string run = scene_ + "/run";
+    const std::string run = work_dir_ + "/run";
     ASSERT_EQ(evaluate(run), 0) << log_of("stoker-eval");
-    EXPECT_EQ(essence_of(run), whole_) << log_of("stoker-eval");
+    EXPECT_EQ(deterministic_results(run), uninterrupted_) << log_of("stoker-eval");
   }
 
-  std::string whole_;
+  std::string uninterrupted_;
 };
 
 TEST_P(EvaluatorCrashEnumerationTest, RecordsEachCheckpointOnceAfterCrashAtAnyCall) {
-  die_everywhere({program("stoker-eval"), "--run-dir", scene_ + "/run", "--once"}, GetParam(),
-                 [this] { check(); });
+  crash_everywhere({program("stoker-eval"), "--run-dir", work_dir_ + "/run", "--once"}, GetParam(),
+                   [this] { check(); });
 }
 
-const auto kDeaths =
-    ::testing::Values(Death::kKill, Death::kPowerCut, Death::kPowerCutWithTheJournalFlushed);
-INSTANTIATE_TEST_SUITE_P(Crashes, DaemonCrashEnumerationTest, kDeaths,
+const auto kCrashKinds = ::testing::Values(CrashKind::kKill, CrashKind::kPowerCut,
+                                           CrashKind::kPowerCutWithFlushedJournal);
+INSTANTIATE_TEST_SUITE_P(Crashes, DaemonCrashEnumerationTest, kCrashKinds,
                          [](const auto& test) { return name_of(test.param); });
-INSTANTIATE_TEST_SUITE_P(Crashes, EvaluatorCrashEnumerationTest, kDeaths,
+INSTANTIATE_TEST_SUITE_P(Crashes, EvaluatorCrashEnumerationTest, kCrashKinds,
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr size_t kMaxValues = 9;              // values per choice
 using Values = std::array<size_t, kChoices>;  // value index by choice
 using Pairs = std::vector<bool>;              // by number_of()
 
-const std::array<std::vector<std::string>, kChoices>& words() {
+const std::array<std::vector<std::string>, kChoices>& choice_values() {
   static const std::array<std::vector<std::string>, kChoices> kWords{
       {{"gpt", "mlp", "lenet5", "resnet8", "blstm", "lstm_lm", "vit", "sequential", "vgg11_bn"},
        {"sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon"},
@@ -25,7 +25,7 @@ const std::array<std::vector<std::string>, kChoices>& words() {
   return kWords;
 }
 
-size_t number_of(const Values& values, size_t a, size_t b) {
+size_t pair_index(const Values& values, size_t a, size_t b) {
   return ((a * kMaxValues + values[a]) * kChoices + b) * kMaxValues + values[b];
 }
 
@@ -34,16 +34,16 @@ template <typename Visit>
 void for_each_pair(const Values& values, Visit visit) {
   for (size_t a = 0; a < kChoices; ++a)
     for (size_t b = a + 1; b < kChoices; ++b)
-      if (a != kModel || b != kOptimizer) visit(number_of(values, a, b));
+      if (a != kModel || b != kOptimizer) visit(pair_index(values, a, b));
 }
 
 std::vector<Values> all_combinations() {
   std::vector<Values> all{Values{}};
   for (size_t choice = 0; choice < kChoices; ++choice) {
     std::vector<Values> more;
-    for (const Values& some : all) {
-      for (size_t value = 0; value < words()[choice].size(); ++value) {
-        more.push_back(some);
+    for (const Values& partial : all) {
+      for (size_t value = 0; value < choice_values()[choice].size(); ++value) {
+        more.push_back(partial);
         more.back()[choice] = value;
       }
     }
@@ -52,8 +52,8 @@ std::vector<Values> all_combinations() {
   return all;
 }
 
-ResumeCase in_words(const Values& values) {
-  const auto word = [&](size_t choice) { return words()[choice][values[choice]]; };
+ResumeCase to_case(const Values& values) {
+  const auto word = [&](size_t choice) { return choice_values()[choice][values[choice]]; };
   return {word(0), word(1), word(2), word(3), word(4), word(5), word(6)};
 }
 
@@ -61,28 +61,28 @@ ResumeCase in_words(const Values& values) {
 
 std::string name_of(const ResumeCase& one) {
   return one.model + "_" + one.optimizer + "_" + one.precision + "_" + one.order + "_" +
-         one.readers + "_" + one.data + "_" + one.extra;
+         one.isolation + "_" + one.data + "_" + one.extra;
 }
 
 void PrintTo(const ResumeCase& one, std::ostream* out) { *out << name_of(one); }
 
 std::vector<ResumeCase> pairwise_cases() {
   const std::vector<Values> all = all_combinations();
-  Pairs missing(kChoices * kMaxValues * kChoices * kMaxValues);
+  Pairs uncovered(kChoices * kMaxValues * kChoices * kMaxValues);
   for (const Values& values : all)
-    for_each_pair(values, [&](size_t pair) { missing[pair] = true; });
+    for_each_pair(values, [&](size_t pair) { uncovered[pair] = true; });
   std::vector<ResumeCase> cases;
   for (;;) {
     const Values* best = nullptr;
-    size_t most = 0;
+    size_t max_new_pairs = 0;
     for (const Values& values : all) {
-      size_t fresh = 0;
-      for_each_pair(values, [&](size_t pair) { fresh += missing[pair]; });
-      if (fresh > most) best = &values, most = fresh;
+      size_t new_pairs = 0;
+      for_each_pair(values, [&](size_t pair) { new_pairs += uncovered[pair]; });
+      if (new_pairs > max_new_pairs) best = &values, max_new_pairs = new_pairs;
     }
     if (best == nullptr) return cases;
-    for_each_pair(*best, [&](size_t pair) { missing[pair] = false; });
-    cases.push_back(in_words(*best));
+    for_each_pair(*best, [&](size_t pair) { uncovered[pair] = false; });
+    cases.push_back(to_case(*best));
   }
 }
 

@@ -15,7 +15,7 @@ struct ResumeCase {
   std::string optimizer;  // sgd momentum nesterov adam adamw rmsprop adagrad lion muon
   std::string precision;  // fp32 bf16 fp16
   std::string order;      // feed.shuffle
-  std::string readers;    // process thread
+  std::string isolation;  // process thread
   std::string data;       // single mixture
   std::string extra;      // plain ema accumulate
 };

@@ -24,7 +24,7 @@ namespace {
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
 
 // Runs in the child between fork and exec, so only async-signal-safe calls are allowed.
-[[noreturn]] void become(char* const* argv, const char* output, bool traced) {
+[[noreturn]] void exec_child(char* const* argv, const char* output, bool traced) {
   const int in = ::open("/dev/null", O_RDONLY);
   const int out = ::open(output, O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (in < 0 || out < 0 || ::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0)
@@ -40,18 +40,18 @@ pid_t start(const std::vector<std::string>& argv, const std::string& output, boo
   arguments.push_back(nullptr);
   const pid_t pid = ::fork();
   if (pid < 0) throw std::system_error(errno, std::system_category(), "fork");
-  if (pid == 0) become(arguments.data(), output.c_str(), traced);
+  if (pid == 0) exec_child(arguments.data(), output.c_str(), traced);
   return pid;
 }
 
-TraceEnd end_of(int status) {
+TraceEnd to_trace_end(int status) {
   return WIFSIGNALED(status) ? TraceEnd{0, WTERMSIG(status)} : TraceEnd{WEXITSTATUS(status), 0};
 }
 
 class Tracer {
  public:
   Tracer(pid_t pid, std::string root, const std::function<Verdict(const FileCall&)>& check)
-      : pid_(pid), root_(std::move(root)), judge_(check) {}
+      : pid_(pid), root_(std::move(root)), check_(check) {}
 
   TraceEnd follow() {
     for (;;) {
@@ -61,9 +61,9 @@ class Tracer {
         throw std::system_error(errno, std::system_category(), "wait for the program");
       if (WIFEXITED(status) || WIFSIGNALED(status)) {
         if (thread != pid_) continue;
-        return end_of(status);
+        return to_trace_end(status);
       }
-      const int signal = at_stop(thread, status);
+      const int signal = handle_stop(thread, status);
       // Fails if the thread has been killed; the next wait reports that.
       ::ptrace(PTRACE_SYSCALL, thread, nullptr, signal);
     }
@@ -71,10 +71,10 @@ class Tracer {
 
  private:
   // Returns the signal to deliver.
-  int at_stop(pid_t thread, int status) {
+  int handle_stop(pid_t thread, int status) {
     const int signal = WSTOPSIG(status);
     if (signal == kSyscallStop) {
-      at_syscall(thread);
+      handle_syscall(thread);
       return 0;
     }
     const bool is_new = threads_.insert(thread).second;
@@ -87,17 +87,17 @@ class Tracer {
     return is_event || (is_new && signal == SIGSTOP) ? 0 : signal;
   }
 
-  void at_syscall(pid_t thread) {
+  void handle_syscall(pid_t thread) {
     __ptrace_syscall_info info{};
     if (::ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0 || killed_) return;
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
-      at_entry(thread, info);
+      handle_entry(thread, info);
     } else if (info.op == PTRACE_SYSCALL_INFO_EXIT) {
-      at_exit(thread);
+      handle_exit(thread);
     }
   }
 
-  void at_entry(pid_t thread, const __ptrace_syscall_info& info) {
+  void handle_entry(pid_t thread, const __ptrace_syscall_info& info) {
     const FileCallShape* const shape = find_file_call(info.entry.nr);
     if (shape == nullptr) return;
     const auto argument = [&](int index) { return info.entry.args[index]; };
@@ -106,22 +106,22 @@ class Tracer {
       return index < 0 ? AT_FDCWD : static_cast<int>(info.entry.args[index]);
     };
     call.path = shape->is_descriptor
-                    ? behind_descriptor(static_cast<int>(argument(shape->path)))
+                    ? descriptor_path(static_cast<int>(argument(shape->path)))
                     : resolve(base(shape->directory), text_at(argument(shape->path)));
     if (shape->to >= 0) call.to = resolve(base(shape->to_directory), text_at(argument(shape->to)));
-    if (!is_ours(call.path) && !is_ours(call.to)) return;
+    if (!is_below_root(call.path) && !is_below_root(call.to)) return;
     if (shape->is_open) call.changes = (argument(shape->path + 1) & (O_CREAT | O_TRUNC)) != 0;
     if (shape->bytes >= 0) call.bytes = argument(shape->bytes);
     call.occurrence = ++occurrences_[call.name];
-    obey(thread, *shape, call);
+    apply_verdict(thread, *shape, call);
   }
 
-  void obey(pid_t thread, const FileCallShape& shape, const FileCall& call) {
-    Verdict verdict = judge_(call);
+  void apply_verdict(pid_t thread, const FileCallShape& shape, const FileCall& call) {
+    Verdict verdict = check_(call);
     if (verdict == Verdict::kKillInMiddle && (shape.bytes != 2 || call.bytes < 2))
       verdict = Verdict::kKill;
     if (verdict == Verdict::kTerminate) ::kill(pid_, SIGTERM);
-    if (verdict == Verdict::kGoOn || verdict == Verdict::kTerminate) return;
+    if (verdict == Verdict::kContinue || verdict == Verdict::kTerminate) return;
     if (verdict == Verdict::kKill) return kill();
     altered_[thread] = verdict;
     if (verdict == Verdict::kKillInMiddle) {
@@ -132,7 +132,7 @@ class Tracer {
     }
   }
 
-  void at_exit(pid_t thread) {
+  void handle_exit(pid_t thread) {
     const auto altered = altered_.find(thread);
     if (altered == altered_.end()) return;
     const Verdict verdict = altered->second;
@@ -146,22 +146,22 @@ class Tracer {
     ::kill(pid_, SIGKILL);
   }
 
-  bool is_ours(const std::string& path) const {
+  bool is_below_root(const std::string& path) const {
     return path == root_ || path.starts_with(root_ + "/");
   }
 
   std::string resolve(int base, const std::string& path) const {
     if (path.starts_with('/')) return path;
-    const std::string above = base == AT_FDCWD ? link_of("/proc/" + std::to_string(pid_) + "/cwd")
-                                               : behind_descriptor(base);
+    const std::string above = base == AT_FDCWD ? read_link("/proc/" + std::to_string(pid_) + "/cwd")
+                                               : descriptor_path(base);
     return path.empty() ? above : above + "/" + path;
   }
 
-  std::string behind_descriptor(int fd) const {
-    return link_of("/proc/" + std::to_string(pid_) + "/fd/" + std::to_string(fd));
+  std::string descriptor_path(int fd) const {
+    return read_link("/proc/" + std::to_string(pid_) + "/fd/" + std::to_string(fd));
   }
 
-  static std::string link_of(const std::string& link) {
+  static std::string read_link(const std::string& link) {
     std::error_code error;
     const auto target = std::filesystem::read_symlink(link, error);
     return error ? "" : target.string();
@@ -187,7 +187,7 @@ class Tracer {
 
   const pid_t pid_;
   const std::string root_;
-  const std::function<Verdict(const FileCall&)>& judge_;
+  const std::function<Verdict(const FileCall&)>& check_;
   std::set<pid_t> threads_;
   std::map<pid_t, Verdict> altered_;  // threads inside a modified call
   std::map<std::string, uint64_t> occurrences_;
@@ -208,22 +208,22 @@ TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
   return Tracer(start(argv, output, /*traced=*/true), root, check).follow();
 }
 
-TraceEnd run_to_its_end(const std::vector<std::string>& argv, const std::string& output) {
+TraceEnd run_to_exit(const std::vector<std::string>& argv, const std::string& output) {
   const pid_t pid = start(argv, output, /*traced=*/false);
   int status = 0;
   if (::waitpid(pid, &status, 0) != pid)
     throw std::system_error(errno, std::system_category(), "wait");
-  return end_of(status);
+  return to_trace_end(status);
 }
 
 std::optional<std::string> untraceable_reason() {
   bool seen = false;
   const TraceEnd end = trace({"/bin/ls", "/proc/self"}, "/dev/null", "/proc", [&](const FileCall&) {
     seen = true;
-    return Verdict::kGoOn;
+    return Verdict::kContinue;
   });
   if (end.code == 0 && end.signal == 0 && seen) return std::nullopt;
-  return "this machine does not let a process trace its child (ptrace)";
+  return "this machine does not permit a process to trace its child (ptrace)";
 }
 
 }  // namespace stoker::test

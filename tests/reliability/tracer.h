@@ -29,11 +29,11 @@ struct FileCall {
 std::string to_string(const FileCall& call);
 
 enum class Verdict {
-  kGoOn,
+  kContinue,
   kKill,          // SIGKILL before the call is executed
   kKillInMiddle,  // of a write: writes half of the bytes, then SIGKILL
   kTerminate,     // SIGTERM, then the call is executed
-  kPretend,       // skips the call but reports success to the program
+  kSkip,          // skips the call but reports success to the program
 };
 
 struct TraceEnd {
@@ -46,7 +46,7 @@ TraceEnd trace(const std::vector<std::string>& argv, const std::string& output,
                const std::string& root, const std::function<Verdict(const FileCall&)>& check);
 
 // Runs the program without tracing.
-TraceEnd run_to_its_end(const std::vector<std::string>& argv, const std::string& output);
+TraceEnd run_to_exit(const std::vector<std::string>& argv, const std::string& output);
 
 // Why programs cannot be traced here, in one line; empty if they can.
 std::optional<std::string> untraceable_reason();

@@ -21,9 +21,9 @@
 namespace stoker::supervisor {
 namespace {
 
-double number_from(const char* name, double otherwise) {
+double number_from_environment(const char* name, double default_value) {
   const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atof(text);
+  return text == nullptr ? default_value : std::atof(text);
 }
 
 class FeedStressTest : public FeedTest {
@@ -41,7 +41,7 @@ class FeedStressTest : public FeedTest {
     std::get<config::SyntheticDataset>(config.source).input_shape = {3, 64, 64};
     open_data(config);
     write_config("{format: synthetic, num_samples: 500, input_shape: [3, 64, 64], num_classes: 4}");
-    open_ring_of_them();
+    open_sample_ring();
   }
   void use_files(const std::string& feed) {
     constexpr size_t kRecord = 3073, kRecords = 500;
@@ -53,9 +53,9 @@ class FeedStressTest : public FeedTest {
     std::ofstream(path("cifar.bin"), std::ios::binary) << bytes;
     open_data({.source = config::CifarDataset{.path = path("cifar.bin"), .transforms = {}}});
     write_config("{format: cifar10, path: " + path("cifar.bin") + "}", feed);
-    open_ring_of_them();
+    open_sample_ring();
   }
-  void open_ring_of_them() {
+  void open_sample_ring() {
     open_ring({.slots = 6});
     for (uint64_t sample = 0; sample < data_->size(); ++sample) samples_[bytes_of(sample)] = sample;
     ASSERT_EQ(samples_.size(), data_->size()) << "samples must be distinguishable by their bytes";
@@ -70,18 +70,18 @@ class FeedStressTest : public FeedTest {
   }
 
   // Checks that every row of the batch is complete and the planned sample, and counts its use.
-  void take_apart(const ring::ReadyBatch& batch) {
+  void check_batch(const ring::ReadyBatch& batch) {
     const auto& layout = ring_->layout();
     for (uint64_t row = 0; row < kBatch; ++row) {
       std::string bytes;
       for (const size_t tensor : {0, 1}) {
-        const auto whole = layout.tensor_bytes(batch.slot, tensor);
+        const auto values = layout.tensor_bytes(batch.slot, tensor);
         const size_t length = layout.sample()[tensor].bytes();
-        bytes.append(reinterpret_cast<const char*>(whole.data()) + row * length, length);
+        bytes.append(reinterpret_cast<const char*>(values.data()) + row * length, length);
       }
       const auto found = samples_.find(bytes);
-      ASSERT_NE(found, samples_.end())
-          << "ticket " << batch.ticket << " row " << row << " holds no sample, or half of one";
+      ASSERT_NE(found, samples_.end()) << "ticket " << batch.ticket << " row " << row
+                                       << " contains no sample, or an incomplete one";
       const auto planned = plan_->at(batch.ticket, row);
       ASSERT_EQ(found->second, planned.sample) << "ticket " << batch.ticket << " row " << row;
       if (uses_.size() <= planned.epoch)
@@ -89,14 +89,14 @@ class FeedStressTest : public FeedTest {
       ++uses_[planned.epoch][found->second];
     }
   }
-  void take(uint64_t ticket) {
-    const auto batch = ring_->pop(kLong);
+  void check_next_batch(uint64_t ticket) {
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_EQ(batch->ticket, ticket);
-    ASSERT_NO_FATAL_FAILURE(take_apart(*batch));
+    ASSERT_NO_FATAL_FAILURE(check_batch(*batch));
     ring_->release(ticket);
   }
-  void do_mischief(std::mt19937& random) {
+  void inject_fault(std::mt19937& random) {
     const auto ids = supervisor_->process_ids();
     if (ids.empty()) return;
     const pid_t pid = ids[random() % ids.size()];
@@ -117,35 +117,37 @@ class FeedStressTest : public FeedTest {
     }
   }
 
-  void kill_and_stop_at_random() {
-    const auto seed =
-        static_cast<uint32_t>(number_from("STOKER_STRESS_SEED", std::random_device{}()));
-    const auto time = std::chrono::duration<double>(number_from("STOKER_STRESS_SECONDS", 5));
+  void run_with_random_faults() {
+    const auto seed = static_cast<uint32_t>(
+        number_from_environment("STOKER_STRESS_SEED", std::random_device{}()));
+    const auto time =
+        std::chrono::duration<double>(number_from_environment("STOKER_STRESS_SECONDS", 5));
     std::printf("STOKER_STRESS_SEED=%u\n", seed);
     std::mt19937 random(seed);
     ASSERT_TRUE(start().ok());
     const auto end = std::chrono::steady_clock::now() + time;
-    auto next_mischief = std::chrono::steady_clock::now();
+    auto next_fault = std::chrono::steady_clock::now();
     uint64_t ticket = 0;
     while (std::chrono::steady_clock::now() < end) {
-      ASSERT_NO_FATAL_FAILURE(take(ticket++));
-      if (std::chrono::steady_clock::now() < next_mischief) continue;
-      do_mischief(random);
-      next_mischief = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 200);
+      ASSERT_NO_FATAL_FAILURE(check_next_batch(ticket++));
+      if (std::chrono::steady_clock::now() < next_fault) continue;
+      inject_fault(random);
+      next_fault = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 200);
     }
     // Finish the current epoch, so that all epochs are complete.
-    const uint64_t begun = uses_.size();
-    while (ticket * kBatch < begun * data_->size()) ASSERT_NO_FATAL_FAILURE(take(ticket++));
-    for (uint64_t epoch = 0; epoch < begun; ++epoch)
+    const uint64_t num_epochs = uses_.size();
+    while (ticket * kBatch < num_epochs * data_->size())
+      ASSERT_NO_FATAL_FAILURE(check_next_batch(ticket++));
+    for (uint64_t epoch = 0; epoch < num_epochs; ++epoch)
       for (uint64_t sample = 0; sample < data_->size(); ++sample)
         ASSERT_EQ(uses_[epoch][sample], 1) << "sample " << sample << " of epoch " << epoch;
     EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
     EXPECT_GT(kills_ + stops_, 0u);
     std::printf(
-        "%lu batches in %lu epochs; %lu workers killed, %lu stopped, %lu paused; %lu deaths, "
-        "%lu of them hung; %lu tickets reissued; %lu samples in quarantine\n",
-        ticket, begun, kills_, stops_, pauses_, supervisor_->crashes(), supervisor_->timeouts(),
-        ring_->counters().requeued, supervisor_->quarantined().size());
+        "%lu batches in %lu epochs; %lu workers killed, %lu stopped, %lu paused; %lu crashes, "
+        "%lu of them hung; %lu tickets requeued; %lu samples in quarantine\n",
+        ticket, num_epochs, kills_, stops_, pauses_, supervisor_->crashes(),
+        supervisor_->timeouts(), ring_->counters().requeued, supervisor_->quarantined().size());
   }
 
   std::map<std::string, uint64_t> samples_;
@@ -155,18 +157,18 @@ class FeedStressTest : public FeedTest {
 
 TEST_F(FeedStressTest, UsesEachSampleOnceWhenWorkersAreKilledAndStopped) {
   use_computed_samples();
-  kill_and_stop_at_random();
+  run_with_random_faults();
 }
 
 TEST_F(FeedStressTest, UsesEachSampleOnceWithReadAhead) {
   // Too little memory to cache the samples.
   use_files("{read_ahead: 20, read_ahead_mib: 1, worker_memory_limit_mib: 8}");
-  kill_and_stop_at_random();
+  run_with_random_faults();
 }
 
 TEST_F(FeedStressTest, UsesEachSampleOnceWithSampleCache) {
   use_files("{read_ahead: auto}");
-  kill_and_stop_at_random();
+  run_with_random_faults();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string content_of(const fs::path& path) {
+std::string read_content(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream out;
   out << in.rdbuf();
@@ -23,13 +23,14 @@ std::string content_of(const fs::path& path) {
 }
 
 // Possible content of a file whose bytes are not all synced.
-std::string some_of(const std::string& synced, const std::string& bytes, std::mt19937_64& coins) {
+std::string partially_synced(const std::string& synced, const std::string& bytes,
+                             std::mt19937_64& random) {
   if (synced == bytes) return bytes;
-  switch (coins() % 4) {
+  switch (random() % 4) {
     case 0:
       return synced;
     case 1:
-      return bytes.substr(0, coins() % (bytes.size() + 1));
+      return bytes.substr(0, random() % (bytes.size() + 1));
     case 2:
       return std::string(bytes.size(), '\0');  // the size was written, the blocks were not
     default:
@@ -50,7 +51,7 @@ std::string to_string(const Operation& operation) {
 }
 
 DiskModel::DiskModel(std::string root) : root_(fs::path(root).lexically_normal().string()) {
-  take_in(root_, add(true));
+  load_directory(root_, add(true));
 }
 
 uint64_t DiskModel::add(bool is_directory) {
@@ -58,38 +59,38 @@ uint64_t DiskModel::add(bool is_directory) {
   return nodes_.size() - 1;
 }
 
-void DiskModel::take_in(const std::string& path, uint64_t node) {
+void DiskModel::load_directory(const std::string& path, uint64_t node) {
   for (const auto& entry : fs::directory_iterator(path)) {
     if (entry.is_symlink()) continue;
     const uint64_t child = add(entry.is_directory());
     nodes_[node].names[entry.path().filename().string()] = child;
     if (entry.is_directory()) {
-      take_in(entry.path().string(), child);
+      load_directory(entry.path().string(), child);
     } else {
-      nodes_[child].bytes = nodes_[child].synced_bytes = content_of(entry.path());
+      nodes_[child].bytes = nodes_[child].synced_bytes = read_content(entry.path());
     }
   }
   nodes_[node].synced_names = nodes_[node].names;
 }
 
-std::optional<DiskModel::Place> DiskModel::find_location(const std::string& path) const {
+std::optional<DiskModel::Location> DiskModel::find_location(const std::string& path) const {
   const fs::path relative = fs::path(path).lexically_normal().lexically_relative(root_);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return std::nullopt;
   uint64_t directory = 0;
-  for (const auto& part : relative.parent_path()) {
-    const auto found = nodes_[directory].names.find(part.string());
+  for (const auto& component : relative.parent_path()) {
+    const auto found = nodes_[directory].names.find(component.string());
     if (found == nodes_[directory].names.end()) return std::nullopt;
     directory = found->second;
   }
-  return Place{directory, relative.filename().string()};
+  return Location{directory, relative.filename().string()};
 }
 
 std::optional<uint64_t> DiskModel::find_node(const std::string& path) const {
   if (fs::path(path).lexically_normal() == root_) return 0;
-  const auto offset = find_location(path);
-  if (!offset) return std::nullopt;
-  const auto found = nodes_[offset->directory].names.find(offset->name);
-  if (found == nodes_[offset->directory].names.end()) return std::nullopt;
+  const auto location = find_location(path);
+  if (!location) return std::nullopt;
+  const auto found = nodes_[location->directory].names.find(location->name);
+  if (found == nodes_[location->directory].names.end()) return std::nullopt;
   return found->second;
 }
 
@@ -100,16 +101,16 @@ void DiskModel::apply(const Operation& operation) {
     for (const std::string& path : operation.removed) remove(path);
   if (operation.kind == Kind::kSync && handles_.contains(operation.handle)) {
     Node& node = nodes_[handles_[operation.handle].node];
-    node.lost |= !operation.done;
-    if (!node.lost) node.synced_bytes = node.bytes;
+    node.has_failed_sync |= !operation.done;
+    if (!node.has_failed_sync) node.synced_bytes = node.bytes;
   }
   if (!operation.done) return;
   if (operation.kind == Kind::kOpen) open(operation);
   if (operation.kind == Kind::kRename) rename(operation.path, operation.to);
   if (operation.kind == Kind::kRemoveFile) remove(operation.path);
   if (operation.kind == Kind::kMakeDirectory) {
-    if (const auto offset = find_location(operation.path))
-      change(offset->directory, {"", offset->name, add(true)});
+    if (const auto location = find_location(operation.path))
+      change(location->directory, {"", location->name, add(true)});
   }
   if (operation.kind == Kind::kSyncDirectory) {
     const auto node = find_node(operation.path);
@@ -120,13 +121,13 @@ void DiskModel::apply(const Operation& operation) {
 }
 
 void DiskModel::open(const Operation& operation) {
-  const auto offset = find_location(operation.path);
-  if (!offset) return;
+  const auto location = find_location(operation.path);
+  if (!location) return;
   auto node = find_node(operation.path);
   if (!node) {
     if ((operation.flags & O_CREAT) == 0) return;
     node = add(false);
-    change(offset->directory, {"", offset->name, *node});
+    change(location->directory, {"", location->name, *node});
   }
   if ((operation.flags & O_TRUNC) != 0) nodes_[*node].bytes.clear();
   handles_[operation.handle] = {*node, 0, (operation.flags & O_APPEND) != 0};
@@ -157,17 +158,17 @@ void DiskModel::rename(const std::string& from, const std::string& to) {
 
 void DiskModel::remove(const std::string& path) {
   const auto node = find_node(path);
-  const auto offset = find_location(path);
-  if (node && offset) change(offset->directory, {offset->name, "", *node});
+  const auto location = find_location(path);
+  if (node && location) change(location->directory, {location->name, "", *node});
 }
 
 void DiskModel::change(uint64_t directory, Change change) {
-  carry_out(change, nodes_[directory].names);
+  apply_change(change, nodes_[directory].names);
   nodes_[directory].unsynced.push_back(std::move(change));
 }
 
 // A change has no effect if it depends on another change that did not survive.
-void DiskModel::carry_out(const Change& change, Names& names) {
+void DiskModel::apply_change(const Change& change, Names& names) {
   if (!change.from.empty()) {
     const auto found = names.find(change.from);
     if (found == names.end() || found->second != change.node) return;
@@ -176,28 +177,29 @@ void DiskModel::carry_out(const Change& change, Names& names) {
   if (!change.to.empty()) names[change.to] = change.node;
 }
 
-void DiskModel::materialise(Survival survival, uint64_t seed, const std::string& directory) const {
-  std::mt19937_64 coins(seed);
-  put(0, survival, coins, directory);
+void DiskModel::materialize(Survival survival, uint64_t seed, const std::string& directory) const {
+  std::mt19937_64 random(seed);
+  write_surviving(0, survival, random, directory);
 }
 
-void DiskModel::put(uint64_t index, Survival survival, std::mt19937_64& coins,
-                    const std::string& path) const {
+void DiskModel::write_surviving(uint64_t index, Survival survival, std::mt19937_64& random,
+                                const std::string& path) const {
   const Node& node = nodes_[index];
   if (!node.is_directory) {
     if (survival == Survival::kEverything) return write_whole(path, node.bytes);
     const bool some = survival == Survival::kSome;
-    return write_whole(path,
-                       some ? some_of(node.synced_bytes, node.bytes, coins) : node.synced_bytes);
+    return write_whole(
+        path, some ? partially_synced(node.synced_bytes, node.bytes, random) : node.synced_bytes);
   }
   Names names = survival == Survival::kNothing || survival == Survival::kSome ? node.synced_names
                                                                               : node.names;
   if (survival == Survival::kSome) {
     for (const Change& change : node.unsynced)
-      if (coins() % 2 == 0) carry_out(change, names);
+      if (random() % 2 == 0) apply_change(change, names);
   }
   fs::create_directory(path);
-  for (const auto& [name, child] : names) put(child, survival, coins, path + "/" + name);
+  for (const auto& [name, child] : names)
+    write_surviving(child, survival, random, path + "/" + name);
 }
 
 namespace {
@@ -205,12 +207,12 @@ namespace {
 using Kind = Operation::Kind;
 using Extent = Fault::Extent;
 
-Status error_of(const Fault& fault, const Operation& operation) {
+Status make_error(const Fault& fault, const Operation& operation) {
   return Status::from_errno(fault.error, to_string(operation));
 }
 
 // DiskModel tracks what is synced, so the real sync is skipped.
-Status is_open(int fd, const std::string& path) {
+Status check_open(int fd, const std::string& path) {
   if (::fcntl(fd, F_GETFD) >= 0) return {};
   return Status::from_errno(errno, "fsync " + path);
 }
@@ -231,7 +233,7 @@ std::vector<std::string> entries_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-FaultyFiles::FaultyFiles(const std::string& root) : before_(root) {}
+FaultyFiles::FaultyFiles(const std::string& root) : initial_disk_(root) {}
 
 void FaultyFiles::fail_at(uint64_t operation, Fault fault) {
   const std::lock_guard lock(mutex_);
@@ -241,7 +243,7 @@ void FaultyFiles::fail_at(uint64_t operation, Fault fault) {
 void FaultyFiles::heal() {
   const std::lock_guard lock(mutex_);
   faults_.clear();
-  lasting_.reset();
+  persistent_fault_.reset();
   free_bytes_.reset();
 }
 
@@ -255,19 +257,20 @@ std::vector<Operation> FaultyFiles::operations() const {
   return operations_;
 }
 
-void FaultyFiles::cut_power(uint64_t operations, Survival survival, uint64_t seed,
-                            const std::string& directory) const {
+void FaultyFiles::simulate_power_loss(uint64_t operations, Survival survival, uint64_t seed,
+                                      const std::string& directory) const {
   const std::lock_guard lock(mutex_);
-  DiskModel disk = before_;
+  DiskModel disk = initial_disk_;
   for (uint64_t i = 0; i < operations && i < operations_.size(); ++i) disk.apply(operations_[i]);
-  disk.materialise(survival, seed, directory);
+  disk.materialize(survival, seed, directory);
 }
 
 std::optional<Fault> FaultyFiles::next_fault() {
-  if (lasting_) return lasting_;
+  if (persistent_fault_) return persistent_fault_;
   const auto found = faults_.find(operations_.size() + 1);
   if (found == faults_.end()) return std::nullopt;
-  if (found->second.from_here_on) lasting_ = Fault{found->second.error, Extent::kNothing, true};
+  if (found->second.from_here_on)
+    persistent_fault_ = Fault{found->second.error, Extent::kNothing, true};
   return found->second;
 }
 
@@ -280,7 +283,7 @@ Status FaultyFiles::perform(Operation operation, const Act& act) {
     status = act();
     operation.done = status.ok();
   }
-  if (fault) status = error_of(*fault, operation);
+  if (fault) status = make_error(*fault, operation);
   operations_.push_back(std::move(operation));
   return status;
 }
@@ -297,7 +300,7 @@ Result<UniqueFd> FaultyFiles::open(const std::string& path, int flags, mode_t mo
     if (opened->ok()) handles_[(*opened)->get()] = operation.handle;
   }
   operations_.push_back(operation);
-  if (fault) return error_of(*fault, operation);
+  if (fault) return make_error(*fault, operation);
   return *std::move(opened);
 }
 
@@ -305,13 +308,13 @@ Status FaultyFiles::write(int fd, std::span<const std::byte> bytes, const std::s
   const std::lock_guard lock(mutex_);
   Operation operation{.kind = Kind::kWrite, .path = path, .handle = handles_[fd]};
   const auto fault = next_fault();
-  size_t fits = bytes.size();
-  if (fault && fault->extent == Extent::kHalf) fits /= 2;
-  if (fault && fault->extent == Extent::kNothing) fits = 0;
-  Status status = default_file_system().write(fd, bytes.first(fits), path);
-  operation.content.assign(reinterpret_cast<const char*>(bytes.data()), fits);
-  operation.done = status.ok() && fits == bytes.size();
-  if (fault) status = error_of(*fault, operation);
+  size_t bytes_written = bytes.size();
+  if (fault && fault->extent == Extent::kHalf) bytes_written /= 2;
+  if (fault && fault->extent == Extent::kNothing) bytes_written = 0;
+  Status status = default_file_system().write(fd, bytes.first(bytes_written), path);
+  operation.content.assign(reinterpret_cast<const char*>(bytes.data()), bytes_written);
+  operation.done = status.ok() && bytes_written == bytes.size();
+  if (fault) status = make_error(*fault, operation);
   operations_.push_back(std::move(operation));
   return status;
 }
@@ -323,12 +326,12 @@ Status FaultyFiles::reserve(int fd, uint64_t bytes, const std::string& path) {
 
 Result<size_t> FaultyFiles::read_at(int fd, uint64_t offset, std::span<std::byte> bytes,
                                     const std::string& path) {
-  size_t got = 0;
+  size_t bytes_read = 0;
   STOKER_RETURN_IF_ERROR(perform({.kind = Kind::kReadAt, .path = path}, [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(got, default_file_system().read_at(fd, offset, bytes, path));
+    STOKER_ASSIGN_OR_RETURN(bytes_read, default_file_system().read_at(fd, offset, bytes, path));
     return {};
   }));
-  return got;
+  return bytes_read;
 }
 
 Status FaultyFiles::sync(int fd, const std::string& path) {
@@ -338,7 +341,7 @@ Status FaultyFiles::sync(int fd, const std::string& path) {
     handle = handles_[fd];
   }
   return perform({.kind = Kind::kSync, .path = path, .handle = handle},
-                 [&] { return is_open(fd, path); });
+                 [&] { return check_open(fd, path); });
 }
 
 Status FaultyFiles::sync_directory(const std::string& path) {
@@ -382,7 +385,7 @@ Status FaultyFiles::remove_tree(const std::string& path) {
     operation.removed.push_back(entry);
   }
   operation.done = status.ok() && !fault;
-  if (fault) status = error_of(*fault, operation);
+  if (fault) status = make_error(*fault, operation);
   operations_.push_back(std::move(operation));
   return status;
 }

@@ -68,7 +68,7 @@ class DiskModel {
 
   void apply(const Operation& operation);  // ignored outside of the root
   // Writes the surviving files to `directory`, which must not exist; it corresponds to the root.
-  void materialise(Survival survival, uint64_t seed, const std::string& directory) const;
+  void materialize(Survival survival, uint64_t seed, const std::string& directory) const;
 
  private:
   // Directory change. `from` and `to`: rename; only `from`: removed name; only `to`: added name.
@@ -82,7 +82,7 @@ class DiskModel {
     bool is_directory = false;
     std::string bytes;
     std::string synced_bytes;
-    bool lost = false;  // a sync failed, so the kernel can have dropped the dirty pages
+    bool has_failed_sync = false;  // a sync failed, so the kernel can have dropped the dirty pages
     Names names;
     Names synced_names;
     std::vector<Change> unsynced;
@@ -92,23 +92,24 @@ class DiskModel {
     uint64_t position = 0;
     bool appends = false;
   };
-  struct Place {
+  struct Location {
     uint64_t directory;
     std::string name;
   };
 
   uint64_t add(bool is_directory);
-  void take_in(const std::string& path, uint64_t node);
+  void load_directory(const std::string& path, uint64_t node);
   // nullopt if its directory does not exist
-  std::optional<Place> find_location(const std::string& path) const;
+  std::optional<Location> find_location(const std::string& path) const;
   std::optional<uint64_t> find_node(const std::string& path) const;
   void open(const Operation& operation);
   void write(const Operation& operation);
   void rename(const std::string& from, const std::string& to);
   void remove(const std::string& path);
   void change(uint64_t directory, Change change);
-  static void carry_out(const Change& change, Names& names);
-  void put(uint64_t node, Survival survival, std::mt19937_64& coins, const std::string& path) const;
+  static void apply_change(const Change& change, Names& names);
+  void write_surviving(uint64_t node, Survival survival, std::mt19937_64& random,
+                       const std::string& path) const;
 
   std::string root_;
   std::vector<Node> nodes_;  // 0 is the root
@@ -141,8 +142,8 @@ class FaultyFiles final : public FileSystem {
   std::vector<Operation> operations() const;
   // Writes the disk state after a power loss following the first `operations` operations to
   // `directory`, which must not exist.
-  void cut_power(uint64_t operations, Survival survival, uint64_t seed,
-                 const std::string& directory) const;
+  void simulate_power_loss(uint64_t operations, Survival survival, uint64_t seed,
+                           const std::string& directory) const;
 
   Result<UniqueFd> open(const std::string& path, int flags, mode_t mode = 0640) override;
   Status write(int fd, std::span<const std::byte> bytes, const std::string& path) override;
@@ -165,12 +166,12 @@ class FaultyFiles final : public FileSystem {
   template <typename Act>
   Status perform(Operation operation, const Act& act);
 
-  const DiskModel before_;
+  const DiskModel initial_disk_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<Operation> operations_;
   std::map<uint64_t, Fault> faults_;
-  std::optional<Fault> lasting_;
+  std::optional<Fault> persistent_fault_;
   std::map<int, uint64_t> handles_;  // by descriptor: the handle of its latest open
   std::optional<uint64_t> free_bytes_;
 };

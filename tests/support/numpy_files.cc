@@ -17,9 +17,9 @@ struct Archive {
   uint64_t members = 0;
 };
 
-// `in_64`: store lengths and offsets of members in the ZIP64 extra field.
-Archive archive_of(const std::vector<std::pair<std::string, std::string>>& members, bool deflated,
-                   bool in_64) {
+// `is_zip64`: store lengths and offsets of members in the ZIP64 extra field.
+Archive build_archive(const std::vector<std::pair<std::string, std::string>>& members,
+                      bool deflated, bool is_zip64) {
   Archive archive{.members = members.size()};
   for (const auto& [name, content] : members) {
     const std::string packed = deflated ? deflate(content) : content;
@@ -32,10 +32,10 @@ Archive archive_of(const std::vector<std::pair<std::string, std::string>>& membe
     const std::string extra = little(1, 2) + little(24, 2) + little(content.size(), 8) +
                               little(packed.size(), 8) + little(offset, 8);
     archive.directory += little(0x02014b50, 4) + little(45, 2) + little(45, 2) + little(0, 2) +
-                         method + middle + little(in_64 ? ~0ull : packed.size(), 4) +
-                         little(in_64 ? ~0ull : content.size(), 4) + little(name.size(), 2) +
-                         little(in_64 ? extra.size() : 0, 2) + little(0, 2) + little(0, 8) +
-                         little(in_64 ? ~0ull : offset, 4) + name + (in_64 ? extra : "");
+                         method + middle + little(is_zip64 ? ~0ull : packed.size(), 4) +
+                         little(is_zip64 ? ~0ull : content.size(), 4) + little(name.size(), 2) +
+                         little(is_zip64 ? extra.size() : 0, 2) + little(0, 2) + little(0, 8) +
+                         little(is_zip64 ? ~0ull : offset, 4) + name + (is_zip64 ? extra : "");
   }
   return archive;
 }
@@ -58,14 +58,14 @@ std::string npy(const std::string& descr, const std::string& shape, const std::s
 }
 
 std::string zip(const std::vector<std::pair<std::string, std::string>>& members, bool deflated) {
-  const Archive archive = archive_of(members, deflated, false);
+  const Archive archive = build_archive(members, deflated, false);
   return archive.bytes + archive.directory + little(0x06054b50, 4) + little(0, 4) +
          little(archive.members, 2) + little(archive.members, 2) +
          little(archive.directory.size(), 4) + little(archive.bytes.size(), 4) + little(0, 2);
 }
 
 std::string zip64(const std::vector<std::pair<std::string, std::string>>& members) {
-  const Archive archive = archive_of(members, false, true);
+  const Archive archive = build_archive(members, false, true);
   const uint64_t end = archive.bytes.size() + archive.directory.size();
   return archive.bytes + archive.directory + little(0x06064b50, 4) + little(44, 8) + little(45, 2) +
          little(45, 2) + little(0, 8) + little(archive.members, 8) + little(archive.members, 8) +

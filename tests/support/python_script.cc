@@ -10,25 +10,26 @@
 
 namespace stoker::test {
 
-std::optional<ScriptAnswer> try_run_python(const std::string& script,
+std::optional<ScriptResult> try_run_python(const std::string& script,
                                            const std::vector<std::string>& arguments) {
   constexpr int kMissing = 77, kNoSuchProgram = 127;
   const TemporaryDirectory scratch;
-  const char* const chosen = std::getenv("STOKER_PYTHON");
-  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  const char* const environment_python = std::getenv("STOKER_PYTHON");
+  const std::string python =
+      environment_python != nullptr && *environment_python != '\0' ? environment_python : "python3";
   std::string command = "'" + python + "' -B '" + script + "'";
   for (const std::string& argument : arguments) command += " '" + argument + "'";
   std::FILE* const pipe = ::popen((command + " 2>'" + (scratch / "errors") + "'").c_str(), "r");
   if (pipe == nullptr) return std::nullopt;
-  ScriptAnswer answer;
-  char part[4096];
-  for (size_t got = 0; (got = std::fread(part, 1, sizeof part, pipe)) > 0;)
-    answer.out.append(part, got);
+  ScriptResult result;
+  char chunk[4096];
+  for (size_t got = 0; (got = std::fread(chunk, 1, sizeof chunk, pipe)) > 0;)
+    result.out.append(chunk, got);
   const int status = ::pclose(pipe);
-  answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (answer.code == kMissing || answer.code == kNoSuchProgram) return std::nullopt;
-  if (auto errors = read_file(scratch / "errors", 1 << 20); errors.ok()) answer.err = *errors;
-  return answer;
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (result.code == kMissing || result.code == kNoSuchProgram) return std::nullopt;
+  if (auto errors = read_file(scratch / "errors", 1 << 20); errors.ok()) result.err = *errors;
+  return result;
 }
 
 }  // namespace stoker::test

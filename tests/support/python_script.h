@@ -7,14 +7,14 @@
 
 namespace stoker::test {
 
-struct ScriptAnswer {
+struct ScriptResult {
   int code = -1;
   std::string out;
   std::string err;
 };
 
 // nullopt: there is no Python, or the script exited with 77 because a package is missing.
-std::optional<ScriptAnswer> try_run_python(const std::string& script,
+std::optional<ScriptResult> try_run_python(const std::string& script,
                                            const std::vector<std::string>& arguments);
 
 }  // namespace stoker::test

@@ -29,11 +29,12 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 std::string quick_folder() {
-  constexpr uintmax_t kRoom = 512 << 20;
+  constexpr uintmax_t kMinFreeBytes = 512 << 20;
   const char* const memory = "/dev/shm";
   std::error_code error;
   const auto space = std::filesystem::space(memory, error);
-  const bool is_usable = !error && space.available >= kRoom && ::access(memory, W_OK | X_OK) == 0;
+  const bool is_usable =
+      !error && space.available >= kMinFreeBytes && ::access(memory, W_OK | X_OK) == 0;
   return is_usable ? memory : std::filesystem::temp_directory_path().string();
 }
 

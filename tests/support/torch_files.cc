@@ -11,13 +11,13 @@ std::string little(uint64_t value, size_t bytes) {
   return text;
 }
 
-std::string counts(const std::vector<int64_t>& values) {
+std::string integer_tuple(const std::vector<int64_t>& values) {
   std::vector<std::string> items;
   for (const int64_t value : values) items.push_back(long_number(value));
   return tuple(items);
 }
 
-std::string call_of(const char* function, std::vector<std::string> arguments) {
+std::string call_torch_utils(const char* function, std::vector<std::string> arguments) {
   return call(name("torch._utils", function), arguments);
 }
 
@@ -33,15 +33,15 @@ std::string name(const std::string& module, const std::string& word) {
 }
 
 std::string tuple(const std::vector<std::string>& items) {
-  std::string made = "(";
-  for (const std::string& item : items) made += item;
-  return made + "t";
+  std::string opcodes = "(";
+  for (const std::string& item : items) opcodes += item;
+  return opcodes + "t";
 }
 
 std::string dict(const std::vector<std::pair<std::string, std::string>>& items) {
-  std::string made = "}(";
-  for (const auto& [key, value] : items) made += key + value;
-  return made + "u";
+  std::string opcodes = "}(";
+  for (const auto& [key, value] : items) opcodes += key + value;
+  return opcodes + "u";
 }
 
 std::string call(const std::string& function, const std::vector<std::string>& arguments) {
@@ -62,20 +62,22 @@ std::string storage(const std::string& type, const std::string& key, int64_t ele
 std::string tensor(const std::string& type, const std::string& key, int64_t elements,
                    int64_t offset, const std::vector<int64_t>& shape,
                    const std::vector<int64_t>& strides) {
-  return call_of("_rebuild_tensor_v2", {storage(type, key, elements), long_number(offset),
-                                        counts(shape), counts(strides), "\x89", ordered_dict({})});
+  return call_torch_utils("_rebuild_tensor_v2",
+                          {storage(type, key, elements), long_number(offset), integer_tuple(shape),
+                           integer_tuple(strides), "\x89", ordered_dict({})});
 }
 
 std::string raw_tensor(const std::string& dtype, const std::string& key, int64_t bytes,
                        int64_t offset, const std::vector<int64_t>& shape,
                        const std::vector<int64_t>& strides) {
-  return call_of("_rebuild_tensor_v3",
-                 {storage("UntypedStorage", key, bytes), long_number(offset), counts(shape),
-                  counts(strides), "\x89", ordered_dict({}), name("torch", dtype)});
+  return call_torch_utils(
+      "_rebuild_tensor_v3",
+      {storage("UntypedStorage", key, bytes), long_number(offset), integer_tuple(shape),
+       integer_tuple(strides), "\x89", ordered_dict({}), name("torch", dtype)});
 }
 
 std::string parameter(const std::string& tensor) {
-  return call_of("_rebuild_parameter", {tensor, "\x88", ordered_dict({})});
+  return call_torch_utils("_rebuild_parameter", {tensor, "\x88", ordered_dict({})});
 }
 
 std::string pickled(const std::string& value) { return "\x80\x02" + value + "."; }

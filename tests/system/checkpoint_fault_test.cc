@@ -56,16 +56,16 @@ class CheckpointFaultTest : public RunTest {
   std::string run_dir(const std::string& name = "run") const { return path("disk/" + name); }
 
   // Saves a checkpoint of about 0.3 MB as often as possible; training runs until it is stopped.
-  std::vector<std::string> endless(const std::vector<std::string>& more = {}) const {
+  std::vector<std::string> endless_options(const std::vector<std::string>& more = {}) const {
     return joined(
         {"--set", "train.max_steps=100000000", "--set", "model.hidden_sizes=[128, 128]", "--set",
          "checkpoint.save_every_steps=100", "--set", "metrics.log_every_steps=1000"},
         more);
   }
-  bool said(const std::string& words) const {
+  bool log_contains(const std::string& words) const {
     return log_of("stokerd").find(words) != std::string::npos;
   }
-  bool waits_for(const std::function<bool()>& condition) const {
+  bool wait_for(const std::function<bool()>& condition) const {
     return wait_until(120s, condition);
   }
   std::string status(const std::string& run) const {
@@ -77,20 +77,21 @@ class CheckpointFaultTest : public RunTest {
     return status(run).find(R"("state":"degraded")") != std::string::npos;
   }
   // The checkpoint disk fails and recovers; training must not be affected by either.
-  void expect_recovery(Process& trainer, const std::function<void()>& spoil,
-                       const std::function<void()>& heal, const std::string& while_spoiled) {
-    ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
-    spoil();
-    EXPECT_TRUE(waits_for([&] { return said("checkpoint abandoned"); })) << log_of("stokerd");
-    EXPECT_TRUE(waits_for([&] { return is_degraded(while_spoiled); })) << log_of("status");
-    EXPECT_TRUE(waits_for([&] {
-      return text_of(while_spoiled + "/metrics/train.jsonl").find(R"("degraded":1)") !=
+  void expect_recovery(Process& trainer, const std::function<void()>& damage,
+                       const std::function<void()>& repair, const std::string& damaged_run) {
+    ASSERT_TRUE(wait_for([&] { return newest_step(run_dir()) > 0; }));
+    damage();
+    EXPECT_TRUE(wait_for([&] { return log_contains("checkpoint abandoned"); }))
+        << log_of("stokerd");
+    EXPECT_TRUE(wait_for([&] { return is_degraded(damaged_run); })) << log_of("status");
+    EXPECT_TRUE(wait_for([&] {
+      return text_of(damaged_run + "/metrics/train.jsonl").find(R"("degraded":1)") !=
              std::string::npos;
     }));
-    const uint64_t before = newest_step(while_spoiled);
-    heal();
-    EXPECT_TRUE(waits_for([&] { return newest_step(run_dir()) > before; })) << log_of("stokerd");
-    EXPECT_TRUE(waits_for([&] { return !is_degraded(run_dir()); }));
+    const uint64_t before = newest_step(damaged_run);
+    repair();
+    EXPECT_TRUE(wait_for([&] { return newest_step(run_dir()) > before; })) << log_of("stokerd");
+    EXPECT_TRUE(wait_for([&] { return !is_degraded(run_dir()); }));
     trainer.signal(SIGTERM);
     const auto ended = trainer.wait(60s);
     ASSERT_TRUE(ended.has_value());
@@ -102,9 +103,9 @@ class CheckpointFaultTest : public RunTest {
 
 TEST_F(CheckpointFaultTest, DegradesUntilFullDiskHasSpaceAgain) {
   Mount disk(run_dir() + "/checkpoints");
-  if (!disk.mount("tmpfs", "tmpfs", "size=3m")) GTEST_SKIP() << "may not mount a small tmpfs here";
+  if (!disk.mount("tmpfs", "tmpfs", "size=3m")) GTEST_SKIP() << "cannot mount a small tmpfs here";
   const std::string filler = run_dir() + "/checkpoints/filler";
-  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
+  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless_options());
   expect_recovery(
       trainer, [&] { std::ofstream(filler) << std::string(3 << 20, 'x'); },
       [&] { fs::remove(filler); }, run_dir());
@@ -112,13 +113,12 @@ TEST_F(CheckpointFaultTest, DegradesUntilFullDiskHasSpaceAgain) {
 
 TEST_F(CheckpointFaultTest, ExitsWith74OnFullDiskWhenConfigured) {
   Mount disk(run_dir() + "/checkpoints");
-  if (!disk.mount("tmpfs", "tmpfs", "size=200k"))
-    GTEST_SKIP() << "may not mount a small tmpfs here";
+  if (!disk.mount("tmpfs", "tmpfs", "size=200k")) GTEST_SKIP() << "cannot mount a small tmpfs here";
   EXPECT_EQ(train(write_config(small_config()), run_dir(),
-                  endless({"--set", "checkpoint.on_write_error=fail"}))
+                  endless_options({"--set", "checkpoint.on_write_error=fail"}))
                 .code,
             74);
-  EXPECT_TRUE(said("checkpoint.on_write_error is fail"));
+  EXPECT_TRUE(log_contains("checkpoint.on_write_error is fail"));
 }
 
 // SIGXFSZ must be ignored; otherwise it would end the run immediately.
@@ -132,7 +132,7 @@ TEST_F(CheckpointFaultTest, ReportsFileSizeLimitAsError) {
   const auto ended = trainer.wait(90s);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 74) << log_of("stokerd");
-  EXPECT_TRUE(said("File too large")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("File too large")) << log_of("stokerd");
   EXPECT_TRUE(checkpoints(run_dir()).empty());
 }
 
@@ -140,41 +140,41 @@ TEST_F(CheckpointFaultTest, ExitsWith78OnReadOnlyDirectoryAtStart) {
   const std::string config = write_config(small_config());
   Mount disk(path("read-only"));
   if (!disk.mount("tmpfs", "tmpfs", "size=1m") || !disk.remount(MS_RDONLY, "size=1m"))
-    GTEST_SKIP() << "may not mount a read-only disk here";
+    GTEST_SKIP() << "cannot mount a read-only disk here";
   EXPECT_EQ(train(config, path("read-only/run")).code, 78);
-  EXPECT_TRUE(said(path("read-only/run"))) << log_of("stokerd");
-  EXPECT_TRUE(said("Read-only file system")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains(path("read-only/run"))) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("Read-only file system")) << log_of("stokerd");
 }
 
 TEST_F(CheckpointFaultTest, DegradesWhileDiskIsReadOnly) {
   Mount disk(run_dir() + "/checkpoints");
-  if (!disk.mount("tmpfs", "tmpfs", "size=30m")) GTEST_SKIP() << "may not mount a tmpfs here";
-  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
+  if (!disk.mount("tmpfs", "tmpfs", "size=30m")) GTEST_SKIP() << "cannot mount a tmpfs here";
+  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless_options());
   expect_recovery(
       trainer,
       // The remount fails as long as a checkpoint is being written.
-      [&] { EXPECT_TRUE(waits_for([&] { return disk.remount(MS_RDONLY, "size=30m"); })); },
+      [&] { EXPECT_TRUE(wait_for([&] { return disk.remount(MS_RDONLY, "size=30m"); })); },
       [&] { EXPECT_TRUE(disk.remount(0, "size=30m")); }, run_dir());
 }
 
 TEST_F(CheckpointFaultTest, RecoversAfterMovedRunDirectoryReturns) {
-  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless());
+  Process trainer = this->trainer(write_config(small_config()), run_dir(), endless_options());
   expect_recovery(
       trainer, [&] { fs::rename(run_dir(), run_dir("moved")); },
       [&] {
-        EXPECT_FALSE(fs::exists(run_dir())) << "somebody made it anew";
+        EXPECT_FALSE(fs::exists(run_dir())) << "it was created again";
         fs::rename(run_dir("moved"), run_dir());
       },
       run_dir("moved"));
-  EXPECT_TRUE(said("moved or removed; bring it back")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("moved or removed; restore it")) << log_of("stokerd");
 }
 
 TEST_F(CheckpointFaultTest, DoesNotTouchReplacementRunDirectory) {
   const std::string config = write_config(small_config());
-  Process trainer = this->trainer(config, run_dir(), endless());
-  ASSERT_TRUE(waits_for([&] { return newest_step(run_dir()) > 0; }));
+  Process trainer = this->trainer(config, run_dir(), endless_options());
+  ASSERT_TRUE(wait_for([&] { return newest_step(run_dir()) > 0; }));
   fs::rename(run_dir(), run_dir("moved"));
-  EXPECT_TRUE(waits_for([&] { return said("checkpoint abandoned"); }));
+  EXPECT_TRUE(wait_for([&] { return log_contains("checkpoint abandoned"); }));
   ASSERT_EQ(train(config, run_dir(), {"--set", "control.socket=null"}).code, 0);
   const auto saved = checkpoints(run_dir());
   const std::string end = text_of(run_dir() + "/exit_status.json");
@@ -186,30 +186,31 @@ TEST_F(CheckpointFaultTest, DoesNotTouchReplacementRunDirectory) {
 
 TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> longer{"--set", "train.max_steps=40000",
-                                        "--set", "checkpoint.save_every_steps=100",
-                                        "--set", "metrics.log_every_steps=47"};
-  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+  const std::vector<std::string> more_steps{"--set", "train.max_steps=40000",
+                                            "--set", "checkpoint.save_every_steps=100",
+                                            "--set", "metrics.log_every_steps=47"};
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
   // The upper layer of an overlay cannot be on another overlay.
-  Mount below(path("below"));
+  Mount lower_disk(path("below"));
   Mount overlay(path("overlay"));
-  bool is_there = below.mount("tmpfs", "tmpfs", "size=200m");
+  bool is_mounted = lower_disk.mount("tmpfs", "tmpfs", "size=200m");
   for (const char* const name : {"lower", "upper", "work"})
     fs::create_directories(path(std::string("below/") + name));
-  is_there = is_there && overlay.mount("overlay", "overlay",
-                                       "lowerdir=" + path("below/lower") + ",upperdir=" +
-                                           path("below/upper") + ",workdir=" + path("below/work"));
-  if (!is_there) GTEST_SKIP() << "may not mount an overlay here";
+  is_mounted = is_mounted && overlay.mount("overlay", "overlay",
+                                           "lowerdir=" + path("below/lower") +
+                                               ",upperdir=" + path("below/upper") +
+                                               ",workdir=" + path("below/work"));
+  if (!is_mounted) GTEST_SKIP() << "cannot mount an overlay here";
   const std::string run = path("overlay/run");
   {
-    Process trainer = this->trainer(config, run, longer);
-    ASSERT_TRUE(waits_for([&] { return newest_step(run) > 0; }));
+    Process trainer = this->trainer(config, run, more_steps);
+    ASSERT_TRUE(wait_for([&] { return newest_step(run) > 0; }));
     trainer.signal(SIGKILL);
     (void)trainer.wait(10s);
   }
-  EXPECT_EQ(train(config, run, longer).code, 0);
-  EXPECT_EQ(model_sha256(run, 40000), model_sha256(run_dir("whole"), 40000));
-  EXPECT_EQ(decided_rows(run), decided_rows(run_dir("whole")));
+  EXPECT_EQ(train(config, run, more_steps).code, 0);
+  EXPECT_EQ(model_sha256(run, 40000), model_sha256(run_dir("uninterrupted"), 40000));
+  EXPECT_EQ(deterministic_records(run), deterministic_records(run_dir("uninterrupted")));
 }
 
 TEST_F(CheckpointFaultTest, RejectsCheckpointOfAnotherArchitecture) {
@@ -220,8 +221,8 @@ TEST_F(CheckpointFaultTest, RejectsCheckpointOfAnotherArchitecture) {
            run_dir() + "/checkpoints/step-000000400", fs::copy_options::recursive);
   const auto before = checkpoints(run_dir());
   EXPECT_EQ(train(config, run_dir()).code, 78);
-  EXPECT_TRUE(said("[16, 32]")) << "the shapes are not named: " << log_of("stokerd");
-  EXPECT_TRUE(said("--allow-model-change")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("[16, 32]")) << "the shapes are missing: " << log_of("stokerd");
+  EXPECT_TRUE(log_contains("--allow-model-change")) << log_of("stokerd");
   EXPECT_EQ(checkpoints(run_dir()), before);
 }
 
@@ -234,8 +235,8 @@ TEST_F(CheckpointFaultTest, RejectsCheckpointOfAnotherOptimizer) {
   fs::copy(run_dir("other") + "/checkpoints/step-000000400",
            run_dir() + "/checkpoints/step-000000400", fs::copy_options::recursive);
   EXPECT_EQ(train(config, run_dir(), sgd).code, 78);
-  EXPECT_TRUE(said("momentum_buffer.")) << log_of("stokerd");
-  EXPECT_TRUE(said("--allow-model-change")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("momentum_buffer.")) << log_of("stokerd");
+  EXPECT_TRUE(log_contains("--allow-model-change")) << log_of("stokerd");
 }
 
 }  // namespace

@@ -90,8 +90,8 @@ TEST_F(ClassWeightsTest, PreservesWeightsOnDatasetRefresh) {
   yaml.insert(yaml.find(task) + task.size(), ", class_weights: balanced");
   Process trainer = paused_trainer(write_config(yaml));
   std::ofstream(path("train.csv"), std::ios::app) << row(1, "dog") + row(2, "dog") + row(3, "dog");
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=67"); }));
-  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=67"); }));
+  send_command("resume");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0) << log_of("stokerd");
   EXPECT_EQ(history(run_dir()).size(), 2u);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 class CrashRecoveryTest : public RunTest {
  protected:
-  void flip_a_bit(const std::string& file) const {
+  void flip_bit(const std::string& file) const {
     std::string bytes = text_of(file);
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
     std::ofstream(file, std::ios::binary) << bytes;
@@ -33,16 +33,16 @@ class CrashRecoveryTest : public RunTest {
 TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
   const std::string config = write_config(small_config());
   // 851 records, fewer than the metrics queue holds, so that none is dropped if the disk stalls.
-  const std::vector<std::string> longer{"--set", "train.max_steps=40000",
-                                        "--set", "checkpoint.save_every_steps=100",
-                                        "--set", "metrics.log_every_steps=47"};
-  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+  const std::vector<std::string> more_steps{"--set", "train.max_steps=40000",
+                                            "--set", "checkpoint.save_every_steps=100",
+                                            "--set", "metrics.log_every_steps=47"};
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
 
   std::mt19937 random(20);  // seed of the kill times
   int kills = 0;
   std::optional<Exit> ended;
-  for (int life = 0; life < 60 && !ended; ++life) {
-    Process trainer = this->trainer(config, run_dir(), longer);
+  for (int attempt = 0; attempt < 60 && !ended; ++attempt) {
+    Process trainer = this->trainer(config, run_dir(), more_steps);
     const bool is_last = kills == 20;
     // Kills also hit the time before the first step.
     ended = trainer.wait(is_last ? std::chrono::milliseconds(90s)
@@ -61,10 +61,10 @@ TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
   }
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0);
-  EXPECT_EQ(kills, 20) << "the run ended before it was killed often enough";
-  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
-  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")))
-      << "reported steps are doubled or missing";
+  EXPECT_EQ(kills, 20) << "the run ended before all kills";
+  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("uninterrupted"), 40000));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")))
+      << "reported steps are duplicated or missing";
   for (const auto& entry : fs::directory_iterator(run_dir() + "/checkpoints")) {
     EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
   }
@@ -72,52 +72,52 @@ TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
 
 TEST_F(CrashRecoveryTest, ExitsWith93AfterFourFailedStartsThenStartsAgain) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> never_saves{"--set", "train.max_steps=1000000", "--set",
-                                             "checkpoint.save_every_steps=null"};
-  for (int life = 0; life < 4; ++life) {
-    Process trainer = this->trainer(config, run_dir(), never_saves);
-    ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  const std::vector<std::string> without_saves{"--set", "train.max_steps=1000000", "--set",
+                                               "checkpoint.save_every_steps=null"};
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    Process trainer = this->trainer(config, run_dir(), without_saves);
+    ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
     trainer.signal(SIGKILL);
     ASSERT_TRUE(trainer.wait(60s).has_value());
     fs::remove(run_dir() + "/metrics/train.jsonl");
   }
-  EXPECT_EQ(train(config, run_dir(), never_saves).code, 93);
+  EXPECT_EQ(train(config, run_dir(), without_saves).code, 93);
   EXPECT_NE(log_of("stokerd").find("without a checkpoint newer than step 0"), std::string::npos);
   EXPECT_EQ(train(config, run_dir()).code, 0);
 }
 
 TEST_F(CrashRecoveryTest, PreservesResultBytesWhenWorkersAreKilled) {
   const std::string config = write_config(small_config());
-  const std::vector<std::string> longer{"--set", "train.max_steps=6000", "--set",
-                                        "feed.num_processes=2"};
-  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
-  Process trainer = this->trainer(config, run_dir(), longer);
+  const std::vector<std::string> more_steps{"--set", "train.max_steps=6000", "--set",
+                                            "feed.num_processes=2"};
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
+  Process trainer = this->trainer(config, run_dir(), more_steps);
   std::mt19937 random(7);
   int killed = 0;
   std::optional<Exit> ended;
   while (!ended) {
-    const auto readers = children_of(trainer.pid(), "stoker-feed");
-    if (!readers.empty() && killed < 10 && ::kill(readers[random() % readers.size()], SIGKILL) == 0)
+    const auto workers = children_of(trainer.pid(), "stoker-feed");
+    if (!workers.empty() && killed < 10 && ::kill(workers[random() % workers.size()], SIGKILL) == 0)
       ++killed;
     ended = trainer.wait(std::chrono::milliseconds(50 + random() % 100));
   }
   EXPECT_EQ(ended->code, 0);
-  EXPECT_GT(killed, 2) << "the run was over too soon";
-  EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("whole"), 6000));
+  EXPECT_GT(killed, 2) << "the run ended too early";
+  EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("uninterrupted"), 6000));
   EXPECT_NE(log_of("stokerd").find("worker process crashed"), std::string::npos);
 }
 
 TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
-  std::vector<pid_t> readers;
+  std::vector<pid_t> workers;
   ASSERT_TRUE(wait_until(
-      30s, [&] { return !(readers = children_of(trainer.pid(), "stoker-feed")).empty(); }));
+      30s, [&] { return !(workers = children_of(trainer.pid(), "stoker-feed")).empty(); }));
   trainer.signal(SIGKILL);
   ASSERT_TRUE(trainer.wait(60s).has_value());
-  for (const pid_t reader : readers) {
+  for (const pid_t worker : workers) {
     EXPECT_TRUE(wait_until(10s, [&] {
-      return text_of("/proc/" + std::to_string(reader) + "/comm") != "stoker-feed\n";
+      return text_of("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
     }));
   }
 }
@@ -125,13 +125,13 @@ TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
 TEST_F(CrashRecoveryTest, FallsBackWithWarningOnFlippedBitInNewestCheckpoint) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  const std::string whole = model_sha256(run_dir(), 400);
-  flip_a_bit(run_dir() + "/checkpoints/step-000000400/model.safetensors");
+  const std::string uninterrupted_sha256 = model_sha256(run_dir(), 400);
+  flip_bit(run_dir() + "/checkpoints/step-000000400/model.safetensors");
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  const std::string said = log_of("stokerd");
-  EXPECT_NE(said.find("checkpoint rejected step=400"), std::string::npos) << said;
-  EXPECT_NE(said.find("model.safetensors"), std::string::npos);
-  EXPECT_EQ(model_sha256(run_dir(), 400), whole)
+  const std::string log = log_of("stokerd");
+  EXPECT_NE(log.find("checkpoint rejected step=400"), std::string::npos) << log;
+  EXPECT_NE(log.find("model.safetensors"), std::string::npos);
+  EXPECT_EQ(model_sha256(run_dir(), 400), uninterrupted_sha256)
       << "the step after the fallback was not trained again to the same bytes";
 }
 
@@ -140,7 +140,7 @@ TEST_F(CrashRecoveryTest, ExitsWith65WithoutDeletingWhenAllCheckpointsAreCorrupt
   ASSERT_EQ(train(config, run_dir()).code, 0);
   const auto before = checkpoints(run_dir());
   for (const auto& name : before)
-    flip_a_bit(run_dir() + "/checkpoints/" + name + "/optimizer.safetensors");
+    flip_bit(run_dir() + "/checkpoints/" + name + "/optimizer.safetensors");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_EQ(checkpoints(run_dir()), before);
   EXPECT_NE(log_of("stokerd").find("--fresh"), std::string::npos);
@@ -149,7 +149,7 @@ TEST_F(CrashRecoveryTest, ExitsWith65WithoutDeletingWhenAllCheckpointsAreCorrupt
 TEST_F(CrashRecoveryTest, ContinuesDegradedWhenDiskFillsUp) {
   fs::create_directories(run_dir());
   if (::mount("tmpfs", run_dir().c_str(), "tmpfs", 0, "size=700k") != 0)
-    GTEST_SKIP() << "may not mount a small tmpfs here";
+    GTEST_SKIP() << "cannot mount a small tmpfs here";
   const std::string config = write_config(small_config());
   {
     // A checkpoint of this model takes about 400 KB, so two do not fit.
@@ -172,7 +172,7 @@ TEST_F(CrashRecoveryTest, ContinuesDegradedWhenDiskFillsUp) {
       return at == std::string::npos ? 0 : std::stoull(text.substr(at + 7));
     };
     const uint64_t before = step();
-    EXPECT_TRUE(wait_until(60s, [&] { return step() > before; })) << "training stood still";
+    EXPECT_TRUE(wait_until(60s, [&] { return step() > before; })) << "training stalled";
     trainer.signal(SIGKILL);
     (void)trainer.wait(60s);
   }
@@ -193,9 +193,9 @@ TEST_F(CrashRecoveryTest, EvaluatesEachCheckpointOnceWhenEvaluatorIsKilled) {
   ASSERT_GE(saved, 2u);
   std::mt19937 random(3);
   std::optional<Exit> ended;
-  for (int life = 0; life < 200 && !ended; ++life) {
+  for (int attempt = 0; attempt < 200 && !ended; ++attempt) {
     Process evaluator = this->evaluator(run_dir(), {"--follow"});
-    ended = evaluator.wait(std::chrono::milliseconds(life < 10 ? 250 + random() % 400 : 60000));
+    ended = evaluator.wait(std::chrono::milliseconds(attempt < 10 ? 250 + random() % 400 : 60000));
     evaluator.signal(SIGKILL);
     if (!ended) (void)evaluator.wait(60s);
   }

@@ -40,18 +40,18 @@ metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is 
                         ", micro_batch_size: 4, device: cpu, num_threads: 1}\n");
   }
 
-  void tell(const std::string& word) const {
+  void send_command(const std::string& word) const {
     const auto exit = ctl(run_dir(), {word}, "ctl").wait(30s);
     ASSERT_TRUE(exit && exit->code == 0) << log_of("ctl");
   }
-  bool says(const std::string& text) const {
+  bool log_contains(const std::string& text) const {
     return log_of("stokerd").find(text) != std::string::npos;
   }
   // Starts a run and pauses it after the first checkpoint.
   Process paused_trainer(const std::string& config) const {
     Process trainer = this->trainer(config, run_dir());
     EXPECT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; }));
-    tell("pause");
+    send_command("pause");
     return trainer;
   }
   feed::DatasetVersions history(const std::string& run) const {
@@ -74,7 +74,7 @@ metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is 
     return explained(step).at("samples").as_array()[0].at("epoch").to_number<uint64_t>();
   }
   // Checks that the steps after `first` that cover one epoch of `samples` use each sample once.
-  void expect_whole_epoch(uint64_t first, uint64_t samples) const {
+  void expect_complete_epoch(uint64_t first, uint64_t samples) const {
     std::set<uint64_t> seen;
     for (uint64_t step = first + 1; step <= first + samples / kBatch; ++step) {
       const boost::json::object answer = explained(step);

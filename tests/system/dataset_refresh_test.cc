@@ -50,8 +50,8 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
   const std::string config = config_of("epoch");
   Process trainer = paused_trainer(config);
   append("a.csv", rows(24));
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
-  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
+  send_command("resume");
   ASSERT_TRUE(wait_until(60s, [&] { return history(run_dir()).size() == 2; }));
   trainer.signal(SIGKILL);
   ASSERT_TRUE(trainer.wait(60s).has_value());
@@ -66,7 +66,7 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
   EXPECT_EQ(size_at(ticket + 1), 64u);
   EXPECT_EQ(epoch_at(ticket), states[1].start.epoch - 1);
   EXPECT_EQ(epoch_at(ticket + 1), states[1].start.epoch);
-  expect_whole_epoch(ticket, 64);
+  expect_complete_epoch(ticket, 64);
   EXPECT_THAT(
       text_of(run_dir() + "/checkpoints/" + checkpoints(run_dir()).back() + "/manifest.json"),
       HasSubstr("\"start_ticket\":" + std::to_string(ticket) + ",\"epoch\":"));
@@ -77,15 +77,15 @@ TEST_F(CsvRefreshTest, RefreshesAtNextEpochAndSurvivesKill) {
   ASSERT_EQ(train(config, run_dir("again"), {"--resume", first}).code, 0);
   EXPECT_EQ(history(run_dir("again")), states);
   EXPECT_EQ(model_sha256(run_dir("again"), kSteps), model_sha256(run_dir(), kSteps));
-  EXPECT_EQ(decided_rows(run_dir("again")), decided_rows(run_dir()));
+  EXPECT_EQ(deterministic_records(run_dir("again")), deterministic_records(run_dir()));
 }
 
 TEST_F(CsvRefreshTest, RefreshesImmediatelyWhenConfigured) {
   Process trainer = paused_trainer(config_of("immediate"));
   add("b.csv", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
-  tell("resume");
+  send_command("resume");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);
   const auto states = history(run_dir());
@@ -93,16 +93,16 @@ TEST_F(CsvRefreshTest, RefreshesImmediatelyWhenConfigured) {
   const uint64_t ticket = states[1].start.ticket;
   EXPECT_GE(ticket, paused_at);
   EXPECT_EQ(epoch_at(ticket + 1), epoch_at(ticket) + 1);
-  expect_whole_epoch(ticket, 64);
+  expect_complete_epoch(ticket, 64);
 }
 
 TEST_F(CsvRefreshTest, RejectsInvalidChangeAndContinuesTraining) {
   Process trainer = paused_trainer(config_of("epoch"));
   append("a.csv", "1,2");  // a partial row
-  ASSERT_TRUE(wait_until(60s, [&] { return says("dataset refresh rejected"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("dataset refresh rejected"); }));
   append("a.csv", ",1\n");
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=41"); }));
-  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=41"); }));
+  send_command("resume");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);
   EXPECT_EQ(history(run_dir()).size(), 2u);
@@ -112,8 +112,8 @@ TEST_F(CsvRefreshTest, ReportsRemovedFile) {
   add("b.csv", 9);
   Process trainer = paused_trainer(config_of("epoch"));
   std::filesystem::remove(path("rows/b.csv"));
-  ASSERT_TRUE(wait_until(60s, [&] { return says("b.csv: is gone"); })) << log_of("stokerd");
-  tell("stop");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("b.csv: is gone"); })) << log_of("stokerd");
+  send_command("stop");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);
   EXPECT_EQ(history(run_dir()).size(), 1u);

@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 
 class EvaluatorTest : public RunTest {
  protected:
-  bool says(const std::string& words) const {
+  bool wait_for_log(const std::string& words) const {
     return wait_until(60s, [&] { return log_of("stoker-eval").find(words) != std::string::npos; });
   }
-  std::optional<int> code_of(Process process) const {
+  std::optional<int> exit_code(Process process) const {
     const auto exit = process.wait(60s);
     return exit ? std::optional(exit->code) : std::nullopt;
   }
@@ -28,16 +28,17 @@ class EvaluatorTest : public RunTest {
     return Process(joined({program("stoker-eval")}, arguments), path("stoker-eval.out"));
   }
   // The last line that is a JSON result.
-  run::EvalResult printed() const {
-    const std::string said = log_of("stoker-eval");
-    const size_t at = said.find("{\"step\":");
-    EXPECT_NE(at, std::string::npos) << said;
+  run::EvalResult printed_result() const {
+    const std::string output = log_of("stoker-eval");
+    const size_t at = output.find("{\"step\":");
+    EXPECT_NE(at, std::string::npos) << output;
     if (at == std::string::npos) return {};
-    const auto result = run::parse_eval_result(said.substr(at, said.find('\n', at) - at), "out");
+    const auto result =
+        run::parse_eval_result(output.substr(at, output.find('\n', at) - at), "out");
     EXPECT_TRUE(result.ok()) << result.status().to_string();
     return result.ok() ? *result : run::EvalResult();
   }
-  std::string trained() const {
+  std::string train_checkpoint() const {
     EXPECT_EQ(train(write_config(small_config()), run_dir()).code, 0);
     return run_dir() + "/checkpoints/" + checkpoints(run_dir()).back();
   }
@@ -53,43 +54,47 @@ class EvaluatorTest : public RunTest {
 // ---- Checkpoints given on the command line
 
 TEST_F(EvaluatorTest, EvaluatesGivenCheckpointWithoutRunDirectory) {
-  const std::string checkpoint = trained();
-  ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0) << log_of("stoker-eval");
-  const run::EvalResult in_its_run = printed();
+  const std::string checkpoint = train_checkpoint();
+  ASSERT_EQ(exit_code(eval({"--checkpoint", checkpoint})), 0) << log_of("stoker-eval");
+  const run::EvalResult in_its_run = printed_result();
   EXPECT_EQ(in_its_run.step, 400u);
   // Copied to another path, with the original run removed.
   fs::copy(checkpoint, path("elsewhere"), fs::copy_options::recursive);
   fs::remove_all(run_dir());
-  EXPECT_EQ(code_of(eval({"--checkpoint", path("elsewhere")})), 78);
+  EXPECT_EQ(exit_code(eval({"--checkpoint", path("elsewhere")})), 78);
   EXPECT_NE(log_of("stoker-eval").find("--config"), std::string::npos);
   fs::remove(path("stoker-eval.out"));
-  ASSERT_EQ(code_of(eval({"--checkpoint", path("elsewhere"), "--config", path("config.yaml")})), 0)
+  ASSERT_EQ(exit_code(eval({"--checkpoint", path("elsewhere"), "--config", path("config.yaml")})),
+            0)
       << log_of("stoker-eval");
-  EXPECT_EQ(printed().manifest_sha256, in_its_run.manifest_sha256);
-  EXPECT_EQ(printed().datasets[0].metrics, in_its_run.datasets[0].metrics);
+  EXPECT_EQ(printed_result().manifest_sha256, in_its_run.manifest_sha256);
+  EXPECT_EQ(printed_result().datasets[0].metrics, in_its_run.datasets[0].metrics);
 }
 
 TEST_F(EvaluatorTest, EvaluatesSafetensorsFileWithConfig) {
-  const std::string checkpoint = trained();
-  ASSERT_EQ(code_of(eval({"--checkpoint", checkpoint})), 0);
-  const auto expected = printed().datasets[0].metrics;
+  const std::string checkpoint = train_checkpoint();
+  ASSERT_EQ(exit_code(eval({"--checkpoint", checkpoint})), 0);
+  const auto expected = printed_result().datasets[0].metrics;
   fs::remove(path("stoker-eval.out"));
   fs::copy(checkpoint + "/model.safetensors", path("weights.safetensors"));
   const std::vector<std::string> bare{"--checkpoint", path("weights.safetensors")};
-  ASSERT_EQ(code_of(eval(joined(bare, {"--config", path("config.yaml")}))), 0)
+  ASSERT_EQ(exit_code(eval(joined(bare, {"--config", path("config.yaml")}))), 0)
       << log_of("stoker-eval");
-  EXPECT_EQ(printed().datasets[0].metrics, expected);
-  EXPECT_EQ(printed().manifest_sha256, "") << "it is of no checkpoint";
-  EXPECT_EQ(code_of(eval(bare)), 78) << "no configuration";
+  EXPECT_EQ(printed_result().datasets[0].metrics, expected);
+  EXPECT_EQ(printed_result().manifest_sha256, "") << "the file belongs to no checkpoint";
+  EXPECT_EQ(exit_code(eval(bare)), 78) << "no configuration";
 }
 
 TEST_F(EvaluatorTest, ReportsPathOfInvalidCheckpoint) {
-  const std::string checkpoint = trained();
+  const std::string checkpoint = train_checkpoint();
   const std::string config = path("config.yaml");
-  const auto rejected = [&](const std::string& named, const std::vector<std::string>& more) {
+  const auto rejected = [&](const std::string& path_argument,
+                            const std::vector<std::string>& more) {
     fs::remove(path("stoker-eval.out"));
-    const auto code = code_of(eval(joined({"--checkpoint", named, "--config", config}, more)));
-    EXPECT_NE(log_of("stoker-eval").find(named), std::string::npos) << log_of("stoker-eval");
+    const auto code =
+        exit_code(eval(joined({"--checkpoint", path_argument, "--config", config}, more)));
+    EXPECT_NE(log_of("stoker-eval").find(path_argument), std::string::npos)
+        << log_of("stoker-eval");
     return code;
   };
   EXPECT_EQ(rejected(path("nowhere"), {}), 78);
@@ -105,16 +110,16 @@ TEST_F(EvaluatorTest, ReportsPathOfInvalidCheckpoint) {
 
 TEST_F(EvaluatorTest, FollowsRunDirectoryCreatedLater) {
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(says("waiting reason=\"the run to begin"));
+  ASSERT_TRUE(wait_for_log("waiting reason=\"the start of the run"));
   ASSERT_EQ(train(write_config(small_config()), run_dir()).code, 0);
-  EXPECT_EQ(code_of(std::move(follower)), 0);
+  EXPECT_EQ(exit_code(std::move(follower)), 0);
   EXPECT_TRUE(run::read_best(run_dir() + "/eval/best.json").ok());
 }
 
 TEST_F(EvaluatorTest, ExitsAfterRequestedStepDuringTraining) {
   const std::string config = write_config(small_config("eval: {checkpoints: all}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
-  EXPECT_EQ(code_of(evaluator(run_dir(), {"--follow", "--until-step", "80"})), 0);
+  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--follow", "--until-step", "80"})), 0);
   EXPECT_NE(log_of("stoker-eval").find("until_step=80"), std::string::npos);
   EXPECT_FALSE(trainer.wait(0ms).has_value()) << "training has nothing to do with it";
 }
@@ -123,16 +128,17 @@ TEST_F(EvaluatorTest, LogsWhetherTrainingIsPausedCrashedOrFinished) {
   const std::string config = write_config(small_config("eval: {poll_interval_seconds: 0.2}\n"));
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   Process follower = evaluator(run_dir(), {"--follow"});
-  ASSERT_TRUE(says("evaluation finished"));  // it may never wait: the next checkpoint may be there
-  ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
-  ASSERT_TRUE(says("training is paused at step "));
+  // It may never wait, because the next checkpoint can already exist.
+  ASSERT_TRUE(wait_for_log("evaluation finished"));
+  ASSERT_EQ(exit_code(ctl(run_dir(), {"pause"}, "ctl")), 0);
+  ASSERT_TRUE(wait_for_log("training is paused at step "));
   trainer.signal(SIGKILL);
   ASSERT_TRUE(trainer.wait(60s).has_value());
-  ASSERT_TRUE(says("the trainer, which has died, to come back"));
+  ASSERT_TRUE(wait_for_log("the trainer, which has crashed, to restart"));
   EXPECT_FALSE(follower.wait(0ms).has_value()) << "it may come back";
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=1"}).code, 0)
       << "finds itself done";
-  EXPECT_EQ(code_of(std::move(follower)), 0);
+  EXPECT_EQ(exit_code(std::move(follower)), 0);
   EXPECT_NE(log_of("stoker-eval").find("run finished, evaluation complete"), std::string::npos);
 }
 
@@ -141,9 +147,9 @@ TEST_F(EvaluatorTest, ClearsPauseStateWhenTrainingResumes) {
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
   const auto paused = [&] { return fs::exists(run_dir() + "/paused.json"); };
   ASSERT_TRUE(wait_until(60s, [&] { return !checkpoints(run_dir()).empty(); }));
-  ASSERT_EQ(code_of(ctl(run_dir(), {"pause"}, "ctl")), 0);
+  ASSERT_EQ(exit_code(ctl(run_dir(), {"pause"}, "ctl")), 0);
   ASSERT_TRUE(wait_until(60s, paused));
-  ASSERT_EQ(code_of(ctl(run_dir(), {"resume"}, "ctl")), 0);
+  ASSERT_EQ(exit_code(ctl(run_dir(), {"resume"}, "ctl")), 0);
   ASSERT_TRUE(wait_until(60s, [&] { return !paused(); }));
 }
 
@@ -155,11 +161,11 @@ TEST_F(EvaluatorTest, EvaluatesAllCheckpointsWithoutInotifyAndLocks) {
   Process follower({STOKER_WITHOUT_CALLS, "ENOSYS:inotify_init1,flock", program("stoker-eval"),
                     "--run-dir", run_dir(), "--follow"},
                    path("stoker-eval.out"));
-  ASSERT_TRUE(says("waiting reason=\"the run to begin"));
+  ASSERT_TRUE(wait_for_log("waiting reason=\"the start of the run"));
   // Save no more checkpoints than are retained, because without locks retention does not know which
   // one is being read.
   ASSERT_EQ(train(config, run_dir(), {"--set", "checkpoint.keep_last=50"}).code, 0);
-  ASSERT_EQ(code_of(std::move(follower)), 0) << log_of("stoker-eval");
+  ASSERT_EQ(exit_code(std::move(follower)), 0) << log_of("stoker-eval");
   EXPECT_NE(log_of("stoker-eval").find("evaluation lock unavailable"), std::string::npos);
   EXPECT_EQ(results(), checkpoints(run_dir()).size());
 }
@@ -174,13 +180,13 @@ train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
 eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
 )");  // a batch takes 4 GB
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
+  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 0);
   const std::string ledger = text_of(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_NE(ledger.find("\"outcome\":\"failed\""), std::string::npos)
       << ledger << log_of("stoker-eval");
   fs::remove(run_dir() + "/eval/outcomes.jsonl");
-  EXPECT_EQ(code_of(evaluator(run_dir(), {"--once", "--set", "eval.batch_size=64", "--set",
-                                          "eval.max_samples=640"})),
+  EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once", "--set", "eval.batch_size=64", "--set",
+                                            "eval.max_samples=640"})),
             0);
   EXPECT_EQ(results(), 1u) << "what fits is evaluated under the same bound";
 }
@@ -193,7 +199,7 @@ TEST_F(EvaluatorTest, WritesTextAndImageArtifacts) {
             run_dir())
           .code,
       0);
-  ASSERT_EQ(code_of(evaluator(run_dir(), {"--once"})), 0);
+  ASSERT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 0);
   const std::string text = text_of(run_dir() + "/eval/artifacts/step-000000060.val.generated.txt");
   EXPECT_EQ(text.size(), 25u);
   EXPECT_TRUE(text.starts_with("line ")) << text;
@@ -205,7 +211,7 @@ train: {max_steps: 2, micro_batch_size: 4, device: cpu, num_threads: 1}
 eval: {datasets: [train], max_samples: 100}
 )";
   ASSERT_EQ(train(write_config(images, "images.yaml"), run_dir("images")).code, 0);
-  ASSERT_EQ(code_of(evaluator(run_dir("images"), {"--once"})), 0);
+  ASSERT_EQ(exit_code(evaluator(run_dir("images"), {"--once"})), 0);
   const std::string base = run_dir("images") + "/eval/artifacts/step-000000002.train.";
   EXPECT_TRUE(text_of(base + "confusion_matrix.png").starts_with("\x89PNG"));
   EXPECT_NE(text_of(base + "misclassified.md").find("| sample | label |"), std::string::npos);

@@ -86,8 +86,8 @@ class FileRefreshTest : public DatasetRefreshFixture,
 TEST_P(FileRefreshTest, AddsFilesAtNextEpoch) {
   Process trainer = paused_trainer(config_of("epoch"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
-  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
+  send_command("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   const auto states = history(run_dir());
   ASSERT_EQ(states.size(), 2u);
@@ -96,28 +96,28 @@ TEST_P(FileRefreshTest, AddsFilesAtNextEpoch) {
   EXPECT_EQ(size_at(ticket), 40u);
   EXPECT_EQ(size_at(ticket + 1), 64u);
   EXPECT_EQ(epoch_at(ticket + 1), epoch_at(ticket) + 1);
-  expect_whole_epoch(ticket, 64);
+  expect_complete_epoch(ticket, 64);
 }
 
 TEST_P(FileRefreshTest, AddsFilesImmediatelyWhenConfigured) {
   Process trainer = paused_trainer(config_of("immediate"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
   const uint64_t paused_at = newest_step(run_dir());
-  tell("resume");
+  send_command("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   const auto states = history(run_dir());
   ASSERT_EQ(states.size(), 2u);
   EXPECT_GE(states[1].start.ticket, paused_at);
   EXPECT_EQ(epoch_at(states[1].start.ticket + 1), epoch_at(states[1].start.ticket) + 1);
-  expect_whole_epoch(states[1].start.ticket, 64);
+  expect_complete_epoch(states[1].start.ticket, 64);
 }
 
 TEST_P(FileRefreshTest, ReplaysRefreshFromEarlierCheckpoint) {
   Process trainer = paused_trainer(config_of("epoch"));
   add("second", 24);
-  ASSERT_TRUE(wait_until(60s, [&] { return says("new data found samples=64"); }));
-  tell("resume");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("new data found samples=64"); }));
+  send_command("resume");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   std::filesystem::copy(run_dir(), run_dir("again"), std::filesystem::copy_options::recursive);
   const std::string first = run_dir("again") + "/checkpoints/" + checkpoints(run_dir()).front();
@@ -131,9 +131,9 @@ TEST_P(FileRefreshTest, ReportsRemovedFilesAndContinuesTraining) {
   Process trainer = paused_trainer(config_of("epoch"));
   const bool is_tar = std::filesystem::exists(path("set/second.tar"));
   std::filesystem::remove_all(path(is_tar ? "set/second.tar" : "set/cat/second"));
-  ASSERT_TRUE(wait_until(60s, [&] { return says(": is gone"); })) << log_of("stokerd");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains(": is gone"); })) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("second"));
-  tell("stop");
+  send_command("stop");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));
   EXPECT_EQ(history(run_dir()).size(), 1u);
 }

@@ -86,12 +86,12 @@ TEST_P(GoldenCheckpointTest, ResumesRun) {
   EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step=4"));
   EXPECT_EQ(newest_step(run_dir()), 12U);
   const std::vector<double> resumed = losses(run_dir());
-  EXPECT_EQ(train(config, run_dir("whole"), more).code, 0);
-  const std::vector<double> whole = losses(run_dir("whole"));
+  EXPECT_EQ(train(config, run_dir("uninterrupted"), more).code, 0);
+  const std::vector<double> uninterrupted = losses(run_dir("uninterrupted"));
   ASSERT_EQ(resumed.size(), 12U);
-  ASSERT_EQ(whole.size(), 12U);
-  for (size_t i = 0; i < whole.size(); ++i)
-    EXPECT_NEAR(resumed[i], whole[i], 1e-3 * whole[i]) << "step " << i + 1;
+  ASSERT_EQ(uninterrupted.size(), 12U);
+  for (size_t i = 0; i < uninterrupted.size(); ++i)
+    EXPECT_NEAR(resumed[i], uninterrupted[i], 1e-3 * uninterrupted[i]) << "step " << i + 1;
 }
 
 TEST_P(GoldenCheckpointTest, LoadsAsPretrainedWeights) {

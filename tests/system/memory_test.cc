@@ -36,8 +36,8 @@ uint64_t last_step(const std::string& run) {
 
 // scripts/fault_tests.sh runs 100,000 steps, a normal test run fewer.
 uint64_t steps_to_take() {
-  const char* const proof = std::getenv("STOKER_PROOF");
-  return proof != nullptr && std::string(proof) == "full" ? 100'000 : 20'000;
+  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
+  return mode != nullptr && std::string(mode) == "full" ? 100'000 : 20'000;
 }
 
 TEST_F(MemoryUsageTest, DoesNotIncreaseWithNumberOfSteps) {

@@ -45,7 +45,7 @@ TEST_F(NonfiniteLossTest, RollsBackWithReducedLearningRateAndFinishes) {
   ASSERT_EQ(train(config, run_dir()).code, 0) << trainer_log(run_dir());
   EXPECT_NE(trainer_log(run_dir()).find("run rolled back"), std::string::npos);
   EXPECT_EQ(newest_step(run_dir()), 200u);
-  EXPECT_EQ(decided_rows(run_dir()).size(), 40u) << "a step is reported once";
+  EXPECT_EQ(deterministic_records(run_dir()).size(), 40u) << "each step must be reported once";
   const auto manifest = text_of(run_dir() + "/checkpoints/step-000000200/manifest.json");
   EXPECT_NE(manifest.find("rollbacks"), std::string::npos);
 }

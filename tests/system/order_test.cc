@@ -80,7 +80,7 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 6
 )" + kTraining);
   }
 
-  std::string explained(const std::string& run, uint64_t step) const {
+  std::string show_batch(const std::string& run, uint64_t step) const {
     const std::string log = "show-batch";
     std::filesystem::remove(path(log + ".out"));  // Process appends to the file
     const auto exit = ctl(run, {"--json", "show-batch", std::to_string(step)}, log).wait(30s);
@@ -90,55 +90,57 @@ model: {name: gpt, num_layers: 1, embed_dim: 16, num_heads: 2, context_length: 6
 
   // Kills the run `kills` times, each time after a new checkpoint.
   void train_with_kills(const std::string& config, int kills) {
-    for (uint64_t life = 0; life < static_cast<uint64_t>(kills); ++life) {
+    for (uint64_t attempt = 0; attempt < static_cast<uint64_t>(kills); ++attempt) {
       const uint64_t before = newest_step(run_dir());
       Process trainer = this->trainer(config, run_dir());
       ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > before; }));
       trainer.signal(SIGKILL);
       const auto killed = trainer.wait(60s);
       ASSERT_TRUE(killed.has_value());
-      ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before it was killed often enough";
+      ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before all kills";
     }
     ASSERT_EQ(train(config, run_dir()).code, 0);
   }
 
   void expect_same_after_kills(const std::string& config, uint64_t steps) {
-    ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+    ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0);
     ASSERT_NO_FATAL_FAILURE(train_with_kills(config, 3));
-    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("whole"), steps));
-    EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
+    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("uninterrupted"), steps));
+    EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
     for (const uint64_t step : {uint64_t{1}, steps / 2, steps, uint64_t{1'000'000'000}})
-      EXPECT_EQ(explained(run_dir(), step), explained(run_dir("whole"), step)) << step;
+      EXPECT_EQ(show_batch(run_dir(), step), show_batch(run_dir("uninterrupted"), step)) << step;
   }
 
-  std::string synthetic(int samples, const std::string& more = "") const {
+  std::string synthetic_config(int samples, const std::string& more = "") const {
     return "{format: synthetic, num_samples: " + std::to_string(samples) +
            ", input_shape: [16], num_classes: 4, noise_std: 0.5" + more + "}";
   }
 };
 
 TEST_F(SampleOrderTest, SurvivesKillsWithoutShuffle) {
-  expect_same_after_kills(config_of(synthetic(500), "feed: {shuffle: none, last_batch: drop}"),
-                          kSteps);
+  expect_same_after_kills(
+      config_of(synthetic_config(500), "feed: {shuffle: none, last_batch: drop}"), kSteps);
 }
 
 TEST_F(SampleOrderTest, SurvivesKillsWithBlockShuffle) {
   expect_same_after_kills(
       config_of(
-          synthetic(500, ", skip_samples: 3, repeat: 2"),
+          synthetic_config(500, ", skip_samples: 3, repeat: 2"),
           "feed: {shuffle: block, shuffle_block_size: 50, last_batch: pad, num_processes: 2}"),
       kSteps);
 }
 
 TEST_F(SampleOrderTest, SurvivesKillsWithWeightedSampling) {
   expect_same_after_kills(
-      config_of(synthetic(500, ", sample_weights_path: " + path("weights.txt")), ""), kSteps);
+      config_of(synthetic_config(500, ", sample_weights_path: " + path("weights.txt")), ""),
+      kSteps);
 }
 
 TEST_F(SampleOrderTest, SurvivesKillsWithWeightedMixture) {
   const std::string train = "{mixture: {small: 0.25, large: 0.75}}";
   expect_same_after_kills(
-      config_of(train, "  small: " + synthetic(40) + "\n  large: " + synthetic(700)), kSteps);
+      config_of(train, "  small: " + synthetic_config(40) + "\n  large: " + synthetic_config(700)),
+      kSteps);
 }
 
 TEST_F(SampleOrderTest, SurvivesKillsWithTextMixtureInEveryShuffleMode) {
@@ -151,7 +153,7 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextMixtureInEveryShuffleMode) {
     const std::string config = text_config_of("{concat: [code, prose]}", feed);
     expect_same_after_kills(config, 600);
     // Each order starts with empty run directories.
-    for (const std::string& run : {run_dir(), run_dir("whole")})
+    for (const std::string& run : {run_dir(), run_dir("uninterrupted")})
       std::filesystem::rename(run, run + "-" + std::to_string(number));
     ++number;
   }
@@ -163,7 +165,7 @@ TEST_F(SampleOrderTest, SurvivesKillsByteForByteWithReadAhead) {
       text_config_of(texts, "feed: {read_ahead: 24, num_workers: 3, num_processes: 2}"), 600);
   ASSERT_EQ(train(text_config_of(texts, "feed: {read_ahead: 0}"), run_dir("without")).code, 0);
   EXPECT_EQ(model_sha256(run_dir("without"), 600), model_sha256(run_dir(), 600));
-  EXPECT_EQ(decided_rows(run_dir("without")), decided_rows(run_dir()));
+  EXPECT_EQ(deterministic_records(run_dir("without")), deterministic_records(run_dir()));
 }
 
 TEST_F(SampleOrderTest, SurvivesKillsWithTextBuckets) {
@@ -172,7 +174,7 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextBuckets) {
        {"num_processes: 2", "last_batch: pad", "last_batch: drop, shuffle: none"}) {
     SCOPED_TRACE(feed);
     expect_same_after_kills(lines_config_of(feed), 600);
-    for (const std::string& run : {run_dir(), run_dir("whole")})
+    for (const std::string& run : {run_dir(), run_dir("uninterrupted")})
       std::filesystem::rename(run, run + "-" + std::to_string(number));
     ++number;
   }
@@ -182,14 +184,14 @@ TEST_F(SampleOrderTest, SurvivesKillsWithTextBuckets) {
 TEST_F(SampleOrderTest, SurvivesKillsWithLabeledSequenceBuckets) {
   std::ofstream out(path("places.jsonl"));
   for (int line = 0; line < 200; ++line) {
-    std::string places, tags;
-    for (int place = 0; place <= line * 7 % 20; ++place) {
-      const std::string between = place == 0 ? "" : ", ";
-      const int sign = (line + place * place) % 3 - 1;
-      places += between + "[" + std::to_string(sign) + ", 0.5]";
+    std::string values, tags;
+    for (int step = 0; step <= line * 7 % 20; ++step) {
+      const std::string between = step == 0 ? "" : ", ";
+      const int sign = (line + step * step) % 3 - 1;
+      values += between + "[" + std::to_string(sign) + ", 0.5]";
       tags += between + std::to_string(sign + 1);
     }
-    out << "{\"x\": [" << places << "], \"y\": [" << tags << "]}\n";
+    out << "{\"x\": [" << values << "], \"y\": [" << tags << "]}\n";
   }
   out.close();
   expect_same_after_kills(
@@ -215,9 +217,9 @@ TEST_F(SampleOrderTest, ReportsPaddingRatioAndEvaluatesWithBuckets) {
   ASSERT_EQ(train(config, run_dir(), short_run).code, 0);
   EXPECT_NE(log_of("stokerd").find("padding_without_buckets="), std::string::npos)
       << log_of("stokerd");
-  EXPECT_NE(explained(run_dir(), 7).find("\"padded_to\":"), std::string::npos);
+  EXPECT_NE(show_batch(run_dir(), 7).find("\"padded_to\":"), std::string::npos);
   // Padding and metrics do not depend on the evaluation batch size.
-  const auto evaluated = [&](const std::string& batch) {
+  const auto evaluate = [&](const std::string& batch) {
     std::filesystem::remove(path("stoker-eval.out"));
     const auto exit =
         evaluator(run_dir(),
@@ -225,18 +227,18 @@ TEST_F(SampleOrderTest, ReportsPaddingRatioAndEvaluatesWithBuckets) {
                    "--set", "eval.batch_size=" + batch})
             .wait(60s);
     EXPECT_TRUE(exit && exit->code == 0) << log_of("stoker-eval");
-    const std::string said = log_of("stoker-eval");
-    const size_t at = said.find("\"val\":{");
-    return at == std::string::npos ? said : said.substr(at, said.find('}', at) - at);
+    const std::string output = log_of("stoker-eval");
+    const size_t at = output.find("\"val\":{");
+    return at == std::string::npos ? output : output.substr(at, output.find('}', at) - at);
   };
-  const std::string one_by_one = evaluated("1");
+  const std::string one_by_one = evaluate("1");
   EXPECT_NE(one_by_one.find("\"num_samples\":331"), std::string::npos) << one_by_one;
-  EXPECT_NE(evaluated("50").find("\"num_samples\":331"), std::string::npos);
+  EXPECT_NE(evaluate("50").find("\"num_samples\":331"), std::string::npos);
 }
 
 TEST_F(SampleOrderTest, AppliesNewSampleWeightsFromRestart) {
   const std::string config =
-      config_of(synthetic(500, ", sample_weights_path: " + path("weights.txt")), "");
+      config_of(synthetic_config(500, ", sample_weights_path: " + path("weights.txt")), "");
   const auto only = [this](int sample) {
     std::ofstream weights(path("weights.txt"));
     for (int i = 0; i < 500; ++i) weights << (i == sample) << '\n';
@@ -245,15 +247,15 @@ TEST_F(SampleOrderTest, AppliesNewSampleWeightsFromRestart) {
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=100"}).code, 0);
   only(8);
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=200"}).code, 0);
-  EXPECT_NE(explained(run_dir(), 100).find("\"sample\":3,"), std::string::npos);
-  EXPECT_EQ(explained(run_dir(), 100).find("\"sample\":8,"), std::string::npos);
-  EXPECT_NE(explained(run_dir(), 101).find("\"sample\":8,"), std::string::npos);
-  EXPECT_EQ(explained(run_dir(), 101).find("\"sample\":3,"), std::string::npos);
+  EXPECT_NE(show_batch(run_dir(), 100).find("\"sample\":3,"), std::string::npos);
+  EXPECT_EQ(show_batch(run_dir(), 100).find("\"sample\":8,"), std::string::npos);
+  EXPECT_NE(show_batch(run_dir(), 101).find("\"sample\":8,"), std::string::npos);
+  EXPECT_EQ(show_batch(run_dir(), 101).find("\"sample\":3,"), std::string::npos);
 }
 
 TEST_F(SampleOrderTest, RejectsChangedOrderSettings) {
   const std::string config =
-      config_of(synthetic(500), "feed: {shuffle: block, shuffle_block_size: 50}");
+      config_of(synthetic_config(500), "feed: {shuffle: block, shuffle_block_size: 50}");
   ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=100"}).code, 0);
   // Only three, because stokerd rejects the start after four failed ones.
   for (const char* const flag :

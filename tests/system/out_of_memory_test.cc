@@ -26,7 +26,8 @@ train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
                         batch + "}\n");
   }
   // Runs stokerd with a memory limit below the 1.6 GB that the activations of 100000 samples take.
-  Exit train_with_a_limit(const std::string& config, const std::vector<std::string>& more) const {
+  Exit train_with_memory_limit(const std::string& config,
+                               const std::vector<std::string>& more) const {
     Process limited(
         joined({"/bin/sh", "-c", std::string("ulimit -d ") + kLimitKib + "; exec \"$@\"", "sh",
                 program("stokerd"), "--config", config, "--run-dir", run_dir()},
@@ -39,7 +40,7 @@ train: {max_steps: 20, device: cpu, num_threads: 1, micro_batch_size: )" +
 };
 
 TEST_F(OutOfMemoryTest, ExitsWith71AndHintsAtFirstStep) {
-  EXPECT_EQ(train_with_a_limit(config("100000"), {}).code, 71);
+  EXPECT_EQ(train_with_memory_limit(config("100000"), {}).code, 71);
   EXPECT_THAT(
       text_of(run_dir() + "/logs/stokerd.log"),
       AllOf(HasSubstr("step 1: out of memory: "), HasSubstr("tried to allocate"),
@@ -48,12 +49,12 @@ TEST_F(OutOfMemoryTest, ExitsWith71AndHintsAtFirstStep) {
 }
 
 TEST_F(OutOfMemoryTest, PreservesLastCheckpointAtLaterStep) {
-  ASSERT_EQ(train_with_a_limit(config("8"), {}).code, 0) << text_of(path("limited.out"));
+  ASSERT_EQ(train_with_memory_limit(config("8"), {}).code, 0) << text_of(path("limited.out"));
   ASSERT_EQ(newest_step(run_dir()), 20u);
-  EXPECT_EQ(
-      train_with_a_limit(config("100000"), {"--set", "train.max_steps=40", "--allow-batch-change"})
-          .code,
-      71);
+  EXPECT_EQ(train_with_memory_limit(config("100000"),
+                                    {"--set", "train.max_steps=40", "--allow-batch-change"})
+                .code,
+            71);
   EXPECT_EQ(newest_step(run_dir()), 20u);
   EXPECT_EQ(ctl(run_dir(), {"verify"}, "verify").wait(30s)->code, 0);
 }

@@ -59,6 +59,6 @@ std::optional<Exit> Process::wait(std::chrono::milliseconds timeout) {
   return exit_;
 }
 
-void pause_between_looks() { ::poll(nullptr, 0, 5); }
+void sleep_between_polls() { ::poll(nullptr, 0, 5); }
 
 }  // namespace stoker::test

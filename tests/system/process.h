@@ -40,14 +40,14 @@ class Process {
 template <typename Condition>
 bool wait_until(std::chrono::milliseconds timeout, Condition&& condition);
 
-void pause_between_looks();
+void sleep_between_polls();
 
 template <typename Condition>
 bool wait_until(std::chrono::milliseconds timeout, Condition&& condition) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
-    pause_between_looks();
+    sleep_between_polls();
   }
   return true;
 }

@@ -22,8 +22,8 @@ namespace json = boost::json;
 class ResumeTest : public RunTest {
  protected:
   // Resumes a run of 80 steps up to 160 with `change`, which is rejected without `flag`.
-  void expect_that_it_takes(const std::string& flag, const std::vector<std::string>& change,
-                            const std::string& named) {
+  void expect_accepted_with_flag(const std::string& flag, const std::vector<std::string>& change,
+                                 const std::string& named) {
     const std::string config = write_config(small_config());
     ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 0);
     const auto changed = joined({"--set", "train.max_steps=160"}, change);
@@ -31,12 +31,12 @@ class ResumeTest : public RunTest {
     EXPECT_EQ(train(config, run_dir(), changed).code, 78);
     EXPECT_NE(log_of("stokerd").find(named), std::string::npos) << log_of("stokerd");
     EXPECT_NE(log_of("stokerd").find(flag), std::string::npos) << log_of("stokerd");
-    EXPECT_EQ(checkpoints(run_dir()), before) << "a refused start changed something";
+    EXPECT_EQ(checkpoints(run_dir()), before) << "the rejected start changed something";
     EXPECT_EQ(train(config, run_dir(), joined(changed, {flag})).code, 0) << log_of("stokerd");
     EXPECT_NE(log_of("stokerd").find("incompatible change accepted"), std::string::npos);
     EXPECT_EQ(newest_step(run_dir()), 160u);
     EXPECT_EQ(train(config, run_dir(), joined(changed, {"--set", "train.max_steps=170"})).code, 0)
-        << "the run has become what it was allowed to be: " << log_of("stokerd");
+        << "the accepted change is not stored: " << log_of("stokerd");
   }
   json::object manifest(uint64_t step) const {
     char name[32];
@@ -58,25 +58,26 @@ TEST_F(ResumeTest, DoesNotCountStartsRejectedForChange) {
 }
 
 TEST_F(ResumeTest, AcceptsBatchSizeChangeWithFlag) {
-  expect_that_it_takes("--allow-batch-change", {"--set", "train.micro_batch_size=32"},
-                       "train.micro_batch_size: 16 -> 32");
+  expect_accepted_with_flag("--allow-batch-change", {"--set", "train.micro_batch_size=32"},
+                            "train.micro_batch_size: 16 -> 32");
   // 80 batches of 16 samples are 40 batches of 32; then one per step.
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 40u + 80u);
 }
 
 TEST_F(ResumeTest, AcceptsGradientAccumulationChangeWithFlag) {
-  expect_that_it_takes("--allow-batch-change", {"--set", "train.gradient_accumulation_steps=2"},
-                       "train.gradient_accumulation_steps: 1 -> 2");
+  expect_accepted_with_flag("--allow-batch-change",
+                            {"--set", "train.gradient_accumulation_steps=2"},
+                            "train.gradient_accumulation_steps: 1 -> 2");
   EXPECT_EQ(manifest(160).at("next_ticket").to_number<uint64_t>(), 80u + 2 * 80u);
 }
 
 TEST_F(ResumeTest, AcceptsSampleOrderChangeWithFlag) {
-  expect_that_it_takes("--allow-data-change", {"--set", "run.seed=9"}, "run.seed: 1 -> 9");
+  expect_accepted_with_flag("--allow-data-change", {"--set", "run.seed=9"}, "run.seed: 1 -> 9");
 }
 
 TEST_F(ResumeTest, AcceptsDataChangeWithFlag) {
-  expect_that_it_takes("--allow-data-change", {"--set", "data.train.num_samples=3000"},
-                       "data.train.num_samples: 5000 -> 3000");
+  expect_accepted_with_flag("--allow-data-change", {"--set", "data.train.num_samples=3000"},
+                            "data.train.num_samples: 5000 -> 3000");
 }
 
 // File contents are identified by their fingerprint, not by path.
@@ -91,16 +92,16 @@ TEST_F(ResumeTest, DetectsDataChangedUnderSamePath) {
 }
 
 TEST_F(ResumeTest, AcceptsModelChangeWithFlag) {
-  expect_that_it_takes("--allow-model-change", {"--set", "model.hidden_sizes=[32, 8]"},
-                       "model.hidden_sizes: [32] -> [32, 8]");
+  expect_accepted_with_flag("--allow-model-change", {"--set", "model.hidden_sizes=[32, 8]"},
+                            "model.hidden_sizes: [32] -> [32, 8]");
   EXPECT_NE(log_of("stokerd").find("checkpoint partially loaded"), std::string::npos)
       << log_of("stokerd");
 }
 
 TEST_F(ResumeTest, AcceptsOptimizerChangeWithFlag) {
-  expect_that_it_takes("--allow-model-change",
-                       {"--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0.9"},
-                       "optimizer.name: adamw -> sgd");
+  expect_accepted_with_flag("--allow-model-change",
+                            {"--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0.9"},
+                            "optimizer.name: adamw -> sgd");
 }
 
 TEST_F(ResumeTest, AcceptsWorldSizeChangeWithFlag) {
@@ -125,54 +126,55 @@ TEST_F(ResumeTest, AcceptsWorldSizeChangeWithFlag) {
 TEST_F(ResumeTest, LosesAndRepeatsNoStepOnPlannedRestart) {
   const std::string config = write_config(small_config());
   // Fewer records than the metrics queue holds, so that none is dropped if the disk stalls.
-  const std::vector<std::string> longer{"--set", "train.max_steps=40000",
-                                        "--set", "checkpoint.save_every_steps=null",
-                                        "--set", "metrics.log_every_steps=47"};
-  ASSERT_EQ(train(config, run_dir("whole"), longer).code, 0);
+  const std::vector<std::string> more_steps{"--set", "train.max_steps=40000",
+                                            "--set", "checkpoint.save_every_steps=null",
+                                            "--set", "metrics.log_every_steps=47"};
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
   uint64_t left_at = 0;
   {
-    Process trainer = this->trainer(config, run_dir(), longer);
-    ASSERT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > 5; }));
+    Process trainer = this->trainer(config, run_dir(), more_steps);
+    ASSERT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > 5; }));
     trainer.signal(SIGTERM);
     const auto ended = trainer.wait(60s);
     ASSERT_TRUE(ended.has_value());
     EXPECT_EQ(ended->code, 0);
     left_at = newest_step(run_dir());
     EXPECT_GT(left_at, 5 * 47u);
-    EXPECT_LT(left_at, 40000u) << "the run ended before it was asked to";
+    EXPECT_LT(left_at, 40000u) << "the run ended before the signal";
   }
-  ASSERT_EQ(train(config, run_dir(), longer).code, 0);
+  ASSERT_EQ(train(config, run_dir(), more_steps).code, 0);
   EXPECT_NE(log_of("stokerd").find("run resumed step=" + std::to_string(left_at)),
             std::string::npos)
       << log_of("stokerd");
-  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
-  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("whole"), 40000));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
+  EXPECT_EQ(model_sha256(run_dir(), 40000), model_sha256(run_dir("uninterrupted"), 40000));
 }
 
 // Event files of a run that was killed repeatedly, read by TensorBoard's own loader.
 TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
   const char* const python = ::getenv("STOKER_PYTHON");
-  if (python == nullptr) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
+  if (python == nullptr) GTEST_SKIP() << "STOKER_PYTHON is not set to a Python with tensorboard";
   const std::string config = write_config(small_config());
-  const std::vector<std::string> longer{
+  const std::vector<std::string> more_steps{
       "--set", "train.max_steps=60000",           "--set", "model.hidden_sizes=[64]",
       "--set", "checkpoint.save_every_steps=500", "--set", "metrics.log_every_steps=100"};
-  for (int life = 0; life < 4; ++life) {
+  for (int attempt = 0; attempt < 4; ++attempt) {
     const uint64_t from = newest_step(run_dir());
-    Process trainer = this->trainer(config, run_dir(), longer);
+    Process trainer = this->trainer(config, run_dir(), more_steps);
     // Past a checkpoint, so that there are points to discard.
     ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > from; }));
-    const size_t rows = decided_rows(run_dir()).size();
-    ASSERT_TRUE(wait_until(60s, [&] { return decided_rows(run_dir()).size() > rows + 3; }));
+    const size_t rows = deterministic_records(run_dir()).size();
+    ASSERT_TRUE(
+        wait_until(60s, [&] { return deterministic_records(run_dir()).size() > rows + 3; }));
     trainer.signal(SIGKILL);
     (void)trainer.wait(10s);
   }
-  ASSERT_EQ(train(config, run_dir(), longer).code, 0);
+  ASSERT_EQ(train(config, run_dir(), more_steps).code, 0);
   EXPECT_NE(log_of("stokerd").find("run resumed step="), std::string::npos)
-      << "it had ended before";
-  Process reader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tensorboard/train"},
+      << "the run had ended before";
+  Process loader({python, STOKER_READ_EVENTS_PY, run_dir() + "/tensorboard/train"},
                  path("events.out"));
-  const auto read = reader.wait(120s);
+  const auto read = loader.wait(120s);
   ASSERT_TRUE(read.has_value());
   if (read->code == 77) GTEST_SKIP() << "no tensorboard";
   ASSERT_EQ(read->code, 0) << log_of("events");
@@ -184,7 +186,7 @@ TEST_F(ResumeTest, WritesNoDuplicateTensorBoardPointsAfterKills) {
     std::vector<uint64_t> steps;
     for (const json::value& point : events.at(kind).as_object().at("loss").as_array())
       steps.push_back(point.as_array().at(0).to_number<uint64_t>());
-    EXPECT_EQ(steps, due) << kind << " has doubled, missing or unordered points";
+    EXPECT_EQ(steps, due) << kind << " has duplicate, missing or unordered points";
   }
 }
 

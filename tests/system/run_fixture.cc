@@ -100,7 +100,7 @@ Exit RunTest::train(const std::string& config, const std::string& run,
   Process process = trainer(config, run, more);
   const auto exit = process.wait(90s);
   if (!exit) {
-    ADD_FAILURE() << "stokerd did not end";
+    ADD_FAILURE() << "stokerd did not exit";
     return Exit{-1, 0};
   }
   return *exit;
@@ -141,7 +141,7 @@ std::string RunTest::model_sha256(const std::string& run, uint64_t step) {
                             "/model.safetensors"));
 }
 
-std::vector<std::string> RunTest::decided_rows(const std::string& run) {
+std::vector<std::string> RunTest::deterministic_records(const std::string& run) {
   std::istringstream in(text_of(run + "/metrics/train.jsonl"));
   std::vector<std::string> rows;
   for (std::string line; std::getline(in, line);)

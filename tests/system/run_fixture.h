@@ -48,7 +48,7 @@ class RunTest : public ::testing::Test {
   static run::DatasetResult newest_result(const std::string& run);
   static std::string model_sha256(const std::string& run, uint64_t step);
   // The records of train.jsonl without the fields that depend on time.
-  static std::vector<std::string> decided_rows(const std::string& run);
+  static std::vector<std::string> deterministic_records(const std::string& run);
   static std::vector<pid_t> children_of(pid_t parent, const std::string& program);
 
   std::string folder_;

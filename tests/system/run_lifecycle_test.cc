@@ -45,7 +45,7 @@ TEST_F(RunLifecycleTest, TrainsAndEvaluatesEveryCheckpointWithExitCodeZero) {
   ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
   EXPECT_EQ(state.end->outcome, run::RunOutcome::kFinished);
   EXPECT_EQ(state.end->step, 60u);
-  EXPECT_EQ(decided_rows(run_dir()).size(), 12u);
+  EXPECT_EQ(deterministic_records(run_dir()).size(), 12u);
   // Step 40 has no checkpoint if the disk was still busy with step 20; it is skipped as documented.
   const auto saved = checkpoints(run_dir());
   ASSERT_GE(saved.size(), 2u);
@@ -98,15 +98,15 @@ TEST_F(RunLifecycleTest, ProducesIdenticalBytesForSameConfig) {
       << "the workers changed the result";
   EXPECT_EQ(model_sha256(run_dir("a"), 400), model_sha256(run_dir("c"), 400))
       << "reading in stokerd changed the result";
-  EXPECT_EQ(decided_rows(run_dir("a")), decided_rows(run_dir("b")));
+  EXPECT_EQ(deterministic_records(run_dir("a")), deterministic_records(run_dir("b")));
 }
 
 TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   const std::string config = write_config(small_config());
-  ASSERT_EQ(train(config, run_dir("whole")).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0);
   {
     Process trainer = this->trainer(config, run_dir());
-    ASSERT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > 5; }));
+    ASSERT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > 5; }));
     trainer.signal(SIGTERM);
     const auto exit = trainer.wait(30s);
     ASSERT_TRUE(exit.has_value());
@@ -116,10 +116,10 @@ TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
   EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
   EXPECT_EQ(newest_step(run_dir()), state.end->step) << "the last step was not saved";
-  ASSERT_LT(state.end->step, 400u) << "it ended before it was asked to";
+  ASSERT_LT(state.end->step, 400u) << "the run ended before the signal";
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("whole"), 400));
-  EXPECT_EQ(decided_rows(run_dir()), decided_rows(run_dir("whole")));
+  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("uninterrupted"), 400));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
 }
 
 TEST_F(RunLifecycleTest, SavesImmediatelyOnSigusr1AndContinues) {
@@ -127,13 +127,13 @@ TEST_F(RunLifecycleTest, SavesImmediatelyOnSigusr1AndContinues) {
   Process trainer = this->trainer(
       config, run_dir(),
       {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
-  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
   EXPECT_TRUE(checkpoints(run_dir()).empty());
   trainer.signal(SIGUSR1);
   EXPECT_TRUE(wait_until(30s, [&] { return !checkpoints(run_dir()).empty(); }));
-  const size_t rows = decided_rows(run_dir()).size();
-  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows + 3; }))
-      << "training did not go on";
+  const size_t rows = deterministic_records(run_dir()).size();
+  EXPECT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > rows + 3; }))
+      << "training did not continue";
   trainer.signal(SIGTERM);
   const auto exit = trainer.wait(30s);
   ASSERT_TRUE(exit.has_value());
@@ -145,31 +145,31 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
   Process trainer = this->trainer(config, run_dir(),
                                   {"--set", "train.max_steps=1000000", "--set",
                                    "scheduler.name=constant", "--set", "scheduler.min_lr="});
-  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
-  const auto ask = [&](const std::vector<std::string>& words, const std::string& log) {
+  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
+  const auto run_stokerctl = [&](const std::vector<std::string>& words, const std::string& log) {
     const auto exit = ctl(run_dir(), words, log).wait(30s);
     return exit ? exit->code : -1;
   };
-  EXPECT_EQ(ask({"pause"}, "pause"), 0);
+  EXPECT_EQ(run_stokerctl({"pause"}, "pause"), 0);
   const auto step_now = [&] {
     fs::remove(path("status.out"));
-    EXPECT_EQ(ask({"--json", "status"}, "status"), 0);
+    EXPECT_EQ(run_stokerctl({"--json", "status"}, "status"), 0);
     std::smatch step;
     const std::string text = log_of("status");
     return std::regex_search(text, step, std::regex(R"("step":(\d+))")) ? step.str(1) : text;
   };
   const std::string step = step_now();
   EXPECT_NE(log_of("status").find("\"paused\""), std::string::npos);
-  EXPECT_EQ(ask({"checkpoint"}, "checkpoint"), 0);
+  EXPECT_EQ(run_stokerctl({"checkpoint"}, "checkpoint"), 0);
   EXPECT_FALSE(checkpoints(run_dir()).empty());
-  EXPECT_EQ(step_now(), step) << "it trained while it was paused";
-  EXPECT_EQ(ask({"set", "lr", "0.0005"}, "set"), 0);
-  EXPECT_NE(ask({"set", "lr", "-1"}, "set-bad"), 0);
-  EXPECT_EQ(ask({"resume"}, "resume"), 0);
+  EXPECT_EQ(step_now(), step) << "it trained while paused";
+  EXPECT_EQ(run_stokerctl({"set", "lr", "0.0005"}, "set"), 0);
+  EXPECT_NE(run_stokerctl({"set", "lr", "-1"}, "set-bad"), 0);
+  EXPECT_EQ(run_stokerctl({"resume"}, "resume"), 0);
   EXPECT_TRUE(wait_until(30s, [&] {
-    return decided_rows(run_dir()).back().find("\"lr\":5e-04") != std::string::npos;
-  })) << decided_rows(run_dir()).back();
-  EXPECT_EQ(ask({"stop"}, "stop"), 0);
+    return deterministic_records(run_dir()).back().find("\"lr\":5e-04") != std::string::npos;
+  })) << deterministic_records(run_dir()).back();
+  EXPECT_EQ(run_stokerctl({"stop"}, "stop"), 0);
   const auto exit = trainer.wait(30s);
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 0);
@@ -178,7 +178,7 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
 TEST_F(RunLifecycleTest, RejectsSecondDaemonWith75WithoutSideEffects) {
   const std::string config = write_config(small_config());
   Process first = trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
-  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
   Process second(std::vector<std::string>{std::string(STOKER_BIN_DIR) + "/stokerd", "--config",
                                           config, "--run-dir", run_dir()},
                  path("second.out"));
@@ -187,9 +187,9 @@ TEST_F(RunLifecycleTest, RejectsSecondDaemonWith75WithoutSideEffects) {
   EXPECT_EQ(rejected->code, 75);
   EXPECT_NE(log_of("second").find("pid=" + std::to_string(first.pid())), std::string::npos)
       << log_of("second");
-  const size_t rows = decided_rows(run_dir()).size();
-  EXPECT_TRUE(wait_until(30s, [&] { return decided_rows(run_dir()).size() > rows; }))
-      << "the first was disturbed";
+  const size_t rows = deterministic_records(run_dir()).size();
+  EXPECT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > rows; }))
+      << "the first was affected";
 }
 
 TEST_F(RunLifecycleTest, ArchivesOldRunAndStartsNewOneOnFresh) {
@@ -208,10 +208,10 @@ TEST_F(RunLifecycleTest, ArchivesOldRunAndStartsNewOneOnFresh) {
 TEST_F(RunLifecycleTest, ExitsImmediatelyWithoutChangesOnFinishedRun) {
   const std::string config = write_config(small_config());
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  const auto rows = decided_rows(run_dir());
+  const auto rows = deterministic_records(run_dir());
   const std::string model = model_sha256(run_dir(), 400);
   ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(decided_rows(run_dir()), rows);
+  EXPECT_EQ(deterministic_records(run_dir()), rows);
   EXPECT_EQ(model_sha256(run_dir(), 400), model);
 }
 
@@ -264,13 +264,13 @@ TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
   if (::geteuid() == 0) {
     // Root can read every file, so run as nobody.
     ::chmod(folder_.c_str(), 0777);
-    const std::vector<std::string> as_nobody{"setpriv", "--reuid=65534", "--regid=65534",
-                                             "--clear-groups"};
-    Process reach(joined(as_nobody, {"test", "-x", command[0]}), path("reach.out"));
+    const std::vector<std::string> as_unprivileged_user{"setpriv", "--reuid=65534", "--regid=65534",
+                                                        "--clear-groups"};
+    Process reach(joined(as_unprivileged_user, {"test", "-x", command[0]}), path("reach.out"));
     const auto reached = reach.wait(30s);
     if (!reached || reached->code != 0)
       GTEST_SKIP() << "the tests run as root, and another user cannot reach " << command[0];
-    command = joined(as_nobody, command);
+    command = joined(as_unprivileged_user, command);
   }
   Process trainer(command, path("stokerd.out"));
   const auto exit = trainer.wait(60s);

@@ -45,7 +45,7 @@ metrics: {log_every_steps: 50}
 )");
   }
 
-  static std::vector<std::string> list_of(const std::string& run) {
+  static std::vector<std::string> sorted_records(const std::string& run) {
     std::istringstream in(text_of(run + "/sample_errors.jsonl"));
     std::vector<std::string> lines;
     // The last line can be incomplete.
@@ -56,77 +56,78 @@ metrics: {log_every_steps: 50}
   static uint64_t step_of(const std::string& line) {
     return boost::json::parse(line).at("step").to_number<uint64_t>();
   }
-  static uint64_t listed(const std::string& run, uint64_t up_to_step) {
-    const auto lines = list_of(run);
+  static uint64_t num_listed(const std::string& run, uint64_t up_to_step) {
+    const auto lines = sorted_records(run);
     return static_cast<uint64_t>(std::ranges::count_if(
         lines, [&](const std::string& line) { return step_of(line) <= up_to_step; }));
   }
-  static std::string folder_of(const std::string& run, uint64_t step) {
+  static std::string checkpoint_dir(const std::string& run, uint64_t step) {
     return run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(step);
   }
-  static uint64_t counted(const std::string& run, uint64_t step) {
-    const auto manifest =
-        checkpoint::parse_manifest(text_of(folder_of(run, step) + "/manifest.json"), "manifest");
+  static uint64_t num_counted(const std::string& run, uint64_t step) {
+    const auto manifest = checkpoint::parse_manifest(
+        text_of(checkpoint_dir(run, step) + "/manifest.json"), "manifest");
     EXPECT_TRUE(manifest.ok() && manifest->sample_errors.has_value());
     return manifest.ok() ? manifest->sample_errors.value_or(0) : 0;
   }
-  uint64_t said_by_status() {
+  uint64_t reported_by_status() {
     std::ofstream(path("status.out"));  // Process appends to the file
     const auto exit = ctl(run_dir(), {"--json", "status"}, "status").wait(30s);
     std::smatch number;
-    const std::string said = log_of("status");
+    const std::string output = log_of("status");
     if (!exit || exit->code != 0 ||
-        !std::regex_search(said, number, std::regex("\"sample_errors\":([0-9]+)")))
+        !std::regex_search(output, number, std::regex("\"sample_errors\":([0-9]+)")))
       return 0;
     return std::stoull(number[1]);
   }
 
   // Runs until another checkpoint is saved and, unless `at_once`, until sample errors after that
   // checkpoint are recorded; then kills the run.
-  void live_and_die(const std::string& config, bool at_once) {
+  void run_until_killed(const std::string& config, bool immediately) {
     const uint64_t before = newest_step(run_dir());
     Process trainer = this->trainer(config, run_dir());
-    ASSERT_TRUE(
-        wait_until(60s, [&] { return listed(run_dir(), ~0ull) > listed(run_dir(), before); }));
+    ASSERT_TRUE(wait_until(
+        60s, [&] { return num_listed(run_dir(), ~0ull) > num_listed(run_dir(), before); }));
     ASSERT_TRUE(wait_until(60s, [&] {
-      return said_by_status() > (before == 0 ? 0 : counted(run_dir(), before));
-    })) << "the number of the lives before is lost";
+      return reported_by_status() > (before == 0 ? 0 : num_counted(run_dir(), before));
+    })) << "the count of earlier attempts is lost";
     ASSERT_TRUE(wait_until(60s, [&] {
       trainer.signal(SIGUSR1);
       return newest_step(run_dir()) > before;
     }));
-    ASSERT_TRUE(at_once || wait_until(60s, [&] {
-                  return listed(run_dir(), ~0ull) > listed(run_dir(), newest_step(run_dir()));
+    ASSERT_TRUE(immediately || wait_until(60s, [&] {
+                  return num_listed(run_dir(), ~0ull) >
+                         num_listed(run_dir(), newest_step(run_dir()));
                 }));
     trainer.signal(SIGKILL);
     const auto killed = trainer.wait(60s);
     ASSERT_TRUE(killed.has_value());
-    ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before it was killed often enough";
+    ASSERT_EQ(killed->signal, SIGKILL) << "the run ended before all kills";
     const uint64_t saved = newest_step(run_dir());
-    EXPECT_EQ(counted(run_dir(), saved), listed(run_dir(), saved))
-        << "what the checkpoint of step " << saved << " counts is not on the disk";
+    EXPECT_EQ(num_counted(run_dir(), saved), num_listed(run_dir(), saved))
+        << "what the checkpoint of step " << saved << " counts is not in the file";
   }
 
   void expect_same_list_after_kills(const std::string& feed) {
     const std::string config = config_of(feed);
-    for (const bool at_once : {false, true, false, true})
-      ASSERT_NO_FATAL_FAILURE(live_and_die(config, at_once));
+    for (const bool immediately : {false, true, false, true})
+      ASSERT_NO_FATAL_FAILURE(run_until_killed(config, immediately));
     // Beyond the step that the run has reached.
     const uint64_t steps = newest_step(run_dir()) + 3000;
-    const std::vector<std::string> to_there{"--set", "train.max_steps=" + std::to_string(steps)};
-    ASSERT_EQ(train(config, run_dir(), to_there).code, 0);
-    ASSERT_EQ(train(config, run_dir("whole"), to_there).code, 0);
+    const std::vector<std::string> until_step{"--set", "train.max_steps=" + std::to_string(steps)};
+    ASSERT_EQ(train(config, run_dir(), until_step).code, 0);
+    ASSERT_EQ(train(config, run_dir("uninterrupted"), until_step).code, 0);
     EXPECT_THAT(log_of("stokerd"), HasSubstr("sample error records truncated"));
     EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("sample error records missing")));
-    const auto list = list_of(run_dir());
+    const auto list = sorted_records(run_dir());
     EXPECT_GT(list.size(), 100u);
-    EXPECT_EQ(list, list_of(run_dir("whole")));
-    EXPECT_EQ(counted(run_dir(), steps), list.size());
-    EXPECT_EQ(counted(run_dir("whole"), steps), list.size());
-    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("whole"), steps));
+    EXPECT_EQ(list, sorted_records(run_dir("uninterrupted")));
+    EXPECT_EQ(num_counted(run_dir(), steps), list.size());
+    EXPECT_EQ(num_counted(run_dir("uninterrupted"), steps), list.size());
+    EXPECT_EQ(model_sha256(run_dir(), steps), model_sha256(run_dir("uninterrupted"), steps));
     for (const std::string& name : checkpoints(run_dir())) {
       const uint64_t step = *checkpoint::CheckpointStore::parse_checkpoint_name(name);
-      EXPECT_EQ(counted(run_dir(), step), listed(run_dir("whole"), step)) << name;
+      EXPECT_EQ(num_counted(run_dir(), step), num_listed(run_dir("uninterrupted"), step)) << name;
     }
   }
 };
@@ -144,9 +145,9 @@ TEST_F(SampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
   const std::string config = config_of("num_workers: 2");
   const std::vector<std::string> half{"--set", "train.max_steps=1000"};
   const std::vector<std::string> all{"--set", "train.max_steps=2000"};
-  ASSERT_EQ(train(config, run_dir("whole"), all).code, 0);
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), all).code, 0);
   ASSERT_EQ(train(config, run_dir(), half).code, 0);
-  const std::string folder = folder_of(run_dir(), 1000);
+  const std::string folder = checkpoint_dir(run_dir(), 1000);
   const std::string manifest = text_of(folder + "/manifest.json");
   std::ofstream(folder + "/manifest.json")
       << std::regex_replace(manifest, std::regex(",\"sample_errors\":[0-9]+"), "");
@@ -159,23 +160,23 @@ TEST_F(SampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
       << std::regex_replace(list, std::regex("\"step\":[0-9]+,"), "")
       << "{\"ticket\":5000,\"sample\":100}\n";  // of a step that was lost
   ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
-  EXPECT_EQ(counted(run_dir(), 2000), counted(run_dir("whole"), 2000));
-  EXPECT_EQ(list_of(run_dir()).size(), list_of(run_dir("whole")).size());
+  EXPECT_EQ(num_counted(run_dir(), 2000), num_counted(run_dir("uninterrupted"), 2000));
+  EXPECT_EQ(sorted_records(run_dir()).size(), sorted_records(run_dir("uninterrupted")).size());
 }
 
 TEST_F(SampleErrorsTest, ClearsRecordsWhenRunRestartsWithoutCheckpoint) {
   const std::string config = config_of("num_workers: 2");
-  const std::vector<std::string> few{"--set", "train.max_steps=1000"};
-  ASSERT_EQ(train(config, run_dir("whole"), few).code, 0);
+  const std::vector<std::string> until_1000{"--set", "train.max_steps=1000"};
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), until_1000).code, 0);
   {
     Process trainer = this->trainer(config, run_dir());
-    ASSERT_TRUE(wait_until(60s, [&] { return listed(run_dir(), ~0ull) > 40; }));
+    ASSERT_TRUE(wait_until(60s, [&] { return num_listed(run_dir(), ~0ull) > 40; }));
     trainer.signal(SIGKILL);
     ASSERT_TRUE(trainer.wait(60s).has_value());
   }
   ASSERT_THAT(checkpoints(run_dir()), IsEmpty());
-  ASSERT_EQ(train(config, run_dir(), few).code, 0);
-  EXPECT_EQ(list_of(run_dir()), list_of(run_dir("whole")));
+  ASSERT_EQ(train(config, run_dir(), until_1000).code, 0);
+  EXPECT_EQ(sorted_records(run_dir()), sorted_records(run_dir("uninterrupted")));
 }
 
 }  // namespace

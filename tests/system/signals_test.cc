@@ -57,7 +57,7 @@ TEST_F(SignalHandlingTest, ExitsImmediatelyWith143OnSecondSigterm) {
 TEST_F(SignalHandlingTest, ReloadsLogLevelOnSighupAndReportsOtherChanges) {
   const std::string config = write_config(small_config());
   Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
-  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
   write_config(small_config("log: {level: warning}\n"));
   trainer.signal(SIGHUP);
   EXPECT_TRUE(wait_until(30s, [&] {
@@ -85,15 +85,15 @@ TEST_F(IdleCpuTimeTest, UsesUnderOnePercentCpuWhenPausedAndWaiting) {
   Process trainer = this->trainer(
       config, run_dir(),
       {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
-  ASSERT_TRUE(wait_until(30s, [&] { return !decided_rows(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
   Process evaluator = this->evaluator(run_dir(), {"--follow"});
   ASSERT_TRUE(wait_until(
       30s, [&] { return log_of("stoker-eval").find("evaluator started") != std::string::npos; }));
   const auto exit = ctl(run_dir(), {"pause"}, "pause").wait(30s);
   ASSERT_TRUE(exit.has_value() && exit->code == 0);
-  const auto readers = children_of(trainer.pid(), "stoker-feed");
-  ASSERT_FALSE(readers.empty());
-  std::vector<pid_t> all = readers;
+  const auto workers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_FALSE(workers.empty());
+  std::vector<pid_t> all = workers;
   all.push_back(trainer.pid());
   all.push_back(evaluator.pid());
   // CPU time, not wall time, so that load of other processes does not count. Takes the minimum of

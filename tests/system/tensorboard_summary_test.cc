@@ -20,8 +20,8 @@ class TensorBoardSummaryTest : public RunTest {
   json::object read(const std::string& folder, const std::string& log) const {
     const char* const python = ::getenv("STOKER_PYTHON");
     if (python == nullptr) return {};
-    Process reader({python, STOKER_READ_EVENTS_PY, folder}, path(log + ".out"));
-    const auto ended = reader.wait(120s);
+    Process loader({python, STOKER_READ_EVENTS_PY, folder}, path(log + ".out"));
+    const auto ended = loader.wait(120s);
     if (!ended || ended->code == 77) return {};
     EXPECT_EQ(ended->code, 0) << log_of(log);
     const std::string printed = log_of(log);
@@ -38,7 +38,7 @@ TEST_F(TensorBoardSummaryTest, IsWrittenForNewAndResumedRun) {
       << log_of("stokerd");
 
   const json::object run = read(run_dir() + "/tensorboard", "run-events");
-  if (run.empty()) GTEST_SKIP() << "STOKER_PYTHON names no Python with tensorboard";
+  if (run.empty()) GTEST_SKIP() << "STOKER_PYTHON is not set to a Python with tensorboard";
   const json::object& start = run.at("hparams")
                                   .at("_hparams_/session_start_info")
                                   .at("sessionStartInfo")

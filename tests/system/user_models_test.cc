@@ -41,13 +41,13 @@ class UserModelTest : public RunTest {
 
   // An interrupted run of 80 steps ends with the same bytes as an uninterrupted one and is
   // evaluated.
-  void expect_that_it_goes_on_exactly(const std::string& config) {
+  void expect_exact_resume(const std::string& config) {
     const std::vector<std::string> half{"--set", "train.max_steps=40"};
     const std::vector<std::string> all{"--set", "train.max_steps=80"};
-    ASSERT_EQ(train(config, run_dir("whole"), all).code, 0) << log_of("stokerd");
+    ASSERT_EQ(train(config, run_dir("uninterrupted"), all).code, 0) << log_of("stokerd");
     ASSERT_EQ(train(config, run_dir(), half).code, 0);
     ASSERT_EQ(train(config, run_dir(), all).code, 0) << log_of("stokerd");
-    EXPECT_EQ(model_sha256(run_dir(), 80), model_sha256(run_dir("whole"), 80));
+    EXPECT_EQ(model_sha256(run_dir(), 80), model_sha256(run_dir("uninterrupted"), 80));
     EXPECT_NE(model_sha256(run_dir(), 40), model_sha256(run_dir(), 80));
     EXPECT_EQ(evaluate(run_dir()), 0) << log_of("stoker-eval");
     EXPECT_NE(text_of(run_dir() + "/eval/step-000000080.json").find("accuracy"), std::string::npos);
@@ -57,13 +57,13 @@ class UserModelTest : public RunTest {
   }
 
   // The model file changes after 40 steps.
-  void expect_that_another_file_is_told(const std::string& config, const std::string& file) {
+  void expect_other_file_rejected(const std::string& config, const std::string& file) {
     ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=40"}).code, 0)
         << log_of("stokerd");
     std::ofstream(file + ".new", std::ios::binary) << text_of(file) << "\n";
     fs::rename(file + ".new", file);
     EXPECT_EQ(evaluate(run_dir(), {"--set", "eval.max_attempts=1"}), 0);
-    EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, of sum"),
+    EXPECT_NE(log_of("stoker-eval").find("was trained with another model.path, SHA-256"),
               std::string::npos)
         << log_of("stoker-eval");
     EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=80"}).code, 78);
@@ -80,15 +80,15 @@ class UserModelTest : public RunTest {
 };
 
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsPlugin) {
-  expect_that_it_goes_on_exactly(plugin_config());
+  expect_exact_resume(plugin_config());
 }
 
 TEST_F(UserModelTest, TrainsResumesEvaluatesAndExportsTorchScript) {
-  expect_that_it_goes_on_exactly(script_config());
+  expect_exact_resume(script_config());
 }
 
 TEST_F(UserModelTest, RejectsReplacedPluginUnlessAllowed) {
-  expect_that_another_file_is_told(plugin_config(), path("m.so"));
+  expect_other_file_rejected(plugin_config(), path("m.so"));
 }
 
 TEST_F(UserModelTest, AcceptsMovedPlugin) {
@@ -108,10 +108,10 @@ TEST_F(UserModelTest, LoadsPluginInTrainerOnly) {
   ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) > 0; })) << log_of("stokerd");
   const auto maps_of = [](pid_t pid) { return text_of("/proc/" + std::to_string(pid) + "/maps"); };
   EXPECT_NE(maps_of(trainer.pid()).find("m.so"), std::string::npos);
-  const std::vector<pid_t> readers = children_of(trainer.pid(), "stoker-feed");
-  ASSERT_FALSE(readers.empty());
-  for (const pid_t reader : readers) {
-    const std::string maps = maps_of(reader);
+  const std::vector<pid_t> workers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_FALSE(workers.empty());
+  for (const pid_t worker : workers) {
+    const std::string maps = maps_of(worker);
     EXPECT_NE(maps.find("stoker-feed"), std::string::npos);
     EXPECT_EQ(maps.find("/m.so"), std::string::npos);
     EXPECT_EQ(maps.find("libtorch"), std::string::npos);
@@ -121,7 +121,7 @@ TEST_F(UserModelTest, LoadsPluginInTrainerOnly) {
 TEST_F(UserModelTest, RejectsUnusablePluginWithOneLineAtStart) {
   const std::string config = plugin_config();
   EXPECT_EQ(train(config, run_dir(), {"--set", "model.args.widht=3"}).code, 78);
-  EXPECT_NE(log_of("stokerd").find("does not read these of model.args: widht"), std::string::npos)
+  EXPECT_NE(log_of("stokerd").find("unused keys in model.args: widht"), std::string::npos)
       << log_of("stokerd");
   EXPECT_EQ(train(config, run_dir(), {"--set", "model.path=" + path("none.so")}).code, 78);
   EXPECT_NE(log_of("stokerd").find("none.so: No such file"), std::string::npos);
@@ -136,7 +136,8 @@ TEST_F(UserModelTest, FailsRunWithFileOnTokenWithoutPluginOutput) {
   std::ofstream(path("tokens.bin"), std::ios::binary) << tokens;
   const std::string config = write_config(
       "data: {train: {format: tokens, sequence: {block_size: 8}, path: " + path("tokens.bin") +
-      "}}\nmodel: {name: plugin, num_classes: 90, args: {does: speaks}, path: " + path("m.so") +
+      "}}\nmodel: {name: plugin, num_classes: 90, args: {does: per-token output}, path: " +
+      path("m.so") +
       "}\ntrain: {max_steps: 1000000, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 65);
   EXPECT_NE(log_of("stokerd").find("tokens.bin"), std::string::npos) << log_of("stokerd");
@@ -158,11 +159,12 @@ TEST_F(UserModelTest, FailsRunAsMismatchOnTokenOutsidePluginEmbedding) {
       "{max_length: 3}, "
       "path: " +
       path("rows.jsonl") + "}}\ntask: {name: classification}\n" +
-      "model: {name: plugin, args: {does: knows ten tokens}, path: " + path("m.so") +
+      "model: {name: plugin, args: {does: ten tokens}, path: " + path("m.so") +
       "}\ntrain: {max_steps: 100, micro_batch_size: 16, device: cpu, num_threads: 1}\n");
   EXPECT_EQ(train(config, run_dir()).code, 78);
-  EXPECT_NE(log_of("stokerd").find("does not know a token of this batch, whose tokens are from 1 "
-                                   "to 77"),
+  EXPECT_NE(log_of("stokerd").find(
+                "outside the vocabulary of the model in model.path; its tokens are from 1 "
+                "to 77"),
             std::string::npos)
       << log_of("stokerd");
 }

@@ -33,7 +33,7 @@ class CheckpointWriterTest : public testing::Test {
   void make(size_t tries = 1) {
     WriterOptions settings;
     settings.delete_expired = [this](bool is_disk_full) {
-      was_short_ = is_disk_full;
+      was_disk_full_ = is_disk_full;
       std::vector<uint64_t> old = steps();
       old.resize(old.size() - std::min<size_t>(old.size(), 2));
       EXPECT_TRUE(store_.delete_checkpoints(old).ok());
@@ -76,7 +76,7 @@ class CheckpointWriterTest : public testing::Test {
   checkpoint::CheckpointStore store_{root_.path() + "/checkpoints", files_};
   std::unique_ptr<CheckpointWriter> writer_;
   std::atomic<int> before_commits_{0};
-  std::atomic<bool> was_short_{false};
+  std::atomic<bool> was_disk_full_{false};
   Coordinator coordinator_;
 };
 
@@ -143,11 +143,11 @@ TEST_F(CheckpointWriterTest, ReportsDegradedAfterAllAttemptsFailUntilNextSuccess
 TEST_F(CheckpointWriterTest, FreesDiskSpaceBeforeFirstWriteOnFullDisk) {
   start();
   ASSERT_TRUE(save(1).ok());
-  EXPECT_FALSE(was_short_);
+  EXPECT_FALSE(was_disk_full_);
   files_.set_free_bytes(0);
   const size_t before = files_.operations().size();
   EXPECT_EQ(save(2).status().code(), StatusCode::kNoSpace);
-  EXPECT_TRUE(was_short_) << "what is kept for a while was not asked to give way";
+  EXPECT_TRUE(was_disk_full_) << "delete_expired() did not report the full disk";
   for (size_t i = before; i < files_.operations().size(); ++i)
     EXPECT_NE(files_.operations()[i].kind, test::Operation::Kind::kWrite);
 }

@@ -58,7 +58,7 @@ class RetentionManagerTest : public testing::Test {
         << R"({"step":)" << step << R"(,"manifest_sha256":")" << manifest_of(step)
         << R"(","outcome":")" << outcome << "\"}\n";
   }
-  std::vector<uint64_t> left(bool is_disk_full = false) {
+  std::vector<uint64_t> remaining_steps(bool is_disk_full = false) {
     RetentionManager(config_, store_, layout_, clock_).delete_expired(is_disk_full);
     std::vector<uint64_t> steps;
     for (const auto& entry : *store_.list()) steps.push_back(entry.step);
@@ -76,7 +76,7 @@ class RetentionManagerTest : public testing::Test {
 TEST_F(RetentionManagerTest, RetainsLastCheckpointsAndStepMultiples) {
   config_.checkpoint.keep_every_steps = 4;
   save_up_to(7);
-  EXPECT_THAT(left(), ElementsAre(4, 6, 7));
+  EXPECT_THAT(remaining_steps(), ElementsAre(4, 6, 7));
 }
 
 TEST_F(RetentionManagerTest, RetainsOneCheckpointPerHourInterval) {
@@ -85,7 +85,7 @@ TEST_F(RetentionManagerTest, RetainsOneCheckpointPerHourInterval) {
     save(step);
     clock_.advance(30min);
   }
-  EXPECT_THAT(left(), ElementsAre(1, 4, 7, 8, 9));
+  EXPECT_THAT(remaining_steps(), ElementsAre(1, 4, 7, 8, 9));
 }
 
 TEST_F(RetentionManagerTest, RetainsBestByConfiguredMetrics) {
@@ -97,9 +97,10 @@ TEST_F(RetentionManagerTest, RetainsBestByConfiguredMetrics) {
   config_.checkpoint.save_top_k = 1;
   config_.eval.monitor = "accuracy";
   config_.checkpoint.monitor = {"val/loss", "accuracy"};
-  EXPECT_THAT(left(), ElementsAre(1, 2, 5, 6));
+  EXPECT_THAT(remaining_steps(), ElementsAre(1, 2, 5, 6));
   config_.checkpoint.monitor.clear();
-  EXPECT_THAT(left(), ElementsAre(1, 5, 6)) << "eval.monitor decides where nothing else does";
+  EXPECT_THAT(remaining_steps(), ElementsAre(1, 5, 6))
+      << "eval.monitor decides where nothing else does";
 }
 
 TEST_F(RetentionManagerTest, IgnoresResultOfAnotherCheckpointWithSameStep) {
@@ -112,7 +113,7 @@ TEST_F(RetentionManagerTest, IgnoresResultOfAnotherCheckpointWithSameStep) {
       .seconds = 1,
       .created = "now"};
   ASSERT_TRUE(run::write_eval_result(files_, layout_.eval_dir(), result).ok());
-  EXPECT_THAT(left(), ElementsAre(3, 4));
+  EXPECT_THAT(remaining_steps(), ElementsAre(3, 4));
 }
 
 TEST_F(RetentionManagerTest, RetainsBestCheckpointOfEvaluator) {
@@ -124,7 +125,7 @@ TEST_F(RetentionManagerTest, RetainsBestCheckpointOfEvaluator) {
                                                      .value = 1,
                                                      .step = 2,
                                                      .manifest_sha256 = manifest_of(2)}));
-  EXPECT_THAT(left(), ElementsAre(2, 4, 5));
+  EXPECT_THAT(remaining_steps(), ElementsAre(2, 4, 5));
 }
 
 TEST_F(RetentionManagerTest, RetainsUnevaluatedCheckpoints) {
@@ -133,16 +134,16 @@ TEST_F(RetentionManagerTest, RetainsUnevaluatedCheckpoints) {
   save_up_to(6);
   settle(1, "evaluated");
   settle(3, "failed");
-  EXPECT_THAT(left(), ElementsAre(2, 4, 5, 6));
+  EXPECT_THAT(remaining_steps(), ElementsAre(2, 4, 5, 6));
   settle(2, "evaluated");
-  EXPECT_THAT(left(), ElementsAre(4, 5, 6));
+  EXPECT_THAT(remaining_steps(), ElementsAre(4, 5, 6));
 }
 
 TEST_F(RetentionManagerTest, DeletesUnevaluatedCheckpointsThatEvaluatorWillSkip) {
   config_.eval.checkpoints = config::CheckpointSelection::kLatest;
   config_.checkpoint.keep_unevaluated = 20;
   save_up_to(6);
-  EXPECT_THAT(left(), ElementsAre(5, 6));
+  EXPECT_THAT(remaining_steps(), ElementsAre(5, 6));
 }
 
 TEST_F(RetentionManagerTest, RetainsUnevaluatedCheckpointSelectedPerInterval) {
@@ -150,10 +151,10 @@ TEST_F(RetentionManagerTest, RetainsUnevaluatedCheckpointSelectedPerInterval) {
   config_.eval.every_steps = 4;
   config_.checkpoint.keep_unevaluated = 20;
   save_up_to(10);
-  EXPECT_THAT(left(), ElementsAre(4, 8, 9, 10));
+  EXPECT_THAT(remaining_steps(), ElementsAre(4, 8, 9, 10));
   settle(4, "evaluated");
   settle(8, "failed");
-  EXPECT_THAT(left(), ElementsAre(9, 10)) << "9 stands for the span of 8 now";
+  EXPECT_THAT(remaining_steps(), ElementsAre(9, 10)) << "9 stands for the span of 8 now";
 }
 
 // Without an evaluator the number of unevaluated checkpoints is bounded too.
@@ -161,7 +162,7 @@ TEST_F(RetentionManagerTest, LimitsUnevaluatedCheckpointsWithoutEvaluator) {
   config_.eval.checkpoints = config::CheckpointSelection::kAll;
   config_.checkpoint.keep_unevaluated = 4;
   save_up_to(9);
-  EXPECT_THAT(left(), ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(remaining_steps(), ElementsAre(6, 7, 8, 9));
 }
 
 TEST_F(RetentionManagerTest, OverridesOnlyUnevaluatedAndMinAgeOnFullDisk) {
@@ -170,40 +171,40 @@ TEST_F(RetentionManagerTest, OverridesOnlyUnevaluatedAndMinAgeOnFullDisk) {
   config_.checkpoint.min_age_seconds = 3600;
   config_.checkpoint.keep_every_steps = 3;
   save_up_to(6);
-  EXPECT_EQ(left().size(), 6U);
-  EXPECT_THAT(left(true), ElementsAre(3, 5, 6));
+  EXPECT_EQ(remaining_steps().size(), 6U);
+  EXPECT_THAT(remaining_steps(true), ElementsAre(3, 5, 6));
 }
 
 TEST_F(RetentionManagerTest, RetainsCheckpointsYoungerThanMinAge) {
   config_.checkpoint.min_age_seconds = 100;
   save_up_to(5);
   clock_.advance(99s);
-  EXPECT_EQ(left().size(), 5U);
+  EXPECT_EQ(remaining_steps().size(), 5U);
   clock_.advance(2s);
-  EXPECT_THAT(left(), ElementsAre(4, 5));
+  EXPECT_THAT(remaining_steps(), ElementsAre(4, 5));
 }
 
 TEST_F(RetentionManagerTest, ExcludesCorruptCheckpointsFromKeepLast) {
   save_up_to(6);
   settle(5, "corrupt");
   settle(6, "corrupt");
-  EXPECT_THAT(left(), ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(remaining_steps(), ElementsAre(3, 4, 5, 6));
 }
 
 TEST_F(RetentionManagerTest, RetainsIncompleteCheckpointsWithoutCountingThem) {
   save_up_to(6);
   std::filesystem::remove(path_of(5) + "/optimizer.safetensors");
   std::filesystem::remove(path_of(1) + "/SHA256SUMS");
-  EXPECT_THAT(left(), ElementsAre(1, 4, 5, 6));
+  EXPECT_THAT(remaining_steps(), ElementsAre(1, 4, 5, 6));
 }
 
 // on_nonfinite: skip_step continues, and saves checkpoints, while no step changes the parameters.
 TEST_F(RetentionManagerTest, RetainsLastFiniteCheckpointAfterNonfiniteSteps) {
   save_up_to(3);
   for (uint64_t step = 4; step <= 9; ++step) save(step, R"({"consecutive_nonfinite":2})");
-  EXPECT_THAT(left(), ElementsAre(3, 8, 9));
+  EXPECT_THAT(remaining_steps(), ElementsAre(3, 8, 9));
   save(10, R"({"consecutive_nonfinite":0})");
-  EXPECT_THAT(left(), ElementsAre(9, 10));
+  EXPECT_THAT(remaining_steps(), ElementsAre(9, 10));
 }
 
 TEST_F(RetentionManagerTest, DefersDeletionWhileCheckpointIsOpen) {
@@ -225,7 +226,7 @@ TEST_F(RetentionManagerTest, DefersDeletionWhileCheckpointIsOpen) {
 TEST_F(RetentionManagerTest, DeletesNothingWhenOutcomeFileIsUnreadable) {
   save_up_to(4);
   std::filesystem::create_directories(layout_.evaluation_outcomes_file());
-  EXPECT_EQ(left().size(), 4U);
+  EXPECT_EQ(remaining_steps().size(), 4U);
 }
 
 }  // namespace

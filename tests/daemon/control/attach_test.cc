@@ -21,7 +21,7 @@ struct Received {
 class AttachCommandTest : public ControlServerTest {
  protected:
   // Connects, sends, and reads once.
-  Received ask(const std::string& lines) {
+  Received request(const std::string& lines) {
     const auto address = control::SocketAddress::of(options_.socket_path);
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(socket.get(), address->get(), address->length()), 0);
@@ -52,8 +52,8 @@ class AttachCommandTest : public ControlServerTest {
 };
 
 TEST_F(AttachCommandTest, SendsRingDescriptorWithReply) {
-  serve();
-  const Received received = ask("attach\n");
+  start_serving();
+  const Received received = request("attach\n");
   EXPECT_THAT(received.text, HasSubstr(R"("result":{"producer":3})"));
   ASSERT_TRUE(received.descriptor.valid());
   char text[9] = {};
@@ -63,23 +63,23 @@ TEST_F(AttachCommandTest, SendsRingDescriptorWithReply) {
 }
 
 TEST_F(AttachCommandTest, PreservesReplyOrderBeforeDescriptor) {
-  serve();
-  const Received received = ask("{\"id\":7,\"method\":\"hello\"}\nattach\n");
+  start_serving();
+  const Received received = request("{\"id\":7,\"method\":\"hello\"}\nattach\n");
   EXPECT_THAT(received.text, HasSubstr("\"id\":7"));
 }
 
 TEST_F(AttachCommandTest, RejectsReadOnlyUser) {
   options_.peer_of = [](int) { return Peer{.uid = 12345, .gid = 1, .pid = ::getpid()}; };
-  serve();
-  const Received received = ask("attach\n");
+  start_serving();
+  const Received received = request("attach\n");
   EXPECT_THAT(received.text, HasSubstr("not permitted"));
   EXPECT_FALSE(received.descriptor.valid());
   EXPECT_THAT(training_.attached(), IsEmpty());
 }
 
 TEST_F(AttachCommandTest, RejectsParameters) {
-  serve();
-  EXPECT_THAT(ask("attach me\n").text, HasSubstr("-32602"));
+  start_serving();
+  EXPECT_THAT(request("attach me\n").text, HasSubstr("-32602"));
   EXPECT_THAT(training_.attached(), IsEmpty());
 }
 

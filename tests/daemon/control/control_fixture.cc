@@ -44,22 +44,22 @@ void ControlServerTest::run() {
 }
 
 void ControlServerTest::stop() {
-  on_server([this] { server_->stop(); });
+  run_on_server_thread([this] { server_->stop(); });
 }
 
 void ControlServerTest::destroy() {
-  on_server([this] { server_.reset(); });
+  run_on_server_thread([this] { server_.reset(); });
 }
 
 control::TrainerStatus::Control ControlServerTest::counters() {
-  return on_server([this] { return server_->counters(); });
+  return run_on_server_thread([this] { return server_->counters(); });
 }
 
 bool ControlServerTest::eventually(
-    const std::function<bool(const control::TrainerStatus::Control&)>& so) {
+    const std::function<bool(const control::TrainerStatus::Control&)>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < deadline) {
-    if (so(counters())) return true;
+    if (condition(counters())) return true;
     std::this_thread::yield();
   }
   return false;

@@ -27,7 +27,7 @@ class ControlServerTest : public testing::Test {
   // Binds and listens, so that clients can connect. The server processes requests only after run().
   void open();
   void run();
-  void serve() {
+  void start_serving() {
     open();
     run();
   }
@@ -38,8 +38,8 @@ class ControlServerTest : public testing::Test {
 
   // Read on the server thread.
   control::TrainerStatus::Control counters();
-  // Waits until `so` holds for the counters; false on timeout.
-  bool eventually(const std::function<bool(const control::TrainerStatus::Control&)>& so);
+  // Waits until `condition` holds for the counters; false on timeout.
+  bool eventually(const std::function<bool(const control::TrainerStatus::Control&)>& condition);
 
   const std::string root_;
   ServerOptions options_;
@@ -47,9 +47,9 @@ class ControlServerTest : public testing::Test {
   FakeTraining training_;
 
  private:
-  template <typename Work>
-  auto on_server(Work work) {
-    std::packaged_task<decltype(work())()> task(std::move(work));
+  template <typename Function>
+  auto run_on_server_thread(Function function) {
+    std::packaged_task<decltype(function())()> task(std::move(function));
     auto done = task.get_future();
     boost::asio::post(io_, std::move(task));
     return done.get();

@@ -26,8 +26,8 @@ class FakeTraining : public TrainingControl {
   void post(Command command, Done done) override {
     std::unique_lock lock(mutex_);
     commands_.push_back(std::move(command));
-    if (holding_) {
-      held_.push_back(std::move(done));
+    if (is_withholding_) {
+      pending_.push_back(std::move(done));
       posted_.notify_all();
       return;
     }
@@ -47,7 +47,7 @@ class FakeTraining : public TrainingControl {
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     attached_.push_back(pid);
-    if (!pidfd.valid()) return Status(StatusCode::kInternal, "no hold on the process");
+    if (!pidfd.valid()) return Status(StatusCode::kInternal, "invalid pidfd");
     UniqueFd file(::memfd_create("ring", MFD_CLOEXEC));
     if (::write(file.get(), "the ring", 8) != 8) return Status(StatusCode::kInternal, "write");
     return AttachedRing{.answer = R"({"producer":3})", .ring = std::move(file)};
@@ -65,16 +65,16 @@ class FakeTraining : public TrainingControl {
     const std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
   }
-  // From now on replies are withheld until take_held().
-  void hold() {
+  // From now on replies are withheld until take_pending().
+  void withhold_replies() {
     const std::lock_guard lock(mutex_);
-    holding_ = true;
+    is_withholding_ = true;
   }
   // Waits until `count` commands are waiting for their replies; returns fewer on timeout.
-  std::vector<Done> take_held(size_t count) {
+  std::vector<Done> take_pending(size_t count) {
     std::unique_lock lock(mutex_);
-    posted_.wait_for(lock, std::chrono::seconds(20), [&] { return held_.size() >= count; });
-    return std::exchange(held_, {});
+    posted_.wait_for(lock, std::chrono::seconds(20), [&] { return pending_.size() >= count; });
+    return std::exchange(pending_, {});
   }
   std::vector<Command> commands() const {
     const std::lock_guard lock(mutex_);
@@ -87,8 +87,8 @@ class FakeTraining : public TrainingControl {
   // Guarded by mutex_.
   std::shared_ptr<const control::TrainerStatus> status_;
   Result<std::string> answer_ = std::string(R"({"step":1200})");
-  bool holding_ = false;
-  std::vector<Done> held_;
+  bool is_withholding_ = false;
+  std::vector<Done> pending_;
   std::vector<Command> commands_;
   std::vector<pid_t> attached_;
 };

@@ -26,17 +26,17 @@ class ListeningSocketTest : public testing::Test {
   ~ListeningSocketTest() override { fs::remove_all(root_); }
 
   // The socket file that a killed daemon leaves behind.
-  void leave_socket(const std::string& path) {
+  void leave_stale_socket(const std::string& path) {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const auto address = control::SocketAddress::of(path);
     ASSERT_TRUE(address.ok());
     ASSERT_EQ(::bind(fd.get(), address->get(), address->length()), 0);
   }
-  void expect_in_the_way(const Status& status) {
+  void expect_path_in_use(const Status& status) {
     EXPECT_EQ(status.code(), StatusCode::kAlreadyExists) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(path_));
   }
-  bool is_there(const std::string& path) { return fs::exists(fs::symlink_status(path)); }
+  bool path_exists(const std::string& path) { return fs::exists(fs::symlink_status(path)); }
 
   std::string root_;
   std::string path_;
@@ -60,31 +60,31 @@ TEST_F(ListeningSocketTest, RemovesSocketFileOnDestruction) {
     ASSERT_TRUE(socket.ok());
     EXPECT_TRUE(fs::is_socket(path_));
   }
-  EXPECT_FALSE(is_there(path_));
+  EXPECT_FALSE(path_exists(path_));
 }
 
 TEST_F(ListeningSocketTest, ReplacesSocketOrLinkOfCrashedDaemon) {
-  leave_socket(path_);
+  leave_stale_socket(path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok());
-  leave_socket(root_ + "/old.sock");
+  leave_stale_socket(root_ + "/old.sock");
   fs::create_symlink(root_ + "/old.sock", path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok()) << "a link to a socket";
   fs::create_symlink(root_ + "/gone.sock", path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok()) << "a link to nothing";
-  EXPECT_TRUE(is_there(root_ + "/old.sock")) << "what the link led to is not ours";
+  EXPECT_TRUE(path_exists(root_ + "/old.sock")) << "the link target is not removed";
 }
 
 TEST_F(ListeningSocketTest, RejectsExistingFilesDirectoriesAndLinksToThem) {
-  std::ofstream(path_) << "somebody's";
-  expect_in_the_way(ListeningSocket::open(path_).status());
+  std::ofstream(path_) << "other data";
+  expect_path_in_use(ListeningSocket::open(path_).status());
   EXPECT_EQ(fs::file_size(path_), 10u);
   fs::rename(path_, root_ + "/file");
   fs::create_symlink(root_ + "/file", path_);
-  expect_in_the_way(ListeningSocket::open(path_).status());
+  expect_path_in_use(ListeningSocket::open(path_).status());
   EXPECT_TRUE(fs::is_symlink(path_));
   fs::remove(path_);
   fs::create_directory(path_);
-  expect_in_the_way(ListeningSocket::open(path_).status());
+  expect_path_in_use(ListeningSocket::open(path_).status());
   EXPECT_TRUE(fs::is_directory(path_));
 }
 
@@ -93,7 +93,7 @@ TEST_F(ListeningSocketTest, DoesNotRemoveSocketOfSuccessor) {
     const auto first = ListeningSocket::open(path_);
     ASSERT_TRUE(first.ok());
     fs::rename(path_, root_ + "/moved");  // prevents reuse of the inode
-    leave_socket(path_);
+    leave_stale_socket(path_);
   }
   EXPECT_TRUE(fs::is_socket(path_));
 }
@@ -112,8 +112,8 @@ TEST_F(ListeningSocketTest, ReplacesOnlyStaleLinkWithNewLink) {
   ASSERT_TRUE(link_socket(path_, socket).ok());
   EXPECT_EQ(fs::read_symlink(path_), socket);
   fs::remove(path_);
-  std::ofstream(path_) << "somebody's";
-  expect_in_the_way(link_socket(path_, socket));
+  std::ofstream(path_) << "other data";
+  expect_path_in_use(link_socket(path_, socket));
   unlink_socket(path_, socket);
   EXPECT_EQ(fs::file_size(path_), 10u);
 }

@@ -22,9 +22,9 @@ namespace stoker::control {
 class TestClient {
  public:
   TestClient() : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    const timeval timeout{.tv_sec = 20, .tv_usec = 0};
     for (const int direction : {SO_SNDTIMEO, SO_RCVTIMEO})
-      ::setsockopt(fd_.get(), SOL_SOCKET, direction, &patience, sizeof patience);
+      ::setsockopt(fd_.get(), SOL_SOCKET, direction, &timeout, sizeof timeout);
   }
   explicit TestClient(const std::string& path) : TestClient() {
     const auto address = control::SocketAddress::of(path);
@@ -59,18 +59,18 @@ class TestClient {
     unread_.erase(0, end + 1);
     return line;
   }
-  std::string ask(std::string_view line) {
+  std::string request(std::string_view line) {
     EXPECT_TRUE(send(std::string(line) + "\n")) << line;
     return read_line();
   }
 
   // True if the server closes the connection without sending anything more.
-  bool is_ended() {
+  bool is_closed() {
     if (!unread_.empty()) return false;
     const ssize_t got = receive();
     return got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE));
   }
-  void send_no_more() { ::shutdown(fd_.get(), SHUT_WR); }
+  void shutdown_send() { ::shutdown(fd_.get(), SHUT_WR); }
   void close() { fd_.reset(); }
 
  private:

@@ -47,7 +47,7 @@ class CudaTest : public TrainerTest {
     return run;
   }
 
-  static inline Result<c10::Device> device_ = Status(StatusCode::kNotFound, "not looked for yet");
+  static inline Result<c10::Device> device_ = Status(StatusCode::kNotFound, "not initialized");
 };
 
 config::Config repeatable(uint64_t steps) {
@@ -125,25 +125,27 @@ TEST_F(CudaTest, LearnsWithReducedPrecisionAndChannelsLast) {
 }
 
 // The loss of a blstm on tokens of different lengths, and all gradients in one tensor.
-struct Answer {
+struct LossAndGradients {
   double loss = 0;
   at::Tensor gradients;
 };
-Answer answer_on(c10::Device device, const config::TaskConfig& asked, task::Batch batch) {
-  const bool is_one = asked.name() == config::TaskName::kClassification;
+LossAndGradients compute_loss_and_gradients(c10::Device device,
+                                            const config::TaskConfig& task_config,
+                                            task::Batch batch) {
+  const bool is_classification = task_config.name() == config::TaskName::kClassification;
   const config::ModelConfig config{
-      .arch =
-          config::BlstmConfig{.num_layers = 2,
-                              .hidden_size = 12,
-                              .pooling = is_one ? config::Pooling::kLast : config::Pooling::kNone}};
+      .arch = config::BlstmConfig{
+          .num_layers = 2,
+          .hidden_size = 12,
+          .pooling = is_classification ? config::Pooling::kLast : config::Pooling::kNone}};
   const std::vector<TensorSpec> sample{
       {"tokens", DType::kI32, {9}},
       {"length", DType::kI64, {}},
-      {is_one ? "label" : "labels", DType::kI64, batch[2].sizes().slice(1).vec()}};
+      {is_classification ? "label" : "labels", DType::kI64, batch[2].sizes().slice(1).vec()}};
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_current_seed(4);
   const auto model = model::make_model(config, sample, 5);
-  const auto task = task::make_task(asked, nullptr, sample, 5);
+  const auto task = task::make_task(task_config, nullptr, sample, 5);
   EXPECT_TRUE(model.ok() && task.ok()) << task.status().to_string();
   (*model)->to(device);
   for (at::Tensor& tensor : batch) tensor = tensor.to(device);
@@ -160,44 +162,47 @@ TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
   const at::Tensor length = at::tensor({9, 4, 1, 7}, at::kLong);
   const at::Tensor padding = at::arange(9).unsqueeze(0).ge(length.unsqueeze(1));
   const at::Tensor tokens = at::randint(200, {4, 9}, at::kInt).masked_fill(padding, 0);
-  const at::Tensor each = at::randint(5, {4, 9}, at::kLong).masked_fill(padding, -100);
-  const at::Tensor unplaced =
+  const at::Tensor token_labels = at::randint(5, {4, 9}, at::kLong).masked_fill(padding, -100);
+  const at::Tensor unaligned_labels =
       at::tensor({1, 2, 3, 1, -100, -100, 4, -100, -100, 2, 2, 1}, at::kLong).view({4, 3});
-  for (const auto& [asked, labels] :
-       {std::pair(config::TaskConfig{config::SequenceLabelingTask{}}, each),
-        std::pair(config::TaskConfig{config::CtcTask{}}, unplaced),
+  for (const auto& [task_config, labels] :
+       {std::pair(config::TaskConfig{config::SequenceLabelingTask{}}, token_labels),
+        std::pair(config::TaskConfig{config::CtcTask{}}, unaligned_labels),
         std::pair(config::TaskConfig{config::ClassificationTask{}},
                   at::tensor({0, 4, 2, 1}, at::kLong))}) {
     const task::Batch batch{tokens, length, labels};
-    const Answer expected = answer_on(c10::Device(c10::kCPU), asked, batch),
-                 found = answer_on(*device_, asked, batch);
-    EXPECT_NEAR(found.loss, expected.loss, 1e-4 * expected.loss) << static_cast<int>(asked.name());
-    EXPECT_LE(found.gradients.sub(expected.gradients).abs().max().item<double>(),
+    const LossAndGradients expected = compute_loss_and_gradients(c10::Device(c10::kCPU),
+                                                                 task_config, batch),
+                           actual = compute_loss_and_gradients(*device_, task_config, batch);
+    EXPECT_NEAR(actual.loss, expected.loss, 1e-4 * expected.loss)
+        << static_cast<int>(task_config.name());
+    EXPECT_LE(actual.gradients.sub(expected.gradients).abs().max().item<double>(),
               1e-3 * expected.gradients.abs().max().item<double>())
-        << static_cast<int>(asked.name());
+        << static_cast<int>(task_config.name());
   }
 }
 
 TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
   const auto queue = (*load_cuda_module())->open_queue(device_->index(), 64, 2);
-  const at::Tensor numbers = at::ones({1000}, at::TensorOptions().device(*device_));
-  const auto draw = [&] { return at::dropout(numbers, 0.5, true); };
-  (void)draw();
+  const at::Tensor input = at::ones({1000}, at::TensorOptions().device(*device_));
+  const auto sample_dropout = [&] { return at::dropout(input, 0.5, true); };
+  (void)sample_dropout();
   const at::Generator generator = at::globalContext().defaultGenerator(*device_);
   const at::Tensor state = generator.get_state();
-  const auto broken = [&] {
-    (void)draw();
-    (void)numbers.sum().item<float>();  // synchronizes, which a capture does not allow
+  const auto invalid_capture = [&] {
+    (void)sample_dropout();
+    (void)input.sum().item<float>();  // synchronizes, which a capture does not allow
   };
-  EXPECT_THROW((void)queue->capture(broken), c10::Error);
-  EXPECT_TRUE(at::equal(generator.get_state(), state)) << "nothing was drawn";
-  const at::Tensor drawn = draw();
+  EXPECT_THROW((void)queue->capture(invalid_capture), c10::Error);
+  EXPECT_TRUE(at::equal(generator.get_state(), state))
+      << "the aborted capture must not change the generator state";
+  const at::Tensor sample = sample_dropout();
   EXPECT_FALSE(at::equal(generator.get_state(), state));
-  const at::Tensor doubled = at::zeros_like(numbers);
-  const auto graph = queue->capture([&] { doubled.copy_(numbers * 2 + draw().mul(0)); });
-  EXPECT_EQ(doubled.sum().item<float>(), 0) << "only captured";
+  const at::Tensor output = at::zeros_like(input);
+  const auto graph = queue->capture([&] { output.copy_(input * 2 + sample_dropout().mul(0)); });
+  EXPECT_EQ(output.sum().item<float>(), 0) << "a capture does not run the kernels";
   graph->replay();
-  EXPECT_EQ(doubled.sum().item<float>(), 2000);
+  EXPECT_EQ(output.sum().item<float>(), 2000);
 }
 
 TEST_F(CudaTest, ReportsOutOfMemoryWhenModelDoesNotFit) {
@@ -206,10 +211,10 @@ TEST_F(CudaTest, ReportsOutOfMemoryWhenModelDoesNotFit) {
   const auto data =
       data::pipeline::open_dataset("train", config.data.at("train"), root_ + "/index", {});
   const auto options = at::TensorOptions().dtype(at::kByte).device(*device_);
-  std::vector<at::Tensor> held;
+  std::vector<at::Tensor> allocations;
   for (const int64_t bytes : {int64_t{1} << 30, int64_t{1} << 25, int64_t{1} << 21}) {
     try {
-      while (true) held.push_back(at::empty({bytes}, options));
+      while (true) allocations.push_back(at::empty({bytes}, options));
     } catch (const c10::OutOfMemoryError&) {
     }
   }

@@ -137,8 +137,7 @@ TEST_F(RunDirectoryTest, WritesExitStatusAndRemovesItOnNextStart) {
     auto directory = RunDirectory::open(layout_, clock_);
     ASSERT_TRUE(directory.ok());
     ASSERT_TRUE(
-        directory->save_exit_status({run::RunOutcome::kStopped, 12, "asked to stop by SIGTERM", 0})
-            .ok());
+        directory->save_exit_status({run::RunOutcome::kStopped, 12, "stopped by SIGTERM", 0}).ok());
   }
   const RunState ended = run::read_run_state(layout_);
   ASSERT_EQ(ended.phase, RunState::Phase::kEnded);
@@ -199,15 +198,15 @@ TEST_F(RunDirectoryTest, RejectsReadOnlyDirectoryWithPathAndUser) {
 }
 
 TEST_F(RunDirectoryTest, DoesNotWriteExitStatusIntoReplacedDirectory) {
-  auto mine = RunDirectory::open(layout_, clock_);
-  ASSERT_TRUE(mine.ok());
+  auto directory = RunDirectory::open(layout_, clock_);
+  ASSERT_TRUE(directory.ok());
   std::filesystem::rename(layout_.root(), layout_.root() + "-moved");
-  EXPECT_EQ(mine->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
+  EXPECT_EQ(directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
             StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(layout_.root()));
   const auto another = RunDirectory::open(layout_, clock_);
   ASSERT_TRUE(another.ok()) << another.status().message();
-  EXPECT_EQ(mine->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
+  EXPECT_EQ(directory->save_exit_status({run::RunOutcome::kFinished, 9, "", 0}).code(),
             StatusCode::kNotFound);
   EXPECT_EQ(run::read_run_state(layout_).phase, RunState::Phase::kRunning);
   EXPECT_FALSE(std::filesystem::exists(layout_.exit_status_file()));
@@ -218,7 +217,7 @@ TEST_F(RunDirectoryTest, ReportsExistingFileAtRunPath) {
   ASSERT_TRUE(write_file_atomically(default_file_system(), layout_.root(), "x").ok());
   const auto directory = RunDirectory::open(layout_, clock_);
   EXPECT_EQ(directory.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(directory.status().message().find("in the way"), std::string::npos);
+  EXPECT_NE(directory.status().message().find("not a directory"), std::string::npos);
 }
 
 TEST_F(RunDirectoryTest, DetectsFailingSyncOrRenameAtStart) {
@@ -263,16 +262,16 @@ using testing::IsEmpty;
 
 TEST(DurabilityCheckTest, ReportsNoWarningsForLocalDisk) {
   constexpr int64_t kExt4 = 0xef53;
-  EXPECT_THAT(durability_warnings({.lock_is_seen = true, .kind = kExt4}), IsEmpty());
+  EXPECT_THAT(durability_warnings({.has_working_locks = true, .kind = kExt4}), IsEmpty());
 }
 
 TEST(DurabilityCheckTest, WarnsWhenLocksDoNotWork) {
-  EXPECT_THAT(durability_warnings({.lock_is_seen = false}),
+  EXPECT_THAT(durability_warnings({.has_working_locks = false}),
               ElementsAre(HasSubstr("locks (flock) do not work there")));
 }
 
 TEST(DurabilityCheckTest, WarnsOnNetworkFileSystemWithSettingToChange) {
-  EXPECT_THAT(durability_warnings({.lock_is_seen = true, .kind = 0x6969}),
+  EXPECT_THAT(durability_warnings({.has_working_locks = true, .kind = 0x6969}),
               ElementsAre(AllOf(HasSubstr("NFS"), HasSubstr("checkpoint.min_age_seconds"))));
 }
 
@@ -282,10 +281,10 @@ TEST(DurabilityCheckTest, DetectsWhetherLockIsHeld) {
   {
     const auto lock = lock_file(path, "me");
     ASSERT_TRUE(lock.ok());
-    EXPECT_TRUE(inspect_file_system(path).lock_is_seen);
+    EXPECT_TRUE(inspect_file_system(path).has_working_locks);
     EXPECT_NE(inspect_file_system(path).kind, 0);
   }
-  EXPECT_FALSE(inspect_file_system(path).lock_is_seen);
+  EXPECT_FALSE(inspect_file_system(path).has_working_locks);
 }
 
 }  // namespace

@@ -30,13 +30,13 @@ class QuarantineTest : public FeedTest {
     quarantine_.emplace(*table_, *data_);
   }
   // Process `worker` crashes while it is reading these samples.
-  Result<bool> die(uint32_t worker, const std::vector<uint64_t>& in_hand) {
+  Result<bool> crash(uint32_t worker, const std::vector<uint64_t>& marked_samples) {
     std::list<feed::QuarantineTable::Mark> marks;
-    for (const uint64_t sample : in_hand) marks.emplace_back(*table_, worker, sample);
+    for (const uint64_t sample : marked_samples) marks.emplace_back(*table_, worker, sample);
     return quarantine_->assess_crash(worker, "signal 9 (Killed)");
   }
-  bool die_and_put(uint32_t worker, const std::vector<uint64_t>& in_hand) {
-    const auto put = die(worker, in_hand);
+  bool crash_and_quarantine(uint32_t worker, const std::vector<uint64_t>& marked_samples) {
+    const auto put = crash(worker, marked_samples);
     return put.ok() && *put;
   }
   std::optional<feed::QuarantineTable> table_;
@@ -44,45 +44,45 @@ class QuarantineTest : public FeedTest {
 };
 
 TEST_F(QuarantineTest, QuarantinesSampleOnThirdCrashWithItAlone) {
-  EXPECT_FALSE(die_and_put(0, {7}));
-  EXPECT_FALSE(die_and_put(1, {7}));
+  EXPECT_FALSE(crash_and_quarantine(0, {7}));
+  EXPECT_FALSE(crash_and_quarantine(1, {7}));
   EXPECT_FALSE(table_->quarantined(7));
-  EXPECT_TRUE(die_and_put(0, {7}));
+  EXPECT_TRUE(crash_and_quarantine(0, {7}));
   EXPECT_TRUE(table_->quarantined(7));
   EXPECT_FALSE(table_->suspected(7));
   EXPECT_THAT(quarantine_->samples(), ElementsAre(7));
 }
 
 TEST_F(QuarantineTest, MarksAllReadSamplesSuspectWithoutCountingCrash) {
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {7, 8}));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(crash_and_quarantine(0, {7, 8}));
   EXPECT_TRUE(table_->suspected(7));
   EXPECT_TRUE(table_->suspected(8));
   EXPECT_THAT(quarantine_->samples(), IsEmpty());
 }
 
 TEST_F(QuarantineTest, ClearsSuspectAfterSuccessfulRead) {
-  EXPECT_FALSE(die_and_put(0, {7}));
-  EXPECT_FALSE(die_and_put(0, {7}));
+  EXPECT_FALSE(crash_and_quarantine(0, {7}));
+  EXPECT_FALSE(crash_and_quarantine(0, {7}));
   const feed::CrashTrackingDataset guarded(*data_, *table_, 1);
   std::vector<std::byte> input(sizeof(float) * 30);
   std::vector<std::byte> label(sizeof(int64_t));
   const std::vector<std::span<std::byte>> outputs{input, label};
   ASSERT_TRUE(guarded.read(7, {}, outputs).ok());
   EXPECT_FALSE(table_->suspected(7));
-  EXPECT_FALSE(die_and_put(0, {7}));
-  EXPECT_FALSE(die_and_put(0, {7}));
-  EXPECT_TRUE(die_and_put(0, {7}));
+  EXPECT_FALSE(crash_and_quarantine(0, {7}));
+  EXPECT_FALSE(crash_and_quarantine(0, {7}));
+  EXPECT_TRUE(crash_and_quarantine(0, {7}));
 }
 
 TEST_F(QuarantineTest, TracksAllSamplesReadTogether) {
   {
     feed::QuarantineTable::Mark mark(*table_, 0, 7);
-    for (uint64_t sample = 8; sample < 7 + feed::QuarantineTable::kSamplesAMark; ++sample)
+    for (uint64_t sample = 8; sample < 7 + feed::QuarantineTable::kMaxSamplesPerMark; ++sample)
       mark.add(sample);
     const feed::QuarantineTable::Mark other(*table_, 0, 100);
-    const auto in_hand = table_->drain_marks(0);
-    EXPECT_EQ(in_hand.size(), feed::QuarantineTable::kSamplesAMark + 1);
-    EXPECT_THAT(in_hand, ::testing::IsSupersetOf({7u, 8u, 38u, 100u}));
+    const auto marked_samples = table_->drain_marks(0);
+    EXPECT_EQ(marked_samples.size(), feed::QuarantineTable::kMaxSamplesPerMark + 1);
+    EXPECT_THAT(marked_samples, ::testing::IsSupersetOf({7u, 8u, 38u, 100u}));
   }
   {
     feed::QuarantineTable::Mark mark(*table_, 0, 7);
@@ -92,19 +92,19 @@ TEST_F(QuarantineTest, TracksAllSamplesReadTogether) {
 }
 
 TEST_F(QuarantineTest, SuspectsNothingAfterCrashWithoutSamples) {
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {}));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(crash_and_quarantine(0, {}));
   EXPECT_THAT(quarantine_->samples(), IsEmpty());
 }
 
 TEST_F(QuarantineTest, PreservesMarksOfLiveProcesses) {
   const feed::QuarantineTable::Mark alive(*table_, 1, 9);
-  for (int i = 0; i < 3; ++i) (void)die(0, {7});
+  for (int i = 0; i < 3; ++i) (void)crash(0, {7});
   EXPECT_THAT(quarantine_->samples(), ElementsAre(7));
   EXPECT_THAT(table_->drain_marks(1), ElementsAre(9));
 }
 
 TEST_F(QuarantineTest, IgnoresOutOfRangeSampleNumbers) {
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(die_and_put(0, {data_->size(), ~0ull - 1}));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(crash_and_quarantine(0, {data_->size(), ~0ull - 1}));
   EXPECT_FALSE(table_->suspected(data_->size()));
 }
 
@@ -121,9 +121,9 @@ TEST_F(QuarantineTest, FailsWhenQuarantineIsFull) {
   ASSERT_TRUE(quarantine_->restore(all).ok());
   EXPECT_TRUE(quarantine_->restore(all).ok()) << "nothing new";
   EXPECT_EQ(quarantine_->restore({499}).code(), StatusCode::kCorrupt);
-  (void)die(0, {499});
-  (void)die(0, {499});
-  const auto last = die(0, {499});
+  (void)crash(0, {499});
+  (void)crash(0, {499});
+  const auto last = crash(0, {499});
   ASSERT_FALSE(last.ok());
   EXPECT_EQ(last.status().code(), StatusCode::kCorrupt);
 }
@@ -212,10 +212,10 @@ class BatchDataset final : public data::DatasetDecorator {
   }
   data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
                                    std::span<const std::span<std::byte>> rows) const override {
-    in_hand_ = table_.drain_marks(0);
+    marked_samples_ = table_.drain_marks(0);
     return inner().read_batch(samples, rows);
   }
-  mutable std::vector<uint64_t> in_hand_;
+  mutable std::vector<uint64_t> marked_samples_;
   mutable int one_by_one_ = 0;
 
  private:
@@ -229,7 +229,7 @@ TEST_F(QuarantineTest, ReadsSamplesSeparatelyWhenAnyIsSuspectOrQuarantined) {
   const std::vector<std::span<std::byte>> rows{input, label};
   const std::vector<data::SampleReadRequest> reads{{.sample = 5}, {.sample = 6}, {.sample = 7}};
   EXPECT_EQ(guarded.read_batch(reads, rows).good, 3u);
-  EXPECT_THAT(watched.in_hand_, ElementsAre(5, 6, 7));
+  EXPECT_THAT(watched.marked_samples_, ElementsAre(5, 6, 7));
   EXPECT_EQ(watched.one_by_one_, 0);
   ASSERT_TRUE(table_->suspect(6));
   EXPECT_EQ(guarded.read_batch(reads, rows).good, 3u);
@@ -266,8 +266,8 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 // Records `times` crashes; returns the status of the last one or the first error.
-Status die(RestartLimiter& budget, int times, RestartLimiter::Crash crash,
-           std::chrono::nanoseconds between = 0ns, uint64_t batches_between = 0) {
+Status crash(RestartLimiter& budget, int times, RestartLimiter::Crash crash,
+             std::chrono::nanoseconds between = 0ns, uint64_t batches_between = 0) {
   crash.cause = "signal 11";
   for (int i = 0; i < times; ++i) {
     if (const Status status = budget.record_crash(crash); !status.ok()) return status;
@@ -279,44 +279,44 @@ Status die(RestartLimiter& budget, int times, RestartLimiter::Crash crash,
 
 TEST(RestartLimiterTest, FailsAfterTwentyCrashesWithoutProgress) {
   RestartLimiter budget(1000);
-  EXPECT_TRUE(die(budget, 19, {}).ok());
-  const Status last = die(budget, 1, {});
+  EXPECT_TRUE(crash(budget, 19, {}).ok());
+  const Status last = crash(budget, 1, {});
   EXPECT_EQ(last.code(), StatusCode::kInternal);
-  EXPECT_THAT(last.message(), HasSubstr("20 without one new batch; the last by signal 11"));
+  EXPECT_THAT(last.message(), HasSubstr("20 crashes without a new batch; last cause: signal 11"));
   EXPECT_EQ(budget.crashes(), 20u);
 }
 
 TEST(RestartLimiterTest, ResetsCrashCountOnNewBatch) {
   RestartLimiter budget(1000);
-  EXPECT_TRUE(die(budget, 19, {}).ok());
-  EXPECT_TRUE(die(budget, 19, {.published = 1}).ok());
-  EXPECT_FALSE(die(budget, 1, {.published = 1}).ok());
+  EXPECT_TRUE(crash(budget, 19, {}).ok());
+  EXPECT_TRUE(crash(budget, 19, {.published = 1}).ok());
+  EXPECT_FALSE(crash(budget, 1, {.published = 1}).ok());
 }
 
 TEST(RestartLimiterTest, ResetsCrashCountOnQuarantinedSample) {
   RestartLimiter budget(1000);
-  EXPECT_TRUE(die(budget, 19, {}).ok());
-  EXPECT_TRUE(die(budget, 1, {.made_progress = true}).ok());
-  EXPECT_TRUE(die(budget, 18, {}).ok());
+  EXPECT_TRUE(crash(budget, 19, {}).ok());
+  EXPECT_TRUE(crash(budget, 1, {.made_progress = true}).ok());
+  EXPECT_TRUE(crash(budget, 18, {}).ok());
 }
 
 TEST(RestartLimiterTest, FailsAfterThreeVoluntaryExits) {
   RestartLimiter budget(1000);
-  EXPECT_TRUE(die(budget, 2, {.is_unprovoked = true}).ok());
-  EXPECT_FALSE(die(budget, 1, {.is_unprovoked = true}).ok());
+  EXPECT_TRUE(crash(budget, 2, {.is_unprovoked = true}).ok());
+  EXPECT_FALSE(crash(budget, 1, {.is_unprovoked = true}).ok());
 }
 
 TEST(RestartLimiterTest, FailsAbovePerMinuteLimitDespiteProgress) {
   RestartLimiter budget(30);
-  const Status status = die(budget, 100, {}, 1s, 1);
+  const Status status = crash(budget, 100, {}, 1s, 1);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(),
-              HasSubstr("31 within a minute, more than feed.max_restarts_per_minute = 30"));
+              HasSubstr("31 crashes within a minute, more than feed.max_restarts_per_minute = 30"));
 }
 
 TEST(RestartLimiterTest, AllowsSameCrashCountOverLongerTime) {
   RestartLimiter budget(30);
-  EXPECT_TRUE(die(budget, 1000, {}, 3s, 1).ok());
+  EXPECT_TRUE(crash(budget, 1000, {}, 3s, 1).ok());
 }
 
 }  // namespace

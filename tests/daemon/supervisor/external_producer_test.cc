@@ -46,8 +46,8 @@ class ExternalProducersTest : public FeedTest {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ring::ProducerId id;
       if (::read(ends[0], &id, sizeof id) != sizeof id) ::_exit(1);
-      auto mine = ring::ShmRing::attach(UniqueFd(::dup(ring_->fd())));
-      if (mine.ok()) what(**mine, id);
+      auto attached = ring::ShmRing::attach(UniqueFd(::dup(ring_->fd())));
+      if (attached.ok()) what(**attached, id);
       ::_exit(0);
     }
     children_.push_back(pid);
@@ -67,7 +67,7 @@ class ExternalProducersTest : public FeedTest {
   // Fills each slot with its ticket.
   static void fill_with_tickets(ring::ShmRing& ring, ring::ProducerId id) {
     while (true) {
-      const auto claim = ring.claim(id, kLong);
+      const auto claim = ring.claim(id, kTestTimeout);
       if (!claim.ok()) return;
       std::memset(claim->slot.data(), static_cast<int>(claim->ticket), claim->slot.size());
       for (uint64_t row = 0; row < kBatch; ++row) ring.add_completed_samples(id, 1);
@@ -75,12 +75,12 @@ class ExternalProducersTest : public FeedTest {
     }
   }
   static void hold(ring::ShmRing& ring, ring::ProducerId id) {
-    (void)ring.claim(id, kLong);
+    (void)ring.claim(id, kTestTimeout);
     while (true) ::pause();
   }
   void expect_tickets(uint64_t from, uint64_t to) {
     for (uint64_t ticket = from; ticket < to; ++ticket) {
-      const auto batch = ring_->pop(kLong);
+      const auto batch = ring_->pop(kTestTimeout);
       ASSERT_TRUE(batch.ok()) << batch.status().to_string();
       ASSERT_EQ(batch->ticket, ticket);
       ASSERT_EQ(batch->slot.front(), static_cast<std::byte>(ticket));
@@ -148,7 +148,7 @@ TEST_F(ExternalProducersTest, PreservesTicketOrderNextToWorkers) {
   // The external producer follows the plan, as it must here.
   ASSERT_TRUE(attach_process([this](ring::ShmRing& ring, ring::ProducerId id) {
                 while (true) {
-                  const auto claim = ring.claim(id, kLong);
+                  const auto claim = ring.claim(id, kTestTimeout);
                   if (!claim.ok()) return;
                   const auto batch = expected_batch(claim->ticket);
                   std::memcpy(claim->slot.data(), batch.data(), batch.size());

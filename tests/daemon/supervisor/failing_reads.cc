@@ -16,7 +16,7 @@ struct Failure {
   struct stat file {};
   off_t offset = -1;
   int error = 0;
-  std::atomic<int> left{0};
+  std::atomic<int> remaining{0};
 
   Failure() {
     const char* words = std::getenv("FAIL_READS");
@@ -25,13 +25,13 @@ struct Failure {
     std::string path;
     int times = 0;
     in >> path >> offset >> error >> times;
-    left = times;
+    remaining = times;
     if (::stat(path.c_str(), &file) != 0) offset = -1;
   }
   bool hits(int fd, off_t at) {
     struct stat info {};
     return at == offset && ::fstat(fd, &info) == 0 && info.st_ino == file.st_ino &&
-           info.st_dev == file.st_dev && left.fetch_sub(1) > 0;
+           info.st_dev == file.st_dev && remaining.fetch_sub(1) > 0;
   }
 };
 

@@ -63,7 +63,7 @@ TEST_F(FeedFaultTest, ReportsSampleErrorsWithoutCrashWhenFileIsTruncated) {
   std::filesystem::resize_file(file("2"), kRecord * kRecords / 2 + 100);
   // The data can be cached in memory: the truncation is detected within a tenth of a second.
   EXPECT_TRUE(eventually([&] {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     if (batch.ok()) ring_->release(batch->ticket);
     return !batch.ok() || supervisor_->sample_errors() > 0;
   }));
@@ -91,12 +91,12 @@ TEST_F(FeedFaultTest, ServesSmallDatasetFromMemoryAfterFirstEpoch) {
         std::filesystem::last_write_time(file(number), time);
       }
     }
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     for (size_t tensor : {0, 1}) {
       const auto got = ring_->layout().tensor_bytes(batch->slot, tensor);
-      const auto want = ring_->layout().tensor_bytes(expected[ticket], tensor);
-      ASSERT_TRUE(std::ranges::equal(got, want)) << "ticket " << ticket;
+      const auto expected_bytes = ring_->layout().tensor_bytes(expected[ticket], tensor);
+      ASSERT_TRUE(std::ranges::equal(got, expected_bytes)) << "ticket " << ticket;
     }
     ring_->release(ticket);
   }
@@ -110,13 +110,13 @@ TEST_F(FeedFaultTest, DetectsFileReplacedAfterIndexing) {
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 16});  // more than an epoch
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_THAT(coordinator_.reason().message(),
               AllOf(HasSubstr("data_batch_3.bin at offset"), HasSubstr(": modified")));
 }
 
 TEST_F(FeedFaultTest, ReadsSampleAfterTransientReadError) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
   fail_reads(17, EIO, 2);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -126,7 +126,7 @@ TEST_F(FeedFaultTest, ReadsSampleAfterTransientReadError) {
 }
 
 TEST_F(FeedFaultTest, ReportsPersistentReadErrorWithFileAndOffset) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
   fail_reads(17, EIO, 1'000'000);
   unreadable_ = {17};
   open_ring({.slots = 4});
@@ -139,7 +139,7 @@ TEST_F(FeedFaultTest, ReportsPersistentReadErrorWithFileAndOffset) {
 }
 
 TEST_F(FeedFaultTest, RetriesFailedReadEquallyOftenWithReadAhead) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer wants to be loaded first";
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
   write_config("{format: cifar10, path: " + path("data") + "}", "{read_ahead: 4}");
   fail_reads(17, EIO, 3);  // a fourth attempt would succeed
   unreadable_ = {17};

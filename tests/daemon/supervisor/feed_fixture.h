@@ -27,7 +27,7 @@
 namespace stoker::supervisor {
 
 using namespace std::chrono_literals;
-inline constexpr auto kLong = 30s;
+inline constexpr auto kTestTimeout = 30s;
 inline constexpr uint64_t kBatch = 16;
 
 inline config::DatasetConfig synthetic_config() {
@@ -41,7 +41,7 @@ inline data::order::SamplePlan plan_for(const data::Dataset& data) {
 
 template <typename Condition>
 bool eventually(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
   while (std::chrono::steady_clock::now() < deadline) {
     if (condition()) return true;
     std::this_thread::yield();
@@ -50,12 +50,12 @@ bool eventually(Condition condition) {
 }
 
 // Samples that crash the test worker in some modes: a sample and its replacement sample.
-inline std::set<uint64_t> deadly_samples(const data::order::SamplePlan& plan) {
+inline std::set<uint64_t> crashing_samples(const data::order::SamplePlan& plan) {
   return {plan.at(3, 5).sample, plan.replacement(3, 5, 1).sample};
 }
 
 // A clock that runs a hundred times as fast, so that no test waits for the restart delay.
-class HastyClock : public Clock {
+class FastClock : public Clock {
  public:
   std::chrono::nanoseconds monotonic() const override { return system_clock().monotonic() * 100; }
   std::chrono::system_clock::time_point wall() const override { return system_clock().wall(); }
@@ -80,7 +80,7 @@ class FeedTest : public ::testing::Test {
   void TearDown() override {
     if (supervisor_) supervisor_->stop();
     coordinator_.request_stop();
-    coordinator_.join(kLong).ok();
+    coordinator_.join(kTestTimeout).ok();
     supervisor_.reset();
     std::filesystem::remove_all(directory_);
   }
@@ -128,14 +128,14 @@ class FeedTest : public ::testing::Test {
     return slot;
   }
   void expect_next(uint64_t ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_EQ(batch->ticket, ticket);
     const auto expected = expected_batch(ticket);
     for (size_t tensor = 0; tensor < ring_->layout().sample().size(); ++tensor) {
       const auto got = ring_->layout().tensor_bytes(batch->slot, tensor);
-      const auto want = ring_->layout().tensor_bytes(expected, tensor);
-      ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), want.end()))
+      const auto expected_bytes = ring_->layout().tensor_bytes(expected, tensor);
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), expected_bytes.begin(), expected_bytes.end()))
           << "ticket " << ticket;
     }
     ring_->release(ticket);
@@ -155,8 +155,8 @@ class FeedTest : public ::testing::Test {
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<FeedSupervisor> supervisor_;
   Coordinator coordinator_;
-  HastyClock hasty_clock_;
-  Clock* clock_ = &hasty_clock_;
+  FastClock fast_clock_;
+  Clock* clock_ = &fast_clock_;
   std::set<uint64_t> unreadable_;
 };
 

@@ -70,19 +70,19 @@ TEST_F(FeedSupervisorTest, FillsPlannedBatchesWithInProcessWorkers) {
   EXPECT_EQ(supervisor_->live_workers(), 2);
   for (uint64_t ticket = 0; ticket < 60; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   supervisor_->stop();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
 TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
-  behave_as("deadly");
+  behave_as("killed");
   options_.feed.num_workers = 4;
   options_.feed.num_processes = 2;
   options_.feed.max_sample_error_rate = 1.0;
-  unreadable_ = deadly_samples(*plan_);
+  unreadable_ = crashing_samples(*plan_);
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  // Into the third epoch: samples in quarantine stay there.
+  // Into the third epoch: quarantined samples remain quarantined.
   for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   const auto found = supervisor_->quarantined();
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
@@ -91,13 +91,13 @@ TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
   EXPECT_GE(supervisor_->sample_errors(), 4u);
   for (const uint64_t sample : unreadable_)
     EXPECT_THAT(list_of_sample_errors(), HasSubstr("\"sample\":" + std::to_string(sample) + ","));
-  EXPECT_THAT(list_of_sample_errors(), HasSubstr("in quarantine"));
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("quarantined: "));
   EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
 }
 
 TEST_F(FeedSupervisorTest, QuarantinesSampleAndLogsSyscallOnDeniedSyscall) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
-  behave_as("intruder");
+  if (feeder::kSanitized) GTEST_SKIP() << "sanitizers need system calls that the sandbox denies";
+  behave_as("forbidden_call");
   options_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
   open_ring({.slots = 4});
@@ -106,16 +106,16 @@ TEST_F(FeedSupervisorTest, QuarantinesSampleAndLogsSyscallOnDeniedSyscall) {
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   const auto found = supervisor_->quarantined();
   supervisor_->stop();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("for system call " + std::to_string(SYS_socket) +
-                        ", which is forbidden to workers"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("for system call " + std::to_string(SYS_socket) + ", which is denied to workers"));
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
   EXPECT_GE(supervisor_->crashes(), kKillsToQuarantine);
 }
 
 TEST_F(FeedSupervisorTest, ReportsSampleErrorAndKeepsWorkerOnMemoryLimit) {
-  if (feeder::kSanitized) GTEST_SKIP() << "a sanitizer needs what confinement takes away";
-  behave_as("hungry");
+  if (feeder::kSanitized) GTEST_SKIP() << "sanitizers need system calls that the sandbox denies";
+  behave_as("exhausts_memory");
   options_.feed.max_sample_error_rate = 1.0;
   unreadable_ = {plan_->at(3, 5).sample};
   open_ring({.slots = 4});
@@ -127,8 +127,8 @@ TEST_F(FeedSupervisorTest, ReportsSampleErrorAndKeepsWorkerOnMemoryLimit) {
 }
 
 TEST_F(FeedSupervisorTest, RestoresQuarantineWithoutCrash) {
-  behave_as("deadly");
-  unreadable_ = deadly_samples(*plan_);
+  behave_as("killed");
+  unreadable_ = crashing_samples(*plan_);
   options_.quarantined.assign(unreadable_.begin(), unreadable_.end());
   options_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
@@ -140,7 +140,7 @@ TEST_F(FeedSupervisorTest, RestoresQuarantineWithoutCrash) {
 
 TEST_F(FeedSupervisorTest, AppliesQuarantineToInProcessWorkers) {
   options_.feed.num_processes = 0;
-  unreadable_ = deadly_samples(*plan_);
+  unreadable_ = crashing_samples(*plan_);
   options_.quarantined.assign(unreadable_.begin(), unreadable_.end());
   options_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
@@ -149,13 +149,13 @@ TEST_F(FeedSupervisorTest, AppliesQuarantineToInProcessWorkers) {
 }
 
 TEST_F(FeedSupervisorTest, FailsRunOnQuarantineWhenSampleErrorsAreFatal) {
-  behave_as("deadly");
+  behave_as("killed");
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("in quarantine"));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("quarantined: "));
 }
 
 TEST_F(FeedSupervisorTest, StopsWorkersWithoutStoppingRunAtEndOfData) {
@@ -168,10 +168,10 @@ TEST_F(FeedSupervisorTest, StopsWorkersWithoutStoppingRunAtEndOfData) {
 }
 
 TEST_F(FeedSupervisorTest, FailsRunAfterWorkersExitWithError) {
-  behave_as("refuse");
+  behave_as("exits_78");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
 }
@@ -180,7 +180,7 @@ TEST_F(FeedSupervisorTest, EndsRunWhenFirstWorkerHasNoSandbox) {
   behave_as("unconfined");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kPermission);
   EXPECT_THAT(coordinator_.reason().message(),
               AllOf(HasSubstr("feed.sandbox: "), HasSubstr("SystemCallFilter=seccomp"),
@@ -193,9 +193,9 @@ TEST_F(FeedSupervisorTest, FailsRunAfterRepeatedWorkerCrashes) {
   behave_as("crash");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("keep dying"));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("crash repeatedly"));
 }
 
 TEST_F(FeedSupervisorTest, ReportsMissingWorkerProgram) {
@@ -223,7 +223,7 @@ TEST_F(FeedSupervisorTest, LeavesNoChildProcessAfterDestruction) {
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   coordinator_.request_stop();
-  ASSERT_TRUE(coordinator_.join(kLong).ok());
+  ASSERT_TRUE(coordinator_.join(kTestTimeout).ok());
   supervisor_.reset();
   EXPECT_TRUE(no_children_left());
 }
@@ -233,7 +233,7 @@ TEST_F(FeedSupervisorTest, FailsRunOnSampleErrorWhenConfigured) {
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("made \"bad\""));
 }
@@ -243,7 +243,7 @@ TEST_F(FeedSupervisorTest, FailsRunAboveSampleErrorLimitAndRecordsAll) {
   options_.feed.num_workers = 1;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
-  ASSERT_TRUE(coordinator_.wait_for_stop(kLong));
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kCorrupt);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("feed.max_sample_error_rate"));
   supervisor_->stop();

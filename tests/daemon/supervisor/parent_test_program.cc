@@ -26,7 +26,7 @@ int run(char** argv) {
   FeedSupervisor supervisor(options, **ring, **data, plan, coordinator);
   if (!supervisor.start().ok()) return 3;
   // The startup of the workers is complete when they read.
-  if (!(*ring)->pop(kLong).ok()) return 4;
+  if (!(*ring)->pop(kTestTimeout).ok()) return 4;
   for (const int pid : supervisor.process_ids()) std::printf("%d ", pid);
   std::printf("\n");
   std::fflush(stdout);

@@ -30,7 +30,7 @@ class ProgressMonitorTest : public ::testing::Test {
 TEST_F(ProgressMonitorTest, DetectsHangWithTicketWithoutProgress) {
   EXPECT_FALSE(check_worker(0s, {.claims = 1, .samples = 7}));
   EXPECT_FALSE(check_worker(9s, {.claims = 1, .samples = 7}));
-  EXPECT_FALSE(is_found_timed_out({.claims = 1, .samples = 7})) << "9 s are no hang";
+  EXPECT_FALSE(is_found_timed_out({.claims = 1, .samples = 7})) << "9 s are below the timeout";
   now_ += 1s;
   EXPECT_TRUE(is_found_timed_out({.claims = 1, .samples = 7}));
   EXPECT_EQ(watch_.idle_time(), 10s);
@@ -69,7 +69,7 @@ TEST_F(ProgressMonitorTest, ToleratesSystemSuspend) {
   EXPECT_FALSE(check_worker(0s, {.claims = 1, .samples = 7}));
   EXPECT_FALSE(check_worker(3600s, {.claims = 1, .samples = 7}));
   EXPECT_FALSE(check_worker(0s, {.claims = 1, .samples = 7}));
-  EXPECT_FALSE(check_worker(0s, {.claims = 1, .samples = 8})) << "it works again";
+  EXPECT_FALSE(check_worker(0s, {.claims = 1, .samples = 8})) << "progress resumed";
   EXPECT_FALSE(is_found_timed_out({.claims = 1, .samples = 8}));
 }
 

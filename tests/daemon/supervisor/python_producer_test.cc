@@ -100,7 +100,7 @@ TEST_F(PythonProducerTest, FillsRingToEndAfterAnotherProducerIsKilled) {
   std::vector<std::vector<std::byte>> batches;
   const auto take = [&](uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) {
-      const auto batch = ring_->pop(kLong);
+      const auto batch = ring_->pop(kTestTimeout);
       ASSERT_TRUE(batch.ok()) << batch.status().to_string();
       ASSERT_EQ(batch->ticket, batches.size());
       batches.emplace_back(batch->slot.begin(), batch->slot.end());
@@ -111,7 +111,7 @@ TEST_F(PythonProducerTest, FillsRingToEndAfterAnotherProducerIsKilled) {
   ::kill(first, SIGKILL);
   const pid_t second = run_python();
   ASSERT_NO_FATAL_FAILURE(take(30));
-  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
   int status = 0;
   ASSERT_EQ(::waitpid(second, &status, 0), second);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;

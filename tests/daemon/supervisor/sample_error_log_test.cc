@@ -53,10 +53,10 @@ class SampleErrorFileTest : public ::testing::Test {
 
 TEST_F(SampleErrorFileTest, TruncatesToRecordsOfCheckpointInAnyOrder) {
   put(line_of(3, 2) + line_of(1, 0) + line_of(4, 3) + line_of(2, 1) + line_of(3, 2));
-  const auto kept =
+  const auto num_records =
       SampleErrorFile::truncate_after(default_file_system(), path(), {.step = 3, .ticket = 3});
-  ASSERT_TRUE(kept.ok()) << kept.status().to_string();
-  EXPECT_EQ(*kept, 4u);
+  ASSERT_TRUE(num_records.ok()) << num_records.status().to_string();
+  EXPECT_EQ(*num_records, 4u);
   EXPECT_EQ(text(), line_of(3, 2) + line_of(1, 0) + line_of(2, 1) + line_of(3, 2));
 }
 
@@ -98,27 +98,27 @@ TEST_F(SampleErrorFileTest, DoesNotTouchFileWithoutRecordsToRemove) {
 }
 
 TEST_F(SampleErrorFileTest, ArchivesCorruptFileAndContinues) {
-  for (const char* const damage : {"no JSON\n", "{\"sample\":3}\n", "[1]\n"}) {
-    put(line_of(1, 0) + damage);
-    const auto kept =
+  for (const char* const corruption : {"no JSON\n", "{\"sample\":3}\n", "[1]\n"}) {
+    put(line_of(1, 0) + corruption);
+    const auto num_records =
         SampleErrorFile::truncate_after(default_file_system(), path(), {.step = 9, .ticket = 9});
-    ASSERT_TRUE(kept.ok()) << damage;
-    EXPECT_EQ(*kept, 0u);
+    ASSERT_TRUE(num_records.ok()) << corruption;
+    EXPECT_EQ(*num_records, 0u);
     EXPECT_FALSE(std::filesystem::exists(path()));
   }
   EXPECT_TRUE(std::filesystem::exists(path() + ".archived-3"));
 }
 
 TEST_F(SampleErrorFileTest, TruncatesAtomicallyWhenKilledAtAnyOperation) {
-  const std::string whole = line_of(1, 0) + line_of(5, 4) + line_of(2, 1);
+  const std::string complete = line_of(1, 0) + line_of(5, 4) + line_of(2, 1);
   const std::string cut = line_of(1, 0) + line_of(2, 1);
   bool is_done = false;
   for (uint64_t operation = 1; !is_done; ++operation) {
-    put(whole);
+    put(complete);
     FaultyFiles files(directory_.path());
     files.kill_at(operation, test::Fault::Extent::kHalf);
     is_done = SampleErrorFile::truncate_after(files, path(), {.step = 2, .ticket = 2}).ok();
-    EXPECT_THAT(text(), AnyOf(Eq(whole), Eq(cut))) << "killed at operation " << operation;
+    EXPECT_THAT(text(), AnyOf(Eq(complete), Eq(cut))) << "killed at operation " << operation;
     ASSERT_TRUE(
         SampleErrorFile::truncate_after(default_file_system(), path(), {.step = 2, .ticket = 2})
             .ok());
@@ -134,7 +134,7 @@ TEST_F(SampleErrorFileTest, PreservesFlushedRecordsAfterPowerCut) {
   file.add(row_of(2));
   file.flush();
   const TemporaryDirectory disk;
-  files.cut_power(files.operations().size(), test::Survival::kNothing, 0, disk / "left");
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 0, disk / "left");
   EXPECT_THAT(tickets_in(disk / "left/sample_errors.jsonl"), ElementsAre(1, 2));
 }
 

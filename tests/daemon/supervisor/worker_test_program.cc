@@ -1,15 +1,15 @@
 // A test program with the command line of stoker-feed. The name of its configuration file selects a
 // fault:
 //   crash       ends by SIGABRT immediately
-//   refuse      exits immediately with code 78
+//   exits_78    exits immediately with code 78
 //   unconfined  exits like a process that is not permitted to install its seccomp filter
 //   stuck       stops itself while it holds a ticket
 //   bad         reports a sample error for every sample of each ticket
-//   deadly      is killed by each of deadly_samples()
-//   spins       never finishes the first of deadly_samples()
+//   killed      is killed by each of crashing_samples()
+//   spins       never finishes the first of crashing_samples()
 //   crashes     ends by SIGSEGV while it reads that sample
-//   intruder    makes a denied system call while it reads that sample
-//   hungry      exceeds its memory limit while it reads that sample
+//   forbidden_call  makes a denied system call while it reads that sample
+//   exhausts_memory  exceeds its memory limit while it reads that sample
 //   stuck_once  as stuck, but only the first process of a worker
 //   waits_once  waits forever in a read of that sample, only the first process of a worker
 // Any other name reads the synthetic dataset of the fixture.
@@ -35,12 +35,12 @@
 namespace stoker::supervisor {
 namespace {
 
-// Runs `deed` when one of the `deadly` samples is read.
-class DeadlyDataset final : public data::Dataset {
+// Runs `fault` when one of `samples` is read.
+class CrashingDataset final : public data::Dataset {
  public:
-  using Deed = std::function<void()>;
-  DeadlyDataset(const data::Dataset& data, std::set<uint64_t> deadly, Deed deed)
-      : data_(data), deadly_(std::move(deadly)), deed_(std::move(deed)) {}
+  using Fault = std::function<void()>;
+  CrashingDataset(const data::Dataset& data, std::set<uint64_t> crashing_set, Fault fault)
+      : data_(data), samples_(std::move(crashing_set)), fault_(std::move(fault)) {}
   uint64_t size() const override { return data_.size(); }
   const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
   uint64_t classes() const override { return data_.classes(); }
@@ -48,19 +48,19 @@ class DeadlyDataset final : public data::Dataset {
   data::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    if (deadly_.contains(sample)) deed_();
+    if (samples_.contains(sample)) fault_();
     return data_.read(sample, random_key, outputs);
   }
 
  private:
   const data::Dataset& data_;
-  const std::set<uint64_t> deadly_;
-  const Deed deed_;
+  const std::set<uint64_t> samples_;
+  const Fault fault_;
 };
 
-void spin() {
-  std::atomic<uint64_t> turns{0};
-  while (true) ++turns;
+void loop_forever() {
+  std::atomic<uint64_t> iterations{0};
+  while (true) ++iterations;
 }
 
 // Like a decoder with an invalid write.
@@ -69,35 +69,35 @@ void crash() {
   *static_cast<volatile char*>(page) = 1;
 }
 
-void wait_for_ever() {
+void block_forever() {
   while (true) std::this_thread::sleep_for(1h);
 }
 
-void eat() {
-  const std::vector<char> meal(4ull << 30, 1);
-  if (meal.back() != 1) std::abort();
+void allocate_too_much() {
+  const std::vector<char> memory(4ull << 30, 1);
+  if (memory.back() != 1) std::abort();
 }
 
-struct Misdeed {
-  DeadlyDataset::Deed deed;
-  size_t samples = 1;  // number of deadly_samples() that trigger it; the first is that of (3, 5)
+struct FaultMode {
+  CrashingDataset::Fault fault;
+  size_t samples = 1;  // number of crashing_samples() that trigger it; the first is that of (3, 5)
 };
 
-Misdeed misdeed_of(const std::string& how, ring::ProducerId id) {
-  if (how == "deadly") return {[] { ::raise(SIGKILL); }, 2};
-  if (how == "crashes") return {crash};
-  if (how == "spins") return {spin};
-  if (how == "waits_once" && id.generation == 1) return {wait_for_ever};
-  if (how == "intruder") return {[] { (void)::socket(AF_INET, SOCK_STREAM, 0); }};
-  if (how == "hungry") return {eat};
+FaultMode fault_mode(const std::string& mode_name, ring::ProducerId id) {
+  if (mode_name == "killed") return {[] { ::raise(SIGKILL); }, 2};
+  if (mode_name == "crashes") return {crash};
+  if (mode_name == "spins") return {loop_forever};
+  if (mode_name == "waits_once" && id.generation == 1) return {block_forever};
+  if (mode_name == "forbidden_call") return {[] { (void)::socket(AF_INET, SOCK_STREAM, 0); }};
+  if (mode_name == "exhausts_memory") return {allocate_too_much};
   return {[] {}, 0};
 }
 
-int misbehave(const std::string& how, ring::ShmRing& ring, ring::ProducerId id) {
+int run_faulty_producer(const std::string& mode_name, ring::ShmRing& ring, ring::ProducerId id) {
   while (true) {
-    const auto claim = ring.claim(id, kLong);
+    const auto claim = ring.claim(id, kTestTimeout);
     if (!claim.ok()) return 0;
-    if (how == "stuck") ::raise(SIGSTOP);
+    if (mode_name == "stuck") ::raise(SIGSTOP);
     for (uint64_t row = 0; row < kBatch; ++row)
       ring.report_sample_error({.ticket = claim->ticket,
                                 .sample = claim->ticket * kBatch + row,
@@ -109,25 +109,25 @@ int misbehave(const std::string& how, ring::ShmRing& ring, ring::ProducerId id) 
 
 int run(std::map<std::string, std::string>& arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const std::string how = std::filesystem::path(arguments["--config"]).filename();
-  if (how == "crash") {
+  const std::string mode_name = std::filesystem::path(arguments["--config"]).filename();
+  if (mode_name == "crash") {
     const rlimit no_core{};
     ::setrlimit(RLIMIT_CORE, &no_core);
     ::abort();
   }
-  if (how == "refuse") return 78;
-  if (how == "unconfined") return static_cast<int>(ExitCode::kSandbox);
+  if (mode_name == "exits_78") return 78;
+  if (mode_name == "unconfined") return static_cast<int>(ExitCode::kSandbox);
   auto ring = ring::ShmRing::attach(UniqueFd(std::stoi(arguments["--ring-fd"])));
   if (!ring.ok()) return 70;
   const ring::ProducerId id{
       .index = static_cast<uint32_t>(std::stoul(arguments["--producer-index"])),
       .generation = static_cast<uint32_t>(std::stoul(arguments["--producer-generation"]))};
-  if (how == "stuck_once" && id.generation == 1) {
-    const auto claim = (*ring)->claim(id, kLong);
+  if (mode_name == "stuck_once" && id.generation == 1) {
+    const auto claim = (*ring)->claim(id, kTestTimeout);
     ::raise(SIGSTOP);
     if (claim.ok()) (*ring)->abandon(id, *claim);
   }
-  if (how == "stuck" || how == "bad") return misbehave(how, **ring, id);
+  if (mode_name == "stuck" || mode_name == "bad") return run_faulty_producer(mode_name, **ring, id);
   const auto data = data::pipeline::open_indexed(
       "train", synthetic_config(), arguments["--index-dir"], arguments["--dataset-fingerprint"]);
   if (!data.ok()) return 78;
@@ -135,13 +135,13 @@ int run(std::map<std::string, std::string>& arguments) {
   const auto table =
       feed::QuarantineTable::attach(UniqueFd(std::stoi(arguments["--quarantine-fd"])));
   if (!table.ok()) return 70;
-  const Misdeed misdeed = misdeed_of(how, id);
-  std::set<uint64_t> deadly{plan.at(3, 5).sample};
-  if (misdeed.samples == 2) deadly = deadly_samples(plan);
-  if (misdeed.samples == 0) deadly.clear();
-  const DeadlyDataset wicked(**data, deadly, misdeed.deed);
+  const FaultMode mode = fault_mode(mode_name, id);
+  std::set<uint64_t> crashing_set{plan.at(3, 5).sample};
+  if (mode.samples == 2) crashing_set = crashing_samples(plan);
+  if (mode.samples == 0) crashing_set.clear();
+  const CrashingDataset crashing(**data, crashing_set, mode.fault);
   const auto worker = static_cast<uint32_t>(std::stoul(arguments["--worker-index"]));
-  const feed::CrashTrackingDataset guarded(wicked, *table, worker);
+  const feed::CrashTrackingDataset guarded(crashing, *table, worker);
   const feeder::SandboxOptions options{.threads = std::stoi(arguments["--num-threads"]),
                                        .memory_bytes = 256 << 20};
   if (!feeder::disable_core_dumps_and_privileges().ok() ||
@@ -150,7 +150,7 @@ int run(std::map<std::string, std::string>& arguments) {
   feed::WorkerPool pool(**ring, id, guarded, plan);
   Coordinator coordinator;
   pool.start(std::stoi(arguments["--num-threads"]), coordinator);
-  return coordinator.join(kLong).ok() ? 0 : 70;
+  return coordinator.join(kTestTimeout).ok() ? 0 : 70;
 }
 
 }  // namespace

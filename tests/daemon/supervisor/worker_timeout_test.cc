@@ -141,7 +141,7 @@ TEST_F(WorkerTimeoutTest, FailsRunWithReasonWhenAllWorkersHang) {
   ASSERT_TRUE(start().ok());
   EXPECT_TRUE(as_time_passes(1s, [&] { return coordinator_.should_stop(); }));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
-  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("because it hung"));
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("after a timeout"));
 }
 
 // A process that waits for its vforked child is in an uninterruptible sleep.

@@ -131,7 +131,7 @@ TEST_F(TrainerSaveFaultTest, DoesNotRecreateMovedDirectory) {
     std::filesystem::rename(there, here);
   };
   ASSERT_TRUE(run.train().ok());
-  EXPECT_THAT(error, HasSubstr("moved or removed; bring it back"));
+  EXPECT_THAT(error, HasSubstr("moved or removed; restore it"));
   EXPECT_THAT(run.saved(), ElementsAre(2, 8, 10, 12));
 }
 

@@ -81,20 +81,20 @@ TEST(CoordinatorTest, ReportsRunningThreadsWhenJoinTimesOut) {
 TEST(CoordinatorTest, RunsThreadStartedAfterStopWithStopRequested) {
   Coordinator coordinator;
   coordinator.request_stop();
-  std::atomic<bool> saw_it = false;
+  std::atomic<bool> saw_stop = false;
   coordinator.start("late", [&](std::stop_token stop) {
-    saw_it = stop.stop_requested();
+    saw_stop = stop.stop_requested();
     return Status();
   });
   EXPECT_TRUE(coordinator.join(seconds(60)).ok());
-  EXPECT_TRUE(saw_it);
-  saw_it = false;
+  EXPECT_TRUE(saw_stop);
+  saw_stop = false;
   coordinator.start("too late", [&](std::stop_token) {
-    saw_it = true;
+    saw_stop = true;
     return Status();
   });
   EXPECT_TRUE(coordinator.all_joined());
-  EXPECT_FALSE(saw_it);
+  EXPECT_FALSE(saw_stop);
 }
 
 TEST(CoordinatorTest, WakesWaitingThreadOnStop) {

@@ -99,7 +99,7 @@ TEST_F(FileTest, RemovesTreeWithoutFollowingSymlinks) {
   std::filesystem::create_directory_symlink(path("keep"), path("tree/link"));
   ASSERT_TRUE(default_file_system().remove_tree(path("tree")).ok());
   EXPECT_TRUE(std::filesystem::exists(path("keep/precious")));
-  EXPECT_TRUE(default_file_system().remove_tree(path("not there")).ok());
+  EXPECT_TRUE(default_file_system().remove_tree(path("missing")).ok());
 }
 
 TEST_F(FileTest, HoldsLockUntilProcessIsKilled) {

@@ -27,7 +27,7 @@ TEST(LogTest, WritesTimeAndLevelToFile) {
   const std::string file = directory + "/test.log";
   ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
   log_info("run started", {{"step", 3}});
-  log_debug("not wanted");
+  log_debug("below the level");
   log_warn("disk slow", {{"s", 1.5}});
   flush_log();
   const std::string text = *read_file(file, 1 << 20);

@@ -12,23 +12,23 @@
 namespace stoker {
 namespace {
 
-Result<int> half_of(int number) {
+Result<int> halve(int number) {
   if (number % 2 != 0)
     return Status(StatusCode::kInvalidArgument, std::to_string(number) + " is odd");
   return number / 2;
 }
 
-Status quarter_of(int number, int& quarter) {
-  STOKER_ASSIGN_OR_RETURN(const int half, half_of(number));
-  STOKER_ASSIGN_OR_RETURN(quarter, half_of(half));
+Status quarter_into(int number, int& quarter) {
+  STOKER_ASSIGN_OR_RETURN(const int half, halve(number));
+  STOKER_ASSIGN_OR_RETURN(quarter, halve(half));
   return {};
 }
 
 TEST(StatusTest, ReturnsFirstErrorFromResultMacrosWithoutChangingOutput) {
   int quarter = -1;
-  EXPECT_TRUE(quarter_of(12, quarter).ok());
+  EXPECT_TRUE(quarter_into(12, quarter).ok());
   EXPECT_EQ(quarter, 3);
-  const Status status = quarter_of(6, quarter);
+  const Status status = quarter_into(6, quarter);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "3 is odd");
   EXPECT_EQ(quarter, 3);

@@ -37,7 +37,7 @@ struct Attempt {
   uint64_t before = 0;  // operations before the second commit
 };
 
-uint64_t operations_of_a_commit() {
+uint64_t commit_operations() {
   Attempt attempt;
   EXPECT_TRUE(attempt.commit().ok());
   return attempt.files.operations().size() - attempt.before;
@@ -45,7 +45,7 @@ uint64_t operations_of_a_commit() {
 
 // Simulates the next start: visible checkpoints are complete, the rest is removed, and commits work
 // again.
-void expect_that_a_restart_goes_on(const std::string& directory) {
+void expect_restart_succeeds(const std::string& directory) {
   TemporaryDirectory other;
   FaultyFiles files(other.path());
   CheckpointStore store(directory, files);
@@ -69,7 +69,7 @@ void expect_that_a_restart_goes_on(const std::string& directory) {
 }
 
 TEST(CommitFaultTest, PreservesPreviousCheckpointWhenKilledAtAnyOperation) {
-  const uint64_t count = operations_of_a_commit();
+  const uint64_t count = commit_operations();
   ASSERT_GE(count, 15U);  // five files with open, write and sync
   std::set<bool> visible;
   for (uint64_t at = 1; at <= count; ++at) {
@@ -81,14 +81,14 @@ TEST(CommitFaultTest, PreservesPreviousCheckpointWhenKilledAtAnyOperation) {
                    std::to_string(static_cast<int>(extent)));
       EXPECT_TRUE(is_complete(attempt.path(1), 1));
       visible.insert(steps_of(attempt.store).size() == 2);
-      expect_that_a_restart_goes_on(attempt.store.directory());
+      expect_restart_succeeds(attempt.store.directory());
     }
   }
   EXPECT_EQ(visible.size(), 2U) << "kills before and after the rename";
 }
 
 TEST(CommitFaultTest, RecoversFromOneErrorAtAnyOperation) {
-  const uint64_t count = operations_of_a_commit();
+  const uint64_t count = commit_operations();
   for (const int error : {EIO, ENOSPC, EDQUOT}) {
     const StatusCode code = error == EIO ? StatusCode::kIoError : StatusCode::kNoSpace;
     for (uint64_t at = 1; at <= count; ++at) {
@@ -112,7 +112,7 @@ TEST(CommitFaultTest, RecoversFromOneErrorAtAnyOperation) {
 
 // The disk stays full, so the cleanup of the failed commit also fails.
 TEST(CommitFaultTest, RecoversFromPersistentErrorsAfterAnyOperation) {
-  const uint64_t count = operations_of_a_commit();
+  const uint64_t count = commit_operations();
   for (uint64_t at = 1; at <= count; ++at) {
     Attempt attempt;
     attempt.files.fail_at(attempt.before + at, {ENOSPC, Extent::kHalf, true});
@@ -144,7 +144,7 @@ TEST(CommitFaultTest, DoesNotRetryFailedSyncOnSameFile) {
 }
 
 TEST(CommitFaultTest, LeavesNoTemporaryFilesAfterFailedCommit) {
-  const uint64_t count = operations_of_a_commit();
+  const uint64_t count = commit_operations();
   for (uint64_t at = 1; at <= count; ++at) {
     Attempt attempt;
     attempt.files.fail_at(attempt.before + at, {ENOSPC, Extent::kHalf});

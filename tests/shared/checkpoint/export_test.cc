@@ -118,23 +118,23 @@ TEST_F(ExportTensorsTest, AlignsTorchStoragesTo64Bytes) {
 }
 
 TEST_F(ExportTensorsTest, DoesNotReplaceExistingFile) {
-  test::write_whole(scratch_ / "mine", "precious");
+  test::write_whole(scratch_ / "mine", "existing");
   const auto out = create("mine");
   EXPECT_EQ(out.status().code(), StatusCode::kAlreadyExists);
   // A file created after create() must not be overwritten either.
   auto late = create("late");
   ASSERT_TRUE(late.ok());
-  test::write_whole(scratch_ / "late", "precious");
+  test::write_whole(scratch_ / "late", "existing");
   EXPECT_EQ(late->commit().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(*read_file(scratch_ / "late", 100), "precious");
-  EXPECT_EQ(*read_file(scratch_ / "mine", 100), "precious");
+  EXPECT_EQ(*read_file(scratch_ / "late", 100), "existing");
+  EXPECT_EQ(*read_file(scratch_ / "mine", 100), "existing");
 }
 
 TEST_F(ExportTensorsTest, LeavesNoFileOnFailure) {
   { const auto dropped = create("dropped"); }
   EXPECT_THAT(names_in(scratch_.path()), ElementsAre("model"));
   EXPECT_EQ(create("no/such/folder").status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(create("").status().message(), HasSubstr("there already"));
+  EXPECT_THAT(create("").status().message(), HasSubstr("already exists"));
 }
 
 }  // namespace

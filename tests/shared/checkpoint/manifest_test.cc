@@ -156,14 +156,15 @@ TEST(ManifestTest, RejectsNonObjectJson) {
 }
 
 TEST(ManifestTest, RejectsTruncationAtAnyByte) {
-  const std::string whole = to_json(full());
-  for (size_t bytes = 0; bytes + 1 < whole.size(); ++bytes) expect_corrupt(whole.substr(0, bytes));
+  const std::string content = to_json(full());
+  for (size_t bytes = 0; bytes + 1 < content.size(); ++bytes)
+    expect_corrupt(content.substr(0, bytes));
 }
 
 TEST(ManifestTest, NeverCrashesOnFlippedBits) {
-  const std::string whole = to_json(full());
-  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
-    std::string flipped = whole;
+  const std::string content = to_json(full());
+  for (size_t bit = 0; bit < content.size() * 8; ++bit) {
+    std::string flipped = content;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     const auto parsed = parse_manifest(flipped, "m");
     if (!parsed.ok()) {

@@ -11,13 +11,13 @@ using test::FaultyFiles;
 using test::Survival;
 using test::TemporaryDirectory;
 
-struct Outage {
+struct PowerCut {
   Survival survival;
   uint64_t seed;
 };
 
-std::vector<Outage> outages(uint64_t coins = 6) {
-  std::vector<Outage> all = {
+std::vector<PowerCut> power_cuts(uint64_t coins = 6) {
+  std::vector<PowerCut> all = {
       {Survival::kNothing, 0}, {Survival::kNamesOnly, 0}, {Survival::kEverything, 0}};
   for (uint64_t seed = 1; seed <= coins; ++seed) all.push_back({Survival::kSome, seed});
   return all;
@@ -29,9 +29,9 @@ class PowerCutTest : public ::testing::Test {
   // `operations`.
   template <typename Check>
   void after(uint64_t operations, const Check& check) {
-    for (const auto& [survival, seed] : outages()) {
+    for (const auto& [survival, seed] : power_cuts()) {
       TemporaryDirectory disk;
-      files_.cut_power(operations, survival, seed, disk / "root");
+      files_.simulate_power_loss(operations, survival, seed, disk / "root");
       const auto done = files_.operations();
       SCOPED_TRACE("after " + std::to_string(operations) + " operations, the last: " +
                    (operations == 0 ? "none" : to_string(done[operations - 1])) + ", survival " +
@@ -42,11 +42,11 @@ class PowerCutTest : public ::testing::Test {
   static std::string path_in(const std::string& directory, uint64_t step) {
     return join_path(directory, CheckpointStore::checkpoint_name(step));
   }
-  static bool is_there(const std::string& directory, uint64_t step) {
+  static bool exists(const std::string& directory, uint64_t step) {
     return std::filesystem::exists(path_in(directory, step));
   }
   // Visible checkpoints are complete, clean_up() removes everything else, and commits work again.
-  static void expect_sound(const std::string& directory, uint64_t next_step) {
+  static void expect_valid(const std::string& directory, uint64_t next_step) {
     TemporaryDirectory other;
     FaultyFiles files(other.path());
     CheckpointStore store(directory, files);
@@ -55,7 +55,7 @@ class PowerCutTest : public ::testing::Test {
     EXPECT_TRUE(store.clean_up().ok());
     for (const std::string& name : names_in(directory))
       EXPECT_TRUE(CheckpointStore::parse_checkpoint_name(name)) << name << " is left";
-    if (!is_there(directory, next_step)) {
+    if (!exists(directory, next_step)) {
       const auto written = store.commit(TrainerState(next_step).content());
       EXPECT_TRUE(written.ok()) << written.status().to_string();
     }
@@ -94,10 +94,10 @@ TEST_F(PowerCutTest, PreservesDurableCheckpointAtAnyOperationOfCommit) {
       EXPECT_TRUE(is_complete(path_in(directory, 1), 1));
       if (at == last) {
         EXPECT_TRUE(is_complete(path_in(directory, 2), 2));
-      } else if (is_there(directory, 2)) {
+      } else if (exists(directory, 2)) {
         ++seen;
       }
-      expect_sound(directory, 2);
+      expect_valid(directory, 2);
     });
   }
   EXPECT_GT(seen, 0) << "visible before it was acknowledged, which is fine, must have been tried";
@@ -121,9 +121,9 @@ TEST_F(PowerCutTest, PreservesDurableCheckpointWhenFailedCommitIsRetried) {
     ASSERT_TRUE(store.commit(TrainerState(2).content()).ok());
     const uint64_t end = files.operations().size();
     for (uint64_t at = start + failing; at <= end; ++at) {
-      for (const auto& [survival, seed] : outages(2)) {
+      for (const auto& [survival, seed] : power_cuts(2)) {
         TemporaryDirectory disk;
-        files.cut_power(at, survival, seed, disk / "root");
+        files.simulate_power_loss(at, survival, seed, disk / "root");
         SCOPED_TRACE("failing " + std::to_string(failing) + ", after " +
                      to_string(files.operations()[at - 1]) + ", survival " +
                      std::to_string(static_cast<int>(survival)) + " seed " + std::to_string(seed));
@@ -132,7 +132,7 @@ TEST_F(PowerCutTest, PreservesDurableCheckpointWhenFailedCommitIsRetried) {
         if (at == end) {
           EXPECT_TRUE(is_complete(path_in(directory, 2), 2));
         }
-        expect_sound(directory, 2);
+        expect_valid(directory, 2);
       }
     }
   }
@@ -149,7 +149,7 @@ TEST_F(PowerCutTest, PreservesRemainingCheckpointsAtAnyOperationOfDeletion) {
     after(at, [&](const std::string& directory) {
       EXPECT_TRUE(is_complete(path_in(directory, 3), 3));
       EXPECT_TRUE(is_complete(path_in(directory, 4), 4));
-      expect_sound(directory, 5);
+      expect_valid(directory, 5);
     });
   }
 }
@@ -168,7 +168,7 @@ TEST_F(PowerCutTest, PreservesCheckpointsAtAnyOperationOfCleanup) {
   for (uint64_t at = first; at <= count(); ++at) {
     after(at, [&](const std::string& directory) {
       EXPECT_TRUE(is_complete(path_in(directory, 2), 2));
-      expect_sound(directory, 3);
+      expect_valid(directory, 3);
     });
   }
 }

@@ -26,7 +26,7 @@ class SafetensorsPythonTest : public ::testing::Test {
     EXPECT_EQ(answer->code, 0) << answer->err;
     return answer->out;
   }
-  static bool we_accept(const std::string& content) {
+  static bool is_accepted(const std::string& content) {
     UniqueFd fd(::memfd_create("offered", MFD_CLOEXEC));
     EXPECT_TRUE(
         default_file_system().write(fd.get(), std::as_bytes(std::span(content)), "offered").ok());
@@ -34,10 +34,10 @@ class SafetensorsPythonTest : public ::testing::Test {
   }
   // Stores the file for Python if stoker accepts it: stoker must have rejected all files that
   // Python rejects.
-  void offer(const std::string& content) {
-    ++offered_;
-    if (!we_accept(content)) return;
-    test::write_whole(kept_ + "/" + std::to_string(accepted_++), content);
+  void write_candidate(const std::string& content) {
+    ++candidates_dir_;
+    if (!is_accepted(content)) return;
+    test::write_whole(accepted_dir_ + "/" + std::to_string(accepted_++), content);
   }
   // The same lines as the script's output.
   static std::string lines_of(const SafetensorsFile& file) {
@@ -53,8 +53,8 @@ class SafetensorsPythonTest : public ::testing::Test {
     for (const std::string& line : lines) text += line + "\n";
     return text;
   }
-  void SetUp() override { std::filesystem::create_directory(kept_); }
-  std::string write_ours() {
+  void SetUp() override { std::filesystem::create_directory(accepted_dir_); }
+  std::string write_with_stoker() {
     const auto written = write_safetensors(default_file_system(), scratch_.path(), "ours",
                                            views_of(one_of_each_dtype()), {{"format", "pt"}});
     EXPECT_TRUE(written.ok()) << written.status().to_string();
@@ -62,8 +62,8 @@ class SafetensorsPythonTest : public ::testing::Test {
   }
 
   test::TemporaryDirectory scratch_;
-  const std::string kept_ = scratch_ / "kept";
-  int offered_ = 0, accepted_ = 0;
+  const std::string accepted_dir_ = scratch_ / "accepted";
+  int candidates_dir_ = 0, accepted_ = 0;
 };
 
 #define RUN_OR_SKIP(answer, verb, path)                                            \
@@ -73,7 +73,7 @@ class SafetensorsPythonTest : public ::testing::Test {
                   "numpy"
 
 TEST_F(SafetensorsPythonTest, LoadsStokerFile) {
-  const std::string path = write_ours();
+  const std::string path = write_with_stoker();
   RUN_OR_SKIP(answer, "read", path);
   const auto file = SafetensorsFile::open(path);
   ASSERT_TRUE(file.ok());
@@ -81,7 +81,7 @@ TEST_F(SafetensorsPythonTest, LoadsStokerFile) {
 }
 
 TEST_F(SafetensorsPythonTest, LoadsStokerFileIntoPyTorch) {
-  const std::string path = write_ours();
+  const std::string path = write_with_stoker();
   RUN_OR_SKIP(answer, "torch", path);
 }
 
@@ -97,32 +97,33 @@ TEST_F(SafetensorsPythonTest, WritesFileReadableByStoker) {
 // Stoker is at least as strict as Python: every corrupted file that stoker accepts also loads
 // there.
 TEST_F(SafetensorsPythonTest, LoadsFilesWithFlippedBitThatStokerAccepts) {
-  const std::string whole = *read_file(write_ours(), 1 << 20);
-  const size_t header_end = whole.find("}}") + 8;
+  const std::string content = *read_file(write_with_stoker(), 1 << 20);
+  const size_t header_end = content.find("}}") + 8;
   for (size_t bit = 0; bit < header_end * 8; ++bit) {
-    std::string flipped = whole;
+    std::string flipped = content;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    offer(flipped);
+    write_candidate(flipped);
   }
   EXPECT_GT(accepted_, 0);
-  RUN_OR_SKIP(answer, "accepts", kept_);
+  RUN_OR_SKIP(answer, "accepts", accepted_dir_);
   EXPECT_EQ(*answer, "");
 }
 
 TEST_F(SafetensorsPythonTest, LoadsTruncatedOrExtendedFilesThatStokerAccepts) {
   const std::string header =
       R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}})";
-  const std::string whole = raw_tensors(header, "xyz");
-  for (size_t bytes = 0; bytes <= whole.size(); ++bytes) offer(whole.substr(0, bytes));
-  for (size_t at = 0; at <= whole.size(); ++at) {
+  const std::string content = raw_tensors(header, "xyz");
+  for (size_t bytes = 0; bytes <= content.size(); ++bytes)
+    write_candidate(content.substr(0, bytes));
+  for (size_t at = 0; at <= content.size(); ++at) {
     for (const char more : {' ', '\0', '0', '}', '"', ','}) {
-      std::string grown = whole;
-      offer(grown.insert(at, 1, more));
+      std::string grown = content;
+      write_candidate(grown.insert(at, 1, more));
     }
-    if (at < whole.size()) offer(std::string(whole).erase(at, 1));
+    if (at < content.size()) write_candidate(std::string(content).erase(at, 1));
   }
   EXPECT_GT(accepted_, 0);
-  RUN_OR_SKIP(answer, "accepts", kept_);
+  RUN_OR_SKIP(answer, "accepts", accepted_dir_);
   EXPECT_EQ(*answer, "");
 }
 
@@ -183,11 +184,11 @@ TEST_F(SafetensorsPythonTest, LoadsRandomHeadersThatStokerAccepts) {
                                              : std::min(comma, header.size()) - at;
       header.replace(at, out, piece);
     }
-    offer(raw_tensors(header, std::string(8, '\x3a')));
+    write_candidate(raw_tensors(header, std::string(8, '\x3a')));
   }
   EXPECT_GT(accepted_, 100);
-  EXPECT_GT(offered_ - accepted_, 10'000);
-  RUN_OR_SKIP(answer, "accepts", kept_);
+  EXPECT_GT(candidates_dir_ - accepted_, 10'000);
+  RUN_OR_SKIP(answer, "accepts", accepted_dir_);
   EXPECT_EQ(*answer, "");
 }
 
@@ -273,10 +274,10 @@ TEST_F(SafetensorsPythonTest, RejectsMalformedHeadersThatStokerRejects) {
   malformed.emplace_back("");
   malformed.emplace_back("1234567");
   for (size_t i = 0; i < malformed.size(); ++i) {
-    EXPECT_FALSE(we_accept(malformed[i])) << malformed[i];
-    test::write_whole(kept_ + "/" + std::to_string(i), malformed[i]);
+    EXPECT_FALSE(is_accepted(malformed[i])) << malformed[i];
+    test::write_whole(accepted_dir_ + "/" + std::to_string(i), malformed[i]);
   }
-  RUN_OR_SKIP(answer, "accepts", kept_);
+  RUN_OR_SKIP(answer, "accepts", accepted_dir_);
   const auto rejected = static_cast<size_t>(std::ranges::count(*answer, '\n'));
   EXPECT_EQ(rejected, malformed.size()) << *answer;
 }
@@ -292,16 +293,16 @@ TEST_F(SafetensorsPythonTest, LoadsEveryStokerFile) {
       const std::vector<int64_t> shape(random() % 4, static_cast<int64_t>(random() % 3));
       tensor = make_tensor(tensor.spec.name + ".\xc3\xa9 \"", tensor.spec.dtype, shape);
     }
-    ASSERT_TRUE(write_safetensors(default_file_system(), kept_, std::to_string(round),
+    ASSERT_TRUE(write_safetensors(default_file_system(), accepted_dir_, std::to_string(round),
                                   views_of(tensors), {{"format", "pt"}, {"a\n", "\"\t"}})
                     .ok());
   }
-  const auto file = SafetensorsFile::open(write_ours());
+  const auto file = SafetensorsFile::open(write_with_stoker());
   ASSERT_TRUE(file.ok());
   const std::vector<ExportPart> parts = {{"model", file->get()}, {"optimizer", file->get()}};
-  auto out = NewFile::create(default_file_system(), kept_ + "/exported");
+  auto out = NewFile::create(default_file_system(), accepted_dir_ + "/exported");
   ASSERT_TRUE(out.ok() && export_safetensors(parts, {}, *out, {}).ok() && out->commit().ok());
-  RUN_OR_SKIP(answer, "accepts", kept_);
+  RUN_OR_SKIP(answer, "accepts", accepted_dir_);
   EXPECT_EQ(*answer, "");
 }
 

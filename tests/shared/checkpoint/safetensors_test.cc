@@ -51,10 +51,10 @@ TEST_F(SafetensorsFileTest, ReadsWrittenTensorsAndMetadata) {
 }
 
 TEST_F(SafetensorsFileTest, ReportsNotFoundOnUnknownName) {
-  EXPECT_EQ(file_->find("nobody"), nullptr);
-  const Status status = file_->read("nobody", {});
+  EXPECT_EQ(file_->find("no_such_tensor"), nullptr);
+  const Status status = file_->read("no_such_tensor", {});
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr("nobody"));
+  EXPECT_THAT(status.message(), HasSubstr("no_such_tensor"));
 }
 
 TEST_F(SafetensorsFileTest, RejectsBufferOfWrongSize) {
@@ -97,7 +97,7 @@ class WriteSafetensorsTest : public ::testing::Test {
                              metadata);
   }
   std::string content() { return *read_file(scratch_ / "t.safetensors", 1 << 30); }
-  bool is_there() { return std::filesystem::exists(scratch_ / "t.safetensors"); }
+  bool exists() { return std::filesystem::exists(scratch_ / "t.safetensors"); }
   void expect_rejected(const TensorViews& tensors, const std::string& why,
                        const Metadata& metadata = {}) {
     const auto written = write(tensors, metadata);
@@ -106,7 +106,7 @@ class WriteSafetensorsTest : public ::testing::Test {
         << written.status().to_string();
     EXPECT_THAT(written.status().message(), HasSubstr(why));
     EXPECT_THAT(written.status().message(), HasSubstr("t.safetensors"));
-    EXPECT_FALSE(is_there());
+    EXPECT_FALSE(exists());
   }
 
   TemporaryDirectory scratch_;
@@ -241,9 +241,9 @@ TEST_F(WriteSafetensorsTest, RejectsUnknownDtype) {
 }
 
 TEST_F(WriteSafetensorsTest, NeverOverwritesFile) {
-  test::write_whole(scratch_ / "t.safetensors", "precious");
+  test::write_whole(scratch_ / "t.safetensors", "existing");
   EXPECT_EQ(write({}).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(content(), "precious");
+  EXPECT_EQ(content(), "existing");
 }
 
 TEST_F(WriteSafetensorsTest, ReportsNotFoundOnMissingDirectory) {
@@ -275,7 +275,8 @@ TEST_F(WriteSafetensorsTest, SyncsFileBeforeReturn) {
       write_safetensors(files, scratch_.path(), "t.safetensors", views_of(one_of_each_dtype()), {})
           .ok());
   TemporaryDirectory other;
-  files.cut_power(files.operations().size(), test::Survival::kNamesOnly, 0, other / "disk");
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNamesOnly, 0,
+                            other / "disk");
   EXPECT_EQ(*read_file(other / "disk/t.safetensors", 1 << 20), content());
 }
 

@@ -191,11 +191,11 @@ TEST_F(SafetensorsValidationTest, RejectsInvalidOffsets) {
 }
 
 TEST_F(SafetensorsValidationTest, RejectsOverlapsAndHoles) {
-  expect_header_rejected("{" + entry("a", 0, 5) + "," + entry("b", 3, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 0, 3) + "," + entry("b", 4, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 0, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 1, 8) + "}", "hole or overlap");
-  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 4, 4) + "}", "hole or overlap");
+  expect_header_rejected("{" + entry("a", 0, 5) + "," + entry("b", 3, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 0, 3) + "," + entry("b", 4, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 0, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 1, 8) + "}", "gap or overlap");
+  expect_header_rejected("{" + entry("a", 0, 8) + "," + entry("b", 4, 4) + "}", "gap or overlap");
   expect_accepted("{" + entry("a", 0, 8) + "," + entry("b", 8, 8) + "," + entry("c", 0, 0) + "}");
 }
 
@@ -206,14 +206,14 @@ TEST_F(SafetensorsValidationTest, RejectsBytesOutsideTensors) {
 }
 
 TEST_F(SafetensorsValidationTest, RejectsDuplicateKeys) {
-  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("a", 4, 8) + "}", "twice");
-  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("\\u0061", 4, 8) + "}", "twice");
+  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("a", 4, 8) + "}", "duplicate");
+  expect_header_rejected("{" + entry("a", 0, 4) + "," + entry("\\u0061", 4, 8) + "}", "duplicate");
   expect_header_rejected(R"({"t":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
-                         "twice");
+                         "duplicate");
   expect_header_rejected(R"({"t":{"dtype":"U8","shape":[8],"shape":[8],"data_offsets":[0,8]}})",
-                         "twice");
-  expect_header_rejected(R"({"__metadata__":{},"__metadata__":{}})", "twice", 0);
-  expect_header_rejected(R"({"__metadata__":{"a":"1","a":"1"}})", "twice", 0);
+                         "duplicate");
+  expect_header_rejected(R"({"__metadata__":{},"__metadata__":{}})", "duplicate", 0);
+  expect_header_rejected(R"({"__metadata__":{"a":"1","a":"1"}})", "duplicate", 0);
 }
 
 TEST_F(SafetensorsValidationTest, RejectsNonStringMetadata) {
@@ -235,28 +235,28 @@ TEST_F(SafetensorsValidationTest, RejectsInvalidTensorNames) {
 }
 
 TEST_F(SafetensorsValidationTest, RejectsTruncationAtAnyByte) {
-  ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "whole",
+  ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "file",
                                 views_of(one_of_each_dtype()), {{"format", "pt"}})
                   .ok());
-  const std::string whole = *read_file(scratch_ / "whole", 1 << 20);
-  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+  const std::string content = *read_file(scratch_ / "file", 1 << 20);
+  for (size_t bytes = 0; bytes < content.size(); ++bytes) {
     SCOPED_TRACE(bytes);
-    expect_rejected(whole.substr(0, bytes), "");
+    expect_rejected(content.substr(0, bytes), "");
   }
-  expect_rejected(whole + '\0', "");
+  expect_rejected(content + '\0', "");
 }
 
 // A file that is accepted after a bit flip must still be valid: its tensors fill the file and can
 // be read.
 TEST_F(SafetensorsValidationTest, NeverCrashesNorReadsBeyondFileOnFlippedBits) {
-  ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "whole",
+  ASSERT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "file",
                                 views_of(one_of_each_dtype()), {{"format", "pt"}})
                   .ok());
-  const std::string whole = *read_file(scratch_ / "whole", 1 << 20);
-  const size_t header_end = whole.find("}}") + 2;
+  const std::string content = *read_file(scratch_ / "file", 1 << 20);
+  const size_t header_end = content.find("}}") + 2;
   int accepted = 0;
   for (size_t bit = 0; bit < header_end * 8; ++bit) {
-    std::string flipped = whole;
+    std::string flipped = content;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     const auto opened = open(flipped);
     if (!opened.ok()) {
@@ -265,7 +265,7 @@ TEST_F(SafetensorsValidationTest, NeverCrashesNorReadsBeyondFileOnFlippedBits) {
     }
     ++accepted;
     for (const TensorSpec& spec : (*opened)->tensors()) {
-      ASSERT_LE(spec.bytes(), whole.size()) << "bit " << bit;
+      ASSERT_LE(spec.bytes(), content.size()) << "bit " << bit;
       std::vector<std::byte> bytes(spec.bytes());
       ASSERT_TRUE((*opened)->read(spec.name, bytes).ok()) << "bit " << bit;
     }

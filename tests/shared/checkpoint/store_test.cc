@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 class CheckpointStoreTest : public StoreFixture {
  protected:
   // Changes one byte of the model file.
-  void damage(uint64_t step) {
+  void corrupt(uint64_t step) {
     const std::string path = path_of(step) + "/model.safetensors";
     std::string content = *read_file(path, 1 << 20);
     content.back() = static_cast<char>(content.back() ^ 1);
@@ -97,7 +97,7 @@ TEST_F(CheckpointStoreTest, WritesChecksumsVerifiedByCoreutils) {
   commit(1);
   const std::string check = "cd '" + path_of(1) + "' && sha256sum -c --strict --status SHA256SUMS";
   EXPECT_EQ(std::system(check.c_str()), 0);
-  damage(1);
+  corrupt(1);
   EXPECT_NE(std::system((check + " 2>/dev/null").c_str()), 0);
 }
 
@@ -121,7 +121,7 @@ TEST_F(CheckpointStoreTest, PointsLatestAtNewestCheckpoint) {
 }
 
 TEST_F(CheckpointStoreTest, CommitsCheckpointWhenLatestCannotBeReplaced) {
-  fs::create_directories(directory_ + "/latest/in the way");
+  fs::create_directories(directory_ + "/latest/nonempty");
   commit(1);
   EXPECT_TRUE(is_complete(path_of(1), 1));
 }
@@ -136,9 +136,9 @@ TEST_F(CheckpointStoreTest, DoesNotOverwriteExistingStep) {
 
 TEST_F(CheckpointStoreTest, PreservesForeignFileAtCheckpointPath) {
   fs::create_directories(directory_);
-  test::write_whole(path_of(1), "precious");
+  test::write_whole(path_of(1), "existing");
   EXPECT_EQ(store_.commit(TrainerState(1).content()).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(*read_file(path_of(1), 100), "precious");
+  EXPECT_EQ(*read_file(path_of(1), 100), "existing");
 }
 
 TEST_F(CheckpointStoreTest, RejectsCommitBeforeFirstWriteOnFullDisk) {
@@ -186,7 +186,7 @@ TEST_F(CheckpointStoreTest, OpensNewestCheckpoint) {
 
 TEST_F(CheckpointStoreTest, FallsBackToNewestValidCheckpointAndReportsRejected) {
   for (const uint64_t step : {1, 2, 3, 4}) commit(step);
-  damage(3);
+  corrupt(3);
   fs::remove(path_of(4) + "/SHA256SUMS");
   const Choice choice = choose();
   ASSERT_TRUE(choice.opened.ok());
@@ -204,7 +204,7 @@ TEST_F(CheckpointStoreTest, ReportsNotFoundWithoutCheckpoints) {
 }
 
 TEST_F(CheckpointStoreTest, ReportsCorruptWhenAllCheckpointsAreCorrupt) {
-  for (const uint64_t step : {1, 2}) commit(step), damage(step);
+  for (const uint64_t step : {1, 2}) commit(step), corrupt(step);
   const Choice choice = choose();
   EXPECT_EQ(choice.opened.status().code(), StatusCode::kCorrupt);
   EXPECT_THAT(choice.opened.status().message(), HasSubstr("step-000000002"));
@@ -219,7 +219,7 @@ TEST_F(CheckpointStoreTest, ReportsCorruptOnEmptyStepDirectory) {
 }
 
 TEST_F(CheckpointStoreTest, OpensNewestCheckpointWithoutRejectionCallback) {
-  commit(1), commit(2), damage(2);
+  commit(1), commit(2), corrupt(2);
   const auto opened = store_.open_newest(nullptr);
   ASSERT_TRUE(opened.ok());
   EXPECT_EQ(opened->manifest().step, 1U);
@@ -251,7 +251,7 @@ TEST_F(CheckpointStoreTest, DoesNotRecreateRemovedDirectory) {
   std::filesystem::rename(directory_, directory_ + "-moved");
   const auto refused = store_.commit(TrainerState(2).content());
   EXPECT_EQ(refused.status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(refused.status().message(), HasSubstr("moved or removed; bring it back"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("moved or removed; restore it"));
   EXPECT_FALSE(std::filesystem::exists(directory_));
   std::filesystem::rename(directory_ + "-moved", directory_);
   EXPECT_TRUE(store_.commit(TrainerState(2).content()).ok());
@@ -266,7 +266,7 @@ TEST_F(CheckpointStoreTest, WritesAndDeletesNothingInReplacedDirectory) {
     ASSERT_TRUE(another.commit(TrainerState(step).content()).ok());
   const auto before = names_in(directory_);
   EXPECT_THAT(store_.commit(TrainerState(4).content()).status().message(),
-              HasSubstr("is another directory than this run began with"));
+              HasSubstr("is not the directory in which this run started"));
   EXPECT_EQ(store_.delete_checkpoints(std::vector<uint64_t>{1, 2}).status().code(),
             StatusCode::kNotFound);
   EXPECT_EQ(store_.clean_up().code(), StatusCode::kNotFound);
@@ -335,7 +335,7 @@ TEST_F(DeleteCheckpointsTest, DeletesOnlyRequestedSteps) {
   EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"latest", "step-000000002",
                                                             "step-000000004", "step-000000005"}));
   for (const uint64_t step : {2U, 4U, 5U}) EXPECT_TRUE(is_complete(path_of(step), step));
-  EXPECT_EQ(delete_checkpoints({1, 3}), Steps{}) << "they are gone already";
+  EXPECT_EQ(delete_checkpoints({1, 3}), Steps{}) << "they are already deleted";
   EXPECT_EQ(delete_checkpoints({}), Steps{});
 }
 

@@ -43,7 +43,7 @@ template <typename Number>
 std::vector<Number> numbers(const TorchFile& file, const std::string& name) {
   const TensorSpec* const spec = file.find(name);
   if (spec == nullptr) {
-    ADD_FAILURE() << name << " is not there";
+    ADD_FAILURE() << name << " is missing";
     return {};
   }
   std::vector<Number> values(static_cast<size_t>(spec->elements()));
@@ -138,7 +138,7 @@ TEST(TorchFileTest, FindsWeightsInNestedDict) {
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     EXPECT_EQ((*file)->tensors().size(), 1U) << nest;
     EXPECT_THAT(numbers<float>(**file, "w"), ElementsAre(0, 1));
-    EXPECT_THAT((*file)->others(), ElementsAre("n"));
+    EXPECT_THAT((*file)->non_tensor_keys(), ElementsAre("n"));
   }
 }
 
@@ -158,16 +158,16 @@ TEST(TorchFileTest, RejectsUnknownGlobalAndReportsItsName) {
         std::pair("torch", "ComplexFloatStorage"), std::pair("torch", "QInt8Storage"),
         std::pair("torch", ""), std::pair("", "")}) {
     const std::string full = std::string(module) + "." + word;
-    expect_value_rejected(call(name(module, word), {text("rm -rf /")}), "holds " + full);
-    expect_value_rejected(dict({{text("w"), name(module, word)}}), "holds " + full);
+    expect_value_rejected(call(name(module, word), {text("rm -rf /")}), "contains " + full);
+    expect_value_rejected(dict({{text("w"), name(module, word)}}), "contains " + full);
   }
-  expect_value_rejected("cos\nsystem", "without an end");
-  expect_value_rejected("c" + std::string(1000, 'x') + "\ny\n", "without an end");
+  expect_value_rejected("cos\nsystem", "unterminated name");
+  expect_value_rejected("c" + std::string(1000, 'x') + "\ny\n", "unterminated name");
 }
 
 TEST(TorchFileTest, ReplacesControlCharactersInMessages) {
   const std::string evil = "\x1b[2J\x07";
-  expect_value_rejected(name("os" + evil, "x"), "holds os?[2J?.x");
+  expect_value_rejected(name("os" + evil, "x"), "contains os?[2J?.x");
   expect_value_rejected(dict({{text("w" + evil), number(1)}}), "its keys: w?[2J?");
   expect_value_rejected(tensor("FloatStorage", "k" + evil, 6, 0, {6}, {1}), "no storage 'k?[2J?'");
   expect_value_rejected(dict({{text("w\n"), floats(0, {6}, {1})}}), "control character");
@@ -175,13 +175,13 @@ TEST(TorchFileTest, ReplacesControlCharactersInMessages) {
 
 // A global alone creates nothing, and a called one must be a supported function.
 TEST(TorchFileTest, RejectsInvalidReduceCalls) {
-  expect_value_rejected(call(name("torch", "FloatStorage"), {number(1)}), "is no function");
-  expect_value_rejected(call(name("torch", "Size"), {number(1)}), "do not fit");
-  expect_value_rejected(call(text("f"), {}), "no function");
-  expect_value_rejected(name("collections", "OrderedDict") + number(1) + "R", "no function");
-  expect_value_rejected(parameter(number(1)), "do not fit");
+  expect_value_rejected(call(name("torch", "FloatStorage"), {number(1)}), "is not a function");
+  expect_value_rejected(call(name("torch", "Size"), {number(1)}), "invalid arguments");
+  expect_value_rejected(call(text("f"), {}), "non-function");
+  expect_value_rejected(name("collections", "OrderedDict") + number(1) + "R", "non-function");
+  expect_value_rejected(parameter(number(1)), "invalid arguments");
   expect_value_rejected(call(name("torch._utils", "_rebuild_tensor_v2"), {number(1)}), "too few");
-  expect_value_rejected(number(1) + dict({}) + "b", "no dict");
+  expect_value_rejected(number(1) + dict({}) + "b", "not a dict");
   expect_value_rejected(ordered_dict({}) + number(1) + "b", "attributes");
 }
 
@@ -190,30 +190,30 @@ TEST(TorchFileTest, RejectsTensorsBeyondTheirStorage) {
   for (const auto& value : {floats(0, {7}, {1}), floats(1, {6}, {1}), floats(6, {1}, {1}),
                             floats(0, {2, 3}, {4, 1}), floats(0, {2}, {6}), floats(huge, {1}, {1}),
                             floats(1, {2}, {huge}), floats(0, {2, 2}, {huge / 2, huge / 2})})
-    expect_value_rejected(dict({{text("w"), value}}), "beyond");
+    expect_value_rejected(dict({{text("w"), value}}), "exceeds");
   expect_value_rejected(dict({{text("w"), floats(0, {huge, huge}, {0, 0})}}), "overflows");
   expect_value_rejected(dict({{text("w"), floats(0, {huge}, {0})}}), "overflows");
-  expect_value_rejected(raw_tensor("uint16", "0", 3, 0, {2}, {1}), "beyond the 1 elements");
+  expect_value_rejected(raw_tensor("uint16", "0", 3, 0, {2}, {1}), "exceeds the 1 elements");
 }
 
 TEST(TorchFileTest, RejectsInvalidOffsetsShapesAndStrides) {
-  expect_value_rejected(floats(-1, {1}, {1}), "offset is no count");
-  expect_value_rejected(floats(0, {-1}, {1}), "shape is no count");
-  expect_value_rejected(floats(0, {1}, {-1}), "strides is no count");
+  expect_value_rejected(floats(-1, {1}, {1}), "offset is not a count");
+  expect_value_rejected(floats(0, {-1}, {1}), "shape is not a count");
+  expect_value_rejected(floats(0, {1}, {-1}), "strides is not a count");
   expect_value_rejected(floats(0, {1, 1}, {1}), "2 extents and 1 strides");
   expect_value_rejected(floats(0, std::vector<int64_t>(65, 1), std::vector<int64_t>(65, 1)),
                         "too many dimensions");
-  expect_value_rejected(storage("FloatStorage", "0", -1), "no storage");
+  expect_value_rejected(storage("FloatStorage", "0", -1), "invalid storage");
   expect_value_rejected(storage("FloatStorage", "0", INT64_MAX / 2), "63 bits");
   expect_value_rejected(storage("Size", "0", 6), "of type torch.Size");
-  expect_value_rejected(tuple({text("module"), number(1)}) + "Q", "no storage");
+  expect_value_rejected(tuple({text("module"), number(1)}) + "Q", "invalid storage");
   expect_value_rejected(raw_tensor("int5", "0", 6, 0, {1}, {1}), "torch.int5");
   expect_value_rejected(raw_tensor("Size", "0", 6, 0, {1}, {1}), "without a dtype");
 }
 
 TEST(TorchFileTest, RejectsMissingOrTooShortStorages) {
   const std::string seven = dict({{text("w"), tensor("FloatStorage", "0", 7, 0, {6}, {1})}});
-  expect_value_rejected(seven, "has 24 bytes; 28 are due");
+  expect_value_rejected(seven, "has 24 bytes; expected 28");
   const std::string other = dict({{text("w"), tensor("FloatStorage", "../0", 6, 0, {6}, {1})}});
   expect_value_rejected(other, "no storage '../0'");
 }
@@ -235,7 +235,7 @@ TEST(TorchFileTest, RejectsStackErrors) {
         "}NNNs", "(NN",  "NN",  "0",      "N0",  "\x85", "b",   "Q",    "NQ",   "(0",
         "q\1",   "(q\1", "N(u", "}(NN(u", "h\7", "]e",   "N(e", "\x86", "N\x86"})
     expect_value_rejected(value, "");
-  expect_value_rejected("N.N", "after its end");
+  expect_value_rejected("N.N", "trailing");
   expect_value_rejected("\x80\x09N", "protocol 9");
 }
 
@@ -243,7 +243,7 @@ TEST(TorchFileTest, RejectsLengthsBeyondPickle) {
   for (const std::string& value : {std::string("X\xff\xff\xff\xff"), std::string("U\xff"),
                                    std::string("\x8a\xff"), std::string("X\x10\0\0\0abc", 8),
                                    std::string("J\1\2"), std::string("G\1"), std::string("j\1")})
-    expect_value_rejected(value, "ends inside");
+    expect_value_rejected(value, "truncated opcode");
 }
 
 // Memoized values can be reused: a dict that contains itself, and texts that double in each step.
@@ -252,7 +252,7 @@ TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
                            text("me") + "h" + std::string(1, '\0') + "u";
   const auto file = open(torch_file(pickled(self), {{"0", kSixFloats}}));
   ASSERT_TRUE(file.ok()) << file.status().to_string();
-  EXPECT_THAT((*file)->others(), ElementsAre("me"));
+  EXPECT_THAT((*file)->non_tensor_keys(), ElementsAre("me"));
   std::string doubling = "]q" + std::string(1, '\0');
   for (char i = 0; i < 100; ++i)
     doubling += std::string("h") + i + "h" + i + "\x86q" + static_cast<char>(i + 1);
@@ -263,13 +263,13 @@ TEST(TorchFileTest, ReadsSelfReferencingValuesWithBoundedMemory) {
 // A few bytes that create a tensor each time, or refer to a storage with a long key, must not
 // exhaust memory.
 TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
-  const auto kept = [](char index) { return std::string("h") + index; };
+  const auto memo_get = [](char index) { return std::string("h") + index; };
   const auto keep = [](char index) { return std::string("q") + index + "0"; };
   const std::string extents = tuple(std::vector<std::string>(64, number(1)));
   std::string tensors = name("torch._utils", "_rebuild_tensor_v2") + keep(1) +
                         tuple({storage("FloatStorage", "0", 6), number(0), extents, extents}) +
                         keep(2);
-  for (int i = 0; i < 200'001; ++i) tensors += kept(1) + kept(2) + "R0";
+  for (int i = 0; i < 200'001; ++i) tensors += memo_get(1) + memo_get(2) + "R0";
   expect_value_rejected(tensors + "}", "more than 200000 tensors");
   std::string values;
   for (int i = 0; i < 2'000'001; ++i) values += "}0";
@@ -324,24 +324,24 @@ Status use(const std::string& content) {
 class CorruptTorchFileTest : public ::testing::Test {
  protected:
   const std::string data_ = bytes_of<float>({0.25, 1, -2, 3, 4, 5});
-  const std::string whole_ = torch_file(
+  const std::string content_ = torch_file(
       pickled(dict({{text("w"), parameter(tensor("FloatStorage", "0", 6, 0, {3, 2}, {1, 3}))},
                     {text("n"), raw_tensor("uint16", "0", 24, 1, {4}, {2})}})),
       {{"0", data_}});
 };
 
 TEST_F(CorruptTorchFileTest, RejectsTruncationAtAnyByte) {
-  ASSERT_TRUE(use(whole_).ok()) << use(whole_).to_string();
-  for (size_t bytes = 0; bytes < whole_.size(); ++bytes)
-    EXPECT_EQ(use(whole_.substr(0, bytes)).code(), StatusCode::kCorrupt) << bytes;
+  ASSERT_TRUE(use(content_).ok()) << use(content_).to_string();
+  for (size_t bytes = 0; bytes < content_.size(); ++bytes)
+    EXPECT_EQ(use(content_.substr(0, bytes)).code(), StatusCode::kCorrupt) << bytes;
 }
 
 // A flipped bit in checksummed data is always detected; elsewhere it is detected or harmless.
 TEST_F(CorruptTorchFileTest, DetectsFlippedBitsInChecksummedBytes) {
-  const size_t pickle = whole_.find("\x80\x02"), data = whole_.find(data_);
-  const size_t pickle_end = whole_.find("PK", pickle);
-  for (size_t bit = 0; bit < whole_.size() * 8; ++bit) {
-    std::string flipped = whole_;
+  const size_t pickle = content_.find("\x80\x02"), data = content_.find(data_);
+  const size_t pickle_end = content_.find("PK", pickle);
+  for (size_t bit = 0; bit < content_.size() * 8; ++bit) {
+    std::string flipped = content_;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     const Status status = use(flipped);
     const size_t at = bit / 8;

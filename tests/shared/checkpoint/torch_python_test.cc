@@ -34,7 +34,7 @@ std::string lines_of(const TensorSource& file, const std::string& prefix = "") {
 
 class TorchPythonTest : public ::testing::Test {
  protected:
-  std::unique_ptr<SafetensorsFile> write_ours() {
+  std::unique_ptr<SafetensorsFile> write_with_stoker() {
     EXPECT_TRUE(write_safetensors(default_file_system(), scratch_.path(), "ours",
                                   views_of(one_of_each_dtype()), {{"format", "pt"}})
                     .ok());
@@ -42,7 +42,7 @@ class TorchPythonTest : public ::testing::Test {
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return *std::move(file);
   }
-  std::string export_ours(const std::vector<ExportPart>& parts) {
+  std::string export_with_stoker(const std::vector<ExportPart>& parts) {
     auto out = NewFile::create(default_file_system(), scratch_ / "ours.pt");
     EXPECT_TRUE(out.ok()) << out.status().to_string();
     EXPECT_TRUE(export_torch(parts, 1200, *out, {}).ok());
@@ -59,15 +59,15 @@ class TorchPythonTest : public ::testing::Test {
   ASSERT_EQ(answer->code, 0) << answer->err
 
 TEST_F(TorchPythonTest, LoadsExportedModelWithWeightsOnly) {
-  const auto file = write_ours();
-  const std::string path = export_ours({{"model", file.get()}});
+  const auto file = write_with_stoker();
+  const std::string path = export_with_stoker({{"model", file.get()}});
   RUN_OR_SKIP(answer, {"read", path});
   EXPECT_EQ(answer->out, lines_of(*file));
 }
 
 TEST_F(TorchPythonTest, LoadsAllComponentsOfExportedCheckpoint) {
-  const auto file = write_ours();
-  const std::string path = export_ours({{"model", file.get()}, {"optimizer", file.get()}});
+  const auto file = write_with_stoker();
+  const std::string path = export_with_stoker({{"model", file.get()}, {"optimizer", file.get()}});
   RUN_OR_SKIP(answer, {"read", path});
   EXPECT_EQ(answer->out,
             lines_of(*file, "model.") + lines_of(*file, "optimizer.") + "step = 1200\n");
@@ -95,10 +95,10 @@ TEST_F(TorchPythonTest, WritesUnsupportedFilesRejectedWithReason) {
   RUN_OR_SKIP(answer, {"write", scratch_.path()});
   for (const auto& [name, why] :
        {std::pair("refused_legacy.pt", "before 1.6"),
-        std::pair("refused_module.pt", "holds torch.nn.modules.container.Sequential"),
-        std::pair("refused_complex.pt", "holds torch.ComplexFloatStorage"),
+        std::pair("refused_module.pt", "contains torch.nn.modules.container.Sequential"),
+        std::pair("refused_complex.pt", "contains torch.ComplexFloatStorage"),
         std::pair("refused_protocol.pt", "instruction 0x95"),
-        std::pair("refused_sparse.pt", "holds torch._utils._rebuild_sparse_tensor")}) {
+        std::pair("refused_sparse.pt", "contains torch._utils._rebuild_sparse_tensor")}) {
     const auto file = TorchFile::open(scratch_ / name);
     ASSERT_EQ(file.status().code(), StatusCode::kCorrupt) << name;
     EXPECT_THAT(file.status().message(), HasSubstr(why));

@@ -64,14 +64,14 @@ class CheckpointVerificationTest : public StoreFixture {
 
 TEST_F(CheckpointVerificationTest, RejectsFlippedBitInAnyByteOfAnyFile) {
   for (const std::string& file : files_in(path_)) {
-    const std::string whole = *read_file(file, 1 << 20);
-    for (size_t at = 0; at < whole.size(); ++at) {
-      std::string flipped = whole;
+    const std::string content = *read_file(file, 1 << 20);
+    for (size_t at = 0; at < content.size(); ++at) {
+      std::string flipped = content;
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
       SCOPED_TRACE(file + " at byte " + std::to_string(at));
       overwrite(file, flipped);
       expect_corrupt(file);
-      overwrite(file, whole);
+      overwrite(file, content);
       if (HasFailure()) return;
     }
   }
@@ -80,27 +80,27 @@ TEST_F(CheckpointVerificationTest, RejectsFlippedBitInAnyByteOfAnyFile) {
 
 TEST_F(CheckpointVerificationTest, RejectsTruncatedExtendedOrZeroedFiles) {
   for (const std::string& file : files_in(path_)) {
-    const std::string whole = *read_file(file, 1 << 20);
-    for (const size_t bytes : {size_t{0}, size_t{1}, whole.size() / 2, whole.size() - 1})
-      with(file, whole.substr(0, bytes));
-    with(file, whole + '\0');
-    with(file, whole + whole);
-    with(file, std::string(whole.size(), '\0'));
+    const std::string content = *read_file(file, 1 << 20);
+    for (const size_t bytes : {size_t{0}, size_t{1}, content.size() / 2, content.size() - 1})
+      with(file, content.substr(0, bytes));
+    with(file, content + '\0');
+    with(file, content + content);
+    with(file, std::string(content.size(), '\0'));
   }
 }
 
 TEST_F(CheckpointVerificationTest, RejectsMissingFiles) {
   for (const std::string& file : files_in(path_)) {
-    const std::string whole = *read_file(file, 1 << 20);
+    const std::string content = *read_file(file, 1 << 20);
     fs::remove(file);
     expect_corrupt(file);
-    test::write_whole(file, whole);
+    test::write_whole(file, content);
   }
 }
 
 TEST_F(CheckpointVerificationTest, RejectsNonregularFilesWithoutBlocking) {
   for (const std::string& file : files_in(path_)) {
-    const std::string whole = *read_file(file, 1 << 20);
+    const std::string content = *read_file(file, 1 << 20);
     fs::remove(file);
     fs::create_directory(file);
     expect_corrupt(file);
@@ -108,7 +108,7 @@ TEST_F(CheckpointVerificationTest, RejectsNonregularFilesWithoutBlocking) {
     ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
     expect_corrupt(file);
     fs::remove(file);
-    test::write_whole(file, whole);
+    test::write_whole(file, content);
   }
 }
 
@@ -215,14 +215,14 @@ TEST_F(QuickCheckTest, ReturnsManifestAndItsHash) {
 TEST_F(QuickCheckTest, ReportsCorruptOnMissingOrResizedFile) {
   for (const std::string& file : files_in(commit(1))) {
     const std::string name = std::filesystem::path(file).filename().string();
-    std::filesystem::rename(file, scratch_ / "kept");
+    std::filesystem::rename(file, scratch_ / "backup");
     EXPECT_EQ(quick_check(path_of(1)).status().code(), StatusCode::kCorrupt)
         << name << " is missing";
-    std::filesystem::copy_file(scratch_ / "kept", file);
+    std::filesystem::copy_file(scratch_ / "backup", file);
     std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
     EXPECT_EQ(quick_check(path_of(1)).status().code(), StatusCode::kCorrupt)
         << name << " is shorter";
-    std::filesystem::rename(scratch_ / "kept", file);
+    std::filesystem::rename(scratch_ / "backup", file);
     EXPECT_TRUE(quick_check(path_of(1)).ok()) << name;
   }
 }

@@ -42,8 +42,8 @@ class Filler {
     const double room = std::min(field.max - field.min, 1e6);
     const bool is_small = below(3) == 0;
     const double value = field.min + fraction() * (is_small ? std::min(room, 1e-6) : room);
-    const double whole = std::ceil(value);
-    return below(3) == 0 && whole <= field.max ? whole : value;
+    const double rounded = std::ceil(value);
+    return below(3) == 0 && rounded <= field.max ? rounded : value;
   }
 
   void fill(const Field& field, double* target) { *target = number(field); }

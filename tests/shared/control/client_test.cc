@@ -52,7 +52,7 @@ std::string read_request(int client) {
   return line;
 }
 
-void say(int client, const std::string& text) {
+void send_text(int client, const std::string& text) {
   ASSERT_EQ(::send(client, text.data(), text.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(text.size()));
 }
@@ -61,8 +61,8 @@ TEST(ClientTest, SendsRequestAndAssemblesReplyFromFragments) {
   std::string seen;
   Listener listener([&](int client) {
     seen = read_request(client);
-    say(client, R"({"id":1,"res)");
-    say(client, "ult\":{\"step\":3}}\n");
+    send_text(client, R"({"id":1,"res)");
+    send_text(client, "ult\":{\"step\":3}}\n");
   });
   auto client = Client::connect(listener.path(), 30s);
   ASSERT_TRUE(client.ok()) << client.status().to_string();
@@ -76,7 +76,7 @@ TEST(ClientTest, ReportsUnavailableDaemonWithHint) {
   const auto missing = Client::connect("/tmp/stoker-no-such-directory/control.sock", 30s);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.status().code(), StatusCode::kUnreachable);
-  EXPECT_THAT(missing.status().message(), testing::HasSubstr("no daemon answers on"));
+  EXPECT_THAT(missing.status().message(), testing::HasSubstr("no daemon is reachable on"));
   Listener listener(nullptr);
   listener.stop_listening();
   const auto stale = Client::connect(listener.path(), 30s);
@@ -105,7 +105,8 @@ TEST(ClientTest, ReportsUnavailableWhenDaemonExitsBeforeReply) {
 
 TEST(ClientTest, ReportsRejectionReasonWhenSendFails) {
   Listener listener([](int client) {
-    say(client,
+    send_text(
+        client,
         "{\"id\":null,\"error\":{\"code\":-32000,\"message\":\"full\",\"data\":{\"kind\":\"busy\"}}"
         "}\n");
     ::shutdown(client, SHUT_RDWR);

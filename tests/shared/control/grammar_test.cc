@@ -14,7 +14,7 @@ using testing::Not;
 
 // The call in a valid request line; a default one if the line is invalid.
 template <typename C>
-C understood(const std::string& line) {
+C parsed_call(const std::string& line) {
   const auto parsed = parse_request(line);
   const auto* const request = std::get_if<Request>(&parsed);
   EXPECT_NE(request, nullptr) << line << ": " << std::get<ProtocolError>(parsed).why.message();
@@ -30,7 +30,7 @@ C understood(const std::string& line) {
   return call != nullptr ? *call : C();
 }
 
-std::string rejected(const std::string& line) {
+std::string rejection(const std::string& line) {
   const auto parsed = parse_request(line);
   const auto* const error = std::get_if<ProtocolError>(&parsed);
   EXPECT_NE(error, nullptr) << line;
@@ -40,10 +40,10 @@ std::string rejected(const std::string& line) {
 }
 
 TEST(GrammarTest, ParsesProfileRequest) {
-  EXPECT_EQ(understood<Profile>("profile 20"), (Profile{.steps = 20}));
-  EXPECT_EQ(understood<Profile>("profile 20 kernels"), (Profile{.steps = 20, .kernels = true}));
+  EXPECT_EQ(parsed_call<Profile>("profile 20"), (Profile{.steps = 20}));
+  EXPECT_EQ(parsed_call<Profile>("profile 20 kernels"), (Profile{.steps = 20, .kernels = true}));
   EXPECT_EQ(
-      understood<Profile>(R"({"id":7,"method":"profile","params":{"steps":100,"kernels":true}})"),
+      parsed_call<Profile>(R"({"id":7,"method":"profile","params":{"steps":100,"kernels":true}})"),
       (Profile{.steps = 100, .kernels = true}));
 }
 
@@ -58,15 +58,15 @@ TEST(GrammarTest, RejectsProfileRequestOutOfBounds) {
         R"({"method":"profile","params":{"steps":2,"kernels":1}})",
         R"({"method":"profile","params":{"steps":101,"kernels":true}})",
         R"({"method":"profile","params":{"steps":2,"kernel":true}})"}) {
-    EXPECT_THAT(rejected(line), Not(IsEmpty())) << line;
+    EXPECT_THAT(rejection(line), Not(IsEmpty())) << line;
   }
 }
 
 TEST(GrammarTest, ParsesInspectionRequest) {
-  EXPECT_EQ(understood<OpenInspection>("inspect_open blocks.*.weight 10"),
+  EXPECT_EQ(parsed_call<OpenInspection>("inspect_open blocks.*.weight 10"),
             (OpenInspection{.glob = "blocks.*.weight", .every = 10}));
   EXPECT_EQ(
-      understood<OpenInspection>(
+      parsed_call<OpenInspection>(
           R"({"method":"inspect_open","params":{"glob":"*","parameters":false,"activations":false,"every":5,)"
           R"("steps":3,"histograms":true}})"),
       (OpenInspection{.glob = "*",
@@ -75,10 +75,10 @@ TEST(GrammarTest, ParsesInspectionRequest) {
                       .parameters = false,
                       .activations = false,
                       .histograms = true}));
-  EXPECT_EQ(understood<ReadInspection>("inspect_read 3 17"), (ReadInspection{3, 17}));
-  EXPECT_EQ(understood<ReadInspection>(R"({"method":"inspect_read","params":{"inspection":3}})"),
+  EXPECT_EQ(parsed_call<ReadInspection>("inspect_read 3 17"), (ReadInspection{3, 17}));
+  EXPECT_EQ(parsed_call<ReadInspection>(R"({"method":"inspect_read","params":{"inspection":3}})"),
             (ReadInspection{3, 0}));
-  EXPECT_EQ(understood<CloseInspection>("inspect_close 3"), (CloseInspection{3}));
+  EXPECT_EQ(parsed_call<CloseInspection>("inspect_close 3"), (CloseInspection{3}));
 }
 
 TEST(GrammarTest, RejectsInspectionRequestOutOfBounds) {
@@ -98,7 +98,7 @@ TEST(GrammarTest, RejectsInspectionRequestOutOfBounds) {
         std::string("inspect_read 1 -1"), std::string("inspect_close"),
         std::string("inspect_close 0"), std::string("inspect_close 1 2"),
         std::string(R"({"method":"inspect_close","params":{"inspection":1,"after":2}})")}) {
-    EXPECT_THAT(rejected(line), Not(IsEmpty())) << line;
+    EXPECT_THAT(rejection(line), Not(IsEmpty())) << line;
   }
 }
 

@@ -11,13 +11,13 @@ namespace {
 
 using testing::HasSubstr;
 
-struct GoodLine {
+struct ValidLine {
   std::string line;
   Call call;
   std::string id = "null";
 };
 
-class ValidRequestLineTest : public testing::TestWithParam<GoodLine> {};
+class ValidRequestLineTest : public testing::TestWithParam<ValidLine> {};
 
 TEST_P(ValidRequestLineTest, ParsesRequest) {
   const auto parsed = parse_request(GetParam().line);
@@ -31,38 +31,38 @@ TEST_P(ValidRequestLineTest, ParsesRequest) {
 INSTANTIATE_TEST_SUITE_P(
     Protocol, ValidRequestLineTest,
     testing::Values(
-        GoodLine{"status", GetStatus{}}, GoodLine{"  status \t", GetStatus{}},
-        GoodLine{"status\r", GetStatus{}}, GoodLine{"hello", Hello{}}, GoodLine{"help", Help{}},
-        GoodLine{"pause", Pause{}}, GoodLine{"resume", Resume{}},
-        GoodLine{"checkpoint", SaveCheckpoint{}}, GoodLine{"stop", Stop{}},
-        GoodLine{"set lr 1e-4", SetLearningRate{1e-4}, "null"},
-        GoodLine{"set  lr\t0.5", SetLearningRate{0.5}, "null"},
-        GoodLine{"set lr 999.9", SetLearningRate{999.9}, "null"},
-        GoodLine{R"({"id":1,"method":"status"})", GetStatus{}, "1"},
-        GoodLine{R"( {"method":"status"} )", GetStatus{}, "null"},
-        GoodLine{R"({"jsonrpc":"2.0","id":-7,"method":"stop","params":{}})", Stop{}, "-7"},
-        GoodLine{R"({"id":18446744073709551615,"method":"pause"})", Pause{},
-                 "18446744073709551615"},
-        GoodLine{R"({"id":"a\"b","method":"hello"})", Hello{}, R"("a\"b")"},
-        GoodLine{R"({"id":null,"method":"help"})", Help{}},
-        GoodLine{R"({"params":{"lr":1e-4},"method":"set","id":2})", SetLearningRate{1e-4}, "2"},
-        GoodLine{R"({"method":"set","params":{"lr":1}})", SetLearningRate{1.0}, "null"}));
+        ValidLine{"status", GetStatus{}}, ValidLine{"  status \t", GetStatus{}},
+        ValidLine{"status\r", GetStatus{}}, ValidLine{"hello", Hello{}}, ValidLine{"help", Help{}},
+        ValidLine{"pause", Pause{}}, ValidLine{"resume", Resume{}},
+        ValidLine{"checkpoint", SaveCheckpoint{}}, ValidLine{"stop", Stop{}},
+        ValidLine{"set lr 1e-4", SetLearningRate{1e-4}, "null"},
+        ValidLine{"set  lr\t0.5", SetLearningRate{0.5}, "null"},
+        ValidLine{"set lr 999.9", SetLearningRate{999.9}, "null"},
+        ValidLine{R"({"id":1,"method":"status"})", GetStatus{}, "1"},
+        ValidLine{R"( {"method":"status"} )", GetStatus{}, "null"},
+        ValidLine{R"({"jsonrpc":"2.0","id":-7,"method":"stop","params":{}})", Stop{}, "-7"},
+        ValidLine{R"({"id":18446744073709551615,"method":"pause"})", Pause{},
+                  "18446744073709551615"},
+        ValidLine{R"({"id":"a\"b","method":"hello"})", Hello{}, R"("a\"b")"},
+        ValidLine{R"({"id":null,"method":"help"})", Help{}},
+        ValidLine{R"({"params":{"lr":1e-4},"method":"set","id":2})", SetLearningRate{1e-4}, "2"},
+        ValidLine{R"({"method":"set","params":{"lr":1}})", SetLearningRate{1.0}, "null"}));
 
-struct BadLine {
+struct InvalidLine {
   std::string line;
   ErrorCode code;
-  std::string says;
+  std::string message;
   std::string id = "null";
 };
 
-class InvalidRequestLineTest : public testing::TestWithParam<BadLine> {};
+class InvalidRequestLineTest : public testing::TestWithParam<InvalidLine> {};
 
 TEST_P(InvalidRequestLineTest, RejectsRequestWithReason) {
   const auto parsed = parse_request(GetParam().line);
   ASSERT_TRUE(std::holds_alternative<ProtocolError>(parsed));
   const auto& error = std::get<ProtocolError>(parsed);
   EXPECT_EQ(error.code, GetParam().code) << error.why.message();
-  EXPECT_THAT(error.why.message(), HasSubstr(GetParam().says));
+  EXPECT_THAT(error.why.message(), HasSubstr(GetParam().message));
   EXPECT_EQ(error.id, GetParam().id);
   EXPECT_FALSE(error.why.ok());
   const auto reply = parse_reply(render_error(error));
@@ -78,55 +78,64 @@ constexpr auto kParams = ErrorCode::kInvalidParams;
 
 INSTANTIATE_TEST_SUITE_P(
     Words, InvalidRequestLineTest,
-    testing::Values(
-        BadLine{"", kShape, "empty"}, BadLine{"   \t ", kShape, "empty"},
-        BadLine{"\r", kShape, "empty"}, BadLine{"statsu", kMethod, "unknown method 'statsu'"},
-        BadLine{"STATUS", kMethod, "unknown method"}, BadLine{"status now", kParams, "nothing"},
-        BadLine{"stop;", kMethod, "unknown method"}, BadLine{"set", kParams, "a name and a value"},
-        BadLine{"set lr", kParams, "a name and a value"},
-        BadLine{"set lr 1 2", kParams, "a name and a value"},
-        BadLine{"set momentum 0.9", kParams, "'momentum'"},
-        BadLine{"set lr fast", kParams, "above 0 and below 1000"},
-        BadLine{"set lr 0", kParams, "above 0"}, BadLine{"set lr -1", kParams, "above 0"},
-        BadLine{"set lr nan", kParams, "above 0"}, BadLine{"set lr inf", kParams, "above 0"},
-        BadLine{"set lr 1000", kParams, "below 1000"}, BadLine{"set lr 1e999", kParams, "above 0"},
-        BadLine{"set lr 1e-4x", kParams, "above 0"}, BadLine{"set lr 0x1p-4", kParams, "above 0"},
-        BadLine{std::string("status\0", 7), kParse, "neither"},
-        BadLine{"\x01\x02\xff", kParse, "neither"}, BadLine{"st\xc3\xa4tus", kParse, "neither"},
-        BadLine{"GET / HTTP/1.1", kMethod, "unknown method 'GET'"},
-        BadLine{"[1,2]", kMethod, "unknown method"}));
+    testing::Values(InvalidLine{"", kShape, "empty"}, InvalidLine{"   \t ", kShape, "empty"},
+                    InvalidLine{"\r", kShape, "empty"},
+                    InvalidLine{"statsu", kMethod, "unknown method 'statsu'"},
+                    InvalidLine{"STATUS", kMethod, "unknown method"},
+                    InvalidLine{"status now", kParams, "no arguments"},
+                    InvalidLine{"stop;", kMethod, "unknown method"},
+                    InvalidLine{"set", kParams, "a name and a value"},
+                    InvalidLine{"set lr", kParams, "a name and a value"},
+                    InvalidLine{"set lr 1 2", kParams, "a name and a value"},
+                    InvalidLine{"set momentum 0.9", kParams, "'momentum'"},
+                    InvalidLine{"set lr fast", kParams, "above 0 and below 1000"},
+                    InvalidLine{"set lr 0", kParams, "above 0"},
+                    InvalidLine{"set lr -1", kParams, "above 0"},
+                    InvalidLine{"set lr nan", kParams, "above 0"},
+                    InvalidLine{"set lr inf", kParams, "above 0"},
+                    InvalidLine{"set lr 1000", kParams, "below 1000"},
+                    InvalidLine{"set lr 1e999", kParams, "above 0"},
+                    InvalidLine{"set lr 1e-4x", kParams, "above 0"},
+                    InvalidLine{"set lr 0x1p-4", kParams, "above 0"},
+                    InvalidLine{std::string("status\0", 7), kParse, "neither"},
+                    InvalidLine{"\x01\x02\xff", kParse, "neither"},
+                    InvalidLine{"st\xc3\xa4tus", kParse, "neither"},
+                    InvalidLine{"GET / HTTP/1.1", kMethod, "unknown method 'GET'"},
+                    InvalidLine{"[1,2]", kMethod, "unknown method"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Json, InvalidRequestLineTest,
     testing::Values(
-        BadLine{"{", kParse, "not JSON"}, BadLine{"{}", kShape, "method is missing"},
-        BadLine{R"({"method":"status"} x)", kParse, "not JSON"},
-        BadLine{R"({"method":"status"}{"method":"stop"})", kParse, "not JSON"},
-        BadLine{"{\"method\":\"sta\xfftus\"}", kParse, "not JSON"},
-        BadLine{std::string("{\"method\":\"sta\0tus\"}", 20), kParse, "not JSON"},
-        BadLine{R"({"id":3,"method":7})", kShape, "not a string", "3"},
-        BadLine{R"({"id":3,"method":"launch"})", kMethod, "'launch'", "3"},
-        BadLine{R"({"id":[1],"method":"status"})", kShape, "id must be"},
-        BadLine{R"({"id":1.5,"method":"status"})", kShape, "id must be"},
-        BadLine{R"({"id":"x","method":"status","extra":1})", kShape, "'extra'", R"("x")"},
-        BadLine{R"({"id":1,"jsonrpc":"1.0","method":"status"})", kShape, "2.0", "1"},
-        BadLine{R"({"id":1,"jsonrpc":2,"method":"status"})", kShape, "2.0", "1"},
-        BadLine{R"({"id":1,"method":"status","method":"stop"})", kShape, "twice", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"lr":1}})", kShape, "twice", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"\u006cr":1}})", kShape, "twice",
-                "1"},
-        BadLine{R"({"id":1,"method":"status","params":{"a":1}})", kParams, "no params", "1"},
-        BadLine{R"({"id":1,"method":"status","params":[]})", kParams, "no params", "1"},
-        BadLine{R"({"id":1,"method":"set"})", kParams, "one setting", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{}})", kParams, "one setting", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":1,"x":2}})", kParams, "one setting", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"loss":0}})", kParams, "'loss'", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":"1e-4"}})", kParams, "above 0", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":true}})", kParams, "above 0", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":null}})", kParams, "above 0", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":-0.0}})", kParams, "above 0", "1"},
-        BadLine{R"({"id":1,"method":"set","params":{"lr":{"value":1}}})", kParams, "above 0",
-                "1"}));
+        InvalidLine{"{", kParse, "not JSON"}, InvalidLine{"{}", kShape, "method is required"},
+        InvalidLine{R"({"method":"status"} x)", kParse, "not JSON"},
+        InvalidLine{R"({"method":"status"}{"method":"stop"})", kParse, "not JSON"},
+        InvalidLine{"{\"method\":\"sta\xfftus\"}", kParse, "not JSON"},
+        InvalidLine{std::string("{\"method\":\"sta\0tus\"}", 20), kParse, "not JSON"},
+        InvalidLine{R"({"id":3,"method":7})", kShape, "not a string", "3"},
+        InvalidLine{R"({"id":3,"method":"launch"})", kMethod, "'launch'", "3"},
+        InvalidLine{R"({"id":[1],"method":"status"})", kShape, "id must be"},
+        InvalidLine{R"({"id":1.5,"method":"status"})", kShape, "id must be"},
+        InvalidLine{R"({"id":"x","method":"status","extra":1})", kShape, "'extra'", R"("x")"},
+        InvalidLine{R"({"id":1,"jsonrpc":"1.0","method":"status"})", kShape, "2.0", "1"},
+        InvalidLine{R"({"id":1,"jsonrpc":2,"method":"status"})", kShape, "2.0", "1"},
+        InvalidLine{R"({"id":1,"method":"status","method":"stop"})", kShape, "duplicate", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"lr":1}})", kShape, "duplicate",
+                    "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"\u006cr":1}})", kShape,
+                    "duplicate", "1"},
+        InvalidLine{R"({"id":1,"method":"status","params":{"a":1}})", kParams, "no params", "1"},
+        InvalidLine{R"({"id":1,"method":"status","params":[]})", kParams, "no params", "1"},
+        InvalidLine{R"({"id":1,"method":"set"})", kParams, "one setting", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{}})", kParams, "one setting", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":1,"x":2}})", kParams, "one setting",
+                    "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"loss":0}})", kParams, "'loss'", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":"1e-4"}})", kParams, "above 0", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":true}})", kParams, "above 0", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":null}})", kParams, "above 0", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":-0.0}})", kParams, "above 0", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"lr":{"value":1}}})", kParams, "above 0",
+                    "1"}));
 
 TEST(ProtocolTest, RejectsDeepJsonWithoutRecursion) {
   std::string line = R"({"method":"status","params":)";

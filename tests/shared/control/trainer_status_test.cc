@@ -109,11 +109,11 @@ TEST(TrainerStatusTest, ReportsInvalidField) {
       {R"({"state":"paused","step":1,"checkpoint":{"is_saving":0}})", "checkpoint.is_saving"},
       {R"({"state":"paused","step":1,"pid":99999999999})", "pid"},
   };
-  for (const auto& [json, says] : cases) {
+  for (const auto& [json, message] : cases) {
     const auto read = parse_trainer_status(json);
     ASSERT_FALSE(read.ok()) << json;
     EXPECT_EQ(read.status().code(), StatusCode::kCorrupt) << json;
-    EXPECT_THAT(read.status().message(), testing::HasSubstr(says)) << json;
+    EXPECT_THAT(read.status().message(), testing::HasSubstr(message)) << json;
   }
 }
 

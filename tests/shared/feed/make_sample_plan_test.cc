@@ -36,12 +36,12 @@ class MakeSamplePlanTest : public ::testing::Test {
     write_weights(weights);
     const auto read = read_sample_weights(config_, data_);
     ASSERT_TRUE(read.ok()) << read.status().to_string();
-    const Status kept = snapshot_sample_weights(*read, directory_, ticket);
-    ASSERT_TRUE(kept.ok()) << kept.to_string();
+    const Status loaded = snapshot_sample_weights(*read, directory_, ticket);
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
   }
   std::vector<double> kept_for(uint64_t ticket) const {
-    const auto kept = load_sample_weights(config_, directory_, ticket);
-    return kept.ok() ? kept->at("train") : std::vector<double>();
+    const auto loaded = load_sample_weights(config_, directory_, ticket);
+    return loaded.ok() ? loaded->at("train") : std::vector<double>();
   }
 
   std::string directory_;
@@ -154,9 +154,10 @@ TEST_F(MakeSamplePlanTest, ReportsCorruptSnapshotToWorkersAndRebuildsOnStart) {
 
 TEST_F(MakeSamplePlanTest, ReportsNotFoundForTicketBeforeFirstSnapshot) {
   start_at(10, "0 0 1");
-  const auto kept = load_sample_weights(config_, directory_, 9);
-  EXPECT_EQ(kept.status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(kept.status().message(), HasSubstr("no weights of data.train are kept for ticket 9"));
+  const auto loaded = load_sample_weights(config_, directory_, 9);
+  EXPECT_EQ(loaded.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(loaded.status().message(),
+              HasSubstr("no sample weights of data.train are stored for ticket 9"));
 }
 
 }  // namespace

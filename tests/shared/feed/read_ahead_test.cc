@@ -31,7 +31,7 @@ TEST(ReadAheadTunerTest, RequestsNothingWhenReadsDoNotWait) {
   ReadAheadTuner tuner(4, 16);
   note(tuner, 1000, 0ms, 1us);
   EXPECT_EQ(tuner.wanted(), 0u);
-  note(tuner, 1000, ReadAheadTuner::kShort, 1us);  // like a contended lock
+  note(tuner, 1000, ReadAheadTuner::kMinWait, 1us);  // like a contended lock
   EXPECT_EQ(tuner.wanted(), 0u);
 }
 
@@ -59,7 +59,7 @@ TEST(ReadAheadTunerTest, RequestsReadAheadWithinFewReads) {
 TEST(ReadAheadTunerTest, StopsWhenReadsNoLongerWait) {
   ReadAheadTuner tuner(1, 16);
   note(tuner, 100, 10ms, 1ms);
-  note(tuner, 10 * ReadAheadTuner::kMemory, 0ms, 1ms);
+  note(tuner, 10 * ReadAheadTuner::kMeanWindow, 0ms, 1ms);
   EXPECT_EQ(tuner.wanted(), 0u);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-constexpr auto kLong = 20s;
+constexpr auto kTestTimeout = 20s;
 
 class WorkerPoolTest : public ::testing::Test {
  protected:
@@ -49,7 +49,7 @@ class WorkerPoolTest : public ::testing::Test {
   }
   void expect_planned_batches(uint64_t from, uint64_t to) {
     for (uint64_t ticket = from; ticket < to; ++ticket) {
-      const auto batch = ring_->pop(kLong);
+      const auto batch = ring_->pop(kTestTimeout);
       ASSERT_TRUE(batch.ok()) << batch.status().to_string();
       ASSERT_EQ(batch->ticket, ticket);
       for (uint64_t row = 0; row < plan_->options().batch; ++row)
@@ -62,7 +62,7 @@ class WorkerPoolTest : public ::testing::Test {
     dataset_->wait_until_gated();
     coordinator_.request_stop();
     dataset_->open_gate();
-    EXPECT_TRUE(coordinator_.join(kLong).ok());
+    EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
     pool_.reset();
     const auto claim = ring_->claim(*ring_->add_producer("heir"), 0ns);
     ASSERT_TRUE(claim.ok());
@@ -71,7 +71,7 @@ class WorkerPoolTest : public ::testing::Test {
   // Polls for a state of the ring for which there is no blocking call.
   template <typename Condition>
   static bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + kLong;
+    const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
     while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     return condition();
   }
@@ -102,7 +102,7 @@ TEST_F(WorkerPoolTest, SharesTicketsBetweenTwoPools) {
   other.start(2, coordinator_);
   expect_planned_batches(0, 300);
   ring_->close();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
 }
 
 TEST_F(WorkerPoolTest, SupportsMoreThreadsThanSamplesPerBatch) {
@@ -136,7 +136,7 @@ TEST_F(WorkerPoolTest, NumbersThreadsAcrossPoolsInTurn) {
   first.start(2, coordinator_, {.number = 0, .of = 2});
   expect_planned_batches(0, 100);
   ring_->set_active_workers(0);
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
 }
 
 TEST_F(WorkerPoolTest, ContinuesWithOtherSamplesWhileOneIsSlow) {
@@ -156,7 +156,7 @@ TEST_F(WorkerPoolTest, ReportsSampleErrorAndUsesReplacement) {
   start(3);
   int replaced = 0;
   for (uint64_t ticket = 0; ticket < 6; ++ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok());
     for (uint64_t row = 0; row < 5; ++row) {
       const bool bad = plan_->at(ticket, row).sample == 11;
@@ -172,7 +172,7 @@ TEST_F(WorkerPoolTest, ReportsSampleErrorAndUsesReplacement) {
   EXPECT_EQ(reports[0].code, StatusCode::kCorrupt);
   // Without the file name, to save space in the report.
   EXPECT_EQ(reports[0].reason, "sample 11 is bad");
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
 }
 
 TEST_F(WorkerPoolTest, ReplacesReplacementThatFailsToo) {
@@ -180,7 +180,7 @@ TEST_F(WorkerPoolTest, ReplacesReplacementThatFailsToo) {
   dataset_->make_bad({11, 12, 13});
   start(2);
   for (uint64_t ticket = 0; ticket < 6; ++ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok());
     if (ticket == 2) expect_row(*batch, 1, {.sample = 14, .epoch = 0});
     ring_->release(ticket);
@@ -194,7 +194,7 @@ TEST_F(WorkerPoolTest, FailsRunWithReasonWhenNoSampleIsReadable) {
   for (uint64_t sample = 0; sample < 64; ++sample) all.insert(sample);
   dataset_->make_bad(all);
   start(2);
-  const Status status = coordinator_.join(kLong);
+  const Status status = coordinator_.join(kTestTimeout);
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("is bad"));
 }
@@ -203,7 +203,7 @@ TEST_F(WorkerPoolTest, StopsThreadsOnEndOfData) {
   open(30, 5, {.slots = 3, .end_ticket = 9});
   start(4);
   expect_planned_batches(0, 9);
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
@@ -212,7 +212,7 @@ TEST_F(WorkerPoolTest, StopsThreadsWhenRingIsClosed) {
   start(4);
   expect_planned_batches(0, 2);
   ring_->close();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
@@ -221,7 +221,7 @@ TEST_F(WorkerPoolTest, StopsThreadsWaitingForSlot) {
   start(3);
   ASSERT_TRUE(eventually([&] { return ring_->counters().ready == 1; }));
   coordinator_.request_stop();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
 }
 
 TEST_F(WorkerPoolTest, RequeuesUnfinishedBatchesOnStop) {
@@ -261,7 +261,7 @@ TEST_F(WorkerPoolTest, UsesReplacementsWithinGroupedReads) {
   uint64_t reports = 0;
   uint64_t ticket = 0;
   for (; ticket < 50 || (dataset_->max_together() < 2 && ticket < 100'000); ++ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     for (uint64_t row = 0; row < kBatch; ++row) {
       data::order::PlannedSample planned = plan_->at(ticket, row);
@@ -311,7 +311,7 @@ TEST_F(WorkerPoolTest, SharesTicketsBetweenTwoPoolsWithReadAhead) {
   other.start(1, coordinator_, {.number = 1, .of = 2}, always(5));
   expect_planned_batches(0, 300);
   ring_->close();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
 }
 
 TEST_F(WorkerPoolTest, LimitsReadAheadToMemoryBudget) {
@@ -334,7 +334,7 @@ TEST_F(WorkerPoolTest, ReportsSampleErrorOnceWithReadAhead) {
   dataset_->make_bad({11});
   start(3, always(6));
   for (uint64_t ticket = 0; ticket < 6; ++ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok());
     for (uint64_t row = 0; row < 5; ++row) {
       const bool bad = plan_->at(ticket, row).sample == 11;
@@ -343,7 +343,7 @@ TEST_F(WorkerPoolTest, ReportsSampleErrorOnceWithReadAhead) {
     ring_->release(ticket);
   }
   EXPECT_EQ(ring_->drain_sample_errors().size(), 1u);
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
@@ -352,7 +352,7 @@ TEST_F(WorkerPoolTest, StopsReadAheadThreadsWhenRingIsClosed) {
   start(2, always(9));
   expect_planned_batches(0, 2);
   ring_->close();
-  EXPECT_TRUE(coordinator_.join(kLong).ok());
+  EXPECT_TRUE(coordinator_.join(kTestTimeout).ok());
   EXPECT_FALSE(coordinator_.should_stop());
 }
 
@@ -366,7 +366,7 @@ TEST_F(WorkerPoolTest, RequeuesUnfinishedBatchesWithReadAhead) {
 
 TEST_F(WorkerPoolTest, EnablesReadAheadWhenReadsWaitForDisk) {
   open(1000, 16, {.slots = 6});
-  dataset_->answer_after(4 * ReadAheadTuner::kShort);
+  dataset_->answer_after(4 * ReadAheadTuner::kMinWait);
   start(1, {.max_reads = 8, .adapts = true, .memory_bytes = 1 << 20});
   uint64_t ticket = 0;
   for (; dataset_->max_reads_in_flight() < 4 && ticket < 100'000; ++ticket)

@@ -33,8 +33,8 @@ Decoded decode(Decoder& decoder, const std::string& file, const ImageShape& shap
   return decoded;
 }
 
-std::vector<std::byte> cut_out(const std::vector<std::byte>& planes, const ImageShape& whole,
-                               uint32_t left, uint32_t top, const ImageShape& region) {
+std::vector<std::byte> crop(const std::vector<std::byte>& planes, const ImageShape& whole,
+                            uint32_t left, uint32_t top, const ImageShape& region) {
   std::vector<std::byte> cut;
   for (uint32_t c = 0; c < region.channels; ++c) {
     for (uint32_t y = 0; y < region.height; ++y) {
@@ -76,7 +76,7 @@ void expect_parts(const Sampling& sampling, uint32_t scale, uint32_t channels) {
                      .height = double(shape.height * scale)};
     });
     ASSERT_TRUE(region.status.ok()) << region.status.to_string();
-    ASSERT_EQ(region.planes, cut_out(all.planes, whole, left, top, shape))
+    ASSERT_EQ(region.planes, crop(all.planes, whole, left, top, shape))
         << left << ' ' << top << ' ' << shape.width << 'x' << shape.height;
   }
 }
@@ -113,15 +113,15 @@ TEST(JpegCropCorruptionTest, IgnoresTruncationBeyondCrop) {
 
 // Removes the segments with this marker.
 std::string without(const std::string& file, char marker) {
-  std::string kept = file.substr(0, 2);
+  std::string remaining = file.substr(0, 2);
   size_t at = 2;
   while (file[at + 1] != '\xda') {
     const size_t bytes =
         2 + (static_cast<uint8_t>(file[at + 2]) << 8 | static_cast<uint8_t>(file[at + 3]));
-    if (file[at + 1] != marker) kept += file.substr(at, bytes);
+    if (file[at + 1] != marker) remaining += file.substr(at, bytes);
     at += bytes;
   }
-  return kept + file.substr(at);
+  return remaining + file.substr(at);
 }
 
 const ImageShape kSmall{.channels = 3, .height = 24, .width = 32};

@@ -154,11 +154,11 @@ class JpegRegionTest : public ::testing::Test {
   }
 
   std::optional<JpegRegion> cut(const PixelBounds& region) {
-    return extract_jpeg_region(file_, grid_, region, room_);
+    return extract_jpeg_region(file_, grid_, region, buffer_);
   }
 
   JpegGrid grid_{.height = 160, .width = 160, .unit_height = 16, .unit_width = 16, .interval = 2};
-  Bytes file_, room_;
+  Bytes file_, buffer_;
 };
 
 TEST_F(JpegRegionTest, ContainsRestartIntervalsOfRequestedRegion) {

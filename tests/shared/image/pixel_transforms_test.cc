@@ -44,7 +44,7 @@ int blended(double factor, float value, float other) {
 }
 
 // Textbook conversion: to HSV and back through the six cases.
-Color turned(const Color& color, double turn) {
+Color flipped(const Color& color, double turn) {
   const double r = color[0] / 255.0, g = color[1] / 255.0, b = color[2] / 255.0;
   const double max_channel = std::max({r, g, b}), spread = max_channel - std::min({r, g, b});
   double hue = 0;
@@ -119,7 +119,7 @@ TEST(ColorJitterTest, RotatesHueCircle) {
     Planes after = before;
     adjust_hue(kColors, turn, after);
     for (size_t i = 0; i < before.size() / 3; ++i) {
-      const Color expected = turned(color_at(before, i), turn), is = color_at(after, i);
+      const Color expected = flipped(color_at(before, i), turn), is = color_at(after, i);
       // Truncation after float arithmetic can differ by one level.
       for (size_t c = 0; c < 3; ++c) ASSERT_NEAR(is[c], expected[c], 1) << i;
     }

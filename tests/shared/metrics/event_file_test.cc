@@ -27,29 +27,31 @@ class EventFileTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  std::unique_ptr<EventFile> create(std::optional<uint64_t> resumed = {}) {
-    auto file = EventFile::create(files_, clock_, directory_, resumed);
+  std::unique_ptr<EventFile> create(std::optional<uint64_t> after_step = {}) {
+    auto file = EventFile::create(files_, clock_, directory_, after_step);
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *std::move(file) : nullptr;
   }
   // What TensorBoard reads from the directory; empty if TensorBoard is not installed.
-  std::string try_read_back() {
-    const char* chosen = std::getenv("STOKER_PYTHON");
-    const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  std::string read_with_tensorboard() {
+    const char* environment_python = std::getenv("STOKER_PYTHON");
+    const std::string python = environment_python != nullptr && *environment_python != '\0'
+                                   ? environment_python
+                                   : "python3";
     const std::string command =
         python + " " STOKER_READ_EVENTS " " + directory_ + " 2>" + directory_ + "/errors";
     std::FILE* pipe = ::popen(command.c_str(), "r");
     if (pipe == nullptr) return "";
-    std::string answer;
-    char part[4096];
-    for (size_t got = 0; (got = std::fread(part, 1, sizeof part, pipe)) > 0;)
-      answer.append(part, got);
+    std::string output;
+    char chunk[4096];
+    for (size_t bytes_read = 0; (bytes_read = std::fread(chunk, 1, sizeof chunk, pipe)) > 0;)
+      output.append(chunk, bytes_read);
     const int status = ::pclose(pipe);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code == 77 || code == 127) return "";
     EXPECT_EQ(code, 0) << *read_file(directory_ + "/errors", 1 << 20);
-    while (!answer.empty() && answer.back() == '\n') answer.pop_back();
-    return answer;
+    while (!output.empty() && output.back() == '\n') output.pop_back();
+    return output;
   }
 
   std::string directory_;
@@ -57,9 +59,9 @@ class EventFileTest : public ::testing::Test {
   ManualClock clock_;
 };
 
-#define READ_BACK_OR_SKIP(answer)             \
-  const std::string answer = try_read_back(); \
-  if (answer.empty())                         \
+#define READ_WITH_TENSORBOARD_OR_SKIP(output)         \
+  const std::string output = read_with_tensorboard(); \
+  if (output.empty())                                 \
   GTEST_SKIP() << "no TensorBoard: set STOKER_PYTHON to a Python that can import tensorboard"
 
 TEST_F(EventFileTest, WritesScalarsAndTextsReadableByTensorBoard) {
@@ -70,9 +72,9 @@ TEST_F(EventFileTest, WritesScalarsAndTextsReadableByTensorBoard) {
   file->add_scalar("bad \xff tag", 1, 1);
   file->add_text("sample", 20, "int main() {\n  \xff\n}");
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
   EXPECT_EQ(
-      answer,
+      output,
       R"({"page_scalars": {"bad \ufffd tag": [[1, 1.0]], "loss": [[10, 2.5], [20, 1.25]], "train/lr": [[10, "nan"]]}, )"
       R"("scalars": {"bad \ufffd tag": [[1, 1.0]], "loss": [[10, 2.5], [20, 1.25]], "train/lr": [[10, "nan"]]}, )"
       R"("texts": {"sample": [["text", 20, "int main() {\n  \ufffd\n}"]]}})");
@@ -88,10 +90,10 @@ TEST_F(EventFileTest, WritesOneCurveWithoutDuplicatesAfterResume) {
   for (uint64_t step = 40; step <= 60; step += 10)
     file->add_scalar("loss", step, static_cast<double>(step));
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
   constexpr std::string_view kCurve =
       R"([[10, 110.0], [20, 120.0], [30, 130.0], [40, 40.0], [50, 50.0], [60, 60.0]])";
-  EXPECT_EQ(answer, std::string(R"({"page_scalars": {"loss": )").append(kCurve) +
+  EXPECT_EQ(output, std::string(R"({"page_scalars": {"loss": )").append(kCurve) +
                         R"(}, "scalars": {"loss": )" + std::string(kCurve) + R"(}, "texts": {}})");
 }
 
@@ -107,9 +109,9 @@ TEST_F(EventFileTest, ContinuesInNextFileAfterKillInMidRecord) {
   auto file = create(1);
   file->add_scalar("loss", 2, 22);
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
-  EXPECT_NE(answer.find(R"("scalars": {"loss": [[1, 1.0], [2, 22.0]]})"), std::string::npos)
-      << answer;
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
+  EXPECT_NE(output.find(R"("scalars": {"loss": [[1, 1.0], [2, 22.0]]})"), std::string::npos)
+      << output;
 }
 
 TEST_F(EventFileTest, ExtendsCurveWithoutPurgeStep) {
@@ -120,9 +122,9 @@ TEST_F(EventFileTest, ExtendsCurveWithoutPurgeStep) {
   auto file = create();
   file->add_scalar("loss", 200, 2);
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
-  EXPECT_NE(answer.find(R"("page_scalars": {"loss": [[100, 1.0], [200, 2.0]]})"), std::string::npos)
-      << answer;
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
+  EXPECT_NE(output.find(R"("page_scalars": {"loss": [[100, 1.0], [200, 2.0]]})"), std::string::npos)
+      << output;
 }
 
 TEST_F(EventFileTest, SortsFileNamesByCreationWhenClockMovesBack) {
@@ -141,13 +143,13 @@ TEST_F(EventFileTest, RetainsAllEventsOnFullDisk) {
   files_.fail_after_bytes(9);
   EXPECT_EQ(file->flush().code(), StatusCode::kNoSpace);
   EXPECT_EQ(std::filesystem::file_size(file->path()), size);
-  files_.heal();
+  files_.repair();
   file->add_scalar("loss", 2, 2);
   ASSERT_TRUE(file->flush().ok());
   EXPECT_EQ(file->dropped(), 0u);
-  READ_BACK_OR_SKIP(answer);
-  EXPECT_NE(answer.find(R"("scalars": {"loss": [[1, 1.0], [2, 2.0]]})"), std::string::npos)
-      << answer;
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
+  EXPECT_NE(output.find(R"("scalars": {"loss": [[1, 1.0], [2, 2.0]]})"), std::string::npos)
+      << output;
 }
 
 TEST_F(EventFileTest, BoundsMemoryAndCountsDropsDuringLongOutage) {
@@ -156,7 +158,7 @@ TEST_F(EventFileTest, BoundsMemoryAndCountsDropsDuringLongOutage) {
   for (uint64_t step = 0; step < 40000; ++step) file->add_scalar("loss", step, 1);
   EXPECT_FALSE(file->flush().ok());
   EXPECT_GT(file->dropped(), 1000u);
-  files_.heal();
+  files_.repair();
   EXPECT_TRUE(file->flush().ok());
 }
 
@@ -174,21 +176,21 @@ TEST_F(EventFileTest, WritesImageWithItsSize) {
   auto file = create();
   file->add_image("confusion", 7, red_pixel());
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
-  EXPECT_NE(answer.find(R"("images": {"confusion": [[7, 1, 1, 69]]})"), std::string::npos)
-      << answer;
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
+  EXPECT_NE(output.find(R"("images": {"confusion": [[7, 1, 1, 69]]})"), std::string::npos)
+      << output;
 }
 
 TEST_F(EventFileTest, DropsAndCountsInvalidOrOversizedImages) {
   auto file = create();
-  file->add_image("confusion", 7, "no image");
+  file->add_image("confusion", 7, "not a PNG file");
   file->add_image("confusion", 7, red_pixel().substr(0, 20));
   file->add_image("confusion", 7, red_pixel() + std::string(kMaxImageBytes, 'x'));
   EXPECT_EQ(file->dropped(), 3u);
   const std::string large = red_pixel() + std::string(kMaxImageBytes - 69, 'x');
   for (uint64_t step = 0; step < 3; ++step) file->add_image("confusion", step, large);
   ASSERT_TRUE(file->flush().ok());
-  EXPECT_EQ(file->dropped(), 3u) << "the largest that may be fits, also several";
+  EXPECT_EQ(file->dropped(), 3u) << "images of the maximum size fit, also several";
 }
 
 TEST_F(EventFileTest, WritesHistogramsReadableByTensorBoard) {
@@ -212,18 +214,18 @@ TEST_F(EventFileTest, WritesHistogramsReadableByTensorBoard) {
                        .below = -1});
   file->add_histogram("parameters/none", 7, {.count = 2, .nan = 2});
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
   // The outer edges are the minimum and maximum value, which are inside the outer buckets.
-  EXPECT_NE(answer.find(
+  EXPECT_NE(output.find(
                 R"("parameters/w": [[7, [[-1.0, -0.5, 1.0], [-0.5, 0.5, 3.0], [0.5, 2.0, 1.0]]]])"),
             std::string::npos)
-      << answer;
+      << output;
   EXPECT_NE(
-      answer.find(
+      output.find(
           R"("parameters/gap": [[7, [[-1.0, -0.5, 1.0], [-0.5, 0.5, 0.0], [0.5, 2.0, 1.0]]]])"),
       std::string::npos)
-      << answer;
-  EXPECT_NE(answer.find(R"("parameters/none": [[7, )"), std::string::npos) << answer;
+      << output;
+  EXPECT_NE(output.find(R"("parameters/none": [[7, )"), std::string::npos) << output;
 }
 
 TEST_F(EventFileTest, WritesAllHistogramsOfLargeModel) {
@@ -245,9 +247,9 @@ TEST_F(EventFileTest, WritesModelGraphReadableByTensorBoard) {
   auto file = create();
   file->add_graph(encode_graph(graph));
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
   EXPECT_NE(
-      answer.find(
+      output.find(
           R"("graph": [["model/scale", "Parameter", [], [[]], {}], )"
           R"(["model/Net", "Net", ["model/scale", "model/body/Block"], [], {"parameters": 1}], )"
           R"(["model/body/Block", "Block", ["model/body/0/Linear"], [], {}], )"
@@ -256,7 +258,7 @@ TEST_F(EventFileTest, WritesModelGraphReadableByTensorBoard) {
           R"(["model/body/0/Linear", "Linear", ["model/body/0/weight", "model/body/0/seen"], [], )"
           R"({"parameters": 12}]])"),
       std::string::npos)
-      << answer;
+      << output;
 }
 
 TEST_F(EventFileTest, WritesHparamsReadableByTensorBoard) {
@@ -266,15 +268,15 @@ TEST_F(EventFileTest, WritesHparamsReadableByTensorBoard) {
   file->add_hparams(kHparamsStartTag, encode_hparams_start(options, 12.5));
   file->add_hparams(kHparamsEndTag, encode_hparams_end(true, 20));
   ASSERT_TRUE(file->flush().ok());
-  READ_BACK_OR_SKIP(answer);
+  READ_WITH_TENSORBOARD_OR_SKIP(output);
   EXPECT_NE(
-      answer.find(R"("hparams": {"_hparams_/session_end_info": {"sessionEndInfo": )"
+      output.find(R"("hparams": {"_hparams_/session_end_info": {"sessionEndInfo": )"
                   R"({"endTimeSecs": 20.0, "status": "STATUS_SUCCESS"}}, )"
                   R"("_hparams_/session_start_info": {"sessionStartInfo": {"hparams": )"
                   R"({"model.name": "mlp", "optimizer.lr": 0.5, "optimizer.nesterov": true}, )"
                   R"("startTimeSecs": 12.5}}})"),
       std::string::npos)
-      << answer;
+      << output;
 }
 
 TEST_F(EventFileTest, ReportsErrorWhenFileCannotBeCreated) {

@@ -17,20 +17,20 @@ class FailingFileSystem final : public FileSystem {
   // The first write that exceeds this number of bytes writes what fits and fails with ENOSPC.
   void fail_after_bytes(uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    left_ = bytes;
+    bytes_left_ = bytes;
   }
-  void heal() { fail_after_bytes(std::numeric_limits<uint64_t>::max()); }
-  // Writes block until let_go().
-  void hold() {
+  void repair() { fail_after_bytes(std::numeric_limits<uint64_t>::max()); }
+  // Writes block until unblock_writes().
+  void block_writes() {
     const std::lock_guard lock(mutex_);
-    held_ = true;
+    is_blocked_ = true;
   }
-  void let_go() {
+  void unblock_writes() {
     const std::lock_guard lock(mutex_);
-    held_ = false;
+    is_blocked_ = false;
     changed_.notify_all();
   }
-  void wait_until_a_write_is_held() {
+  void wait_until_write_is_blocked() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return waiting_ > 0; });
   }
@@ -41,10 +41,10 @@ class FailingFileSystem final : public FileSystem {
       std::unique_lock lock(mutex_);
       ++waiting_;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return !held_; });
+      changed_.wait(lock, [this] { return !is_blocked_; });
       --waiting_;
-      fits = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
-      if (left_ != std::numeric_limits<uint64_t>::max()) left_ -= fits;
+      fits = static_cast<size_t>(std::min<uint64_t>(bytes_left_, bytes.size()));
+      if (bytes_left_ != std::numeric_limits<uint64_t>::max()) bytes_left_ -= fits;
     }
     if (fits == bytes.size()) return default_file_system().write(fd, bytes, path);
     (void)default_file_system().write(fd, bytes.first(fits), path);
@@ -86,8 +86,8 @@ class FailingFileSystem final : public FileSystem {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t left_ = std::numeric_limits<uint64_t>::max();
-  bool held_ = false;
+  uint64_t bytes_left_ = std::numeric_limits<uint64_t>::max();
+  bool is_blocked_ = false;
   int waiting_ = 0;
 };
 

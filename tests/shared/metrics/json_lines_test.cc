@@ -23,7 +23,7 @@ class JsonLinesFileTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  void put(std::string_view content) {
+  void write_content(std::string_view content) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << content;
   }
   std::string content() { return *read_file(path_, 16 << 20); }
@@ -32,12 +32,13 @@ class JsonLinesFileTest : public ::testing::Test {
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     return file.ok() ? *std::move(file) : nullptr;
   }
-  static MetricsRecord row_of(uint64_t step) {
+  static MetricsRecord make_record(uint64_t step) {
     return MetricsRecord().add("step", step).add("loss", 1.0 / 3);
   }
-  void put_steps(uint64_t from, uint64_t to) {
+  void append_steps(uint64_t from, uint64_t to) {
     auto file = open();
-    for (uint64_t step = from; step <= to; ++step) ASSERT_TRUE(file->append(row_of(step)).ok());
+    for (uint64_t step = from; step <= to; ++step)
+      ASSERT_TRUE(file->append(make_record(step)).ok());
   }
   std::vector<uint64_t> steps() {
     std::vector<uint64_t> found;
@@ -55,21 +56,21 @@ class JsonLinesFileTest : public ::testing::Test {
 TEST_F(JsonLinesFileTest, AppendsCompleteLinesAndCountsBytes) {
   auto file = open();
   EXPECT_EQ(file->size(), 0u);
-  ASSERT_TRUE(file->append(row_of(1)).ok());
+  ASSERT_TRUE(file->append(make_record(1)).ok());
   ASSERT_TRUE(file->append_line(R"({"step":2})").ok());
-  EXPECT_EQ(content(), to_json(row_of(1)) + "\n{\"step\":2}\n");
+  EXPECT_EQ(content(), to_json(make_record(1)) + "\n{\"step\":2}\n");
   EXPECT_EQ(file->size(), content().size());
 }
 
 TEST_F(JsonLinesFileTest, AppendsAfterReopen) {
-  put_steps(1, 2);
-  put_steps(3, 4);
+  append_steps(1, 2);
+  append_steps(3, 4);
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4}));
 }
 
 TEST_F(JsonLinesFileTest, RemovesPartialLastLineOnOpen) {
   for (const char* has_partial_line : {"{", "{\"step\":3", "{\"step\":3}"}) {
-    put(std::string("{\"step\":1}\n{\"step\":2}\n") + has_partial_line);
+    write_content(std::string("{\"step\":1}\n{\"step\":2}\n") + has_partial_line);
     const auto read = read_records(path_);
     ASSERT_TRUE(read.ok());
     EXPECT_TRUE(read->has_partial_line);
@@ -80,17 +81,17 @@ TEST_F(JsonLinesFileTest, RemovesPartialLastLineOnOpen) {
 }
 
 TEST_F(JsonLinesFileTest, TruncatesFileThatIsOnePartialLine) {
-  put("{\"step");
+  write_content("{\"step");
   EXPECT_EQ(open()->size(), 0u);
 }
 
 TEST_F(JsonLinesFileTest, RemovesTrailingZerosAfterPowerLoss) {
-  put("{\"step\":1}\n" + std::string(5000, '\0'));
+  write_content("{\"step\":1}\n" + std::string(5000, '\0'));
   EXPECT_EQ(open()->size(), 11u);
 }
 
 TEST_F(JsonLinesFileTest, RejectsForeignFileWithoutChangingIt) {
-  put(std::string(3 << 20, 'x'));
+  write_content(std::string(3 << 20, 'x'));
   EXPECT_EQ(JsonLinesFile::open(default_file_system(), path_).status().code(),
             StatusCode::kCorrupt);
   EXPECT_EQ(content().size(), 3u << 20);
@@ -114,7 +115,7 @@ TEST_F(JsonLinesFileTest, ContainsOnlyCompleteLinesAfterKilledWriter) {
     if (child == 0) {
       auto file = JsonLinesFile::open(default_file_system(), path_);
       (void)!::write(started[1], "1", 1);
-      for (uint64_t step = 0; file.ok(); ++step) (void)(*file)->append(row_of(step));
+      for (uint64_t step = 0; file.ok(); ++step) (void)(*file)->append(make_record(step));
       ::_exit(1);
     }
     char byte = 0;
@@ -135,25 +136,25 @@ TEST_F(JsonLinesFileTest, PreservesFileOnFullDisk) {
   auto opened = JsonLinesFile::open(files, path_);
   ASSERT_TRUE(opened.ok());
   JsonLinesFile& file = **opened;
-  ASSERT_TRUE(file.append(row_of(1)).ok());
+  ASSERT_TRUE(file.append(make_record(1)).ok());
   const std::string before = content();
   files.fail_after_bytes(5);
-  EXPECT_EQ(file.append(row_of(2)).code(), StatusCode::kNoSpace);
+  EXPECT_EQ(file.append(make_record(2)).code(), StatusCode::kNoSpace);
   EXPECT_EQ(content(), before);
   EXPECT_EQ(file.size(), before.size());
-  files.heal();
-  ASSERT_TRUE(file.append(row_of(3)).ok());
+  files.repair();
+  ASSERT_TRUE(file.append(make_record(3)).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
 }
 
 TEST_F(JsonLinesFileTest, RemovesRecordsOfLaterSteps) {
-  put_steps(1, 9);
+  append_steps(1, 9);
   auto file = open();
   EXPECT_EQ(*file->truncate_after_step(100), 0u);
   EXPECT_EQ(*file->truncate_after_step(9), 0u);
   EXPECT_EQ(*file->truncate_after_step(6), 3u);
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6}));
-  ASSERT_TRUE(file->append(row_of(7)).ok());
+  ASSERT_TRUE(file->append(make_record(7)).ok());
   EXPECT_EQ(steps().back(), 7u);
   EXPECT_EQ(*file->truncate_after_step(0), 7u);
   EXPECT_EQ(content(), "");
@@ -161,9 +162,9 @@ TEST_F(JsonLinesFileTest, RemovesRecordsOfLaterSteps) {
 
 TEST_F(JsonLinesFileTest, RemovesRecordsAcrossManyBlocks) {
   std::string many;
-  for (uint64_t step = 1; step <= 40000; ++step) many += to_json(row_of(step)) + "\n";
+  for (uint64_t step = 1; step <= 40000; ++step) many += to_json(make_record(step)) + "\n";
   ASSERT_GT(many.size(), 1u << 20);
-  put(many);
+  write_content(many);
   auto file = open();
   EXPECT_EQ(*file->truncate_after_step(123), 40000u - 123);
   EXPECT_EQ(steps().size(), 123u);
@@ -173,7 +174,7 @@ TEST_F(JsonLinesFileTest, RemovesRecordsAcrossManyBlocks) {
 TEST_F(JsonLinesFileTest, ChangesNothingWhenTruncationMeetsCorruptLine) {
   for (const char* bad : {"garbage", "", "{}", "{\"step\":-1}", "[1]"}) {
     const std::string before = std::string("{\"step\":1}\n") + bad + "\n{\"step\":9}\n";
-    put(before);
+    write_content(before);
     auto file = open();
     const auto cut = file->truncate_after_step(5);
     EXPECT_EQ(cut.status().code(), StatusCode::kCorrupt);
@@ -184,7 +185,7 @@ TEST_F(JsonLinesFileTest, ChangesNothingWhenTruncationMeetsCorruptLine) {
 }
 
 TEST_F(JsonLinesFileTest, ReportsCorruptLineOnRead) {
-  put("{\"step\":1}\n{\"step\":2}\nxx\n{\"step\":3}\n");
+  write_content("{\"step\":1}\n{\"step\":2}\nxx\n{\"step\":3}\n");
   const auto read = read_records(path_);
   EXPECT_EQ(read.status().code(), StatusCode::kCorrupt);
   EXPECT_NE(read.status().message().find("train.jsonl:3:"), std::string::npos);
@@ -192,7 +193,7 @@ TEST_F(JsonLinesFileTest, ReportsCorruptLineOnRead) {
 }
 
 TEST_F(JsonLinesFileTest, ReadsEmptyFile) {
-  put("");
+  write_content("");
   const auto read = read_records(path_);
   ASSERT_TRUE(read.ok());
   EXPECT_TRUE(read->records.empty());

@@ -82,7 +82,7 @@ TEST(Utf8Test, PreservesValidTextAndReplacesInvalidBytes) {
   }
 }
 
-TrainMetrics some_train_row() {
+TrainMetrics example_train_metrics() {
   return {.step = 120,
           .epoch = 2,
           .loss = 1.25,
@@ -99,24 +99,24 @@ TrainMetrics some_train_row() {
 
 TEST(TrainMetricsTest, WritesDeterministicFieldsBeforeTimings) {
   EXPECT_EQ(
-      to_json(to_record(some_train_row())),
+      to_json(to_record(example_train_metrics())),
       R"({"step":120,"epoch":2,"loss":1.25,"lr":3e-04,"grad_norm":0.5,"samples_seen":1920,)"
       R"("samples_per_second":400.5,"step_time_ms":40,"data_wait_ms":0.25,"checkpoint_stall_ms":3,"degraded":1,)"
       R"("wall_time":"2026-01-31T12:00:00.123Z"})");
 }
 
 TEST(TrainMetricsTest, RoundTripsThroughJson) {
-  const auto read = train_metrics_from(*parse_record(to_json(to_record(some_train_row()))));
+  const auto read = train_metrics_from(*parse_record(to_json(to_record(example_train_metrics()))));
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(to_json(to_record(*read)), to_json(to_record(some_train_row())));
+  EXPECT_EQ(to_json(to_record(*read)), to_json(to_record(example_train_metrics())));
 }
 
 TEST(TrainMetricsTest, ReportsMissingField) {
-  const MetricsRecord whole = to_record(some_train_row());
-  for (const auto& [missing, ignored] : whole.fields()) {
+  const MetricsRecord complete = to_record(example_train_metrics());
+  for (const auto& [missing, ignored] : complete.fields()) {
     if (missing == "degraded") continue;
     MetricsRecord record;
-    for (const auto& [name, value] : whole.fields())
+    for (const auto& [name, value] : complete.fields())
       if (name != missing) record.add_value(name, value);
     const auto read = train_metrics_from(record);
     ASSERT_EQ(read.status().code(), StatusCode::kCorrupt);
@@ -125,9 +125,9 @@ TEST(TrainMetricsTest, ReportsMissingField) {
 }
 
 TEST(TrainMetricsTest, ParsesRecordsOfEarlierReleases) {
-  const MetricsRecord whole = to_record(some_train_row());
+  const MetricsRecord complete = to_record(example_train_metrics());
   MetricsRecord record;
-  for (const auto& [name, value] : whole.fields())
+  for (const auto& [name, value] : complete.fields())
     if (name != "degraded") record.add_value(name, value);
   const auto read = train_metrics_from(record);
   ASSERT_TRUE(read.ok()) << read.status().to_string();

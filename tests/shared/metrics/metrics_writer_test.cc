@@ -35,7 +35,7 @@ class MetricsWriterTest : public ::testing::Test {
     threads.start("metrics",
                   [&writer](std::stop_token stop) { return writer.run(std::move(stop)); });
   }
-  static TrainMetrics row_of(uint64_t step) {
+  static TrainMetrics make_record(uint64_t step) {
     TrainMetrics row;
     row.step = step;
     row.loss = 10.0 / static_cast<double>(step + 1);
@@ -63,7 +63,7 @@ TEST_F(MetricsWriterTest, ReportsPositionEqualToFileLengthAfterFlush) {
   Coordinator threads;
   start(threads, *writer);
   for (uint64_t step = 1; step <= 50; ++step) {
-    const uint64_t position = writer->report(row_of(step));
+    const uint64_t position = writer->report(make_record(step));
     EXPECT_EQ(position, writer->position());
     if (step % 10 == 0) {
       ASSERT_TRUE(writer->flush(10s).ok());
@@ -85,7 +85,7 @@ TEST_F(MetricsWriterTest, WritesSkippedStepsAndLossScaleToTensorBoard) {
     }
     return bytes;
   };
-  const auto number_of = [&](const std::string& tag) -> std::optional<float> {
+  const auto read_value = [&](const std::string& tag) -> std::optional<float> {
     const std::string bytes = events();
     const size_t at = bytes.find(tag);
     float number = 0;
@@ -94,32 +94,32 @@ TEST_F(MetricsWriterTest, WritesSkippedStepsAndLossScaleToTensorBoard) {
     return number;
   };
   auto writer = open();
-  TrainMetrics row = row_of(3);
+  TrainMetrics row = make_record(3);
   writer->report(row);
   writer.reset();
-  EXPECT_EQ(number_of("loss"), 2.5F);
-  EXPECT_EQ(number_of("train/skipped_steps"), std::nullopt);
-  EXPECT_EQ(number_of("train/loss_scale"), std::nullopt);
+  EXPECT_EQ(read_value("loss"), 2.5F);
+  EXPECT_EQ(read_value("train/skipped_steps"), std::nullopt);
+  EXPECT_EQ(read_value("train/loss_scale"), std::nullopt);
 
   std::filesystem::remove_all(options_.tensorboard_directory);
   writer = open(ResumePosition{.step = 3, .metrics_bytes = bytes()});
-  row = row_of(6);
+  row = make_record(6);
   row.maybe_skipped_steps = 7;
   row.maybe_loss_scale = 32768;
   writer->report(row);
   writer.reset();
-  EXPECT_EQ(number_of("train/skipped_steps"), 7.0F);
-  EXPECT_EQ(number_of("train/loss_scale"), 32768.0F);
+  EXPECT_EQ(read_value("train/skipped_steps"), 7.0F);
+  EXPECT_EQ(read_value("train/loss_scale"), 32768.0F);
 }
 
 TEST_F(MetricsWriterTest, WritesQueuedRecordsOnStop) {
   auto writer = open();
   Coordinator threads;
-  files_.hold();
+  files_.block_writes();
   start(threads, *writer);
-  for (uint64_t step = 1; step <= 20; ++step) writer->report(row_of(step));
+  for (uint64_t step = 1; step <= 20; ++step) writer->report(make_record(step));
   threads.request_stop();
-  files_.let_go();
+  files_.unblock_writes();
   EXPECT_TRUE(threads.join(10s).ok());
   EXPECT_EQ(steps().size(), 20u);
 }
@@ -130,27 +130,27 @@ TEST_F(MetricsWriterTest, WritesRecordsReportedAfterThreadExit) {
   start(threads, *writer);
   threads.request_stop();
   ASSERT_TRUE(threads.join(10s).ok());
-  writer->report(row_of(1));
+  writer->report(make_record(1));
   ASSERT_TRUE(writer->flush(10s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1}));
-  writer->report(row_of(2));
+  writer->report(make_record(2));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2}));
 }
 
 TEST_F(MetricsWriterTest, WritesOneLinePerStepAfterResume) {
-  ResumePosition at_five{.step = 5};
+  ResumePosition resume_at_five{.step = 5};
   {
     auto writer = open();
     for (uint64_t step = 1; step <= 9; ++step) {
-      const uint64_t position = writer->report(row_of(step));
-      if (step == 5) at_five.metrics_bytes = position;
+      const uint64_t position = writer->report(make_record(step));
+      if (step == 5) resume_at_five.metrics_bytes = position;
     }
   }
-  auto writer = open(at_five);
-  EXPECT_EQ(writer->position(), at_five.metrics_bytes);
-  EXPECT_EQ(bytes(), at_five.metrics_bytes);
-  for (uint64_t step = 6; step <= 7; ++step) writer->report(row_of(step));
+  auto writer = open(resume_at_five);
+  EXPECT_EQ(writer->position(), resume_at_five.metrics_bytes);
+  EXPECT_EQ(bytes(), resume_at_five.metrics_bytes);
+  for (uint64_t step = 6; step <= 7; ++step) writer->report(make_record(step));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7}));
 }
@@ -158,11 +158,11 @@ TEST_F(MetricsWriterTest, WritesOneLinePerStepAfterResume) {
 TEST_F(MetricsWriterTest, ContinuesAfterMissingRecordsOnResume) {
   {
     auto writer = open();
-    writer->report(row_of(1));
+    writer->report(make_record(1));
   }
   auto writer = open(ResumePosition{.step = 8, .metrics_bytes = 100000});
   EXPECT_EQ(writer->position(), bytes());
-  writer->report(row_of(9));
+  writer->report(make_record(9));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 9}));
 }
@@ -170,7 +170,7 @@ TEST_F(MetricsWriterTest, ContinuesAfterMissingRecordsOnResume) {
 TEST_F(MetricsWriterTest, ArchivesCorruptFileOnResume) {
   std::ofstream(options_.train_metrics_path) << "{\"step\":1}\ngarbage\n{\"step\":9}\n";
   auto writer = open(ResumePosition{.step = 5, .metrics_bytes = 11});
-  writer->report(row_of(6));
+  writer->report(make_record(6));
   writer.reset();
   EXPECT_EQ(steps(), (std::vector<uint64_t>{6}));
   EXPECT_EQ(*read_file(options_.train_metrics_path + ".archived-1", 100),
@@ -180,13 +180,13 @@ TEST_F(MetricsWriterTest, ArchivesCorruptFileOnResume) {
 TEST_F(MetricsWriterTest, ArchivesPreviousRecordsOnNewRun) {
   {
     auto writer = open();
-    writer->report(row_of(1));
+    writer->report(make_record(1));
   }
-  for (const char* kept : {".archived-1", ".archived-2"}) {
+  for (const char* suffix : {".archived-1", ".archived-2"}) {
     auto writer = open();
     EXPECT_EQ(writer->position(), 0u);
-    EXPECT_TRUE(std::filesystem::exists(options_.train_metrics_path + kept));
-    writer->report(row_of(1));
+    EXPECT_TRUE(std::filesystem::exists(options_.train_metrics_path + suffix));
+    writer->report(make_record(1));
     writer.reset();
     EXPECT_EQ(steps(), (std::vector<uint64_t>{1}));
   }
@@ -197,15 +197,15 @@ TEST_F(MetricsWriterTest, DropsNewestRecordsWhenDiskIsSlow) {
   options_.tensorboard_directory.clear();
   auto writer = open();
   Coordinator threads;
-  files_.hold();
+  files_.block_writes();
   start(threads, *writer);
-  writer->report(row_of(1));
-  files_.wait_until_a_write_is_held();  // step 1 has left the queue
-  for (uint64_t step = 2; step <= 9; ++step) writer->report(row_of(step));
+  writer->report(make_record(1));
+  files_.wait_until_write_is_blocked();  // step 1 has left the queue
+  for (uint64_t step = 2; step <= 9; ++step) writer->report(make_record(step));
   EXPECT_EQ(writer->dropped(), 4u);
   const uint64_t position = writer->position();
   EXPECT_EQ(writer->flush(1ms).code(), StatusCode::kTimedOut);
-  files_.let_go();
+  files_.unblock_writes();
   ASSERT_TRUE(writer->flush(10s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(bytes(), position);
@@ -216,15 +216,15 @@ TEST_F(MetricsWriterTest, CountsFailedWritesAndRecoversOnFullDisk) {
   auto writer = open();
   Coordinator threads;
   start(threads, *writer);
-  writer->report(row_of(1));
+  writer->report(make_record(1));
   ASSERT_TRUE(writer->flush(10s).ok());
   files_.fail_after_bytes(20);
-  writer->report(row_of(2));
+  writer->report(make_record(2));
   EXPECT_EQ(writer->flush(10s).code(), StatusCode::kNoSpace);
   EXPECT_EQ(writer->failed(), 1u);
   EXPECT_EQ(writer->position(), bytes());
-  files_.heal();
-  writer->report(row_of(3));
+  files_.repair();
+  writer->report(make_record(3));
   ASSERT_TRUE(writer->flush(10s).ok());
   EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 3}));
   EXPECT_EQ(writer->position(), bytes());
@@ -234,7 +234,7 @@ TEST_F(MetricsWriterTest, WritesNoEventFileUnlessEnabled) {
   options_.tensorboard_directory.clear();
   auto writer = open();
   writer->report_text("sample", 1, "text");
-  writer->report(row_of(1));
+  writer->report(make_record(1));
   writer.reset();
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/tensorboard"));
 }

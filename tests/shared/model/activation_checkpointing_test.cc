@@ -16,27 +16,27 @@ namespace stoker::model {
 namespace {
 
 // Records the peak memory of the tensors of this thread.
-class Peak : public c10::MemoryReportingInfoBase {
+class PeakMemory : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-    now_ += bytes;
-    most_ = std::max(most_, now_);
+    bytes_ += bytes;
+    max_bytes_ = std::max(max_bytes_, bytes_);
   }
   bool memoryProfilingEnabled() const override { return true; }
-  int64_t most() const { return most_; }
+  int64_t max_bytes() const { return max_bytes_; }
 
  private:
-  int64_t now_ = 0, most_ = 0;
+  int64_t bytes_ = 0, max_bytes_ = 0;
 };
 
-struct Pass {
+struct PassResult {
   at::Tensor logits;
   std::vector<at::Tensor> gradients;
-  at::Tensor drawn_after;  // random numbers of the default generator after the pass
+  at::Tensor random_after;  // random numbers of the default generator after the pass
   int64_t peak = 0;
 };
 
-Pass pass(bool recomputed, double dropout, std::optional<at::ScalarType> autocast) {
+PassResult run_pass(bool recomputed, double dropout, std::optional<at::ScalarType> autocast) {
   at::set_num_threads(1);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_current_seed(3);
@@ -50,47 +50,48 @@ Pass pass(bool recomputed, double dropout, std::optional<at::ScalarType> autocas
   const auto model = *make_model(config, {{"tokens", DType::kI64, {65}}}, 256);
   model->train();
   const at::Tensor tokens = at::arange(8 * 64, at::kLong).remainder(256).view({8, 64});
-  Pass found;
-  const auto peak = std::make_shared<Peak>();
+  PassResult result;
+  const auto peak = std::make_shared<PeakMemory>();
   {
-    const c10::DebugInfoGuard watch(c10::DebugInfoKind::PROFILER_STATE, peak);
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
     {
       const Autocast shorter(autocast, c10::DeviceType::CPU);
-      found.logits = model->forward(tokens);
+      result.logits = model->forward(tokens);
     }
-    found.logits.to(at::kFloat).square().mean().backward();
+    result.logits.to(at::kFloat).square().mean().backward();
   }
-  found.peak = peak->most();
+  result.peak = peak->max_bytes();
   for (const at::Tensor& parameter : model->parameters())
-    found.gradients.push_back(parameter.grad());
-  found.drawn_after = at::rand({4});
-  return found;
+    result.gradients.push_back(parameter.grad());
+  result.random_after = at::rand({4});
+  return result;
 }
 
-void expect_same_bits(const Pass& plain, const Pass& again) {
-  EXPECT_TRUE(at::equal(plain.logits, again.logits));
-  EXPECT_TRUE(at::equal(plain.drawn_after, again.drawn_after)) << "it drew more, or less";
-  ASSERT_EQ(plain.gradients.size(), again.gradients.size());
+void expect_same_bits(const PassResult& plain, const PassResult& recomputed) {
+  EXPECT_TRUE(at::equal(plain.logits, recomputed.logits));
+  EXPECT_TRUE(at::equal(plain.random_after, recomputed.random_after))
+      << "number of random values differs";
+  ASSERT_EQ(plain.gradients.size(), recomputed.gradients.size());
   for (size_t i = 0; i < plain.gradients.size(); ++i) {
-    ASSERT_TRUE(plain.gradients[i].defined() && again.gradients[i].defined()) << i;
-    EXPECT_TRUE(at::equal(plain.gradients[i], again.gradients[i])) << i;
+    ASSERT_TRUE(plain.gradients[i].defined() && recomputed.gradients[i].defined()) << i;
+    EXPECT_TRUE(at::equal(plain.gradients[i], recomputed.gradients[i])) << i;
   }
 }
 
 TEST(CheckpointActivationsTest, ComputesPlainGradientsBitForBit) {
-  expect_same_bits(pass(false, 0.0, {}), pass(true, 0.0, {}));
+  expect_same_bits(run_pass(false, 0.0, {}), run_pass(true, 0.0, {}));
 }
 
 TEST(CheckpointActivationsTest, RepeatsDropoutMaskOnRecomputation) {
-  expect_same_bits(pass(false, 0.3, {}), pass(true, 0.3, {}));
+  expect_same_bits(run_pass(false, 0.3, {}), run_pass(true, 0.3, {}));
 }
 
 TEST(CheckpointActivationsTest, RepeatsAutocastOnRecomputation) {
-  expect_same_bits(pass(false, 0.1, at::kBFloat16), pass(true, 0.1, at::kBFloat16));
+  expect_same_bits(run_pass(false, 0.1, at::kBFloat16), run_pass(true, 0.1, at::kBFloat16));
 }
 
 TEST(CheckpointActivationsTest, ReducesPeakMemory) {
-  EXPECT_LT(pass(true, 0.0, {}).peak, pass(false, 0.0, {}).peak * 6 / 10);
+  EXPECT_LT(run_pass(true, 0.0, {}).peak, run_pass(false, 0.0, {}).peak * 6 / 10);
 }
 
 }  // namespace

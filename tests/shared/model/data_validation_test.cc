@@ -81,9 +81,9 @@ TEST(ModelInputValidationTest, RejectsTokensBeyondVocabSize) {
 
 TEST(ModelInputValidationTest, RejectsUnknownDepths) {
   EXPECT_THAT(made(config::VggConfig{.depth = 12}, {3, 32, 32}).message(),
-              HasSubstr("model.name: there is no vgg12"));
+              HasSubstr("model.name: unknown model vgg12"));
   EXPECT_THAT(made(config::ResnetConfig{.depth = 100}, {3, 32, 32}).message(),
-              HasSubstr("model.name: there is no resnet100"));
+              HasSubstr("model.name: unknown model resnet100"));
 }
 
 }  // namespace

@@ -127,9 +127,9 @@ TEST_F(SequentialModelTest, ProducesOutputPerTimeStepWithPerStepLabels) {
 
 TEST_F(SequentialModelTest, RejectsOversizedLayersBeforeAllocation) {
   const std::string wide = "{conv2d: {out_channels: 1000000, kernel_size: 1}}";
-  EXPECT_THAT(rejected("[" + wide + ", " + wide + "]"), HasSubstr("more weights than can be held"));
+  EXPECT_THAT(rejected("[" + wide + ", " + wide + "]"), HasSubstr("a weight that is too large"));
   EXPECT_THAT(rejected("[{adaptive_avg_pool2d: {output_size: 100000}}]"),
-              HasSubstr("more than can be held"));
+              HasSubstr("which is too large"));
 }
 
 }  // namespace

@@ -35,17 +35,18 @@ const std::vector<TensorSpec> kNumbers = {{"input", DType::kF32, {2, 4}},
 const std::vector<TensorSpec> kText = {{"tokens", DType::kU8, {9}}};
 constexpr uint64_t kClasses = 3;
 
-config::ModelConfig of(const std::string& file, const std::string& parameters = "{}") {
+config::ModelConfig plugin_config(const std::string& file, const std::string& parameters = "{}") {
   const std::string path = file.find('/') == std::string::npos ? kPlugins + '/' + file : file;
   return {.arch = config::PluginConfig{.path = path, .args = parameters}};
 }
 const std::string& path_of(const config::ModelConfig& config) {
   return std::get<config::PluginConfig>(config.arch).path;
 }
-config::ModelConfig odd(const std::string& does) {
-  return of("odd_plugin.so", R"({"does": ")" + does + R"("})");
+config::ModelConfig defective(const std::string& does) {
+  return plugin_config("odd_plugin.so", R"({"does": ")" + does + R"("})");
 }
-ModelPtr made(const config::ModelConfig& config, const std::vector<TensorSpec>& sample = kNumbers) {
+ModelPtr expect_model(const config::ModelConfig& config,
+                      const std::vector<TensorSpec>& sample = kNumbers) {
   auto model = make_model(config, sample, kClasses);
   EXPECT_TRUE(model.ok()) << model.status().message();
   return model.ok() ? *model : nullptr;
@@ -59,7 +60,7 @@ std::vector<std::string> names_of(const Model& model) {
 // Returns the error message, and checks that it is a single line with the path.
 std::string error_text(const config::ModelConfig& config) {
   const auto model = make_model(config, kNumbers, kClasses);
-  if (model.ok()) return "nothing: it was made";
+  if (model.ok()) return "no error";
   const std::string message = model.status().message();
   EXPECT_THAT(message,
               AllOf(Not(HasSubstr("\n")), HasSubstr(path_of(config)), HasSubstr("model.path")));
@@ -69,7 +70,8 @@ std::string error_text(const config::ModelConfig& config) {
 // ---- Plugin models behave like built-in ones
 
 TEST(PluginTest, UsesModuleNamesForTensors) {
-  const ModelPtr model = made(of("gated_mlp.so", R"({"blocks": 1, "width": 5})"));
+  const ModelPtr model =
+      expect_model(plugin_config("gated_mlp.so", R"({"blocks": 1, "width": 5})"));
   EXPECT_THAT(
       names_of(*model),
       ElementsAre("in.weight", "in.bias", "block0.norm.weight", "block0.norm.bias",
@@ -82,7 +84,7 @@ TEST(PluginTest, UsesModuleNamesForTensors) {
 }
 
 TEST(PluginTest, FollowsTrainingModeOfModel) {
-  const ModelPtr model = made(of("gated_mlp.so", R"({"dropout": 0.5})"));
+  const ModelPtr model = expect_model(plugin_config("gated_mlp.so", R"({"dropout": 0.5})"));
   const at::Tensor input = at::ones({4, 2, 4});
   EXPECT_FALSE(at::equal(model->forward(input), model->forward(input))) << "dropout is off";
   model->eval();
@@ -90,7 +92,7 @@ TEST(PluginTest, FollowsTrainingModeOfModel) {
 }
 
 TEST(PluginTest, TrainsMovesAndSavesTensorsOfModelItself) {
-  const ModelPtr model = made(odd("own tensors"));
+  const ModelPtr model = expect_model(defective("additional tensors"));
   EXPECT_THAT(names_of(*model), ElementsAre("scale", "linear.weight", "linear.bias", "seen"));
   const at::Tensor input = at::ones({5, 2, 4});
   (void)model->forward(input);
@@ -102,31 +104,31 @@ TEST(PluginTest, TrainsMovesAndSavesTensorsOfModelItself) {
 }
 
 TEST(PluginTest, SupportsAuxiliaryHead) {
-  const ModelPtr model = made(odd("auxiliary"), {{"input", DType::kF32, {4}}});
+  const ModelPtr model = expect_model(defective("auxiliary"), {{"input", DType::kF32, {4}}});
   const Outputs outputs = model->forward_with_aux(at::ones({2, 4}));
   EXPECT_TRUE(at::equal(outputs.aux_logits, outputs.logits * 2));
 }
 
 TEST(PluginTest, SupportsPerTokenOutput) {
-  const ModelPtr model = made(odd("speaks"), kText);
+  const ModelPtr model = expect_model(defective("per-token output"), kText);
   EXPECT_EQ(model->context(), 8);
   EXPECT_EQ(model->vocab(), 3);
 }
 
 // The plugin does not declare its vocabulary.
 TEST(PluginTest, ReportsOutOfVocabTokensOfBatch) {
-  const ModelPtr model =
-      made(odd("knows ten tokens"), {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
+  const ModelPtr model = expect_model(defective("ten tokens"),
+                                      {{"tokens", DType::kI32, {4}}, {"label", DType::kI64, {}}});
   at::Tensor tokens = at::ones({2, 4}, at::kLong);
   EXPECT_EQ(model->forward(tokens).sizes(), (at::IntArrayRef{2, 3}));
   tokens[1][2] = 600;
   for (const bool trains : {true, false}) {
     try {
       trains ? (void)model->forward_with_aux(tokens) : (void)model->forward(tokens);
-      ADD_FAILURE() << "it has ten";
+      ADD_FAILURE() << "the table has ten tokens";
     } catch (const OutOfVocabError& error) {
       EXPECT_THAT(error.what_without_backtrace(), AllOf(HasSubstr("tokens are from 1 to 600"),
-                                                        HasSubstr("give it tables for all")));
+                                                        HasSubstr("use a vocabulary that covers")));
       EXPECT_EQ(to_status(error, "step 7").code(), StatusCode::kMismatch);
     }
   }
@@ -158,13 +160,13 @@ TEST(PluginArgsTest, MarksAllArgsAsUsedWhenReadAsJson) {
 }
 
 TEST(PluginTest, RejectsUnusedArgs) {
-  EXPECT_THAT(error_text(of("gated_mlp.so", R"({"widht": 64, "width": 8})")),
+  EXPECT_THAT(error_text(plugin_config("gated_mlp.so", R"({"widht": 64, "width": 8})")),
               AllOf(HasSubstr("model.args: widht;"), HasSubstr("correct or remove")));
 }
 
 TEST(PluginTest, ReportsArgsOfWrongType) {
-  EXPECT_THAT(error_text(of("gated_mlp.so", R"({"width": "wide"})")),
-              HasSubstr("model.args.width is 'wide'; it must be a whole number"));
+  EXPECT_THAT(error_text(plugin_config("gated_mlp.so", R"({"width": "wide"})")),
+              HasSubstr("model.args.width is 'wide'; it must be an integer"));
 }
 
 // ---- Invalid plugins
@@ -173,85 +175,87 @@ TEST(PluginValidationTest, RejectsNonSharedObjectFile) {
   const test::TemporaryDirectory folder;
   std::ofstream(folder / "text.so") << "a text, not a program\n";
   std::ofstream(folder / "short.so") << "E";
-  std::ofstream(folder / "torn.so") << "\177ELF and nothing more";
-  EXPECT_THAT(error_text(of(folder / "text.so")), HasSubstr("is not a shared object"));
-  EXPECT_THAT(error_text(of(folder / "short.so")), HasSubstr("is not a shared object"));
-  EXPECT_THAT(error_text(of(folder / "torn.so")), HasSubstr("cannot be loaded: "));
-  EXPECT_THAT(error_text(of(folder / "missing.so")), HasSubstr("No such file"));
-  EXPECT_THAT(error_text(of(folder / ".")), HasSubstr("is not a file"));
+  std::ofstream(folder / "truncated.so") << "\177ELF";
+  EXPECT_THAT(error_text(plugin_config(folder / "text.so")), HasSubstr("is not a shared object"));
+  EXPECT_THAT(error_text(plugin_config(folder / "short.so")), HasSubstr("is not a shared object"));
+  EXPECT_THAT(error_text(plugin_config(folder / "truncated.so")), HasSubstr("cannot be loaded: "));
+  EXPECT_THAT(error_text(plugin_config(folder / "missing.so")), HasSubstr("No such file"));
+  EXPECT_THAT(error_text(plugin_config(folder / ".")), HasSubstr("is not a file"));
 }
 
 TEST(PluginValidationTest, RejectsWorldWritableFile) {
   const test::TemporaryDirectory folder;
   fs::copy_file(kPlugins + "/gated_mlp.so", folder / "m.so");
-  EXPECT_NE(made(of(folder / "m.so")), nullptr);
+  EXPECT_NE(expect_model(plugin_config(folder / "m.so")), nullptr);
   ASSERT_EQ(::chmod((folder / "m.so").c_str(), 0666), 0);
-  EXPECT_THAT(error_text(of(folder / "m.so")), HasSubstr("everyone may write to it"));
+  EXPECT_THAT(error_text(plugin_config(folder / "m.so")), HasSubstr("is writable by any user"));
   ASSERT_EQ(::chmod((folder / "m.so").c_str(), 0644), 0);
   ASSERT_EQ(::chmod((folder / ".").c_str(), 0777), 0);
-  EXPECT_THAT(error_text(of(folder / "m.so")), HasSubstr("everyone may replace it"));
+  EXPECT_THAT(error_text(plugin_config(folder / "m.so")),
+              HasSubstr("is in a directory that is writable by any user"));
   ASSERT_EQ(::chmod((folder / ".").c_str(), 01777), 0);
-  EXPECT_NE(made(of(folder / "m.so")), nullptr) << "as in /tmp, only its owner may replace it";
+  EXPECT_NE(expect_model(plugin_config(folder / "m.so")), nullptr)
+      << "sticky directory, such as /tmp";
 }
 
 TEST(PluginValidationTest, RejectsSharedObjectWithoutEntryPoint) {
-  EXPECT_THAT(error_text(of("no_plugin.so")),
+  EXPECT_THAT(error_text(plugin_config("no_plugin.so")),
               AllOf(HasSubstr("has no stoker_plugin()"), HasSubstr("STOKER_PLUGIN")));
 }
 
 TEST(PluginValidationTest, RejectsOtherVersionsAndReportsBoth) {
-  const std::string anew = "compile it anew";
-  EXPECT_THAT(error_text(of("later_plugin.so")),
-              AllOf(HasSubstr("version 99 of plugins, this stoker has 1"), HasSubstr(anew)));
-  EXPECT_THAT(error_text(of("old_torch_plugin.so")),
-              AllOf(HasSubstr("with LibTorch 1.13, stoker with 2."), HasSubstr(anew)));
-  EXPECT_THAT(error_text(of("old_abi_plugin.so")),
-              AllOf(HasSubstr("_GLIBCXX_USE_CXX11_ABI=0"), HasSubstr(anew)));
+  const std::string hint = "recompile it";
+  EXPECT_THAT(error_text(plugin_config("later_plugin.so")),
+              AllOf(HasSubstr("version 99 of plugins, this stoker has 1"), HasSubstr(hint)));
+  EXPECT_THAT(error_text(plugin_config("old_torch_plugin.so")),
+              AllOf(HasSubstr("with LibTorch 1.13, stoker with 2."), HasSubstr(hint)));
+  EXPECT_THAT(error_text(plugin_config("old_abi_plugin.so")),
+              AllOf(HasSubstr("_GLIBCXX_USE_CXX11_ABI=0"), HasSubstr(hint)));
 }
 
 TEST(PluginValidationTest, RejectsUndefinedSymbols) {
-  EXPECT_THAT(error_text(of("torn_plugin.so")),
+  EXPECT_THAT(error_text(plugin_config("undefined_symbol_plugin.so")),
               AllOf(HasSubstr("cannot be loaded: "), HasSubstr("undefined symbol"),
-                    HasSubstr("is_nowhere")));
+                    HasSubstr("undefined_symbol")));
 }
 
 TEST(PluginValidationTest, RejectsFactoryThatProducesNoModel) {
-  EXPECT_THAT(error_text(odd("throws")), HasSubstr("its factory throws: no model today"));
-  EXPECT_THAT(error_text(odd("throws a number")), HasSubstr("throws what is no std::exception"));
-  EXPECT_THAT(error_text(odd("gives nothing")), HasSubstr("its factory gives no model"));
+  EXPECT_THAT(error_text(defective("throws")), HasSubstr("the factory throws: no model"));
+  EXPECT_THAT(error_text(defective("throws a number")),
+              HasSubstr("throws an exception that is not a std::exception"));
+  EXPECT_THAT(error_text(defective("returns null")), HasSubstr("the factory returned null"));
 }
 
 TEST(PluginValidationTest, RejectsModelThatCannotBeTrained) {
-  EXPECT_THAT(error_text(odd("no parameters")), HasSubstr("has no parameters"));
-  EXPECT_THAT(error_text(odd("nothing to train")),
-              HasSubstr("no parameter that asks for a gradient"));
-  EXPECT_THAT(error_text(odd("doubles")), HasSubstr("parameter linear.weight is Double"));
-  EXPECT_THAT(error_text(odd("complex buffer")), HasSubstr("wave is ComplexFloat"));
-  EXPECT_THAT(error_text(odd("two names")),
+  EXPECT_THAT(error_text(defective("no parameters")), HasSubstr("has no parameters"));
+  EXPECT_THAT(error_text(defective("frozen")), HasSubstr("no parameter with requires_grad"));
+  EXPECT_THAT(error_text(defective("doubles")), HasSubstr("parameter linear.weight is Double"));
+  EXPECT_THAT(error_text(defective("complex buffer")), HasSubstr("wave is ComplexFloat"));
+  EXPECT_THAT(error_text(defective("two names")),
               AllOf(HasSubstr("again"), HasSubstr("linear.weight"), HasSubstr("register it once")));
 }
 
 TEST(PluginValidationTest, RejectsForwardThatFailsOrReturnsWrongShape) {
-  EXPECT_THAT(error_text(odd("throws in forward")), HasSubstr("forward() throws: cannot go"));
-  EXPECT_THAT(error_text(odd("fails in forward")), HasSubstr("forward() fails: "));
-  EXPECT_THAT(error_text(odd("wrong shape")),
-              AllOf(HasSubstr("forward() gives Float [2, 1, 3] for 2 samples of [2, 4]"),
+  EXPECT_THAT(error_text(defective("throws in forward")), HasSubstr("forward() throws: failed"));
+  EXPECT_THAT(error_text(defective("fails in forward")), HasSubstr("forward() fails: "));
+  EXPECT_THAT(error_text(defective("wrong shape")),
+              AllOf(HasSubstr("forward() returned Float [2, 1, 3] for 2 samples of [2, 4]"),
                     HasSubstr("the task needs Float [2, 3]")));
 }
 
 // ---- Identity of the file
 
 TEST(ModelFileTest, ComputesDigestOfFile) {
-  const config::ModelConfig config = of("gated_mlp.so");
+  const config::ModelConfig config = plugin_config("gated_mlp.so");
   const auto bytes = read_file(path_of(config), uint64_t{1} << 30);
   ASSERT_TRUE(bytes.ok());
   EXPECT_EQ(*file_digest(config), sha256_hex(*bytes));
-  EXPECT_EQ(*file_digest(config::ModelConfig()), "") << "a model whose code is stoker's";
-  EXPECT_EQ(file_digest(of("missing.so")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(*file_digest(config::ModelConfig()), "") << "a built-in model";
+  EXPECT_EQ(file_digest(plugin_config("missing.so")).status().code(), StatusCode::kNotFound);
 }
 
 TEST(ModelFileTest, RejectsFileOtherThanWeightsWereTrainedWith) {
-  EXPECT_TRUE(check_same_file("", "aa", "m.so").ok()) << "the checkpoint does not say";
+  EXPECT_TRUE(check_same_file("", "aa", "m.so").ok()) << "the checkpoint has no digest";
   EXPECT_TRUE(check_same_file("aa", "aa", "m.so").ok());
   EXPECT_THAT(check_same_file("aa", "bb", "m.so").message(),
               AllOf(HasSubstr("aa"), HasSubstr("m.so had bb")));

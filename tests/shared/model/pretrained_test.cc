@@ -27,7 +27,7 @@ class LoadPretrainedTest : public ::testing::Test {
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     model_ = *made;
   }
-  at::Tensor tensor_of(const std::string& name) {
+  at::Tensor find_tensor_value(const std::string& name) {
     for (const auto& [each, value] : named_tensors(*model_))
       if (each == name) return value.detach().clone();
     ADD_FAILURE() << name;
@@ -39,15 +39,16 @@ class LoadPretrainedTest : public ::testing::Test {
   }
   void expect_loaded(const Status& status) {
     ASSERT_TRUE(status.ok()) << status.to_string();
-    EXPECT_TRUE(at::equal(tensor_of("0.weight"), kWeight)) << tensor_of("0.weight");
-    EXPECT_TRUE(at::equal(tensor_of("0.bias"), kBias)) << tensor_of("0.bias");
+    EXPECT_TRUE(at::equal(find_tensor_value("0.weight"), kWeight)) << find_tensor_value("0.weight");
+    EXPECT_TRUE(at::equal(find_tensor_value("0.bias"), kBias)) << find_tensor_value("0.bias");
   }
-  static checkpoint::OwnedTensor owned(const std::string& name, const at::Tensor& tensor) {
+  static checkpoint::OwnedTensor to_owned_tensor(const std::string& name,
+                                                 const at::Tensor& tensor) {
     const auto* const bytes = static_cast<const std::byte*>(tensor.data_ptr());
     return {{name, DType::kF32, tensor.sizes().vec()}, {bytes, bytes + tensor.nbytes()}};
   }
   checkpoint::TensorViews views() {
-    weights_ = {owned("0.weight", kWeight), owned("0.bias", kBias)};
+    weights_ = {to_owned_tensor("0.weight", kWeight), to_owned_tensor("0.bias", kBias)};
     return checkpoint::views_of(weights_);
   }
 
@@ -71,7 +72,7 @@ TEST_F(LoadPretrainedTest, LoadsVerifiedCheckpointAndRejectsCorruptOne) {
   ASSERT_TRUE(
       store.commit({.manifest = {.step = 7}, .model = views(), .optim = {}, .state = {}}).ok());
   expect_loaded(load("step-000000007"));
-  test::write_whole(scratch_ / "step-000000007/model.safetensors", "damaged");
+  test::write_whole(scratch_ / "step-000000007/model.safetensors", "corrupt");
   EXPECT_EQ(load("step-000000007").code(), StatusCode::kCorrupt);
 }
 
@@ -91,32 +92,32 @@ TEST_F(LoadPretrainedTest, LoadsTorchFileWithKeyMappingViewsAndHalves) {
 }
 
 TEST_F(LoadPretrainedTest, PreservesExcludedTensors) {
-  const at::Tensor before = tensor_of("0.bias");
+  const at::Tensor before = find_tensor_value("0.bias");
   ASSERT_TRUE(
       checkpoint::write_safetensors(default_file_system(), scratch_.path(), "w", views(), {}).ok());
   config_.exclude = {"*.bias"};
   const Status status = load("w");
   ASSERT_TRUE(status.ok()) << status.to_string();
-  EXPECT_TRUE(at::equal(tensor_of("0.bias"), before));
-  EXPECT_TRUE(at::equal(tensor_of("0.weight"), kWeight));
+  EXPECT_TRUE(at::equal(find_tensor_value("0.bias"), before));
+  EXPECT_TRUE(at::equal(find_tensor_value("0.weight"), kWeight));
 }
 
 TEST_F(LoadPretrainedTest, ChangesNothingWhenFileDoesNotMatch) {
-  const at::Tensor weight = tensor_of("0.weight"), bias = tensor_of("0.bias");
-  weights_ = {owned("0.weight", kWeight), owned("0.bias", kWeight)};
+  const at::Tensor weight = find_tensor_value("0.weight"), bias = find_tensor_value("0.bias");
+  weights_ = {to_owned_tensor("0.weight", kWeight), to_owned_tensor("0.bias", kWeight)};
   ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), "w",
                                             checkpoint::views_of(weights_), {})
                   .ok());
   const Status status = load("w");
   EXPECT_EQ(status.code(), StatusCode::kMismatch);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("needed is 0.bias F32 [2]"));
-  EXPECT_TRUE(at::equal(tensor_of("0.weight"), weight));
-  EXPECT_TRUE(at::equal(tensor_of("0.bias"), bias));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("expected 0.bias F32 [2]"));
+  EXPECT_TRUE(at::equal(find_tensor_value("0.weight"), weight));
+  EXPECT_TRUE(at::equal(find_tensor_value("0.bias"), bias));
 }
 
 TEST_F(LoadPretrainedTest, ReportsMissingOrUnknownFile) {
   EXPECT_EQ(load("nothing").code(), StatusCode::kNotFound);
-  test::write_whole(scratch_ / "text", "some text that is no weights\n");
+  test::write_whole(scratch_ / "text", "text\n");
   EXPECT_THAT(load("text").message(), ::testing::HasSubstr("is neither"));
 }
 

@@ -9,7 +9,8 @@ namespace {
 using torch::jit::Module;
 
 void add_mode(Module& module, const ScriptParts& parts) {
-  if (parts.knows_training) module.register_attribute("training", c10::BoolType::get(), true);
+  if (parts.has_training_attribute)
+    module.register_attribute("training", c10::BoolType::get(), true);
 }
 
 }  // namespace

@@ -19,10 +19,10 @@ TensorSpec f32(const std::string& name, std::vector<int64_t> shape = {2}) {
 
 class FakeFile final : public checkpoint::TensorSource {
  public:
-  explicit FakeFile(std::vector<TensorSpec> specs, std::vector<std::string> others = {})
-      : specs_(std::move(specs)), others_(std::move(others)) {}
+  explicit FakeFile(std::vector<TensorSpec> specs, std::vector<std::string> non_tensor_keys = {})
+      : specs_(std::move(specs)), others_(std::move(non_tensor_keys)) {}
   const std::vector<TensorSpec>& tensors() const override { return specs_; }
-  const std::vector<std::string>& others() const override { return others_; }
+  const std::vector<std::string>& non_tensor_keys() const override { return others_; }
   const TensorSpec* find(const std::string& name) const override {
     const auto found = std::ranges::find(specs_, name, &TensorSpec::name);
     return found == specs_.end() ? nullptr : &*found;
@@ -34,7 +34,7 @@ class FakeFile final : public checkpoint::TensorSource {
   std::vector<std::string> others_;
 };
 
-std::vector<std::string> froms(const StateDictMapping& mapping) {
+std::vector<std::string> source_names(const StateDictMapping& mapping) {
   std::vector<std::string> names;
   for (const auto& load : mapping.loads) names.push_back(load.from);
   return names;
@@ -46,7 +46,7 @@ TEST(StateDictMappingTest, LoadsMatchingTensors) {
   const StateDictMapping mapping =
       map_state_dict(kNeeded, FakeFile({f32("head.w", {2, 3}), f32("body.b"), f32("body.w")}), {});
   EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
-  EXPECT_THAT(froms(mapping), ElementsAre("body.w", "body.b", "head.w"));
+  EXPECT_THAT(source_names(mapping), ElementsAre("body.w", "body.b", "head.w"));
   EXPECT_THAT(mapping.unexpected, IsEmpty());
   EXPECT_THAT(mapping.missing, IsEmpty());
 }
@@ -57,7 +57,7 @@ TEST(StateDictMappingTest, RenamesByFirstMatchingRule) {
       kNeeded, file,
       {.key_mapping = {{"*.bias", "body.b"}, {"module.*", "*"}, {"fc.?.*", "head.*"}}});
   EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
-  EXPECT_THAT(froms(mapping), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
+  EXPECT_THAT(source_names(mapping), ElementsAre("module.body.w", "module.body.bias", "fc.0.w"));
 }
 
 // Combines a wrong shape, a wrong dtype, a missing and an unexpected tensor.
@@ -65,8 +65,8 @@ TEST(StateDictMappingTest, ReportsEveryMismatchAndLoadsNothing) {
   const FakeFile file({f32("body.w", {3}), {"body.b", DType::kF64, {2}}, f32("extra")});
   const StateDictMapping mapping = map_state_dict(kNeeded, file, {});
   EXPECT_THAT(mapping.problems,
-              ElementsAre("has body.w F32 [3], needed is body.w F32 [2]",
-                          "has body.b F64 [2], needed is body.b F32 [2]",
+              ElementsAre("has body.w F32 [3], expected body.w F32 [2]",
+                          "has body.b F64 [2], expected body.b F32 [2]",
                           "missing head.w F32 [2, 3]", "unexpected extra F32 [2]"));
   EXPECT_EQ(mapping.status().code(), StatusCode::kMismatch);
   EXPECT_THAT(mapping.status().message(), HasSubstr("unexpected extra"));
@@ -94,11 +94,11 @@ TEST(StateDictMappingTest, RequiresOnlyCommonTensorsToMatchWithoutStrict) {
   const FakeFile file({f32("body.w"), f32("extra")}, {"epoch"});
   const StateDictMapping mapping = map_state_dict(kNeeded, file, {.strict = false});
   EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
-  EXPECT_THAT(froms(mapping), ElementsAre("body.w"));
+  EXPECT_THAT(source_names(mapping), ElementsAre("body.w"));
   EXPECT_THAT(mapping.missing,
               ElementsAre("body.b F32 [2], not in the file", "head.w F32 [2, 3], not in the file"));
   EXPECT_THAT(mapping.unexpected,
-              ElementsAre("extra F32 [2], not in the model", "epoch, which is no tensor"));
+              ElementsAre("extra F32 [2], not in the model", "epoch, not a tensor"));
   EXPECT_EQ(
       map_state_dict(kNeeded, FakeFile({f32("body.w", {4})}), {.strict = false}).status().code(),
       StatusCode::kMismatch);
@@ -126,7 +126,7 @@ TEST(StateDictMappingTest, RejectsUnmatchedPatterns) {
 TEST(StateDictMappingTest, RejectsTwoTensorsOfSameName) {
   const FakeFile file({f32("body.w"), f32("ema.body.w"), f32("body.b"), f32("head.w", {2, 3})});
   EXPECT_THAT(map_state_dict(kNeeded, file, {.key_mapping = {{"ema.*", "*"}}}).status().message(),
-              HasSubstr("'body.w' and 'ema.body.w' are both called 'body.w'"));
+              HasSubstr("'body.w' and 'ema.body.w' are both mapped to 'body.w'"));
 }
 
 TEST(StateDictMappingTest, WidensHalfToFloatButNotDouble) {

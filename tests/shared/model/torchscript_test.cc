@@ -30,7 +30,7 @@ const std::vector<TensorSpec> kNumbers = {{"input", DType::kF32, {2, 4}},
                                           {"label", DType::kI64, {}}};
 const std::vector<TensorSpec> kText = {{"tokens", DType::kU8, {9}}};
 
-config::ModelConfig of(const std::string& path) {
+config::ModelConfig script_config(const std::string& path) {
   return {.arch = config::TorchscriptConfig{.path = path}};
 }
 
@@ -39,7 +39,7 @@ class TorchScriptModelTest : public ::testing::Test {
   Result<ModelPtr> load(const test::ScriptParts& parts,
                         const std::vector<TensorSpec>& sample = kNumbers) {
     test::write_script(folder_ / "m.pt", parts);
-    return make_model(of(folder_ / "m.pt"), sample, 3);
+    return make_model(script_config(folder_ / "m.pt"), sample, 3);
   }
   ModelPtr loaded(const test::ScriptParts& parts = {}) {
     auto model = load(parts);
@@ -49,10 +49,10 @@ class TorchScriptModelTest : public ::testing::Test {
   // Returns the error message, and checks that it is a single line with the path.
   std::string error_text(const test::ScriptParts& parts) { return error_text_of(load(parts)); }
   std::string error_text_of_file(const std::string& name) {
-    return error_text_of(make_model(of(folder_ / name), kNumbers, 3));
+    return error_text_of(make_model(script_config(folder_ / name), kNumbers, 3));
   }
   std::string error_text_of(const Result<ModelPtr>& model) {
-    if (model.ok()) return "nothing: it was made";
+    if (model.ok()) return "no error";
     const std::string message = model.status().message();
     EXPECT_THAT(message,
                 AllOf(Not(HasSubstr("\n")), HasSubstr(folder_.path()), HasSubstr("model.path")));
@@ -137,7 +137,7 @@ TEST_F(TorchScriptModelTest, ReportsOutOfVocabTokensOfBatch) {
   tokens[1][2] = 8;  // the table has eight
   try {
     (void)(*model)->forward(tokens);
-    ADD_FAILURE() << "it has eight";
+    ADD_FAILURE() << "the table has eight tokens";
   } catch (const OutOfVocabError& error) {
     EXPECT_THAT(error.what_without_backtrace(), HasSubstr("tokens are from 1 to 8"));
   }
@@ -149,17 +149,17 @@ TEST_F(TorchScriptModelTest, RejectsDropoutFixedByTracing) {
   EXPECT_THAT(
       error_text(
           {.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, False)"}),
-      AllOf(HasSubstr("its dropout does when it trains what it does in evaluation"),
+      AllOf(HasSubstr("its dropout uses evaluation mode in training"),
             HasSubstr("torch.jit.script")));
   EXPECT_THAT(
       error_text(
           {.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.5, True)"}),
-      HasSubstr("its dropout stays active as in training when it evaluates"));
+      HasSubstr("its dropout uses training mode in evaluation"));
   EXPECT_THAT(
       error_text(
           {.body = "return torch.dropout(self.linear.forward(torch.flatten(x, 1)), 0.0, False)"}),
-      HasSubstr("nothing: it was made"))
-      << "what drops nothing is the same in both";
+      HasSubstr("no error"))
+      << "dropout with p = 0 is the same in both modes";
 }
 
 TEST_F(TorchScriptModelTest, RejectsDropoutFixedInBranch) {
@@ -172,37 +172,37 @@ TEST_F(TorchScriptModelTest, RejectsDropoutFixedInBranch) {
 
 TEST_F(TorchScriptModelTest, RejectsFrozenModule) {
   EXPECT_THAT(error_text({.has_weights = false}), HasSubstr("is frozen"));
-  EXPECT_THAT(error_text({.knows_training = false}), HasSubstr("is frozen"));
+  EXPECT_THAT(error_text({.has_training_attribute = false}), HasSubstr("is frozen"));
 }
 
 TEST_F(TorchScriptModelTest, RejectsOutputOfWrongShapeOrType) {
   EXPECT_THAT(error_text({.body = "return self.linear.forward(torch.flatten(x, 1)).unsqueeze(0)"}),
               AllOf(HasSubstr("[1, 2, 3]"), HasSubstr("the task needs Float [2, 3]")));
   EXPECT_THAT(error_text({.body = "return (self.linear.forward(torch.flatten(x, 1)), x)"}),
-              HasSubstr("it gives a Tuple, not one tensor"));
+              HasSubstr("it returned a Tuple, expected a tensor"));
   EXPECT_THAT(error_text({.body = "return self.linear.forward(x)"}),
               HasSubstr("forward() fails: "));
 }
 
 TEST_F(TorchScriptModelTest, RejectsOtherFilesAndUnsafePermissions) {
-  std::ofstream(folder_ / "text.pt") << "no module";
-  EXPECT_THAT(error_text_of_file("text.pt"), AllOf(HasSubstr("is no module of torch.jit.save"),
-                                                   HasSubstr("model.pretrained.path")));
+  std::ofstream(folder_ / "text.pt") << "not a module";
+  EXPECT_THAT(error_text_of_file("text.pt"),
+              AllOf(HasSubstr("is not a TorchScript module"), HasSubstr("model.pretrained.path")));
   EXPECT_THAT(error_text_of_file("missing.pt"), HasSubstr("No such file"));
   (void)loaded();
   ASSERT_EQ(::chmod((folder_ / "m.pt").c_str(), 0666), 0);
-  EXPECT_THAT(error_text_of_file("m.pt"), HasSubstr("everyone may write to it"));
+  EXPECT_THAT(error_text_of_file("m.pt"), HasSubstr("is writable by any user"));
 }
 
 // ---- Modules written by PyTorch
 
 TEST_F(TorchScriptModelTest, LoadsAndValidatesModulesWrittenByPyTorch) {
   const auto answer = stoker::test::try_run_python(STOKER_SCRIPT_FILES_PY, {folder_.path()});
-  if (!answer) GTEST_SKIP() << "STOKER_PYTHON names no Python with torch";
+  if (!answer) GTEST_SKIP() << "STOKER_PYTHON is not set to a Python with torch";
   ASSERT_EQ(answer->code, 0) << answer->err;
   const boost::json::object reported = boost::json::parse(answer->out).as_object();
   for (const char* const name : {"scripted.pt", "scripted_eval.pt"}) {
-    const auto model = make_model(of(folder_ / name), kNumbers, 3);
+    const auto model = make_model(script_config(folder_ / name), kNumbers, 3);
     ASSERT_TRUE(model.ok()) << model.status().message();
     EXPECT_EQ(names_of(**model),
               boost::json::value_to<std::vector<std::string>>(reported.at("names")));
@@ -210,14 +210,14 @@ TEST_F(TorchScriptModelTest, LoadsAndValidatesModulesWrittenByPyTorch) {
     const at::Tensor input = at::arange(512, at::kFloat).reshape({64, 2, 4}).sin();
     EXPECT_FALSE(at::equal((*model)->forward(input), (*model)->forward(input))) << name;
   }
-  const ModelPtr model = *make_model(of(folder_ / "scripted_eval.pt"), kNumbers, 3);
+  const ModelPtr model = *make_model(script_config(folder_ / "scripted_eval.pt"), kNumbers, 3);
   model->eval();
   const at::Tensor output = model->forward(at::ones({2, 2, 4})).flatten();
   for (int64_t i = 0; i < output.numel(); ++i)
     EXPECT_NEAR(output[i].item<double>(), reported.at("outputs").at(i).to_number<double>(), 1e-6);
-  EXPECT_TRUE(make_model(of(folder_ / "traced_plain.pt"), kNumbers, 3).ok());
-  EXPECT_THAT(error_text_of_file("traced_train.pt"), HasSubstr("stays active as in training"));
-  EXPECT_THAT(error_text_of_file("traced_eval.pt"), HasSubstr("what it does in evaluation"));
+  EXPECT_TRUE(make_model(script_config(folder_ / "traced_plain.pt"), kNumbers, 3).ok());
+  EXPECT_THAT(error_text_of_file("traced_train.pt"), HasSubstr("uses training mode in evaluation"));
+  EXPECT_THAT(error_text_of_file("traced_eval.pt"), HasSubstr("uses evaluation mode in training"));
   EXPECT_THAT(error_text_of_file("frozen.pt"), HasSubstr("is frozen"));
   EXPECT_THAT(error_text_of_file("weights.pt"), HasSubstr("model.pretrained.path"));
 }

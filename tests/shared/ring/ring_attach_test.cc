@@ -42,11 +42,11 @@ TEST(RingAttachTest, AttachesSameRingThroughAnotherMapping) {
   EXPECT_EQ((*attached)->layout().batch(), 3u);
   EXPECT_EQ((*attached)->slots(), 2u);
   const auto producer = ring->add_producer("reader");
-  const auto claim = (*attached)->claim(*producer, kSoon);
+  const auto claim = (*attached)->claim(*producer, kPollOnce);
   ASSERT_TRUE(claim.ok());
   fill(claim->slot, claim->ticket);
   EXPECT_TRUE((*attached)->publish(*producer, *claim));
-  const auto batch = ring->pop(kSoon);
+  const auto batch = ring->pop(kPollOnce);
   ASSERT_TRUE(batch.ok());
   EXPECT_TRUE(holds(batch->slot, 9));
   EXPECT_FALSE(holds(batch->slot, 10));
@@ -114,8 +114,8 @@ TEST(RingAttachTest, NeverCrashesOnRandomHeaders) {
     auto ring = ShmRing::attach(memfd_of(bytes));
     if (!ring.ok()) continue;
     (*ring)->counters();
-    (*ring)->pop(kSoon).status();
-    (*ring)->claim({.index = 0, .generation = 1}, kSoon).status();
+    (*ring)->pop(kPollOnce).status();
+    (*ring)->claim({.index = 0, .generation = 1}, kPollOnce).status();
     (*ring)->drain_sample_errors();
   }
 }
@@ -130,7 +130,7 @@ TEST(RingAttachTest, NeverCrashesConsumerOnGarbageTables) {
       if (random() % 4 == 0) bytes[at] = static_cast<std::byte>(random());
     auto ring = ShmRing::attach(memfd_of(bytes));
     ASSERT_TRUE(ring.ok());
-    if (const auto batch = (*ring)->pop(kSoon); batch.ok()) (*ring)->release(batch->ticket);
+    if (const auto batch = (*ring)->pop(kPollOnce); batch.ok()) (*ring)->release(batch->ticket);
     for (const auto& error : (*ring)->drain_sample_errors()) {
       EXPECT_LE(error.reason.size(), 200u);
       EXPECT_NE(to_string(error.code), "");
@@ -150,7 +150,7 @@ TEST(RingAttachTest, ReportsCorruptSlotTableWithoutBlocking) {
   std::memset(bytes.data() + header.slot_table, 0x5a, sizeof(SlotRecord));
   auto ring = ShmRing::attach(memfd_of(bytes));
   ASSERT_TRUE(ring.ok());
-  EXPECT_EQ((*ring)->pop(kLong).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ((*ring)->pop(kTestTimeout).status().code(), StatusCode::kCorrupt);
 }
 
 }  // namespace

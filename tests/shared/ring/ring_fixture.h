@@ -14,8 +14,8 @@ namespace stoker::ring {
 
 using namespace std::chrono_literals;
 
-inline constexpr auto kSoon = 0ns;  // poll once
-inline constexpr auto kLong = 20s;  // reached only if the test fails
+inline constexpr auto kPollOnce = 0ns;     // poll once
+inline constexpr auto kTestTimeout = 20s;  // reached only if the test fails
 
 inline BatchLayout small_layout(int64_t numbers = 20, uint64_t batch = 3) {
   return BatchLayout({{.name = "input", .dtype = DType::kF32, .shape = {numbers}},

@@ -24,7 +24,7 @@ namespace {
 
 class RingProcessTest : public ::testing::Test {
  protected:
-  struct Reader {
+  struct Worker {
     ProducerId id;
     pid_t pid = -1;
   };
@@ -34,10 +34,10 @@ class RingProcessTest : public ::testing::Test {
     ASSERT_NE(ring_, nullptr);
   }
   void TearDown() override {
-    for (const Reader& reader : readers_) end(reader);
+    for (const Worker& worker : workers_) end(worker);
   }
 
-  Reader& spawn(const char* mode = "run") {
+  Worker& spawn(const char* mode = "run") {
     const auto id = ring_->add_producer("test");
     EXPECT_TRUE(id.ok());
     const std::string index = std::to_string(id->index),
@@ -47,26 +47,26 @@ class RingProcessTest : public ::testing::Test {
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ring_->fd(), 3);
-    Reader reader{.id = *id};
-    EXPECT_EQ(::posix_spawn(&reader.pid, arguments[0], &actions, nullptr,
+    Worker worker{.id = *id};
+    EXPECT_EQ(::posix_spawn(&worker.pid, arguments[0], &actions, nullptr,
                             const_cast<char**>(arguments), environ),
               0);
     ::posix_spawn_file_actions_destroy(&actions);
-    ring_->set_producer_pid(*id, reader.pid);
-    readers_.push_back(reader);
-    return readers_.back();
+    ring_->set_producer_pid(*id, worker.pid);
+    workers_.push_back(worker);
+    return workers_.back();
   }
-  static void end(const Reader& reader) {
-    ::kill(reader.pid, SIGKILL);
-    ::waitpid(reader.pid, nullptr, 0);
+  static void end(const Worker& worker) {
+    ::kill(worker.pid, SIGKILL);
+    ::waitpid(worker.pid, nullptr, 0);
   }
-  void kill_and_reissue(size_t which) {
-    end(readers_[which]);
-    ring_->requeue(readers_[which].id);
-    readers_.erase(readers_.begin() + static_cast<std::ptrdiff_t>(which));
+  void kill_and_requeue(size_t which) {
+    end(workers_[which]);
+    ring_->requeue(workers_[which].id);
+    workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(which));
   }
   void expect_next(uint64_t ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_EQ(batch->ticket, ticket);
     ASSERT_TRUE(holds(batch->slot, ticket)) << "ticket " << ticket;
@@ -74,7 +74,7 @@ class RingProcessTest : public ::testing::Test {
   }
 
   std::unique_ptr<ShmRing> ring_;
-  std::vector<Reader> readers_;
+  std::vector<Worker> workers_;
 };
 
 TEST_F(RingProcessTest, PreservesOrderAndBytesWhenProducersAreKilledRandomly) {
@@ -98,12 +98,12 @@ TEST_F(RingProcessTest, PreservesOrderAndBytesWhenProducersAreKilledRandomly) {
     if (random() % 3 != 0) continue;
     // Prefer a victim that holds a ticket: most are asleep because the ring is full, or are still
     // starting.
-    const size_t victim = random() % readers_.size();
-    while (ring_->progress(readers_[victim].id).claims == 0 && ring_->counters().ready < 4) {
+    const size_t victim = random() % workers_.size();
+    while (ring_->progress(workers_[victim].id).claims == 0 && ring_->counters().ready < 4) {
     }
     ASSERT_LT(ticket, 1'000'000u) << "no reader ever has a ticket in hand";
-    if (kills >= 40 && ring_->progress(readers_[victim].id).claims == 0) continue;
-    kill_and_reissue(victim);
+    if (kills >= 40 && ring_->progress(workers_[victim].id).claims == 0) continue;
+    kill_and_requeue(victim);
     ++kills;
     spawn();
   }
@@ -114,31 +114,31 @@ TEST_F(RingProcessTest, PreservesOrderAndBytesWhenProducersAreKilledRandomly) {
 
 TEST_F(RingProcessTest, ReplacesStoppedProducer) {
   open({.slots = 4, .end_ticket = 12});
-  const Reader stopped = spawn("hold");
+  const Worker stopped = spawn("hold");
   int status = 0;
   ASSERT_EQ(::waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
   ASSERT_TRUE(WIFSTOPPED(status));
   spawn();
   EXPECT_EQ(ring_->pop(1ms).status().code(), StatusCode::kTimedOut) << "ticket 0 is held";
-  kill_and_reissue(0);
+  kill_and_requeue(0);
   EXPECT_EQ(ring_->counters().requeued, 1u);
   for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
 }
 
 TEST_F(RingProcessTest, RequeuesTicketsOfProducerKilledInAnySlotState) {
   for (const char* state : {"hold", "hold_report", "hold_published"}) {
     SCOPED_TRACE(state);
     open({.slots = 2, .end_ticket = 6});
-    const Reader stopped = spawn(state);
+    const Worker stopped = spawn(state);
     int status = 0;
     ASSERT_EQ(::waitpid(stopped.pid, &status, WUNTRACED), stopped.pid);
     ASSERT_TRUE(WIFSTOPPED(status));
-    kill_and_reissue(0);
+    kill_and_requeue(0);
     spawn();
     for (uint64_t ticket = 0; ticket < 6; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-    EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
-    kill_and_reissue(0);
+    EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
+    kill_and_requeue(0);
   }
 }
 
@@ -177,12 +177,12 @@ TEST_F(RingProcessTest, StopsWaitingProcessesOnClose) {
   spawn();
   ASSERT_NO_FATAL_FAILURE(expect_next(0));
   ring_->close();
-  for (const Reader& reader : readers_) {
+  for (const Worker& worker : workers_) {
     int status = 0;
-    ASSERT_EQ(::waitpid(reader.pid, &status, 0), reader.pid);
+    ASSERT_EQ(::waitpid(worker.pid, &status, 0), worker.pid);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
-  readers_.clear();
+  workers_.clear();
 }
 
 TEST_F(RingProcessTest, StopsProcessesOnEndOfData) {
@@ -190,12 +190,12 @@ TEST_F(RingProcessTest, StopsProcessesOnEndOfData) {
   spawn();
   spawn();
   for (uint64_t ticket = 0; ticket < 50; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
-  for (const Reader& reader : readers_) {
+  for (const Worker& worker : workers_) {
     int status = 0;
-    ASSERT_EQ(::waitpid(reader.pid, &status, 0), reader.pid);
+    ASSERT_EQ(::waitpid(worker.pid, &status, 0), worker.pid);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
-  readers_.clear();
+  workers_.clear();
 }
 
 }  // namespace

@@ -32,13 +32,13 @@ class SteppedProducer {
     ::waitpid(pid_, &status_, 0);
   }
   ~SteppedProducer() {
-    if (stands()) kill();
+    if (is_stopped()) kill();
   }
   SteppedProducer(const SteppedProducer&) = delete;
   SteppedProducer& operator=(const SteppedProducer&) = delete;
 
   // False if it has exited.
-  bool stands() const { return WIFSTOPPED(status_); }
+  bool is_stopped() const { return WIFSTOPPED(status_); }
   bool is_rejected() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == kRejected; }
   bool is_done() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
   void step() {
@@ -57,7 +57,7 @@ class SteppedProducer {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kRejected);
     ::raise(SIGSTOP);
-    const auto claim = ring.claim(id, kLong);
+    const auto claim = ring.claim(id, kTestTimeout);
     if (!claim.ok()) ::_exit(1);
     fill(claim->slot, claim->ticket);
     ring.report_sample_error({.ticket = claim->ticket, .sample = 1, .reason = "stepped"});
@@ -74,40 +74,40 @@ class RingStepTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto ring = make_ring({.slots = 2});
-    const SteppedProducer validate_samples(*ring, *ring->add_producer("probe"));
-    if (validate_samples.is_rejected()) GTEST_SKIP() << "no process may be stepped here";
+    const SteppedProducer probe(*ring, *ring->add_producer("probe"));
+    if (probe.is_rejected()) GTEST_SKIP() << "processes cannot be single-stepped here";
   }
-  static uint64_t steps_to_the_end() {
+  static uint64_t count_steps() {
     const auto ring = make_ring({.slots = 2, .end_ticket = 3});
     SteppedProducer producer(*ring, *ring->add_producer("whole"));
     uint64_t steps = 0;
-    for (; producer.stands(); ++steps) producer.step();
+    for (; producer.is_stopped(); ++steps) producer.step();
     return steps;
   }
 };
 
 TEST_F(RingStepTest, NeverBlocksOnProducerStoppedAtAnyInstruction) {
   const auto ring = make_ring({.slots = 4});
-  const auto mine = ring->add_producer("mine");
+  const auto own = ring->add_producer("mine");
   SteppedProducer other(*ring, *ring->add_producer("other"));
   uint64_t steps = 0, reports = 0;
-  for (; other.stands(); ++steps, other.step()) {
-    const auto claim = ring->claim(*mine, kLong);
+  for (; other.is_stopped(); ++steps, other.step()) {
+    const auto claim = ring->claim(*own, kTestTimeout);
     ASSERT_TRUE(claim.ok()) << "after " << steps << " steps: " << claim.status().to_string();
     ring->report_sample_error({.ticket = claim->ticket, .sample = 2, .reason = "mine"});
     reports += ring->drain_sample_errors().size();
-    ring->add_completed_samples(*mine, 1);
-    ring->abandon(*mine, *claim);
+    ring->add_completed_samples(*own, 1);
+    ring->abandon(*own, *claim);
     EXPECT_LE(ring->counters().ready, 1u);
   }
   EXPECT_TRUE(other.is_done());
   EXPECT_GT(steps, 100u);
   reports += ring->drain_sample_errors().size();
-  EXPECT_EQ(reports + ring->counters().lost_reports, steps + 1) << "each report came once";
+  EXPECT_EQ(reports + ring->counters().lost_reports, steps + 1) << "each report must arrive once";
 }
 
 TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
-  const uint64_t all = steps_to_the_end();
+  const uint64_t all = count_steps();
   ASSERT_GT(all, kKills);
   for (uint64_t kill = 0; kill < kKills; ++kill) {
     const uint64_t killed = kill * all / kKills;
@@ -116,28 +116,28 @@ TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
     {
       SteppedProducer producer(*ring, *victim);
       for (uint64_t step = 0; step < killed; ++step) producer.step();
-      ASSERT_TRUE(producer.stands());
+      ASSERT_TRUE(producer.is_stopped());
       producer.kill();
     }
     ring->requeue(*victim);
     const auto heir = ring->add_producer("heir");
     ASSERT_TRUE(heir.ok());
     for (uint64_t ticket = 0; ticket < 3; ++ticket) {
-      auto batch = ring->pop(kSoon);
+      auto batch = ring->pop(kPollOnce);
       if (!batch.ok()) {
-        const auto claim = ring->claim(*heir, kLong);
+        const auto claim = ring->claim(*heir, kTestTimeout);
         ASSERT_TRUE(claim.ok()) << "killed after " << killed << " steps";
         ASSERT_EQ(claim->ticket, ticket);
         fill(claim->slot, ticket);
         ASSERT_TRUE(ring->publish(*heir, *claim));
-        batch = ring->pop(kLong);
+        batch = ring->pop(kTestTimeout);
       }
       ASSERT_TRUE(batch.ok()) << "killed after " << killed << " steps";
       ASSERT_EQ(batch->ticket, ticket);
       ASSERT_TRUE(holds(batch->slot, ticket));
       ring->release(ticket);
     }
-    EXPECT_EQ(ring->pop(kSoon).status().code(), StatusCode::kClosed);
+    EXPECT_EQ(ring->pop(kPollOnce).status().code(), StatusCode::kClosed);
   }
 }
 

@@ -13,8 +13,8 @@ namespace stoker::ring {
 namespace {
 
 struct ErrorCase {
-  uint32_t abandon_of_100 = 0;
-  uint32_t die_of_100 = 0;
+  uint32_t abandon_percent = 0;
+  uint32_t crash_percent = 0;
 };
 
 // A producer that occasionally abandons a ticket, or is requeued with a claimed ticket and
@@ -24,7 +24,7 @@ void produce(ShmRing& ring, uint32_t seed, ErrorCase error) {
   auto id = ring.add_producer("stress");
   ASSERT_TRUE(id.ok());
   while (true) {
-    const auto claim = ring.claim(*id, kLong);
+    const auto claim = ring.claim(*id, kTestTimeout);
     if (!claim.ok()) {
       EXPECT_EQ(claim.status().code(), StatusCode::kClosed) << claim.status().to_string();
       return;
@@ -32,9 +32,9 @@ void produce(ShmRing& ring, uint32_t seed, ErrorCase error) {
     const uint32_t dice = random() % 100;
     // Half of the tickets are filled with wrong bytes first.
     fill(claim->slot, dice < 50 ? claim->ticket : ~claim->ticket);
-    if (dice < error.abandon_of_100) {
+    if (dice < error.abandon_percent) {
       ring.abandon(*id, *claim);
-    } else if (dice < error.abandon_of_100 + error.die_of_100) {
+    } else if (dice < error.abandon_percent + error.crash_percent) {
       ring.requeue(*id);
       EXPECT_FALSE(ring.publish(*id, *claim));
       id = ring.add_producer("stress");
@@ -69,13 +69,13 @@ void run(uint64_t slots, int producers, uint64_t tickets, ErrorCase error) {
     }
   });
   for (uint64_t ticket = 17; ticket < 17 + tickets; ++ticket) {
-    const auto batch = ring->pop(kLong);
+    const auto batch = ring->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_EQ(batch->ticket, ticket);
     ASSERT_TRUE(holds(batch->slot, ticket)) << "ticket " << ticket;
     ring->release(ticket);
   }
-  EXPECT_EQ(ring->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring->pop(kTestTimeout).status().code(), StatusCode::kClosed);
   for (auto& thread : threads) thread.join();
   done = true;
   reporter.join();
@@ -87,10 +87,10 @@ void run(uint64_t slots, int producers, uint64_t tickets, ErrorCase error) {
 TEST(RingStressTest, DeliversAllBatchesWithManyProducers) { run(8, 4, 4000, {}); }
 TEST(RingStressTest, DeliversAllBatchesWithOneSlot) { run(1, 4, 1500, {}); }
 TEST(RingStressTest, DeliversAllBatchesWhenProducersAbandonTickets) {
-  run(4, 4, 2000, {.abandon_of_100 = 30});
+  run(4, 4, 2000, {.abandon_percent = 30});
 }
 TEST(RingStressTest, DeliversAllBatchesWhenProducersCrashAndRestart) {
-  run(4, 4, 2000, {.abandon_of_100 = 10, .die_of_100 = 20});
+  run(4, 4, 2000, {.abandon_percent = 10, .crash_percent = 20});
 }
 
 TEST(RingStressTest, StopsAllThreadsOnClose) {
@@ -99,7 +99,7 @@ TEST(RingStressTest, StopsAllThreadsOnClose) {
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < 3; ++i) threads.emplace_back([&ring, i] { produce(*ring, i, {}); });
     for (uint64_t ticket = 0; ticket < 20; ++ticket) {
-      ASSERT_TRUE(ring->pop(kLong).ok());
+      ASSERT_TRUE(ring->pop(kTestTimeout).ok());
       ring->release(ticket);
     }
     ring->close();

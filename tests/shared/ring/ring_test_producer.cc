@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
                       .generation = static_cast<uint32_t>(std::atoi(argv[3]))};
   const std::string_view how = argc > 4 ? argv[4] : "";
   while (true) {
-    const auto claim = (*ring)->claim(id, kLong);
+    const auto claim = (*ring)->claim(id, kTestTimeout);
     if (!claim.ok()) return claim.status().code() == StatusCode::kClosed ? 0 : 70;
     if (how == "hold") {
       fill(claim->slot.first(claim->slot.size() / 2), claim->ticket + 1);

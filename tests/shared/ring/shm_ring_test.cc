@@ -31,7 +31,7 @@ class ShmRingTest : public ::testing::Test {
     return producer.ok() ? *producer : ProducerId{};
   }
   Claim claim(ProducerId producer) {
-    const auto claim = ring_->claim(producer, kSoon);
+    const auto claim = ring_->claim(producer, kPollOnce);
     EXPECT_TRUE(claim.ok()) << claim.status().to_string();
     return claim.ok() ? *claim : Claim{.ticket = ~0ull, .slot = {}};
   }
@@ -41,7 +41,7 @@ class ShmRingTest : public ::testing::Test {
     EXPECT_TRUE(ring_->publish(producer, held));
   }
   void expect_next(uint64_t ticket) {
-    const auto batch = ring_->pop(kSoon);
+    const auto batch = ring_->pop(kPollOnce);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     EXPECT_EQ(batch->ticket, ticket);
     EXPECT_TRUE(holds(batch->slot, ticket));
@@ -59,7 +59,7 @@ TEST_F(ShmRingTest, DeliversBatchesInTicketOrder) {
     fill(held->slot, held->ticket);
     EXPECT_EQ(ring_->publish(producer_, *held), true);
     if (held == &third) {
-      EXPECT_EQ(ring_->pop(kSoon).status().code(), StatusCode::kTimedOut);
+      EXPECT_EQ(ring_->pop(kPollOnce).status().code(), StatusCode::kTimedOut);
     }
   }
   for (const uint64_t ticket : {0, 1, 2}) expect_next(ticket);
@@ -70,9 +70,9 @@ TEST_F(ShmRingTest, TimesOutClaimWhenFullUntilRelease) {
   produce(producer_);
   produce(producer_);
   EXPECT_EQ(ring_->claim(producer_, 1ms).status().code(), StatusCode::kTimedOut);
-  const auto batch = ring_->pop(kSoon);
+  const auto batch = ring_->pop(kPollOnce);
   ASSERT_TRUE(batch.ok());
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut)
+  EXPECT_EQ(ring_->claim(producer_, kPollOnce).status().code(), StatusCode::kTimedOut)
       << "still in use";
   ring_->release(batch->ticket);
   EXPECT_EQ(claim(producer_).ticket, 2u);
@@ -89,14 +89,14 @@ TEST_F(ShmRingTest, WorksWithOneSlot) {
 TEST_F(ShmRingTest, PreservesHeldBatchWhileLaterOnesAreReleased) {
   open({.slots = 3});
   for (int i = 0; i < 3; ++i) produce(producer_);
-  const auto held = ring_->pop(kSoon);
+  const auto held = ring_->pop(kPollOnce);
   ASSERT_TRUE(held.ok());
   expect_next(1);
   expect_next(2);
   // Slots for tickets 4 and 5 are free; ticket 3 shares the slot of the held ticket 0.
   EXPECT_EQ(claim(producer_).ticket, 4u);
   EXPECT_EQ(claim(producer_).ticket, 5u);
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut);
+  EXPECT_EQ(ring_->claim(producer_, kPollOnce).status().code(), StatusCode::kTimedOut);
   EXPECT_TRUE(holds(held->slot, 0));
   ring_->release(0);
   EXPECT_EQ(claim(producer_).ticket, 3u);
@@ -121,8 +121,8 @@ TEST_F(ShmRingTest, StartsAtFirstTicketAndStopsAtEndTicket) {
     produce(producer_);
     expect_next(ticket);
   }
-  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), StatusCode::kClosed);
-  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kTestTimeout).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
 }
 
 TEST_F(ShmRingTest, SupportsTurnCounterWraparound) {
@@ -140,18 +140,18 @@ TEST_F(ShmRingTest, ReportsEndOfDataOnlyAfterLastPublish) {
   const ProducerId other = add("other");
   const Claim held = claim(other);
   produce(producer_);
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kTimedOut)
+  EXPECT_EQ(ring_->claim(producer_, kPollOnce).status().code(), StatusCode::kTimedOut)
       << "the other may die and its ticket come back";
   EXPECT_EQ(ring_->requeue(other), 1u);
   EXPECT_EQ(claim(producer_).ticket, held.ticket);
   EXPECT_TRUE(ring_->publish(producer_, held));
-  EXPECT_EQ(ring_->claim(producer_, kSoon).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kPollOnce).status().code(), StatusCode::kClosed);
 }
 
 TEST_F(ShmRingTest, ReportsEndOfDataImmediatelyWithEmptyRange) {
   open({.slots = 2, .first_ticket = 5, .end_ticket = 5});
-  EXPECT_EQ(ring_->claim(producer_, kLong).status().code(), StatusCode::kClosed);
-  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kTestTimeout).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
 }
 
 TEST_F(ShmRingTest, ReturnsAbandonedTicketOnNextClaim) {
@@ -190,7 +190,7 @@ TEST_F(ShmRingTest, IgnoresPublishOfOldGeneration) {
   EXPECT_EQ(again.ticket, stale.ticket);
   EXPECT_FALSE(ring_->publish(zombie, stale));
   ring_->abandon(zombie, stale);
-  EXPECT_EQ(ring_->claim(zombie, kSoon).status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(ring_->claim(zombie, kPollOnce).status().code(), StatusCode::kMismatch);
   fill(again.slot, again.ticket);
   EXPECT_TRUE(ring_->publish(heir, again));
   expect_next(0);
@@ -210,7 +210,7 @@ TEST_F(ShmRingTest, RejectsInvalidProducerIds) {
   for (const ProducerId id :
        {ProducerId{.index = 64, .generation = 1}, ProducerId{.index = ~0u, .generation = 1},
         ProducerId{.index = 3, .generation = 0}, ProducerId{.index = 0, .generation = 9}}) {
-    EXPECT_EQ(ring_->claim(id, kSoon).status().code(), StatusCode::kMismatch);
+    EXPECT_EQ(ring_->claim(id, kPollOnce).status().code(), StatusCode::kMismatch);
     EXPECT_EQ(ring_->requeue(id), 0u);
     EXPECT_FALSE(ring_->publish(id, {.ticket = 0, .slot = {}}));
     ring_->set_producer_pid(id, 1);
@@ -224,11 +224,11 @@ TEST_F(ShmRingTest, WakesBothSidesOnCloseAndRemainsClosed) {
   Status of_claim, of_pop;
   std::thread reader([&] {
     waiting.count_down();
-    of_claim = ring_->claim(producer_, kLong).status();
+    of_claim = ring_->claim(producer_, kTestTimeout).status();
   });
   std::thread consumer([&] {
     waiting.count_down();
-    of_pop = ring_->pop(kLong).status();
+    of_pop = ring_->pop(kTestTimeout).status();
   });
   waiting.wait();
   ring_->close();
@@ -237,21 +237,21 @@ TEST_F(ShmRingTest, WakesBothSidesOnCloseAndRemainsClosed) {
   EXPECT_EQ(of_claim.code(), StatusCode::kClosed);
   EXPECT_EQ(of_pop.code(), StatusCode::kClosed);
   EXPECT_TRUE(ring_->closed());
-  EXPECT_EQ(ring_->pop(kLong).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
 }
 
 TEST_F(ShmRingTest, WakesConsumerOnPublishAndProducerOnRelease) {
   open({.slots = 1});
   std::thread reader([&] {
     for (int i = 0; i < 200; ++i) {
-      const auto held = ring_->claim(producer_, kLong);
+      const auto held = ring_->claim(producer_, kTestTimeout);
       ASSERT_TRUE(held.ok()) << held.status().to_string();
       fill(held->slot, held->ticket);
       ring_->publish(producer_, *held);
     }
   });
   for (uint64_t ticket = 0; ticket < 200; ++ticket) {
-    const auto batch = ring_->pop(kLong);
+    const auto batch = ring_->pop(kTestTimeout);
     ASSERT_TRUE(batch.ok()) << batch.status().to_string();
     ASSERT_TRUE(holds(batch->slot, ticket));
     ring_->release(ticket);
@@ -413,7 +413,7 @@ TEST_F(RingProgressTest, StartsAtZeroWhenProducerIndexIsReused) {
 }
 
 TEST_F(RingProgressTest, CountsClaimsPerProducer) {
-  const auto claim = ring_->claim(one_, kSoon);
+  const auto claim = ring_->claim(one_, kPollOnce);
   ASSERT_TRUE(claim.ok());
   EXPECT_EQ(ring_->progress(one_).claims, 1u);
   EXPECT_EQ(ring_->progress(other_).claims, 0u);
@@ -423,7 +423,7 @@ TEST_F(RingProgressTest, CountsClaimsPerProducer) {
 
 TEST_F(RingProgressTest, CountsPollsWhileWaitingForSlot) {
   for (uint64_t ticket = 0; ticket < 3; ++ticket)
-    ASSERT_TRUE(ring_->publish(one_, *ring_->claim(one_, kSoon)));
+    ASSERT_TRUE(ring_->publish(one_, *ring_->claim(one_, kPollOnce)));
   const uint64_t polls = ring_->progress(one_).polls;
   EXPECT_GE(polls, 3u);
   EXPECT_EQ(ring_->claim(one_, 1ms).status().code(), StatusCode::kTimedOut);

@@ -42,19 +42,19 @@ class CtcTest : public ::testing::Test {
     EXPECT_TRUE(task.ok()) << task.status().to_string();
     return std::move(*task);
   }
-  static at::Tensor of_numbers(const std::vector<int64_t>& numbers) {
+  static at::Tensor to_tensor(const std::vector<int64_t>& numbers) {
     return at::tensor(numbers, at::kLong);
   }
   static Batch batch_of(const at::Tensor& input, const std::vector<int64_t>& labels,
                         const std::vector<int64_t>& length) {
-    return {input, of_numbers(labels).view({input.size(0), -1}), of_numbers(length)};
+    return {input, to_tensor(labels).view({input.size(0), -1}), to_tensor(length)};
   }
   static double loss(const Batch& batch, bool zero_infinity = false) {
     Echo model;
     return task(zero_infinity)->loss(model, batch).item<double>();
   }
-  static std::map<std::string, double> evaluated(const std::vector<Batch>& batches,
-                                                 bool zero_infinity = false) {
+  static std::map<std::string, double> evaluate(const std::vector<Batch>& batches,
+                                                bool zero_infinity = false) {
     Echo model;
     const auto evaluation = task(zero_infinity)->start_evaluation({});
     for (const Batch& batch : batches) evaluation->add(model, batch);
@@ -62,7 +62,7 @@ class CtcTest : public ::testing::Test {
     return {metrics.begin(), metrics.end()};
   }
   // An input whose best path is `path`.
-  static at::Tensor saying(const std::vector<int64_t>& path) {
+  static at::Tensor input_with_path(const std::vector<int64_t>& path) {
     const at::Tensor input = at::zeros({1, kTimeSteps, kOutputs});
     for (size_t step = 0; step < path.size(); ++step)
       input[0][static_cast<int64_t>(step)][path[step]].fill_(9);
@@ -101,8 +101,8 @@ TEST_F(CtcTest, ReturnsInfiniteOrZeroLossOnTooManyLabels) {
   Echo model;
   task(true)->loss(model, batch).backward();
   EXPECT_TRUE(input.grad().isfinite().all().item<bool>());
-  EXPECT_EQ(evaluated({batch}).at("loss"), std::numeric_limits<double>::infinity());
-  EXPECT_NEAR(evaluated({batch}, true).at("loss"), other / 2, 1e-5);
+  EXPECT_EQ(evaluate({batch}).at("loss"), std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(evaluate({batch}, true).at("loss"), other / 2, 1e-5);
 }
 
 // LibTorch would read out of bounds.
@@ -130,7 +130,7 @@ TEST_F(CtcTest, ClampsLengthToTimeSteps) {
 TEST_F(CtcTest, DecodesBestPathWithinLength) {
   const auto rate = [](const std::vector<int64_t>& path, const std::vector<int64_t>& labels,
                        int64_t length) {
-    return evaluated({batch_of(saying(path), labels, {length})}).at("label_error_rate");
+    return evaluate({batch_of(input_with_path(path), labels, {length})}).at("label_error_rate");
   };
   EXPECT_EQ(rate({1, 1, 0, 1, 2}, {1, 1, 2}, 5), 0);
   EXPECT_EQ(rate({1, 0, 1, 2, 3}, {1, 1, -100}, 3), 0);
@@ -150,19 +150,19 @@ TEST_F(CtcTest, ComputesMetricsIndependentOfBatchBoundaries) {
         batch_of(input.narrow(0, static_cast<int64_t>(i), 1), labels[i], {length[i]}));
     all.insert(all.end(), labels[i].begin(), labels[i].end());
   }
-  const auto one_by_one = evaluated(singles), together = evaluated({batch_of(input, all, length)});
+  const auto one_by_one = evaluate(singles), together = evaluate({batch_of(input, all, length)});
   for (const auto& [name, value] : together) EXPECT_NEAR(one_by_one.at(name), value, 1e-6) << name;
   EXPECT_EQ(one_by_one.at("label_error_rate"), together.at("label_error_rate"));
 }
 
 TEST_F(CtcTest, UsesAllTimeStepsWithoutLength) {
-  auto whole = make_task({config::CtcTask{}}, nullptr, {kInputSpec, kLabelSpec}, kOutputs);
-  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  auto without_length = make_task({config::CtcTask{}}, nullptr, {kInputSpec, kLabelSpec}, kOutputs);
+  ASSERT_TRUE(without_length.ok()) << without_length.status().to_string();
   Batch batch = batch_of(at::randn({1, kTimeSteps, kOutputs}), {2, 3, -100}, {5});
   const double with_length = loss(batch);
   batch.pop_back();
   Echo model;
-  EXPECT_EQ((*whole)->loss(model, batch).item<double>(), with_length);
+  EXPECT_EQ((*without_length)->loss(model, batch).item<double>(), with_length);
 }
 
 }  // namespace

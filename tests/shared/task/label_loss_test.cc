@@ -19,7 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-at::Tensor of_labels(std::vector<int64_t> labels) { return at::tensor(labels, at::kLong); }
+at::Tensor to_labels(std::vector<int64_t> labels) { return at::tensor(labels, at::kLong); }
 
 class LabelLossTest : public ::testing::Test {
  protected:
@@ -27,7 +27,7 @@ class LabelLossTest : public ::testing::Test {
     return {*ClassWeights::of(weights, "task.class_weights", weights.size(), "classes"), smoothing};
   }
   // -log p of one class in one row.
-  double nats(int64_t row, int64_t label) const { return -log_[row][label].item<double>(); }
+  double nll(int64_t row, int64_t label) const { return -log_[row][label].item<double>(); }
 
   const at::Tensor logits_ = at::linspace(-2, 3, 12).sin().view({4, 3});
   const at::Tensor log_ = at::log_softmax(logits_, 1);
@@ -35,18 +35,18 @@ class LabelLossTest : public ::testing::Test {
 
 TEST_F(LabelLossTest, DividesLossBySumOfLabelWeights) {
   const double expected =
-      (2 * nats(0, 1) + 0.5 * nats(1, 0) + 2 * nats(2, 1) + 4 * nats(3, 2)) / (2 + 0.5 + 2 + 4);
-  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, of_labels({1, 0, 1, 2})).item<double>(), expected,
+      (2 * nll(0, 1) + 0.5 * nll(1, 0) + 2 * nll(2, 1) + 4 * nll(3, 2)) / (2 + 0.5 + 2 + 4);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, to_labels({1, 0, 1, 2})).item<double>(), expected,
               1e-6);
 }
 
 TEST_F(LabelLossTest, WeightsSoftLabelsAndDividesBySamples) {
-  const at::Tensor shares =
+  const at::Tensor probabilities =
       at::tensor({0.7F, 0.3F, 0.F, 1.F, 0.F, 0.F, 0.F, 0.5F, 0.5F, 0.F, 0.F, 1.F}).view({4, 3});
-  const double expected = (0.7 * 0.5 * nats(0, 0) + 0.3 * 2 * nats(0, 1) + 0.5 * nats(1, 0) +
-                           0.5 * 2 * nats(2, 1) + 0.5 * 4 * nats(2, 2) + 4 * nats(3, 2)) /
+  const double expected = (0.7 * 0.5 * nll(0, 0) + 0.3 * 2 * nll(0, 1) + 0.5 * nll(1, 0) +
+                           0.5 * 2 * nll(2, 1) + 0.5 * 4 * nll(2, 2) + 4 * nll(3, 2)) /
                           4;
-  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, shares).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(loss({0.5, 2, 4}).mean(logits_, probabilities).item<double>(), expected, 1e-6);
 }
 
 TEST_F(LabelLossTest, AssignsWeightOneToOutputsBeyondWeights) {
@@ -54,27 +54,27 @@ TEST_F(LabelLossTest, AssignsWeightOneToOutputsBeyondWeights) {
   double sum = 0, weights = 0;
   const std::vector<double> weight{0.5, 2, 1};
   for (const auto& [row, label] : {std::pair{0, 0}, {1, 1}, {2, 1}, {3, 0}}) {
-    sum += 0.7 * weight[label] * nats(row, label);
+    sum += 0.7 * weight[label] * nll(row, label);
     weights += weight[label];
-    for (int each = 0; each < 3; ++each) sum += smoothed * weight[each] * nats(row, each);
+    for (int each = 0; each < 3; ++each) sum += smoothed * weight[each] * nll(row, each);
   }
-  EXPECT_NEAR(loss({0.5, 2}, 0.3).mean(logits_, of_labels({0, 1, 1, 0})).item<double>(),
+  EXPECT_NEAR(loss({0.5, 2}, 0.3).mean(logits_, to_labels({0, 1, 1, 0})).item<double>(),
               sum / weights, 1e-6);
 }
 
 TEST_F(LabelLossTest, ExcludesIgnoredLabelsFromSumAndDivisor) {
-  const at::Tensor labels = of_labels({kIgnoredLabel, 0, 2, kIgnoredLabel});
-  EXPECT_NEAR(loss({}).mean_over_valid(logits_, labels).item<double>(),
-              (nats(1, 0) + nats(2, 2)) / 2, 1e-6);
+  const at::Tensor labels = to_labels({kIgnoredLabel, 0, 2, kIgnoredLabel});
+  EXPECT_NEAR(loss({}).mean_over_valid(logits_, labels).item<double>(), (nll(1, 0) + nll(2, 2)) / 2,
+              1e-6);
   EXPECT_NEAR(loss({0.5, 2, 4}).mean_over_valid(logits_, labels).item<double>(),
-              (0.5 * nats(1, 0) + 4 * nats(2, 2)) / 4.5, 1e-6);
+              (0.5 * nll(1, 0) + 4 * nll(2, 2)) / 4.5, 1e-6);
 }
 
 TEST_F(LabelLossTest, ReturnsZeroLossAndGradientWithoutCountedLabels) {
   const at::Tensor logits = logits_.clone().requires_grad_();
   for (const auto& weights : {std::vector<double>{}, {0, 0, 4}}) {
-    const at::Tensor labels = weights.empty() ? of_labels(std::vector<int64_t>(4, kIgnoredLabel))
-                                              : of_labels({0, 1, 1, 0});
+    const at::Tensor labels = weights.empty() ? to_labels(std::vector<int64_t>(4, kIgnoredLabel))
+                                              : to_labels({0, 1, 1, 0});
     const at::Tensor none = loss(weights, 0.1).mean_over_valid(logits, labels);
     none.backward();
     EXPECT_EQ(none.item<double>(), 0);
@@ -83,8 +83,8 @@ TEST_F(LabelLossTest, ReturnsZeroLossAndGradientWithoutCountedLabels) {
 }
 
 TEST_F(LabelLossTest, RejectsInvalidLabel) {
-  EXPECT_THROW(loss({1, 2, 3}).mean(logits_, of_labels({0, 1, 3, 0})), c10::Error);
-  EXPECT_THROW(loss({}).mean_over_valid(logits_, of_labels({0, -1, 1, 0})), c10::Error);
+  EXPECT_THROW(loss({1, 2, 3}).mean(logits_, to_labels({0, 1, 3, 0})), c10::Error);
+  EXPECT_THROW(loss({}).mean_over_valid(logits_, to_labels({0, -1, 1, 0})), c10::Error);
 }
 
 // ---- Tasks with class weights
@@ -99,7 +99,7 @@ Result<std::unique_ptr<Task>> multi_label(std::vector<double> weights) {
                    {{"input", DType::kF32, {3}}, {"target", DType::kF32, {3}}}, 0);
 }
 
-double evaluated(const Task& task, const Batch& batch) {
+double evaluation_loss(const Task& task, const Batch& batch) {
   Echo model;
   const auto evaluation = task.start_evaluation({});
   evaluation->add(model, batch);
@@ -112,13 +112,13 @@ TEST_F(LabelLossTest, AppliesPosWeightToPositiveLabels) {
   const at::Tensor target = at::tensor({1.F, 0.F, 1.F}).expand({4, 3}).contiguous();
   double expected = 0;
   for (int64_t row = 0; row < 4; ++row) {
-    const auto of_true = [&](int64_t i) {
+    const auto positive_loss = [&](int64_t i) {
       return std::log1p(std::exp(-logits_[row][i].item<double>()));
     };
-    const auto of_false = [&](int64_t i) {
+    const auto negative_loss = [&](int64_t i) {
       return std::log1p(std::exp(logits_[row][i].item<double>()));
     };
-    expected += (3 * of_true(0) + of_false(1) + 0.5 * of_true(2)) / 12;
+    expected += (3 * positive_loss(0) + negative_loss(1) + 0.5 * positive_loss(2)) / 12;
   }
   Echo model;
   EXPECT_NEAR((*task)->loss(model, {logits_, target}).item<double>(), expected, 1e-6);
@@ -126,25 +126,26 @@ TEST_F(LabelLossTest, AppliesPosWeightToPositiveLabels) {
 
 TEST_F(LabelLossTest, WeightsEvaluationLossLikeTraining) {
   for (const bool has_target : {false, true}) {
-    const auto made = has_target ? multi_label : classification;
-    const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : of_labels({0, 1, 2, 1})};
-    const auto weighted = made({3, 1, 0.5}), plain = made({});
+    const auto make = has_target ? multi_label : classification;
+    const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : to_labels({0, 1, 2, 1})};
+    const auto weighted = make({3, 1, 0.5}), plain = make({});
     ASSERT_TRUE(weighted.ok() && plain.ok());
     Echo model;
-    EXPECT_NEAR(evaluated(**weighted, batch), (*weighted)->loss(model, batch).item<double>(), 1e-6);
-    EXPECT_GT(std::abs(evaluated(**weighted, batch) - evaluated(**plain, batch)), 1e-3);
+    EXPECT_NEAR(evaluation_loss(**weighted, batch), (*weighted)->loss(model, batch).item<double>(),
+                1e-6);
+    EXPECT_GT(std::abs(evaluation_loss(**weighted, batch) - evaluation_loss(**plain, batch)), 1e-3);
   }
 }
 
 TEST_F(LabelLossTest, DividesEvaluationLossByTotalWeightOfDataset) {
   const auto task = classification({3, 1, 0.5});
   ASSERT_TRUE(task.ok());
-  const at::Tensor labels = of_labels({0, 2, 2, 2});
-  const auto in_parts = (*task)->start_evaluation({});
+  const at::Tensor labels = to_labels({0, 2, 2, 2});
+  const auto in_batches = (*task)->start_evaluation({});
   Echo model;
   for (const auto& [from, to] : {std::pair{0, 1}, {1, 4}})
-    in_parts->add(model, {logits_.slice(0, from, to), labels.slice(0, from, to)});
-  EXPECT_EQ(in_parts->report().metrics[0].second, evaluated(**task, {logits_, labels}));
+    in_batches->add(model, {logits_.slice(0, from, to), labels.slice(0, from, to)});
+  EXPECT_EQ(in_batches->report().metrics[0].second, evaluation_loss(**task, {logits_, labels}));
 }
 
 TEST(ClassWeightsValidationTest, RejectsMismatchedWeightCountWithBothSizes) {

@@ -105,7 +105,8 @@ TEST_F(SequenceLabelingTest, ComputesMetricsOverCountedLabels) {
             (eval_metrics::ConfusionMatrix{{1, 0, 2}, {0, 2, 0}, {0, 0, 0}}));
   EXPECT_EQ(report.classes[1], (eval_metrics::PerClassMetrics{"1", 2, 1, 1, 1}));
   EXPECT_TRUE(metrics.contains("top2_accuracy"));
-  EXPECT_TRUE(report.misclassified.empty()) << "a step is no sample that could be shown";
+  EXPECT_TRUE(report.misclassified.empty())
+      << "time steps are not reported as misclassified samples";
 }
 
 TEST_F(SequenceLabelingTest, ComputesMetricsIndependentOfBatchBoundaries) {

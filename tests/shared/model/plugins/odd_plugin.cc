@@ -10,34 +10,35 @@ namespace {
 
 using stoker::plugin::ModelSpec;
 
-class Odd : public stoker::plugin::Model {
+class DefectiveModel : public stoker::plugin::Model {
  public:
-  Odd(std::string does, const ModelSpec& spec)
+  DefectiveModel(std::string does, const ModelSpec& spec)
       : does_(std::move(does)), outputs_(spec.num_classes) {
     if (does_ == "no parameters") return;
     linear_ = register_module("linear", torch::nn::Linear(elements(spec.input_shape), outputs_));
-    if (does_ == "nothing to train") linear_->weight.set_requires_grad(false);
-    if (does_ == "nothing to train") linear_->bias.set_requires_grad(false);
+    if (does_ == "frozen") linear_->weight.set_requires_grad(false);
+    if (does_ == "frozen") linear_->bias.set_requires_grad(false);
     if (does_ == "doubles") linear_->to(at::kDouble);
     if (does_ == "complex buffer") register_buffer("wave", at::zeros({2}, at::kComplexFloat));
     if (does_ == "two names") register_parameter("again", linear_->weight);
-    if (does_ == "knows ten tokens")
+    if (does_ == "ten tokens")
       table_ = register_module("table", torch::nn::Embedding(10, outputs_));
-    if (does_ == "own tensors") {
+    if (does_ == "additional tensors") {
       scale_ = register_parameter("scale", at::zeros({outputs_}) + 1);
-      seen_ = register_buffer("seen", at::zeros({}, at::kLong));
+      num_samples_ = register_buffer("seen", at::zeros({}, at::kLong));
     }
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    if (does_ == "throws in forward") throw std::runtime_error("cannot go\nforward");
+    if (does_ == "throws in forward") throw std::runtime_error("failed\nin a layer");
     if (does_ == "fails in forward") return linear_(input.narrow(1, 0, 100000));
     if (does_ == "wrong shape") return linear_(input.flatten(1)).unsqueeze(1);
-    if (does_ == "knows ten tokens") return table_(input).mean(1);
-    if (does_ == "speaks") return linear_->bias.expand({input.size(0), input.size(1), outputs_});
+    if (does_ == "ten tokens") return table_(input).mean(1);
+    if (does_ == "per-token output")
+      return linear_->bias.expand({input.size(0), input.size(1), outputs_});
     const at::Tensor logits = linear_(input.flatten(1));
-    if (does_ != "own tensors") return logits;
-    if (is_training()) seen_.add_(input.size(0));
+    if (does_ != "additional tensors") return logits;
+    if (is_training()) num_samples_.add_(input.size(0));
     return logits * scale_;
   }
   stoker::plugin::Outputs forward_with_aux(const at::Tensor& input) override {
@@ -56,16 +57,16 @@ class Odd : public stoker::plugin::Model {
   const int64_t outputs_;
   torch::nn::Linear linear_{nullptr};
   torch::nn::Embedding table_{nullptr};
-  at::Tensor scale_, seen_;
+  at::Tensor scale_, num_samples_;
 };
 
 std::shared_ptr<stoker::plugin::Model> make(const ModelSpec& spec) {
   const std::string does = spec.args.get_string("does", "");
-  if (does == "throws") throw std::runtime_error("no model today");
+  if (does == "throws") throw std::runtime_error("no model");
   if (does == "throws a number") throw 7;
-  if (does == "gives nothing") return nullptr;
+  if (does == "returns null") return nullptr;
   if (does == "asks for a number") spec.args.get_int("width", 1);
-  return std::make_shared<Odd>(does, spec);
+  return std::make_shared<DefectiveModel>(does, spec);
 }
 
 }  // namespace

@@ -16,61 +16,61 @@ using testing::SizeIs;
 class ControlServerLifecycleTest : public ControlServerTest {};
 
 TEST_F(ControlServerLifecycleTest, NotifiesClientsAndRemovesSocketOnStop) {
-  serve();
+  start_serving();
   auto peer = client();
-  ASSERT_THAT(peer.ask("status"), HasSubstr("\"state\""));
+  ASSERT_THAT(peer.request("status"), HasSubstr("\"state\""));
   stop();
-  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
-  EXPECT_TRUE(peer.is_ended());
+  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is shutting down"));
+  EXPECT_TRUE(peer.is_closed());
   EXPECT_FALSE(fs::exists(fs::symlink_status(options_.socket_path)));
   stop();  // idempotent
 }
 
 TEST_F(ControlServerLifecycleTest, DeliversCompletedRepliesBeforeStopping) {
-  training_.hold();
-  serve();
+  training_.withhold_replies();
+  start_serving();
   auto peer = client();
   ASSERT_TRUE(peer.send("stop\ncheckpoint\n"));
-  auto held = training_.take_held(2);
-  ASSERT_THAT(held, SizeIs(2));
-  held[0](std::string(R"({"step":8})"));
+  auto pending = training_.take_pending(2);
+  ASSERT_THAT(pending, SizeIs(2));
+  pending[0](std::string(R"({"step":8})"));
   stop();
   EXPECT_THAT(peer.read_line(), HasSubstr(R"({"step":8})"));
-  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
-  EXPECT_TRUE(peer.is_ended());
-  held[1](std::string("{}"));  // after the server has stopped
+  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is shutting down"));
+  EXPECT_TRUE(peer.is_closed());
+  pending[1](std::string("{}"));  // after the server has stopped
 }
 
 TEST_F(ControlServerLifecycleTest, IgnoresReplyAfterServerIsDestroyed) {
-  training_.hold();
-  serve();
+  training_.withhold_replies();
+  start_serving();
   auto peer = client();
   ASSERT_TRUE(peer.send("checkpoint\n"));
-  auto held = training_.take_held(1);
-  ASSERT_THAT(held, SizeIs(1));
+  auto pending = training_.take_pending(1);
+  ASSERT_THAT(pending, SizeIs(1));
   destroy();
-  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is ending"));
-  held[0](std::string("{}"));
+  EXPECT_THAT(peer.read_line(), HasSubstr("the daemon is shutting down"));
+  pending[0](std::string("{}"));
 }
 
 TEST_F(ControlServerLifecycleTest, AcceptsRepliesFromOtherThreadsDuringStop) {
-  training_.hold();
-  serve();
+  training_.withhold_replies();
+  start_serving();
   std::vector<TestClient> clients;
   for (int i = 0; i < 8; ++i) {
     clients.push_back(client());
     ASSERT_TRUE(clients.back().send("pause\nresume\n"));
   }
-  auto held = training_.take_held(16);
-  ASSERT_THAT(held, SizeIs(16));
+  auto pending = training_.take_pending(16);
+  ASSERT_THAT(pending, SizeIs(16));
   std::vector<std::thread> threads;
-  for (auto& done : held) threads.emplace_back([&done] { done(std::string(R"({"step":1})")); });
+  for (auto& done : pending) threads.emplace_back([&done] { done(std::string(R"({"step":1})")); });
   stop();
   for (auto& thread : threads) thread.join();
   for (auto& peer : clients) {
     std::string last;
     for (std::string line = peer.read_line(); !line.empty(); line = peer.read_line()) last = line;
-    EXPECT_THAT(last, HasSubstr("the daemon is ending"));
+    EXPECT_THAT(last, HasSubstr("the daemon is shutting down"));
   }
 }
 
@@ -88,17 +88,17 @@ TEST_F(ControlServerLifecycleTest, ReportsBindFailureAndLeavesNoFiles) {
 TEST_F(ControlServerLifecycleTest, CreatesSymlinkToSocketAndRemovesItOnStop) {
   fs::create_directories(root_ + "/run");
   options_.link_path = root_ + "/run/control.sock";
-  serve();
+  start_serving();
   EXPECT_EQ(fs::read_symlink(options_.link_path), options_.socket_path);
-  EXPECT_THAT(TestClient(options_.link_path).ask("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(TestClient(options_.link_path).request("status"), HasSubstr("\"state\""));
   stop();
   EXPECT_FALSE(fs::exists(fs::symlink_status(options_.link_path)));
 }
 
 TEST_F(ControlServerLifecycleTest, ServesClientsWhenSymlinkFails) {
   options_.link_path = root_ + "/missing/control.sock";
-  serve();
-  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+  start_serving();
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
 }
 
 TEST_F(ControlServerLifecycleTest, ServesSocketPathsLongerThanKernelLimit) {
@@ -106,10 +106,10 @@ TEST_F(ControlServerLifecycleTest, ServesSocketPathsLongerThanKernelLimit) {
   fs::create_directories(deep + "/run");
   options_.socket_path = deep + "/control.sock";
   options_.link_path = deep + "/run/control.sock";
-  serve();
+  start_serving();
   EXPECT_TRUE(fs::is_socket(options_.socket_path));
-  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
-  EXPECT_THAT(TestClient(options_.link_path).ask("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(TestClient(options_.link_path).request("status"), HasSubstr("\"state\""));
   stop();
   EXPECT_FALSE(fs::exists(fs::symlink_status(options_.socket_path)));
   EXPECT_FALSE(fs::exists(fs::symlink_status(options_.link_path)));
@@ -123,8 +123,8 @@ TEST_F(ControlServerLifecycleTest, ReplacesSocketOfKilledServer) {
     ASSERT_EQ(::listen(dead.get(), 1), 0);
   }
   ASSERT_TRUE(fs::is_socket(options_.socket_path));
-  serve();
-  EXPECT_THAT(client().ask("status"), HasSubstr("\"state\""));
+  start_serving();
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
 }
 
 }  // namespace
