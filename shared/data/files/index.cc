@@ -27,7 +27,7 @@ void put_text(std::string& out, std::string_view text) {
   out += text;
 }
 
-// Takes values off the front. Once something did not fit, it stays failed and gives zeros.
+// Parses values from the front. After the first error it stays failed and returns zeros.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : rest_(bytes) {}
@@ -47,8 +47,7 @@ class Cursor {
     return bytes;
   }
   std::string_view take_text() { return take_bytes(take<uint64_t>()); }
-  // A count of things that take at least `bytes_each`: checked before anything is allocated for
-  // them.
+  // A count of elements of at least `bytes_each` each; checked before memory is allocated for them.
   uint64_t take_count(uint64_t bytes_each) {
     const auto count = take<uint64_t>();
     if (count > rest_.size() / bytes_each) failed_ = true;
