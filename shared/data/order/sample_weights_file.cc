@@ -52,8 +52,7 @@ Result<std::vector<double>> parse_text(std::string_view text, const std::string&
 
 // ---- NumPy
 
-// The text after 'KEY': up to where its value ends; the header is a Python dictionary as NumPy
-// writes it.
+// The value of 'KEY':. The header is a Python dictionary as written by NumPy.
 std::string_view header_value(std::string_view header, std::string_view key) {
   const size_t found = header.find("'" + std::string(key) + "':");
   if (found == std::string_view::npos) return {};
