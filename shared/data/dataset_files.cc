@@ -76,7 +76,7 @@ Result<files::FileTable> scan_shards(const DatasetRequest& request,
                                      const files::ScanProgress& progress) {
   STOKER_ASSIGN_OR_RETURN(files::FileTable files,
                           scan_source(request, request.config.glob(), progress));
-  if (files.root().empty()) return files;  // one file, of its own name
+  if (files.root().empty()) return files;  // a single file with its own name
   const auto named = files::Glob::names_in_ranges(request.config.glob());
   if (!named) return named.status().with_context(request.key("glob"));
   std::vector<std::string_view> found(files.size());

@@ -139,7 +139,7 @@ BucketPlan::Item BucketPlan::at(uint64_t ticket, uint64_t row, uint64_t attempt)
   const uint64_t batches = spans ? 0 : batches_before(bucket, slot.epoch);
   const Wide position = Wide{slot.number - batches} * options_.batch + row;
   const auto dataset_epoch = spans ? static_cast<uint64_t>(position / size) : slot.epoch;
-  // Last_batch pad: wraps to the start of the pass.
+  // With last_batch pad, wraps to the start of the pass.
   const auto offset = static_cast<uint64_t>(position % size);
   for (; attempt >= orders_[bucket].size() && bucket > 0; --bucket)
     attempt -= orders_[bucket].size();

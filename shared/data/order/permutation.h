@@ -3,7 +3,7 @@
 //
 // A small Feistel network permutes the next power of four. A result outside the range is permuted
 // again until it is inside (cycle walking), which keeps it a permutation and takes fewer than four
-// rounds on average.
+// passes on average.
 //
 // Threads: any; no state, no allocation.
 #pragma once
