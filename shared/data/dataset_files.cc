@@ -61,7 +61,7 @@ using namespace std::string_view_literals;
 struct Packer {
   std::string_view magic;
   std::string_view name;
-  std::string_view remedy;
+  std::string_view unpack_command;
 };
 constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzip"sv},
                                                  {"\x28\xb5\x2f\xfd"sv, "zstd"sv, "unzstd"sv},
@@ -104,7 +104,7 @@ Status reject_packed(std::span<const std::byte> first_bytes) {
                   "packed by " + std::string(packer.name) +
                       ", so that no record can be read without those before it; "
                       "unpack it with " +
-                      std::string(packer.remedy));
+                      std::string(packer.unpack_command));
   }
   return {};
 }

@@ -56,13 +56,13 @@ struct Inflater::State {
   // One call of zlib. At the end of a member, continues with the next.
   Status step() {
     STOKER_RETURN_IF_ERROR(refill());
-    if (stream.avail_in == 0) return corrupt("the packed data is cut off");
+    if (stream.avail_in == 0) return corrupt("the packed data is truncated");
     const int result = inflate(&stream, Z_NO_FLUSH);
     if (result == Z_STREAM_END) return next_member();
     if (result == Z_MEM_ERROR) return Status(StatusCode::kOutOfMemory, path + ": unpacking");
     if (result == Z_OK || result == Z_BUF_ERROR) return {};
     const char* const why = stream.msg != nullptr ? stream.msg : "not packed data";
-    return corrupt(std::string("damaged (") + why + ")");
+    return corrupt(std::string("corrupt (") + why + ")");
   }
 
   const FileReader& reader;
@@ -109,7 +109,7 @@ constexpr uint64_t kMaxRatio = 1040;
 
 Status differs(const std::string& source, uint64_t promised, const std::string& found) {
   return Status(StatusCode::kCorrupt,
-                source + ": promises " + std::to_string(promised) + " unpacked bytes, " + found);
+                source + ": declares " + std::to_string(promised) + " unpacked bytes, " + found);
 }
 
 // Writes the decompressed bytes to `fd`.

@@ -141,7 +141,8 @@ Status FileReader::read_from(int fd, size_t file, uint64_t offset,
       return Status::from_errno(
           errno, "read " + files_.path(file) + " at offset " + std::to_string(offset + done));
     }
-    if (got == 0) return files_.changed(file, "cut off at offset " + std::to_string(offset + done));
+    if (got == 0)
+      return files_.changed(file, "truncated at offset " + std::to_string(offset + done));
     done += static_cast<size_t>(got);
   }
   return {};

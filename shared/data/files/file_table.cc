@@ -26,7 +26,7 @@ std::string FileTable::path(size_t file) const {
 Status FileTable::changed(size_t file, const std::string& how) const {
   return Status(
       StatusCode::kCorrupt,
-      path(file) + ": " + how + " since it was indexed; restart to index the data set anew");
+      path(file) + ": " + how + " since it was indexed; restart to index the dataset again");
 }
 
 Status FileTable::check(size_t file, const struct stat& info) const {

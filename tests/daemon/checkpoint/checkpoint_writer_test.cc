@@ -147,7 +147,7 @@ TEST_F(CheckpointWriterTest, FreesDiskSpaceBeforeFirstWriteOnFullDisk) {
   files_.set_free_bytes(0);
   const size_t before = files_.operations().size();
   EXPECT_EQ(save(2).status().code(), StatusCode::kNoSpace);
-  EXPECT_TRUE(was_short_) << "what is kept for a while was not asked to give way";
+  EXPECT_TRUE(was_short_) << "temporarily retained checkpoints were not deleted";
   for (size_t i = before; i < files_.operations().size(); ++i)
     EXPECT_NE(files_.operations()[i].kind, test::Operation::Kind::kWrite);
 }

@@ -289,7 +289,7 @@ TEST_F(MemoryCachedDatasetTest, RetainsCacheAfterRefreshableFileIsAppendedTo) {
 
 TEST_F(MemoryCachedDatasetTest, CachesNothingWithoutAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs address space of its own";
+  GTEST_SKIP() << "a sanitizer needs its own address space";
 #endif
   const auto data = opened(testing::small::cifar(path("set")));
   rlimit before{};

@@ -60,9 +60,9 @@ TEST(IndexTest, ReportsCorruptOnTruncationAtAnyByte) {
 TEST(IndexTest, ReportsCorruptOnFlippedByte) {
   const std::string encoded = encode_index(example());
   for (size_t at = 0; at < encoded.size(); ++at) {
-    std::string damaged = encoded;
-    damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    ASSERT_EQ(decode_index(damaged, "x").status().code(), StatusCode::kCorrupt) << at;
+    std::string corrupted = encoded;
+    corrupted[at] = static_cast<char>(corrupted[at] ^ 1);
+    ASSERT_EQ(decode_index(corrupted, "x").status().code(), StatusCode::kCorrupt) << at;
   }
 }
 

@@ -156,7 +156,7 @@ TEST_F(PrefetchedBytesTest, ReturnsStoredErrorWithoutRetry) {
   reader_.prefetch(0, 8, 5, bytes);  // past the end
   std::ofstream(path("digits"), std::ios::app) << "more";
   const PrefetchedBytes::Held held(&bytes);
-  EXPECT_THAT(read(8, 5), HasSubstr("cut off at offset 10"));
+  EXPECT_THAT(read(8, 5), HasSubstr("truncated at offset 10"));
   EXPECT_THAT(read(8, 5), HasSubstr("went from 10 to 14 bytes")) << "each is given once";
 }
 
