@@ -7,9 +7,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/build.sh [PRESET [TARGET…]]
 
-PRESET is one of release (default), dev, asan, tsan, tidy. Without a TARGET everything is built.
-Compiled objects are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache; STOKER_JOBS sets how many
-compilers run at once (default: as many as cores and memory allow).
+Builds the targets (default: all) of PRESET: release (default), dev, asan, tsan or tidy. Object files are
+cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache. STOKER_JOBS is the number of compilers that run in
+parallel (default: limited by cores and memory).
 HELP
   exit 0
 fi

@@ -42,7 +42,7 @@ Fields producer_fields(FeedConfig& feed) {
        .target = &feed.num_processes,
        .help = "Worker processes (stoker-feed) that share these threads",
        .details =
-           "From 0 to 64, at most num_workers. In a process of its own, a decoder's crash costs no "
+           "From 0 to 64, at most num_workers. In a separate process, a decoder crash costs no "
            "training step; with several processes the others continue reading. 0: the workers are "
            "threads of stokerd, for debugging and where no process can be started.",
        .min = 0,
