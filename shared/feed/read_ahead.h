@@ -7,7 +7,7 @@
 // reads in flight.
 //
 // Threads:   every method may be called from any thread.
-// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and rest() up to
+// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and wait_until_wanted() up to
 //            `timeout`, or until the stop.
 // Ownership: dataset and plan must outlive this object.
 // Errors:    none. A sample that could not be read ahead is read again, and reports its error, when
@@ -106,7 +106,8 @@ class ReadAhead {
   // Returns when a row is available or the state might have changed.
   void wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // Blocks while no more than `number` reads are wanted.
-  void rest(uint32_t number, std::chrono::milliseconds timeout, const std::stop_token& stop);
+  void wait_until_wanted(uint32_t number, std::chrono::milliseconds timeout,
+                         const std::stop_token& stop);
   // No more rows will be added; wakes all threads.
   void end();
 

@@ -358,7 +358,7 @@ struct WorkerPool::Shared {
     while (!stop.stop_requested() && !ring.closed() && !ended.load()) {
       if (thread >= maybe_ahead->wanted()) {
         unread.notify_one();  // this thread might have consumed a wakeup meant for another one
-        maybe_ahead->wait_idle(thread, kMaxRest, stop);
+        maybe_ahead->wait_until_wanted(thread, kMaxRest, stop);
         continue;
       }
       STOKER_ASSIGN_OR_RETURN(
