@@ -7,8 +7,8 @@
 // reads in flight.
 //
 // Threads:   every method may be called from any thread.
-// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and wait_until_wanted() up to
-//            `timeout`, or until the stop.
+// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and
+//            wait_until_wanted() up to `timeout`, or until the stop.
 // Ownership: dataset and plan must outlive this object.
 // Errors:    none. A sample that could not be read ahead is read again, and reports its error, when
 //            it is decoded.
