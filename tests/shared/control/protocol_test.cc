@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         InvalidLine{R"({"method":"status"}{"method":"stop"})", kParse, "not JSON"},
         InvalidLine{"{\"method\":\"sta\xfftus\"}", kParse, "not JSON"},
         InvalidLine{std::string("{\"method\":\"sta\0tus\"}", 20), kParse, "not JSON"},
-        InvalidLine{R"({"id":3,"method":7})", kShape, "not a string", "3"},
+        InvalidLine{R"({"id":3,"method":7})", kShape, "must be a string", "3"},
         InvalidLine{R"({"id":3,"method":"launch"})", kMethod, "'launch'", "3"},
         InvalidLine{R"({"id":[1],"method":"status"})", kShape, "id must be"},
         InvalidLine{R"({"id":1.5,"method":"status"})", kShape, "id must be"},

@@ -97,8 +97,8 @@ TEST(TrainerStatusTest, ReportsInvalidField) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "JSON object"},
       {"[]", "JSON object"},
-      {"{}", "state and step"},
-      {R"({"state":"paused"})", "state and step"},
+      {"{}", "no state or no step"},
+      {R"({"state":"paused"})", "no state or no step"},
       {R"({"state":"asleep","step":1})", "asleep"},
       {R"({"state":1,"step":1})", "state"},
       {R"({"state":"paused","step":-1})", "step"},
