@@ -142,16 +142,16 @@ image::CropBox CropResize::center_box(uint32_t height, uint32_t width) const {
 
 image::CropBox CropResize::random_box(uint32_t height, uint32_t width,
                                       const RandomKey& random_key) const {
-  CounterRng is_random(random_key, RandomStream::kCrop);
+  CounterRng rng(random_key, RandomStream::kCrop);
   const double pixels = double(height) * width;
   for (int i = 0; i < kTries; ++i) {
-    const double area = pixels * is_random.uniform(area_.from, area_.to);
-    const double ratio = std::exp(is_random.uniform(std::log(ratio_.from), std::log(ratio_.to)));
+    const double area = pixels * rng.uniform(area_.from, area_.to);
+    const double ratio = std::exp(rng.uniform(std::log(ratio_.from), std::log(ratio_.to)));
     const double box_width = std::nearbyint(std::sqrt(area * ratio));
     const double box_height = std::nearbyint(std::sqrt(area / ratio));
     if (box_width < 1 || box_height < 1 || box_width > width || box_height > height) continue;
-    const uint32_t top = is_random.below(height - static_cast<uint32_t>(box_height) + 1);
-    const uint32_t left = is_random.below(width - static_cast<uint32_t>(box_width) + 1);
+    const uint32_t top = rng.below(height - static_cast<uint32_t>(box_height) + 1);
+    const uint32_t left = rng.below(width - static_cast<uint32_t>(box_width) + 1);
     return box_of(left, top, box_width, box_height);
   }
   return max_box(height, width);

@@ -129,10 +129,10 @@ TEST(CommitFaultTest, RecoversFromPersistentErrorsAfterAnyOperation) {
 }
 
 TEST(CommitFaultTest, DoesNotRetryFailedSyncOnSameFile) {
-  Attempt validate_samples;
-  ASSERT_TRUE(validate_samples.commit().ok());
-  const auto operations = validate_samples.files.operations();
-  for (uint64_t at = validate_samples.before; at < operations.size(); ++at) {
+  Attempt recorded;
+  ASSERT_TRUE(recorded.commit().ok());
+  const auto operations = recorded.files.operations();
+  for (uint64_t at = recorded.before; at < operations.size(); ++at) {
     if (operations[at].kind != test::Operation::Kind::kSync) continue;
     Attempt attempt;
     attempt.files.fail_at(at + 1, {});

@@ -79,15 +79,15 @@ TEST(CropResizeTest, RoundsSquareCenterCropLikeTorchvision) {
 
 // torchvision's RandomResizedCrop.get_params, line by line, with the same random numbers.
 CropBox reference(uint32_t height, uint32_t width, const RandomKey& key) {
-  CounterRng is_random(key, RandomStream::kCrop);
+  CounterRng rng(key, RandomStream::kCrop);
   for (int i = 0; i < 10; ++i) {
-    const double target_area = double(height) * width * is_random.uniform(0.08, 1.0);
-    const double aspect_ratio = std::exp(is_random.uniform(std::log(0.75), std::log(4.0 / 3)));
+    const double target_area = double(height) * width * rng.uniform(0.08, 1.0);
+    const double aspect_ratio = std::exp(rng.uniform(std::log(0.75), std::log(4.0 / 3)));
     const long w = std::lrint(std::sqrt(target_area * aspect_ratio));
     const long h = std::lrint(std::sqrt(target_area / aspect_ratio));
     if (0 < w && w <= long{width} && 0 < h && h <= long{height}) {
-      const double top = is_random.below(static_cast<uint32_t>(height - h + 1));
-      const double left = is_random.below(static_cast<uint32_t>(width - w + 1));
+      const double top = rng.below(static_cast<uint32_t>(height - h + 1));
+      const double left = rng.below(static_cast<uint32_t>(width - w + 1));
       return {.left = left, .top = top, .width = double(w), .height = double(h)};
     }
   }
