@@ -1,7 +1,8 @@
-// EvaluatorStatusReader: what the run directory says about the evaluator. The daemon never talks to it.
+// EvaluatorStatusReader: the state of the evaluator according to the run directory. The daemon and
+// the evaluator do not communicate otherwise.
 //
 // Threads:  any.
-// Blocking: reads two small files, at most once a second however often it is asked.
+// Blocking: tests a lock and lists RUN/eval, at most once per second.
 #pragma once
 
 #include <chrono>

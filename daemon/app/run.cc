@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 #include "daemon/app/compute_class_weights.h"
@@ -18,6 +19,7 @@
 #include "daemon/app/version.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
+#include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
 #include "shared/data/pipeline/open_dataset.h"
@@ -44,6 +46,17 @@ Run::~Run() = default;
 // ---- One segment after another
 
 Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<void()>& on_training) {
+  // What LibTorch and the allocator throw outside of a step, for instance because the device has no
+  // memory left for the EMA weights.
+  try {
+    return train_segments(std::move(stop), on_training);
+  } catch (const std::exception& error) {
+    return train::to_status(error);
+  }
+}
+
+Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
+                                            const std::function<void()>& on_training) {
   std::string resume = command_.resume;
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {

@@ -1,12 +1,14 @@
 // Run: trains from the configuration and the data to the end of the run, one segment after another,
 // and answers the control server.
 //
-// The preparation of a segment changes nothing in the run directory until it is certain that the
-// run can continue with its configuration.
+// Except for index files and the remains of unfinished checkpoints, the preparation of a segment
+// changes nothing in the run directory until it is certain that the run can continue with its
+// configuration.
 //
 // Threads:   train() on the trainer thread. All other methods from any thread at any time.
-// Blocking:  train() until training has ended and everything it saved is durable. The others never,
-//            except that status() reads two small files at most once per second.
+// Blocking:  train() until training has ended and everything it saved is durable. The others only
+//            briefly: status() lists RUN/eval at most once per second, and status() and attach()
+//            wait for the lock of the supervisor of the workers.
 // Ownership: what the constructor takes by reference must outlive this object.
 // Errors:    train(): those of the preparation, the workers, the trainer and the writers.
 #pragma once
@@ -53,16 +55,17 @@ class Run final : public control::TrainingControl {
   ~Run() override;
 
   // kFinished or kStopped; a failure is a Status. `on_training` is called once, when the first
-  // segment is prepared: the workers fill the ring, and the trainer is about to wait for a batch. A
-  // rollback prepares everything again except the dataset, and a new dataset version everything.
-  // Call once.
+  // segment is prepared: the workers fill the ring, and the trainer is about to wait for a batch.
+  // Each further segment is prepared from the start, except that a dataset that is not refreshed
+  // stays open. Throws nothing. Call once.
   Result<run::RunOutcome> train(std::stop_token stop, const std::function<void()>& on_training);
 
   // Ends training after the current step, or the preparation, during which no commands are taken.
   void request_stop();
   // Rejects pending and later commands; for the end of training.
   void close();
-  // Whether a segment is open. False during the preparation, which can be aborted at any point.
+  // Whether a segment is open. False during each preparation, which can be aborted at any point;
+  // remains true after the last segment.
   bool is_prepared() const;
   uint64_t step() const { return channels_.board.step(); }          // completed
   uint64_t progress() const { return channels_.board.progress(); }  // see StatusBoard
@@ -79,6 +82,8 @@ class Run final : public control::TrainingControl {
   // Empty: a new run.
   using ResumeCheckpoint = std::optional<checkpoint::VerifiedCheckpoint>;
 
+  Result<run::RunOutcome> train_segments(std::stop_token stop,
+                                         const std::function<void()>& on_training);
   // Makes the segment visible to other threads; null: none.
   RunSegment* publish(std::unique_ptr<RunSegment> segment);
 

@@ -48,10 +48,10 @@ struct SegmentStart {
   data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state = nullptr;
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
-  checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the segment share
+  checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the run share
   std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
   supervisor::SampleErrorHistory sample_errors = {};
-  // Otherwise the next start must be allowed the same changes again.
+  // Save after the first step, so that the next start need not be allowed the same changes again.
   bool save_after_resume = false;
 };
 

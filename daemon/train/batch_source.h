@@ -2,7 +2,8 @@
 // what is known about their samples.
 //
 // Threads:   the trainer thread only.
-// Blocking:  never; the trainer waits on the ring.
+// Blocking:  quarantined() and sample_errors_before() briefly, for the lock of the supervisor of the
+//            workers; the others never: the trainer waits on the ring.
 // Ownership: the implementation owns the ring and the plan, and must outlive the trainer.
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "daemon/train/mailbox.h"
 
 #include <utility>
+#include <variant>
 
 namespace stoker::train {
 
@@ -14,7 +15,8 @@ void Mailbox::post(Request request) {
     const std::lock_guard lock(mutex_);
     if (closed_) {
       reason = Status(StatusCode::kClosed, "training has ended");
-    } else if (requests_.size() >= kCapacity) {
+    } else if (requests_.size() >= kCapacity &&
+               !std::holds_alternative<control::Stop>(request.command)) {
       reason = Status(StatusCode::kBusy, "the trainer has " + std::to_string(kCapacity) +
                                              " requests to answer; try again after the next step");
     } else {

@@ -2,8 +2,8 @@
 //
 // Threads:  post() from any thread; take() and wait() from the trainer thread.
 // Blocking: post() never; wait() at most `timeout`.
-// Errors:   post() replies through `done` with kBusy if the mailbox is full, and with kClosed after
-//           training has ended; the request is then not queued. close() replies to all pending
+// Errors:   post() replies through `done` with kBusy if the mailbox is full and the command is not
+//           Stop, and with kClosed after training has ended; the request is then not queued. close() replies to all pending
 //           requests with kClosed, so every request gets exactly one reply.
 #pragma once
 

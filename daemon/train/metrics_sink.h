@@ -26,7 +26,8 @@ class MetricsSink {
   // The first batch of a new run, before it is trained on. Its slot is valid during the call only.
   virtual void report_first_batch(const ring::ReadyBatch& batch) = 0;
   virtual void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) = 0;
-  // Writes the profile and replies through `done`, both on another thread.
+  // Writes the profile and replies through `done`, both on another thread; or replies kBusy through
+  // `done` before it returns.
   virtual void save_profile(TakenProfile taken, Done done) = 0;
 };
 

@@ -130,6 +130,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   } else {
     log_warn("final checkpoint skipped",
              {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
+    reject_saving(nonfinite_state());
   }
   instrumentation_.finish("training ended");
   channels_.mailbox.close();
@@ -148,9 +149,13 @@ void Trainer::save_for_requests() {
   if (action.ok() && *action == NonfiniteGuard::NonfiniteAction::kContinue) {
     (void)try_save();
   } else {
-    reject_saving(Status(StatusCode::kCorrupt, "the loss or its gradient is not a number at step " +
-                                                   std::to_string(state_.step)));
+    reject_saving(nonfinite_state());
   }
+}
+
+Status Trainer::nonfinite_state() const {
+  return Status(StatusCode::kCorrupt,
+                "the loss or its gradient is not a number at step " + std::to_string(state_.step));
 }
 
 void Trainer::reject_saving(const Status& why) {

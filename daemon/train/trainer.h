@@ -81,6 +81,7 @@ class Trainer {
   void wait_while_paused(std::stop_token stop);
   void save_for_requests();
   void reject_saving(const Status& why);  // replies to pending checkpoint requests
+  Status nonfinite_state() const;         // why it is not saved
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);

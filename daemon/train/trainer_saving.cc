@@ -86,11 +86,10 @@ void Trainer::fill(checkpoint::Snapshot& snapshot) {
 Status Trainer::save_last(bool hurried) {
   if (state_.step == 0) return {};  // nothing to save
   while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
-  if (maybe_submitted_step_ != state_.step || writer_.stats().degraded) {
-    if (!try_save())
-      return Status(StatusCode::kInternal, "the checkpoint writer refuses the last snapshot");
-    while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
-  }
+  // Answers pending `checkpoint` requests even if this step is already saved.
+  if (!try_save())
+    return Status(StatusCode::kInternal, "the checkpoint writer rejected the final snapshot");
+  while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
   const auto stats = writer_.stats();
   if (!stats.degraded) return {};
   return Status(StatusCode::kIoError, std::string("the last state could not be saved") +

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <new>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -62,9 +63,9 @@ class RunTest : public testing::Test {
       service::RunDirectory::open(layout_, system_clock());
   config::Config config_;
   CommandLine command_;
-  std::optional<app::Run> run_;  // testing::Test has a private Run()
   std::vector<uint64_t> steps_at_start_;
   std::vector<std::string> replies_;
+  std::optional<app::Run> run_;  // testing::Test has a private Run()
 };
 
 TEST_F(RunTest, SavesLastStepAndReportsIt) {
@@ -99,6 +100,13 @@ TEST_F(RunTest, ChangesNothingOnStopBeforePreparation) {
   EXPECT_FALSE(run_->is_prepared());
   EXPECT_FALSE(std::filesystem::exists(layout_.config_file()));
   EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+TEST_F(RunTest, ReturnsExceptionsAsErrors) {
+  const auto outcome = train([] { throw std::bad_alloc(); });
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("the host has no memory left"));
 }
 
 TEST_F(RunTest, ExecutesCommandsPostedBeforeFirstStep) {

@@ -20,14 +20,17 @@ TEST(MailboxTest, PreservesRequestOrder) {
   EXPECT_TRUE(mailbox.take().empty());
 }
 
-TEST(MailboxTest, RejectsRequestAsBusyWhenFull) {
+TEST(MailboxTest, RejectsRequestAsBusyWhenFullUnlessStop) {
   Mailbox mailbox;
   for (size_t i = 0; i < Mailbox::kCapacity; ++i) mailbox.post({});
   StatusCode code = StatusCode::kOk;
   mailbox.post(
-      {control::Stop{}, [&](const Result<std::string>& reply) { code = reply.status().code(); }});
+      {control::Pause{}, [&](const Result<std::string>& reply) { code = reply.status().code(); }});
   EXPECT_EQ(code, StatusCode::kBusy);
-  EXPECT_EQ(mailbox.take().size(), Mailbox::kCapacity);
+  mailbox.post({control::Stop{}, {}});
+  const auto taken = mailbox.take();
+  ASSERT_EQ(taken.size(), Mailbox::kCapacity + 1);
+  EXPECT_EQ(taken.back().command, control::Command(control::Stop{}));
 }
 
 TEST(MailboxTest, RejectsPendingAndLaterRequestsOnClose) {

@@ -173,6 +173,21 @@ TEST_F(TrainerSaveTest, CompletesRequestWithInFlightSaveOfSameStep) {
   EXPECT_EQ(run.writer_->stats().failures, 0U);
 }
 
+TEST_F(TrainerSaveTest, RepliesToRequestWhenStoppedDuringSaveOfSameStep) {
+  Gate gate;
+  auto config = slow_config(6);
+  config.checkpoint.save_every_steps = 2;
+  Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    if (row.step != 2) return;
+    run.ask(control::SaveCheckpoint{});
+    run.mailbox_.post({control::Stop{}, [&](const auto&) { gate.open(); }});
+  };
+  ASSERT_TRUE(run.train().ok());
+  EXPECT_THAT(run.replies_, ElementsAre(HasSubstr(R"("step":2,"saved":"before")")));
+  EXPECT_THAT(run.saved(), ElementsAre(2));
+}
+
 TEST_F(TrainerSaveTest, SavesFirstStepAfterResume) {
   Session run(slow_config(5), root_, kNoPoison, {.save_after_resume = true});
   wait_for_each(run);

@@ -150,7 +150,9 @@ class Session : private BatchSource, private MetricsSink {
     return newest->manifest().files.at(0).sha256;
   }
 
-  std::function<void(const metrics::TrainMetrics&)> on_row;  // on the trainer thread
+  // On the trainer thread: for each reported record, and for each batch before it is trained on.
+  std::function<void(const metrics::TrainMetrics&)> on_row;
+  std::function<void(uint64_t ticket)> on_batch;
   const config::Config config_;
   checkpoint::CheckpointStore store_;
   std::unique_ptr<checkpoint::CheckpointWriter> writer_;
@@ -178,7 +180,10 @@ class Session : private BatchSource, private MetricsSink {
   const data::order::SamplePlan& plan() const override { return *plan_; }
   feed::BatchShapes shapes() const override { return ring_->layout(); }
   bool has_new_version_at(uint64_t) const override { return false; }
-  bool accept(const ring::ReadyBatch& batch) override { return batch.ticket != maybe_rejected_; }
+  bool accept(const ring::ReadyBatch& batch) override {
+    if (on_batch) on_batch(batch.ticket);
+    return batch.ticket != maybe_rejected_;
+  }
   std::vector<uint64_t> quarantined() const override { return {31, 7}; }
   uint64_t sample_errors_before(uint64_t ticket) override { return 100 + ticket; }
 

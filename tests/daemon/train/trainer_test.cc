@@ -41,11 +41,12 @@ TEST_F(TrainerTest, ResumesBitForBitMidIntervalAndMidEpoch) {
   std::vector<metrics::TrainMetrics> rows;
   for (const uint64_t leave_at : {7u, 23u, 40u}) {
     Session part(small_config(40), other);
-    // Requests a stop at the last report before step `leave_at`.
-    part.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step + 3 > leave_at && leave_at < 40) part.ask(control::Stop{});
+    // Requested during step `leave_at`, between two reports; a step is one batch.
+    part.on_batch = [&](uint64_t ticket) {
+      if (ticket + 1 == leave_at) part.ask(control::Stop{});
     };
     ASSERT_TRUE(part.train().ok());
+    EXPECT_EQ(part.state_->step, leave_at);
     rows.insert(rows.end(), part.rows_.begin(), part.rows_.end());
     if (leave_at == 40) {
       EXPECT_EQ(part.model_sha256(), whole.model_sha256());
