@@ -7,7 +7,7 @@
 #
 # Without that link, LibTorch is searched where it was found at build time. LD_LIBRARY_PATH takes
 # precedence over both.
-option(STOKER_BUNDLE_LIBRARIES "Install the libraries that stoker needs beside it (off for a distribution's package)" ON)
+option(STOKER_BUNDLE_LIBRARIES "Install stoker's library dependencies with it (off for a distribution's package)" ON)
 set(STOKER_LIBRARY_FOLDER "${CMAKE_INSTALL_LIBDIR}/stoker")
 
 # RPATH of a program; `up` is the relative path from its folder to the prefix.

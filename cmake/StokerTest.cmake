@@ -1,10 +1,10 @@
-# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …]): a test program
-# whose cases become ctest tests. With DISCOVERY_MODE PRE_TEST the cases are listed when ctest runs,
+# stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …] [SINGLE_THREADED]): a
+# test program whose cases become ctest tests; with ThreadSanitizer only if threads are involved. With DISCOVERY_MODE PRE_TEST the cases are listed when ctest runs,
 # so that a cross build or a sanitizer that cannot run at build time does not break the build.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 function(stoker_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(arg "SINGLE_THREADED" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -14,6 +14,10 @@ function(stoker_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE stoker::options ${arg_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if(arg_SINGLE_THREADED AND STOKER_SANITIZE STREQUAL "thread")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()

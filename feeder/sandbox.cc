@@ -18,7 +18,7 @@ namespace {
 // Address space of a worker thread before it reads anything: its stack and the arena that the C
 // library reserves for it (128 MiB, half of which is released).
 constexpr uint64_t kThreadBytes = 160ull << 20;
-// Of a read-ahead thread: its stack. It shares the arenas of the other threads.
+// Stack of a read-ahead thread, which shares the arenas of the other threads.
 constexpr uint64_t kReadAheadThreadBytes = 16ull << 20;
 // Factor for heap fragmentation, caused by blocks of many sizes.
 constexpr uint64_t kReadAheadWaste = 2;

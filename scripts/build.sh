@@ -7,9 +7,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/build.sh [PRESET [TARGET…]]
 
-PRESET is one of release (default), dev, asan, tsan, tidy. Without a TARGET everything is built.
-Compiled objects are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache; STOKER_JOBS sets how many
-compilers run at once (default: as many as cores and memory allow).
+Builds the targets (default: all) of PRESET: release (default), dev, asan, tsan or tidy. Object files are
+cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache. STOKER_JOBS is the number of compilers that run in
+parallel (default: limited by cores and memory).
 HELP
   exit 0
 fi
@@ -20,6 +20,7 @@ cd "$root"
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 export CCACHE_BASEDIR=$root  # share cache entries between checkouts
 export CCACHE_NOHASHDIR=1  # debug info has no build folder: -ffile-prefix-map
+export CCACHE_SLOPPINESS=pch_defines,time_macros  # needed for precompiled headers
 export CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-3G}
 if [[ -z ${STOKER_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; then
   export STOKER_COMPILER_LAUNCHER=ccache

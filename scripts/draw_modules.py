@@ -13,7 +13,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PICTURE = ROOT / "docs/images/modules.svg"
+IMAGE = ROOT / "docs/images/modules.svg"
 INCLUDE = re.compile(r'^#include "([^"]+)/[^/"]+"', re.M)
 COLORS = {"shared": "#dbe7f3", "feeder": "#e3f0da", "daemon": "#fbe5d0", "evaluator": "#eadcf4", "ctl": "#f8dfe4"}
 WIDTH, ROW, BOX_HEIGHT, GAP, MARGIN = 1180, 104, 46, 18, 16
@@ -128,13 +128,13 @@ def draw(lines, files, uses):
 def main(arguments):
     if arguments not in ([], ["--check"]):
         sys.exit(__doc__)
-    picture = draw(*read_modules())
+    image = draw(*read_modules())
     if not arguments:
-        PICTURE.write_text(picture, encoding="utf-8")
+        IMAGE.write_text(image, encoding="utf-8")
         return
     edges = lambda svg: re.findall(r'font-weight="600">([^<]+)<|marker-end', svg)
-    if not PICTURE.exists() or edges(PICTURE.read_text(encoding="utf-8")) != edges(picture):
-        sys.exit(f"{PICTURE.relative_to(ROOT)} does not show today's modules; run scripts/draw_modules.py")
+    if not IMAGE.exists() or edges(IMAGE.read_text(encoding="utf-8")) != edges(image):
+        sys.exit(f"{IMAGE.relative_to(ROOT)} is out of date; run scripts/draw_modules.py")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ Usage: scripts/generate.sh [--check]
 Builds stoker-config-reference and writes config/stoker.yaml, config/stoker.schema.json and the tables
 of docs/configuration.md.
 
-  --check  write nothing; print the differences and exit with 1 if a committed file is not current
+  --check  write nothing; print the differences and exit with 1 if a committed file is out of date
 
-STOKER_CONFIG_REFERENCE names a program that is built already.
+STOKER_CONFIG_REFERENCE is the path of a stoker-config-reference that is already built.
 HELP
   exit 0
 fi

@@ -6,11 +6,11 @@ usage() {
   cat <<'HELP'
 Usage: stoker-libtorch FOLDER | --python PYTHON | --show
 
-Tells the stoker that this program is installed with which LibTorch to use: FOLDER has include/ and lib/, as
-site-packages/torch or an unpacked libtorch zip; with --python it is the torch package of that Python. It must be the
-version that stoker was built with (2.11), for the CPU or with CUDA. --show says which one is in use.
+Sets the LibTorch that this installed stoker uses. FOLDER contains include/ and lib/, such as site-packages/torch or an
+unpacked libtorch zip; with --python it is the torch package of that Python. It must be the version that stoker was built
+with (2.11), for the CPU or with CUDA. --show prints the current one.
 
-LD_LIBRARY_PATH=FOLDER/lib does the same for one start, where this tree cannot be written to.
+If the installed tree is not writable, LD_LIBRARY_PATH=FOLDER/lib has the same effect for a single start.
 HELP
 }
 

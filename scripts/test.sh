@@ -7,9 +7,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/test.sh [CTEST-ARGUMENT…]
 
-Everything from nothing: packages, LibTorch, release build, tests. Run again, it does only what has
-changed. Arguments go to ctest: scripts/test.sh -R ShmRing, scripts/test.sh -L system.
-The results stand in build/release/test-results.xml (JUnit).
+Installs packages and LibTorch, builds the release preset and runs the tests. A repeated run only does
+what has changed. Arguments are passed to ctest: scripts/test.sh -R ShmRing, scripts/test.sh -L system.
+The results are in build/release/test-results.xml (JUnit).
 HELP
   exit 0
 fi

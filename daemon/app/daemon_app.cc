@@ -43,16 +43,13 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
 DaemonApp::~DaemonApp() = default;
 
 ExitCode DaemonApp::run() {
-  if (const Status opened = open(); !opened.ok()) return finish(opened);
+  if (const Status opened = open(); !opened.ok()) return finish(opened, 0);
   if (const auto request = find_early_stop_request(config_.eval, layout_))
     return exit_already_finished(*request);
-  session_ =
-      std::make_unique<TrainingSession>(config_, command_, layout_, mailbox_, board_, clock_);
-  link_ =
-      std::make_unique<TrainingLink>(mailbox_, board_, *session_, layout_, config_.feed, clock_);
-  if (const Status served = start_control(); !served.ok()) return finish(served);
+  run_ = std::make_unique<Run>(config_, command_, layout_, clock_);
+  if (const Status served = start_control(); !served.ok()) return finish(served, 0);
   watchdog_ =
-      std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return board_.progress(); });
+      std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return run_->progress(); });
   wait_for_signal();
   start_training();
   tick();
@@ -66,9 +63,10 @@ ExitCode DaemonApp::run() {
     ::_exit(static_cast<int>(ExitCode::kInternal));
   }
   if (!outcome_)
-    return finish(joined.ok() ? Status(StatusCode::kInternal, "training ended without an outcome")
-                              : joined);
-  return finish(outcome_->status());
+    return finish(
+        joined.ok() ? Status(StatusCode::kInternal, "training ended without an outcome") : joined,
+        run_->step());
+  return finish(outcome_->status(), run_->step());
 }
 
 // ---- Start
@@ -116,18 +114,18 @@ Status DaemonApp::start_control() {
   options.link_path = layout_.control_socket();
   STOKER_ASSIGN_OR_RETURN(options.operators, control::resolve_operators(config_.control.operators));
   options.build = stoker_version();
-  control_ = std::make_unique<control::ControlServer>(io_, clock_, *link_, std::move(options));
+  control_ = std::make_unique<control::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
 }
 
 void DaemonApp::start_training() {
   trainer_.start("trainer", [this](std::stop_token stop) -> Status {
     auto on_training = [this] {
-      first_step_ = board_.step();
+      first_step_ = run_->step();
       training_ = true;
       notifier_.ready();
     };
-    outcome_ = session_->run(stop, on_training);
+    outcome_ = run_->train(stop, on_training);
     boost::asio::post(io_, [this] { training_ended(); });
     return outcome_->status();
   });
@@ -135,7 +133,7 @@ void DaemonApp::start_training() {
 
 void DaemonApp::training_ended() {
   notifier_.stopping();
-  mailbox_.close();
+  run_->close();
   if (control_) control_->stop();
   signals_.cancel();
   timer_.cancel();
@@ -160,7 +158,7 @@ void DaemonApp::on_signal(int number) {
       return;
     case service::SignalAction::kSave:
       log_info("checkpoint requested", {{"source", "SIGUSR1"}});
-      return mailbox_.post({control::SaveCheckpoint{}, {}});
+      return run_->post(control::SaveCheckpoint{}, {});
     case service::SignalAction::kForceExit:
       return force_exit(number);
     case service::SignalAction::kStopGracefully:
@@ -178,8 +176,7 @@ void DaemonApp::stop_gracefully(const std::string& why) {
            {{"signal", why},
             {"hint", "the current step is finished and saved; a second signal exits immediately"}});
   notifier_.stopping();
-  mailbox_.post({control::Stop{}, {}});
-  session_->request_stop();
+  run_->request_stop();
 }
 
 void DaemonApp::force_exit(int number) {
@@ -200,7 +197,7 @@ void DaemonApp::handle_early_stop_request() {
   ended_early_ = true;
   reason_ = "stopped early: " + request->reason;
   log_info("early stopping triggered", {{"reason", request->reason}});
-  mailbox_.post({control::Stop{}, {}});
+  run_->post(control::Stop{}, {});
 }
 
 // A run that was stopped early stays so when it is started again, as a finished one does.
@@ -210,15 +207,14 @@ ExitCode DaemonApp::exit_already_finished(const run::EarlyStopRequest& request) 
            {{"reason", reason_},
             {"hint", "change eval.early_stopping, or remove " + layout_.early_stop_file()}});
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
-  if (const auto saved = store.list(); saved.ok() && !saved->empty())
-    board_.set_step(saved->back().step);
-  return finish({});
+  const auto saved = store.list();
+  return finish({}, saved.ok() && !saved->empty() ? saved->back().step : 0);
 }
 
 // ---- The clock's part
 
 void DaemonApp::tick() {
-  const auto status = link_->status();
+  const auto status = run_->status();
   if (training_) {
     progress_.report(*status);
     publish_pause_state(*status);
@@ -227,9 +223,9 @@ void DaemonApp::tick() {
   watchdog_->tick(*status);
   const bool starting = !training_ && stop_requested_;
   if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
-      !session_->prepared()) {
+      !run_->is_prepared()) {
     log_info("startup cancelled");
-    (void)directory_->save_exit_status({run::RunOutcome::kStopped, board_.step(), reason_, 0});
+    (void)directory_->save_exit_status({run::RunOutcome::kStopped, run_->step(), reason_, 0});
     (void)starts_.reset();
     flush_log();
     ::_exit(static_cast<int>(ExitCode::kSuccess));
@@ -256,13 +252,13 @@ void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
   if (ended_well)
     (void)starts_.reset();
-  else if (code == ExitCode::kConfiguration && (!training_ || board_.step() == first_step_))
+  else if (code == ExitCode::kConfiguration && (!training_ || run_->step() == first_step_))
     (void)starts_.undo();
 }
 
-ExitCode DaemonApp::finish(const Status& status) {
+ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
-  run::ExitStatus end{run::RunOutcome::kFinished, board_.step(), reason_, 0};
+  run::ExitStatus end{run::RunOutcome::kFinished, step, reason_, 0};
   if (!status.ok()) {
     log_error("daemon failed", {{"error", status.to_string()}});
     end.outcome = run::RunOutcome::kFailed;

@@ -17,8 +17,7 @@
 
 #include "daemon/app/command_line.h"
 #include "daemon/app/progress_reporter.h"
-#include "daemon/app/training_link.h"
-#include "daemon/app/training_session.h"
+#include "daemon/app/run.h"
 #include "daemon/control/control_server.h"
 #include "daemon/service/restart_count.h"
 #include "daemon/service/run_directory.h"
@@ -54,7 +53,7 @@ class DaemonApp {
   ExitCode exit_already_finished(const run::EarlyStopRequest& request);
   void tick();
   void publish_pause_state(const control::TrainerStatus& status);
-  ExitCode finish(const Status& status);
+  ExitCode finish(const Status& status, uint64_t step);
   // Whether this start was in vain.
   void finalize_restart_count(bool ended_well, ExitCode code);
 
@@ -71,7 +70,6 @@ class DaemonApp {
   service::SystemdNotifier notifier_;
   ProgressReporter progress_{notifier_, clock_};
   std::optional<service::RunDirectory> directory_;
-  std::unique_ptr<control::ControlServer> control_;
   service::SignalPolicy policy_;
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
   bool no_progress_ = false;
@@ -80,17 +78,17 @@ class DaemonApp {
   std::chrono::nanoseconds stop_requested_at_{0};
   std::string reason_ = "max_steps reached";
 
-  // Own synchronisation.
-  train::Mailbox mailbox_;
-  train::StatusBoard board_;
+  // Own synchronization.
+  std::unique_ptr<Run> run_;
   std::atomic<bool> training_{false};  // all is prepared; written by the trainer's thread
   uint64_t first_step_ = 0;            // that training starts after; written before training_
-  Coordinator trainer_;
-  std::unique_ptr<TrainingSession> session_;
-  std::unique_ptr<TrainingLink> link_;
-  std::unique_ptr<service::Watchdog> watchdog_;
   // Set by the trainer's thread before it posts training_ended().
   std::optional<Result<run::RunOutcome>> outcome_;
+  Coordinator trainer_;  // its thread uses the members above
+
+  // The main thread's; both use run_.
+  std::unique_ptr<control::ControlServer> control_;
+  std::unique_ptr<service::Watchdog> watchdog_;
 };
 
 }  // namespace stoker::app

@@ -1,5 +1,5 @@
 // DatasetMonitor: detects new data during training and indexes it next to the index in use.
-// TrainingSession switches to it at a step that it chooses.
+// Run switches to it at a step that it chooses.
 //
 // Threads:  run() on its own thread; found() from any.
 // Blocking: run() until `stop`. Every feed.refresh_interval_seconds it calls stat() on each file, and

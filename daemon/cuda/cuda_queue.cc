@@ -28,7 +28,7 @@ using c10::cuda::CUDAStream;
 constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
 
 // Cleans up after a failed capture. LibTorch otherwise behaves as if the capture were still
-// running: its allocator keeps cached memory even when memory runs out, and its generator refuses
+// running: its allocator keeps cached memory even when memory runs out, and its generator fails
 // to generate numbers. CUDAGraph::capture_end() (LibTorch 2.11) stops at its first error, which is
 // the one that reports the failed capture. The steps it did not reach are done here.
 class FailedCapture {

@@ -8,9 +8,6 @@
 
 namespace stoker::train {
 
-Histograms::Histograms(const model::Model& model, uint64_t every_steps, Report report)
-    : model_(model), every_steps_(report ? every_steps : 0), report_(std::move(report)) {}
-
 void Histograms::on_gradients() {
   if (!is_active_) return;
   seen_.clear();
@@ -35,7 +32,7 @@ void Histograms::end_step(uint64_t step) {
     summaries.push_back({one.tag, read_statistics(host.narrow(0, at, count))});
     at += count;
   }
-  report_(step, std::move(summaries));
+  sink_.report_histograms(step, std::move(summaries));
 }
 
 }  // namespace stoker::train

@@ -4,28 +4,26 @@
 //
 // Threads:   the trainer thread only.
 // Blocking:  waits for the device at the end of a recorded step.
-// Ownership: the model must outlive this object.
+// Ownership: the model and the sink must outlive this object.
 // Errors:    LibTorch's exceptions pass through on_gradients() and end_step().
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "shared/metrics/tensor_summary.h"
+#include "daemon/train/metrics_sink.h"
 #include "shared/model/model.h"
 
 namespace stoker::train {
 
 class Histograms {
  public:
-  using Report = std::function<void(uint64_t step, std::vector<metrics::NamedSummary> summaries)>;
-
-  // With `every_steps` 0, or without `report`, nothing is recorded.
-  Histograms(const model::Model& model, uint64_t every_steps, Report report);
+  // With `every_steps` 0 nothing is recorded.
+  Histograms(const model::Model& model, uint64_t every_steps, MetricsSink& sink)
+      : model_(model), every_steps_(every_steps), sink_(sink) {}
 
   // Call in this order in each step; `step` is its number, starting at 1.
   void begin_step(uint64_t step) { is_active_ = every_steps_ > 0 && step % every_steps_ == 0; }
@@ -41,7 +39,7 @@ class Histograms {
 
   const model::Model& model_;
   const uint64_t every_steps_;
-  const Report report_;
+  MetricsSink& sink_;
   bool is_active_ = false;  // records the current step
   std::vector<Seen> seen_;
 };

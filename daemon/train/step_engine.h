@@ -10,12 +10,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "daemon/cuda/device_queue.h"
+#include "shared/base/status.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/task/task.h"
 
@@ -41,6 +43,8 @@ class StepEngine {
     Work work;
     Release release;
   };
+  // Creates the engine that calls these. LibTorch's exceptions pass through.
+  using Factory = std::function<Result<std::unique_ptr<StepEngine>>(Calls)>;
   using OnRead = std::function<void(std::span<const double> values)>;
 
   virtual ~StepEngine() = default;

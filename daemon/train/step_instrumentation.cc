@@ -6,34 +6,32 @@
 
 namespace stoker::train {
 
-StepInstrumentation::StepInstrumentation(InspectionDependencies dependencies, Clock& clock,
+StepInstrumentation::StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
+                                         InspectionBoard& inspections, Clock& clock,
                                          const model::Model& model, c10::Device device)
-    : dependencies_(std::move(dependencies)),
+    : sink_(sink),
       clock_(clock),
       device_(device),
-      histograms_(model, dependencies_.histogram_steps, dependencies_.save_histograms) {
-  if (dependencies_.maybe_inspections != nullptr)
-    inspector_.emplace(model, *dependencies_.maybe_inspections);
-}
+      inspector_(model, inspections),
+      histograms_(model, config.tensorboard ? config.histogram_every_steps.value_or(0) : 0, sink) {}
 
 void StepInstrumentation::on_begin(Phase phase) {
   // Inspections and histograms run outside of the phases, so that they do not distort a concurrent
   // profile.
   if (phase == Phase::kOptimizer) histograms_.on_gradients();
-  if (inspector_ && phase == Phase::kOptimizer) inspector_->on_gradients();
-  if (inspector_ && phase == Phase::kForward) inspector_->begin_forward();
+  if (phase == Phase::kOptimizer) inspector_.on_gradients();
+  if (phase == Phase::kForward) inspector_.begin_forward();
   if (profiler_) profiler_->begin(phase);
 }
 
 void StepInstrumentation::on_end(Phase phase) noexcept {
   if (profiler_) profiler_->end(phase);
-  if (inspector_ && phase == Phase::kForward) inspector_->end_forward();
+  if (phase == Phase::kForward) inspector_.end_forward();
 }
 
 void StepInstrumentation::open_inspection(const control::OpenInspection& command, uint64_t step,
                                           const Done& done) {
-  if (inspector_) return inspector_->open(command, step, done);
-  answer(done, Status(StatusCode::kInvalidArgument, "nothing can be tapped here"));
+  inspector_.open(command, step, done);
 }
 
 void StepInstrumentation::profile(const control::Profile& command, Done done) {
@@ -50,7 +48,7 @@ void StepInstrumentation::profile(const control::Profile& command, Done done) {
 }
 
 void StepInstrumentation::end_instrumented_step(uint64_t step) {
-  if (inspector_) inspector_->end_step();
+  inspector_.end_step();
   histograms_.end_step(step);
   if (!profiler_) return;
   profiler_->end_step(step);
@@ -65,11 +63,11 @@ void StepInstrumentation::deliver() {
   if (!taken.ok()) return answer(done, taken.status());
   log_info("profile recorded", {{"steps", taken->profile.steps.size()},
                                 {"last_step", taken->profile.steps.back().step}});
-  dependencies_.save_profile(*std::move(taken), std::move(done));
+  sink_.save_profile(*std::move(taken), std::move(done));
 }
 
 void StepInstrumentation::finish(const std::string& why) {
-  if (inspector_) inspector_->end_all(why);
+  inspector_.end_all(why);
   if (!profiler_) return;
   if (profiler_->steps() > 0) return deliver();
   profiler_.reset();

@@ -3,37 +3,29 @@
 //
 // Threads:   the trainer thread only.
 // Blocking:  never for the disk or a client; for the device only while instrumentation is active.
-// Ownership: the clock, the model and the objects that InspectionDependencies refers to must
-//            outlive this object.
+// Ownership: what the constructor takes by reference must outlive this object.
 // Errors:    on_begin() and end_step() pass on LibTorch's exceptions.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "daemon/train/histograms.h"
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
+#include "daemon/train/metrics_sink.h"
 #include "daemon/train/step_observer.h"
 #include "daemon/train/step_profiler.h"
 #include "daemon/train/tensor_inspector.h"
 #include "shared/base/clock.h"
+#include "shared/config/run_config.h"
 
 namespace stoker::train {
 
-// Where the recorded data goes.
-struct InspectionDependencies {
-  // Writes the profile and replies to the command on another thread.
-  std::function<void(TakenProfile, Done)> save_profile;
-  InspectionBoard* maybe_inspections = nullptr;  // null: inspections are rejected
-  uint64_t histogram_steps = 0;                  // 0: no histograms
-  Histograms::Report save_histograms = {};
-};
-
 class StepInstrumentation final : private StepObserver {
  public:
-  StepInstrumentation(InspectionDependencies dependencies, Clock& clock, const model::Model& model,
+  StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
+                      InspectionBoard& inspections, Clock& clock, const model::Model& model,
                       c10::Device device);
 
   // Null while no instrumentation is active.
@@ -53,8 +45,8 @@ class StepInstrumentation final : private StepObserver {
   // Call when pending requests are handled and `step` is about to run.
   void enter_step(uint64_t step) {
     histograms_.begin_step(step);
-    if (inspector_ && inspector_->any()) [[unlikely]]
-      inspector_->begin_step(step);
+    if (inspector_.any()) [[unlikely]]
+      inspector_.begin_step(step);
   }
   void end_step(uint64_t step) {
     if (is_active()) [[unlikely]]
@@ -64,19 +56,17 @@ class StepInstrumentation final : private StepObserver {
   void finish(const std::string& why);
 
  private:
-  bool is_active() const {
-    return profiler_ || (inspector_ && inspector_->any()) || histograms_.is_active();
-  }
+  bool is_active() const { return profiler_ || inspector_.any() || histograms_.is_active(); }
   void on_begin(Phase phase) override;
   void on_end(Phase phase) noexcept override;
   void end_instrumented_step(uint64_t step);
   void deliver();
 
-  const InspectionDependencies dependencies_;
+  MetricsSink& sink_;
   Clock& clock_;
   const c10::Device device_;
   std::optional<StepProfiler> profiler_;
-  std::optional<TensorInspector> inspector_;
+  TensorInspector inspector_;
   Histograms histograms_;
   Done profile_done_;  // of the one that is being recorded
 };

@@ -21,15 +21,24 @@ constexpr milliseconds kPollInterval{100};    // maximum wait without a check of
 
 }  // namespace
 
-Trainer::Trainer(const config::Config& config, TrainingState& state,
-                 TrainerDependencies dependencies)
+Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
+                 MetricsSink& sink, TrainerChannels& channels, checkpoint::CheckpointWriter& writer,
+                 Clock& clock, TrainerStart start, StepEngine::Factory make_engine)
     : config_(config),
       state_(state),
-      dependencies_(std::move(dependencies)),
+      source_(source),
+      sink_(sink),
+      channels_(channels),
+      writer_(writer),
+      clock_(clock),
+      make_engine_(std::move(make_engine)),
+      manifest_(std::move(start.manifest)),
+      metrics_bytes_(start.metrics_bytes),
       step_(state.model(), state.task(), state.optimizer(), config.train, state.loss_scale()),
       guard_(config.train, state),
-      triggers_(config.checkpoint, dependencies_.save_after_resume),
-      instrumentation_(dependencies_.watch, dependencies_.clock, state.model(), state.device()) {
+      triggers_(config.checkpoint, start.save_after_resume),
+      instrumentation_(config.metrics, sink, channels.inspections, clock, state.model(),
+                       state.device()) {
   status_.max_steps = config.train.max_steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -40,9 +49,9 @@ Trainer::Trainer(const config::Config& config, TrainingState& state,
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
-  interval_.started = dependencies_.clock.monotonic();
+  interval_.started = clock_.monotonic();
   triggers_.start(interval_.started);
-  dependencies_.board.set_step(state_.step);
+  channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
@@ -73,7 +82,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
 
 // A nonfinite state must not be saved, so the run does not switch to new data from it.
 Result<bool> Trainer::switch_dataset_version() {
-  if (!dependencies_.is_new_data(state_.ticket)) return false;
+  if (!source_.has_new_version_at(state_.ticket)) return false;
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
@@ -91,13 +100,11 @@ Status Trainer::open_engine() {
     const PhaseScope copying(instrumentation_.maybe_observer(), Phase::kCopy);
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
-  const auto release = [this](uint64_t ticket) { dependencies_.ring.release(ticket); };
+  const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
   const StepEngine::Calls calls{prepare, work, release};
-  auto made =
-      dependencies_.make_engine
-          ? dependencies_.make_engine(calls)
-          : make_engine(config_.train, state_.device(), dependencies_.ring,
-                        dependencies_.maybe_shapes.value_or(dependencies_.ring.layout()), calls);
+  auto made = make_engine_ ? make_engine_(calls)
+                           : make_engine(config_.train, state_.device(), source_.ring(),
+                                         source_.shapes(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   return {};
@@ -125,7 +132,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
              {{"step", state_.step}, {"reason", "loss or gradient not finite"}});
   }
   instrumentation_.finish("training ended");
-  dependencies_.mailbox.close();
+  channels_.mailbox.close();
   return finished ? TrainerOutcome::kFinished : TrainerOutcome::kStopped;
 }
 
@@ -151,7 +158,7 @@ void Trainer::reject_saving(const Status& why) {
 }
 
 void Trainer::execute_commands() {
-  for (const Request& request : dependencies_.mailbox.take())
+  for (const Request& request : channels_.mailbox.take())
     std::visit([&](const auto& command) { execute(command, request.done); }, request.command);
 }
 
@@ -204,12 +211,12 @@ void Trainer::wait_while_paused(std::stop_token stop) {
   if (!paused_) return;
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
-  const nanoseconds began = dependencies_.clock.monotonic();
+  const nanoseconds began = clock_.monotonic();
   while (paused_ && !stop_requested_ && !stop.stop_requested()) {
-    dependencies_.mailbox.wait(kPollInterval);
+    channels_.mailbox.wait(kPollInterval);
     answer_requests(stop);
   }
-  interval_.paused += dependencies_.clock.monotonic() - began;
+  interval_.paused += clock_.monotonic() - began;
   log_info("training resumed", {{"step", state_.step}});
   instrumentation_.begin_step();
   publish(control::TrainerState::kTraining);
@@ -224,13 +231,12 @@ double Trainer::learning_rate() const {
 
 Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop) {
   const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kFeedWait);
-  const nanoseconds began = dependencies_.clock.monotonic();
+  const nanoseconds began = clock_.monotonic();
   while (true) {
     // Polls more often while the device still reads slots that the workers wait for.
-    auto batch = dependencies_.ring.pop(engine_->poll() ? kBusyPollInterval : kPollInterval);
-    interval_.waited += batch.ok() ? dependencies_.clock.monotonic() - began : nanoseconds(0);
-    if (batch.ok() && dependencies_.is_valid_batch && !dependencies_.is_valid_batch(*batch))
-      return std::optional<ring::ReadyBatch>();
+    auto batch = source_.ring().pop(engine_->poll() ? kBusyPollInterval : kPollInterval);
+    interval_.waited += batch.ok() ? clock_.monotonic() - began : nanoseconds(0);
+    if (batch.ok() && !source_.accept(*batch)) return std::optional<ring::ReadyBatch>();
     if (batch.ok()) return std::optional(*batch);
     if (batch.status().code() == StatusCode::kClosed) return std::optional<ring::ReadyBatch>();
     if (batch.status().code() != StatusCode::kTimedOut) return batch.status();
@@ -257,20 +263,19 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       }
       return false;
     }
-    if (state_.step == 0 && part == 0 && dependencies_.on_first_batch)
-      dependencies_.on_first_batch(*batch);
+    if (state_.step == 0 && part == 0) sink_.report_first_batch(*batch);
     const MicroBatchInfo micro_batch{part == 0,
                                      part + 1 == config_.train.gradient_accumulation_steps,
                                      instrumentation_.maybe_observer() != nullptr};
     if (micro_batch.is_last) state_.optimizer().set_lr(learning_rate());
     engine_->run(*batch, micro_batch);
-    dependencies_.board.record_progress();
+    channels_.board.record_progress();
   }
   ++state_.loss_steps;
   ++state_.step;
   state_.ticket += static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   ++interval_.steps;
-  dependencies_.board.set_step(state_.step);
+  channels_.board.set_step(state_.step);
   return true;
 }
 

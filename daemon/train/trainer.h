@@ -7,14 +7,13 @@
 //            at most 100 ms without checking the stop token. Waits for the device only before
 //            saving, at the end, or when the device is two batches behind. Never for the evaluator,
 //            a client or the log, and for the disk only at the end.
-// Ownership: everything in TrainerDependencies must outlive this object.
+// Ownership: what the constructor takes by reference must outlive this object.
 // Errors:    kOutOfMemory, kDeviceLost, kInternal (LibTorch's message), kCorrupt (the loss is not
 //            finite, see NonfiniteGuard: nothing is saved, the last checkpoint stays valid), and
 //            those of the ring and the checkpoint writer.
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -22,55 +21,29 @@
 #include <vector>
 
 #include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/train/batch_source.h"
 #include "daemon/train/interval.h"
-#include "daemon/train/mailbox.h"
+#include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
 #include "daemon/train/save_triggers.h"
-#include "daemon/train/status_board.h"
 #include "daemon/train/step_engine.h"
 #include "daemon/train/step_instrumentation.h"
 #include "daemon/train/train_step.h"
+#include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
-#include "shared/data/order/sample_plan.h"
-#include "shared/feed/batch_shapes.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::train {
 
-struct TrainerDependencies {
-  ring::ShmRing& ring;
-  const data::order::SamplePlan& plan;
-  checkpoint::CheckpointWriter& writer;
-  Mailbox& mailbox;
-  StatusBoard& board;
-  Clock& clock;
-  // Reports metrics without blocking. Returns the length of train.jsonl in bytes including this
-  // record, for the manifest.
-  std::function<uint64_t(const metrics::TrainMetrics&)> report;
-  // The samples that the workers have quarantined so far.
-  std::function<std::vector<uint64_t>()> quarantined;
+// What a trainer starts from, in addition to the TrainingState.
+struct TrainerStart {
   // Template for the manifests of this run: digests, and the parent of the next checkpoint.
   checkpoint::Manifest manifest;
-  uint64_t metrics_bytes = 0;         // current length of train.jsonl
-  bool save_after_resume = false;     // saves after the first step, regardless of the configuration
-  InspectionDependencies watch = {};  // empty: no instrumentation
-  // Whether a new dataset version starts at this ticket.
-  std::function<bool(uint64_t ticket)> is_new_data = [](uint64_t) { return false; };
-  // Creates the engine; empty: train::make_engine().
-  std::function<Result<std::unique_ptr<StepEngine>>(StepEngine::Calls)> make_engine = {};
-  // The shapes of batches that differ in shape; empty: all batches have the ring's layout.
-  std::optional<feed::BatchShapes> maybe_shapes = std::nullopt;
-  // Called with the first batch of a new run before it is trained on; may be empty.
-  std::function<void(const ring::ReadyBatch&)> on_first_batch = {};
-  // Whether a batch is valid; empty: all are. An invalid batch ends training like the end of the
-  // data: the state is saved. The callee records the reason.
-  std::function<bool(const ring::ReadyBatch&)> is_valid_batch = {};
-  // The number of sample errors in the tickets before `ticket`, for a checkpoint; empty: the
-  // checkpoint does not contain it.
-  std::function<uint64_t(uint64_t ticket)> sample_errors_before = {};
+  uint64_t metrics_bytes = 0;      // current length of train.jsonl
+  bool save_after_resume = false;  // saves after the first step, regardless of the configuration
 };
 
 // Why Trainer::run() returned. The first two end the run.
@@ -83,7 +56,10 @@ enum class TrainerOutcome {
 
 class Trainer {
  public:
-  Trainer(const config::Config& config, TrainingState& state, TrainerDependencies dependencies);
+  // `make_engine` is for tests; empty: train::make_engine().
+  Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
+          MetricsSink& sink, TrainerChannels& channels, checkpoint::CheckpointWriter& writer,
+          Clock& clock, TrainerStart start, StepEngine::Factory make_engine = {});
 
   // Returns after the last state is saved and durable, except after a rollback or a nonfinite loss.
   // kIoError if the state could not be saved.
@@ -141,7 +117,15 @@ class Trainer {
 
   const config::Config& config_;
   TrainingState& state_;
-  TrainerDependencies dependencies_;
+  BatchSource& source_;
+  MetricsSink& sink_;
+  TrainerChannels& channels_;
+  checkpoint::CheckpointWriter& writer_;
+  Clock& clock_;
+  const StepEngine::Factory make_engine_;  // empty: train::make_engine()
+
+  checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent
+  uint64_t metrics_bytes_;         // length of train.jsonl
   TrainStep step_;
   NonfiniteGuard guard_;
   SaveTriggers triggers_;

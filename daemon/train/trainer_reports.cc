@@ -66,18 +66,18 @@ Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking() 
 
 // Fills the fields that do not need the device.
 metrics::TrainMetrics Trainer::begin_metrics() {
-  const nanoseconds now = dependencies_.clock.monotonic();
+  const nanoseconds now = clock_.monotonic();
   const auto batch = static_cast<uint64_t>(config_.train.micro_batch_size *
                                            config_.train.gradient_accumulation_steps);
   metrics::TrainMetrics metrics;
   metrics.step = state_.step;
-  metrics.epoch = dependencies_.plan.epoch_of(state_.ticket);
+  metrics.epoch = source_.plan().epoch_of(state_.ticket);
   metrics.lr = state_.lr_scale * train::learning_rate(config_.scheduler, config_.optimizer.lr(),
                                                       state_.step - 1, config_.train.max_steps);
   metrics.samples = state_.step * batch;
   interval_.add_to(metrics, now, batch);
-  metrics.degraded = dependencies_.writer.is_degraded() ? 1 : 0;
-  metrics.wall = to_iso8601(dependencies_.clock.wall());
+  metrics.degraded = writer_.is_degraded() ? 1 : 0;
+  metrics.wall = to_iso8601(clock_.wall());
   interval_ = Interval{.started = now};
   record_device_usage();
   return metrics;
@@ -101,7 +101,7 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
   metrics.grad_norm = found.grad_norm;
   if (guard_.counts()) metrics.maybe_skipped_steps = state_.skipped_steps;
   metrics.maybe_loss_scale = found.maybe_loss_scale;
-  dependencies_.metrics_bytes = dependencies_.report(metrics);
+  metrics_bytes_ = sink_.report(metrics);
 
   state_.loss_trend.add(metrics.loss);
   status_.loss = metrics.loss;
@@ -114,7 +114,7 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
 }
 
 control::TrainerState Trainer::activity() const {
-  const auto stats = dependencies_.writer.stats();
+  const auto stats = writer_.stats();
   if (stats.degraded) return control::TrainerState::kDegraded;
   return stats.in_flight ? control::TrainerState::kSaving : control::TrainerState::kTraining;
 }
@@ -123,12 +123,12 @@ void Trainer::publish(control::TrainerState activity) {
   const bool standing = paused_ && activity != control::TrainerState::kStopping;
   status_.state = standing ? control::TrainerState::kPaused : activity;
   status_.step = state_.step;
-  status_.epoch = dependencies_.plan.epoch_of(state_.ticket);
+  status_.epoch = source_.plan().epoch_of(state_.ticket);
   status_.lr = learning_rate();
   status_.skipped_steps = state_.skipped_steps;
   status_.rollbacks = state_.rollbacks;
-  dependencies_.board.publish(status_);
-  dependencies_.board.record_progress();
+  channels_.board.publish(status_);
+  channels_.board.record_progress();
 }
 
 }  // namespace stoker::train

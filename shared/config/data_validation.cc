@@ -24,7 +24,7 @@ constexpr const char* kAcceptedOrder =
 
 // Common properties of the training datasets.
 struct TrainedDatasets {
-  bool are_valid = true;  // false: they have errors of their own
+  bool are_valid = true;  // false: they already have errors
   bool have_variable_length = true;
   bool occur_once = true;  // each sample occurs once per epoch of unchanged data
   int64_t max_length = std::numeric_limits<int64_t>::max();

@@ -42,7 +42,7 @@ Fields producer_fields(FeedConfig& feed) {
        .target = &feed.num_processes,
        .help = "Worker processes (stoker-feed) that share these threads",
        .details =
-           "From 0 to 64, at most num_workers. In a process of its own, a decoder's crash costs no "
+           "From 0 to 64, at most num_workers. In a separate process, a decoder crash costs no "
            "training step; with several processes the others continue reading. 0: the workers are "
            "threads of stokerd, for debugging and where no process can be started.",
        .min = 0,
@@ -79,8 +79,9 @@ Fields shuffle_fields(FeedConfig& feed) {
       {.name = "shuffle_open_shards",
        .target = &feed.shuffle_open_shards,
        .help = "Shards that are open at a time and whose samples are mixed",
-       .details = "From 1 to 1000000000. A shard is a file of format text, tokens, cifar10 or "
-                  "cifar100; a dataset of another format is one shard. Used with shuffle: shards.",
+       .details = "From 1 to 1000000000. A shard is a file of format text, tokens, cifar10, "
+                  "cifar100, tfrecord, webdataset, csv or jsonl; a dataset of another format is "
+                  "one shard. Used with shuffle: shards.",
        .min = 1,
        .max = kMaxSampleCount,
        .affects_result = true,

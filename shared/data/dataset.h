@@ -1,14 +1,14 @@
-// Dataset: random access to the samples of one named data set.
+// Dataset: random access to the samples of one named dataset.
 //
-// A set is scanned and indexed once (index.h), so that every process that opens the same index sees
-// the same samples under the same numbers, whatever happens to the folder meanwhile.
+// A dataset is scanned and indexed once (files/index.h), so that all processes that open the same index
+// see the same samples with the same numbers, even if the folder changes meanwhile.
 //
-// Threads:  every method may be called from any thread, concurrently; reading uses pread, never
-//           mmap (a truncated file is a short read, not a SIGBUS).
-// Blocking: read() as the disk does.
-// Errors:   read(): kCorrupt (the sample is not what its format allows), kIoError, kNotFound; the
+// Threads:  every method may be called from any thread, concurrently. Reads use pread, never mmap
+//           (a truncated file is a short read, not a SIGBUS).
+// Blocking: read() for the disk.
+// Errors:   read(): kCorrupt (the sample is invalid in its format), kIoError, kNotFound; the
 //           message names file and offset. The output bytes are then unspecified, and the dataset
-//           stays usable.
+//           remains usable.
 #pragma once
 
 #include <cassert>
@@ -29,11 +29,11 @@ class PrefetchedBytes;
 
 namespace stoker::data {
 
-// Where a sample comes from, for messages, ledgers and `stokerctl show-batch`.
+// Origin of a sample, for messages, sample error records and `stokerctl show-batch`.
 struct SampleSource {
   std::string file;          // empty: synthetic
   uint64_t offset = 0;       // of the first byte, or of the record
-  std::string dataset = {};  // of a mixture: the name of the sample's set
+  std::string dataset = {};  // mixture: name of the dataset of the sample
 };
 
 // One of several samples that are read together.
@@ -41,7 +41,7 @@ struct SampleReadRequest {
   uint64_t sample = 0;
   RandomKey random_key;
 };
-// How many of them were read, and the error of the next where these are not all.
+// The number of samples read, and the error of the next one if not all were read.
 struct BatchReadResult {
   size_t good = 0;
   Status status;
@@ -52,72 +52,77 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual uint64_t size() const = 0;  // samples; at least 1
-  // One sample's tensors, without the batch dimension: language model {"tokens" [block_size+1]},
-  // classification {"input", "label" I64 []}, regression {"input", "target" F32 [m]}. Pictures are
-  // U8 [channels, height, width].
+  // The tensors of one sample, without the batch dimension: language model {"tokens"
+  // [block_size+1]}, classification {"input", "label" I64 []}, regression {"input", "target" F32
+  // [m]}. Images are U8 [channels, height, width].
   virtual const std::vector<TensorSpec>& spec() const = 0;
-  virtual uint64_t classes()
-      const = 0;  // of labels, or size of the vocabulary; 0 where the target is a number
+  // Number of classes, or vocabulary size; 0 if the target is numeric.
+  virtual uint64_t classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
-  // Hex SHA-256 over what was indexed (names, sizes, times, split …): another fingerprint = other
-  // samples.
+  // Hex SHA-256 of the indexed data (names, sizes, times, split, ...). Different samples have a
+  // different fingerprint.
   virtual const std::string& fingerprint() const = 0;
   virtual SampleSource source(uint64_t sample) const = 0;
-  // What is read in one go where random access is dear, such as the samples of one file: for each
-  // shard the number of samples up to its end. Strictly increasing; the last is size().
+  // Units of sequential access for storage with slow random access, such as the samples of one
+  // file: cumulative number of samples up to the end of each shard. Strictly increasing; the last
+  // is size().
   virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
-  // Of a mixture: the samples of each of its sets, which are numbered one set after the other.
+  // Mixture: number of samples of each dataset. Samples are numbered consecutively, one dataset
+  // after the other.
   virtual std::vector<uint64_t> component_sizes() const { return {size()}; }
-  // Of sequences of various lengths: the length that spec() is for, and how many places of that a
-  // sample fills itself; the rest of it is padding. 0: all samples have the shape of spec().
+  // Variable-length sequences: the length of spec(), and the number of valid time steps of a
+  // sample; the rest is padding. 0: all samples have the shape of spec().
   virtual uint64_t max_length() const { return 0; }
   virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
-  // spec() as it is in a batch whose longest sample has at most this length, up to longest().
+  // spec() of a batch whose longest sample has at most this length, which is at most max_length().
   virtual std::vector<TensorSpec> spec_of_length(uint64_t /*length*/) const { return spec(); }
-  // What read() draws at random for this sample, in words for people: "crop=12,40,180x180 flip".
-  // Empty where nothing is drawn.
+  // The random parameters that read() uses for this sample, for display: "crop=12,40,180x180 flip".
+  // Empty if there are none.
   virtual std::string describe_transforms(uint64_t /*sample*/, const RandomKey& /*draw*/) const {
     return {};
   }
 
-  // Writes sample `sample` into `outputs`, one span per tensor of spec(), each exactly that
-  // tensor's bytes; or those of spec_of_length(), for a length not below the sample's.
+  // Reads sample `sample` into `outputs`: one span per tensor of spec(), or of spec_of_length() for
+  // a length not below that of the sample. Each span must have exactly the size of its tensor.
   virtual Status read(uint64_t sample, const RandomKey& random_key,
                       std::span<const std::span<std::byte>> outputs) const = 0;
-  // The labels of samples from `first` on, where each has one class and all are found without reading
-  // samples. One that is no class is given as it stands; read() refuses its sample. kNotFound: they are
-  // not found so.
+  // Labels of the samples from `first`, if each sample has one class that is known without reading
+  // the sample. An invalid label is returned unchanged; read() rejects its sample. kNotFound: the
+  // labels are not known without reading.
   virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
-  // Several samples, the i-th into the i-th row of each of `rows`, which has room for so many of that
-  // tensor, one after another; up to the first that cannot be read. The same as read() of each.
+  // Reads several samples up to the first that fails; equivalent to read() of each. `rows`: for
+  // each tensor, contiguous memory for as many rows as there are samples; sample i is written to
+  // row i.
   virtual BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
                                      std::span<const std::span<std::byte>> rows) const;
-  // Samples that cost less to keep than to read again may stay in memory once they were read, where
-  // all of the set's have room: takes what they may need off `room`, bytes. Before the first read().
+  // If the samples are cheaper to keep in memory than to read again and all of them fit into the
+  // budget, caches them after their first read and subtracts their bytes from the budget. Must be
+  // called before the first read().
   virtual void enable_memory_cache(uint64_t& /*room*/) const {}
-  // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
-  // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
+  // Reads the file ranges that read() of this sample will need into `bytes`, without parsing them.
+  // A later read() of a thread that holds `bytes` returns the same result as without. Does nothing
+  // for datasets without files.
   virtual void prefetch(uint64_t /*sample*/, files::PrefetchedBytes& /*bytes*/) const {}
-  // Descriptors that read() writes to: of files in which samples are kept (a decoded cache).
+  // Descriptors that read() writes to (decoded cache).
   virtual std::vector<int> writable_fds() const { return {}; }
 };
 
-// RowOutputs: the rows of a batch's tensors, each of which has its rows one after another.
+// RowOutputs: access to single rows of the tensors of a batch, whose rows are contiguous.
 //
-// Threads: one at a time.
-// Owner:   the bytes must outlive this object.
+// Threads:   one at a time.
+// Ownership: the bytes must outlive this object.
 class RowOutputs {
  public:
-  // Each of `rows` is `count` rows of a tensor.
+  // Each of `rows` contains `count` rows of one tensor.
   RowOutputs(std::span<const std::span<std::byte>> rows, size_t count)
       : rows_(rows), taken_(rows.size()), count_(count) {
     row_bytes_.reserve(rows.size());
     for (const auto& tensor : rows) row_bytes_.push_back(tensor.size() / count);
   }
 
-  // Of each tensor the row; valid until the next call.
+  // The row of each tensor; valid until the next call.
   std::span<const std::span<std::byte>> of(size_t row) { return of(row, 1); }
-  // Of each tensor `count` rows from there on.
+  // `count` consecutive rows of each tensor.
   std::span<const std::span<std::byte>> of(size_t first, size_t count) {
     assert(first + count <= count_);
     for (size_t tensor = 0; tensor < rows_.size(); ++tensor)
@@ -129,7 +134,7 @@ class RowOutputs {
  private:
   const std::span<const std::span<std::byte>> rows_;
   std::vector<size_t> row_bytes_;
-  std::vector<std::span<std::byte>> taken_;  // what of() gave last
+  std::vector<std::span<std::byte>> taken_;  // result of the last of()
   const size_t count_;
 };
 

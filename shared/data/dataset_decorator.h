@@ -1,8 +1,9 @@
-// DatasetDecorator: a data set that is another one but for how a sample is read; the samples and
-// their numbers stay. In one place, so that nothing of Dataset is left out when it grows.
+// DatasetDecorator: base class of datasets that only change how a sample is read, not the samples
+// and their numbers. Forwards everything else, so that subclasses need no change when Dataset gets
+// a new method.
 //
-// Threads:  as Dataset.
-// Owner:    the inner data set must outlive this object.
+// Threads:   as Dataset.
+// Ownership: the inner dataset must outlive this object.
 #pragma once
 
 #include <string>

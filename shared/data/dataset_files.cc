@@ -61,7 +61,7 @@ using namespace std::string_view_literals;
 struct Packer {
   std::string_view magic;
   std::string_view name;
-  std::string_view remedy;
+  std::string_view unpack_command;
 };
 constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzip"sv},
                                                  {"\x28\xb5\x2f\xfd"sv, "zstd"sv, "unzstd"sv},
@@ -76,7 +76,7 @@ Result<files::FileTable> scan_shards(const DatasetRequest& request,
                                      const files::ScanProgress& progress) {
   STOKER_ASSIGN_OR_RETURN(files::FileTable files,
                           scan_source(request, request.config.glob(), progress));
-  if (files.root().empty()) return files;  // one file, of its own name
+  if (files.root().empty()) return files;  // a single file with its own name
   const auto named = files::Glob::names_in_ranges(request.config.glob());
   if (!named) return named.status().with_context(request.key("glob"));
   std::vector<std::string_view> found(files.size());
@@ -104,7 +104,7 @@ Status reject_packed(std::span<const std::byte> first_bytes) {
                   "packed by " + std::string(packer.name) +
                       ", so that no record can be read without those before it; "
                       "unpack it with " +
-                      std::string(packer.remedy));
+                      std::string(packer.unpack_command));
   }
   return {};
 }

@@ -1,6 +1,6 @@
-// dataset files: the files that the settings of a data set name, as all formats with files find them.
+// scan_source: finds the files of a dataset that its settings specify, for all formats with files.
 //
-// Errors: kNotFound, kPermission, kInvalidArgument, kIoError; each begins with the key,
+// Errors: kNotFound, kPermission, kInvalidArgument, kIoError; each starts with the key,
 //         "data.train.path: …".
 #pragma once
 
@@ -17,25 +17,25 @@
 
 namespace stoker::data {
 
-// The one file at `path`, or the files below it that match the glob: at least one.
+// The single file at `path`, or the files below it that match the glob: at least one.
 Result<files::FileTable> scan_source(const DatasetRequest& request, const std::string& glob,
                                      const files::ScanProgress& progress);
-// The same for a path that must be a folder.
+// The same if the path must be a folder.
 Result<files::FolderScan> scan_source_folder(const DatasetRequest& request, const std::string& glob,
                                              const files::ScanProgress& progress);
-// One file that a field of the set names ("path", "labels_path"); appended to `files`.
+// Appends one file, specified by a setting of the dataset ("path", "labels_path"), to `files`.
 Status scan_source_file(const DatasetRequest& request, std::string_view field,
                         const std::string& path, files::FileTable& files);
 
-// shard_files: finds the files of a set whose records lie in shards, and refuses what cannot be read
-// at random.
+// scan_shards: finds the files of a dataset whose records are in shards.
 //
-// Errors: those of scan_source(); kNotFound where the glob names a range ("{000..146}") and one of
-//         its files is not there: a set that lacks a shard would be another set.
+// Errors: those of scan_source(); kNotFound if the glob contains a range ("{000..146}") and one of
+//         its files does not exist: without it, the dataset would be a different one.
 Result<files::FileTable> scan_shards(const DatasetRequest& request,
                                      const files::ScanProgress& progress);
 
-// kCorrupt, with the remedy, where these are the first bytes of a packed file.
+// kCorrupt, with a suggested fix, if these are the first bytes of a compressed file, which does not
+// support random access.
 Status reject_packed(std::span<const std::byte> first_bytes);
 
 }  // namespace stoker::data

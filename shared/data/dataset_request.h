@@ -1,7 +1,8 @@
-// DatasetRequest: one named data set of the configuration, and how messages name its settings.
+// DatasetRequest: one named dataset of the configuration, and the names of its settings in
+// messages.
 //
-// Threads: a value.
-// Owner:   name and config must outlive this object.
+// Threads:   a value.
+// Ownership: name and config must outlive this object.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,23 @@
 
 namespace stoker::data {
 
-// One named set of the configuration.
+// One named dataset of the configuration.
 struct DatasetRequest {
   const std::string& name;  // "train"
   const config::DatasetConfig& config;
-  std::string_view index_dir = {};  // where inspect() may leave files that it makes
+  std::string_view index_dir = {};  // folder for files that inspect() creates
 
-  // The part of the configuration that only this format has; `config` is of that format.
+  // The format-specific part of the configuration; `config` must have this format.
   template <typename Source>
   const Source& as() const {
     return std::get<Source>(config.source);
   }
-  // Where a file of this set is made: "<index_dir>/train.labels.decompressed". Others of the run that
-  // have the index open read it under this name.
+  // Path of a file derived from this dataset: "<index_dir>/train.labels.decompressed". Other
+  // processes of the run that have the index open read it by this name.
   std::string derived_file(std::string_view field, std::string_view what) const {
     return std::string(index_dir) + '/' + name + '.' + std::string(field) + '.' + std::string(what);
   }
-  // "data.train.split", as the user would write it.
+  // "data.train.split", as written in the configuration.
   std::string key(std::string_view field) const {
     return "data." + name + '.' + std::string(field);
   }
@@ -40,8 +41,8 @@ struct DatasetRequest {
   }
 };
 
-// sequence.block_size of the formats that cut a stream: at least 1, and small enough that nothing
-// overflows.
+// sequence.block_size of formats that split a stream into blocks; at least 1, and limited so that
+// nothing overflows.
 Result<uint64_t> context_of(const DatasetRequest& request);
 Status too_short(const DatasetRequest& request, uint64_t length, std::string_view units);
 

@@ -13,7 +13,7 @@ namespace {
 
 uint64_t border(double fraction, uint64_t count) {
   if (fraction >= 1.0) return count;
-  // 0.29 of 100 is 28.999999999999996 in binary: a user means 29.
+  // 0.29 of 100 is 28.999999999999996 in binary; 29 is intended.
   const double position = fraction * static_cast<double>(count) * (1.0 + 1e-12);
   return std::min(count, static_cast<uint64_t>(std::floor(position)));
 }
@@ -116,7 +116,7 @@ class TakenPart final : public Dataset {
   std::vector<int> writable_fds() const override { return whole_->writable_fds(); }
 
  private:
-  // A sample keeps its draws whatever is left out before it.
+  // The random numbers of a sample do not depend on skip_samples.
   RandomKey in_whole(RandomKey random_key) const {
     random_key.sample += range_.begin;
     return random_key;

@@ -1,4 +1,4 @@
-// SplitFraction: the part [from, to) of a data set that one named set takes.
+// SplitFraction: the fraction [from, to) of the data that one named dataset uses (data.NAME.split).
 //
 // Threads: values.
 #pragma once
@@ -21,8 +21,9 @@ struct SampleRange {
   uint64_t size() const { return end - begin; }
 };
 
-// Of shards that end after `ends` samples (never falling), those that lie in the part: ends counted
-// from its beginning, strictly rising, the last one its size.
+// The shards inside `range`, given the end of each shard (`ends`, not decreasing). The result is
+// relative to the start of the range and strictly increasing; its last element is the size of the
+// range.
 std::vector<uint64_t> shard_ends_within(std::span<const uint64_t> ends, const SampleRange& range);
 
 struct SplitFraction {
@@ -31,27 +32,27 @@ struct SplitFraction {
 
   // kInvalidArgument unless 0 <= from < to <= 1.
   static Result<SplitFraction> of(const DatasetRequest& request);
-  // Two sets that share a border ([0, 0.9] and [0.9, 1]) share neither a sample nor leave one out.
+  // Adjacent splits ([0, 0.9] and [0.9, 1]) neither overlap nor omit a sample.
   SampleRange of_count(uint64_t count) const;
-  std::string to_text() const;  // "split=0:0.9"; equal splits give equal texts
+  std::string to_text() const;  // "split=0:0.9"; equal splits have equal texts
 };
 
-// The part of `samples` samples that the set takes: at least one, or kInvalidArgument.
+// The range of `samples` samples that the dataset uses: at least one, or kInvalidArgument.
 Result<SampleRange> split_range(const DatasetRequest& request, uint64_t samples);
 
-// Shortest is not the point: equal numbers give equal texts, different ones different texts.
+// Not the shortest text: equal numbers have equal texts, different numbers different texts.
 std::string format_double_exact(double value);
 
-// with_sample_range: the part of a data set's samples that data.NAME.skip_samples and data.NAME.max_samples
-// leave.
+// with_sample_range: limits a dataset to the samples selected by data.NAME.skip_samples and
+// data.NAME.max_samples.
 //
 // Threads: as Dataset.
 // Errors:  kInvalidArgument, naming the key: no sample is left.
 
-// Which samples of so many: all where neither is set.
+// The selected samples out of `size`; all if neither is set.
 Result<SampleRange> selected_range(const DatasetRequest& request, uint64_t size);
 
-// `whole` itself where neither is set. The part has a fingerprint of its own.
+// Returns `whole` itself if neither is set. The limited dataset has its own fingerprint.
 Result<std::unique_ptr<Dataset>> with_sample_range(const DatasetRequest& request,
                                                    std::unique_ptr<Dataset> whole);
 

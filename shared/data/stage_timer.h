@@ -1,8 +1,7 @@
-// StageTime: how much of a read was decoding and how much transforming: what is left was getting the
-// bytes.
+// StageTimes: how long a read spent decoding and transforming; the remaining time was I/O.
 //
-// A clock costs more than a small sample, so time is only taken while a thread measures: a reader
-// measures one sample in many.
+// Reading the clock costs more than a small sample, so times are taken only while a StageTimer
+// exists: workers measure a small fraction of their samples.
 //
 // Threads: each thread measures its own reads.
 #pragma once
@@ -19,7 +18,7 @@ struct StageTimes {
   std::chrono::nanoseconds of[kStages] = {};
 };
 
-// While it lives, the calling thread's stages are added to `times`. Not nested.
+// During its lifetime, the stages of the calling thread are added to `times`. Not nested.
 class StageTimer {
  public:
   explicit StageTimer(StageTimes& times) { current_ = &times; }
@@ -32,7 +31,7 @@ class StageTimer {
   static inline constinit thread_local StageTimes* current_ = nullptr;
 };
 
-// The scope that it lives in is a stage. Stages do not overlap.
+// Measures the enclosing scope as a stage. Stages do not overlap.
 class StageScope {
  public:
   explicit StageScope(Stage stage) : stage_(stage) {

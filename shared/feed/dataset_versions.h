@@ -7,7 +7,7 @@
 //
 // Threads: functions of their arguments and the file system. Only the stokerd of the run directory
 //          writes.
-// Errors:  kCorrupt: the file was modified or is damaged; names the line. kIoError, kPermission.
+// Errors:  kCorrupt: the file was modified or is corrupt; names the line. kIoError, kPermission.
 #pragma once
 
 #include <cstdint>

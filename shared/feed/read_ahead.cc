@@ -143,8 +143,8 @@ void ReadAhead::wait_for_row(std::chrono::milliseconds timeout, const std::stop_
                       [this] { return !rows_.empty() || ended_ || wanted() == 0; });
 }
 
-void ReadAhead::wait_idle(uint32_t number, std::chrono::milliseconds timeout,
-                          const std::stop_token& stop) {
+void ReadAhead::wait_until_wanted(uint32_t number, std::chrono::milliseconds timeout,
+                                  const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   wanted_.wait_for(lock, stop, timeout, [&] { return ended_ || wanted() > number; });
 }

@@ -7,8 +7,8 @@
 // reads in flight.
 //
 // Threads:   every method may be called from any thread.
-// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and wait_idle()
-//            up to `timeout`, or until the stop.
+// Blocking:  fetch() for storage and while the budget is exhausted; wait_for_row() and
+//            wait_until_wanted() up to `timeout`, or until the stop.
 // Ownership: dataset and plan must outlive this object.
 // Errors:    none. A sample that could not be read ahead is read again, and reports its error, when
 //            it is decoded.
@@ -80,7 +80,7 @@ class ReadAheadTuner {
   std::mutex mutex_;
   double waited_ns_ = 0;
   double worked_ns_ = 0;
-  double waiting_ = 0;  // fraction of reads that waited longer than kMinWait
+  double waiting_ = 0;  // fraction of reads that waited longer than kShort
 };
 
 class ReadAhead {
@@ -106,7 +106,8 @@ class ReadAhead {
   // Returns when a row is available or the state might have changed.
   void wait_for_row(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // Blocks while no more than `number` reads are wanted.
-  void wait_idle(uint32_t number, std::chrono::milliseconds timeout, const std::stop_token& stop);
+  void wait_until_wanted(uint32_t number, std::chrono::milliseconds timeout,
+                         const std::stop_token& stop);
   // No more rows will be added; wakes all threads.
   void end();
 

@@ -55,7 +55,7 @@ struct PoolIndex {
 
 class WorkerPool {
  public:
-  // A thread reads rows in groups, of at most so many rows and about so much time.
+  // A thread reads rows in groups: at most kMaxRowsTogether, for about kGroupTime.
   static constexpr uint64_t kMaxRowsTogether = 32;
   static constexpr std::chrono::microseconds kGroupTime{20};
 

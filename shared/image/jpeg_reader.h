@@ -1,7 +1,7 @@
 // JpegReader: decodes JPEGs with libjpeg-turbo and reuses one decompressor.
 //
-// Of a JPEG with restart markers (jpeg_region.h, add_restart_markers.h) only the required region is
-// decoded.
+// For a JPEG with restart markers (jpeg_region.h, add_restart_markers.h), only the required region
+// is decoded.
 //
 // Threads:  one object per thread.
 // Errors:   read(): kCorrupt with the library's reason. Warnings of libjpeg about lost or invalid

@@ -30,7 +30,7 @@ EvaluationOutcome outcome_in(const json::object& root) {
 
 template <typename Read>
 std::optional<EvaluationOutcome> try_read(std::string_view line, Read read) {
-  auto entry = parse_json_object<EvaluationOutcome>(line, "ledger", read);
+  auto entry = parse_json_object<EvaluationOutcome>(line, "outcome", read);
   if (!entry.ok()) return std::nullopt;
   return *std::move(entry);
 }

@@ -69,9 +69,9 @@ TEST_F(ClassMappingTest, UsesTrainingClassIndicesWhenClassIsMissing) {
   const auto data = val();
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   EXPECT_THAT(labels_of(**data), ElementsAre(2, 0, 2));
-  std::vector<int64_t> at_once(3);
-  ASSERT_TRUE((*data)->read_labels(0, at_once).ok());
-  EXPECT_THAT(at_once, ElementsAre(2, 0, 2));
+  std::vector<int64_t> all(3);
+  ASSERT_TRUE((*data)->read_labels(0, all).ok());
+  EXPECT_THAT(all, ElementsAre(2, 0, 2));
   EXPECT_EQ((*data)->classes(), 3u);
   EXPECT_THAT((*data)->class_names(), ElementsAre("cat", "cow", "dog"));
 }

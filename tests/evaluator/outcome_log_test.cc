@@ -13,7 +13,7 @@ namespace {
 class OutcomeLogTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "stoker-ledger-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "stoker-log-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
     file_ = folder_ + "/outcomes.jsonl";
@@ -26,39 +26,38 @@ class OutcomeLogTest : public ::testing::Test {
 
 TEST_F(OutcomeLogTest, FindsOutcomesByStepAndManifestAfterRestart) {
   {
-    auto ledger = open();
-    ASSERT_TRUE(ledger.ok());
-    ASSERT_TRUE(ledger->append({200, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
+    auto log = open();
+    ASSERT_TRUE(log.ok());
+    ASSERT_TRUE(log->append({200, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
     ASSERT_TRUE(
-        ledger
-            ->append({400, "bb", Outcome::kCorrupt, 2, "model.safetensors: SHA-256 differs"}, "now")
+        log->append({400, "bb", Outcome::kCorrupt, 2, "model.safetensors: SHA-256 differs"}, "now")
             .ok());
   }
-  const auto ledger = open();
-  ASSERT_TRUE(ledger.ok());
-  ASSERT_NE(ledger->find(200, "aa"), nullptr);
-  ASSERT_NE(ledger->find(400, "bb"), nullptr);
-  EXPECT_EQ(ledger->find(400, "bb")->outcome, Outcome::kCorrupt);
-  EXPECT_EQ(ledger->find(400, "bb")->attempts, 2);
-  EXPECT_EQ(ledger->find(200, "cc"), nullptr)
+  const auto log = open();
+  ASSERT_TRUE(log.ok());
+  ASSERT_NE(log->find(200, "aa"), nullptr);
+  ASSERT_NE(log->find(400, "bb"), nullptr);
+  EXPECT_EQ(log->find(400, "bb")->outcome, Outcome::kCorrupt);
+  EXPECT_EQ(log->find(400, "bb")->attempts, 2);
+  EXPECT_EQ(log->find(200, "cc"), nullptr)
       << "another checkpoint of the same step is another checkpoint";
 }
 
 TEST_F(OutcomeLogTest, RemovesPartialLastLineBeforeAppending) {
   {
-    auto ledger = open();
-    ASSERT_TRUE(ledger->append({1, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
+    auto log = open();
+    ASSERT_TRUE(log->append({1, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
   }
   std::ofstream(file_, std::ios::app) << "{\"step\":2,\"manif";
   {
-    auto ledger = open();
-    ASSERT_TRUE(ledger.ok());
-    EXPECT_EQ(ledger->find(2, ""), nullptr);
-    ASSERT_TRUE(ledger->append({3, "cc", Outcome::kSuperseded, 1, ""}, "now").ok());
+    auto log = open();
+    ASSERT_TRUE(log.ok());
+    EXPECT_EQ(log->find(2, ""), nullptr);
+    ASSERT_TRUE(log->append({3, "cc", Outcome::kSuperseded, 1, ""}, "now").ok());
   }
-  const auto ledger = open();
-  EXPECT_NE(ledger->find(1, "aa"), nullptr);
-  EXPECT_NE(ledger->find(3, "cc"), nullptr);
+  const auto log = open();
+  EXPECT_NE(log->find(1, "aa"), nullptr);
+  EXPECT_NE(log->find(3, "cc"), nullptr);
 }
 
 TEST_F(OutcomeLogTest, IgnoresInvalidLinesAndReadsOthers) {
@@ -68,10 +67,10 @@ TEST_F(OutcomeLogTest, IgnoresInvalidLinesAndReadsOthers) {
          "\n"
          R"({"step":6,"manifest_sha256":"ff","outcome":"invented","attempts":1,"reason":"","wall_time":"x"})"
          "\n";
-  const auto ledger = open();
-  ASSERT_TRUE(ledger.ok());
-  EXPECT_NE(ledger->find(5, "ee"), nullptr);
-  EXPECT_EQ(ledger->find(6, "ff"), nullptr);
+  const auto log = open();
+  ASSERT_TRUE(log.ok());
+  EXPECT_NE(log->find(5, "ee"), nullptr);
+  EXPECT_EQ(log->find(6, "ff"), nullptr);
 }
 
 }  // namespace

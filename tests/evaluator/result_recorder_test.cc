@@ -78,9 +78,9 @@ TEST_F(ResultRecorderTest, RestoresHistoryAndUsesLaterResultOfStep) {
     ASSERT_TRUE(log->record(result(20, 1.5)).ok());
   }
   const auto log = open();
-  run::EvalResult anew = result(20, 1.25);
-  anew.manifest_sha256 = "another";
-  ASSERT_TRUE(log->record(anew).ok());
+  run::EvalResult repeated = result(20, 1.25);
+  repeated.manifest_sha256 = "another";
+  ASSERT_TRUE(log->record(repeated).ok());
   const auto upto_20 = log->history(20);
   ASSERT_EQ(upto_20.size(), 2u);
   EXPECT_EQ(upto_20[1].value, 1.25);

@@ -45,7 +45,7 @@ TEST_F(EarlyStopRunTest, FinishesRunWithCheckpointAndDoesNotRestartIt) {
       << "eval.on_best_command was not run";
 
   EXPECT_EQ(train(config, run_dir(), endless).code, 0);
-  EXPECT_EQ(newest_step(run_dir()), step) << "a run that was stopped early went on";
+  EXPECT_EQ(newest_step(run_dir()), step) << "a run that was stopped early continued";
   EXPECT_EQ(end_of(run_dir()).step, step);
 
   EXPECT_EQ(train(config, run_dir(),
@@ -53,7 +53,7 @@ TEST_F(EarlyStopRunTest, FinishesRunWithCheckpointAndDoesNotRestartIt) {
                    "eval.early_stopping.stopping_threshold=null"})
                 .code,
             0);
-  EXPECT_EQ(newest_step(run_dir()), step + 5) << "another rule does not let it go on";
+  EXPECT_EQ(newest_step(run_dir()), step + 5) << "another rule does not continue it";
 }
 
 }  // namespace

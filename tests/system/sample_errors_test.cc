@@ -81,7 +81,7 @@ metrics: {log_every_steps: 50}
     return std::stoull(number[1]);
   }
 
-  // Runs until another checkpoint is saved and, unless `at_once`, until sample errors after that
+  // Runs until another checkpoint is saved and, unless `immediately`, until sample errors after that
   // checkpoint are recorded; then kills the run.
   void run_until_killed(const std::string& config, bool immediately) {
     const uint64_t before = newest_step(run_dir());

@@ -32,7 +32,7 @@ class SandboxTest : public RunTest {
   }
 };
 
-TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsRefused) {
+TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsDenied) {
   EXPECT_EQ(train_without_seccomp({"--set", "feed.num_processes=2"}).code, 78);
   const std::string log = text_of(run_dir() + "/logs/stokerd.log");
   EXPECT_THAT(log, AllOf(HasSubstr("feed.sandbox: "), HasSubstr("add SystemCallFilter=seccomp"),
@@ -43,7 +43,7 @@ TEST_F(SandboxTest, EndsWith78AndOneErrorWhenSeccompIsRefused) {
   EXPECT_THAT(text_of(run_dir() + "/exit_status.json"), HasSubstr("\"exit_code\":78"));
 }
 
-TEST_F(SandboxTest, DoesNotCountRefusedStartsAsStartsInVain) {
+TEST_F(SandboxTest, DoesNotCountDeniedStartsAsFailedStarts) {
   for (int start = 0; start < 5; ++start) ASSERT_EQ(train_without_seccomp({}).code, 78) << start;
 }
 

@@ -52,21 +52,21 @@ std::vector<sock_filter> filter_of(const std::string& text) {
   std::istringstream calls(text.substr(colon + 1));
   for (std::string name; std::getline(calls, name, ',');)
     if (!add_refusals(name, refusals)) return {};
-  const sock_filter refuse =
+  const sock_filter reject =
       BPF_STMT(BPF_RET | BPF_K, static_cast<uint32_t>(SECCOMP_RET_ERRNO) | *error);
   const sock_filter load_call = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
   std::vector<sock_filter> filter{load_call};
   for (const Refusal& rejection : refusals) {
     if (rejection.first_argument == kAnyArgument) {
       filter.insert(filter.end(),
-                    {BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rejection.call, 0, 1), refuse});
+                    {BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rejection.call, 0, 1), reject});
       continue;
     }
     filter.insert(
         filter.end(),
         {BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rejection.call, 0, 4),
          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
-         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rejection.first_argument, 0, 1), refuse, load_call});
+         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, rejection.first_argument, 0, 1), reject, load_call});
   }
   filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   return filter;

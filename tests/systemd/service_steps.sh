@@ -4,7 +4,7 @@
 # succeeded.
 set -euo pipefail
 results=${1:?give the folder of the results}
-readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service refused=stokerd@refused.service
+readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service denied=stokerd@denied.service
 readonly run=/var/lib/stoker/demo
 readonly log=$run/logs/stokerd.log
 
@@ -12,7 +12,7 @@ say() { printf '%3d s  %s\n' "$SECONDS" "$*"; }
 
 save_logs() {
   journalctl --no-pager -o short-monotonic >"$results/journal" 2>&1 || true
-  systemctl --no-pager status "$unit" "$eval_unit" "$refused" >"$results/status" 2>&1 || true
+  systemctl --no-pager status "$unit" "$eval_unit" "$denied" >"$results/status" 2>&1 || true
 }
 trap save_logs EXIT
 fail() {
@@ -44,7 +44,7 @@ has_resumed() {
   ((${#steps[@]} == $1 && steps[-1] >= $2)) && has_step_after "${steps[-1]}"
 }
 # PID of the first worker process of PARENT.
-find_reader() {
+find_worker() {
   local status
   for status in /proc/[0-9]*/status; do
     if grep -qs '^Name:[[:space:]]*stoker-feed$' "$status" && grep -qs "^PPid:[[:space:]]*$1\$" "$status"; then
@@ -73,7 +73,7 @@ say "$(systemctl --version | head -n 1)"
 id stoker >/dev/null || fail "systemd-sysusers has not made the user stoker"
 mkdir -p /etc/stoker
 write_config /etc/stoker/demo.yaml
-write_config /etc/stoker/refused.yaml
+write_config /etc/stoker/denied.yaml
 
 systemctl --quiet enable "$unit" "$eval_unit" || fail "systemctl enable"
 systemctl start "$unit" || fail "systemctl start: $(property "$unit" Result), $(property "$unit" ExecMainStatus)"
@@ -84,10 +84,10 @@ say "started: $(property "$unit" StatusText)"
 
 # Workers have their own seccomp filter in addition to that of the unit.
 main=$(property "$unit" MainPID)
-reader=$(find_reader "$main") || fail "there is no reader process"
-(($(num_filters "$reader") > $(num_filters "$main"))) || fail "a reader has no seccomp filter of its own"
+worker=$(find_worker "$main") || fail "there is no worker process"
+(($(num_filters "$worker") > $(num_filters "$main"))) || fail "a worker process has no seccomp filter"
 [[ $(stat -c %U "/proc/$main") == stoker ]] || fail "stokerd runs as $(stat -c %U "/proc/$main")"
-say "seccomp filters: stokerd $(num_filters "$main"), its reader $(num_filters "$reader")"
+say "seccomp filters: stokerd $(num_filters "$main"), its worker $(num_filters "$worker")"
 
 # The enabled evaluator has started together with stokerd.
 within 30 "an evaluation" test -s "$run/eval/best.json"
@@ -129,10 +129,10 @@ say "stoker-eval has evaluated step $end and ended"
 
 # If the unit's filter does not permit seccomp, stokerd fails with one clear error and is not
 # restarted.
-systemctl start "$refused" 2>/dev/null || true
-within 30 "the end without a sandbox" has_state "$refused" failed
-[[ $(property "$refused" ExecMainStatus) == 78 && $(property "$refused" NRestarts) == 0 ]] ||
-  fail "without a sandbox: $(property "$refused" ExecMainStatus), $(property "$refused" NRestarts) restarts"
-journalctl --no-pager -u "$refused" | grep -q 'feed.sandbox: .*SystemCallFilter=seccomp' || fail "no error names the remedy"
-say "refused: exit code 78 names SystemCallFilter=seccomp"
+systemctl start "$denied" 2>/dev/null || true
+within 30 "the end without a sandbox" has_state "$denied" failed
+[[ $(property "$denied" ExecMainStatus) == 78 && $(property "$denied" NRestarts) == 0 ]] ||
+  fail "without a sandbox: $(property "$denied" ExecMainStatus), $(property "$denied" NRestarts) restarts"
+journalctl --no-pager -u "$denied" | grep -q 'feed.sandbox: .*SystemCallFilter=seccomp' || fail "no error contains the fix"
+say "denied: exit code 78 names SystemCallFilter=seccomp"
 touch "$results/passed"

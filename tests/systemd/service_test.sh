@@ -41,12 +41,12 @@ fail() {
 local=$scratch/usr/local
 DESTDIR=$scratch cmake --install "$build" --prefix /usr/local >"$scratch/install.log"
 libraries=$(dirname "$(find "$local"/lib* -name libyaml-cpp.so\* -print -quit)")
-[[ -d $libraries ]] || fail "the installed tree has no libraries of its own"
+[[ -d $libraries ]] || fail "the installed tree has no own libraries"
 ln -sfn "/opt/libtorch/${libtorch##*/}" "$libraries/torch"
 
 # The steps run as a unit, which the container boots into instead of its default target.
 units=$local/lib/systemd/system
-mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@refused.service.d"
+mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@denied.service.d"
 cp "$here/service_steps.sh" "$local/libexec/stoker-test/"
 # With an empty /etc, systemd enables the units of its presets; without a preset file that is every
 # unit.
@@ -74,7 +74,7 @@ WatchdogSec=10
 RestartSec=1
 UNIT
 # A unit whose filter does not permit seccomp.
-cat >"$units/stokerd@refused.service.d/test.conf" <<'UNIT'
+cat >"$units/stokerd@denied.service.d/test.conf" <<'UNIT'
 [Service]
 SystemCallFilter=~seccomp
 UNIT

@@ -12,7 +12,7 @@
 namespace stoker::data::cache {
 namespace {
 
-constexpr size_t kDigits = 24;  // of a content's sum that stand in a name
+constexpr size_t kDigits = 24;  // digits of the content hash in a file name
 constexpr std::chrono::milliseconds kBetweenTries{200};
 constexpr uint64_t kTriesPerSecond = 5;
 

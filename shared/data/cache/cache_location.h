@@ -1,12 +1,14 @@
-// CacheLocation: where a file lies that `cache` keeps of a set: beside the run's index, or in the folder
-// `cache.dir`, for all runs that read the same data.
+// CacheLocation: the path of a cache file of a dataset: next to the index of the run, or in the
+// folder `cache.dir`, which all runs that read the same data share.
 //
-// There its name says what it holds: what is found under it is the right one, and no run replaces what
-// another one reads.
+// In a shared folder, the file name contains a hash of the contents, so a file with that name is
+// valid and no run replaces a file that another one reads.
 //
 // Threads:  a value.
-// Blocking: lock() waits for the run that has it, and tells `progress` so; that may throw.
-// Errors:   of lock(): kIoError, kPermission, kNoSpace, kAlreadyExists (no folder), naming the setting.
+// Blocking: lock() waits until the run that holds the lock releases it, and reports that to
+//           `progress`, which may throw.
+// Errors:   lock(): kIoError, kPermission, kNoSpace, kAlreadyExists (not a folder), naming the
+//           setting.
 #pragma once
 
 #include <string>
@@ -21,27 +23,28 @@ namespace stoker::data::cache {
 
 class CacheLocation {
  public:
-  // Of the set's `cache`, which it has. `content`: hex SHA-256 of all that decides what the file holds.
+  // The dataset must have a `cache`. `content`: hex SHA-256 of everything that determines the
+  // contents of the file.
   CacheLocation(const DatasetRequest& request, std::string_view field, std::string_view content);
 
   const std::string& path() const { return path_; }
   bool is_shared() const { return !folder_.empty(); }
-  // Of a shared place: makes the folder where it is not there. While the lock lives, no other process
-  // makes files in it; what one has left that was killed is removed. Of one beside the index, which is
-  // the run's own, nothing.
+  // For a shared folder: creates the folder if needed and locks it, so that no other process
+  // creates files in it while the lock exists. Temporary files of killed processes are removed.
+  // Does nothing for a file next to the index, which belongs to the run.
   Result<FileLock> lock(const files::ScanProgress& progress) const;
 
  private:
   std::string key_;     // data.NAME.cache.dir, for messages
-  std::string folder_;  // that is shared; or empty
+  std::string folder_;  // the shared folder, or empty
   std::string path_;
 };
 
-// How the name of such a file ends: "packed", "packed_restart" or "decoded".
+// The extension of a cache file: "packed", "packed_restart" or "decoded".
 std::string cache_suffix(const config::CacheConfig& cache);
 
-// Removes the file of another `cache` that a start before has left beside the run's index, unless the
-// set keeps it there.
+// Removes a cache file of another type that an earlier start created next to the index, unless the
+// dataset still uses it.
 void remove_unused_cache(const DatasetRequest& request, std::string_view field,
                          const config::CacheConfig& cache);
 

@@ -19,7 +19,7 @@ namespace {
 
 class DecodedDataset final : public DatasetDecorator {
  public:
-  // `part`: the samples that the file has places for.
+  // `range`: the samples that have a slot in the file.
   DecodedDataset(std::unique_ptr<Dataset> dataset, std::unique_ptr<DecodedCacheFile> file,
                  const SampleRange& range)
       : DatasetDecorator(*dataset),
@@ -61,7 +61,7 @@ CacheLocation location_of(const DatasetRequest& request, const DecodedCacheFile:
   return {request, "samples", form.identity};
 }
 
-// A picture is what its decoder makes of it, so another version's are other samples.
+// The pixels depend on the decoder, so the cache of another decoder version is not valid.
 DecodedCacheFile::Form input_form(const Dataset& dataset, const SampleRange& range) {
   DecodedCacheFile::Form form{.samples = range.size(), .tensor_bytes = {}, .identity = {}};
   std::string identity = image::decoder_versions() + '\n' + dataset.fingerprint() + '\n' +

@@ -1,10 +1,10 @@
-// decoded: a data set each of whose samples is decoded once, and then comes from a file beside the
-// index, in this run and its next starts: `cache: {type: decoded}`.
+// with_decoded_cache: a dataset whose samples are decoded once and then read from a file next to
+// the index, in this run and after restarts: `cache: {type: decoded}`.
 //
-// The file is filled by whoever reads: the processes that decode, which nothing but their own end
-// can harm. What a sample is does not depend on whether it comes from there.
+// The file is filled by the processes that decode, so a crash in a decoder affects nothing else. A
+// sample has the same bytes with and without the cache.
 //
-// Threads, blocking: as the set itself.
+// Threads, blocking: as the dataset.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,16 @@
 
 namespace stoker::data::cache {
 
-// kInvalidArgument where `cache` does not go with the set's other settings.
+// kInvalidArgument if `cache` cannot be combined with the other settings of the dataset.
 Status validate_cache(const DatasetRequest& request);
 
-// The file of this set, as DecodedCacheFile::make(); where the set wants none, one of before is removed.
+// Creates the cache file of the dataset with DecodedCacheFile::make(). Without a decoded cache,
+// removes an earlier one.
 Status create_decoded_cache(const DatasetRequest& request, const Dataset& dataset,
                             const files::ScanProgress& progress);
 
-// The set with its file; the set itself where it wants none, or where the file cannot be opened, which
-// is logged: its samples are then decoded each time.
+// The dataset with its cache. Returns `dataset` itself if no decoded cache is configured, or if the
+// file cannot be opened; the latter is logged, and samples are then decoded on each read.
 Result<std::unique_ptr<Dataset>> with_decoded_cache(const DatasetRequest& request,
                                                     std::unique_ptr<Dataset> dataset);
 

@@ -37,7 +37,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 96 && std::is_trivially_copyable_v<Header>);
 
-// Behind a sample's tensors.
+// Follows the tensors of a sample.
 struct Check {
   uint32_t there = 0;
   uint32_t crc = 0;  // CRC-32C of the sample's number and its tensors
@@ -64,8 +64,8 @@ Check checksum(uint64_t sample, std::span<const std::span<std::byte>> tensors) {
   return {.there = kPresent, .crc = crc};
 }
 
-// The descriptor's bytes from `offset` on into the tensors and what follows them; false where they
-// are not all there.
+// Reads from `offset` into the tensors and `check`, which follows them; false if the read is
+// incomplete.
 bool read_slot(int fd, uint64_t offset, std::span<const std::span<std::byte>> tensors,
                Check& check) {
   thread_local std::vector<iovec> parts;
@@ -104,7 +104,7 @@ uint64_t DecodedCacheFile::Form::file_bytes() const {
 Status DecodedCacheFile::make(const std::string& path, const Form& form) {
   const auto there = open(path, form);
   if (there.ok()) return {};
-  if (there.status().code() == StatusCode::kMismatch)  // its room is needed
+  if (there.status().code() == StatusCode::kMismatch)  // its disk space is needed
     STOKER_RETURN_IF_ERROR(default_file_system().remove_file(path));
   STOKER_RETURN_IF_ERROR(remove_temporary_files(
       default_file_system(), std::filesystem::path(path).parent_path().string()));

@@ -1,17 +1,18 @@
-// DecodedCacheFile: the tensors of every sample of a set in one file, each put in by whoever reads it
-// first, for all processes that have the file open: `cache: {type: decoded}`.
+// DecodedCacheFile: the tensors of all samples of a dataset in one file, shared by all processes
+// that have it open: `cache: {type: decoded}`. Each sample is written by the first process that
+// reads it.
 //
-// A cache and no more: a sample that is not there, was written in part, or is damaged is not given;
-// whoever asks takes it from where it comes from, and puts it in again.
+// It is only a cache: a sample that is missing, partially written or corrupt is not returned, and
+// the caller decodes it and writes it again.
 //
-// Format:   little-endian, version 1. A Header (decoded_cache_file.cc), then a place for each sample: its
-//           tensors one after another, and a Check. What is not there is zeros.
+// Format:   little-endian, version 1. A Header (decoded_cache_file.cc), then one slot per sample:
+//           its tensors in sequence and a Check. Missing samples are zeros.
 // Threads:  every method may be called from any thread, concurrently.
-// Blocking: as the disk does.
-// Errors:   make(): kNoSpace, kIoError, kPermission, and no file has then been made. open(): the
-//           same, kNotFound, and kMismatch where the file is of other samples or of another version,
-//           or is no such file.
-// Crash:    leaves what was put in; a sample that was half written does not fit its checksum.
+// Blocking: for the disk.
+// Errors:   make(): kNoSpace, kIoError, kPermission; no file is created. open(): the same,
+//           kNotFound, and kMismatch if the file is for other samples, has another version or is
+//           not a cache file.
+// Crash:    complete samples remain; a partially written one fails its checksum.
 #pragma once
 
 #include <cstddef>
@@ -32,24 +33,24 @@ class DecodedCacheFile {
   struct Form {
     uint64_t samples = 0;
     std::vector<size_t> tensor_bytes;  // of each tensor of a sample
-    std::string identity;              // hex SHA-256 of all that decides what the samples are
+    std::string identity;              // hex SHA-256 of everything that determines the samples
 
     uint64_t sample_bytes() const;
     uint64_t file_bytes() const;
   };
 
-  // Leaves a file of this form as it is; otherwise makes one, with room on the disk for every sample,
-  // where no other process writes to its folder.
+  // Keeps an existing file of this form. Otherwise creates one and reserves disk space for all
+  // samples. No other process may write to the folder meanwhile.
   static Status make(const std::string& path, const Form& form);
   static Result<std::unique_ptr<DecodedCacheFile>> open(const std::string& path, Form form);
 
-  // False where the sample is not there, or is not what was put in; the outputs are then unspecified.
+  // False if the sample is missing or corrupt; the outputs are then unspecified.
   bool take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
-  // Tried once: what cannot be written is not there.
+  // Tried once; after a failed write the sample is missing.
   void put(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
-  // What take() of this sample will take from `bytes`; false where it is not there.
+  // Stores in `bytes` what take() of this sample will use; false if the sample is missing.
   bool prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const;
-  int descriptor() const { return fd_.get(); }  // that put() writes to
+  int descriptor() const { return fd_.get(); }  // the one that put() writes to
 
  private:
   DecodedCacheFile(UniqueFd fd, Form form);
@@ -58,7 +59,7 @@ class DecodedCacheFile {
   // Constant after construction.
   const UniqueFd fd_;
   const Form form_;
-  const uint64_t slot_bytes_;  // of a sample and its check
+  const uint64_t slot_bytes_;  // size of a sample and its Check
 };
 
 }  // namespace stoker::data::cache

@@ -23,17 +23,18 @@
 namespace stoker::data::cache {
 namespace {
 
-// SampleCache: room for the tensors of every sample of a set, of which each is put in once.
+// SampleCache: memory for the tensors of all samples of a dataset. Each sample is stored once.
 //
-// Threads:  every method may be called from any thread. Lock-free: a sample is seen when it is whole.
-// Owner:    the memory is mapped and, but for the pages of samples that are there, not used.
-// Errors:   try_create(): null where there is no address space.
+// Threads:   every method may be called from any thread. Lock-free: a sample becomes visible when
+//            it is complete.
+// Ownership: owns a memory mapping, in which only the pages of stored samples are allocated.
+// Errors:    try_create(): null if there is not enough address space.
 class SampleCache {
  public:
-  // `tensor_bytes`: of each tensor of a sample.
+  // `tensor_bytes`: size of each tensor of a sample.
   static std::unique_ptr<SampleCache> try_create(uint64_t samples,
                                                  std::vector<size_t> tensor_bytes);
-  // What that takes; no more than UINT64_MAX.
+  // The memory needed; UINT64_MAX if it overflows.
   static uint64_t bytes_for(uint64_t samples, std::span<const size_t> tensor_bytes);
   ~SampleCache();
   SampleCache(const SampleCache&) = delete;
@@ -42,12 +43,13 @@ class SampleCache {
   bool has(uint64_t sample) const {
     return states_[sample].load(std::memory_order_acquire) == kPresent;
   }
-  // Asks for the bytes of a sample that will be taken soon: best when so many are taken before it.
+  // fetch() prefetches a sample into the processor cache; best called samples_to_fetch_ahead()
+  // samples before its take().
   size_t samples_to_fetch_ahead() const;
   void fetch(uint64_t sample) const;
-  // Of a sample that is there, into `outputs`.
+  // Copies a sample that has() into `outputs`.
   void take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
-  // From `outputs`; nothing where it is there, or another thread puts it.
+  // Stores a sample; does nothing if it is present or another thread is storing it.
   void put(uint64_t sample, std::span<const std::span<std::byte>> outputs);
 
  private:
@@ -61,13 +63,15 @@ class SampleCache {
   const size_t size_;
   const std::vector<size_t> tensor_bytes_;
   const size_t sample_bytes_;
-  // kAbsent to kLoading by whoever puts the sample; kPresent (release) when its bytes are.
+  // The thread that stores a sample changes kAbsent to kLoading, then, after copying, to kPresent
+  // (release).
   const std::unique_ptr<std::atomic<uint8_t>[]> states_;
 };
 
 constexpr size_t kCacheLine = 64;
-constexpr size_t kMaxLinesFetched = 65;  // of a sample: what follows them the processor expects
-// Nearer, a small sample comes too late; further off, large ones have pushed it out again.
+constexpr size_t kMaxLinesFetched = 65;  // per sample; the hardware prefetcher covers the rest
+// A shorter distance is too late for small samples; with a longer one, large samples are evicted
+// again before use.
 constexpr size_t kFetchAhead = 4096;  // bytes
 
 size_t sum_of(std::span<const size_t> bytes) {
@@ -87,7 +91,7 @@ std::unique_ptr<SampleCache> SampleCache::try_create(uint64_t samples,
   void* const bytes = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (bytes == MAP_FAILED) return nullptr;
-  // Samples are taken in any order: with small pages each would wait for a walk through their table.
+  // Samples are accessed in random order, so with small pages each access would miss the TLB.
   ::madvise(bytes, size, MADV_HUGEPAGE);
   try {
     return std::unique_ptr<SampleCache>(
@@ -152,7 +156,8 @@ class MemoryCachedDataset final : public DatasetDecorator {
     std::vector<size_t> tensor_bytes;
     for (const TensorSpec& tensor : spec()) tensor_bytes.push_back(tensor.bytes());
     const uint64_t bytes = SampleCache::bytes_for(size(), tensor_bytes);
-    if (bytes > budget) return dataset_->enable_memory_cache(budget);  // a part of each, perhaps
+    // Components may fit individually.
+    if (bytes > budget) return dataset_->enable_memory_cache(budget);
     maybe_memory_ = SampleCache::try_create(size(), std::move(tensor_bytes));
     if (maybe_memory_) budget -= bytes;
   }
@@ -195,7 +200,7 @@ class MemoryCachedDataset final : public DatasetDecorator {
  private:
   bool may_take() const { return maybe_memory_ && change_detector_.is_unchanged(); }
 
-  // Those from `first` on that are in memory, up to the first that is not; how many.
+  // Copies consecutive samples from `first` that are in memory; returns their number.
   size_t take_rows(std::span<const SampleReadRequest> samples, size_t first,
                    RowOutputs& outputs) const {
     size_t i = first;
@@ -215,7 +220,7 @@ class MemoryCachedDataset final : public DatasetDecorator {
 
   const std::unique_ptr<Dataset> dataset_;
 
-  // Set before the first read; own synchronisation.
+  // Set before the first read; synchronized internally.
   mutable std::unique_ptr<SampleCache> maybe_memory_;
   mutable files::FileChangeDetector change_detector_;
 };

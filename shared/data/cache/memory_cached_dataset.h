@@ -1,17 +1,19 @@
-// MemoryCachedDataset: a data set whose samples stay in memory, as the tensors they are, once they were read.
+// MemoryCachedDataset: a dataset that keeps its samples in memory, as tensors, after they were
+// read.
 //
-// A small sample costs more to ask the kernel for than to copy: two calls for 784 bytes take twenty
-// times as long as the bytes. So the samples of a set that is small enough are read from its files
-// once. Only for sets whose samples are the same each time and that have few files.
+// For small samples the system calls cost more than the copy: two calls for 784 bytes take twenty
+// times as long as copying them. So the samples of a dataset that is small enough are read from its
+// files only once. Only for datasets whose samples are the same on each read and that have few
+// files.
 //
-// Memory is what the process has of its own, taken page by page as samples come. Not a mapping of
-// the files: one that is cut off would end the process, and one that is written to would change
-// samples under the reader.
+// The memory is private to the process and allocated page by page as samples are read. The files
+// are not mapped, because truncating a mapped file would crash the process, and writing to it would
+// change samples while they are read.
 //
 // Threads:  as Dataset; lock-free.
-// Blocking: as Dataset; each tenth of a second one read has a look at the files' sizes and times.
-// Errors:   those of the data set. Once a file is not as it was indexed, nothing is taken from memory
-//           any more, and reading the files says what is wrong.
+// Blocking: as Dataset; every 100 ms one read checks the sizes and times of the files.
+// Errors:   those of the dataset. After a file has changed, the memory is no longer used, and
+//           reading the files reports the error.
 #pragma once
 
 #include <memory>
@@ -22,7 +24,8 @@
 
 namespace stoker::data::cache {
 
-// `files`: all that the set reads. enable_memory_cache() begins it; without, it is the set itself.
+// `files`: all files that the dataset reads. The cache is unused until enable_memory_cache() is
+// called.
 std::unique_ptr<Dataset> with_memory_cache(std::unique_ptr<Dataset> dataset,
                                            std::vector<files::FileTable> files);
 

@@ -20,17 +20,17 @@
 namespace stoker::data::cache {
 namespace {
 
-// What is read before it is written: bytes, and files, whichever comes first.
+// Amount read before it is written, in bytes and in files; the first limit reached applies.
 constexpr uint64_t kGroupBytes = uint64_t{64} << 20;
 constexpr size_t kGroupFiles = 4096;
-// Reads at once: what a slow disk wants, and a quick one does not mind.
+// Number of concurrent reads: needed for disks with high latency, harmless for fast ones.
 constexpr size_t kWorkers = 16;
-// What files that are rewritten may take more: a part of what they take.
+// Additional disk space for rewritten files, as a divisor of their size.
 constexpr uint64_t kRewritingPart = 16;
 
 using Contents = std::vector<std::vector<std::byte>>;
 
-// The first file after `begin` that does not belong to its group: at least one does.
+// The first file after the group that starts at `begin`, which contains at least one file.
 size_t group_end(const files::FileTable& files, size_t begin) {
   size_t end = begin;
   uint64_t bytes = 0;
@@ -40,7 +40,7 @@ size_t group_end(const files::FileTable& files, size_t begin) {
   return end;
 }
 
-// The files from `begin` on into `contents`, as many as there are.
+// Reads contents.size() files, starting with `begin`.
 Status read_group(const files::FileReader& reader, size_t begin, const PackOptions& packing,
                   Contents& contents) {
   std::atomic<size_t> next{0};
@@ -77,7 +77,7 @@ std::vector<std::byte> trailer_of(std::vector<uint64_t> sizes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The sizes that stand behind rewritten files.
+// Reads the sizes at the end of a pack of rewritten files.
 Result<std::vector<uint64_t>> read_sizes(const files::FileTable& pack, size_t count) {
   std::vector<uint64_t> sizes(count + 1);
   const uint64_t bytes = pack.stamp(0).size, trailer = sizes.size() * sizeof(uint64_t);
@@ -96,7 +96,7 @@ Result<std::vector<uint64_t>> read_sizes(const files::FileTable& pack, size_t co
   return sizes;
 }
 
-// `sizes`: of what is written for each file.
+// `sizes`: number of bytes written for each file.
 Status write_pack(const files::FileTable& files, const PackOptions& packing, int fd,
                   const std::string& path, const files::ScanProgress& progress,
                   std::vector<uint64_t>& sizes) {
@@ -190,8 +190,8 @@ void PackedFiles::prefetch(size_t file, uint64_t limit, files::PrefetchedBytes& 
 
 namespace {
 
-// Of a picture that is rewritten, for its coefficients: as many threads take it at a time as there are
-// processors. A JPEG of more than 20 million pixels stays as it is.
+// Memory limit per thread, for the coefficients of one image. A JPEG of more than 20 million pixels
+// remains unchanged.
 constexpr uint64_t kRewritingMemory = uint64_t{128} << 20;
 
 void rewrite(std::vector<std::byte>& image_file) {

@@ -1,7 +1,8 @@
-// ByteSource: bytes that are looked at here and there, without reading what lies between.
+// ByteSource: random access to bytes, so that an index is built without reading the data in
+// between.
 //
-// What goes through a shard of records to index it (headers, lengths, names) is written against
-// this, so that pictures between them are never read, and tests need no file.
+// Code that indexes a shard of records reads only their headers, lengths and names through this
+// interface: images are never read, and tests need no file.
 //
 // Threads: one at a time.
 // Errors:  those of FileReader.
@@ -23,8 +24,8 @@ class ByteSource {
   virtual ~ByteSource() = default;
 
   virtual uint64_t size() const = 0;
-  // The `count` bytes from `offset` on, fewer only at the end; valid until the next call. Memory is
-  // taken for `count` bytes: the caller has a limit.
+  // The `count` bytes from `offset`, fewer only at the end; valid until the next call. Allocates
+  // `count` bytes, so the caller must limit it.
   virtual Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) = 0;
 };
 
@@ -42,7 +43,7 @@ class MemorySource final : public ByteSource {
   const std::span<const std::byte> bytes_;
 };
 
-// A file through a window of one page.
+// A file, read through a window of one page.
 class FileSource final : public ByteSource {
  public:
   FileSource(const FileReader& reader, size_t file, uint64_t size)
@@ -58,10 +59,10 @@ class FileSource final : public ByteSource {
   const size_t file_;
   const uint64_t size_;
   std::vector<std::byte> window_;
-  uint64_t begin_ = 0;  // of the window
+  uint64_t begin_ = 0;  // offset of window_
 };
 
-// A part of another source, as a source of its own.
+// A range of another source.
 class PartSource final : public ByteSource {
  public:
   // begin + size <= whole.size().

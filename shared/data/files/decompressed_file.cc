@@ -17,7 +17,7 @@ namespace stoker::data::files {
 namespace {
 
 constexpr size_t kInputBytes = size_t{1} << 18;
-constexpr int kGzipBits = 15 + 16, kRawBits = -15;  // of inflateInit2(): the largest window
+constexpr int kGzipBits = 15 + 16, kRawBits = -15;  // for inflateInit2(): the largest window
 
 }  // namespace
 
@@ -45,7 +45,7 @@ struct Inflater::State {
     return {};
   }
 
-  // After the end of a stream: another gzip member, or nothing.
+  // Called at the end of a stream: starts the next gzip member, if there is one.
   Status next_member() {
     if (!input_left()) return finished = true, Status();
     if (packed.format == Packed::Format::kDeflate) return corrupt("bytes after the packed data");
@@ -53,23 +53,23 @@ struct Inflater::State {
     return {};
   }
 
-  // One step of zlib: at the end of a member goes on to the next.
+  // One call of zlib. At the end of a member, continues with the next.
   Status step() {
     STOKER_RETURN_IF_ERROR(refill());
-    if (stream.avail_in == 0) return corrupt("the packed data is cut off");
+    if (stream.avail_in == 0) return corrupt("the packed data is truncated");
     const int result = inflate(&stream, Z_NO_FLUSH);
     if (result == Z_STREAM_END) return next_member();
     if (result == Z_MEM_ERROR) return Status(StatusCode::kOutOfMemory, path + ": unpacking");
     if (result == Z_OK || result == Z_BUF_ERROR) return {};
     const char* const why = stream.msg != nullptr ? stream.msg : "not packed data";
-    return corrupt(std::string("damaged (") + why + ")");
+    return corrupt(std::string("corrupt (") + why + ")");
   }
 
   const FileReader& reader;
   const std::string path;
   const Packed packed;
   std::vector<std::byte> input;
-  uint64_t taken = 0;  // of packed.bytes, into `input`
+  uint64_t taken = 0;  // bytes of the compressed range that were read into `input`
   z_stream stream{};
   bool ready = false;
   bool finished = false;
@@ -104,15 +104,15 @@ Result<size_t> Inflater::read(std::span<std::byte> out) {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// Deflate makes no more than about 1032 bytes of one: a promise of more is a lie.
+// Deflate expands one byte to about 1032 bytes at most, so a larger declared size is invalid.
 constexpr uint64_t kMaxRatio = 1040;
 
 Status differs(const std::string& source, uint64_t promised, const std::string& found) {
   return Status(StatusCode::kCorrupt,
-                source + ": promises " + std::to_string(promised) + " unpacked bytes, " + found);
+                source + ": declares " + std::to_string(promised) + " unpacked bytes, " + found);
 }
 
-// Writes what comes out to `fd`.
+// Writes the decompressed bytes to `fd`.
 Status pour(Inflater& inflater, const DecompressOptions& options, const std::string& source, int fd,
             const std::string& path, const ScanProgress& progress) {
   std::vector<std::byte> chunk(kChunkBytes);

@@ -1,10 +1,10 @@
-// Inflater: the bytes that a deflate stream in a file stands for, from front to back.
+// Inflater: decompresses a deflate stream in a file, sequentially.
 //
 // Threads:  one object per thread; the reader must outlive it.
-// Blocking: as the disk does.
-// Errors:   kCorrupt (damaged, cut off, a wrong checksum, bytes after the end), those of FileReader;
-//           each names the file and the offset in it. kOutOfMemory. Memory is some 300 KiB, whatever
-//           the stream holds.
+// Blocking: for disk reads.
+// Errors:   kCorrupt (invalid data, truncated, checksum mismatch, trailing bytes), those of
+//           FileReader; each names the file and the offset in it. kOutOfMemory. Uses about 300 KiB
+//           of memory, independent of the stream.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@
 
 namespace stoker::data::files {
 
-// Where packed bytes lie, and how they are packed.
+// Location and format of compressed bytes.
 struct Packed {
   enum class Format { kGzip, kDeflate };
-  Format format = Format::kGzip;  // gzip: whole files, several members after another among them
+  Format format = Format::kGzip;  // gzip: complete files, including files of several members
   size_t file = 0;
   uint64_t offset = 0;
   uint64_t bytes = 0;
@@ -37,8 +37,8 @@ class Inflater {
   Inflater(Inflater&&) noexcept;
   Inflater& operator=(Inflater&&) = delete;
 
-  // Fills `out` from its front; fewer bytes only at the end of the stream, whose checksum has then
-  // been found right (gzip).
+  // Fills `out` from its start. Returns fewer bytes only at the end of the stream, after its
+  // checksum was verified (gzip).
   Result<size_t> read(std::span<std::byte> out);
 
  private:
@@ -47,20 +47,21 @@ class Inflater {
   std::unique_ptr<State> state_;
 };
 
-// unpacked file: what packed bytes stand for, written to a file beside the index, because a sample in
-// the middle of a deflate stream cannot be read without all before it.
+// decompress_file: writes decompressed bytes to a file next to the index. Needed because a sample
+// in the middle of a deflate stream cannot be read without decompressing everything before it.
 //
-// Blocking: unpacks and writes everything, and waits for the disk.
-// Errors:   kCorrupt (the packed bytes, or their number, are not as promised), kNoSpace, kIoError,
-//           kPermission; no file of that name has then been made or changed.
-// Crash:    a file of another name is left, which the next run of remove_temporary_files() takes away.
+// Blocking: decompresses and writes everything, then waits for the disk.
+// Errors:   kCorrupt (the compressed bytes are invalid or their decompressed size differs),
+//           kNoSpace, kIoError, kPermission. On an error no file is created or changed.
+// Crash:    leaves a file with a temporary name, which the next remove_temporary_files() deletes.
 struct DecompressOptions {
   Packed from;
-  uint64_t bytes = 0;                  // exactly so many must come out
-  std::optional<uint32_t> crc32 = {};  // of them, where the container says it (gzip checks its own)
+  uint64_t bytes = 0;  // expected decompressed size
+  // Of the decompressed bytes, if the container stores it; gzip checks its own.
+  std::optional<uint32_t> crc32 = {};
 };
 
-// Appends the file that was made to `made`, whose root is empty.
+// Appends the created file to `made`, whose root is empty.
 Status decompress_file(const FileReader& reader, const FileTable& files,
                        const DecompressOptions& options, const std::string& path,
                        const ScanProgress& progress, FileTable& made);

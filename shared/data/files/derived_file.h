@@ -1,10 +1,10 @@
-// write_derived_file: a file beside the index, made of the data set's files: there as a whole, or not at all.
+// write_derived_file: atomically creates a file next to the index that is derived from the files of
+// a dataset.
 //
-// Blocking: as `write` does, then for the disk.
-// Errors:   those of `write`; kNoSpace, kIoError, kPermission. No file of that name has then been
-//           made or changed.
-// Crash:    a file of another name is left, which the next run of remove_temporary_files() takes
-//           away.
+// Blocking: as `write`, then for the disk.
+// Errors:   those of `write`; kNoSpace, kIoError, kPermission. On an error no file is created or
+//           changed.
+// Crash:    leaves a file with a temporary name, which the next remove_temporary_files() deletes.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace stoker::data::files {
 
-// kNoSpace, with the remedy, where a file of so many bytes has no room. `what` it is, and the setting
-// by which it is wanted.
+// kNoSpace, with a suggested fix, if the disk has less than `bytes` free. For the message: `what`
+// needs the space, and `setting` is the configuration key that requests it.
 Status check_free_space(const std::string& path, uint64_t bytes, const std::string& what,
                         const std::string& setting);
 
-// `write` writes to a descriptor; the name is for its messages. The file is appended to `made`,
-// whose root is empty.
+// `write` writes to a descriptor; the name is for its messages. The created file is appended to
+// `made`, whose root is empty.
 Status write_derived_file(const std::string& path,
                           const std::function<Status(int fd, const std::string& name)>& write,
                           FileTable& made);

@@ -1,10 +1,10 @@
-// FileChangeDetector: whether files are as they were indexed, for whoever has taken their bytes into memory:
-// looked at now and then, by whoever asks.
+// FileChangeDetector: detects that indexed files have changed, for users that cache their contents
+// in memory.
 //
 // Threads:  any.
-// Blocking: each tenth of a second one asker as a stat of each file does; of more than 64 files, looks
-//           are as much rarer.
-// Errors:   none: what differs is logged once, and told by false from then on.
+// Blocking: one caller per 100 ms calls stat on each file; with more than 64 files, proportionally
+//           less often.
+// Errors:   none: the first difference is logged, and is_unchanged() returns false from then on.
 #pragma once
 
 #include <atomic>
@@ -29,8 +29,8 @@ class FileChangeDetector {
   const std::vector<FileTable> files_;
   std::chrono::nanoseconds every_{0};
 
-  // When the next look is due, of the steady clock; whoever moves it looks. And what the looks found,
-  // which nothing else depends on.
+  // Time of the next check (steady clock); the thread that advances it performs the check. changed_
+  // is the result; no other data depends on it, so both are relaxed.
   std::atomic<int64_t> due_{0};
   std::atomic<bool> changed_{false};
 };

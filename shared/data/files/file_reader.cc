@@ -13,7 +13,7 @@
 namespace stoker::data::files {
 namespace {
 
-// Descriptors come free when others are done: a second is waited for one.
+// Descriptors become free when other reads finish, so wait up to a second for one.
 constexpr int kOpenTries = 20;
 constexpr auto kBetweenOpens = std::chrono::milliseconds(50);
 constexpr int kReadTries = 3;
@@ -53,7 +53,7 @@ Result<FileReader::Lease> FileReader::lease_for(size_t file, UniqueFd& own) cons
 void FileReader::end_lease(const Lease& lease, size_t file, bool failed) const {
   auto* const together = ReadsTogether::of_thread_;
   auto* const open_file = together != nullptr ? together->find_open_file(this, file) : nullptr;
-  if (open_file != nullptr && !failed) return;  // it stays
+  if (open_file != nullptr && !failed) return;  // the thread reuses it
   if (open_file != nullptr) *open_file = {};
   auto* const free =
       together != nullptr && !failed ? together->find_open_file(nullptr, 0) : nullptr;
@@ -96,7 +96,7 @@ Status FileReader::read_whole(size_t file, uint64_t limit, std::vector<std::byte
 
 void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const {
   const uint64_t size = files_.stamp(file).size;
-  if (size > limit) return;  // read_whole() says so
+  if (size > limit) return;  // read_whole() reports the error
   bytes.fetch({this, file, 0, size}, [&](std::span<std::byte> into) -> Status {
     STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open(file));
     return read_from(fd.get(), file, 0, into);
@@ -107,8 +107,8 @@ void FileReader::prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& by
 
 Result<UniqueFd> FileReader::open(size_t file) const {
   const std::string path = files_.path(file);
-  // O_NONBLOCK: a FIFO that has taken the file's place must not hang us; regular files do not know
-  // the flag.
+  // O_NONBLOCK: opening must not hang if the file was replaced by a FIFO. It has no effect on
+  // regular files.
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   UniqueFd fd(::open(path.c_str(), kFlags));
   for (int tries = 0; !fd.valid() && (errno == EMFILE || errno == ENFILE) && tries < kOpenTries;
@@ -132,7 +132,8 @@ Status FileReader::read_from(int fd, size_t file, uint64_t offset,
     const ssize_t got =
         ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EIO && ++failures < kReadTries) {  // some pass: a path that is switched
+    // EIO can be transient, such as during a multipath failover.
+    if (got < 0 && errno == EIO && ++failures < kReadTries) {
       std::this_thread::sleep_for(kBetweenReads);
       continue;
     }
@@ -140,7 +141,8 @@ Status FileReader::read_from(int fd, size_t file, uint64_t offset,
       return Status::from_errno(
           errno, "read " + files_.path(file) + " at offset " + std::to_string(offset + done));
     }
-    if (got == 0) return files_.changed(file, "cut off at offset " + std::to_string(offset + done));
+    if (got == 0)
+      return files_.changed(file, "truncated at offset " + std::to_string(offset + done));
     done += static_cast<size_t>(got);
   }
   return {};
@@ -161,13 +163,13 @@ FileReader::Lease FileReader::find(size_t file) const {
 }
 
 FileReader::Lease FileReader::keep(size_t file, UniqueFd& fd) const {
-  UniqueFd evicted;  // closed after the lock is gone
+  UniqueFd evicted;  // closed after the lock is released
   const std::lock_guard lock(mutex_);
   Slot* oldest = nullptr;
   for (Slot& slot : slots_) {
     if (slot.users == 0 && (!oldest || slot.last_used < oldest->last_used)) oldest = &slot;
   }
-  if (!oldest) return {.fd = fd.get(), .slot = nullptr};  // more readers than slots
+  if (!oldest) return {.fd = fd.get(), .slot = nullptr};  // more concurrent reads than slots
   evicted = std::move(oldest->fd);
   oldest->file = file;
   oldest->fd = std::move(fd);

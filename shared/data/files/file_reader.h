@@ -1,14 +1,13 @@
-// FileReader: reads bytes of a table's files, with a bounded number of open descriptors.
+// FileReader: reads bytes from the files of a table, with a bounded number of open descriptors.
 //
-// Threads:  every method may be called from any thread, concurrently.
-// Blocking: as the disk does; up to a second for a descriptor where there is none; a failed read is
-//           tried three times. The lock is held for a look into 64 slots, never while a file is
-//           opened or read; for reads that belong together (ReadsTogether) once. What the thread
-//           holds prefetched is taken from there.
-// Owner:    the table must outlive the reader.
-// Errors:   kNotFound, kPermission, kIoError; kCorrupt when the file is not the one that was
-//           indexed (its size or time differs), or ends early. Each names the file, and the offset
-//           where there is one.
+// Threads:   every method may be called from any thread, concurrently.
+// Blocking:  for the disk; for up to a second if the process has no free descriptor. A read that
+//            fails with EIO is tried three times. The lock is held while 64 slots are searched,
+//            never while a file is opened or read; with ReadsTogether it is taken once for several
+//            reads. Bytes that the thread has prefetched are not read again.
+// Ownership: the table must outlive the reader.
+// Errors:    kNotFound, kPermission, kIoError; kCorrupt if the file differs from the indexed one in
+//            size or time, or ends early. Each names the file and, if known, the offset.
 #pragma once
 
 #include <array>
@@ -29,17 +28,18 @@ class FileReader {
  public:
   explicit FileReader(const FileTable& files) : files_(files) {}
 
-  // Fills `bytes` from the file's `offset` on. The descriptor is kept for the next call.
+  // Fills `bytes` from `offset` of the file. The descriptor is cached for later calls.
   Status read(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
-  // The whole file into `bytes`, resized to fit; its descriptor is not kept. kCorrupt when it is
-  // larger than `limit`.
+  // Reads the complete file into `bytes`, which is resized. The descriptor is not cached. kCorrupt
+  // if the file is larger than `limit`.
   Status read_whole(size_t file, uint64_t limit, std::vector<std::byte>& bytes) const;
-  // What a read() of the same range, or a read_whole() of the same file, will take from `bytes`.
+  // Stores in `bytes` what a later read() of the same range, or read_whole() of the same file, will
+  // use.
   void prefetch(size_t file, uint64_t offset, uint64_t count, PrefetchedBytes& bytes) const;
   void prefetch_whole(size_t file, uint64_t limit, PrefetchedBytes& bytes) const;
 
-  // While it lives, the calling thread keeps the descriptors that it reads with, a few of them, and
-  // does not ask for them again. Not nested; the readers must outlive it.
+  // During its lifetime, the calling thread reuses the descriptors of its reads (up to kMaxCount)
+  // without taking the lock. Not nested; the readers must outlive it.
   class ReadsTogether;
 
  private:
@@ -47,24 +47,25 @@ class FileReader {
   struct Slot {
     size_t file = 0;
     UniqueFd fd;
-    uint32_t users = 0;      // reads going on
-    uint64_t last_used = 0;  // of turn_
+    uint32_t users = 0;      // reads in progress
+    uint64_t last_used = 0;  // value of turn_
   };
   struct Lease {
     int fd = -1;
-    Slot* slot = nullptr;  // null: the descriptor is the caller's own
+    Slot* slot = nullptr;  // null: the caller owns the descriptor
   };
 
-  // From the file. Without advice to the kernel beforehand: one read is one wait for the disk with and
-  // without it (docs/datasets.md).
+  // Reads from the file. No posix_fadvise() beforehand, because a read waits for the disk once with
+  // or without it.
   Status read_open(size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Result<UniqueFd> open(size_t file) const;
   Status read_from(int fd, size_t file, uint64_t offset, std::span<std::byte> bytes) const;
   Lease find(size_t file) const;
-  Lease keep(size_t file, UniqueFd& fd) const;  // moves from `fd` when a slot takes it
+  Lease keep(size_t file, UniqueFd& fd) const;  // moves from `fd` if a slot is available
   void release_slot(const Lease& lease, bool close) const;
   void close_idle() const;
-  // The lease that the thread keeps, or one of its own; `own`: what is to be closed after the read.
+  // The lease that the thread already holds, or a new one. `own` receives a descriptor to be closed
+  // after the read.
   Result<Lease> lease_for(size_t file, UniqueFd& own) const;
   void end_lease(const Lease& lease, size_t file, bool failed) const;
 

@@ -13,7 +13,7 @@ std::string_view FileTable::name(size_t file) const {
 }
 
 std::string FileTable::path(size_t file) const {
-  // By hand: it is asked for with every small file that is read.
+  // Built by appending, because this runs for each small file that is read.
   const std::string_view last = name(file);
   std::string path;
   path.reserve(root_.size() + 1 + last.size());
@@ -26,7 +26,7 @@ std::string FileTable::path(size_t file) const {
 Status FileTable::changed(size_t file, const std::string& how) const {
   return Status(
       StatusCode::kCorrupt,
-      path(file) + ": " + how + " since it was indexed; restart to index the data set anew");
+      path(file) + ": " + how + " since it was indexed; restart to index the dataset again");
 }
 
 Status FileTable::check(size_t file, const struct stat& info) const {
@@ -49,7 +49,7 @@ void FileTable::add_to(Sha256& hash) const {
     std::string_view shown = name(file);
     if (root_.empty()) shown.remove_prefix(shown.rfind('/') + 1);  // npos + 1 is 0
     std::string line(shown);
-    line.push_back('\0');  // the one byte that a name cannot hold
+    line.push_back('\0');  // the only byte that a name cannot contain
     line += std::to_string(stamp(file).size) + ' ' + std::to_string(stamp(file).mtime_ns) + '\n';
     hash.update(line);
   }

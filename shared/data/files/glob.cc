@@ -11,7 +11,7 @@ namespace stoker::data::files {
 namespace {
 
 constexpr size_t kMaxAlternatives = 256;
-constexpr size_t kMaxNames = 1'000'000;  // of ranges
+constexpr size_t kMaxNames = 1'000'000;  // in ranges
 
 std::vector<std::string> split_names(std::string_view path) {
   std::vector<std::string> names;
@@ -24,8 +24,8 @@ std::vector<std::string> split_names(std::string_view path) {
   return names;
 }
 
-// A set "[…]" at the start of `pattern`: whether it holds `c`, and how long it is. Empty where it
-// is never closed.
+// Matches a set "[…]" at the start of `pattern` against `c`. `length`: characters of the set in the
+// pattern. Empty if the set is not closed.
 struct SetMatch {
   bool holds = false;
   size_t length = 0;
@@ -49,7 +49,7 @@ std::optional<SetMatch> match_set(std::string_view pattern, char c) {
   return std::nullopt;
 }
 
-// How many characters of `pattern` stand for the one character `c`; 0 when they do not.
+// Number of characters of `pattern` that match the single character `c`; 0 if it does not match.
 size_t match_one(std::string_view pattern, char c) {
   if (pattern.empty()) return 0;
   if (pattern[0] == '?') return 1;
@@ -60,8 +60,8 @@ size_t match_one(std::string_view pattern, char c) {
   return pattern[0] == c ? 1 : 0;
 }
 
-// One name against one pattern without slashes. Linear memory, and at most pattern * name steps:
-// only the last star is ever tried again.
+// Matches one name against one pattern without slashes. Takes linear memory and at most pattern *
+// name steps, because only the last star is retried.
 bool match_name(std::string_view pattern, std::string_view name) {
   if (name.starts_with('.') && !pattern.starts_with('.')) return false;
   size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
@@ -83,13 +83,14 @@ bool match_name(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-// The names of a path against those of a pattern: a row of "the first j names match the pattern so
-// far" for each name of the pattern, so that many "**" cost no more than pattern * path.
+// Matches the names of a path against those of a pattern. `row[j]`: the first j names match the
+// pattern so far. One row per name of the pattern bounds the cost by pattern * path, even with many
+// "**".
 bool match_names(std::span<const std::string> pattern, std::span<const std::string> path,
                  bool below) {
   std::vector<char> row(path.size() + 1, 0);
   row[0] = 1;
-  // `below`: some part of the pattern is left over once all names are used up.
+  // `below`: part of the pattern remains after all names are matched.
   if (below && row[path.size()] && !pattern.empty()) return true;
   for (size_t i = 0; i < pattern.size(); ++i) {
     std::vector<char> next(path.size() + 1, 0);
@@ -170,7 +171,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= kMaxDigits && std::ranges::all_of(text, is_digit);
 }
 
-// What stands left and right of "..".
+// The two ends of a range "low..high".
 struct Range {
   std::string_view low;
   std::string_view high;
@@ -207,7 +208,7 @@ std::string set_of(char low, char high) {
   return low == high ? std::string(1, low) : std::string{'[', low, '-', high, ']'};
 }
 
-// Patterns for the numbers from `low` to `high`, of equally many digits.
+// Patterns for the numbers from `low` to `high`, which have the same number of digits.
 void add_sets(std::string_view low, std::string_view high, const std::string& before,
               std::vector<std::string>& out) {
   const auto all = [](std::string_view text, char c) {
@@ -252,7 +253,7 @@ std::vector<std::string> sets_of(const Range& range) {
   return sets;
 }
 
-// False where they are more than `max_count`.
+// False if there are more than `max_count`.
 bool names_of(const Range& range, size_t max_count, std::vector<std::string>& names) {
   if (is_letter(range.low[0])) {
     for (char c = range.low[0]; c <= range.high[0]; ++c)
@@ -266,7 +267,7 @@ bool names_of(const Range& range, size_t max_count, std::vector<std::string>& na
   return true;
 }
 
-// The first brace of a pattern that is closed.
+// The first closed brace of a pattern.
 struct Brace {
   size_t open = 0;
   size_t close = 0;

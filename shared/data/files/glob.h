@@ -1,13 +1,13 @@
-// Glob: which relative paths a pattern such as "**/*.h" names.
+// Glob: matches relative paths against a pattern such as "**/*.h".
 //
 //   *      any characters of one name        ?     one character
-//   [a-z]  one character of a set            [!a]  one character that is not in it
-//   **     as a whole name: any number of folders, none among them
-//   {a,b}  either of the alternatives     {00..31}  each number, with as many digits (below)
+//   [a-z]  one character of a set            [!a]  one character that is not in the set
+//   **     as a complete name: any number of folders, including none
+//   {a,b}  one of the alternatives           {00..31}  each number, with as many digits (below)
 //
-// As in a shell, a wildcard at the start of a name does not match a leading dot: hidden files and
-// folders are named or left out. "*.h" names files of the top folder only; "**/*.h" those of every
-// folder.
+// As in a shell, a wildcard at the start of a name does not match a leading dot, so hidden files
+// and folders must be named explicitly. "*.h" matches files in the top folder only, "**/*.h" in all
+// folders.
 //
 // Threads: immutable after construction.
 // Errors:  parse(): kInvalidArgument (empty, absolute, more than 256 alternatives).
@@ -26,35 +26,35 @@ class Glob {
  public:
   static Result<Glob> parse(std::string_view pattern);
 
-  // The files that a pattern with ranges names, where it has no wildcard: as in a shell, a range
-  // says what there is, and does not look. Empty for other patterns. kInvalidArgument (more than a
+  // The file names of a pattern that has ranges and no wildcard. As in a shell, a range lists names
+  // whether or not the files exist. Empty for other patterns. kInvalidArgument (more than a
   // million).
   static Result<std::vector<std::string>> names_in_ranges(const std::string& pattern);
 
   bool matches(std::string_view path) const;
-  // Whether a file somewhere below the folder `path` could match.
+  // Whether a file below the folder `path`, at any depth, can match.
   bool may_match_below(std::string_view path) const;
 
  private:
   using Names = std::vector<std::string>;
-  std::vector<Names> alternatives_;  // each a pattern cut at its slashes
+  std::vector<Names> alternatives_;  // each is a pattern split at its slashes
 };
 
-// braces: what the braces of a pattern stand for, as in a shell.
+// expand_braces: expands the braces of a pattern, as in a shell.
 //
-//   {a,b}       either of the alternatives, which may hold braces themselves
-//   {000..146}  each number from 0 to 146 in three digits; {1..12} without leading zeros
+//   {a,b}       each of the alternatives, which can contain braces
+//   {000..146}  each number from 0 to 146 with three digits; {1..12} without leading zeros
 //   {a..f}      each letter
 //
-// An open brace that is never closed stands for itself.
+// An unclosed brace is literal.
 //
 // Threads: pure functions.
 enum class Ranges {
-  kAsSets,  // "{00..19}" as "[0-1][0-9]": few patterns, however long the range
-  kAsNames  // each number by itself
+  kAsSets,  // "{00..19}" as "[0-1][0-9]": few patterns even for a long range
+  kAsNames  // each number separately
 };
 
-// Appends what `pattern` stands for, in order; false where that would be more than `max_count`.
+// Appends the expansions of `pattern` in order; false if there are more than `max_count`.
 bool expand_braces(const std::string& pattern, Ranges ranges, size_t max_count,
                    std::vector<std::string>& out);
 

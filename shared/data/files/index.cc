@@ -10,7 +10,7 @@ namespace stoker::data::files {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "the index is written as it lies in memory");
+              "the index is written as it is in memory");
 
 constexpr std::string_view kIndexMagic = "STKINDEX";
 constexpr uint32_t kVersion = 4;
@@ -27,7 +27,7 @@ void put_text(std::string& out, std::string_view text) {
   out += text;
 }
 
-// Takes values off the front. Once something did not fit, it stays failed and gives zeros.
+// Parses values from the front. After the first error it stays failed and returns zeros.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : rest_(bytes) {}
@@ -47,8 +47,7 @@ class Cursor {
     return bytes;
   }
   std::string_view take_text() { return take_bytes(take<uint64_t>()); }
-  // A count of things that take at least `bytes_each`: checked before anything is allocated for
-  // them.
+  // A count of elements of at least `bytes_each` each; checked before memory is allocated for them.
   uint64_t take_count(uint64_t bytes_each) {
     const auto count = take<uint64_t>();
     if (count > rest_.size() / bytes_each) failed_ = true;
@@ -133,15 +132,14 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
     return Status(StatusCode::kCorrupt, name + ": " + what);
   };
   if (bytes.size() < kIndexMagic.size() + sizeof(kVersion) + kDigestBytes)
-    return corrupt("too short for a data set index");
+    return corrupt("too short for a dataset index");
   const std::string_view digest = bytes.substr(bytes.size() - kDigestBytes);
   bytes.remove_suffix(kDigestBytes);
   Cursor cursor(bytes);
   if (cursor.take_bytes(kIndexMagic.size()) != kIndexMagic)
-    return corrupt("not a data set index (its first bytes differ)");
+    return corrupt("not a dataset index (its first bytes differ)");
   const auto version = cursor.take<uint32_t>();
-  if (sha256_hex(bytes) != digest)
-    return corrupt("damaged: its SHA-256 is not the one that was written");
+  if (sha256_hex(bytes) != digest) return corrupt("SHA-256 mismatch");
   if (version != kVersion) {
     return Status(StatusCode::kMismatch, name + ": index version " + std::to_string(version) +
                                              ", this program reads version " +

@@ -61,7 +61,7 @@ void PrefetchedBytes::fetch(const ByteRange& range,
     part.status = read(part.bytes);
     parts_.push_back(std::move(part));
   } catch (const std::bad_alloc&) {
-    // Whoever reads the sample will find out, and the error is then the sample's.
+    // read() allocates the same memory and reports a failure for the sample.
   }
 }
 

@@ -1,8 +1,8 @@
 // MemoryBudget: a limit on bytes that several threads share.
 //
 // Threads:  every method may be called from any thread.
-// Blocking: wait_for() until there is room, or a stop is requested.
-// Errors:   none: what has no room is told by false, and nothing is taken.
+// Blocking: wait_for() until bytes are available or a stop is requested.
+// Errors:   none: if there is not enough left, the functions return false and take nothing.
 #pragma once
 
 #include <chrono>
@@ -25,15 +25,15 @@ class MemoryBudget {
   explicit MemoryBudget(uint64_t limit) : limit_(limit) {}
 
   bool try_take(uint64_t bytes);
-  // False at once where there can never be room, and when a stop is requested. Only for a thread
-  // that holds nothing of this budget: those that hold some and wait for more would wait for each
-  // other.
+  // Returns false immediately if `bytes` exceeds the limit, and when a stop is requested. A thread
+  // that already holds bytes of this budget must not call it, because several such threads would
+  // deadlock.
   bool wait_for(uint64_t bytes, const std::stop_token& stop);
   void release(uint64_t bytes);
   uint64_t taken() const;
 
  private:
-  bool take(uint64_t bytes);  // with mutex_ held
+  bool take(uint64_t bytes);  // requires mutex_
 
   const uint64_t limit_;
 
@@ -43,20 +43,19 @@ class MemoryBudget {
   uint64_t taken_ = 0;
 };
 
-// PrefetchedBytes: what one sample will read from files, read before it is decoded.
+// PrefetchedBytes: the bytes that one sample will read from files, read before it is decoded.
 //
-// Dataset::prefetch() fills it; a thread that holds it (Held) and then calls Dataset::read() gets
-// these bytes from memory. It is a hint, and changes nothing but when the disk is asked: a range
-// that is not here is read from the file, and one that could not be read is here as its error, so
-// that it is tried no more often than without.
+// Dataset::prefetch() fills it. A thread that holds it (Held) and calls Dataset::read() then gets
+// these bytes from memory. It only changes when the disk is read: a range that was not prefetched
+// is read from the file, and a failed read is stored as its error, so that it is not repeated.
 //
-// Threads:  one at a time: the one that fetches, then the one that decodes.
-// Blocking: fetch() while the budget has no room, where it may.
-// Owner:    the budget must outlive the object, which gives back what it took.
+// Threads:   one at a time: first the one that fetches, then the one that decodes.
+// Blocking:  fetch() while the budget is exhausted, if constructed with a stop token.
+// Ownership: the budget must outlive the object, which releases its bytes on destruction.
 
-// Bytes of a file as one reader is asked for them.
+// A range of bytes as requested from one reader.
 struct ByteRange {
-  const void* reader = nullptr;  // whose own number `file` is
+  const void* reader = nullptr;  // the reader whose file number `file` is
   size_t file = 0;
   uint64_t offset = 0;
   uint64_t count = 0;
@@ -65,16 +64,16 @@ struct ByteRange {
 
 class PrefetchedBytes {
  public:
-  // Ranges for which there is no room now are not fetched.
+  // Ranges that do not fit into the budget now are not fetched.
   explicit PrefetchedBytes(MemoryBudget& budget) : budget_(budget) {}
-  // The first range waits for room until the stop.
+  // The first range waits for the budget until a stop is requested.
   PrefetchedBytes(MemoryBudget& budget, std::stop_token stop)
       : budget_(budget), stop_(std::move(stop)) {}
   ~PrefetchedBytes();
   PrefetchedBytes(const PrefetchedBytes&) = delete;
   PrefetchedBytes& operator=(const PrefetchedBytes&) = delete;
 
-  // While it lives, reads of the calling thread take from `bytes`. Not nested.
+  // During its lifetime, reads of the calling thread use `bytes`. Not nested.
   class Held {
    public:
     explicit Held(PrefetchedBytes* maybe_bytes) { of_thread_ = maybe_bytes; }
@@ -83,18 +82,18 @@ class PrefetchedBytes {
     Held& operator=(const Held&) = delete;
   };
 
-  // ---- For readers of files
+  // ---- For file readers
 
   static PrefetchedBytes* current() { return of_thread_; }
-  // Keeps what `read` makes of range.count bytes, or its error.
+  // Stores range.count bytes read by `read`, or its error.
   void fetch(const ByteRange& range, const std::function<Status(std::span<std::byte>)>& read);
-  // Nothing where the range was not fetched. Each is given once.
+  // Empty if the range was not fetched. Each range is returned once.
   std::optional<Status> try_take(const ByteRange& range, std::span<std::byte> bytes);
   std::optional<Status> try_take(const ByteRange& range, std::vector<std::byte>& bytes);
 
-  // Whether all that was fetched was taken.
+  // Whether everything fetched was used.
   bool all_consumed() const;
-  // How long fetch() waited for room.
+  // How long fetch() waited for the budget.
   std::chrono::nanoseconds waited_for_room() const { return waited_for_room_; }
 
  private:
@@ -111,7 +110,7 @@ class PrefetchedBytes {
 
   MemoryBudget& budget_;
   const std::optional<std::stop_token> stop_;
-  uint64_t room_ = 0;  // that was taken from the budget
+  uint64_t room_ = 0;  // bytes taken from the budget
   std::chrono::nanoseconds waited_for_room_{0};
   std::vector<Part> parts_;
 };

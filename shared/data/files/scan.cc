@@ -15,7 +15,7 @@
 namespace stoker::data::files {
 namespace {
 
-constexpr size_t kMaxDepth = 128;          // folders below folders
+constexpr size_t kMaxDepth = 128;          // nested folders
 constexpr uint64_t kProgressFiles = 4096;  // between two calls of progress
 
 FileStamp stamp_of(const struct stat& info) {
@@ -60,8 +60,8 @@ class FolderWalk {
     return relative.empty() ? found_.files.root() : join_path(found_.files.root(), relative);
   }
 
-  // Depth first, each folder's names in order. Only one directory is open at a time. False when the
-  // folder leads back to one above it and was left out.
+  // Depth first, the names of each folder in order. Only one directory is open at a time. Returns
+  // false if the folder leads back to one of its parents and was ignored.
   Result<bool> walk(const std::string& relative) {
     std::vector<Entry> entries;
     STOKER_ASSIGN_OR_RETURN(const bool loop, list(relative, entries));
@@ -89,8 +89,8 @@ class FolderWalk {
     return {};
   }
 
-  // Puts the folder on above_ and gives its entries; true, and nothing done, where it is on above_
-  // already.
+  // Pushes the folder onto above_ and lists its entries. Returns true without doing so if the
+  // folder is already in above_.
   Result<bool> list(const std::string& relative, std::vector<Entry>& entries) {
     const std::string path = full_path(relative);
     Directory directory(::opendir(path.c_str()));
@@ -118,11 +118,11 @@ class FolderWalk {
                std::vector<Entry>& entries) {
     const std::string path = relative.empty() ? name : relative + '/' + name;
     const bool wanted = glob_.matches(path);
-    if (!wanted && !glob_.may_match_below(path)) return {};  // spares the stat
+    if (!wanted && !glob_.may_match_below(path)) return {};  // avoids the stat
     struct stat info {};
     if (::fstatat(fd, name.c_str(), &info, 0) != 0) {
       if (errno == ELOOP) return ++loops_, Status();
-      if (errno == ENOENT) return ++dangling_, Status();  // a link to nothing, or removed just now
+      if (errno == ENOENT) return ++dangling_, Status();  // a dangling symlink, or just removed
       return Status::from_errno(errno, "stat " + full_path(path));
     }
     if (S_ISDIR(info.st_mode)) {
@@ -150,7 +150,7 @@ class FolderWalk {
   const Glob& glob_;
   const ScanProgress& progress_;
   FolderScan found_;
-  std::vector<FolderId> above_;  // from the root to the folder that is being walked
+  std::vector<FolderId> above_;  // from the root to the current folder
   uint64_t loops_ = 0;
   uint64_t dangling_ = 0;
   uint64_t irregular_ = 0;

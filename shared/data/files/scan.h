@@ -1,6 +1,6 @@
-// ScanProgress: whom to tell, now and then, how far the scan of a data set is.
+// ScanProgress: callback that reports the progress of a dataset scan.
 //
-// Threads: called by the thread that scans.
+// Threads: called by the scanning thread.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class ScanProgress {
  public:
   using Listener = std::function<void(uint64_t count, std::string_view what)>;
 
-  ScanProgress() = default;  // nobody
+  ScanProgress() = default;  // no callback
   template <typename Call>
   requires std::is_invocable_v<Call, uint64_t, std::string_view> ScanProgress(Call listener)
-      : listener_(std::move(listener)) {}  // NOLINT: a lambda is the point
+      : listener_(std::move(listener)) {}  // NOLINT: implicit conversion from a lambda is intended
 
-  // `count` things of this kind have been seen so far: "files", "rows", "MiB unpacked".
+  // `count`: number of `what` so far, such as "files", "rows" or "MiB unpacked".
   void operator()(uint64_t count, std::string_view what = "files") const {
     if (listener_) listener_(count, what);
   }
@@ -35,23 +35,23 @@ class ScanProgress {
   Listener listener_;
 };
 
-// scan: finds the files of a data set on disk.
+// scan_folder, scan_file: find the files of a dataset on disk.
 //
-// Blocking: one stat a file.
-// Errors:   kNotFound, kPermission (a folder or a file that cannot be read), kInvalidArgument,
-//           kIoError; each names the path. What is no regular file (FIFO, device, socket, dangling
-//           link) and folders that lead back to one above them are left out, and their numbers
-//           logged.
+// Blocking: one stat per file.
+// Errors:   kNotFound, kPermission (a folder or file that cannot be read), kInvalidArgument,
+//           kIoError; each names the path. Anything but regular files and folders (FIFO, device,
+//           socket, dangling symlink), and folders that lead back to one of their parents, are
+//           ignored; their numbers are logged.
 struct FolderScan {
   FileTable files;  // sorted as a tree: by name within each folder
-  // The folders right below the root that were looked into and hold no file that matches, sorted.
+  // Folders directly below the root that were scanned and contain no matching file, sorted.
   std::vector<std::string> barren;
 };
 
 Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
                                const ScanProgress& progress);
 
-// One file, by its path; appended to `files`, whose root is empty.
+// Appends one file, by its path, to `files`, whose root is empty.
 Status scan_file(const std::string& path, FileTable& files);
 
 Result<bool> is_folder(const std::string& path);

@@ -19,8 +19,8 @@ uint64_t scaled(uint64_t random, uint64_t size) {
 
 }  // namespace
 
-// Numbers with less than a column's share (an equal part of the sum) give the rest of their column
-// to one that has more, until every column is full.
+// A column is an equal share of the sum of all weights. An index with less weight than a column
+// gives the rest of its column to an index with more, until every column is full.
 AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size()) {
   assert(!weights.empty() && weights.size() <= kMaxWeights);
   const auto heaviest = std::max_element(weights.begin(), weights.end());
@@ -28,7 +28,7 @@ AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size(
   double sum = 0;
   for (const double weight : weights) sum += weight / largest;
   const double column = sum / static_cast<double>(weights.size());
-  std::vector<double> left(weights.size());  // in columns
+  std::vector<double> left(weights.size());  // remaining weights, in columns
   std::vector<uint32_t> small, large;
   for (size_t i = 0; i < left.size(); ++i) {
     left[i] = weights[i] / largest / column;
@@ -44,8 +44,8 @@ AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size(
     large.pop_back();
     small.push_back(giver);
   }
-  // What is left over differs from a full column by rounding only, which must not let a weight of 0
-  // come in.
+  // The remaining columns differ from full ones by rounding only, which must not make an index of
+  // weight 0 possible.
   const auto instead = static_cast<uint32_t>(heaviest - weights.begin());
   for (const auto& rest : {small, large})
     for (const uint32_t number : rest)

@@ -28,7 +28,7 @@ LengthBuckets::LengthBuckets(const Dataset& data, std::span<const int64_t> lengt
   for (size_t bucket = 0; bucket < borders.size(); ++bucket) {
     const uint64_t size = ends[bucket];
     if (size > 0) buckets_.push_back({.length = borders[bucket], .first = first, .size = size});
-    ends[bucket] = first;  // where its next sample goes
+    ends[bucket] = first;  // index of its next sample
     first += size;
   }
   order_.resize(data.size());
@@ -63,7 +63,7 @@ BucketPlan::BucketPlan(const BucketPlanOptions& options)
   for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     assert(options.last_batch != config::LastBatchPolicy::kDrop ||
            buckets[bucket].size >= options.batch);
-    // A seed of its own: two buckets of the same size would else come in the same order.
+    // Separate seeds: otherwise two buckets of the same size would have the same order.
     orders_.emplace_back(OrderOptions{.size = buckets[bucket].size,
                                       .seed = derived_seed(options.seed, bucket),
                                       .shuffle = options.shuffle,
@@ -93,9 +93,9 @@ uint64_t BucketPlan::batches_before(uint64_t epoch) const {
   return batches;
 }
 
-// The last epoch before which there are no more batches than `ticket`.
+// The last epoch that starts at or before `ticket`.
 uint64_t BucketPlan::epoch_of(uint64_t ticket) const {
-  // Epochs of which all samples, in whole batches, are at most, and at least, as many.
+  // Number of epochs whose samples fill at most this many batches.
   const uint64_t samples = options_.buckets->samples();
   const auto epochs_of = [&](uint64_t batches) {
     return static_cast<uint64_t>(Wide{batches} * options_.batch / samples);
@@ -134,11 +134,13 @@ BucketPlan::Item BucketPlan::at(uint64_t ticket, uint64_t row, uint64_t attempt)
   size_t bucket = slot.bucket;
   const uint64_t size = orders_[bucket].size();
   const bool spans = options_.last_batch == config::LastBatchPolicy::kCarryOver;
-  // Of the bucket's samples, pass after pass; or only in the epoch's.
+  // carry_over: the position counts over all passes of the bucket. Otherwise it is within the pass
+  // of the epoch.
   const uint64_t batches = spans ? 0 : batches_before(bucket, slot.epoch);
   const Wide position = Wide{slot.number - batches} * options_.batch + row;
   const auto dataset_epoch = spans ? static_cast<uint64_t>(position / size) : slot.epoch;
-  const auto offset = static_cast<uint64_t>(position % size);  // pad: from the pass's front
+  // With last_batch pad, wraps to the start of the pass.
+  const auto offset = static_cast<uint64_t>(position % size);
   for (; attempt >= orders_[bucket].size() && bucket > 0; --bucket)
     attempt -= orders_[bucket].size();
   const uint64_t among = orders_[bucket].size();

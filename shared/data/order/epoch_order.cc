@@ -10,8 +10,8 @@
 namespace stoker::data::order {
 namespace {
 
-// A batch spans two epochs at most, unless the set is smaller than a batch; and readers are a few
-// batches apart.
+// A batch spans at most two epochs, unless the dataset is smaller than a batch, and workers are
+// only a few batches apart.
 constexpr size_t kKeptOrders = 4;
 
 }  // namespace
@@ -67,14 +67,14 @@ std::shared_ptr<const ShardOrder> ShardOrders::of(uint64_t epoch) const {
 
 namespace {
 
-constexpr uint64_t kPhase = ~uint64_t{0};  // no window has this number
+constexpr uint64_t kPhase = ~uint64_t{0};  // not a window number
 
 }  // namespace
 
 EpochOrder::EpochOrder(const OrderOptions& options)
     : size_(options.size), seed_(options.seed), window_(options.window), shuffle_(options.shuffle) {
   assert(size_ >= 1 && window_ >= 1 && options.shards_open >= 1);
-  // What makes no difference is not paid for.
+  // Avoids work that does not change the order.
   if (shuffle_ == config::ShuffleMode::kBlock && window_ >= size_)
     shuffle_ = config::ShuffleMode::kFull;
   if (shuffle_ != config::ShuffleMode::kShards) return;
@@ -118,8 +118,8 @@ void EpochOrder::at(uint64_t epoch, uint64_t index, std::span<uint64_t> samples)
 
 size_t EpochOrder::in_window(uint64_t epoch, uint64_t index, std::span<uint64_t> samples) const {
   const uint64_t epoch_seed = derived_seed(seed_, epoch);
-  // Window 0 is cut short, so that the borders, over which nothing is mixed, move from epoch to
-  // epoch.
+  // Window 0 has a random length, so that the window boundaries, across which samples are not
+  // mixed, differ from epoch to epoch.
   const uint64_t phase = derived_seed(epoch_seed, kPhase) % window_;
   const uint64_t number = (index + window_ - phase) / window_;
   const uint64_t begin = number == 0 ? 0 : phase + (number - 1) * window_;

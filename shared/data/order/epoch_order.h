@@ -1,8 +1,8 @@
-// ShardOrder: the order of one epoch over shards: the shards in a random order, a few of them open
-// at a time, and the samples of the open ones mixed.
+// ShardOrder: the order of one epoch over shards. The shards are shuffled, and the samples of a few
+// open shards at a time are shuffled together.
 //
-// A place is found by a binary search. The table of the shards in their order has 16 bytes a shard
-// and is made once an epoch.
+// An index is looked up by binary search. The table of shards uses 16 bytes per shard and is built
+// once per epoch.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -20,31 +20,31 @@ namespace stoker::data::order {
 
 class ShardOrder {
  public:
-  // `ends`: for each shard the number of samples up to its end; strictly increasing, not empty.
-  // `open` >= 1: shards whose samples are mixed with each other.
+  // `ends`: cumulative number of samples up to the end of each shard; strictly increasing, not
+  // empty. `open` >= 1: number of shards whose samples are shuffled together.
   ShardOrder(std::span<const uint64_t> ends, uint64_t open, uint64_t epoch_seed);
 
-  uint64_t at(uint64_t index) const;  // place < ends.back()
+  uint64_t at(uint64_t index) const;  // index < ends.back()
 
  private:
   struct Shard {
     uint64_t first = 0;  // its first sample
-    uint64_t end = 0;    // place after its last one, were the samples in order
+    uint64_t end = 0;    // index after its last sample in the sequence of shuffled shards
   };
   uint64_t end_before(size_t shard) const { return shard == 0 ? 0 : shards_[shard - 1].end; }
-  // The shard of [from, to) that holds the place.
+  // The shard in [from, to) that contains the index.
   size_t find(size_t from, size_t to, uint64_t index) const;
 
   const uint64_t open_;
   const uint64_t epoch_seed_;
-  std::vector<Shard> shards_;  // in the epoch's order
+  std::vector<Shard> shards_;  // in the order of the epoch
 };
 
-// ShardOrders: the orders of all epochs. The few that were asked for last are kept: the readers'
-// tickets lie near each other.
+// ShardOrders: the orders of all epochs. The most recently built ones are cached, because
+// concurrent workers process nearby tickets.
 //
 // Threads:  any.
-// Blocking: for a new epoch as long as making its table takes, about 0.1 ms for 1000 shards.
+// Blocking: while the table of a new epoch is built, about 0.1 ms for 1000 shards.
 class ShardOrders {
  public:
   ShardOrders(std::vector<uint64_t> ends, uint64_t open, uint64_t seed);
@@ -63,20 +63,20 @@ class ShardOrders {
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
-  mutable std::vector<CachedOrder> cached_;  // the newest last
+  mutable std::vector<CachedOrder> cached_;  // newest last
 };
 
-// EpochOrder: in which order the samples of a set come, epoch after epoch; each exactly once an
-// epoch.
+// EpochOrder: the order of the samples of a dataset in each epoch, which contains every sample
+// exactly once.
 //
-// full:   any sample at any place.
-// none:   as they are numbered.
-// block:  mixed within windows of `window` neighbours, so that a sample is fewer than that from its
-//         place; where the windows begin is another place in each epoch.
-// shards: the shards in a random order; the samples of `shards_open` of them mixed at a time.
+// full:   pseudo-random permutation of all samples.
+// none:   the order of the sample numbers.
+// block:  shuffled within windows of `window` consecutive samples, so that a sample moves by less
+//         than a window; the window boundaries differ from epoch to epoch.
+// shards: shuffled shards; the samples of `shards_open` shards at a time are shuffled together.
 //
-// A place costs the same in every epoch: nothing for `none`, a computed permutation for `full` and
-// `block`, two binary searches over the shards beside it for `shards`.
+// The cost of a lookup is the same in every epoch: none for `none`, a computed permutation for
+// `full` and `block`, and additionally two binary searches over the shards for `shards`.
 //
 // Threads: any.
 struct OrderOptions {
@@ -93,12 +93,13 @@ class EpochOrder {
   explicit EpochOrder(const OrderOptions& options);
 
   uint64_t size() const { return size_; }
-  uint64_t at(uint64_t epoch, uint64_t index) const;  // place < size()
-  // The samples of the places from `index` on, none past the epoch's end: for less than one by one.
+  uint64_t at(uint64_t epoch, uint64_t index) const;  // index < size()
+  // Fills `samples` from `index`, which must not reach past the end of the epoch. Faster than
+  // single lookups.
   void at(uint64_t epoch, uint64_t index, std::span<uint64_t> samples) const;
 
  private:
-  // Of the places from `index` on as many as are in one window; how many.
+  // Fills `samples` from `index` up to the end of its window; returns the number filled.
   size_t in_window(uint64_t epoch, uint64_t index, std::span<uint64_t> samples) const;
 
   const uint64_t size_;

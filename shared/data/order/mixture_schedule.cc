@@ -11,19 +11,20 @@
 namespace stoker::data::order {
 namespace {
 
-// Decimal fractions are not exact in binary: 0.7 of 10 is 7.
+// Tolerance, because decimal fractions are not exact in binary: 0.7 of 10 is 7.
 constexpr double kNearlyWhole = 1e-9;
 
 std::vector<double> shares_of(const std::vector<double>& weights) {
   const double largest = *std::max_element(weights.begin(), weights.end());
-  std::vector<double> shares;  // divided by the largest first: the sum of large ones may overflow
+  // Divided by the maximum first, because the sum of large weights can overflow.
+  std::vector<double> shares;
   for (const double weight : weights) shares.push_back(weight / largest);
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= sum;
   return shares;
 }
 
-// Empty when a block of this length cannot give each set its share exactly.
+// Empty if a block of this length cannot represent the shares exactly.
 std::vector<uint64_t> exact_quotas(const std::vector<double>& shares, uint64_t length) {
   std::vector<uint64_t> quotas;
   for (const double share : shares) {
@@ -36,8 +37,8 @@ std::vector<uint64_t> exact_quotas(const std::vector<double>& shares, uint64_t l
   return sum == length ? quotas : std::vector<uint64_t>();
 }
 
-// Every set gets one at least. What is then missing or too much of a block goes to, or comes from,
-// the set that is farthest from its share.
+// Every dataset gets at least 1. The difference to the block length is then added to, or removed
+// from, the datasets that are farthest from their share.
 std::vector<uint64_t> rounded_quotas(const std::vector<double>& shares) {
   constexpr auto kLength = static_cast<double>(kMaxBlockLength);
   std::vector<uint64_t> quotas;

@@ -10,8 +10,8 @@
 namespace stoker::data::order {
 namespace {
 
-// Every constant and the number of rounds decide the order of samples in every run there is: never
-// change them. The golden values in sample_plan_test.cc hold them.
+// The constants and the number of rounds determine the order of samples of every run: never change
+// them. Golden values in sample_plan_test.cc verify them.
 
 // One round: replaces one half by itself XOR a function of the other half.
 void feistel_round(uint64_t& left, uint64_t& right, uint64_t key, uint64_t mask) {
@@ -34,11 +34,11 @@ uint32_t half_bits_of(uint64_t size) {
 }
 
 constexpr size_t kLanes = 32;
-// So many are in work at a time: their halves stay in registers, and the multiplications of one do
-// not wait for those of another.
+// Number of values processed together: their halves fit into registers, and their multiplications
+// do not depend on each other.
 constexpr size_t kInWork = 6;
 
-// The same as feistel() of each of kInWork values.
+// Applies feistel() to each of kInWork values.
 void feistel_block(uint64_t* values, uint32_t half_bits, const RoundKeys& keys) {
   const uint64_t mask = (uint64_t{1} << half_bits) - 1;
   uint64_t left[kInWork], right[kInWork];
@@ -56,11 +56,11 @@ void feistel_block(uint64_t* values, uint32_t half_bits, const RoundKeys& keys) 
 }
 
 #if defined(__x86_64__)
-// Processors with AVX-512 multiply eight numbers of 64 bits at a time.
+// Processors with AVX-512 multiply eight 64-bit integers at a time.
 #define STOKER_EIGHTS __attribute__((target("avx512f,avx512dq")))
 using Eight = uint64_t __attribute__((vector_size(64)));
 
-// The same as feistel() of each of 8 * kEights values.
+// Applies feistel() to each of 8 * kEights values.
 template <size_t kEights>
 STOKER_EIGHTS void feistel_eights(uint64_t* values, uint32_t half_bits, const RoundKeys& keys) {
   const uint64_t mask = (uint64_t{1} << half_bits) - 1;
@@ -101,12 +101,12 @@ void feistel_eights(uint64_t*, uint32_t, const RoundKeys&) {}
 constexpr bool has_eights() { return false; }
 #endif
 
-// The first `count` of kLanes values; those behind them are unspecified.
+// Processes the first `count` of kLanes values; the values after them are unspecified.
 void feistel_each(std::array<uint64_t, kLanes>& lanes, size_t count, uint32_t half_bits,
                   const RoundKeys& keys) {
   size_t i = 0;
   if (has_eights()) {
-    // Together: those of one wait for their own multiplications only.
+    // Several vectors together, because their multiplications do not depend on each other.
     for (; i + 24 < count; i += 32) feistel_eights<4>(lanes.data() + i, half_bits, keys);
     if (i + 16 < count) return feistel_eights<3>(lanes.data() + i, half_bits, keys);
     if (i + 8 < count) return feistel_eights<2>(lanes.data() + i, half_bits, keys);
@@ -119,11 +119,11 @@ void feistel_each(std::array<uint64_t, kLanes>& lanes, size_t count, uint32_t ha
   for (; i < values.size(); ++i) values[i] = feistel(values[i], half_bits, keys);
 }
 
-// As permute(), of at most kLanes.
+// permute() for at most kLanes indices.
 void permute_lanes(std::span<uint64_t> indices, uint64_t size, const RoundKeys& keys) {
   const uint32_t half_bits = half_bits_of(size);
   std::array<uint64_t, kLanes> values{};
-  std::array<uint32_t, kLanes> of;  // which place each is
+  std::array<uint32_t, kLanes> of;  // index in `indices` of each value
   size_t walking = indices.size();
   for (uint32_t i = 0; i < walking; ++i) {
     values[i] = indices[i];
@@ -131,7 +131,8 @@ void permute_lanes(std::span<uint64_t> indices, uint64_t size, const RoundKeys& 
   }
   while (walking > 0) {
     feistel_each(values, walking, half_bits, keys);
-    // Those that are still outside move together. No branch: nobody could foretell it.
+    // Compact the values that are still outside. Branch-free, because a branch would be
+    // unpredictable.
     size_t outside = 0;
     for (size_t i = 0; i < walking; ++i) {
       const uint64_t value = values[i];
@@ -147,7 +148,7 @@ void permute_lanes(std::span<uint64_t> indices, uint64_t size, const RoundKeys& 
 }  // namespace
 
 uint64_t derived_seed(uint64_t seed, uint64_t number) {
-  // The seed is mixed before the number joins it, so that the two are not added up.
+  // The seed is mixed before the number is added, so that they do not simply sum up.
   return mix64(mix64(seed + kGolden64) + (number + 1) * kGolden64);
 }
 

@@ -17,24 +17,24 @@
 
 namespace stoker::data::order {
 
-// SampleStream: the endless sequence of one set's samples.
+// SampleStream: the infinite sequence of samples of one dataset.
 //
 // Threads: any.
 class SampleStream {
  public:
   struct Item {
     uint64_t sample = 0;
-    uint64_t dataset_epoch = 0;  // tells the uses of a sample apart
+    uint64_t dataset_epoch = 0;  // distinguishes the uses of a sample
   };
 
   virtual ~SampleStream() = default;
-  // attempt 0: the sample at the position. Else its attempt-th stand-in.
+  // attempt 0: the sample at the position. Otherwise its attempt-th replacement sample.
   virtual Item at(uint64_t position, uint64_t attempt) const = 0;
-  // The samples at the positions from `position` on.
+  // The samples at consecutive positions from `position`.
   virtual void at(uint64_t position, std::span<Item> items) const = 0;
 };
 
-// Every sample once a pass; a stand-in is the next of the same pass.
+// Every sample once per pass; the replacement sample is the next one of the same pass.
 class EpochStream final : public SampleStream {
  public:
   explicit EpochStream(const OrderOptions& options) : order_(options) {}
@@ -45,7 +45,8 @@ class EpochStream final : public SampleStream {
   const EpochOrder order_;
 };
 
-// Each position a draw by weight, with replacement; a stand-in is another draw.
+// Each position is sampled by weight with replacement; the replacement sample is another random
+// one.
 class WeightedStream final : public SampleStream {
  public:
   WeightedStream(std::span<const double> weights, uint64_t seed) : table_(weights), seed_(seed) {}
@@ -96,7 +97,7 @@ void WeightedStream::at(uint64_t position, std::span<Item> items) const {
 
 namespace {
 
-constexpr uint64_t kScheduleSeed = ~uint64_t{0};  // no set has this number
+constexpr uint64_t kScheduleSeed = ~uint64_t{0};  // not a dataset index
 constexpr size_t kAtOnce = 64;                    // rows
 
 bool is_weighted(const PlanOptions& options) {
@@ -125,7 +126,7 @@ SamplePlan::SamplePlan(const PlanOptions& options)
   } else {
     streams_.push_back(make_concat_stream());
   }
-  for (PlannedDataset& dataset : options_.datasets)  // the tables say the same
+  for (PlannedDataset& dataset : options_.datasets)  // the alias tables contain them
     dataset.sample_weights = std::vector<double>();
   if (options.last_batch == config::LastBatchPolicy::kDrop)
     epoch_tickets_ = epoch_size_ / global_batch_;
@@ -138,7 +139,7 @@ SamplePlan::~SamplePlan() = default;
 SamplePlan::SamplePlan(SamplePlan&&) noexcept = default;
 SamplePlan& SamplePlan::operator=(SamplePlan&&) noexcept = default;
 
-// ---- Setting up
+// ---- Setup
 
 void SamplePlan::plan_buckets() {
   assert(options_.maybe_buckets->samples() == options_.size && options_.first_ticket == 0);
@@ -165,7 +166,7 @@ void SamplePlan::add_segments() {
   assert(first == options_.size && epoch_size_ <= kMaxPlanSize);
 }
 
-// The ends of the shards of one set, counted from its first sample, and repeated as it is.
+// Ends of the shards of one dataset, relative to its first sample and repeated like the dataset.
 std::vector<uint64_t> SamplePlan::repeated_shard_ends(const Segment& segment) const {
   const auto once = shard_ends_within(
       options_.shard_ends, {.begin = segment.first, .end = segment.first + segment.size});
@@ -197,7 +198,7 @@ std::unique_ptr<const SampleStream> SamplePlan::make_concat_stream() const {
 }
 
 std::unique_ptr<const SampleStream> SamplePlan::make_stream(size_t dataset) const {
-  // Each set has a seed of its own: two of the same size would else come in the same order.
+  // Separate seeds: otherwise two datasets of the same size would have the same order.
   const uint64_t seed = derived_seed(options_.seed, dataset);
   const PlannedDataset& planned = options_.datasets[dataset];
   assert(planned.weight > 0 && planned.repeat == 1);
@@ -214,7 +215,7 @@ std::unique_ptr<const SampleStream> SamplePlan::make_stream(size_t dataset) cons
   return std::make_unique<EpochStream>(order);
 }
 
-// ---- Asking
+// ---- Queries
 
 uint64_t SamplePlan::position(uint64_t ticket, uint64_t row) const {
   assert(row < options_.batch);
@@ -225,7 +226,7 @@ uint64_t SamplePlan::position(uint64_t ticket, uint64_t row) const {
   ticket += options_.first_epoch * epoch_tickets_;
   const uint64_t offset = ticket % epoch_tickets_ * global_batch_ + global_row;
   return ticket / epoch_tickets_ * epoch_size_ +
-         offset % epoch_size_;  // pad: from the epoch's front
+         offset % epoch_size_;  // last_batch pad: wraps to the start of the epoch
 }
 
 PlannedSample SamplePlan::at(uint64_t ticket, uint64_t row) const {
@@ -242,13 +243,13 @@ void SamplePlan::at(uint64_t ticket, uint64_t first_row, std::span<PlannedSample
   while (!planned.empty()) {
     const size_t count = std::min(planned.size(), kAtOnce);
     const uint64_t first = has_single_stream() ? position(ticket, first_row) : 0;
-    // Neighbours but where a last batch is filled up from the epoch's front.
+    // The positions are consecutive unless a last batch is filled from the start of the epoch.
     if (!has_single_stream() || position(ticket, first_row + count - 1) != first + count - 1) {
       for (size_t i = 0; i < count; ++i) planned[i] = at(ticket, first_row + i);
     } else {
       streams_.front()->at(first, std::span(items).first(count));
       const uint64_t epoch = first / epoch_size_;
-      const uint64_t rest = epoch_size_ - first % epoch_size_;  // of that epoch
+      const uint64_t rest = epoch_size_ - first % epoch_size_;  // positions left in that epoch
       for (size_t i = 0; i < count; ++i)
         planned[i] = {.sample = items[i].sample,
                       .epoch = i < rest ? epoch : (first + i) / epoch_size_,

@@ -1,19 +1,19 @@
-// SamplePlan: which samples a batch holds, as a pure function.
+// SamplePlan: the samples of each batch, as a pure function of settings and ticket.
 //
-// Ticket t is the t-th micro-batch of the run, over all ranks; row i of rank r in it is position
-// p = t * (batch * world) + r * batch + i of one endless sequence. So the order of the run is the
-// same for every number of ranks with the same global batch. What the sequence is:
+// Ticket t is the t-th micro-batch of the run, over all ranks. Row i of rank r in it is position p
+// = t * (batch * world) + r * batch + i of one infinite sequence. So the order of a run is the same
+// for any number of ranks with the same global batch size. The sequence is one of:
 //
-// - one set, or several one after the other: epoch p / size, in an order of its own (EpochOrder);
-// - a weighted mixture: a schedule says which set is next (MixtureSchedule), and each set has epochs
-//   of its own;
-// - a set with sample weights: position p is a draw of its own, with replacement;
-// - a set of sequences in buckets by length: batches of one bucket each (BucketPlan).
+// - one dataset, or a concatenation: epoch p / size, each in its own order (EpochOrder);
+// - a weighted mixture: a schedule selects the dataset of each position (MixtureSchedule), and each
+//   dataset has its own epochs;
+// - a dataset with sample weights: each position is sampled independently, with replacement;
+// - a sequence dataset in length buckets: each batch contains samples of one bucket (BucketPlan).
 //
-// Each is computed, so any ticket, past or future, costs the same, resume needs one number, and the
-// number of readers changes nothing.
+// Everything is computed, so the cost is the same for any ticket, past or future. Resuming needs
+// only one number, and the number of workers has no effect.
 //
-// Threads:  any; constant but for the shards' order (epoch_order.h).
+// Threads: any; immutable except for the cached shard orders (epoch_order.h).
 #pragma once
 
 #include <cstdint>
@@ -33,78 +33,80 @@ class SampleStream;
 
 inline constexpr uint64_t kMaxPlanSize = uint64_t{1} << 62;
 
-// One set of a mixture, or the only one.
+// One dataset of a mixture or concatenation, or the only one.
 struct PlannedDataset {
   uint64_t size = 1;                   // samples
-  uint64_t repeat = 1;                 // how often each comes an epoch
-  double weight = 0;                   // of a weighted mixture: its share
-  std::vector<double> sample_weights;  // of a set that is drawn from: one a sample
+  uint64_t repeat = 1;                 // number of times each sample occurs per epoch
+  double weight = 0;                   // weighted mixture: relative frequency
+  std::vector<double> sample_weights;  // weighted sampling: one weight per sample
 };
 
 struct PlanOptions {
-  uint64_t size = 1;   // samples of the data set; at most kMaxPlanSize
-  uint64_t batch = 1;  // samples a ticket, of one rank
+  uint64_t size = 1;   // samples of the dataset; at most kMaxPlanSize
+  uint64_t batch = 1;  // samples per ticket, for one rank
   uint64_t seed = 1;
   config::ShuffleMode shuffle = config::ShuffleMode::kFull;
-  uint64_t window = 1;               // block
-  uint64_t shards_open = 1;          // shards
-  std::vector<uint64_t> shard_ends;  // shards: as Dataset::shard_ends(); empty: one shard
+  uint64_t window = 1;               // shuffle block
+  uint64_t shards_open = 1;          // shuffle shards
+  std::vector<uint64_t> shard_ends;  // shuffle shards: as Dataset::shard_ends(); empty: one shard
   config::LastBatchPolicy last_batch = config::LastBatchPolicy::kCarryOver;
-  // Where this plan begins: the first row of this ticket is the beginning of this epoch. Others go
-  // on from a plan for a smaller set.
+  // Start of this plan: `first_ticket` starts `first_epoch`. Not 0 if the plan continues that of an
+  // earlier, smaller dataset version.
   uint64_t first_ticket = 0;
   uint64_t first_epoch = 0;
   uint64_t rank = 0;  // of `world`
   uint64_t world = 1;
-  // Empty: one set without more to say. Otherwise their sizes add up to `size`, and either all have
-  // a weight or none. With weights of any sort: last_batch kCarryOver, and no repeat.
+  // Empty: one dataset with default settings. Otherwise the sizes add up to `size`, and either all
+  // or none have a weight. With weights of either kind: last_batch kCarryOver, and no repeat.
   std::vector<PlannedDataset> datasets;
-  // Null: batches of any samples. Otherwise shuffle is kFull or kNone, with drop a global batch fits
-  // into each bucket, and there is one set, without repeat and weights, from ticket 0 on.
+  // Null: batches mix samples of all lengths. Otherwise shuffle is kFull or kNone, there is one
+  // dataset without repeat and weights, first_ticket is 0, and with last_batch drop every bucket
+  // must contain at least one global batch.
   std::shared_ptr<const LengthBuckets> maybe_buckets = nullptr;
 };
 
 struct PlannedSample {
   uint64_t sample = 0;
   uint64_t epoch = 0;  // of the run
-  // The pass over the sample's own set: the epoch where there is one set that comes once, otherwise
-  // a number that tells its uses apart.
+  // Pass over the dataset of the sample: equal to the epoch for a single dataset without repeat,
+  // otherwise a number that is different for each use of the sample.
   uint64_t dataset_epoch = 0;
 };
 
 class SamplePlan {
  public:
-  // With drop, a global batch must fit into an epoch.
+  // With last_batch drop, an epoch must contain at least one global batch.
   explicit SamplePlan(const PlanOptions& options);
   ~SamplePlan();
   SamplePlan(SamplePlan&&) noexcept;
   SamplePlan& operator=(SamplePlan&&) noexcept;
 
   const PlanOptions& options() const { return options_; }  // without the sample weights
-  // The sample for row `row` of ticket `ticket`, which is not before the first.
+  // The sample of row `row` in ticket `ticket`, which must not precede first_ticket.
   PlannedSample at(uint64_t ticket, uint64_t row) const;
-  // Those for the rows from `first_row` on, for less than one by one.
+  // The samples of the rows from `first_row`. Faster than single lookups.
   void at(uint64_t ticket, uint64_t first_row, std::span<PlannedSample> planned) const;
-  // What takes its place when it and the `attempt - 1` stand-ins before could not be read: the
-  // attempt-th sample that follows it in the same epoch of the same set's order (wrapping round),
-  // or another draw; of a bucket, then those of the buckets before. attempt >= 1.
+  // The replacement sample if the sample and its first `attempt - 1` replacements could not be
+  // read. It is the attempt-th sample after it in the same epoch of the same dataset (wrapping
+  // around), or another random one with sample weights. With buckets, the samples of the previous
+  // buckets follow. attempt >= 1.
   PlannedSample replacement(uint64_t ticket, uint64_t row, uint64_t attempt) const;
-  // With buckets, whose samples the ticket's batch has.
+  // The bucket of the ticket's batch, if there are buckets.
   size_t bucket_of(uint64_t ticket) const;
   uint64_t epoch_of(uint64_t ticket) const;            // of its first row on rank 0
   uint64_t epoch_size() const { return epoch_size_; }  // positions
-  // What random choices while reading it depend on.
+  // The key of all random choices that are made while the sample is read.
   RandomKey random_key(const PlannedSample& planned) const {
     return {.seed = options_.seed, .epoch = planned.dataset_epoch, .sample = planned.sample};
   }
 
  private:
-  // Where the samples of a set lie, in the data set and in an epoch.
+  // Range of a dataset among all samples and within an epoch.
   struct Segment {
-    uint64_t first = 0;      // sample
-    uint64_t size = 1;       // samples
-    uint64_t repeat = 1;     // times
-    uint64_t epoch_end = 0;  // place after its last one, were the epoch in order
+    uint64_t first = 0;      // first sample
+    uint64_t size = 1;       // number of samples
+    uint64_t repeat = 1;     // repetitions per epoch
+    uint64_t epoch_end = 0;  // position after its last one in an unshuffled epoch
   };
 
   void plan_buckets();
@@ -112,17 +114,18 @@ class SamplePlan {
   std::vector<uint64_t> repeated_shard_ends(const Segment& segment) const;
   std::unique_ptr<const SampleStream> make_concat_stream() const;
   std::unique_ptr<const SampleStream> make_stream(size_t dataset) const;
-  bool has_single_stream() const;  // whose places are samples
+  bool has_single_stream() const;  // positions of the stream map directly to samples
   uint64_t position(uint64_t ticket, uint64_t row) const;
 
   PlanOptions options_;
   uint64_t global_batch_ = 1;
   uint64_t epoch_size_ = 1;
-  uint64_t epoch_tickets_ = 0;                                // drop, pad
-  std::vector<Segment> segments_;                             // of the sets
-  std::unique_ptr<const MixtureSchedule> maybe_schedule_;     // a weighted mixture
-  std::vector<std::unique_ptr<const SampleStream>> streams_;  // one; of each set with a schedule
-  std::unique_ptr<const BucketPlan> maybe_buckets_;           // then nothing of the above counts
+  uint64_t epoch_tickets_ = 0;     // last_batch drop, pad: tickets per epoch
+  std::vector<Segment> segments_;  // per dataset
+  std::unique_ptr<const MixtureSchedule> maybe_schedule_;  // weighted mixture only
+  // A single one, or one per dataset of a weighted mixture.
+  std::vector<std::unique_ptr<const SampleStream>> streams_;
+  std::unique_ptr<const BucketPlan> maybe_buckets_;  // if set, the members above are not used
 };
 
 }  // namespace stoker::data::order

@@ -14,7 +14,7 @@
 namespace stoker::data::order {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "weights are read as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "weights are read as they are in memory");
 
 constexpr uint64_t kMaxWeightsFileBytes = uint64_t{64} << 30;
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
@@ -52,8 +52,7 @@ Result<std::vector<double>> parse_text(std::string_view text, const std::string&
 
 // ---- NumPy
 
-// The text after 'KEY': up to where its value ends; the header is a Python dictionary as NumPy
-// writes it.
+// The value of 'KEY':. The header is a Python dictionary as written by NumPy.
 std::string_view header_value(std::string_view header, std::string_view key) {
   const size_t found = header.find("'" + std::string(key) + "':");
   if (found == std::string_view::npos) return {};
@@ -86,13 +85,13 @@ std::optional<uint64_t> length_of_shape(std::string_view shape) {
 
 Result<std::vector<double>> parse_npy(std::string_view bytes, const std::string& name) {
   constexpr size_t kVersionAt = 6, kLengthAt = 8;
-  if (bytes.size() < 12) return corrupt(name, "cut off in its header");
+  if (bytes.size() < 12) return corrupt(name, "truncated in its header");
   const auto version = static_cast<uint8_t>(bytes[kVersionAt]);
   const size_t length_bytes = version == 1 ? 2 : 4;
   uint32_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data() + kLengthAt, length_bytes);
   const size_t begin = kLengthAt + length_bytes;
-  if (header_bytes > bytes.size() - begin) return corrupt(name, "cut off in its header");
+  if (header_bytes > bytes.size() - begin) return corrupt(name, "truncated in its header");
   const std::string_view header = bytes.substr(begin, header_bytes);
   const std::string_view data = bytes.substr(begin + header_bytes);
   const std::string_view type = header_value(header, "descr");
@@ -103,7 +102,7 @@ Result<std::vector<double>> parse_npy(std::string_view bytes, const std::string&
   const auto count = length_of_shape(header_value(header, "shape"));
   if (!count) return corrupt(name, "must have one dimension");
   if (data.size() % width != 0 || data.size() / width != *count)
-    return corrupt(name, "its header promises " + std::to_string(*count) + " numbers of " +
+    return corrupt(name, "its header declares " + std::to_string(*count) + " numbers of " +
                              std::to_string(width) + " bytes, and " + std::to_string(data.size()) +
                              " bytes follow");
   return width == 8 ? parse_numbers<double>(data) : parse_numbers<float>(data);
@@ -168,11 +167,10 @@ Result<std::vector<double>> decode_weights_snapshot(std::string_view bytes,
                                                     const std::string& name) {
   constexpr size_t kHeaderBytes = kSnapshotMagic.size() + 2 * sizeof(uint32_t) + sizeof(uint64_t);
   if (bytes.size() < kHeaderBytes + kDigestBytes || !bytes.starts_with(kSnapshotMagic))
-    return corrupt(name, "not a file of kept weights");
+    return corrupt(name, "not a weights snapshot");
   const std::string_view digest = bytes.substr(bytes.size() - kDigestBytes);
   bytes.remove_suffix(kDigestBytes);
-  if (sha256_hex(bytes) != digest)
-    return corrupt(name, "damaged: its SHA-256 is not the one that was written");
+  if (sha256_hex(bytes) != digest) return corrupt(name, "SHA-256 mismatch");
   bytes.remove_prefix(kSnapshotMagic.size());
   const auto version = take<uint32_t>(bytes);
   if (version != kSnapshotVersion)

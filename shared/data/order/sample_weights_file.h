@@ -1,15 +1,17 @@
-// Weights files: one number a sample, by which samples are drawn.
+// Sample weights files: one number per sample, used for weighted sampling.
 //
-// A user writes text (numbers with white space between them) or NumPy's .npy (one dimension,
-// float32 or float64, little-endian), told by its first bytes. A run keeps what it read in files of
-// its own, so that all processes draw by the same numbers whatever becomes of the user's.
+// The user provides text (numbers separated by white space) or a NumPy .npy file (one dimension,
+// float32 or float64, little-endian); the format is detected from the first bytes. A run saves what
+// it has read in its own snapshot files, so that all processes use the same weights even if the
+// user's file changes.
 //
-// Format:  of the kept file: "STKWGHTS", u32 version 1, u32 0, u64 count, count f64, all
-//          little-endian; at the end the SHA-256 of all before it, as 64 hexadecimal digits.
+// Format:  of a snapshot: "STKWGHTS", u32 version 1, u32 0, u64 count, count f64, all
+//          little-endian. Ends with the SHA-256 of everything before it, as 64 hexadecimal digits.
 // Threads: any.
-// Errors:  kNotFound, kPermission, kIoError; kCorrupt: not such a file, a number that is none or is
-//          negative or not finite, all are 0; kMismatch: another count than that of the samples, or
-//          a kept file of another version. The message names the file, and the number's place.
+// Errors:  kNotFound, kPermission, kIoError; kCorrupt: invalid file, or a weight that is not a
+//          number, negative or not finite, or all weights are 0; kMismatch: the count differs from
+//          the number of samples, or a snapshot of another version. The message names the file and
+//          the line or index of the weight.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@
 namespace stoker::data::order {
 
 Result<std::vector<double>> read_weights_file(const std::string& path, uint64_t samples);
-// `name` stands in the messages.
+// `name` appears in the messages.
 Result<std::vector<double>> parse_weights(std::string_view bytes, const std::string& name);
 
 Status save_weights_snapshot(const std::vector<double>& weights, const std::string& path);

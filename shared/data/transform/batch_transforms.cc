@@ -11,23 +11,23 @@
 namespace stoker::data::transform {
 namespace {
 
-// From (0, 1]: it has a logarithm.
+// From (0, 1], so that it has a logarithm.
 double above_zero(CounterRng& rng) { return 1.0 - rng.uniform(); }
 
-// Box and Muller's way, one number of the pair.
+// Box-Muller transform, using one value of the pair.
 double normal(CounterRng& rng) {
   const double radius = std::sqrt(-2.0 * std::log(above_zero(rng)));
   return radius * std::cos(2.0 * std::numbers::pi * rng.uniform());
 }
 
-// The logarithm of a number from Gamma(alpha, 1), by Marsaglia and Tsang, "A simple method for
-// generating gamma variables" (2000). A logarithm, because with a small alpha the number itself is
+// The logarithm of a Gamma(alpha, 1) variate, by Marsaglia and Tsang, "A simple method for
+// generating gamma variables" (2000). A logarithm, because for small alpha the variate itself is
 // often smaller than any double.
 double sample_log_gamma(double alpha, CounterRng& rng) {
   // Gamma(alpha) is Gamma(alpha + 1) times U^(1 / alpha).
   const double lowered = alpha < 1 ? std::log(above_zero(rng)) / alpha : 0.0;
   const double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3.0;
-  while (true) {  // a try in twenty is lost, at most
+  while (true) {  // rejects at most one attempt in twenty
     const double x = normal(rng);
     const double root = 1.0 + x / std::sqrt(9.0 * d);
     if (root <= 0) continue;
@@ -37,7 +37,7 @@ double sample_log_gamma(double alpha, CounterRng& rng) {
   }
 }
 
-// From Beta(alpha, alpha): a / (a + b).
+// A Beta(alpha, alpha) variate: a / (a + b).
 double sample_beta(double alpha, CounterRng& rng) {
   const double a = sample_log_gamma(alpha, rng);
   const double b = sample_log_gamma(alpha, rng);
@@ -90,7 +90,8 @@ CutMixBox cutmix_box(double share, int64_t row, int64_t column, int64_t height, 
 MixParameters sample_mix(const MixOptions& options, uint64_t seed, uint64_t ticket) {
   if (!options.any()) return {};
   CounterRng rng({.seed = seed, .epoch = 0, .sample = ticket}, RandomStream::kMix);
-  // Drawn in any case, so that one of the two alone draws what it drew beside the other.
+  // Always consume this random number, so that a single transform uses the same ones as in a random
+  // choice.
   const bool is_first = rng.uniform() < 0.5;
   const bool cuts = options.cutmix > 0 && (options.mixup == 0 || is_first);
   const double share = sample_beta(cuts ? options.cutmix : options.mixup, rng);

@@ -1,9 +1,10 @@
-// MixParameters: how mixup or cutmix joins the samples of one batch: each with the one before it, the
-// first with the last. Drawn for a ticket, so that every start of a run, and whoever explains it,
-// finds the same.
+// MixParameters: how mixup or cutmix combines the samples of one batch. Each sample is mixed with
+// the previous one, the first with the last. The parameters are a function of seed and ticket, so
+// that a resumed run and `stokerctl show-batch` use the same ones.
 //
-// As torchvision.transforms.v2.MixUp and CutMix, which roll the batch by one too; with both, either
-// with even odds, as its RandomChoice. The share is from Beta(alpha, alpha).
+// As torchvision.transforms.v2.MixUp and CutMix, which also roll the batch by one. If both are
+// given, each is chosen with probability 0.5, as by RandomChoice. The mixing ratio is from
+// Beta(alpha, alpha).
 //
 // Threads: pure functions.
 #pragma once
@@ -19,7 +20,7 @@
 
 namespace stoker::data::transform {
 
-// Rows from top and columns from left on, up to bottom and right, which are excluded.
+// Pixel rows [top, bottom) and columns [left, right).
 struct CutMixBox {
   int64_t top = 0;
   int64_t left = 0;
@@ -30,29 +31,29 @@ struct CutMixBox {
 };
 
 struct MixParameters {
-  double own_share = 1;          // of a sample's own label; the other's is the rest
-  std::optional<CutMixBox> box;  // cutmix: what is taken from the other. Otherwise sums of both
+  double own_share = 1;  // weight of the sample's own label; the other label has the rest
+  // Cutmix: the region copied from the other sample. Empty for mixup, a weighted sum.
+  std::optional<CutMixBox> box;
 };
 
 struct MixOptions {
-  double mixup = 0;    // alpha; 0: not at all
-  double cutmix = 0;   // alpha; 0: not at all
-  int64_t height = 0;  // of the pictures; cutmix alone needs it
+  double mixup = 0;    // alpha; 0: off
+  double cutmix = 0;   // alpha; 0: off
+  int64_t height = 0;  // of the images; used only by cutmix
   int64_t width = 0;
   bool any() const { return mixup > 0 || cutmix > 0; }
 };
 
-// Those of data.train.batch_transforms. kInvalidArgument: more than one of them. kMismatch: cutmix is
-// asked for and `input` is no picture [channels, height, width].
+// The options of data.train.batch_transforms. kInvalidArgument: more than one transform. kMismatch:
+// cutmix, but `input` is not an image [channels, height, width].
 Result<MixOptions> make_mix_options(const std::vector<config::BatchTransform>& transforms,
                                     const TensorSpec& input);
 
-// With neither: every sample stays as it is.
+// Without mixup and cutmix, samples are unchanged.
 MixParameters sample_mix(const MixOptions& options, uint64_t seed, uint64_t ticket);
 
-// The part of a picture that cutmix takes from the other where the share drawn is `share` and the
-// middle of the part is at (row, column): of the sides' lengths sqrt(1 - share), cut off at the
-// edges.
+// The region that cutmix copies from the other image, centered at (row, column) and clipped at the
+// edges. Its sides are sqrt(1 - share) of those of the image.
 CutMixBox cutmix_box(double share, int64_t row, int64_t column, int64_t height, int64_t width);
 
 // "mixup=0.310 with row 3", for row `row` of a batch.

@@ -1,10 +1,10 @@
-// ImageDecoderInput: how a set turns an encoded picture into its tensor "input": the settings that every
-// format with pictures reads.
+// ImageDecoderInput: decodes an encoded image into the tensor "input", with the settings that all
+// formats with encoded images have in common.
 //
 // Threads: immutable after construction; read() may be called from any thread, concurrently. Each
-//          thread keeps a decoder with its memory.
-// Errors:  of(): kInvalidArgument, naming the setting. read(): kCorrupt (damaged, of another
-//          format, past the limits), kOutOfMemory; the caller adds which file it was. The output
+//          thread keeps its own decoder and its memory.
+// Errors:  of(): kInvalidArgument, naming the setting. read(): kCorrupt (invalid data, unknown
+//          format, limits exceeded), kOutOfMemory; the caller adds the name of the file. The output
 //          bytes are then unspecified.
 #pragma once
 
@@ -27,11 +27,12 @@ class ImageDecoderInput {
   // U8 [channels, height, width], named "input".
   TensorSpec spec() const;
   std::string to_text() const;  // "size=32x32 channels=3"; for DatasetFormatOps::fingerprint_text
-  // Decodes `file`, the bytes of a JPEG, PNG or WebP, or a part of it, into `input`: spec()'s bytes.
+  // Decodes `file`, the bytes of a JPEG, PNG or WebP image, or a crop of it, into `input`, which
+  // has the size of spec().
   Status read(std::span<const std::byte> file, const RandomKey& random_key,
               std::span<std::byte> input) const;
-  // Which part of the picture read() takes where that is drawn, for Dataset::describe_transforms():
-  // "crop=12,40,180x200" (left, top, width, height, in its pixels). Decodes it.
+  // The region of a random crop, for Dataset::describe_transforms(): "crop=12,40,180x200" (left,
+  // top, width, height, in pixels of the encoded image). Decodes the image.
   std::string describe_transforms(std::span<const std::byte> file,
                                   const RandomKey& random_key) const;
 

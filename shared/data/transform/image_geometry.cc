@@ -127,8 +127,8 @@ image::CropBox CropResize::box(uint32_t height, uint32_t width, const RandomKey&
 }
 
 image::CropBox CropResize::center_box(uint32_t height, uint32_t width) const {
-  // Of `side` pixels that become `resized`, those that become `cropped`. The order of the operations
-  // decides the last bit, and that decides pixels.
+  // The length in an image of `side` pixels that becomes `cropped` pixels if `side` is resized to
+  // `resized`. The order of the operations determines the last bit, which can change pixels.
   const auto part_of = [](double side, uint32_t resized, uint32_t cropped) {
     return double(cropped) / resized * (side / cropped) * cropped;
   };
@@ -166,7 +166,7 @@ image::CropBox CropResize::max_box(uint32_t height, uint32_t width) const {
                 box_width, box_height);
 }
 
-bool has_encoded_pictures(const config::DatasetConfig& config) {
+bool has_encoded_images(const config::DatasetConfig& config) {
   if (std::holds_alternative<config::ImageFolderDataset>(config.source) ||
       std::holds_alternative<config::ImageListDataset>(config.source))
     return true;

@@ -1,8 +1,8 @@
-// RandomTransforms: what is done to a picture at random after it was read: the transforms
-// random_crop, random_horizontal_flip and color_jitter.
+// RandomTransforms: the random transforms that are applied to a decoded image: random_crop,
+// random_horizontal_flip and color_jitter.
 //
-// In this order: padded with black pixels and cut back to its size at a random place; mirrored;
-// brightness, contrast, saturation and hue changed in random order, by torchvision's rules.
+// Order: padding with black pixels and cropping to the original size at a random position; flip;
+// brightness, contrast, saturation and hue in random order. The arithmetic is torchvision's.
 //
 // Threads: immutable after construction.
 // Errors:  of(): kInvalidArgument, naming the setting.
@@ -29,13 +29,13 @@ class RandomTransforms {
   static Result<RandomTransforms> of(const DatasetRequest& request);
 
   bool none() const { return pad_ == 0 && flip_ == 0 && !has_jitter(); }
-  std::string to_text() const;  // " pad=4 flip=0.5"; empty for none
+  std::string to_text() const;  // " padding=4 flip=0.5"; empty for none
   uint32_t pad() const { return pad_; }
-  // Of random_crop, [height, width]: that of the pictures. Empty: there is none.
+  // random_crop.size, [height, width], which must be that of the images. Empty without random_crop.
   const std::vector<int64_t>& size() const { return size_; }
-  // What apply() draws, for people: "shift=-2,3", "flip", "brightness=1.21".
+  // The random parameters that apply() uses, for display: "shift=-2,3", "flip", "brightness=1.21".
   std::vector<std::string> describe(const RandomKey& random_key) const;
-  // In place; `planes` are shape.bytes() bytes, and the sides are larger than pad().
+  // In place. `planes` has shape.bytes() bytes; both sides of the image must be larger than pad().
   void apply(const image::ImageShape& shape, const RandomKey& random_key,
              std::span<std::byte> planes) const;
 
@@ -62,24 +62,24 @@ class RandomTransforms {
   std::array<double, kSteps> strength_{};
 };
 
-// is_image(): whether a tensor of a sample is a picture: U8 [1 or 3 planes, height, width].
+// is_image(): whether a tensor of a sample is an image: U8 [1 or 3 channels, height, width].
 //
-// Threads: a function of its argument.
+// Threads: a pure function.
 inline bool is_image(const TensorSpec& spec) {
   return spec.dtype == DType::kU8 && spec.shape.size() == 3 &&
          (spec.shape[0] == 1 || spec.shape[0] == 3);
 }
 
-// with_transforms: a data set whose pictures are changed at random while they are read, whatever format
-// they are of.
+// with_transforms: applies the random transforms to the images of a dataset of any format while
+// they are read.
 //
-// Threads, blocking, errors: as the set itself.
+// Threads, blocking, errors: as the dataset.
 
-// kInvalidArgument where a set without encoded pictures resizes them.
+// kInvalidArgument if a dataset without encoded images has a resizing transform.
 Status check_transforms(const DatasetRequest& request);
 
-// The set itself where nothing is to be done to it. kInvalidArgument where it has transforms and its
-// input is no picture, or one of another size than random_crop says.
+// Returns `dataset` itself if there are no random transforms. kInvalidArgument if it has transforms
+// and its input is not an image, or the image size differs from random_crop.size.
 Result<std::unique_ptr<Dataset>> with_transforms(const DatasetRequest& request,
                                                  std::unique_ptr<Dataset> dataset);
 

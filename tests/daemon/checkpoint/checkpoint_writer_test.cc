@@ -147,7 +147,7 @@ TEST_F(CheckpointWriterTest, FreesDiskSpaceBeforeFirstWriteOnFullDisk) {
   files_.set_free_bytes(0);
   const size_t before = files_.operations().size();
   EXPECT_EQ(save(2).status().code(), StatusCode::kNoSpace);
-  EXPECT_TRUE(was_disk_full_) << "delete_expired() did not report the full disk";
+  EXPECT_TRUE(was_disk_full_) << "temporarily retained checkpoints were not deleted";
   for (size_t i = before; i < files_.operations().size(); ++i)
     EXPECT_NE(files_.operations()[i].kind, test::Operation::Kind::kWrite);
 }

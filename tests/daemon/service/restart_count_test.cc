@@ -56,14 +56,14 @@ TEST_F(RestartCountTest, RemovesCountOnCleanExit) {
 }
 
 TEST_F(RestartCountTest, RestoresCountWhenStartIsUndone) {
-  for (const int in_vain : {0, 3}) {
-    for (int i = 0; i < in_vain; ++i) EXPECT_TRUE(start(100));
+  for (const int failed_starts : {0, 3}) {
+    for (int i = 0; i < failed_starts; ++i) EXPECT_TRUE(start(100));
     for (int i = 0; i < 20; ++i) {
       RestartCount rejected(default_file_system(), file());
       ASSERT_TRUE(rejected.record_start(100).ok());
       EXPECT_TRUE(rejected.undo().ok());
     }
-    EXPECT_EQ(std::filesystem::exists(file()), in_vain > 0);
+    EXPECT_EQ(std::filesystem::exists(file()), failed_starts > 0);
   }
   EXPECT_TRUE(start(100)) << "the fourth";
   EXPECT_FALSE(start(100));

@@ -21,10 +21,10 @@ using ::testing::Eq;
 
 std::string line_of(uint64_t step, uint64_t ticket) {
   return "{\"step\":" + std::to_string(step) + ",\"ticket\":" + std::to_string(ticket) +
-         ",\"sample\":7,\"message\":\"torn\"}\n";
+         ",\"sample\":7,\"message\":\"corrupt\"}\n";
 }
 
-metrics::MetricsRecord row_of(uint64_t ticket, const std::string& reason = "torn") {
+metrics::MetricsRecord row_of(uint64_t ticket, const std::string& reason = "corrupt") {
   return metrics::MetricsRecord()
       .add("ticket", ticket)
       .add("sample", uint64_t{7})
@@ -199,7 +199,7 @@ class SampleErrorLogTest : public FeedTest {
                           kBatch, before, *file_, clock_);
   }
   static ring::SampleError error(uint64_t ticket, uint64_t sample) {
-    return {.ticket = ticket, .sample = sample, .code = StatusCode::kCorrupt, .reason = "torn"};
+    return {.ticket = ticket, .sample = sample, .code = StatusCode::kCorrupt, .reason = "corrupt"};
   }
   static std::vector<ring::SampleError> many(uint64_t ticket, uint64_t count) {
     std::vector<ring::SampleError> reports;

@@ -84,18 +84,18 @@ struct ModelContext {
   std::function<void()> before_commit = [] {};  // on the writer thread
   std::vector<std::chrono::milliseconds> delays = {};
   bool save_after_resume = false;
-  decltype(TrainerDependencies::make_engine) make_engine = {};
+  StepEngine::Factory make_engine = {};
   c10::Device device = c10::Device(c10::kCPU);
 };
 
 // The part of a run that one process executes.
-class Session {
+class Session : private BatchSource, private MetricsSink {
  public:
   Session(
       const config::Config& config, const std::string& root,
       std::function<bool(uint64_t)> is_poisoned = [](uint64_t) { return false; },
       ModelContext around = {})
-      : config_(config), store_(root + "/checkpoints", around.files) {
+      : config_(config), store_(root + "/checkpoints", around.files), channels_(around.clock) {
     at::set_num_threads(1);
     checkpoint::WriterOptions options;
     options.delete_expired = [](bool) {};
@@ -121,41 +121,14 @@ class Session {
         std::make_unique<feed::WorkerPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
     pool_->start(1, threads_);
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
-    trainer_.emplace(
-        config_, *state_,
-        TrainerDependencies{
-            *ring_,
-            *plan_,
-            *writer_,
-            mailbox_,
-            board_,
-            around.clock,
-            [this](const metrics::TrainMetrics& row) {
-              rows_.push_back(row);
-              if (on_row) on_row(row);
-              return uint64_t{0};
-            },
-            [] {
-              return std::vector<uint64_t>{31, 7};
-            },
-            {.data_digest = "the data"},
-            0,
-            around.save_after_resume,
-            {.save_profile = [this](TakenProfile taken,
-                                    const Done&) { profiles_.push_back(std::move(taken)); },
-             .histogram_steps = config.metrics.histogram_every_steps.value_or(0),
-             .save_histograms =
-                 [this](uint64_t step, auto summaries) {
-                   histograms_.emplace_back(step, std::move(summaries));
-                 }},
-            [](uint64_t) { return false; },
-            std::move(around.make_engine),
-            std::nullopt,
-            [this](const ring::ReadyBatch& batch) { first_batches_.push_back(batch.ticket); },
-            [this](const ring::ReadyBatch& batch) { return batch.ticket != maybe_rejected_; },
-            [](uint64_t ticket) { return 100 + ticket; }});
+    trainer_.emplace(config_, *state_, static_cast<BatchSource&>(*this),
+                     static_cast<MetricsSink&>(*this), channels_, *writer_, around.clock,
+                     TrainerStart{.manifest = {.data_digest = "the data"},
+                                  .metrics_bytes = 0,
+                                  .save_after_resume = around.save_after_resume},
+                     std::move(around.make_engine));
   }
-  ~Session() {
+  ~Session() override {
     threads_.request_stop();
     EXPECT_TRUE(threads_.join(std::chrono::seconds(60)).ok());
   }
@@ -186,17 +159,42 @@ class Session {
   std::unique_ptr<TrainingState> state_;
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<feed::WorkerPool> pool_;
-  Mailbox mailbox_;
-  StatusBoard board_;
+  TrainerChannels channels_;
+  Mailbox& mailbox_ = channels_.mailbox;
+  StatusBoard& board_ = channels_.board;
   std::vector<metrics::TrainMetrics> rows_;
   std::vector<std::string> replies_;
   std::vector<TakenProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
-  std::vector<uint64_t> first_batches_;     // tickets passed to on_first_batch
+  std::vector<uint64_t> first_batches_;     // tickets passed to report_first_batch()
   std::optional<uint64_t> maybe_rejected_;  // ticket of an invalid batch
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;
+
+ private:
+  // ---- BatchSource
+  ring::ShmRing& ring() override { return *ring_; }
+  const data::order::SamplePlan& plan() const override { return *plan_; }
+  feed::BatchShapes shapes() const override { return ring_->layout(); }
+  bool has_new_version_at(uint64_t) const override { return false; }
+  bool accept(const ring::ReadyBatch& batch) override { return batch.ticket != maybe_rejected_; }
+  std::vector<uint64_t> quarantined() const override { return {31, 7}; }
+  uint64_t sample_errors_before(uint64_t ticket) override { return 100 + ticket; }
+
+  // ---- MetricsSink
+  uint64_t report(const metrics::TrainMetrics& record) override {
+    rows_.push_back(record);
+    if (on_row) on_row(record);
+    return 0;
+  }
+  void report_first_batch(const ring::ReadyBatch& batch) override {
+    first_batches_.push_back(batch.ticket);
+  }
+  void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
+    histograms_.emplace_back(step, std::move(summaries));
+  }
+  void save_profile(TakenProfile taken, Done) override { profiles_.push_back(std::move(taken)); }
 };
 
 class TrainerTest : public testing::Test {

@@ -71,8 +71,8 @@ def main(verb, path):
         for name in sorted(os.listdir(path)):
             try:
                 lines_of(os.path.join(path, name))
-            except Exception as refused:  # the type depends on the version
-                print(name, type(refused).__name__, refused)
+            except Exception as error:  # the type depends on the version
+                print(name, type(error).__name__, error)
 
 
 main(*sys.argv[1:])

@@ -166,7 +166,7 @@ void expect_config_or_errors(const std::string& text, const Flags& flags = {}) {
   }
 }
 
-TEST(DamagedConfigTest, SurvivesTruncationAtEveryByte) {
+TEST(CorruptConfigTest, SurvivesTruncationAtEveryByte) {
   const std::string bare = bare_manual();
   for (size_t size = 0; size < bare.size(); ++size) expect_config_or_errors(bare.substr(0, size));
   const std::string complete = manual();
@@ -174,7 +174,7 @@ TEST(DamagedConfigTest, SurvivesTruncationAtEveryByte) {
     expect_config_or_errors(complete.substr(0, size));
 }
 
-TEST(DamagedConfigTest, SurvivesReplacedByte) {
+TEST(CorruptConfigTest, SurvivesReplacedByte) {
   const std::string bare = bare_manual();
   std::mt19937_64 random(3);
   for (size_t at = 0; at < bare.size(); ++at) {
@@ -186,7 +186,7 @@ TEST(DamagedConfigTest, SurvivesReplacedByte) {
   }
 }
 
-TEST(DamagedConfigTest, SurvivesFlippedBit) {
+TEST(CorruptConfigTest, SurvivesFlippedBit) {
   const std::string complete = manual();
   std::mt19937_64 random(4);
   for (int i = 0; i < 400; ++i) {
@@ -196,7 +196,7 @@ TEST(DamagedConfigTest, SurvivesFlippedBit) {
   }
 }
 
-TEST(DamagedConfigTest, SurvivesMissingRepeatedAndSwappedLines) {
+TEST(CorruptConfigTest, SurvivesMissingRepeatedAndSwappedLines) {
   std::vector<std::string> lines;
   std::istringstream stream(bare_manual());
   for (std::string line; std::getline(stream, line);) lines.push_back(line + '\n');
@@ -225,7 +225,7 @@ TEST(DamagedConfigTest, SurvivesMissingRepeatedAndSwappedLines) {
   }
 }
 
-TEST(DamagedConfigTest, SurvivesRandomYamlTokens) {
+TEST(CorruptConfigTest, SurvivesRandomYamlTokens) {
   constexpr std::string_view kParts[] = {"{",    "}",  "[",    "]",  ":",   ": ",    ",",  "\n",
                                          "\n  ", "- ", "? ",   "& ", "*",   "!",     "|",  ">",
                                          "'",    "\"", "data", "%",  "---", "...",   "\t", "train",
@@ -241,7 +241,7 @@ TEST(DamagedConfigTest, SurvivesRandomYamlTokens) {
   }
 }
 
-TEST(DamagedConfigTest, SurvivesRandomBytes) {
+TEST(CorruptConfigTest, SurvivesRandomBytes) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000; ++i) {
     std::string text(random() % 64, '\0');

@@ -1,7 +1,7 @@
-// config_parts: the members of a DatasetConfig that several formats have, to be changed by a test. The
+// config_parts: mutable access to the members of a DatasetConfig that several formats have. The
 // format must have the member.
 //
-// Threads: functions of their arguments.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace stoker::data {
 
-// The configuration is not const, so neither are its members.
+// The const_cast is valid, because the configuration is not const.
 inline std::string& path_in(config::DatasetConfig& config) {
   return const_cast<std::string&>(config.path());
 }
@@ -57,7 +57,7 @@ inline void set_image_mode(config::DatasetConfig& config, config::ImageMode mode
       config.source);
 }
 
-// Puts a transform in place of the one of its type, or behind the others.
+// Replaces the transform of the same type, or appends the transform.
 template <typename T>
 void set_transform(config::DatasetConfig& config, T transform) {
   for (config::Transform& each : transforms_in(config)) {

@@ -15,7 +15,7 @@ TEST(CounterRngTest, ReturnsSameNumbersForSameKey) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(first.next(), second.next());
 }
 
-// Samples of runs there are depend on these numbers: they never change.
+// The samples of existing runs depend on these numbers, which must never change.
 TEST(CounterRngTest, MatchesRecordedNumbers) {
   CounterRng zero({}, RandomStream::kCrop);
   EXPECT_EQ(zero.next(), 0xc81c5515e3584727ull);
@@ -37,7 +37,8 @@ TEST(CounterRngTest, DependsOnEveryFieldOfKey) {
         }
 }
 
-// First draws of neighbouring samples are as even and as independent as draws of one stream.
+// The first numbers of adjacent samples are as uniform and independent as the numbers of one
+// stream.
 TEST(CounterRngTest, ReturnsUniformIndependentNumbersForAdjacentSamples) {
   constexpr uint64_t kSamples = 100000;
   std::array<uint64_t, 16> counts{};
@@ -56,7 +57,7 @@ TEST(CounterRngTest, ReturnsUniformIndependentNumbersForAdjacentSamples) {
     const double off = double(count) - kSamples / 16.0;
     chi_squared += off * off / (kSamples / 16.0);
   }
-  EXPECT_LT(chi_squared, 37.7);  // 15 degrees of freedom: once in a thousand
+  EXPECT_LT(chi_squared, 37.7);  // 15 degrees of freedom, p = 0.001
   EXPECT_LT(std::fabs(product / kSamples), 0.001);
 }
 

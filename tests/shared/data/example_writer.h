@@ -1,4 +1,4 @@
-// ExampleWriter: TFRecord files of tf.train.Examples, good or not, as tests need them.
+// ExampleWriter: TFRecord files of tf.train.Examples for tests, valid or not.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ inline std::string example(const Features& features) {
   return message(1, map);
 }
 
-// A SequenceExample: of each list, the features of its steps.
+// A SequenceExample; each list contains the features of its steps.
 using FeatureLists = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 inline std::string sequence_example(const Features& context, const FeatureLists& lists) {

@@ -1,5 +1,4 @@
-// FolderFixture: a fresh temporary folder to lay data sets out in, and short ways to open and read
-// them.
+// FolderFixture: a new temporary folder for datasets, and helpers that open and read them.
 #pragma once
 
 #include <sys/stat.h>
@@ -61,7 +60,7 @@ class FolderFixture : public ::testing::Test {
   }
   void TearDown() override {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
-      // One that a test made unreadable.
+      // A folder that a test made unreadable.
       if (entry.symlink_status().type() == std::filesystem::file_type::directory)
         std::filesystem::permissions(entry, std::filesystem::perms::owner_all);
     }
@@ -79,7 +78,7 @@ class FolderFixture : public ::testing::Test {
     auto content = read_file(path(name), 1 << 30);
     return content ? *content : "";
   }
-  // So that a change is seen however coarse the clock of the file system is.
+  // Changes the file time by whole seconds, so that a coarse file system clock shows it.
   void age(const std::string& name, int seconds) const {
     const auto time = std::filesystem::last_write_time(root_ / name);
     std::filesystem::last_write_time(root_ / name, time + std::chrono::seconds(seconds));
@@ -89,7 +88,7 @@ class FolderFixture : public ::testing::Test {
                                         const std::string& name = "train") const {
     return pipeline::open_dataset(name, config, index_dir(), {});
   }
-  // An error of this code, with all of these words in it.
+  // Expects an error with this code and all of these words.
   void expect_error(const config::DatasetConfig& config, StatusCode code,
                     const std::vector<std::string>& words) const {
     const auto dataset = open(config);

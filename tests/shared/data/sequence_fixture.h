@@ -1,4 +1,4 @@
-// SequenceFixture: sets of sequences, opened and read as a batch of some length reads them.
+// SequenceFixture: opens datasets of sequences and reads samples as in a batch of a given length.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class SequenceFixture : public FolderFixture {
     EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
     return dataset.ok() ? *std::move(dataset) : nullptr;
   }
-  // As in a batch of that length, in memory that something else was in.
+  // Reads into memory with previous contents, as in a batch of that length.
   static Sample read_in_batch(const Dataset& dataset, uint64_t sample, uint64_t length) {
     Sample read;
     std::vector<std::span<std::byte>> outputs;

@@ -1,4 +1,4 @@
-// SequenceTestData: sequences of which only the lengths are of interest: a place holds the number of its
+// SequenceTestData: sequences for tests of lengths; each time step contains the number of its
 // sample.
 //
 // Threads: as Dataset.
@@ -19,7 +19,7 @@ class SequenceTestData final : public Dataset {
   SequenceTestData(uint64_t max_length, std::vector<uint64_t> lengths)
       : max_length_(max_length), lengths_(std::move(lengths)), spec_(spec_of_length(max_length)) {}
 
-  // `sizes[i]` samples that are i + 1 long, dealt out over the numbers.
+  // sizes[i] samples of length i + 1, interleaved.
   static SequenceTestData of_sizes(std::vector<uint64_t> sizes) {
     std::vector<uint64_t> lengths;
     const uint64_t max_length = sizes.size();

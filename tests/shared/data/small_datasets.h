@@ -1,4 +1,5 @@
-// SmallDatasets: a small data set of every format on disk, with its settings as a struct and as YAML.
+// SmallDatasets: a small dataset of every format on disk, with its settings as a struct and as
+// YAML.
 #pragma once
 
 #include <filesystem>
@@ -20,10 +21,10 @@
 namespace stoker::data::testing {
 
 struct SmallDataset {
-  const char* name;  // for tests' names
+  const char* name;  // for test names
   const char* format;
   config::DatasetConfig (*write)(const std::string& folder);
-  const char* yaml;  // of data.train, but for the format; FOLDER stands for the folder
+  const char* yaml;  // of data.train, without the format; FOLDER is replaced by the folder
 
   std::string yaml_in(const std::string& folder) const {
     std::string text = "{format: " + std::string(format) + ", " + yaml + '}';
@@ -52,7 +53,7 @@ inline std::string random_bytes(size_t count) {
   return bytes;
 }
 
-// The i-th of several pictures, in one of the three formats.
+// The i-th of several images; the three formats alternate.
 inline std::string encoded_image(int i) {
   const auto pixels = image::testing::pattern(60, 80 + static_cast<uint32_t>(i));
   switch (i % 3) {

@@ -1,4 +1,4 @@
-// TarWriter: tar files, good or not, as tests need them.
+// TarWriter: tar files for tests, valid or not.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct TarHeader {
   std::string name;
   uint64_t size = 0;
   char type = '0';
-  std::string size_field;  // where not empty, in place of the octal size
+  std::string size_field;  // if not empty, replaces the octal size
   std::string magic =
       "ustar\0"
       "00";
@@ -42,7 +42,7 @@ inline std::string tar_header(const TarHeader& header) {
   return block;
 }
 
-// Filled up with zeros to whole blocks.
+// Padded with zeros to complete blocks.
 inline std::string tar_content(std::string content) {
   content.resize((content.size() + 511) / 512 * 512, '\0');
   return content;

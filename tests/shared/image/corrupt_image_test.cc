@@ -109,9 +109,9 @@ TEST(CorruptPngTest, DetectsFlippedBitInPixelData) {
   const std::string file = encode_png_file(pattern(12, 12));
   const size_t begin = file.find("IDAT"), end = file.find("IEND") - 4;
   for (size_t at = begin; at < end; ++at) {
-    std::string damaged = file;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    ASSERT_EQ(decode(damaged).code(), StatusCode::kCorrupt) << at;
+    std::string corrupted = file;
+    corrupted[at] = static_cast<char>(corrupted[at] ^ 0x10);
+    ASSERT_EQ(decode(corrupted).code(), StatusCode::kCorrupt) << at;
   }
 }
 
@@ -150,10 +150,10 @@ TEST(CorruptImageTest, NeverCrashesOnRandomCorruption) {
       encode_jpeg(testing::plain(20, 20, {1, 2, 3, 4})), encode_png_file(pattern(40, 50)),
       encode_png_file(pattern(40, 50), {.interlaced = true})};
   for (int round = 0; round < 2000; ++round) {
-    std::string damaged = files[random() % files.size()];
+    std::string corrupted = files[random() % files.size()];
     for (uint32_t i = 0, n = 1 + random() % 8; i < n; ++i)
-      damaged[random() % damaged.size()] = static_cast<char>(random());
-    const Status status = decode(damaged);
+      corrupted[random() % corrupted.size()] = static_cast<char>(random());
+    const Status status = decode(corrupted);
     EXPECT_EQ(status.ok(), status.message().empty());
   }
 }

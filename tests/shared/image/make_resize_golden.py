@@ -40,7 +40,7 @@ CASES = [
 ]
 
 
-def picture(name, height, width):
+def make_image(name, height, width):
     y, x, c = numpy.meshgrid(range(height), range(width), range(3), indexing="ij")
     if name == "pattern":
         pixels = x * 7 + y * 13 + c * 50 + (x * y) % 31 * 5
@@ -54,7 +54,7 @@ def picture(name, height, width):
 def main():
     print(f"# Made by make_resize_golden.py with Pillow {PIL.__version__}.")
     for name, height, width, channels, box, out_height, out_width in CASES:
-        image = picture(name, height, width).convert("RGB" if channels == 3 else "L")
+        image = make_image(name, height, width).convert("RGB" if channels == 3 else "L")
         left, top, box_width, box_height = box or (0, 0, width, height)
         edges = (left, top, left + box_width, top + box_height)
         small = numpy.asarray(image.resize((out_width, out_height), Image.BILINEAR, box=edges))

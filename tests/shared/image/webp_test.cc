@@ -160,10 +160,10 @@ TEST(CorruptWebpTest, NeverCrashesOnRandomCorruption) {
       encode_webp(plain(20, 20, {1, 2, 3, 4})),
       encode_webp(plain(20, 20, {1, 2, 3, 4}), {.lossless = true})};
   for (int round = 0; round < 2000; ++round) {
-    std::string damaged = files[random() % files.size()];
+    std::string corrupted = files[random() % files.size()];
     for (uint32_t i = 0, n = 1 + static_cast<uint32_t>(random()) % 8; i < n; ++i)
-      damaged[random() % damaged.size()] = static_cast<char>(random());
-    const Status status = decode(damaged, kSmall).status;
+      corrupted[random() % corrupted.size()] = static_cast<char>(random());
+    const Status status = decode(corrupted, kSmall).status;
     EXPECT_EQ(status.ok(), status.message().empty());
   }
 }

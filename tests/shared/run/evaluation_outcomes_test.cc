@@ -33,7 +33,7 @@ TEST(EvaluationOutcomesTest, IgnoresInvalidRecords) {
        {"", "{}", "[]", "not json", R"({"step":-1,"manifest_sha256":"m","outcome":"failed"})",
         R"({"step":1,"manifest_sha256":7,"outcome":"failed"})"})
     outcomes.add_line(text);
-  outcomes.add_line(line(1, "looked at"));
+  outcomes.add_line(line(1, "inspected"));
   EXPECT_EQ(outcomes.state(1, "m"), EvaluationState::kPending);
 }
 
@@ -53,7 +53,7 @@ TEST(EvaluationOutcomesTest, UsesLastRecordOfCheckpoint) {
 TEST(EvaluationOutcomesTest, ReadsFileWithoutPartialLastLine) {
   const test::TemporaryDirectory folder;
   const std::string path = folder / "outcomes.jsonl";
-  EXPECT_TRUE(read_evaluation_outcomes(path).ok()) << "no ledger is an empty one";
+  EXPECT_TRUE(read_evaluation_outcomes(path).ok()) << "a missing file has no outcomes";
   test::write_whole(path,
                     line(1, "evaluated") + "\n" + line(2, "failed") + "\n" + line(3, "evaluated"));
   const auto outcomes = read_evaluation_outcomes(path);

@@ -48,7 +48,7 @@ TEST(EvaluationQueueTest, SelectsNewestFirstOnRequest) {
 TEST(EvaluationQueueTest, SelectsOnlyNewestWithLatest) {
   EXPECT_EQ(due({.there = {10, 20, 30}}, kLatest), Steps{30});
   EXPECT_EQ(due({.there = {10, 20, 30}, .evaluated = {30}}, kLatest), Steps{})
-      << "10 and 20 were skipped for good";
+      << "10 and 20 were skipped permanently";
 }
 
 TEST(EvaluationQueueTest, FallsBackToOlderCheckpointWhenLatestFailed) {

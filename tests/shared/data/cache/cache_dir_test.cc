@@ -1,4 +1,4 @@
-// A folder that runs share for what `cache` keeps: made once, found by content, never replaced while
+// A cache folder shared by several runs: created once, found by content, never replaced while
 // another run reads it.
 #include <sys/stat.h>
 
@@ -45,7 +45,7 @@ class CacheDirTest : public testing::FolderFixture,
         .dir = path("shared/cache")};
     return config;
   }
-  // As a run of its own, with an index of its own.
+  // Opens the dataset like a separate run, with its own index.
   std::unique_ptr<Dataset> run(const std::string& name, const config::DatasetConfig& config,
                                const files::ScanProgress& progress = {}) const {
     auto dataset = pipeline::open_dataset("train", config, path(name), progress);
@@ -59,7 +59,7 @@ class CacheDirTest : public testing::FolderFixture,
       if (name != "LOCK") names.insert(name);
     return names;
   }
-  // What tells one file from another under the same name.
+  // Distinguishes files with the same name.
   ino_t inode_of(const std::string& name) const {
     struct stat info {};
     EXPECT_EQ(::stat(path("shared/cache/" + name).c_str(), &info), 0);
@@ -88,7 +88,7 @@ TEST_P(CacheDirTest, SharesCacheBetweenRuns) {
   expect_same(*second, *plain);
   expect_same(*first, *plain);
   EXPECT_EQ(second->fingerprint(), plain->fingerprint());
-  // As its readers and an evaluator open it.
+  // Open it like its workers and an evaluator.
   const auto reader =
       pipeline::open_indexed("train", cached(), path("second"), plain->fingerprint());
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();

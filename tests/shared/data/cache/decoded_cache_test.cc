@@ -1,4 +1,4 @@
-// `cache: {type: decoded}`: samples come from a file when they were read once, and nothing else changes.
+// `cache: {type: decoded}`: after the first read, samples come from a file; nothing else changes.
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +21,7 @@ using testing::Sample;
 
 constexpr uint64_t kHeaderBytes = 96, kCheckBytes = 8, kLabelBytes = 8;
 
-// What read() makes of every sample in an epoch, errors too.
+// The results of read() for every sample of an epoch, including errors.
 struct Epoch {
   std::vector<std::string> samples;
   std::vector<std::string> errors;
@@ -46,7 +46,7 @@ Epoch read_epoch(const Dataset& data, uint64_t epoch) {
 
 class DecodedCacheTest : public testing::FolderFixture {
  protected:
-  // Pictures of each format, some large enough to be decoded at a smaller scale, some bad.
+  // Images of each format, some large enough to be decoded at a smaller scale, some corrupt.
   DatasetConfig image_config() const {
     DatasetConfig config = testing::small::images(path("set"));
     write("set/cat/large.jpg", image::testing::encode_jpeg(image::testing::pattern(200, 300)));
@@ -83,7 +83,7 @@ class DecodedCacheTest : public testing::FolderFixture {
     EXPECT_TRUE(data.ok()) << data.status().to_string();
     return *std::move(data);
   }
-  // In each of three epochs, by the process that fills the file and by another one.
+  // Three epochs, in the process that fills the file and in another one.
   void expect_as_without(const DatasetConfig& config) const {
     const auto plain = opened(config, "plain");
     const auto data = opened(decoded(config));
@@ -209,7 +209,7 @@ TEST_F(DecodedCacheTest, RebuildsInvalidFile) {
   const DatasetConfig config = decoded(testing::small::images(path("set")));
   const Epoch good = read_epoch(*opened(config), 0);
   const auto fifth = read_sample(*opened(config), 5).tensors;
-  for (uint64_t at = 0; at < kHeaderBytes; ++at) {  // version, sizes, whose samples
+  for (uint64_t at = 0; at < kHeaderBytes; ++at) {  // version, sizes, identity
     change_byte(file(), at);
     const auto late = pipeline::open_indexed("train", config, index_dir(), "");
     ASSERT_TRUE(late.ok());

@@ -1,4 +1,4 @@
-// Samples that stay in memory once they were read: the same samples, and no other look at their files.
+// Samples cached in memory after their first read: the same samples, without further file accesses.
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ std::vector<SampleReadRequest> reads_of(const std::vector<uint64_t>& samples,
   return reads;
 }
 
-// What read_batch() makes of them: the tensors, each of so many rows.
+// The result of read_batch(): tensors of several rows.
 struct Rows {
   BatchReadResult read;
   std::vector<std::string> tensors;
@@ -47,7 +47,7 @@ Rows read_batch(const Dataset& data, const std::vector<SampleReadRequest>& reads
   rows.read = data.read_batch(reads, outputs);
   return rows;
 }
-// What read() makes of each.
+// The result of read() for each sample.
 Rows read_each(const Dataset& data, const std::vector<SampleReadRequest>& reads) {
   Rows rows{.read = {.good = reads.size(), .status = {}}, .tensors = {}};
   for (const TensorSpec& tensor : data.spec()) {
@@ -71,7 +71,7 @@ std::vector<uint64_t> all_of(const Dataset& data) {
   return samples;
 }
 
-// Other bytes in the files of a set, as many as before and of the same age.
+// Changes the contents of the files of a dataset, but not their sizes and times.
 void spoil_files(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
@@ -89,7 +89,7 @@ bool eventually(const Condition& condition) {
   return condition();
 }
 
-// ---- Each kind
+// ---- Each format
 
 class MemoryCacheFormatTest : public testing::FolderFixture,
                               public ::testing::WithParamInterface<SmallDataset> {
@@ -118,7 +118,7 @@ TEST_P(MemoryCacheFormatTest, ReturnsSameSamplesFromMemoryOnSecondRead) {
   EXPECT_EQ(budget < kMuch, has_rows());
   const std::vector<SampleReadRequest> half(reads.begin(), reads.begin() + 20);
   EXPECT_EQ(read_batch(**kept, half).tensors, read_batch(**plain, half).tensors);
-  const Rows first = read_batch(**kept, reads);  // a part of them from memory
+  const Rows first = read_batch(**kept, reads);  // some of them from memory
   EXPECT_EQ(first.read.good, reads.size()) << first.read.status.to_string();
   EXPECT_EQ(first.tensors, expected.tensors);
   if (!has_rows()) return;
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MemoryCacheFormatTest,
                          ::testing::ValuesIn(testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// ---- What is kept, and when not
+// ---- What is cached, and when
 
 class MemoryCachedDatasetTest : public testing::FolderFixture {
  protected:
@@ -145,7 +145,8 @@ class MemoryCachedDatasetTest : public testing::FolderFixture {
 TEST_F(MemoryCachedDatasetTest, ReadsFilesWhenCacheBudgetIsTooSmall) {
   const config::DatasetConfig config = testing::small::cifar(path("set"));
   const auto data = opened(config);
-  const uint64_t needed = data->size() * (3072 + 8 + 1);  // pixels, a label, what is known of it
+  // Pixels, a label, the state of the sample.
+  const uint64_t needed = data->size() * (3072 + 8 + 1);
   uint64_t budget = needed - 1;
   data->enable_memory_cache(budget);
   EXPECT_EQ(budget, needed - 1) << "nothing was taken";
@@ -162,7 +163,7 @@ TEST_F(MemoryCachedDatasetTest, ReadsFilesWhenCacheBudgetIsTooSmall) {
 TEST_F(MemoryCachedDatasetTest, CachesLabelsWhenImagesExceedBudget) {
   const config::DatasetConfig config = testing::small::idx(path("set"));
   const auto data = opened(config);
-  uint64_t budget = 1000;  // pictures take 50 * 784
+  uint64_t budget = 1000;  // images need 50 * 784
   data->enable_memory_cache(budget);
   EXPECT_EQ(budget, 1000u - 50);
   ASSERT_EQ(read_sample(*data, 7).label(), 3);
@@ -282,13 +283,13 @@ TEST_F(MemoryCachedDatasetTest, RetainsCacheAfterRefreshableFileIsAppendedTo) {
   spoil_files(path("set"));
   std::ofstream(path("set/data"), std::ios::app) << "7,8,cat\n";
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
-  while (std::chrono::steady_clock::now() < until)  // a look comes in between
+  while (std::chrono::steady_clock::now() < until)  // a check of the files happens meanwhile
     ASSERT_EQ(read_sample(*data, 5).tensors, before.tensors);
 }
 
 TEST_F(MemoryCachedDatasetTest, CachesNothingWithoutAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs address space of its own";
+  GTEST_SKIP() << "a sanitizer needs its own address space";
 #endif
   const auto data = opened(testing::small::cifar(path("set")));
   rlimit before{};

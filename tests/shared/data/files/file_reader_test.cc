@@ -1,4 +1,4 @@
-// Data files read where descriptors are short.
+// Reading files when descriptors are scarce.
 #include "shared/data/files/file_reader.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ class FileReaderTest : public testing::FolderFixture {
                .mtime_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
                .inode = info.st_ino});
   }
-  // One file, which holds digits.
+  // A single file containing digits.
   FileTable digits() const {
     FileTable files(root_.string());
     add_file(files, "digits", "0123456789");
@@ -51,9 +51,9 @@ class FileReaderTest : public testing::FolderFixture {
     const Status status = reader.read(file, offset, std::as_writable_bytes(std::span(bytes)));
     return status.ok() ? bytes : status.message();
   }
-  // Until there is none left; false where that is not why it ended. Until they are given back
-  // nothing may be expected or asserted: gtest's virtual functions are checked by UBSan, which needs
-  // a descriptor for that.
+  // Opens descriptors until the process has none left; false if another error occurs. Until they
+  // are closed, no gtest assertion may run: UBSan checks gtest's virtual functions, which needs a
+  // descriptor.
   bool take_all_descriptors() {
     for (int fd = ::open("/dev/null", O_RDONLY); fd >= 0; fd = ::open("/dev/null", O_RDONLY))
       held_.emplace_back(fd);
@@ -95,7 +95,7 @@ TEST_F(FileReaderTest, ReportsErrorWhenNoDescriptorBecomesAvailable) {
   EXPECT_NE(status.message().find("Too many open files"), std::string::npos) << status.to_string();
 }
 
-// ---- Reads that belong together
+// ---- Grouped reads
 
 TEST_F(FileReaderTest, GroupsReadsOfManyFiles) {
   FileTable files(root_.string());
@@ -107,7 +107,7 @@ TEST_F(FileReaderTest, GroupsReadsOfManyFiles) {
     for (size_t file = 0; file < 100; ++file)
       for (const FileReader* reader : {&one, &other})
         ASSERT_EQ(read(*reader, file, 0, 4), std::to_string(1000 + file));
-    for (size_t file = 0; file < 300; ++file)  // among few files
+    for (size_t file = 0; file < 300; ++file)  // a few files, repeatedly
       ASSERT_EQ(read(one, file % 3, 1, 3), std::to_string(1000 + file % 3).substr(1));
   }
   ASSERT_EQ(read(one, 0, 0, 4), "1000");
@@ -120,7 +120,7 @@ TEST_F(FileReaderTest, ReportsTruncatedFileInGroupedReads) {
     const FileReader::ReadsTogether together;
     EXPECT_EQ(read(reader, 0, 2, 3), "234");
     std::filesystem::resize_file(path("digits"), 5);
-    EXPECT_THAT(read(reader, 0, 2, 6), ::testing::HasSubstr("cut off at offset 5"));
+    EXPECT_THAT(read(reader, 0, 2, 6), ::testing::HasSubstr("truncated at offset 5"));
     EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("went from 10 to 5 bytes"))
         << "it is opened again";
   }

@@ -44,7 +44,7 @@ TEST(GlobTest, MatchesCharacterClassesAndAlternatives) {
   EXPECT_FALSE(matches("[!a-c]x", "bx"));
   EXPECT_TRUE(matches("[!a-c]x", "dx"));
   EXPECT_TRUE(matches("[]]", "]"));
-  EXPECT_TRUE(matches("[ab", "[ab"));  // never closed: stands for itself
+  EXPECT_TRUE(matches("[ab", "[ab"));  // never closed: literal
   EXPECT_TRUE(matches("*.{h,cc}", "a.cc"));
   EXPECT_FALSE(matches("*.{h,cc}", "a.c"));
   EXPECT_TRUE(matches("{a,b{c,d}}/*", "bd/x"));

@@ -25,7 +25,7 @@ Index example() {
   return index;
 }
 
-// As decode_index() takes it: with the digest that belongs to it.
+// Appends the matching digest.
 std::string sealed(std::string body) { return body + sha256_hex(body); }
 std::string body_of(const std::string& encoded) { return encoded.substr(0, encoded.size() - 64); }
 
@@ -60,9 +60,9 @@ TEST(IndexTest, ReportsCorruptOnTruncationAtAnyByte) {
 TEST(IndexTest, ReportsCorruptOnFlippedByte) {
   const std::string encoded = encode_index(example());
   for (size_t at = 0; at < encoded.size(); ++at) {
-    std::string damaged = encoded;
-    damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    ASSERT_EQ(decode_index(damaged, "x").status().code(), StatusCode::kCorrupt) << at;
+    std::string corrupted = encoded;
+    corrupted[at] = static_cast<char>(corrupted[at] ^ 1);
+    ASSERT_EQ(decode_index(corrupted, "x").status().code(), StatusCode::kCorrupt) << at;
   }
 }
 
@@ -77,7 +77,7 @@ TEST(IndexTest, ReportsCorruptOnGarbage) {
   EXPECT_EQ(decode_index(std::string(5000, 'x'), "x").status().code(), StatusCode::kCorrupt);
 }
 
-// Lengths that lie, under a digest that is right: nothing is allocated for them.
+// Invalid lengths with a valid digest: no memory is allocated for them.
 TEST(IndexTest, ReportsCorruptOnHugeLengthAnywhere) {
   const std::string body = body_of(encode_index(example()));
   for (size_t at = 12; at + 8 <= body.size(); ++at) {
@@ -85,7 +85,7 @@ TEST(IndexTest, ReportsCorruptOnHugeLengthAnywhere) {
       std::string lying = body;
       std::memcpy(lying.data() + at, &length, sizeof length);
       const auto read = decode_index(sealed(lying), "x");
-      if (read.ok()) continue;  // it fell into a number that may be anything, such as a fact
+      if (read.ok()) continue;  // the length overwrote an arbitrary number, such as metadata
       ASSERT_EQ(read.status().code(), StatusCode::kCorrupt) << at;
     }
   }
@@ -126,8 +126,8 @@ TEST(FingerprintTest, DependsOnlyOnSettingsNamesSizesAndTimes) {
   EXPECT_NE(original, with_first("a.txt", {.size = 10, .mtime_ns = -4, .inode = 7}));
 }
 
-// A user can tell by the fingerprint in a checkpoint whether the data is the same: it must not
-// change by itself.
+// The fingerprint in a checkpoint shows whether the data is the same, so it must not depend on the
+// version.
 TEST(FingerprintTest, MatchesRecordedFingerprint) {
   EXPECT_EQ(example().fingerprint(),
             "d6c1c39f6758b7199884ee0a4f58edc1c2e74c26e09ae6be2e67a173b930cb42");

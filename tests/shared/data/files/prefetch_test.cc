@@ -1,5 +1,4 @@
-// Bytes of samples that are read before they are decoded: the same samples, without another look at
-// their files, and the same errors.
+// Prefetched bytes: the same samples without further file accesses, and the same errors.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -23,12 +22,12 @@ using testing::SmallDataset;
 
 constexpr uint64_t kUnlimited = 1 << 30;
 
-// ---- Each kind
+// ---- Each format
 
 class PrefetchFormatTest : public testing::FolderFixture,
                            public ::testing::WithParamInterface<SmallDataset> {
  protected:
-  // Other bytes in each file, as many as before; readers that are open see them.
+  // Changes the contents of each file but not its size; open readers see the change.
   void spoil_files() const {
     for (const char* folder : {"set", ".index"}) {
       if (!std::filesystem::exists(path(folder))) continue;
@@ -66,7 +65,7 @@ TEST_P(PrefetchFormatTest, ReturnsPrefetchedSampleWithoutReadingFiles) {
     ASSERT_TRUE(after.status.ok()) << after.status.to_string();
     ASSERT_EQ(after.tensors, before[sample].tensors) << sample;
   }
-  bool differs = false;  // or this test shows nothing
+  bool differs = false;  // otherwise the test proves nothing
   for (uint64_t sample = 0; sample < data.size(); ++sample)
     differs = differs || read_sample(data, sample).tensors != before[sample].tensors;
   EXPECT_EQ(differs, has_files);
@@ -77,7 +76,7 @@ TEST_P(PrefetchFormatTest, ReturnsPrefetchedSampleWithoutReadingFiles) {
 INSTANTIATE_TEST_SUITE_P(Kinds, PrefetchFormatTest, ::testing::ValuesIn(testing::small_datasets()),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// ---- Parts, transforms and mixtures of sets
+// ---- Splits, transforms and mixtures
 
 class PrefetchTest : public testing::FolderFixture {
  protected:
@@ -115,7 +114,7 @@ TEST_F(PrefetchTest, PrefetchesSamplesOfMixtureComponent) {
   expect_all_prefetched(**data);
 }
 
-// ---- The bytes themselves
+// ---- PrefetchedBytes
 
 class PrefetchedBytesTest : public testing::FolderFixture {
  protected:
@@ -157,7 +156,7 @@ TEST_F(PrefetchedBytesTest, ReturnsStoredErrorWithoutRetry) {
   reader_.prefetch(0, 8, 5, bytes);  // past the end
   std::ofstream(path("digits"), std::ios::app) << "more";
   const PrefetchedBytes::Held held(&bytes);
-  EXPECT_THAT(read(8, 5), HasSubstr("cut off at offset 10"));
+  EXPECT_THAT(read(8, 5), HasSubstr("truncated at offset 10"));
   EXPECT_THAT(read(8, 5), HasSubstr("went from 10 to 14 bytes")) << "each is given once";
 }
 
@@ -213,7 +212,7 @@ TEST_F(PrefetchedBytesTest, DoesNotWaitWhileHoldingBudget) {
   MemoryBudget budget(5);
   PrefetchedBytes bytes(budget, std::stop_token());
   reader_.prefetch(0, 0, 3, bytes);
-  reader_.prefetch(0, 3, 3, bytes);  // would wait for ever
+  reader_.prefetch(0, 3, 3, bytes);  // would wait forever
   EXPECT_EQ(budget.taken(), 3u);
 }
 

@@ -198,7 +198,7 @@ TEST_F(IdxDatasetTest, RejectsCorruptGzipFileAndLeavesNoOutput) {
     expect_rejected(damaged);
   }
   expect_corrupt(whole + "x", labels(5), {path("images"), "offset "});
-  expect_corrupt(whole.substr(0, whole.size() - 1), labels(5), {"cut off"});
+  expect_corrupt(whole.substr(0, whole.size() - 1), labels(5), {"truncated"});
 }
 
 TEST_F(IdxDatasetTest, RejectsInvalidGzipHeadersBeforeWriting) {

@@ -17,8 +17,8 @@ std::vector<uint64_t> draws_of(const std::vector<double>& weights, uint64_t draw
   return counts;
 }
 
-// Pearson's sum over the numbers that have a weight. Seeds are fixed, so this always passes or
-// never; the bound is the mean plus five standard deviations.
+// Chi-squared statistic over the indices with nonzero weight. Seeds are fixed, so the result is
+// deterministic; the bound is the mean plus five standard deviations.
 void expect_drawn_by_weight(const std::vector<double>& weights) {
   constexpr uint64_t kDraws = 200'000;
   const auto counts = draws_of(weights, kDraws);

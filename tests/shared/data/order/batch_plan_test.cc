@@ -1,4 +1,5 @@
-// Many rows of a batch asked of the plan at once: the same as one by one, whatever the order is.
+// Looking up several rows of a batch together gives the same samples as single lookups, for each
+// order.
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -14,7 +15,7 @@ namespace {
 using config::LastBatchPolicy;
 using config::ShuffleMode;
 
-// Of every ticket up to one in the third epoch, from each row on.
+// For all tickets until the third epoch, and from various rows.
 void expect_same(const PlanOptions& options, const std::string& what) {
   const SamplePlan plan(options);
   const uint64_t tickets = 3 * plan.epoch_size() / options.batch + 2;

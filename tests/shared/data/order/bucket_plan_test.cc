@@ -1,4 +1,4 @@
-// Batches of sequences of about one length.
+// Batches of sequences of similar length.
 #include "shared/data/order/bucket_plan.h"
 
 #include <map>
@@ -70,7 +70,7 @@ TEST(LengthBucketsTest, ReportsPaddingRatio) {
   EXPECT_DOUBLE_EQ(buckets.padding_without(), 1 - 12.0 / 30);
 }
 
-// ---- Which samples
+// ---- Sample selection
 
 TEST_F(BucketPlanTest, FillsBatchFromOneBucket) {
   for (const ShuffleMode shuffle : {ShuffleMode::kFull, ShuffleMode::kNone})
@@ -85,7 +85,7 @@ TEST_F(BucketPlanTest, FillsBatchFromOneBucket) {
     }
 }
 
-// Over many sizes, among them buckets that are smaller than a batch.
+// For many sizes, including buckets that are smaller than a batch.
 TEST_F(BucketPlanTest, UsesEverySampleOncePerEpochWithCarryOver) {
   const std::vector<std::vector<uint64_t>> all{{17, 4, 30}, {1, 1, 1}, {2, 0, 3, 1},    {64},
                                                {5, 100},    {1},       {3, 1, 40, 2, 9}};
@@ -103,12 +103,13 @@ TEST_F(BucketPlanTest, UsesEverySampleOncePerEpochWithCarryOver) {
               << "no sample comes before its epoch";
           ++items[{planned.dataset_epoch, planned.sample}];
         }
-      // What a pass leaves comes at last when as many passes as there are rows have gone by.
+      // The remaining samples of a pass are used at the latest after as many passes as a batch has
+      // rows.
       for (uint64_t dataset_epoch = 0; dataset_epoch < kEpochs; ++dataset_epoch)
         for (uint64_t sample = 0; sample < samples; ++sample)
           ASSERT_EQ((items[{dataset_epoch, sample}]), 1)
               << dataset_epoch << ' ' << sample << " batch " << batch;
-      // In all as many samples as epochs have, but for less than a batch of each bucket.
+      // The total equals that of the epochs, except for less than one batch per bucket.
       const uint64_t epochs = plan.epoch_of(ticket);
       EXPECT_LE(ticket * batch, epochs * samples);
       EXPECT_GT(ticket * batch + buckets_->buckets().size() * batch, epochs * samples);
@@ -172,14 +173,14 @@ TEST_F(BucketPlanTest, MixesBucketsDifferentlyPerEpochWithShuffle) {
   EXPECT_LT(changes, 130);
 }
 
-// ---- At any ticket, for any rank
+// ---- Any ticket and rank
 
 TEST_F(BucketPlanTest, ComputesAnyTicketDirectly) {
   for (const uint64_t batch : {1, 7, 64}) {
     const SamplePlan plan = this->plan({1000, 3, 417, 50}, {.batch = batch, .seed = 3});
     for (const uint64_t far : {1'000'000'000'000ull, 1'000'000'007'777ull}) {
       const uint64_t epoch = plan.epoch_of(far);
-      // An epoch has 1470 samples: so many tickets are so many epochs, to within a batch a bucket.
+      // An epoch has 1470 samples, so the epoch is known to within one batch per bucket.
       const double expected = static_cast<double>(far) * static_cast<double>(batch) / 1470;
       EXPECT_NEAR(static_cast<double>(epoch), expected,
                   2 + 4.0 * static_cast<double>(batch) / 1470);
@@ -228,7 +229,7 @@ TEST_F(BucketPlanTest, SplitsBatchOfOneBucketBetweenRanks) {
   }
 }
 
-// ---- What cannot be read
+// ---- Replacement samples
 
 TEST_F(BucketPlanTest, SelectsReplacementsFromSameBucketThenShorter) {
   const SamplePlan plan = this->plan({3, 4, 5}, {.batch = 2});
@@ -245,7 +246,7 @@ TEST_F(BucketPlanTest, SelectsReplacementsFromSameBucketThenShorter) {
   }
 }
 
-// The order is part of what a run is: a version that gives another one could not resume an old run.
+// A version with another order could not resume runs of earlier versions.
 TEST_F(BucketPlanTest, MatchesRecordedOrder) {
   const SamplePlan plan = this->plan({7, 0, 12, 3}, {.batch = 4, .seed = 42});
   std::vector<uint64_t> found;

@@ -29,7 +29,7 @@ bool is_permutation_of_all(Samples order) {
   return true;
 }
 
-// Shards of 1, 2, 3, … samples up to a size; the last is what is left.
+// Shards of 1, 2, 3, ... samples up to a total size; the last one has the remaining samples.
 std::vector<uint64_t> refreshable_shards(uint64_t size) {
   std::vector<uint64_t> ends;
   for (uint64_t end = 1, length = 2; end < size; end += length++) ends.push_back(end);
@@ -102,12 +102,12 @@ TEST(BlockShuffleTest, UsesFullBlockSize) {
   EXPECT_GT(farthest, 80u);
 }
 
-// A border that stayed where it is would keep two neighbours from ever changing sides.
+// With fixed boundaries, two adjacent samples at a boundary would never change sides.
 TEST(BlockShuffleTest, ChangesBlockBoundariesPerEpoch) {
   constexpr uint64_t kSize = 200, kWindow = 10;
   const EpochOrder order(
       {.size = kSize, .seed = 8, .shuffle = ShuffleMode::kBlock, .window = kWindow});
-  std::vector<bool> crossed(kSize);  // [i]: a sample from before i came at i or after it
+  std::vector<bool> crossed(kSize);  // [i]: a sample from before i was at or after i
   for (uint64_t epoch = 0; epoch < 100; ++epoch)
     for (uint64_t position = 0; position < kSize; ++position)
       for (uint64_t border = order.at(epoch, position) + 1; border <= position; ++border)
@@ -130,15 +130,15 @@ size_t shard_of(const std::vector<uint64_t>& ends, uint64_t sample) {
   return static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), sample) - ends.begin());
 }
 
-// The shards in the order in which they are opened; each run of `open` of them must be used up
-// before the next is begun.
+// The shards in the order in which they are opened. Each group of `open` shards must be used up
+// before the next one starts.
 Samples opened_shards(const Samples& samples, const std::vector<uint64_t>& ends, uint64_t open) {
   Samples opened;
   std::set<size_t> group;
   uint64_t left = 0;
   for (size_t position = 0; position < samples.size(); ++position) {
     if (left == 0) {
-      // The group is what the next samples show, as many as its shards have.
+      // The group contains the shards of the next samples.
       group.clear();
       for (size_t at = position; at < samples.size(); ++at) {
         const size_t shard = shard_of(ends, samples[at]);
@@ -196,7 +196,8 @@ TEST(ShardShuffleTest, MixesSamplesOfOpenShards) {
                           .shuffle = ShuffleMode::kShards,
                           .shards_open = 2,
                           .shard_ends = ends});
-  uint64_t changes = 0;  // of shard between neighbours: of 200 mixed in two shards about half
+  // Of the shard between adjacent samples: about half of 200 when two shards are mixed.
+  uint64_t changes = 0;
   for (uint64_t position = 1; position < 200; ++position)
     changes += shard_of(ends, order.at(0, position)) != shard_of(ends, order.at(0, position - 1));
   EXPECT_GT(changes, 70u);

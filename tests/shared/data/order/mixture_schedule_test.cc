@@ -69,7 +69,7 @@ TEST(MixtureScheduleTest, ContainsQuotasInEveryBlockWithoutGaps) {
 
 TEST(MixtureScheduleTest, ShufflesEachBlockIndependently) {
   const MixtureSchedule schedule({3, 1}, 5);
-  std::vector<uint64_t> single(4);  // how often the second set came at this place of a block
+  std::vector<uint64_t> single(4);  // how often the second dataset was at this position of a block
   for (uint64_t position = 0; position < 4000; ++position)
     single[position % 4] += schedule.at(position).component;
   for (const uint64_t count : single) {

@@ -1,4 +1,4 @@
-// SamplePlan of more than one plain set: mixtures, repeats, draws by weight; last batches and ranks.
+// SamplePlan with several datasets: mixtures, repeats, weighted sampling; last batches and ranks.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -66,7 +66,7 @@ std::vector<PlanOptions> one_of_each() {
   return all;
 }
 
-// ---- One after the other
+// ---- Concatenations
 
 TEST(MultiDatasetPlanTest, ConcatenatesDatasetsWithoutWeights) {
   PlanOptions options{.size = 50, .batch = 7, .seed = 2};
@@ -105,7 +105,7 @@ TEST(MultiDatasetPlanTest, RepeatsDatasetWithSeparatePassPerRepetition) {
 }
 
 TEST(MultiDatasetPlanTest, UsesShardsOfAllDatasets) {
-  // In order within shards that are opened one at a time: the first sample of each shows the shard.
+  // Shards are opened one at a time and read in order, so the first sample of each identifies it.
   const SamplePlan plan({.size = 40,
                          .batch = 1,
                          .seed = 4,
@@ -124,7 +124,7 @@ TEST(MultiDatasetPlanTest, UsesShardsOfAllDatasets) {
   EXPECT_EQ(opened, (std::map<uint64_t, int>{{0, 2}, {10, 2}, {20, 1}, {30, 1}}));
 }
 
-// ---- By weight
+// ---- Weighted mixtures
 
 TEST(MultiDatasetPlanTest, ContainsQuotaOfEachDatasetInEveryBatch) {
   const SamplePlan plan(weighted_pair());
@@ -193,7 +193,7 @@ TEST(MultiDatasetPlanTest, CountsMixtureEpochBySumOfComponents) {
   EXPECT_EQ(plan.epoch_of(11), 1u);
 }
 
-// ---- Draws
+// ---- Weighted sampling
 
 TEST(MultiDatasetPlanTest, SamplesByWeightWithDistinctPasses) {
   const SamplePlan plan({.size = 4,
@@ -327,7 +327,7 @@ TEST(ReplacementSampleTest, SelectsSameReplacementsInAnyOrder) {
     for (uint64_t ticket = 0; ticket < kTickets; ++ticket)
       for (uint64_t attempt = 0; attempt <= 16; ++attempt)
         asked[ticket].push_back(plan.replacement(ticket, 5, attempt));
-    // Another process may come to them in another order.
+    // Another process can look them up in another order.
     for (uint64_t ticket = kTickets; ticket-- > 0;)
       for (uint64_t attempt = 17; attempt-- > 0;) {
         const PlannedSample& a = asked[ticket][attempt];
@@ -340,10 +340,10 @@ TEST(ReplacementSampleTest, SelectsSameReplacementsInAnyOrder) {
   }
 }
 
-// ---- What never changes
+// ---- Recorded orders
 
-// A run that is far along goes on as one that has just begun: nothing is replayed. The samples
-// around position 10^12 of each order, which no version may change.
+// A late position costs the same as an early one: nothing is replayed. The samples around position
+// 10^12 of each order must not change between versions.
 TEST(MultiDatasetPlanTest, MatchesRecordedOrderAtLargePositions) {
   const auto far = [](PlanOptions options) {
     options.batch = 4;

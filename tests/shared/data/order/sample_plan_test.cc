@@ -29,7 +29,7 @@ bool covers_all_samples(const std::vector<uint64_t>& order) {
   return true;
 }
 
-// As data that grows has it: a plan that begins at a ticket with an epoch.
+// As for a refreshed dataset: the plan starts a new epoch at a given ticket.
 TEST(SamplePlanTest, StartsNewEpochAtFirstTicket) {
   using config::LastBatchPolicy;
   for (const LastBatchPolicy last :
@@ -48,7 +48,7 @@ TEST(SamplePlanTest, StartsNewEpochAtFirstTicket) {
     }
     EXPECT_EQ(seen.size(), last == LastBatchPolicy::kDrop ? 20u : 23u);
     EXPECT_EQ(plan.epoch_of(17 + tickets), 5u);
-    // The same samples as that epoch of a plan that had them from the beginning.
+    // The same samples as in that epoch of a plan that starts at ticket 0.
     PlanOptions always = options;
     always.first_ticket = always.first_epoch = 0;
     const SamplePlan whole(always);
@@ -85,7 +85,7 @@ TEST(SamplePlanTest, DiffersByEpochAndSeed) {
   EXPECT_EQ(first, epoch_order({.size = 1000, .seed = 1}, 0));
   EXPECT_NE(first, epoch_order({.size = 1000, .seed = 1}, 1));
   EXPECT_NE(first, epoch_order({.size = 1000, .seed = 2}, 0));
-  // Seed and epoch are not added up.
+  // Seed and epoch are not simply added.
   EXPECT_NE(epoch_order({.size = 1000, .seed = 1}, 2), epoch_order({.size = 1000, .seed = 2}, 1));
 }
 
@@ -96,7 +96,7 @@ TEST(SamplePlanTest, PreservesOrderWithoutShuffle) {
   }
 }
 
-// Pearson's sum over a table of counts that should all be equal.
+// Chi-squared statistic for counts that should be equal.
 double chi_square(const std::vector<uint64_t>& counts) {
   uint64_t total = 0;
   for (const uint64_t count : counts) total += count;
@@ -108,7 +108,7 @@ double chi_square(const std::vector<uint64_t>& counts) {
   return sum;
 }
 
-// Seeds are fixed, so these either always pass or never. The bound is the mean plus five standard
+// Seeds are fixed, so the results are deterministic. The bound is the mean plus five standard
 // deviations.
 double bound(size_t cells) {
   const double freedom = static_cast<double>(cells - 1);
@@ -194,11 +194,10 @@ TEST(SamplePlanTest, SelectsNextSampleInOrderAsReplacement) {
   const SamplePlan plan({.size = 100, .batch = 10, .seed = 4});
   EXPECT_EQ(plan.replacement(3, 4, 1).sample, plan.at(3, 5).sample);
   EXPECT_EQ(plan.replacement(3, 9, 2).sample, plan.at(4, 1).sample);
-  EXPECT_EQ(plan.replacement(9, 9, 1).sample, plan.at(0, 0).sample);  // wraps round
+  EXPECT_EQ(plan.replacement(9, 9, 1).sample, plan.at(0, 0).sample);  // wraps around
 }
 
-// The order of samples is part of what a run is: a new version that gives another order could not
-// resume an old run.
+// A version with another order of samples could not resume runs of earlier versions.
 TEST(SamplePlanTest, MatchesRecordedOrder) {
   const auto first = [](const PlanOptions& options, uint64_t ticket) {
     const SamplePlan plan(options);

@@ -61,7 +61,7 @@ TEST(SampleWeightsFileTest, RejectsUnsupportedNumpyArrays) {
   EXPECT_THAT(rejection(npy(weights, "<i8", "(4,)")), HasSubstr("float64 ('<f8') are read"));
   EXPECT_THAT(rejection(npy(weights, "<f8", "(2, 2)")), HasSubstr("one dimension"));
   EXPECT_THAT(rejection(npy(weights, "<f8", "()")), HasSubstr("one dimension"));
-  EXPECT_THAT(rejection(npy(weights, "<f8", "(5,)")), HasSubstr("promises 5 numbers"));
+  EXPECT_THAT(rejection(npy(weights, "<f8", "(5,)")), HasSubstr("declares 5 numbers"));
   EXPECT_THAT(rejection(npy(weights, "<f8", "(99999999999999999999,)")),
               HasSubstr("one dimension"));
 }

@@ -57,7 +57,7 @@ TEST(MixParametersTest, DependsOnlyOnSeedAndTicket) {
   }
 }
 
-// Runs depend on these numbers: they never change.
+// Existing runs depend on these numbers, which must never change.
 TEST(MixParametersTest, MatchesRecordedValues) {
   EXPECT_NEAR(sample_mix({.mixup = 0.2}, 1, 2).own_share, 0.55741767242576268, 1e-12);
   const MixParameters mix = sample_mix({.cutmix = 1, .height = 100, .width = 200}, 1, 2);

@@ -64,7 +64,7 @@ TEST(CropResizeTest, TakesFixedSizeCenterCropAfterResize) {
   expect_box(make_crop_resize(center_crop({100, 100}, {50, 100})).box(10, 30, {}), {0, 2.5, 30, 5});
 }
 
-// The part of a square crop as it is rounded: images depend on its last bit.
+// The rounding of a square crop: images depend on its last bit.
 TEST(CropResizeTest, RoundsSquareCenterCropLikeTorchvision) {
   for (const auto& [height, width] :
        {std::pair{375u, 500u}, {500u, 333u}, {77u, 1001u}, {13u, 7u}, {4000u, 3001u}}) {
@@ -77,7 +77,7 @@ TEST(CropResizeTest, RoundsSquareCenterCropLikeTorchvision) {
   }
 }
 
-// torchvision's RandomResizedCrop.get_params, line by line, with the same numbers drawn.
+// torchvision's RandomResizedCrop.get_params, line by line, with the same random numbers.
 CropBox reference(uint32_t height, uint32_t width, const RandomKey& key) {
   CounterRng is_random(key, RandomStream::kCrop);
   for (int i = 0; i < 10; ++i) {
@@ -115,7 +115,8 @@ TEST(CropResizeTest, MatchesTorchvisionRandomResizedCrop) {
 }
 
 TEST(CropResizeTest, FallsBackToCenterWhenNoRandomCropFits) {
-  // Ten times as wide as high, and the part must be half the picture: nothing of that ratio is.
+  // Ten times as wide as high, but the crop must have half of the area, which no allowed ratio
+  // reaches.
   const CropResize rule = make_crop_resize(random_crop({0.5, 1.0}, {0.75, 1.25}));
   expect_box(rule.box(40, 400, {}), {175, 0, 50, 40});
   expect_box(rule.box(400, 30, {}), {0, 180, 30, 40});
@@ -136,8 +137,8 @@ TEST(CropResizeTest, DistributesCropsOverAreaRatioAndPosition) {
     least = std::min(least, range);
     most = std::max(most, range);
   }
-  // Even from 0.08 to 1, but above 0.75 only a share of log(area) / log(0.75) fits into the square,
-  // and what does not is drawn anew.
+  // Uniform from 0.08 to 1, but above 0.75 only a fraction log(area) / log(0.75) fits into the
+  // square; the others are sampled again.
   EXPECT_NEAR(area, 0.478, 0.006);
   EXPECT_NEAR(ratio, 0, 0.005);
   EXPECT_NEAR(middle_across, 0.5, 0.003);

@@ -1,4 +1,4 @@
-// Pictures that are changed at random, through data sets as they are opened.
+// Random transforms of images, applied through an opened dataset.
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -60,7 +60,7 @@ TEST_F(TransformedDatasetTest, ReturnsUnchangedImagesWithoutTransforms) {
               read(**dataset, {.sample = i}));
 }
 
-// What the settings say, step by step, with draws of the test's own.
+// The settings applied step by step, with random numbers computed by the test.
 std::vector<std::byte> expected_of(std::vector<std::byte> planes, const config::DatasetConfig& set,
                                    const RandomKey& key) {
   CounterRng position(key, RandomStream::kPad), coin(key, RandomStream::kFlip),
@@ -176,7 +176,7 @@ TEST_F(TransformedDatasetTest, FlipsImagesWithGivenProbability) {
 }
 
 TEST_F(TransformedDatasetTest, ShiftsImagesUniformlyWithPadding) {
-  // One white pixel in the middle says where the picture went.
+  // The position of a single white pixel shows the shift.
   std::string record(1, '\0');
   for (int k = 0; k < 3072; ++k) record += k % 1024 == 16 * 32 + 16 ? '\xff' : '\0';
   write("point/data_batch_1.bin", record);
@@ -313,7 +313,7 @@ TEST_F(TransformedDatasetTest, RejectsTransformsOfVectors) {
   }
 }
 
-// ---- Together with crops
+// ---- Combined with crops
 
 const config::Transforms kStretch = {config::Resize{{24, 24}}};
 const config::Transforms kCenter = {config::Resize{{27}}, config::CenterCrop{{24, 24}}};

@@ -1,0 +1,285 @@
+#include "daemon/app/run.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "daemon/app/compute_class_weights.h"
+#include "daemon/app/dataset_refresher.h"
+#include "daemon/app/host_memory.h"
+#include "daemon/app/load_checkpoint.h"
+#include "daemon/app/load_pretrained_weights.h"
+#include "daemon/app/reduce_learning_rate.h"
+#include "daemon/app/restore_sample_errors.h"
+#include "daemon/app/resume_checkpoint.h"
+#include "daemon/app/resume_compatibility.h"
+#include "daemon/app/run_segment.h"
+#include "daemon/app/tensorboard_summary.h"
+#include "daemon/app/version.h"
+#include "daemon/train/device.h"
+#include "daemon/train/numerics.h"
+#include "shared/base/log.h"
+#include "shared/config/load_config.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/data/record/label_range_check.h"
+#include "shared/model/model_file.h"
+
+namespace stoker::app {
+
+Run::Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
+         Clock& clock)
+    : config_(config),
+      command_(command),
+      layout_(layout),
+      clock_(clock),
+      started_(clock.monotonic()),
+      channels_(clock),
+      evaluator_(layout, clock),
+      maybe_refresher_(feed::is_refreshable(config)
+                           ? std::make_unique<DatasetRefresher>(config, layout)
+                           : nullptr) {}
+
+Run::~Run() = default;
+
+// ---- One segment after another
+
+Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<void()>& on_training) {
+  std::string resume = command_.resume;
+  std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
+  if (!maybe_refresher_) {
+    STOKER_ASSIGN_OR_RETURN(data, open_data(std::nullopt));
+  }
+  for (bool first = true;; first = false) {
+    auto prepared = prepare(std::move(data), resume);
+    if (!prepared.ok()) {
+      if (prepared.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
+      return prepared.status();
+    }
+    RunSegment& segment = *publish(*std::move(prepared));
+    if (first) {
+      channels_.board.set_step(segment.step());
+      on_training();
+    }
+    const auto outcome = segment.train(channels_, stop);
+    const Status shut_down = segment.shut_down();
+    if (!outcome.ok()) return outcome.status();
+    if (!shut_down.ok()) return shut_down;
+    switch (*outcome) {
+      case train::TrainerOutcome::kFinished:
+        return run::RunOutcome::kFinished;
+      case train::TrainerOutcome::kStopped:
+        return run::RunOutcome::kStopped;
+      case train::TrainerOutcome::kRolledBack:
+        STOKER_RETURN_IF_ERROR(segment.roll_back());
+        break;
+      case train::TrainerOutcome::kNewData:
+        STOKER_RETURN_IF_ERROR(segment.apply_refresh());
+        break;
+    }
+    resume.clear();  // checkpoints saved since then are newer
+    if (!maybe_refresher_) data = segment.release_data();
+    publish(nullptr);  // before the next one: two rings may not fit into memory
+  }
+}
+
+RunSegment* Run::publish(std::unique_ptr<RunSegment> segment) {
+  const std::lock_guard lock(mutex_);
+  segment_.swap(segment);  // the caller destroys the old one, without the lock
+  return segment_.get();
+}
+
+// ---- Preparation
+
+Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> data,
+                                                 const std::string& resume) {
+  STOKER_RETURN_IF_ERROR(check_stop());
+  train::prepare_environment(config_.run);
+  STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
+  train::configure_numerics(config_.run, config_.train);
+  auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
+                                                             default_file_system());
+  STOKER_RETURN_IF_ERROR(store->clean_up());
+  STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, find_resume_checkpoint(*store, resume));
+  if (!data) {
+    STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
+  }
+  STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
+  start.store = std::move(store);
+  STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
+  STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.config_file(),
+                                               config::to_yaml(config_)));
+  STOKER_RETURN_IF_ERROR(
+      feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
+  STOKER_RETURN_IF_ERROR(check_stop());
+  auto segment = std::make_unique<RunSegment>(config_, layout_, maybe_refresher_.get(), clock_,
+                                              std::move(start));
+  STOKER_RETURN_IF_ERROR(segment->open());
+  return segment;
+}
+
+Status Run::check_stop() const {
+  return stop_requested_ ? Status(StatusCode::kCancelled, "startup cancelled") : Status();
+}
+
+Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
+  auto progress = [this](uint64_t count, std::string_view what) {
+    channels_.board.record_progress();
+    set_progress_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
+  };
+  const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
+  auto data =
+      maybe_refresher_
+          ? maybe_refresher_->open(manifest ? manifest->ticket : 0, manifest, progress)
+          : data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress);
+  set_progress_line("");
+  if (!data.ok()) return data.status();
+  log_info("dataset opened", {{"dataset", "train"},
+                              {"samples", (*data)->size()},
+                              {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
+  if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
+    log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
+  STOKER_ASSIGN_OR_RETURN(weights_, feed::read_sample_weights(config_, **data));
+  return data::record::with_range_check(config_, *std::move(data));
+}
+
+// Plan and newly initialized state.
+Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
+                                       const ResumeCheckpoint& saved, c10::Device device) {
+  const feed::PlanStart plan_start =
+      maybe_refresher_ ? maybe_refresher_->plan_start() : feed::PlanStart{};
+  STOKER_ASSIGN_OR_RETURN(const auto plan,
+                          feed::make_plan_options(config_, *data, weights_, plan_start));
+  feed::log_padding_ratio(*data, plan);
+  SegmentStart start{.data = std::move(data), .plan = data::order::SamplePlan(plan)};
+  config::Config weighted = config_;
+  STOKER_ASSIGN_OR_RETURN(weighted.task, compute_class_weights(config_.task, *start.data, saved));
+  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(weighted, *start.data, device));
+  return start;
+}
+
+Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const {
+  checkpoint::Manifest& manifest = start.manifest;
+  manifest.stoker_version = stoker_version();
+  manifest.torch_version = torch_version();
+  manifest.batch = static_cast<uint64_t>(config_.train.micro_batch_size);
+  manifest.accumulate = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  manifest.model_digest = start.state->model_digest();
+  STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
+  manifest.config_digest = config::digest(config_);
+  manifest.data_digest = maybe_refresher_ && saved
+                             ? maybe_refresher_->fingerprint_before(saved->manifest().ticket)
+                             : start.data->fingerprint();
+  return {};
+}
+
+Status Run::begin(SegmentStart& start) {
+  STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
+  write_start_summary(config_, start.state->model(), layout_, clock_);
+  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
+  STOKER_ASSIGN_OR_RETURN(
+      start.sample_errors,
+      restore_sample_errors(default_file_system(), layout_.sample_errors_file(), nullptr));
+  return {};
+}
+
+Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start) {
+  const checkpoint::Manifest& manifest = saved.manifest();
+  STOKER_ASSIGN_OR_RETURN(
+      start.save_after_resume,
+      load_checkpoint(*start.state, saved, start.manifest, changed_config(), command_.allowed));
+  STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
+  STOKER_RETURN_IF_ERROR(
+      archive_later_checkpoints(default_file_system(), *start.store, manifest.step));
+  STOKER_ASSIGN_OR_RETURN(
+      start.sample_errors,
+      restore_sample_errors(default_file_system(), layout_.sample_errors_file(), &manifest));
+  start.manifest.parent = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
+  start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
+  STOKER_RETURN_IF_ERROR(
+      reduce_learning_rate(layout_.rollback_file(), config_.train, manifest.step, *start.state));
+  log_info("run resumed", {{"step", manifest.step}, {"checkpoint", saved.path()}});
+  return {};
+}
+
+ResumeCompatibility Run::changed_config() const {
+  ResumeCompatibility changes;
+  const auto before = config::load_config(layout_.config_file(), {});
+  if (before.ok()) {
+    changes.add_config(*before, config_);
+  } else {
+    log_warn("previous configuration unreadable", {{"error", before.status().message()}});
+  }
+  return changes;
+}
+
+Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved) {
+  if (!maybe_refresher_) return {};
+  start.manifest.dataset_versions = maybe_refresher_->history();
+  if (maybe_saved && maybe_saved->ticket != start.state->ticket &&
+      start.manifest.dataset_versions.size() > 1)
+    return Status(
+        StatusCode::kMismatch,
+        "train.micro_batch_size: cannot change in a run whose data has grown: what came joined at "
+        "tickets of the batch before");
+  // The quarantine refers to sample numbers of the previous version.
+  if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
+      start.data->fingerprint())
+    start.state->quarantined.clear();
+  return maybe_refresher_->save();
+}
+
+// ---- Requests of other threads
+
+void Run::request_stop() {
+  post(control::Stop{}, {});
+  stop_requested_ = true;
+}
+
+void Run::close() { channels_.mailbox.close(); }
+
+bool Run::is_prepared() const {
+  const std::lock_guard lock(mutex_);
+  return segment_ != nullptr;
+}
+
+std::shared_ptr<const control::TrainerStatus> Run::status() const {
+  auto status = std::make_shared<control::TrainerStatus>(*channels_.board.read());
+  if (status->state != control::TrainerState::kStarting) status->step = step();
+  {
+    const std::lock_guard lock(mutex_);
+    if (segment_) segment_->add_live(*status);
+  }
+  status->evaluator = evaluator_.read_cached();
+  status->run_dir = layout_.root();
+  status->pid = ::getpid();
+  const HostMemory memory = read_host_memory();
+  status->memory.rss_bytes = memory.rss_bytes;
+  status->memory.peak_rss_bytes = memory.peak_bytes;
+  status->uptime_seconds = seconds_between(started_, clock_.monotonic());
+  return status;
+}
+
+void Run::post(control::Command command, Done done) {
+  channels_.mailbox.post({std::move(command), std::move(done)});
+}
+
+Result<std::string> Run::read_inspection(uint64_t inspection, uint64_t after) {
+  return channels_.inspections.read(inspection, after);
+}
+
+Status Run::close_inspection(uint64_t inspection) {
+  return channels_.inspections.close(inspection);
+}
+
+Result<control::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {
+  const std::lock_guard lock(mutex_);
+  if (!segment_)
+    return Status(StatusCode::kBusy, "training is being prepared; try again when it trains");
+  STOKER_ASSIGN_OR_RETURN(auto attachment,
+                          segment_->attach({.pid = pid, .pidfd = std::move(pidfd)}));
+  return control::AttachedRing{.answer = supervisor::to_json(attachment, config_.feed),
+                               .ring = std::move(attachment.ring)};
+}
+
+}  // namespace stoker::app

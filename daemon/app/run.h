@@ -1,0 +1,123 @@
+// Run: trains from the configuration and the data to the end of the run, one segment after another,
+// and answers the control server.
+//
+// The preparation of a segment changes nothing in the run directory until it is certain that the
+// run can continue with its configuration.
+//
+// Threads:   train() on the trainer thread. All other methods from any thread at any time.
+// Blocking:  train() until training has ended and everything it saved is durable. The others never,
+//            except that status() reads two small files at most once per second.
+// Ownership: what the constructor takes by reference must outlive this object.
+// Errors:    train(): those of the preparation, the workers, the trainer and the writers.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "daemon/app/command_line.h"
+#include "daemon/app/evaluator_status_reader.h"
+#include "daemon/control/training_control.h"
+#include "daemon/train/trainer_channels.h"
+#include "shared/base/clock.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/control/trainer_status.h"
+#include "shared/data/dataset.h"
+#include "shared/feed/make_sample_plan.h"
+#include "shared/run/run_layout.h"
+#include "shared/run/run_state.h"
+
+namespace c10 {
+struct Device;
+}  // namespace c10
+
+namespace stoker::app {
+
+class DatasetRefresher;
+class ResumeCompatibility;
+class RunSegment;
+struct SegmentStart;
+
+class Run final : public control::TrainingControl {
+ public:
+  Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
+      Clock& clock);
+  ~Run() override;
+
+  // kFinished or kStopped; a failure is a Status. `on_training` is called once, when the first
+  // segment is prepared: the workers fill the ring, and the trainer is about to wait for a batch. A
+  // rollback prepares everything again except the dataset, and a new dataset version everything.
+  // Call once.
+  Result<run::RunOutcome> train(std::stop_token stop, const std::function<void()>& on_training);
+
+  // Ends training after the current step, or the preparation, during which no commands are taken.
+  void request_stop();
+  // Rejects pending and later commands; for the end of training.
+  void close();
+  // Whether a segment is open. False during the preparation, which can be aborted at any point.
+  bool is_prepared() const;
+  uint64_t step() const { return channels_.board.step(); }          // completed
+  uint64_t progress() const { return channels_.board.progress(); }  // see StatusBoard
+
+  // TrainingControl
+  std::shared_ptr<const control::TrainerStatus> status() const override;
+  void post(control::Command command, Done done) override;
+  Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
+  Status close_inspection(uint64_t inspection) override;
+  // kBusy during the preparation. Otherwise as FeedSupervisor::attach().
+  Result<control::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
+
+ private:
+  // Empty: a new run.
+  using ResumeCheckpoint = std::optional<checkpoint::VerifiedCheckpoint>;
+
+  // Makes the segment visible to other threads; null: none.
+  RunSegment* publish(std::unique_ptr<RunSegment> segment);
+
+  // Preparation. kCancelled after request_stop().
+  //
+  // `data`: null for refreshable data, which is opened in the version that the checkpoint needs.
+  // `resume`: path of the checkpoint; empty: the newest valid one.
+  Result<std::unique_ptr<RunSegment>> prepare(std::unique_ptr<data::Dataset> data,
+                                              const std::string& resume);
+  Status check_stop() const;
+  Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved);
+  Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
+                                    const ResumeCheckpoint& saved, c10::Device device);
+  Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
+  Status begin(SegmentStart& start);
+  Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
+  ResumeCompatibility changed_config() const;
+  Status resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved);
+
+  // Constant after construction.
+  const config::Config& config_;
+  const CommandLine& command_;
+  const run::RunLayout& layout_;
+  Clock& clock_;
+  const std::chrono::nanoseconds started_;
+
+  // Own synchronization.
+  train::TrainerChannels channels_;
+  const EvaluatorStatusReader evaluator_;
+  // Only ever becomes true; relaxed order would do, because nothing else is passed with it.
+  std::atomic<bool> stop_requested_{false};
+
+  // Only for the trainer thread.
+  const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
+  feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
+
+  mutable std::mutex mutex_;
+  // The pointer is guarded by mutex_, which the trainer thread needs only to change it.
+  std::unique_ptr<RunSegment> segment_;
+};
+
+}  // namespace stoker::app

@@ -1,0 +1,229 @@
+#include "daemon/app/run_segment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/Parallel.h>
+
+#include "daemon/app/dataset_refresher.h"
+#include "daemon/app/profile_writer.h"
+#include "daemon/app/rollback.h"
+#include "daemon/app/tensorboard_summary.h"
+#include "daemon/app/validate_batch.h"
+#include "daemon/train/device.h"
+#include "shared/base/log.h"
+
+namespace stoker::app {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kGrace = 10s;  // for the threads to end after the last of their work was taken
+
+// Lost records are no reason to lose a checkpoint.
+void flush_records(metrics::MetricsWriter& metrics) {
+  if (const Status flushed = metrics.flush(kGrace); !flushed.ok())
+    log_warn("metrics write failed", {{"error", flushed.to_string()}});
+}
+
+}  // namespace
+
+RunSegment::RunSegment(const config::Config& config, const run::RunLayout& layout,
+                       DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start)
+    : config_(config),
+      layout_(layout),
+      maybe_refresher_(maybe_refresher),
+      clock_(clock),
+      data_(std::move(start.data)),
+      plan_(std::move(start.plan)),
+      state_(std::move(start.state)),
+      store_(std::move(start.store)),
+      manifest_(std::move(start.manifest)),
+      resume_(start.resume),
+      sample_errors_(start.sample_errors),
+      save_after_resume_(start.save_after_resume) {}
+
+// ---- Start
+
+Status RunSegment::open() {
+  STOKER_RETURN_IF_ERROR(open_outputs());
+  STOKER_RETURN_IF_ERROR(start_feed());
+  if (maybe_refresher_) maybe_refresher_->watch(*data_, watchers_);
+  log_info("training started", {{"model_digest", state_->model_digest().substr(0, 12)},
+                                {"device", state_->device().str()},
+                                {"num_threads", at::get_num_threads()},
+                                {"start_step", state_->step},
+                                {"max_steps", config_.train.max_steps}});
+  return {};
+}
+
+// Metrics and checkpoints, from the position of `resume_` on.
+Status RunSegment::open_outputs() {
+  metrics::MetricsWriterOptions recording;
+  recording.train_metrics_path = layout_.train_metrics_file();
+  if (config_.metrics.tensorboard)
+    recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
+  STOKER_ASSIGN_OR_RETURN(
+      metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
+  retention_manager_ =
+      std::make_unique<checkpoint::RetentionManager>(config_, *store_, layout_, clock_);
+  checkpoint::WriterOptions saving;
+  saving.delete_expired = [this](bool is_disk_full) {
+    retention_manager_->delete_expired(is_disk_full);
+  };
+  // If a checkpoint exists, so do the records and sample errors up to its step.
+  saving.before_commit = [this] {
+    flush_records(*metrics_);
+    feed_->flush_sample_errors();
+  };
+  STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator, train::make_pinned_allocator(state_->device()));
+  writer_ = std::make_unique<checkpoint::CheckpointWriter>(*store_, std::move(saving), clock_);
+  writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
+  writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
+  return {};
+}
+
+// Ring and workers, from the ticket of the state on.
+Status RunSegment::start_feed() {
+  const ring::BatchLayout batch(data_->spec(),
+                                static_cast<uint64_t>(config_.train.micro_batch_size));
+  const auto tickets_per_step = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  const uint64_t remaining =
+      config_.train.max_steps - std::min(state_->step, config_.train.max_steps);
+  const ring::RingOptions options{.slots = static_cast<uint64_t>(config_.feed.prefetch_batches),
+                                  .first_ticket = state_->ticket,
+                                  .end_ticket = state_->ticket + remaining * tickets_per_step};
+  STOKER_ASSIGN_OR_RETURN(ring_, ring::ShmRing::create(batch, options));
+  supervisor::FeedOptions feeding;
+  feeding.feed = config_.feed;
+  feeding.config_path = layout_.config_file();
+  feeding.index_dir = maybe_refresher_ ? maybe_refresher_->index_dir() : layout_.index_dir();
+  feeding.sample_error_path = layout_.sample_errors_file();
+  feeding.sample_errors = sample_errors_;
+  feeding.sample_errors.ticket = state_->ticket;
+  feeding.sample_errors.tickets_a_step = tickets_per_step;
+  feeding.quarantined = state_->quarantined;
+  feed_ = std::make_unique<supervisor::FeedSupervisor>(std::move(feeding), *ring_, *data_, plan_,
+                                                       feeders_, clock_);
+  return feed_->start();
+}
+
+// ---- Training
+
+Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels,
+                                                std::stop_token stop) {
+  validate_ = validate_batch(config_, *data_, *ring_);
+  summarize_first_batch_ = first_batch_summarizer(config_, *data_, plan_, *metrics_);
+  // A permanent failure of the workers ends the data: the trainer saves its state and returns.
+  const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
+  const uint64_t first_step = state_->step;
+  train::Trainer trainer(config_, *state_, *this, *this, channels, *writer_, clock_,
+                         {.manifest = manifest_,
+                          .metrics_bytes = metrics_->position(),
+                          .save_after_resume = save_after_resume_});
+  const auto outcome = trainer.run(stop);
+  if (const Status feed = feeders_.reason(); !feed.ok()) return feed.with_context("feed");
+  const bool has_finished = outcome.ok() && *outcome == train::TrainerOutcome::kFinished;
+  if (has_finished && first_step < state_->step) write_end_summary(config_, layout_, clock_);
+  return outcome;
+}
+
+Status RunSegment::shut_down() {
+  feed_->stop();
+  feeders_.request_stop();
+  watchers_.request_stop();
+  Status fed = feeders_.join(kGrace);
+  if (const Status watched = watchers_.join(kGrace); fed.ok()) fed = watched;
+  flush_records(*metrics_);
+  writers_.request_stop();
+  const Status written = writers_.join(kGrace);
+  return fed.ok() ? written : fed;
+}
+
+Status RunSegment::roll_back() {
+  std::optional<uint64_t> resumed_at;
+  if (resume_) resumed_at = resume_->step;
+  return app::roll_back(default_file_system(), *store_, layout_.rollback_file(), resumed_at,
+                        state_->rollbacks);
+}
+
+Status RunSegment::apply_refresh() {
+  return maybe_refresher_->apply_refresh(state_->ticket, plan_);
+}
+
+// ---- BatchSource
+
+feed::BatchShapes RunSegment::shapes() const { return feed::BatchShapes(*data_, plan_); }
+
+bool RunSegment::has_new_version_at(uint64_t ticket) const {
+  return maybe_refresher_ && maybe_refresher_->has_new_version_at(ticket, plan_);
+}
+
+bool RunSegment::accept(const ring::ReadyBatch& batch) {
+  const Status valid = validate_ ? validate_(batch) : Status();
+  if (!valid.ok()) feeders_.request_stop(valid);
+  return valid.ok();
+}
+
+std::vector<uint64_t> RunSegment::quarantined() const { return feed_->quarantined(); }
+
+uint64_t RunSegment::sample_errors_before(uint64_t ticket) {
+  return feed_->sample_errors_before(ticket);
+}
+
+// ---- MetricsSink
+
+uint64_t RunSegment::report(const metrics::TrainMetrics& record) {
+  return metrics_->report(record);
+}
+
+void RunSegment::report_first_batch(const ring::ReadyBatch& batch) {
+  if (summarize_first_batch_) summarize_first_batch_(batch);
+}
+
+void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) {
+  metrics_->report_histograms(step, std::move(summaries));
+}
+
+void RunSegment::save_profile(train::TakenProfile taken, train::Done done) {
+  app::save_profile(*metrics_, layout_, std::move(taken), std::move(done));
+}
+
+// ---- Requests of other threads
+
+void RunSegment::add_live(control::TrainerStatus& status) const {
+  add_feed(status.feed);
+  const auto saved = writer_->stats();
+  status.checkpoint.last_saved_step = std::max(status.checkpoint.last_saved_step, saved.last_step);
+  status.checkpoint.is_saving = saved.in_flight;
+  status.checkpoint.saved_total = saved.saved;
+  status.checkpoint.failed_total = saved.failures;
+  status.checkpoint.skipped_total = saved.skipped;
+  status.checkpoint.last_error = saved.last_error;
+  // The trainer notices a failed save only when it reports.
+  const bool trains = status.state == control::TrainerState::kTraining ||
+                      status.state == control::TrainerState::kSaving;
+  if (saved.degraded && trains) status.state = control::TrainerState::kDegraded;
+}
+
+void RunSegment::add_feed(control::TrainerStatus::Feed& status) const {
+  const ring::RingCounters counters = ring_->counters();
+  status.ready_batches = counters.ready;
+  status.queue_capacity = ring_->slots();
+  status.sample_errors = feed_->sample_errors();
+  status.requeued_batches = counters.requeued;
+  status.workers = feed_->live_workers();
+  const supervisor::WorkerActivity::Busy busy = feed_->busy();
+  status.workers_reading = busy.reading;
+  status.workers_decoding = busy.decoding;
+  status.workers_transforming = busy.transforming;
+  status.workers_waiting = busy.waiting;
+  status.worker_crashes = feed_->crashes();
+  status.worker_timeouts = feed_->timeouts();
+  status.external_producers = feed_->external_producers();
+}
+
+Result<supervisor::Attachment> RunSegment::attach(supervisor::ExternalProcess process) {
+  return feed_->attach(std::move(process));
+}
+
+}  // namespace stoker::app

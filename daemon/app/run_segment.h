@@ -1,0 +1,138 @@
+// RunSegment: a part of a run that one trainer executes, with everything that the trainer needs:
+// data, plan and state, ring and workers, metrics and checkpoints.
+//
+// A segment ends with the run, with a rollback, or when training switches to a new dataset version;
+// the last two are followed by another segment.
+//
+// Threads:   the trainer thread; add_live() and attach() from any thread after open().
+// Blocking:  open() for files and for starting the workers; train() until the segment ends;
+//            shut_down() for the workers and writers, up to 10 s each; roll_back() and
+//            apply_refresh() for the disk; the rest never.
+// Ownership: what the constructor takes by reference or pointer must outlive this object.
+// Errors:    those of its parts.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "daemon/checkpoint/checkpoint_writer.h"
+#include "daemon/checkpoint/retention_manager.h"
+#include "daemon/supervisor/feed_supervisor.h"
+#include "daemon/train/batch_source.h"
+#include "daemon/train/metrics_sink.h"
+#include "daemon/train/trainer.h"
+#include "daemon/train/trainer_channels.h"
+#include "daemon/train/training_state.h"
+#include "shared/base/clock.h"
+#include "shared/base/coordinator.h"
+#include "shared/base/status.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/control/trainer_status.h"
+#include "shared/data/dataset.h"
+#include "shared/data/order/sample_plan.h"
+#include "shared/metrics/metrics_writer.h"
+#include "shared/ring/shm_ring.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::app {
+
+class DatasetRefresher;
+
+// What a segment starts from; prepared by Run.
+struct SegmentStart {
+  std::unique_ptr<data::Dataset> data;
+  data::order::SamplePlan plan;
+  std::unique_ptr<train::TrainingState> state = nullptr;
+  std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
+  checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the segment share
+  std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
+  supervisor::SampleErrorHistory sample_errors = {};
+  // Otherwise the next start must be allowed the same changes again.
+  bool save_after_resume = false;
+};
+
+class RunSegment final : private train::BatchSource, private train::MetricsSink {
+ public:
+  // `maybe_refresher`: null if data.train is not refreshed.
+  RunSegment(const config::Config& config, const run::RunLayout& layout,
+             DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start);
+
+  // Opens the outputs, creates the ring, starts the workers. After an error, destroy this object.
+  Status open();
+  // An error of the workers takes precedence over the trainer's. Call once.
+  Result<train::TrainerOutcome> train(train::TrainerChannels& channels, std::stop_token stop);
+  // Stops filling the ring first, then writes everything that was passed to the writers. Call after
+  // train(), whatever its result.
+  Status shut_down();
+
+  // What must follow an outcome that is followed by another segment; after shut_down().
+  Status roll_back();      // kRolledBack
+  Status apply_refresh();  // kNewData
+  // The dataset, for the next segment; after shut_down().
+  std::unique_ptr<data::Dataset> release_data() { return std::move(data_); }
+
+  uint64_t step() const { return state_->step; }  // only for the trainer thread
+  // Adds what the ring, the workers and the checkpoint writer report.
+  void add_live(control::TrainerStatus& status) const;
+  // As FeedSupervisor::attach().
+  Result<supervisor::Attachment> attach(supervisor::ExternalProcess process);
+
+ private:
+  // Part of open(), in this order.
+  Status open_outputs();
+  Status start_feed();
+  void add_feed(control::TrainerStatus::Feed& status) const;
+
+  // BatchSource
+  ring::ShmRing& ring() override { return *ring_; }
+  const data::order::SamplePlan& plan() const override { return plan_; }
+  feed::BatchShapes shapes() const override;
+  bool has_new_version_at(uint64_t ticket) const override;
+  bool accept(const ring::ReadyBatch& batch) override;
+  std::vector<uint64_t> quarantined() const override;
+  uint64_t sample_errors_before(uint64_t ticket) override;
+
+  // MetricsSink
+  uint64_t report(const metrics::TrainMetrics& record) override;
+  void report_first_batch(const ring::ReadyBatch& batch) override;
+  void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override;
+  void save_profile(train::TakenProfile taken, train::Done done) override;
+
+  // Constant after construction.
+  const config::Config& config_;
+  const run::RunLayout& layout_;
+  DatasetRefresher* const maybe_refresher_;
+  Clock& clock_;
+
+  // The fields of SegmentStart.
+  std::unique_ptr<data::Dataset> data_;
+  const data::order::SamplePlan plan_;
+  const std::unique_ptr<train::TrainingState> state_;
+  const std::unique_ptr<checkpoint::CheckpointStore> store_;
+  const checkpoint::Manifest manifest_;
+  const std::optional<metrics::ResumePosition> resume_;
+  const supervisor::SampleErrorHistory sample_errors_;
+  const bool save_after_resume_;
+
+  // Set by open(); each has its own synchronization.
+  std::unique_ptr<ring::ShmRing> ring_;
+  std::unique_ptr<metrics::MetricsWriter> metrics_;
+  std::unique_ptr<checkpoint::RetentionManager> retention_manager_;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
+  std::unique_ptr<supervisor::FeedSupervisor> feed_;
+
+  // Set by train().
+  std::function<Status(const ring::ReadyBatch&)> validate_;  // empty: every batch is valid
+  std::function<void(const ring::ReadyBatch&)> summarize_first_batch_;  // empty: nothing to report
+
+  // The threads of the objects above, so destroyed first, in reverse order.
+  Coordinator writers_;
+  Coordinator feeders_;
+  Coordinator watchers_;  // DatasetMonitor
+};
+
+}  // namespace stoker::app

@@ -1,0 +1,36 @@
+// BatchSource: the interface of the input pipeline to the trainer: the batches of one trainer, and
+// what is known about their samples.
+//
+// Threads:   the trainer thread only.
+// Blocking:  never; the trainer waits on the ring.
+// Ownership: the implementation owns the ring and the plan, and must outlive the trainer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shared/data/order/sample_plan.h"
+#include "shared/feed/batch_shapes.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::train {
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  virtual ring::ShmRing& ring() = 0;
+  virtual const data::order::SamplePlan& plan() const = 0;
+  virtual feed::BatchShapes shapes() const = 0;
+  // Whether a new dataset version starts at this ticket, the first of a step.
+  virtual bool has_new_version_at(uint64_t ticket) const = 0;
+  // Whether the trainer may use the batch. A rejected batch ends training like the end of the data:
+  // the state is saved. The source records the reason.
+  virtual bool accept(const ring::ReadyBatch& batch) = 0;
+  // The samples that the workers have quarantined so far.
+  virtual std::vector<uint64_t> quarantined() const = 0;
+  // The number of sample errors in the tickets before `ticket`, for a checkpoint.
+  virtual uint64_t sample_errors_before(uint64_t ticket) = 0;
+};
+
+}  // namespace stoker::train

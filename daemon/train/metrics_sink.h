@@ -1,0 +1,33 @@
+// MetricsSink: the interface through which the trainer reports its measurements.
+//
+// Threads:   the trainer thread only.
+// Blocking:  never.
+// Ownership: the implementation must outlive the trainer.
+// Errors:    none are returned; only save_profile() reports them, to its caller's Done.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/train/mailbox.h"
+#include "daemon/train/step_profiler.h"
+#include "shared/metrics/metrics_record.h"
+#include "shared/metrics/tensor_summary.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::train {
+
+class MetricsSink {
+ public:
+  virtual ~MetricsSink() = default;
+
+  // Returns the length of train.jsonl in bytes including this record, for the manifest.
+  virtual uint64_t report(const metrics::TrainMetrics& record) = 0;
+  // The first batch of a new run, before it is trained on. Its slot is valid during the call only.
+  virtual void report_first_batch(const ring::ReadyBatch& batch) = 0;
+  virtual void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) = 0;
+  // Writes the profile and replies through `done`, both on another thread.
+  virtual void save_profile(TakenProfile taken, Done done) = 0;
+};
+
+}  // namespace stoker::train

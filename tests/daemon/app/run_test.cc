@@ -1,0 +1,128 @@
+#include "daemon/app/run.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/service/run_directory.h"
+#include "shared/config/load_config.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A run of four steps in the process of the test, with its workers as threads.
+class RunTest : public testing::Test {
+ protected:
+  RunTest() : layout_(folder_ / "run") {
+    EXPECT_TRUE(directory_.ok()) << directory_.status().to_string();
+    auto config = config::parse_config(
+        "data: {train: {format: synthetic, num_samples: 64, input_shape: [4], num_targets: 1}}\n"
+        "model: {name: mlp, hidden_sizes: [8]}\n"
+        "task: {name: regression}\n"
+        "train: {max_steps: 4, micro_batch_size: 4, device: cpu, num_threads: 1}\n"
+        "feed: {num_workers: 1, num_processes: 0}\n"
+        "metrics: {tensorboard: false}\n",
+        "test.yaml", {"run.dir=" + layout_.root()});
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    if (config.ok()) config_ = *std::move(config);
+    run_.emplace(config_, command_, layout_, system_clock());
+  }
+  // Runs to the end; `on_training` as in Run::train().
+  Result<run::RunOutcome> train(const std::function<void()>& on_training = [] {}) {
+    return run_->train(std::stop_token(), [&] {
+      steps_at_start_.push_back(run_->step());
+      EXPECT_TRUE(run_->is_prepared());
+      on_training();
+    });
+  }
+  void post(control::Command command) {
+    run_->post(std::move(command), [this](const Result<std::string>& reply) {
+      replies_.push_back(reply.ok() ? *reply : reply.status().to_string());
+    });
+  }
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(layout_.checkpoints_dir()))
+      if (entry.is_directory() && !entry.is_symlink()) names.push_back(entry.path().filename());
+    return names;
+  }
+
+  const test::TemporaryDirectory folder_{test::quick_folder()};
+  const run::RunLayout layout_;
+  const Result<service::RunDirectory> directory_ =
+      service::RunDirectory::open(layout_, system_clock());
+  config::Config config_;
+  CommandLine command_;
+  std::optional<app::Run> run_;  // testing::Test has a private Run()
+  std::vector<uint64_t> steps_at_start_;
+  std::vector<std::string> replies_;
+};
+
+TEST_F(RunTest, SavesLastStepAndReportsIt) {
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kFinished);
+  EXPECT_THAT(steps_at_start_, ElementsAre(0));
+  EXPECT_THAT(checkpoints(), ElementsAre(checkpoint::CheckpointStore::checkpoint_name(4)));
+  const auto status = run_->status();
+  EXPECT_EQ(status->step, 4u);
+  EXPECT_EQ(status->checkpoint.last_saved_step, 4u);
+  EXPECT_EQ(status->feed.queue_capacity, static_cast<uint64_t>(config_.feed.prefetch_batches));
+  EXPECT_EQ(status->run_dir, layout_.root());
+}
+
+TEST_F(RunTest, ContinuesFromNewestCheckpoint) {
+  ASSERT_TRUE(train().ok());
+  config_.train.max_steps = 6;
+  run_.emplace(config_, command_, layout_, system_clock());
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_THAT(steps_at_start_, ElementsAre(0, 4));
+  EXPECT_EQ(run_->step(), 6u);
+}
+
+TEST_F(RunTest, ChangesNothingOnStopBeforePreparation) {
+  run_->request_stop();
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+  EXPECT_THAT(steps_at_start_, IsEmpty());
+  EXPECT_FALSE(run_->is_prepared());
+  EXPECT_FALSE(std::filesystem::exists(layout_.config_file()));
+  EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+TEST_F(RunTest, ExecutesCommandsPostedBeforeFirstStep) {
+  const auto outcome = train([&] { post(control::Stop{}); });
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+  EXPECT_EQ(run_->step(), 0u);
+  EXPECT_THAT(replies_, ElementsAre(HasSubstr("\"state\":\"stopping\"")));
+}
+
+TEST_F(RunTest, RejectsProducerDuringPreparation) {
+  const auto attached = run_->attach(::getpid(), UniqueFd());
+  EXPECT_EQ(attached.status().code(), StatusCode::kBusy);
+  EXPECT_THAT(attached.status().message(), HasSubstr("being prepared"));
+}
+
+TEST_F(RunTest, RejectsPendingAndLaterCommandsAfterClose) {
+  post(control::SaveCheckpoint{});
+  EXPECT_THAT(replies_, IsEmpty());
+  run_->close();
+  EXPECT_EQ(replies_.size(), 1u);
+  post(control::Pause{});
+  EXPECT_EQ(replies_.size(), 2u);
+}
+
+}  // namespace
+}  // namespace stoker::app
