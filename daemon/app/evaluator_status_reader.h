@@ -1,7 +1,8 @@
-// EvaluatorStatusReader: what the run directory says about the evaluator. The daemon never talks to it.
+// EvaluatorStatusReader: reads the evaluator's status from the run directory. The daemon never
+// communicates with the evaluator.
 //
 // Threads:  any.
-// Blocking: reads two small files, at most once a second however often it is asked.
+// Blocking: reads two small files, at most once per second.
 #pragma once
 
 #include <chrono>

@@ -27,7 +27,7 @@ class MetricsSink {
   virtual void report_first_batch(const ring::ReadyBatch& batch) = 0;
   virtual void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) = 0;
   // Writes the profile and replies through `done`, both on another thread.
-  virtual void save_profile(TakenProfile taken, Done done) = 0;
+  virtual void save_profile(RecordedProfile recorded, Done done) = 0;
 };
 
 }  // namespace stoker::train

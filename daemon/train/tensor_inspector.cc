@@ -25,10 +25,10 @@ std::string quoted(const std::string& text) {
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
   const std::string nearest = config::closest_match(glob, names);
-  std::string text = "inspect_open: nothing is called '" + glob + "'; ";
+  std::string text = "inspect_open: no tensor matches '" + glob + "'; ";
   if (!nearest.empty())
     return Status(StatusCode::kNotFound, text + "did you mean '" + nearest + "'?");
-  text += "there are, for instance:";
+  text += "available:";
   const size_t each = std::max<size_t>(1, names.size() / 6);
   for (size_t i = 0; i < names.size(); i += each) text += " " + names[i];
   return Status(StatusCode::kNotFound, text);

@@ -88,7 +88,7 @@ Status Trainer::save_last(bool hurried) {
   while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
   if (maybe_submitted_step_ != state_.step || writer_.stats().degraded) {
     if (!try_save())
-      return Status(StatusCode::kInternal, "the checkpoint writer refuses the last snapshot");
+      return Status(StatusCode::kInternal, "the checkpoint writer rejected the final snapshot");
     while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
   }
   const auto stats = writer_.stats();

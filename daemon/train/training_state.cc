@@ -61,8 +61,8 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
   if (found == nullptr)
     return Status(StatusCode::kMismatch, "trainer_state.safetensors: " + name + " is missing");
   if (*found != expected) {
-    return Status(StatusCode::kMismatch, "trainer_state.safetensors: is " + to_string(*found) +
-                                             ", needed is " + to_string(expected));
+    return Status(StatusCode::kMismatch, "trainer_state.safetensors: found " + to_string(*found) +
+                                             ", expected " + to_string(expected));
   }
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
 }

@@ -52,7 +52,7 @@ class SampleReader {
   SampleReader& operator=(const SampleReader&) = delete;
 
   // The number of rows to take next, up to kMaxRows.
-  uint64_t rows_at_once() const { return is_probing() ? 1 : rows_at_once_; }
+  uint64_t rows_per_task() const { return is_probing() ? 1 : rows_per_task_; }
   // Fills the rows with their samples, or with the first replacement samples that can be read.
   Status fill(RowTask& rows);
 
@@ -76,7 +76,7 @@ class SampleReader {
   std::vector<std::span<std::byte>> outputs_;
   std::array<data::order::PlannedSample, kMaxRows> planned_;
   std::array<data::SampleReadRequest, kMaxRows> samples_;
-  uint64_t rows_at_once_ = 1;  // derived from the time of the last rows
+  uint64_t rows_per_task_ = 1;  // derived from the time of the last rows
   uint64_t fills_ = 0;
   bool probe_is_due_ = true;  // the next fill() measures whether reads wait for storage
   // Accumulated since the last add_read_time().
@@ -107,7 +107,7 @@ Status SampleReader::fill(RowTask& rows) {
   if (rows.maybe_bytes) maybe_ahead_->record_work(duration - fetching);
   const auto target =
       static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(WorkerPool::kGroupTime);
-  rows_at_once_ = static_cast<uint64_t>(
+  rows_per_task_ = static_cast<uint64_t>(
       std::clamp<int64_t>(target / std::max(duration, std::chrono::nanoseconds(1)), 1, kMaxRows));
   spent_.total += duration;
   if (measures) measured_ += duration;
@@ -383,7 +383,7 @@ struct WorkerPool::Shared {
   Status read_batch(uint32_t thread, const std::stop_token& stop) {
     SampleReader reader(ring, dataset, plan, shapes, maybe_ahead ? &*maybe_ahead : nullptr);
     while (true) {
-      STOKER_ASSIGN_OR_RETURN(RowTask rows, next_rows(thread, reader.rows_at_once(), stop));
+      STOKER_ASSIGN_OR_RETURN(RowTask rows, next_rows(thread, reader.rows_per_task(), stop));
       STOKER_RETURN_IF_ERROR(reader.fill(rows));
       finish(rows);
     }

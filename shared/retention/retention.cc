@@ -17,7 +17,7 @@ namespace stoker::retention {
 namespace {
 
 // False if the last steps before the checkpoint had a nonfinite loss or gradient (on_nonfinite:
-// skip_step); the parameters can be permanently damaged.
+// skip_step); the parameters may never recover from it.
 bool is_finite(const checkpoint::Manifest& manifest) {
   boost::system::error_code error;
   const boost::json::value live = boost::json::parse(manifest.live_settings, error);

@@ -25,9 +25,9 @@ class ShowBatchCommandTest : public CtlTest {
     start_run_with("data:\n  train: {format: text, path: " + path("corpus") +
                    ", sequence: {block_size: 16}}\n");
   }
-  void start_run_with(const std::string& data_sets) {
+  void start_run_with(const std::string& datasets) {
     const auto config = config::parse_config(
-        data_sets +
+        datasets +
             "train: {max_steps: 10, micro_batch_size: 4, gradient_accumulation_steps: 2}\n"
             "model: {name: gpt, context_length: 16}\n",
         "test", {});

@@ -36,7 +36,7 @@ class WorkerMainTest : public FeedTest {
   }
 
   // CIFAR-10 with an invalid label in record 17.
-  void use_damaged_cifar() {
+  void use_corrupt_cifar() {
     constexpr size_t kRecord = 3073;
     std::string bytes(40 * kRecord, '\0');
     std::mt19937 random(3);
@@ -158,7 +158,7 @@ TEST_F(WorkerMainTest, ExitsAtEndOfData) {
 }
 
 TEST_F(WorkerMainTest, ReportsCorruptSampleAndReadsReplacement) {
-  use_damaged_cifar();
+  use_corrupt_cifar();
   options_.feed.max_sample_error_rate = 1.0;
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -171,7 +171,7 @@ TEST_F(WorkerMainTest, ReportsCorruptSampleAndReadsReplacement) {
 }
 
 TEST_F(WorkerMainTest, CountsSampleErrorsOfConsumedTicketsOnly) {
-  use_damaged_cifar();
+  use_corrupt_cifar();
   options_.feed.max_sample_error_rate = 1.0;
   options_.sample_errors = {.count = 100, .step = 5, .ticket = 5};
   open_ring({.slots = 8, .first_ticket = 5});
@@ -220,7 +220,7 @@ TEST_F(WorkerMainTest, ReportsOutOfVocabTokenAsSampleError) {
 }
 
 TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {
-  use_damaged_cifar();
+  use_corrupt_cifar();
   options_.feed.max_sample_error_rate = 0.01;  // one of 40 exceeds it
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
@@ -236,7 +236,7 @@ TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {
 }
 
 TEST_F(WorkerMainTest, FailsRunOnCorruptSampleWhenConfigured) {
-  use_damaged_cifar();
+  use_corrupt_cifar();
   options_.feed.on_sample_error = config::OnSampleError::kFail;
   open_ring({.slots = 8});  // three epochs
   ASSERT_TRUE(start().ok());

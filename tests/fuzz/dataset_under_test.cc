@@ -93,7 +93,7 @@ void check_label(const Dataset& dataset, const SampleBytes& sample) {
   }
 }
 
-// A sample has the same bytes in a batch of its own length as in a batch of maximum length.
+// A sample has the same bytes in an unpadded batch as in a batch of maximum length.
 void check_length(const Dataset& dataset, uint64_t sample, const SampleBytes& padded) {
   if (dataset.max_length() == 0) return;
   const uint64_t length = dataset.length(sample);

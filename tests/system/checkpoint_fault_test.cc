@@ -78,17 +78,17 @@ class CheckpointFaultTest : public RunTest {
   }
   // The checkpoint disk fails and recovers; training must not be affected by either.
   void expect_recovery(Process& trainer, const std::function<void()>& damage,
-                       const std::function<void()>& repair, const std::string& damaged_run) {
+                       const std::function<void()>& repair, const std::string& degraded_run) {
     ASSERT_TRUE(wait_for([&] { return newest_step(run_dir()) > 0; }));
     damage();
     EXPECT_TRUE(wait_for([&] { return log_contains("checkpoint abandoned"); }))
         << log_of("stokerd");
-    EXPECT_TRUE(wait_for([&] { return is_degraded(damaged_run); })) << log_of("status");
+    EXPECT_TRUE(wait_for([&] { return is_degraded(degraded_run); })) << log_of("status");
     EXPECT_TRUE(wait_for([&] {
-      return text_of(damaged_run + "/metrics/train.jsonl").find(R"("degraded":1)") !=
+      return text_of(degraded_run + "/metrics/train.jsonl").find(R"("degraded":1)") !=
              std::string::npos;
     }));
-    const uint64_t before = newest_step(damaged_run);
+    const uint64_t before = newest_step(degraded_run);
     repair();
     EXPECT_TRUE(wait_for([&] { return newest_step(run_dir()) > before; })) << log_of("stokerd");
     EXPECT_TRUE(wait_for([&] { return !is_degraded(run_dir()); }));

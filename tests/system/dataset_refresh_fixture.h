@@ -34,7 +34,7 @@ task: {name: classification}
 optimizer: {name: adamw, lr: 0.003}
 scheduler: {name: constant, warmup_steps: 10}
 checkpoint: {save_every_steps: 50, keep_last: 1000}
-metrics: {log_every_steps: 23}  # fewer rows than wait for a slow disk: none is left out
+metrics: {log_every_steps: 23}  # few records, so that none is dropped on a slow disk
 )" +
                         "train: {max_steps: " + std::to_string(kSteps) +
                         ", micro_batch_size: 4, device: cpu, num_threads: 1}\n");

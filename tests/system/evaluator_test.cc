@@ -181,9 +181,9 @@ eval: {memory_limit_mib: 1024, batch_size: 1000000, max_attempts: 1}
 )");  // a batch takes 4 GB
   ASSERT_EQ(train(config, run_dir()).code, 0);
   EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once"})), 0);
-  const std::string ledger = text_of(run_dir() + "/eval/outcomes.jsonl");
-  EXPECT_NE(ledger.find("\"outcome\":\"failed\""), std::string::npos)
-      << ledger << log_of("stoker-eval");
+  const std::string outcomes = text_of(run_dir() + "/eval/outcomes.jsonl");
+  EXPECT_NE(outcomes.find("\"outcome\":\"failed\""), std::string::npos)
+      << outcomes << log_of("stoker-eval");
   fs::remove(run_dir() + "/eval/outcomes.jsonl");
   EXPECT_EQ(exit_code(evaluator(run_dir(), {"--once", "--set", "eval.batch_size=64", "--set",
                                             "eval.max_samples=640"})),

@@ -262,7 +262,7 @@ TEST_F(RunLifecycleTest, ExitsWith78AndPathOnUnreadableFolder) {
                                           "}}\neval: {datasets: []}\n");
   std::vector<std::string> command{program("stokerd"), "--config", config, "--run-dir", run_dir()};
   if (::geteuid() == 0) {
-    // Root can read every file, so run as nobody.
+    // Root can read every file, so run as an unprivileged user.
     ::chmod(folder_.c_str(), 0777);
     const std::vector<std::string> as_unprivileged_user{"setpriv", "--reuid=65534", "--regid=65534",
                                                         "--clear-groups"};

@@ -81,8 +81,8 @@ metrics: {log_every_steps: 50}
     return std::stoull(number[1]);
   }
 
-  // Runs until another checkpoint is saved and, unless `at_once`, until sample errors after that
-  // checkpoint are recorded; then kills the run.
+  // Runs until another checkpoint is saved and, unless `immediately`, until sample errors after
+  // that checkpoint are recorded; then kills the run.
   void run_until_killed(const std::string& config, bool immediately) {
     const uint64_t before = newest_step(run_dir());
     Process trainer = this->trainer(config, run_dir());

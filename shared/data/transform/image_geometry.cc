@@ -166,7 +166,7 @@ image::CropBox CropResize::max_box(uint32_t height, uint32_t width) const {
                 box_width, box_height);
 }
 
-bool has_encoded_pictures(const config::DatasetConfig& config) {
+bool has_encoded_images(const config::DatasetConfig& config) {
   if (std::holds_alternative<config::ImageFolderDataset>(config.source) ||
       std::holds_alternative<config::ImageListDataset>(config.source))
     return true;

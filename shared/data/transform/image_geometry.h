@@ -63,7 +63,7 @@ class CropResize {
 };
 
 // Whether the images of a dataset are encoded files, as opposed to arrays of pixels.
-bool has_encoded_pictures(const config::DatasetConfig& config);
+bool has_encoded_images(const config::DatasetConfig& config);
 bool has_random_resized_crop(const config::DatasetConfig& config);
 
 }  // namespace stoker::data::transform

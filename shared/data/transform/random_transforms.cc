@@ -192,7 +192,7 @@ Status check_random_crop(const DatasetRequest& request, const RandomTransforms& 
 
 Status check_transforms(const DatasetRequest& request) {
   const config::Transforms* const transforms = request.config.transforms();
-  if (transforms == nullptr || has_encoded_pictures(request.config)) return {};
+  if (transforms == nullptr || has_encoded_images(request.config)) return {};
   const bool resizes = config::find_transform<config::Resize>(*transforms) != nullptr ||
                        config::find_transform<config::CenterCrop>(*transforms) != nullptr ||
                        config::find_transform<config::RandomResizedCrop>(*transforms) != nullptr;

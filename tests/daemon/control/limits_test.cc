@@ -18,7 +18,7 @@ using Counters = control::TrainerStatus::Control;
 
 class ConnectionLimitsTest : public ControlServerTest {
  protected:
-  bool eventually_nobody_is_connected() {
+  bool wait_until_disconnected() {
     return eventually(
         [](const Counters& now) { return now.connections_accepted > 0 && now.connections == 0; });
   }
@@ -67,7 +67,7 @@ TEST_F(ConnectionLimitsTest, IgnoresLineWithoutNewline) {
   half_closed.shutdown_send();
   EXPECT_THAT(half_closed.read_line(), HasSubstr("no newline; request ignored"));
   EXPECT_TRUE(half_closed.is_closed());
-  EXPECT_TRUE(eventually_nobody_is_connected());
+  EXPECT_TRUE(wait_until_disconnected());
   EXPECT_THAT(training_.commands(), IsEmpty());
 }
 

@@ -70,7 +70,7 @@ at::Tensor without_padding(const at::Tensor& values, const at::Tensor& length) {
 
 // The label of a time step is whether the next token is larger than the previous one, which
 // requires a bidirectional model. Time steps without both neighbors are ignored (-100).
-task::Batch neighbours() {
+task::Batch rising_tokens_batch() {
   const at::Tensor length = at::randint(4, kSteps + 1, {kSamples}, at::kLong);
   const at::Tensor tokens =
       without_padding(at::randint(kTokens, {kSamples, kSteps}, at::kLong), length);
@@ -98,7 +98,7 @@ Lesson tagging_lesson() {
                      {"labels", DType::kI64, {kSteps}},
                      {"length", DType::kI64, {}}},
           .classes = 2,
-          .batch = neighbours};
+          .batch = rising_tokens_batch};
 }
 
 // Three labels per sample. Each is active for three of four time steps on its own feature; the

@@ -164,7 +164,7 @@ class Session : private BatchSource, private MetricsSink {
   StatusBoard& board_ = channels_.board;
   std::vector<metrics::TrainMetrics> rows_;
   std::vector<std::string> replies_;
-  std::vector<TakenProfile> profiles_;
+  std::vector<RecordedProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
   std::vector<uint64_t> first_batches_;     // tickets passed to report_first_batch()
   std::optional<uint64_t> maybe_rejected_;  // ticket of an invalid batch
@@ -194,7 +194,7 @@ class Session : private BatchSource, private MetricsSink {
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
     histograms_.emplace_back(step, std::move(summaries));
   }
-  void save_profile(TakenProfile taken, Done) override { profiles_.push_back(std::move(taken)); }
+  void save_profile(RecordedProfile taken, Done) override { profiles_.push_back(std::move(taken)); }
 };
 
 class TrainerTest : public testing::Test {

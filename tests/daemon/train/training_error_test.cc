@@ -74,7 +74,7 @@ TEST_F(TrainingErrorTest, ReportsAllocatorSummaryAndHintsOnOutOfMemoryAtFirstSte
   EXPECT_THAT(
       outcome.status().message(),
       AllOf(HasSubstr("step 1: out of memory: CUDA out of memory. Tried to allocate"),
-            HasSubstr("70.00 GiB is allocated"), HasSubstr("the model takes 1 MiB"),
+            HasSubstr("70.00 GiB is allocated"), HasSubstr("the model uses 1 MiB"),
             HasSubstr("train.micro_batch_size: 2 with train.gradient_accumulation_steps: 2"),
             HasSubstr("train.precision: bf16"), Not(HasSubstr("\n"))));
   EXPECT_TRUE(run->saved().empty());

@@ -208,7 +208,7 @@ TEST_F(WriteSafetensorsTest, RejectsInvalidNames) {
   expect_rejected(named("del\x7f"), "control character");
   expect_rejected(named("c1\xc2\x85"), "control character");
   expect_rejected(named("not UTF-8 \xff"), "");
-  expect_rejected(named("cut off \xc3"), "");
+  expect_rejected(named("truncated \xc3"), "");
   expect_rejected({tensor.view(), tensor.view()}, "twice");
   EXPECT_TRUE(write(named(std::string(512, 'n'))).ok());
 }

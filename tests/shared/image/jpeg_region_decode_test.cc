@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Samplings, JpegCropDecodingTest,
                                            Sampling{"4:1:0", 3, {.across = 4, .down = 2}},
                                            Sampling{"restart markers", 3, {.restart_rows = 1}},
                                            Sampling{"progressive", 3, {.progressive = true}},
-                                           Sampling{"grey", 1, {}}, Sampling{"CMYK", 4, {}}));
+                                           Sampling{"gray", 1, {}}, Sampling{"CMYK", 4, {}}));
 
 TEST(JpegCropCorruptionTest, IgnoresTruncationBeyondCrop) {
   std::string file = encode_jpeg(pattern(200, 40));

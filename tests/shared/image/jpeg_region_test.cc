@@ -98,8 +98,8 @@ INSTANTIATE_TEST_SUITE_P(Samplings, RestartMarkerDecodingTest,
                                            Sampling{"4:4:4", 3, {.across = 1, .down = 1}},
                                            Sampling{"restart markers", 3, {.restart_rows = 1}},
                                            Sampling{"progressive", 3, {.progressive = true}},
-                                           Sampling{"grey", 1, {}},
-                                           Sampling{"grey progressive", 1, {.progressive = true}}));
+                                           Sampling{"gray", 1, {}},
+                                           Sampling{"gray progressive", 1, {.progressive = true}}));
 
 // ---- Files that are not rewritten
 
@@ -132,13 +132,13 @@ TEST(AddRestartMarkersTest, RejectsOrPreservesImageOnChangedByte) {
   const ImageShape shape{.channels = 3, .height = 100, .width = 100};
   const std::string file = encode_jpeg(pattern(100, 100), {.quality = 40});
   for (size_t at = 0; at < file.size(); at += 3) {
-    std::string damaged = file;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x24);
-    const auto rewritten = add_restart_markers(bytes_of(damaged), {});
+    std::string corrupt = file;
+    corrupt[at] = static_cast<char>(corrupt[at] ^ 0x24);
+    const auto rewritten = add_restart_markers(bytes_of(corrupt), {});
     if (!rewritten) continue;
     Bytes expected(shape.bytes()), planes(shape.bytes());
     Decoder decoder;
-    ASSERT_TRUE(decoder.decode(bytes_of(damaged), shape, expected).ok()) << at;
+    ASSERT_TRUE(decoder.decode(bytes_of(corrupt), shape, expected).ok()) << at;
     ASSERT_TRUE(decoder.decode(*rewritten, shape, planes).ok()) << at;
     ASSERT_EQ(planes, expected) << at;
   }
