@@ -133,12 +133,12 @@ TEST_F(TrainerSaveFaultTest, DoesNotRecreateMovedDirectory) {
 
 TEST_F(TrainerSaveFaultTest, NeverSavesNonfiniteState) {
   auto config = slow_config(40);
-  make_explode(config, 1e20);
+  make_divergent(config, 1e20);
   config.checkpoint.save_every_steps = 1;
   for (const auto policy : {config::OnNonfinite::kFail, config::OnNonfinite::kRollback}) {
     config.train.on_nonfinite = policy;
     Session run(config, fresh());
-    wait_for_each(run);
+    wait_for_saves(run);
     const auto outcome = run.train();
     EXPECT_TRUE(!outcome.ok() || *outcome == TrainerOutcome::kRolledBack)
         << static_cast<int>(policy);
@@ -170,7 +170,7 @@ TEST_F(TrainerSaveFaultTest, CountsConsecutiveSkippedStepsAcrossResume) {
 // Not an error: a loss can be this large and decrease again. It is left to users or alerts.
 TEST_F(TrainerSaveFaultTest, ContinuesOnLargeFiniteLoss) {
   auto config = slow_config(4);
-  make_explode(config, 3);
+  make_divergent(config, 3);
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();

@@ -52,7 +52,7 @@ inline config::Config small_config(uint64_t steps) {
 }
 
 // Plain SGD steps so large that the parameters soon overflow.
-inline void make_explode(config::Config& config, double lr) {
+inline void make_divergent(config::Config& config, double lr) {
   config.optimizer.method = config::SgdConfig{.lr = lr, .weight_decay = 0.1};
   config.train.max_grad_norm.reset();
   config.scheduler.warmup_steps = 0;
@@ -213,14 +213,14 @@ class TrainerTest : public testing::Test {
   std::string root_;
 };
 
-// Reports each step. With wait_for_each() a submitted checkpoint is written before the next step,
+// Reports each step. With wait_for_saves() a submitted checkpoint is written before the next step,
 // so the set of saved steps depends only on the save triggers.
 inline config::Config slow_config(uint64_t steps) {
   auto config = small_config(steps);
   config.metrics.log_every_steps = 1;
   return config;
 }
-inline void wait_for_each(Session& run) {
+inline void wait_for_saves(Session& run) {
   run.on_row = [&run](const metrics::TrainMetrics&) {
     while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
     }

@@ -206,7 +206,7 @@ TEST_F(TrainerTest, SavesInitialStateOnCheckpointCommandBeforeFirstStep) {
 
 TEST_F(TrainerTest, FailsRunWithoutCheckpointOnNonfiniteLoss) {
   auto config = small_config(50);
-  make_explode(config, 1e20);
+  make_divergent(config, 1e20);
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
