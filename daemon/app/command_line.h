@@ -1,5 +1,4 @@
-// CommandLine: what stokerd is asked to do, as plain words; nothing is looked up or checked beyond
-// its form.
+// CommandLine: the parsed command line of stokerd. Only the syntax is validated, not the values.
 #pragma once
 
 #include <optional>
@@ -21,8 +20,8 @@ struct CommandLine {
   bool check = false;                  // --check
 };
 
-// Either the command line, or the exit code of what was already answered on the terminal (--help,
-// --version, a mistake).
+// The command line, or the exit code if the process must exit (--help, --version or a usage error,
+// which is already printed).
 struct ParsedCommandLine {
   std::optional<CommandLine> command;
   ExitCode exit_code = ExitCode::kSuccess;

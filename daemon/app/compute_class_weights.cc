@@ -13,7 +13,7 @@
 namespace stoker::app {
 namespace {
 
-constexpr size_t kMaxNamed = 12;  // classes; of more the least and the largest weight are told
+constexpr size_t kMaxNamed = 12;  // with more classes, only the range is logged
 
 // "cat=0.75"
 std::string format_weight(const std::vector<double>& weights, const std::vector<std::string>& names,
@@ -43,7 +43,7 @@ Result<std::vector<double>> weights_from_counts(const data::Dataset& data) {
   if (counts.status().code() == StatusCode::kNotFound)
     return Status(StatusCode::kInvalidArgument,
                   "task.class_weights: balanced requires labels, but of data.train " +
-                      counts.status().message() + "; give a list of numbers, one for each class");
+                      counts.status().message() + "; set it to a list with one number per class");
   if (!counts.ok()) return counts.status().with_context("count the labels of data.train");
   if (const auto empty = std::ranges::count(*counts, uint64_t{0}); empty > 0)
     log_warn("class weights defaulted",

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kTick = 500ms;
-constexpr auto kStartingGrace = 3s;  // a scan that does not hear a stop is left after this
+constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not stop
 constexpr auto kJoinGrace = 30s;
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
@@ -37,7 +37,8 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
   signals_.add(SIGHUP);
   signals_.add(SIGUSR1);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error like a full disk
+  // Exceeding a file size limit is then a write error, like a full disk.
+  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 DaemonApp::~DaemonApp() = default;
@@ -99,9 +100,9 @@ Status DaemonApp::count_start() {
     no_progress_ = true;
     return Status(StatusCode::kInternal,
                   "the last " + std::to_string(service::RestartCount::kMaxStartsWithoutProgress) +
-                      " starts died without a checkpoint newer than step " +
+                      " starts failed without a checkpoint newer than step " +
                       std::to_string(newest) +
-                      "; see the log for what they died of, then start again");
+                      "; fix the cause, which is in the log, then start again");
   }
   return {};
 }
@@ -154,7 +155,7 @@ void DaemonApp::on_signal(int number) {
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
       reload_config(config_, command_);
-      if (training_) notifier_.ready();  // before, it would say that the start is done
+      if (training_) notifier_.ready();  // before that it would report that startup is complete
       return;
     case service::SignalAction::kSave:
       log_info("checkpoint requested", {{"source", "SIGUSR1"}});
@@ -171,7 +172,7 @@ void DaemonApp::on_signal(int number) {
 void DaemonApp::stop_gracefully(const std::string& why) {
   stop_requested_ = true;
   stop_requested_at_ = clock_.monotonic();
-  reason_ = "asked to stop by " + why;
+  reason_ = "stop requested by " + why;
   log_info("shutdown requested",
            {{"signal", why},
             {"hint", "the current step is finished and saved; a second signal exits immediately"}});
@@ -185,10 +186,10 @@ void DaemonApp::force_exit(int number) {
   set_progress_line("");
   flush_log();
   ::_exit(static_cast<int>(
-      ExitCode::kForcedExit));  // readers die with us; the lock is freed by the kernel
+      ExitCode::kForcedExit));  // the kernel kills the workers and releases the lock
 }
 
-// ---- The evaluator
+// ---- Early stopping
 
 void DaemonApp::handle_early_stop_request() {
   if (stop_requested_ || ended_early_) return;
@@ -200,7 +201,7 @@ void DaemonApp::handle_early_stop_request() {
   run_->post(control::Stop{}, {});
 }
 
-// A run that was stopped early stays so when it is started again, as a finished one does.
+// A run that was stopped early is not continued by another start, like a finished one.
 ExitCode DaemonApp::exit_already_finished(const run::EarlyStopRequest& request) {
   reason_ = "stopped early: " + request.reason;
   log_info("run already finished",
@@ -211,7 +212,7 @@ ExitCode DaemonApp::exit_already_finished(const run::EarlyStopRequest& request) 
   return finish({}, saved.ok() && !saved->empty() ? saved->back().step : 0);
 }
 
-// ---- The clock's part
+// ---- Timer
 
 void DaemonApp::tick() {
   const auto status = run_->status();
@@ -246,8 +247,8 @@ void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
 
 // ---- End
 
-// A configuration error before the first step is not counted: it is the user's, and systemd does not
-// restart after it (RestartPreventExitStatus).
+// A configuration error before the first step is not counted, because systemd does not restart
+// after it (RestartPreventExitStatus).
 void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
   if (ended_well)
@@ -265,11 +266,11 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
     end.reason = status.to_string();
   } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kStopped && !ended_early_) {
     end.outcome = run::RunOutcome::kStopped;
-    if (!stop_requested_) end.reason = "asked to stop through the control socket";
+    if (!stop_requested_) end.reason = "stop requested through the control socket";
   }
   end.exit_code = static_cast<int>(code);
   finalize_restart_count(status.ok(), code);
-  // Without the lock nothing in the directory is ours to write.
+  // Without the lock this process must not write to the directory.
   if (directory_) {
     (void)directory_->publish_pause({});
     if (const Status written = directory_->save_exit_status(end); !written.ok()) {

@@ -1,9 +1,9 @@
-// DaemonApp: stokerd as a whole: the run directory, the log, the trainer's thread, and the main
-// thread's loop of signals, control socket, progress line and watchdog.
+// DaemonApp: the stokerd process. Owns the run directory, the log and the trainer thread, and runs
+// the main event loop (signals, control socket, progress line, watchdog).
 //
-// Threads: run() on the main thread, which does nothing but serve; training is on a thread of its
-//          own.
-// Errors:  run() logs what went wrong, writes exit_status.json, and returns the exit code.
+// Threads: run() on the main thread, which only runs the event loop; training runs on the trainer
+//          thread.
+// Errors:  run() logs the error, writes exit_status.json and returns the exit code.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ class DaemonApp {
   void tick();
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
-  // Whether this start was in vain.
+  // Resets the restart count after success; does not count a configuration error.
   void finalize_restart_count(bool ended_well, ExitCode code);
 
   // Constant after construction.
@@ -63,7 +63,7 @@ class DaemonApp {
   const run::RunLayout layout_;
   Clock& clock_;
 
-  // The main thread's.
+  // Only for the main thread.
   boost::asio::io_context io_{1};
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_;
@@ -74,19 +74,19 @@ class DaemonApp {
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
   bool no_progress_ = false;
   bool stop_requested_ = false;
-  bool ended_early_ = false;  // the evaluator asked for it
+  bool ended_early_ = false;  // early stopping, requested by the evaluator
   std::chrono::nanoseconds stop_requested_at_{0};
   std::string reason_ = "max_steps reached";
 
   // Own synchronization.
   std::unique_ptr<Run> run_;
-  std::atomic<bool> training_{false};  // all is prepared; written by the trainer's thread
-  uint64_t first_step_ = 0;            // that training starts after; written before training_
-  // Set by the trainer's thread before it posts training_ended().
+  std::atomic<bool> training_{false};  // preparation is done; written by the trainer thread
+  uint64_t first_step_ = 0;            // step that training starts from; written before training_
+  // Set by the trainer thread before it posts training_ended().
   std::optional<Result<run::RunOutcome>> outcome_;
   Coordinator trainer_;  // its thread uses the members above
 
-  // The main thread's; both use run_.
+  // Only for the main thread; both use run_.
   std::unique_ptr<control::ControlServer> control_;
   std::unique_ptr<service::Watchdog> watchdog_;
 };

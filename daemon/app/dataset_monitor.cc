@@ -15,13 +15,13 @@
 namespace stoker::app {
 namespace {
 
-struct Stopped {};  // thrown by the listener of a scan, which has no other way to end it
+struct Stopped {};  // thrown by the progress callback, the only way to abort a scan
 
 void wait(const std::stop_token& stop, double seconds) {
   std::mutex mutex;
-  std::condition_variable_any nobody;
+  std::condition_variable_any never_notified;
   std::unique_lock lock(mutex);
-  nobody.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+  never_notified.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
 }
 
 }  // namespace
@@ -35,21 +35,21 @@ DatasetMonitor::DatasetMonitor(const config::Config& config, const data::Dataset
 
 Status DatasetMonitor::run(std::stop_token stop) {
   while (!stop.stop_requested() && !found()) {
-    Status looked;
+    Status scanned;
     try {
-      looked = scan(stop);
+      scanned = scan(stop);
     } catch (const Stopped&) {
       break;
     }
-    if (!looked.ok() && looked.message() != last_error_)
-      log_warn("dataset refresh rejected", {{"error", looked.message()}});
-    last_error_ = looked.ok() ? "" : looked.message();
+    if (!scanned.ok() && scanned.message() != last_error_)
+      log_warn("dataset refresh rejected", {{"error", scanned.message()}});
+    last_error_ = scanned.ok() ? "" : scanned.message();
     if (!found()) wait(stop, config_.feed.refresh_interval_seconds);
   }
   return {};
 }
 
-// With a copy of the index in use, a look at data that is still the same opens no file.
+// Starts from a copy of the current index, so that a scan of unchanged data opens no file.
 Status DatasetMonitor::prepare_next_index() const {
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), next_dir_));
   for (const std::string& name : config::sampled_datasets(config_)) {

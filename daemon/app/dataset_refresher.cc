@@ -35,7 +35,7 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
   if (maybe_saved != nullptr) {
     feed::DatasetVersions saved = saved_history(*maybe_saved);
     if (!begins_with(history_, saved)) history_ = std::move(saved);
-    // It did not grow so far: what it was trained on is what its index says.
+    // There was no refresh yet, so there is only the version of the index.
     if (history_.empty())
       history_ = {{.start = {}, .samples = 0, .fingerprint = maybe_saved->data_digest}};
   }
@@ -46,9 +46,9 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
       if (history_.size() == 1) history_.front().samples = now_.samples = (*data)->size();
       return data;
     }
-    log_warn("dataset changed",
-             {{"start_ticket", now_.start.ticket},
-              {"reason", data.ok() ? "other files, or other times" : data.status().message()}});
+    log_warn("dataset changed", {{"start_ticket", now_.start.ticket},
+                                 {"reason", data.ok() ? "files or modification times differ"
+                                                      : data.status().message()}});
   }
   STOKER_ASSIGN_OR_RETURN(auto data, data::pipeline::open_dataset("train", config_.data,
                                                                   layout_.index_dir(), progress));
@@ -57,7 +57,7 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
   return data;
 }
 
-// Through its index, whatever came to the folder since; where that is gone, by another look.
+// Opened through its index, so that newer files are ignored; scanned again if the index is missing.
 Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_state(
     const data::files::ScanProgress& progress) {
   auto indexed = data::pipeline::open_indexed("train", config_.data, index_dir(), now_.fingerprint);
@@ -95,10 +95,11 @@ const feed::DatasetVersion* DatasetRefresher::find_next() const {
 
 void DatasetRefresher::watch(const data::Dataset& data, Coordinator& coordinator) {
   monitor_.reset();
-  if (find_next() != nullptr) return;  // it is known what comes
+  if (find_next() != nullptr) return;  // the next version is already recorded
   monitor_ = std::make_unique<DatasetMonitor>(config_, data, index_dir(), next_dir());
-  coordinator.start("growth",
-                    [watch = monitor_.get()](std::stop_token stop) { return watch->run(stop); });
+  coordinator.start("data-monitor", [monitor = monitor_.get()](std::stop_token stop) {
+    return monitor->run(stop);
+  });
 }
 
 bool DatasetRefresher::has_new_version_at(uint64_t ticket,

@@ -1,11 +1,11 @@
-// DatasetRefresher: data.train of a run in which it grows: what it is from which ticket on, through all
-// starts of the run.
+// DatasetRefresher: opens the version of a refreshable data.train that applies at a ticket, and
+// records at which ticket each version starts, across all starts of the run.
 //
-// Threads:  one, the trainer's; the watch has a thread of its own.
-// Blocking: open() as indexing does; apply_refresh() waits for the disk.
-// Errors:   those of opening a data set and of dataset_versions.h.
-// Crash:    what is trained on from a ticket on is written down before the first step with it; until
-//           then it is as if it had not been found.
+// Threads:  the trainer thread; the monitor runs on a separate thread.
+// Blocking: open() for the indexing; apply_refresh() for the disk.
+// Errors:   those of opening a dataset and of dataset_versions.h.
+// Crash:    a new version is recorded before the first step that uses it; before that, it is
+//           detected again after a restart.
 #pragma once
 
 #include <cstdint>
@@ -31,33 +31,35 @@ class DatasetRefresher {
   DatasetRefresher(const config::Config& config, const run::RunLayout& layout)
       : config_(config), layout_(layout) {}
 
-  // The dataset from `ticket` on. `maybe_saved`: the manifest of the checkpoint that the run resumes
-  // from; its dataset versions apply unless those of the run directory extend them. Writes nothing.
+  // The dataset from `ticket` on. `maybe_saved`: the manifest of the checkpoint that the run
+  // resumes from; its dataset versions apply unless those of the run directory extend them. Writes
+  // nothing.
   Result<std::unique_ptr<data::Dataset>> open(uint64_t ticket,
                                               const checkpoint::Manifest* maybe_saved,
                                               const data::files::ScanProgress& progress);
-  // Records what open() found, after it is certain that the run resumes with it.
+  // Records the version that open() chose, when it is certain that the run resumes with it.
   Status save() const;
 
-  // Of what is open.
+  // Of the open version.
   const feed::PlanStart& plan_start() const { return now_.start; }
   std::string index_dir() const { return feed::index_dir_for(layout_.index_dir(), now_); }
-  // The fingerprint of what the step before `ticket` was trained on.
+  // The fingerprint of the version used by the step before `ticket`.
   std::string fingerprint_before(uint64_t ticket) const;
-  // For a checkpoint of what is open.
+  // The versions up to the open one, for a checkpoint.
   std::vector<checkpoint::DatasetVersion> history() const;
 
-  // Looks for more from now on, on a thread of `coordinator`, which ends before `data` does.
+  // Starts monitoring for new data on a thread of `coordinator`, which `data` must outlive.
   void watch(const data::Dataset& data, Coordinator& coordinator);
-  // Whether another state of the data holds from `ticket` on, the beginning of a step: one that
-  // is known, or one that was found and may join here.
+  // Whether a new version starts at `ticket`, the first of a step: a recorded one, or one that was
+  // detected and can start here.
   bool has_new_version_at(uint64_t ticket, const data::order::SamplePlan& plan) const;
-  // Writes down what was found, for `ticket` and after; the watch has ended.
+  // Records the detected version, starting at `ticket`. The monitor must have stopped.
   Status apply_refresh(uint64_t ticket, const data::order::SamplePlan& plan);
 
  private:
   Result<std::unique_ptr<data::Dataset>> open_state(const data::files::ScanProgress& progress);
-  const feed::DatasetVersion* find_next() const;  // the state after the open one, where it is known
+  // The recorded version after the open one; null: none.
+  const feed::DatasetVersion* find_next() const;
   std::string next_dir() const;
 
   const config::Config& config_;

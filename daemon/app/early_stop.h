@@ -1,8 +1,8 @@
-// find_early_stop_request: whether the evaluator has asked for the end of this run (RUN/eval/early_stop.json), by the
-// rule for early stopping that the run has now.
+// find_early_stop_request: the evaluator's request to stop this run (RUN/eval/early_stop.json), if
+// it follows from the current early stopping rule.
 //
 // Threads: any; reads a small file.
-// Errors:  a file that is not understood is logged, and asks for nothing.
+// Errors:  an invalid file is logged and ignored.
 #pragma once
 
 #include <optional>

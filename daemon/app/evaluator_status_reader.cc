@@ -23,26 +23,26 @@ control::TrainerStatus::Evaluator EvaluatorStatusReader::read_cached() const {
 }
 
 control::TrainerStatus::Evaluator EvaluatorStatusReader::read() const {
-  control::TrainerStatus::Evaluator seen;
-  seen.best_value = std::nan("");
+  control::TrainerStatus::Evaluator status;
+  status.best_value = std::nan("");
   std::error_code ignored;
-  if (!std::filesystem::exists(layout_.eval_lock_file(), ignored)) return seen;
+  if (!std::filesystem::exists(layout_.eval_lock_file(), ignored)) return status;
   const auto alive = is_locked(layout_.eval_lock_file());
-  seen.state = alive.ok() && *alive ? "running" : "exited";
+  status.state = alive.ok() && *alive ? "running" : "exited";
   const auto names = list_directory(layout_.eval_dir());
   if (names.ok()) {
     for (const std::string& name : *names) {
       if (!name.ends_with(".json")) continue;
       const auto step =
           checkpoint::CheckpointStore::parse_checkpoint_name(name.substr(0, name.size() - 5));
-      if (step && *step > seen.last_evaluated_step) seen.last_evaluated_step = *step;
+      if (step && *step > status.last_evaluated_step) status.last_evaluated_step = *step;
     }
   }
   if (const auto best = run::read_best(layout_.best_file()); best.ok()) {
-    seen.best_value = best->value;
-    seen.best_step = best->step;
+    status.best_value = best->value;
+    status.best_step = best->step;
   }
-  return seen;
+  return status;
 }
 
 }  // namespace stoker::app

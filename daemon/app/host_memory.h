@@ -1,4 +1,4 @@
-// HostMemory: how much of the host's memory this process has, and has had.
+// HostMemory: the current and the peak resident memory of this process.
 //
 // Threads: any.
 #pragma once
@@ -12,7 +12,7 @@ struct HostMemory {
   uint64_t peak_bytes = 0;
 };
 
-// As the kernel counts it; 0 where /proc says nothing.
+// From /proc/self/status; 0 for a missing field.
 HostMemory read_host_memory();
 
 }  // namespace stoker::app

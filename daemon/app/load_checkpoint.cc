@@ -11,17 +11,17 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   STOKER_RETURN_IF_ERROR(changes.check(allowed));
   const bool may_differ = allowed[ChangeKind::kModel];
   const auto restored = state.restore(start, may_differ);
-  // The tensors tell of another model or optimizer, whatever the settings are.
+  // Different tensors are a different model or optimizer, even if the configuration is the same.
   if (restored.status().code() == StatusCode::kMismatch && !may_differ)
     changes.add(ChangeKind::kModel, restored.status().message());
   if (restored.ok()) changes.add_model(saved, now);
   STOKER_RETURN_IF_ERROR(changes.check(allowed));
   if (!restored.ok()) return restored.status();
   if (*restored == train::TrainingState::Restored::kPartially)
-    changes.add(ChangeKind::kModel, "some tensors are not those of the checkpoint");
+    changes.add(ChangeKind::kModel, "some tensors differ from the checkpoint");
   if (changes.has(ChangeKind::kBatch))
     state.ticket = ticket_at(state.ticket, saved.batch, now.batch);
-  // They are numbers of samples of the other data.
+  // The quarantine refers to sample numbers of the previous data.
   if (saved.data_digest != now.data_digest) state.quarantined.clear();
   changes.log_waived_guarantees();
   return changes.any();

@@ -13,8 +13,8 @@
 
 namespace stoker::app {
 
-// `now`: what the run's next checkpoints will say of themselves. `changes`: those that its settings
-// have shown already. Whether there are any in all.
+// `now`: the manifest fields of the run's next checkpoints. `changes`: those already found in the
+// configuration. Returns whether there are any changes in total.
 Result<bool> load_checkpoint(train::TrainingState& state,
                              const checkpoint::VerifiedCheckpoint& start,
                              const checkpoint::Manifest& now, ResumeCompatibility changes,

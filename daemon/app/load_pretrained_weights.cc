@@ -6,7 +6,7 @@
 namespace stoker::app {
 namespace {
 
-// A report that cannot be written is no reason not to train.
+// Failure to write the report does not prevent training.
 bool write_report(const model::StateDictMapping& mapping, const std::string& path,
                   const run::RunLayout& layout) {
   Status status = make_directories(default_file_system(), layout.logs_dir());

@@ -1,10 +1,10 @@
-// load_pretrained_weights: model.init_from: a run that begins takes its weights from a file.
+// load_pretrained_weights: initializes the model of a new run from a file (model.pretrained).
 //
-// What was loaded, skipped and left fresh is counted in the log; every name is in RUN/logs/pretrained_load_report.txt,
-// also where the file does not fit.
+// The numbers of loaded, unexpected and missing tensors are logged. Their names are in
+// RUN/logs/pretrained_load_report.txt, even if the file does not match the model.
 //
-// Threads: the trainer's thread.
-// Errors:  as model::load_pretrained(); kMismatch names the report too.
+// Threads: the trainer thread.
+// Errors:  as model::load_pretrained(); the message of kMismatch contains the path of the report.
 #pragma once
 
 #include "daemon/train/training_state.h"
@@ -14,7 +14,7 @@
 
 namespace stoker::app {
 
-// Nothing is done where init_from is empty.
+// Does nothing if the configuration has no pretrained weights.
 Status load_pretrained_weights(train::TrainingState& state, const config::ModelConfig& config,
                                const run::RunLayout& layout);
 

@@ -9,12 +9,12 @@
 int main(int argc, char** argv) {
   using namespace stoker;
   model::install_host_allocator();
-  const auto parsed = app::parse_command_line(argc, argv);  // answers --help and mistakes itself
+  const auto parsed = app::parse_command_line(argc, argv);  // prints help and usage errors
   if (!parsed.command) return static_cast<int>(parsed.exit_code);
-  auto config = config::load_config(
-      parsed.command->config, parsed.command->overrides);  // structs, or every mistake at once
+  // Returns the validated configuration, or all its errors.
+  auto config = config::load_config(parsed.command->config, parsed.command->overrides);
   if (!config.ok()) {
-    // Mistakes come a line each with their place, as compilers give them; all else is one line of ours.
+    // Configuration errors already have one line each with their location, as compiler errors do.
     const bool has_places = config.status().code() == StatusCode::kInvalidArgument;
     std::cerr << (has_places ? "" : "stokerd: ") << config.status().message() << "\n";
     return static_cast<int>(ExitCode::kConfiguration);

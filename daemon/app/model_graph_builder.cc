@@ -5,7 +5,7 @@
 namespace stoker::app {
 namespace {
 
-// "torch::nn::LinearImpl" and "stoker::model::(anonymous namespace)::Block" as people say them.
+// "Linear" for "torch::nn::LinearImpl"; "Block" for "stoker::model::(anonymous namespace)::Block".
 std::string short_type(std::string type) {
   if (const size_t colon = type.rfind("::"); colon != std::string::npos) type.erase(0, colon + 2);
   constexpr std::string_view kImpl = "Impl";

@@ -1,6 +1,6 @@
-// build_model_graph: a model's modules and their tensors, as TensorBoard's page of graphs shows them.
+// build_model_graph: converts a model's modules and tensors to a graph for TensorBoard.
 //
-// Threads: as the model.
+// Threads: those that may use the model.
 #pragma once
 
 #include <string>

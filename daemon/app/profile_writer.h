@@ -1,9 +1,8 @@
-// Profile files: what `stokerctl profile` leaves in the run directory.
+// Profile files: writes the result of `stokerctl profile` to the run directory.
 //
-// Threads:  the trainer's; the files are written on the metrics writer's.
+// Threads:  the trainer thread; the files are written on the thread of the metrics writer.
 // Blocking: never.
-// Errors:   `done` is answered with them: kBusy where the writer has no room, and the file
-//           system's.
+// Errors:   replied through `done`: kBusy if the writer's queue is full, and file system errors.
 #pragma once
 
 #include "daemon/train/mailbox.h"
@@ -13,9 +12,9 @@
 
 namespace stoker::app {
 
-// profiles/step-N.json, N being the last of its steps, and step-N.kernels.json where LibTorch's own
-// profile was asked for; then answers with a summary. All must outlive `writer`.
+// Writes profiles/step-N.json, where N is the last profiled step, and step-N.kernels.json if a
+// LibTorch profile was requested; then replies with a summary. All must outlive `writer`.
 void save_profile(metrics::MetricsWriter& writer, const run::RunLayout& layout,
-                  train::TakenProfile taken, train::Done done);
+                  train::RecordedProfile recorded, train::Done done);
 
 }  // namespace stoker::app

@@ -12,8 +12,8 @@ namespace stoker::app {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kLogEvery = 10s;  // at most
-constexpr auto kLogBesideLiveLine = 60s;
+constexpr auto kLogEvery = 10s;  // minimum interval
+constexpr auto kLogEveryWithProgressLine = 60s;
 constexpr size_t kColumnsForSystemd = 200;
 
 size_t terminal_columns() {
@@ -32,7 +32,7 @@ void ProgressReporter::report(const control::TrainerStatus& status) {
 
 void ProgressReporter::log(const control::TrainerStatus& status) {
   const bool is_new = status.step != logged_step_ && std::isfinite(status.loss);
-  const auto every = supports_progress_line() ? kLogBesideLiveLine : kLogEvery;
+  const auto every = supports_progress_line() ? kLogEveryWithProgressLine : kLogEvery;
   if (!is_new || clock_.monotonic() - logged_at_ < every) return;
   logged_step_ = status.step;
   logged_at_ = clock_.monotonic();

@@ -1,8 +1,8 @@
-// reduce_learning_rate: what a run changes that was sent back to a checkpoint because its loss was no
-// number: the learning rate, once for each time (train.rollback_lr_factor).
+// reduce_learning_rate: lowers the learning rate of a run that was rolled back because of a
+// nonfinite loss, once per rollback (train.rollback_lr_factor).
 //
-// Threads: the trainer's thread.
-// Errors:  kCorrupt, kIoError: of RUN/rollback.json.
+// Threads: the trainer thread.
+// Errors:  kCorrupt, kIoError from RUN/rollback.json.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace stoker::app {
 
-// `state`: as the checkpoint of `step` has it, which knows how often the run had gone back when it was
-// saved. Where the run did not go back to that step, nothing is changed.
+// `state`: the state in the checkpoint of `step`, which contains the number of rollbacks before it
+// was saved. Unchanged if the run was not rolled back to that step.
 Status reduce_learning_rate(const std::string& rollback_file, const config::TrainConfig& config,
                             uint64_t step, train::LiveState& state);
 

@@ -13,7 +13,7 @@ void reload_config(const config::Config& now, const CommandLine& command) {
     log_error("configuration reload rejected", {{"error", fresh.status().message()}});
     return;
   }
-  set_log_level(LogLevel::kInfo);  // this line is seen whatever the levels are
+  set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
   log_info("configuration reloaded", {{"log.level", config::to_string(fresh->log.level)}});
   set_log_level(fresh->log.level);
   for (const config::SettingChange& change : config::diff_configs(now, *fresh))

@@ -1,5 +1,5 @@
-// reload_config: handles SIGHUP. Reads the configuration again, applies what can change during training
-// (log.level), and logs every other key that differs.
+// reload_config: handles SIGHUP. Reads the configuration again, applies what can change during
+// training (log.level), and logs every other key that differs.
 //
 // Threads: the main thread.
 // Errors:  an invalid configuration is logged and rejected as a whole.
@@ -10,7 +10,7 @@
 
 namespace stoker::app {
 
-// `now`: what the daemon was started with.
+// `now`: the configuration that the daemon was started with.
 void reload_config(const config::Config& now, const CommandLine& command);
 
 }  // namespace stoker::app

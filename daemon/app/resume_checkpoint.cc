@@ -63,7 +63,7 @@ Status archive_later_checkpoints(FileSystem& files, const checkpoint::Checkpoint
 }
 
 Status archive_run(FileSystem& files, const std::string& run_dir) {
-  const std::array<const char*, 10> kLeftBehind{"checkpoints",
+  const std::array<const char*, 10> kRunEntries{"checkpoints",
                                                 "eval",
                                                 "metrics",
                                                 "tensorboard",
@@ -74,7 +74,7 @@ Status archive_run(FileSystem& files, const std::string& run_dir) {
                                                 "restart_count.json",
                                                 "dataset_versions.jsonl"};
   std::vector<std::string> there;
-  for (const char* const name : kLeftBehind)
+  for (const char* const name : kRunEntries)
     if (std::filesystem::exists(std::filesystem::symlink_status(join_path(run_dir, name))))
       there.emplace_back(name);
   if (there.empty()) return {};

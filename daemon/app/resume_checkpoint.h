@@ -1,7 +1,8 @@
-// StartPoint: where a run begins: at nothing, or at a checkpoint that verifies.
+// Resume checkpoint: selects the checkpoint that a run resumes from, and archives what is newer.
 //
-// Errors: kCorrupt (exit 65): checkpoints are there and none is valid, or the one named by --resume
-//         is not; nothing is changed. kNotFound: --resume names nothing. kIoError.
+// Errors: kCorrupt (exit 65): there are checkpoints but none is valid, or the one given by --resume
+//         is invalid; nothing is changed. kNotFound: the one given by --resume does not exist.
+//         kIoError.
 #pragma once
 
 #include <optional>
@@ -12,18 +13,18 @@
 
 namespace stoker::app {
 
-// `resume` empty: the newest valid checkpoint of the store, none where it has none. Each rejected
-// one is logged loudly.
+// `resume` empty: the newest valid checkpoint of the store; nullopt if the store is empty. Rejected
+// checkpoints are logged as errors.
 Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
     const checkpoint::CheckpointStore& store, const std::string& resume);
 
-// Checkpoints after `step` cannot be written again under their names: they are renamed to
-// archived.<n>.<name>, which no program reads.
+// Renames the checkpoints after `step` to archived.<n>.<name>, which no program reads, so that
+// their names can be used again.
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
                                  uint64_t step);
 
-// --fresh: everything that a run left (checkpoints, eval, metrics, tensorboard, …) is moved to
-// RUN/before-<n>/.
+// --fresh: moves the files of the previous run (checkpoints, eval, metrics, tensorboard, …) to
+// RUN/archive-<n>/.
 Status archive_run(FileSystem& files, const std::string& run_dir);
 
 }  // namespace stoker::app

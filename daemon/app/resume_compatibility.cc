@@ -14,7 +14,7 @@
 namespace stoker::app {
 namespace {
 
-constexpr size_t kMaxNamed = 5;  // differences of a kind
+constexpr size_t kMaxNamed = 5;  // differences per kind
 
 struct Kind {
   std::string_view flag;
@@ -24,14 +24,15 @@ struct Kind {
 
 constexpr std::array<Kind, kChanges> kChangeKinds{
     {{"--allow-model-change", "another model, task or optimizer",
-      "what has no counterpart in the checkpoint begins anew, its optimizer state too"},
+      "tensors without a counterpart in the checkpoint, and their optimizer state, are "
+      "reinitialized"},
      {"--allow-data-change", "other data, or another order of samples",
-      "samples of the epoch that was begun may come twice, or not at all"},
+      "samples of the current epoch may be used twice, or not at all"},
      {"--allow-batch-change", "another batch size",
-      "a step is not what it was for schedule and learning rate; up to a batch of samples comes "
-      "twice"},
+      "a step is not the same unit for schedule and learning rate; up to one batch of samples "
+      "is used twice"},
      {"--allow-world-size-change", "another number of trainers",
-      "their shares of the data are dealt anew: samples may come twice, or not at all"}}};
+      "their shares of the data are reassigned: samples may be used twice, or not at all"}}};
 
 const Kind& to_change_kind(size_t change) { return kChangeKinds[change]; }
 
@@ -112,11 +113,11 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
   if (saved.data_digest != now.data_digest)
     add(ChangeKind::kData,
         sum_change("data.train: fingerprint", saved.data_digest, now.data_digest));
-  // Where one of the two has none, model.name tells.
+  // If only one of them has a model file, model.name differs.
   if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
     add(ChangeKind::kModel,
         sum_change("model.path: sum of the file", saved.model_file, now.model_file));
-  // A checkpoint of an earlier release does not say these.
+  // Checkpoints of an earlier release do not contain these.
   if (saved.batch != 0 && saved.batch != now.batch)
     add(ChangeKind::kBatch, count_change("train.micro_batch_size", saved.batch, now.batch));
   if (saved.accumulate != 0 && saved.accumulate != now.accumulate)
@@ -149,10 +150,11 @@ Status ResumeCompatibility::check(const AllowedChanges& allowed) const {
                 std::string(to_change_kind(i).lost) + listed(differences_[i], "\n    ");
   }
   if (rejected.empty()) return {};
-  return Status(StatusCode::kMismatch,
-                "the run directory holds another run; start over with --fresh, take another "
-                "run.dir, bring back what it was trained with, or allow the change:" +
-                    rejected);
+  return Status(
+      StatusCode::kMismatch,
+      "the run directory contains a different run; start a new run with --fresh, use another "
+      "run.dir, restore the previous settings and data, or allow the change:" +
+          rejected);
 }
 
 void ResumeCompatibility::log_waived_guarantees() const {
@@ -165,7 +167,7 @@ void ResumeCompatibility::log_waived_guarantees() const {
 
 uint64_t ticket_at(uint64_t ticket, uint64_t before, uint64_t now) {
   if (before == 0 || now == 0) return ticket;
-  // ticket * before / now, without a number on the way that is larger than its result.
+  // ticket * before / now, without overflow in intermediate results.
   uint64_t whole = 0;
   uint64_t rest = 0;
   if (__builtin_mul_overflow(ticket / now, before, &whole) ||

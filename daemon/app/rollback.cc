@@ -9,16 +9,16 @@ namespace stoker::app {
 namespace json = boost::json;
 
 Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
-                 const std::string& path, std::optional<uint64_t> begun_at, uint64_t times) {
+                 const std::string& path, std::optional<uint64_t> resumed_from, uint64_t times) {
   STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
   if (saved.empty()) {
     return Status(StatusCode::kCorrupt,
-                  "the loss or its gradient is not a number, and there is no checkpoint yet to go "
-                  "back to; try a smaller optimizer.lr or train.max_grad_norm");
+                  "loss or gradient is not finite, and there is no checkpoint yet to roll back to; "
+                  "try a smaller optimizer.lr or train.max_grad_norm");
   }
   const uint64_t newest = saved.back().step;
-  const bool in_vain = times > 0 && begun_at == newest && saved.size() > 1;
-  const uint64_t to_step = in_vain ? saved[saved.size() - 2].step : newest;
+  const bool made_no_progress = times > 0 && resumed_from == newest && saved.size() > 1;
+  const uint64_t to_step = made_no_progress ? saved[saved.size() - 2].step : newest;
   STOKER_RETURN_IF_ERROR(archive_later_checkpoints(files, store, to_step));
   return write_file_atomically(
       files, path,
@@ -39,10 +39,10 @@ Result<std::optional<Rollback>> read_rollback(const std::string& path) {
                                     .times = root.at("attempts").to_number<uint64_t>()});
     }
   } catch (const std::exception&) {
-    // Said below.
+    // Reported below.
   }
   return Status(StatusCode::kCorrupt,
-                path + R"(: is not {"step": N, "attempts": N}; remove it to go on )"
+                path + R"(: is not {"step": N, "attempts": N}; remove it to continue )"
                        "with the learning rate of the last checkpoint");
 }
 

@@ -85,7 +85,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
       case train::TrainerOutcome::kRolledBack:
         STOKER_RETURN_IF_ERROR(segment.roll_back());
         break;
-      case train::TrainerOutcome::kNewData:
+      case train::TrainerOutcome::kNewDatasetVersion:
         STOKER_RETURN_IF_ERROR(segment.apply_refresh());
         break;
     }
@@ -231,10 +231,10 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
   start.manifest.dataset_versions = maybe_refresher_->history();
   if (maybe_saved && maybe_saved->ticket != start.state->ticket &&
       start.manifest.dataset_versions.size() > 1)
-    return Status(
-        StatusCode::kMismatch,
-        "train.micro_batch_size: cannot change in a run whose data has grown: what came joined at "
-        "tickets of the batch before");
+    return Status(StatusCode::kMismatch,
+                  "train.micro_batch_size: cannot change after a dataset refresh, because dataset "
+                  "versions start at "
+                  "tickets of the previous batch size");
   // The quarantine refers to sample numbers of the previous version.
   if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
       start.data->fingerprint())
@@ -288,7 +288,7 @@ Status Run::close_inspection(uint64_t inspection) {
 Result<control::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {
   const std::lock_guard lock(mutex_);
   if (!segment_)
-    return Status(StatusCode::kBusy, "training is being prepared; try again when it trains");
+    return Status(StatusCode::kBusy, "training is being prepared; try again when it has started");
   STOKER_ASSIGN_OR_RETURN(auto attachment,
                           segment_->attach({.pid = pid, .pidfd = std::move(pidfd)}));
   return control::AttachedRing{.answer = supervisor::to_json(attachment, config_.feed),

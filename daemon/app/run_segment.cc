@@ -17,9 +17,9 @@ namespace stoker::app {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kGrace = 10s;  // for the threads to end after the last of their work was taken
+constexpr auto kGrace = 10s;  // for the threads to exit after their last work item
 
-// Lost records are no reason to lose a checkpoint.
+// Lost records must not prevent a checkpoint.
 void flush_records(metrics::MetricsWriter& metrics) {
   if (const Status flushed = metrics.flush(kGrace); !flushed.ok())
     log_warn("metrics write failed", {{"error", flushed.to_string()}});
@@ -184,8 +184,8 @@ void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSumm
   metrics_->report_histograms(step, std::move(summaries));
 }
 
-void RunSegment::save_profile(train::TakenProfile taken, train::Done done) {
-  app::save_profile(*metrics_, layout_, std::move(taken), std::move(done));
+void RunSegment::save_profile(train::RecordedProfile recorded, train::Done done) {
+  app::save_profile(*metrics_, layout_, std::move(recorded), std::move(done));
 }
 
 // ---- Requests of other threads

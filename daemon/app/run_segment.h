@@ -71,7 +71,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
 
   // What must follow an outcome that is followed by another segment; after shut_down().
   Status roll_back();      // kRolledBack
-  Status apply_refresh();  // kNewData
+  Status apply_refresh();  // kNewDatasetVersion
   // The dataset, for the next segment; after shut_down().
   std::unique_ptr<data::Dataset> release_data() { return std::move(data_); }
 
@@ -100,7 +100,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   uint64_t report(const metrics::TrainMetrics& record) override;
   void report_first_batch(const ring::ReadyBatch& batch) override;
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override;
-  void save_profile(train::TakenProfile taken, train::Done done) override;
+  void save_profile(train::RecordedProfile recorded, train::Done done) override;
 
   // Constant after construction.
   const config::Config& config_;

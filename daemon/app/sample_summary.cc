@@ -11,12 +11,12 @@
 namespace stoker::app {
 namespace {
 
-constexpr size_t kShownText = 400;    // bytes of a sample
-constexpr size_t kShownNumbers = 8;   // of a sample
-constexpr uint32_t kMaxWidth = 1024;  // pixels of all pictures side by side
+constexpr size_t kShownText = 400;    // bytes per sample
+constexpr size_t kShownNumbers = 8;   // per sample
+constexpr uint32_t kMaxWidth = 1024;  // pixels of the grid
 constexpr uint32_t kGap = 2;
 
-// The values of one sample of a component, as far as they are shown.
+// The values of one sample of a component.
 struct Values {
   const TensorSpec& spec;
   std::span<const std::byte> bytes;
@@ -30,7 +30,7 @@ struct Values {
   size_t count() const { return bytes.size() / dtype_bytes(spec.dtype); }
 };
 
-std::string number_text(double number) {
+std::string format_number(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", number);
   return text;
@@ -47,9 +47,9 @@ std::string format_value(const Values& values, size_t i) {
     case DType::kI64:
       return std::to_string(values.at<int64_t>(i));
     case DType::kF32:
-      return number_text(values.at<float>(i));
+      return format_number(values.at<float>(i));
     case DType::kF64:
-      return number_text(values.at<double>(i));
+      return format_number(values.at<double>(i));
     default:
       return "?";
   }
@@ -62,7 +62,7 @@ std::string format_numbers(const Values& values) {
   return values.count() > kShownNumbers ? text + " …" : text;
 }
 
-// In a cell of a table, as it stands there.
+// For a cell of a Markdown table.
 std::string format_text(const Values& values) {
   std::string text = "`";
   for (size_t i = 0; i < std::min(values.bytes.size(), kShownText); ++i) {
@@ -76,7 +76,7 @@ bool is_image(const TensorSpec& spec) {
   return spec.name == "input" && data::transform::is_image(spec);
 }
 
-std::string cell_of(const Values& values, const std::vector<std::string>& class_names) {
+std::string format_cell(const Values& values, const std::vector<std::string>& class_names) {
   const TensorSpec& spec = values.spec;
   if (is_image(spec)) return "in the image";
   if (spec.name == "tokens" && spec.dtype == DType::kU8) return format_text(values);
@@ -86,36 +86,36 @@ std::string cell_of(const Values& values, const std::vector<std::string>& class_
   return label < class_names.size() ? text + " (" + class_names[label] + ")" : text;
 }
 
-// A row of pictures below another, from the left.
-class Sheet {
+// Arranges images in a grid, row by row.
+class ImageGrid {
  public:
-  Sheet(const TensorSpec& image, size_t count)
+  ImageGrid(const TensorSpec& image, size_t count)
       : planes_(static_cast<uint32_t>(image.shape[0])),
-        high_(static_cast<uint32_t>(image.shape[1])),
-        wide_(static_cast<uint32_t>(image.shape[2])),
-        consecutive_(
-            std::clamp<uint32_t>(kMaxWidth / (wide_ + kGap), 1, static_cast<uint32_t>(count))),
-        rows_((static_cast<uint32_t>(count) + consecutive_ - 1) / consecutive_),
+        image_height_(static_cast<uint32_t>(image.shape[1])),
+        image_width_(static_cast<uint32_t>(image.shape[2])),
+        columns_(std::clamp<uint32_t>(kMaxWidth / (image_width_ + kGap), 1,
+                                      static_cast<uint32_t>(count))),
+        rows_((static_cast<uint32_t>(count) + columns_ - 1) / columns_),
         rgb_(size_t{3} * width() * height(), 255) {}
 
   void put(size_t index, std::span<const std::byte> planes) {
-    const uint32_t left = static_cast<uint32_t>(index) % consecutive_ * (wide_ + kGap);
-    const uint32_t top = static_cast<uint32_t>(index) / consecutive_ * (high_ + kGap);
-    for (uint32_t y = 0; y < high_; ++y)
-      for (uint32_t x = 0; x < wide_; ++x)
+    const uint32_t left = static_cast<uint32_t>(index) % columns_ * (image_width_ + kGap);
+    const uint32_t top = static_cast<uint32_t>(index) / columns_ * (image_height_ + kGap);
+    for (uint32_t y = 0; y < image_height_; ++y)
+      for (uint32_t x = 0; x < image_width_; ++x)
         for (uint32_t c = 0; c < 3; ++c) {
           const size_t plane = planes_ == 3 ? c : 0;
           rgb_[(size_t{top + y} * width() + left + x) * 3 + c] =
-              static_cast<uint8_t>(planes[(plane * high_ + y) * wide_ + x]);
+              static_cast<uint8_t>(planes[(plane * image_height_ + y) * image_width_ + x]);
         }
   }
   Result<std::string> png() const { return image::encode_png(rgb_, width(), height()); }
 
  private:
-  uint32_t width() const { return consecutive_ * (wide_ + kGap) - kGap; }
-  uint32_t height() const { return rows_ * (high_ + kGap) - kGap; }
+  uint32_t width() const { return columns_ * (image_width_ + kGap) - kGap; }
+  uint32_t height() const { return rows_ * (image_height_ + kGap) - kGap; }
 
-  const uint32_t planes_, high_, wide_, consecutive_, rows_;
+  const uint32_t planes_, image_height_, image_width_, columns_, rows_;
   std::vector<uint8_t> rgb_;
 };
 
@@ -125,33 +125,33 @@ Result<SampleSummary> summarize_samples(const std::vector<TensorSpec>& spec,
                                         const std::vector<std::vector<std::byte>>& components,
                                         size_t samples,
                                         const std::vector<std::string>& class_names) {
-  SampleSummary views;
+  SampleSummary summary;
   std::string head = "| sample |", line = "|---|";
   for (const TensorSpec& each : spec) {
     head += ' ' + each.name + " |";
     line += "---|";
   }
-  views.table = head + '\n' + line + '\n';
+  summary.table = head + '\n' + line + '\n';
   for (size_t i = 0; i < samples; ++i) {
-    views.table += "| " + std::to_string(i) + " |";
+    summary.table += "| " + std::to_string(i) + " |";
     for (size_t c = 0; c < spec.size(); ++c) {
       const size_t bytes = spec[c].bytes();
-      views.table += ' ';
-      views.table +=
-          cell_of({spec[c], std::span(components[c]).subspan(i * bytes, bytes)}, class_names);
-      views.table += " |";
+      summary.table += ' ';
+      summary.table +=
+          format_cell({spec[c], std::span(components[c]).subspan(i * bytes, bytes)}, class_names);
+      summary.table += " |";
     }
-    views.table += '\n';
+    summary.table += '\n';
   }
   for (size_t c = 0; c < spec.size(); ++c) {
     if (!is_image(spec[c]) || samples == 0) continue;
-    Sheet sheet(spec[c], samples);
+    ImageGrid grid(spec[c], samples);
     const size_t bytes = spec[c].bytes();
     for (size_t i = 0; i < samples; ++i)
-      sheet.put(i, std::span(components[c]).subspan(i * bytes, bytes));
-    STOKER_ASSIGN_OR_RETURN(views.png, sheet.png());
+      grid.put(i, std::span(components[c]).subspan(i * bytes, bytes));
+    STOKER_ASSIGN_OR_RETURN(summary.png, grid.png());
   }
-  return views;
+  return summary;
 }
 
 }  // namespace stoker::app

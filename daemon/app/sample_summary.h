@@ -1,8 +1,8 @@
-// Sample views: samples as the model is given them, for people to look at: pictures side by side,
-// texts, and labels.
+// Sample summary: renders the samples of a batch as the model receives them: a table of texts,
+// values and labels, and a PNG with the images in a grid.
 //
-// Threads: functions of their arguments.
-// Errors:  those of encoding a picture.
+// Threads: a pure function.
+// Errors:  those of encoding a PNG.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 namespace stoker::app {
 
 struct SampleSummary {
-  std::string table;  // Markdown: a line each
-  std::string png;    // empty: the samples are no pictures
+  std::string table;  // Markdown, one row per sample
+  std::string png;    // empty: the samples are not images
 };
 
-// `components`: of each tensor of `spec` the bytes of all samples, one after another. `class_names`
-// may be empty.
+// `components`: for each tensor of `spec`, the concatenated bytes of all samples. `class_names` can
+// be empty.
 Result<SampleSummary> summarize_samples(const std::vector<TensorSpec>& spec,
                                         const std::vector<std::vector<std::byte>>& components,
                                         size_t samples,

@@ -23,7 +23,7 @@ double to_seconds(Clock& clock) {
   return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();
 }
 
-// What YAML takes a text for.
+// Converts a YAML scalar to the type that YAML gives it.
 metrics::Setting to_hparam(const std::string& key, const std::string& yaml) {
   if (yaml == "true" || yaml == "false") return {key, yaml == "true"};
   double number = 0;

@@ -1,11 +1,12 @@
-// Run views: what TensorBoard shows of a run beside its curves: the settings that decide it, what
-// its model is made of, and the samples that it sees first.
+// TensorBoard summary: writes the data of a run that TensorBoard shows in addition to the curves:
+// hyperparameters, the model graph and the first samples.
 //
-// Threads:  write_start_summary(), write_end_summary(): one thread; what first_batch_summarizer() gives: the trainer's.
-// Blocking: the first two for the disk. The trainer waits for copies of a few samples only; the
-//           rest is done on the thread of the metrics.
-// Owner:    the plan and the metrics must outlive what first_batch_summarizer() gives.
-// Errors:   trouble is logged, and no reason not to train.
+// Threads:  write_start_summary() and write_end_summary(): one thread; the function returned by
+//           first_batch_summarizer(): the trainer thread.
+// Blocking: the first two for the disk. The trainer only waits for the copy of a few samples; the
+//           rest runs on the thread of the metrics writer.
+// Owner:    the plan and the metrics must outlive the function of first_batch_summarizer().
+// Errors:   logged; training is not affected.
 #pragma once
 
 #include <functional>
@@ -21,13 +22,14 @@
 
 namespace stoker::app {
 
-// Of a run that begins: its settings and its model, in a file of their own in RUN/tensorboard.
+// Writes the hyperparameters and the model graph of a new run to a separate file in
+// RUN/tensorboard.
 void write_start_summary(const config::Config& config, const model::Model& model,
                          const run::RunLayout& layout, Clock& clock);
-// That the run is finished.
+// Records that the run has finished.
 void write_end_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock);
 
-// Empty where nothing is to be shown.
+// Empty if there is nothing to show.
 std::function<void(const ring::ReadyBatch&)> first_batch_summarizer(
     const config::Config& config, const data::Dataset& data, const data::order::SamplePlan& plan,
     metrics::MetricsWriter& metrics);

@@ -21,8 +21,8 @@ std::function<Status(const ring::ReadyBatch&)> validate_batch(const config::Conf
     for (size_t i = 0; i < layout.sample().size(); ++i)
       tensors.push_back(layout.tensor_bytes(batch.slot, i));
     const auto action = limits.check_rows(tensors, layout.batch());
-    return action.status.with_context("an outside producer filled ticket " +
-                                      std::to_string(batch.ticket) + " with a bad row " +
+    return action.status.with_context("an external producer published ticket " +
+                                      std::to_string(batch.ticket) + " with invalid row " +
                                       std::to_string(action.row));
   };
 }

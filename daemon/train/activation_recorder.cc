@@ -36,8 +36,8 @@ std::vector<std::string> module_names(const model::Model& model) {
 // State that on_start() passes to on_end().
 struct ActivationRecorder::Call : at::ObserverContext {
   Owner owner;
-  at::Tensor parameter;                      // as passed to the operator
-  std::vector<const c10::TensorImpl*> news;  // parameters first used by this operator
+  at::Tensor parameter;                                // as passed to the operator
+  std::vector<const c10::TensorImpl*> new_parameters;  // parameters first used by this operator
 };
 
 ActivationRecorder::ActivationRecorder(const model::Model& model) {
@@ -64,9 +64,9 @@ void ActivationRecorder::stop() noexcept {
   if (!std::exchange(watching_, false)) return;
   at::removeCallback(handle_);
   recorder_of_thread = nullptr;
-  inside_ = false;
+  in_operator_ = false;
   views_.clear();
-  taken_.clear();
+  used_parameters_.clear();
 }
 
 const ActivationRecorder::Owner* ActivationRecorder::find_owner(const at::Tensor& tensor) const {
@@ -89,38 +89,39 @@ std::unique_ptr<ActivationRecorder::Call> ActivationRecorder::find_module_call(
         known->owner = *owner;
         known->parameter = tensor;
       }
-      if (!taken_.contains(owner->parameter)) known->news.push_back(owner->parameter);
+      if (!used_parameters_.contains(owner->parameter))
+        known->new_parameters.push_back(owner->parameter);
     }
   }
   return known;
 }
 
 std::unique_ptr<at::ObserverContext> ActivationRecorder::on_start(const at::RecordFunction& call) {
-  ActivationRecorder* const watch = recorder_of_thread;
-  if (watch == nullptr || watch->inside_) return nullptr;
-  auto known = watch->find_module_call(call);
-  watch->inside_ = known != nullptr;  // until on_end(): nested operators are not outputs
+  ActivationRecorder* const recorder = recorder_of_thread;
+  if (recorder == nullptr || recorder->in_operator_) return nullptr;
+  auto known = recorder->find_module_call(call);
+  recorder->in_operator_ = known != nullptr;  // until on_end(): nested operators are not outputs
   return known;
 }
 
 void ActivationRecorder::on_end(const at::RecordFunction& call, at::ObserverContext* context) {
-  ActivationRecorder* const watch = recorder_of_thread;
+  ActivationRecorder* const recorder = recorder_of_thread;
   const auto* const known = static_cast<const Call*>(context);
-  if (watch == nullptr || known == nullptr) return;
+  if (recorder == nullptr || known == nullptr) return;
   struct Leave {
-    ActivationRecorder* watch;
-    ~Leave() { watch->inside_ = false; }
-  } const leave{watch};
+    ActivationRecorder* recorder;
+    ~Leave() { recorder->in_operator_ = false; }
+  } const leave{recorder};
   const std::vector<c10::IValue> outputs = call.outputs();
   const at::Tensor* const output = find_first_tensor(outputs);
   if (output == nullptr || !output->defined()) return;
   if (output->is_alias_of(known->parameter)) {
-    watch->views_.try_emplace(output->unsafeGetTensorImpl(), *output, known->owner);
+    recorder->views_.try_emplace(output->unsafeGetTensorImpl(), *output, known->owner);
     return;
   }
-  if (known->news.empty()) return;
-  watch->taken_.insert(known->news.begin(), known->news.end());
-  watch->on_output_(known->owner.module, *output);
+  if (known->new_parameters.empty()) return;
+  recorder->used_parameters_.insert(known->new_parameters.begin(), known->new_parameters.end());
+  recorder->on_output_(known->owner.module, *output);
 }
 
 }  // namespace stoker::train

@@ -27,7 +27,7 @@
 
 namespace stoker::train {
 
-// The modules that have parameters of their own, in the model's order.
+// The modules that have own parameters, in the model's order.
 std::vector<std::string> module_names(const model::Model& model);
 
 class ActivationRecorder {
@@ -59,10 +59,10 @@ class ActivationRecorder {
   OnOutput on_output_;
   // For this pass: the views of parameters, and the parameters already used by an operator.
   std::unordered_map<const c10::TensorImpl*, std::pair<at::Tensor, Owner>> views_;
-  std::set<const c10::TensorImpl*> taken_;
+  std::set<const c10::TensorImpl*> used_parameters_;
   at::CallbackHandle handle_ = 0;
   bool watching_ = false;
-  bool inside_ = false;  // inside an operator of a module, or in on_output_
+  bool in_operator_ = false;  // inside an operator of a module, or in on_output_
 };
 
 }  // namespace stoker::train

@@ -33,7 +33,7 @@ Result<c10::Device> open_cuda(int index) {
   const int count = module->device_count();
   if (count == 0)
     return Status(StatusCode::kNotFound,
-                  "no CUDA device answers (driver missing, or no device visible)");
+                  "no CUDA device available (driver missing, or no device visible)");
   if (index >= count) {
     return Status(StatusCode::kInvalidArgument, "there is no cuda:" + std::to_string(index) +
                                                     "; this machine has " + std::to_string(count));

@@ -17,7 +17,7 @@ EmaWeights::EmaWeights(const model::Model& model, double decay) : decay_(decay) 
   }
 }
 
-void EmaWeights::begin() {
+void EmaWeights::reset_to_parameters() {
   const at::NoGradGuard no_grad;
   at::_foreach_copy_(averages_, parameters_);
 }

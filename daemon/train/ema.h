@@ -27,7 +27,7 @@ class EmaWeights {
   EmaWeights(const model::Model& model, double decay);
 
   // Resets the average to the current parameters.
-  void begin();
+  void reset_to_parameters();
   // Call after each step. Does not wait for the device.
   void update();
 

@@ -40,17 +40,18 @@ bool InspectionBoard::is_wanted(uint64_t inspection) {
   return false;
 }
 
-void InspectionBoard::push(uint64_t inspection, std::string row) {
+void InspectionBoard::push(uint64_t inspection, std::string record) {
   const std::lock_guard lock(mutex_);
   const auto found = inspections_.find(inspection);
   if (found == inspections_.end()) return;
-  Inspection& kept = found->second;
-  kept.bytes += row.size();
-  kept.rows.push_back(std::move(row));
-  while (kept.rows.size() > kRows || (kept.bytes > kBytes && kept.rows.size() > 1)) {
-    kept.bytes -= kept.rows.front().size();
-    kept.rows.pop_front();
-    ++kept.first;
+  Inspection& target = found->second;
+  target.bytes += record.size();
+  target.records.push_back(std::move(record));
+  while (target.records.size() > kMaxRecords ||
+         (target.bytes > kMaxBytes && target.records.size() > 1)) {
+    target.bytes -= target.records.front().size();
+    target.records.pop_front();
+    ++target.first;
   }
 }
 
@@ -71,23 +72,23 @@ Result<std::string> InspectionBoard::read(uint64_t inspection, uint64_t after) {
   const std::lock_guard lock(mutex_);
   STOKER_ASSIGN_OR_RETURN(Inspection* const found, find(inspection));
   found->read_at = clock_.monotonic();
-  while (!found->rows.empty() && found->first <= after) {  // already received by the client
-    found->bytes -= found->rows.front().size();
-    found->rows.pop_front();
+  while (!found->records.empty() && found->first <= after) {  // already received by the client
+    found->bytes -= found->records.front().size();
+    found->records.pop_front();
     ++found->first;
   }
   const uint64_t lost = found->first > after + 1 ? found->first - after - 1 : 0;
-  std::string rows;
+  std::string records;
   uint64_t next = found->first - 1;
-  for (const std::string& row : found->rows) {
-    if (!rows.empty() && rows.size() + row.size() > kReplyBytes) break;
-    rows += (rows.empty() ? "" : ",") + row;
+  for (const std::string& record : found->records) {
+    if (!records.empty() && records.size() + record.size() > kReplyBytes) break;
+    records += (records.empty() ? "" : ",") + record;
     ++next;
   }
-  const bool has_all = next + 1 == found->first + found->rows.size();
+  const bool has_all = next + 1 == found->first + found->records.size();
   const std::string ended = has_all ? found->ended : "";
   if (!ended.empty()) inspections_.erase(inspection);
-  return "{\"inspection\":" + std::to_string(inspection) + ",\"records\":[" + rows +
+  return "{\"inspection\":" + std::to_string(inspection) + ",\"records\":[" + records +
          "],\"next\":" + std::to_string(next) + ",\"dropped\":" + std::to_string(lost) +
          ",\"end_reason\":" + boost::json::serialize(boost::json::value(ended)) + "}";
 }

@@ -27,9 +27,9 @@ namespace stoker::train {
 class InspectionBoard {
  public:
   static constexpr size_t kMaxInspections = 8;
-  static constexpr size_t kRows = 64;  // buffered, per inspection
+  static constexpr size_t kMaxRecords = 64;  // buffered, per inspection
   // In bytes, per inspection; one record is always buffered.
-  static constexpr size_t kBytes = size_t{4} << 20;
+  static constexpr size_t kMaxBytes = size_t{4} << 20;
   static constexpr size_t kReplyBytes = size_t{256} << 10;  // per reply; one record is always sent
   static constexpr std::chrono::seconds kLease{30};         // maximum time without a read
 
@@ -39,7 +39,7 @@ class InspectionBoard {
   Result<uint64_t> open();
   // False if the inspection was closed or has not been read for kLease.
   bool is_wanted(uint64_t inspection);
-  void push(uint64_t inspection, std::string row);  // a JSON object
+  void push(uint64_t inspection, std::string record);  // a JSON object
   void end(uint64_t inspection, const std::string& why);
   void end_all(const std::string& why);
 
@@ -52,9 +52,9 @@ class InspectionBoard {
 
  private:
   struct Inspection {
-    std::deque<std::string> rows;
+    std::deque<std::string> records;
     size_t bytes = 0;
-    uint64_t first = 1;  // number of the first of `rows`
+    uint64_t first = 1;  // number of the first of `records`
     std::chrono::nanoseconds read_at{0};
     std::string ended;
   };

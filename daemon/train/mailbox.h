@@ -19,7 +19,7 @@
 
 namespace stoker::train {
 
-// Takes the answer, a JSON object on one line, or why nothing was done. May be empty.
+// Receives the reply: a JSON object on one line, or the error. Can be empty.
 using Done = std::function<void(Result<std::string>)>;
 
 void answer(const Done& done, Result<std::string> reply);

@@ -28,7 +28,7 @@ class MetricsSink {
   virtual void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) = 0;
   // Writes the profile and replies through `done`, both on another thread; or replies kBusy through
   // `done` before it returns.
-  virtual void save_profile(TakenProfile taken, Done done) = 0;
+  virtual void save_profile(RecordedProfile recorded, Done done) = 0;
 };
 
 }  // namespace stoker::train

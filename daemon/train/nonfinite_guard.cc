@@ -42,8 +42,8 @@ void NonfiniteGuard::finish(TrainStep& step) {
   const at::Tensor is_skipped = skipped.to(at::kBool);
   grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
   // In fp16 a nonfinite loss is not a gradient overflow, so it stays in the sum for evaluate().
-  const at::Tensor is_left_out = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
-  state_.loss_sum.add_(at::where(is_left_out, at::zeros_like(loss), loss));
+  const at::Tensor is_excluded = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
+  state_.loss_sum.add_(at::where(is_excluded, at::zeros_like(loss), loss));
   skipped_.add_(skipped);
   // In fp16 an overflow is normal, so only a nonfinite loss counts toward the consecutive steps.
   const at::Tensor is_nonfinite =
@@ -71,9 +71,9 @@ Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const
     STOKER_RETURN_IF_ERROR(check_skipped(found, static_cast<int64_t>(values[3]), step));
   }
   if (skips_ || (std::isfinite(found.loss_sum) && std::isfinite(found.grad_norm))) return found;
-  if (config_.on_nonfinite == config::OnNonfinite::kFail) return too_many(step, "");
+  if (config_.on_nonfinite == config::OnNonfinite::kFail) return failure(step, "");
   if (state_.rollbacks >= static_cast<uint64_t>(config_.max_nonfinite))
-    return too_many(step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
+    return failure(step, " after " + std::to_string(state_.rollbacks) + " rollbacks");
   found.action = NonfiniteAction::kRollBack;
   return found;
 }
@@ -95,17 +95,17 @@ Status NonfiniteGuard::check_skipped(const NonfiniteReport& found, int64_t conse
                                {"loss_scale", *found.maybe_loss_scale},
                                {"reason", "a gradient overflowed in fp16"}});
     if (*found.maybe_loss_scale < kMinScale)
-      return too_many(step, ", however small the loss scale");
+      return failure(step, ", even at the minimum loss scale");
   }
   if (skips_ && consecutive >= config_.max_nonfinite)
-    return too_many(step, ", nor at the " + std::to_string(consecutive - 1) + " steps before");
+    return failure(step, " (" + std::to_string(consecutive) + " consecutive steps)");
   return {};
 }
 
-Status NonfiniteGuard::too_many(uint64_t step, const std::string& what) const {
-  return Status(StatusCode::kCorrupt, "the loss or its gradient is not a number at step " +
+Status NonfiniteGuard::failure(uint64_t step, const std::string& what) const {
+  return Status(StatusCode::kCorrupt, "loss or gradient is not finite at step " +
                                           std::to_string(step) + what +
-                                          "; nothing of it is saved; " + kHints);
+                                          "; this state is not saved; " + kHints);
 }
 
 }  // namespace stoker::train

@@ -61,7 +61,7 @@ class NonfiniteGuard {
 
  private:
   Status check_skipped(const NonfiniteReport& found, int64_t consecutive, uint64_t step);
-  Status too_many(uint64_t step, const std::string& what) const;
+  Status failure(uint64_t step, const std::string& what) const;
 
   const config::TrainConfig& config_;
   TrainingState& state_;

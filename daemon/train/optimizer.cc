@@ -50,7 +50,7 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   }
 }
 
-size_t Optimizer::add_rows() {
+size_t Optimizer::create_groups() {
   groups_ = {Group{.kind = config_.name(), .weight_decay = config_.weight_decay()}};
   for (const config::ParamGroup& group : config_.param_groups) {
     groups_.push_back({.kind = config_.name(),
@@ -69,7 +69,7 @@ size_t Optimizer::add_rows() {
 }
 
 Status Optimizer::make_groups(const NamedTensors& parameters) {
-  const size_t rows = add_rows();
+  const size_t rows = create_groups();
   std::vector<model::NameGlob> globs;
   for (const config::ParamGroup& group : config_.param_groups) globs.emplace_back(group.params);
   std::optional<MuonParamFilter> maybe_muon;
@@ -79,8 +79,8 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
     size_t first = 0;
     while (first < globs.size() && !globs[first].matches(name)) ++first;
     const size_t row = first == globs.size() ? 0 : first + 1;
-    const bool is_left = maybe_muon && !maybe_muon->matches(name, parameter);
-    add(groups_[is_left ? row + rows : row], name, parameter);
+    const bool uses_adamw = maybe_muon && !maybe_muon->matches(name, parameter);
+    add(groups_[uses_adamw ? row + rows : row], name, parameter);
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
@@ -94,8 +94,8 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
 // Each of the first `rows` groups must have parameters, counting those that Muon leaves to adamw.
 Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) const {
   for (size_t i = 1; i < rows; ++i) {
-    const bool is_left = groups_.size() > rows && !groups_[i + rows].parameters.empty();
-    if (!groups_[i].parameters.empty() || is_left) continue;
+    const bool uses_adamw = groups_.size() > rows && !groups_[i + rows].parameters.empty();
+    if (!groups_[i].parameters.empty() || uses_adamw) continue;
     return Status(StatusCode::kInvalidArgument,
                   "optimizer.param_groups: '" + groups_[i].match +
                       "' matches no trained parameter that an earlier group left; the names "
@@ -211,15 +211,15 @@ at::Tensor Optimizer::clip() {
 
 namespace {
 
-struct AdamSettings {
+struct AdamOptions {
   double beta1 = 0, beta2 = 0, eps = 0;
 };
 
 // The parameters of adam and adamw, and of the adamw part of muon.
-AdamSettings adam_of(const config::OptimizerConfig& config) {
+AdamOptions adam_options(const config::OptimizerConfig& config) {
   return std::visit(
       [](const auto& method) {
-        AdamSettings options;
+        AdamOptions options;
         if constexpr (requires {
                         method.betas;
                         method.eps;
@@ -279,7 +279,7 @@ void Optimizer::apply_sgd(Group& group, const std::optional<at::Tensor>& found_i
 }
 
 void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_inf) {
-  const AdamSettings adam = adam_of(config_);
+  const AdamOptions adam = adam_options(config_);
   at::_foreach_add_(group.steps, 1);
   if (found_inf)
     at::_foreach_sub_(group.steps, std::vector<at::Tensor>(group.steps.size(), *found_inf));

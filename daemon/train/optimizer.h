@@ -88,7 +88,7 @@ class Optimizer {
   // Creates a group for the parameters in no configured group and one for each configured group;
   // with muon a second set for the parameters it leaves to adamw. Returns the size of the first
   // set.
-  size_t add_rows();
+  size_t create_groups();
   Status make_groups(const NamedTensors& parameters);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void add(Group& group, const std::string& name, const at::Tensor& parameter);

@@ -59,19 +59,19 @@ void adagrad(const config::AdagradConfig& config, Group& group) {
   at::_foreach_add_(group.steps, 1);
   const Tensors gradients = decayed_gradients(group);
   at::_foreach_addcmul_(group.sums, gradients, gradients, 1);
-  const Tensors moves = at::_foreach_div(gradients, roots(group.sums, config.eps));
-  at::_foreach_sub_(group.parameters, times_lr(group, moves));
+  const Tensors updates = at::_foreach_div(gradients, roots(group.sums, config.eps));
+  at::_foreach_sub_(group.parameters, times_lr(group, updates));
 }
 
 void lion(const config::LionConfig& config, Group& group) {
-  const double kept = config.betas.at(0), remembered = config.betas.at(1);
-  Tensors moves = at::_foreach_mul(group.exp_avgs, kept);
-  at::_foreach_add_(moves, group.gradients, 1 - kept);
-  at::_foreach_sign_(moves);
-  if (group.weight_decay > 0) at::_foreach_add_(moves, group.parameters, group.weight_decay);
-  at::_foreach_sub_(group.parameters, times_lr(group, moves));
-  at::_foreach_mul_(group.exp_avgs, remembered);
-  at::_foreach_add_(group.exp_avgs, group.gradients, 1 - remembered);
+  const double beta1 = config.betas.at(0), beta2 = config.betas.at(1);
+  Tensors updates = at::_foreach_mul(group.exp_avgs, beta1);
+  at::_foreach_add_(updates, group.gradients, 1 - beta1);
+  at::_foreach_sign_(updates);
+  if (group.weight_decay > 0) at::_foreach_add_(updates, group.parameters, group.weight_decay);
+  at::_foreach_sub_(group.parameters, times_lr(group, updates));
+  at::_foreach_mul_(group.exp_avgs, beta2);
+  at::_foreach_add_(group.exp_avgs, group.gradients, 1 - beta2);
 }
 
 void update(const config::OptimizerConfig& config, Group& group) {

@@ -36,8 +36,8 @@ void StepInstrumentation::open_inspection(const control::OpenInspection& command
 
 void StepInstrumentation::profile(const control::Profile& command, Done done) {
   if (profiler_) {
-    return answer(done,
-                  Status(StatusCode::kBusy, "a profile is being taken; ask again when it is done"));
+    return answer(done, Status(StatusCode::kBusy,
+                               "a profile is being recorded; try again when it is complete"));
   }
   profiler_.emplace(command, clock_, device_);
   if (const Status started = profiler_->start(); !started.ok()) {

@@ -87,9 +87,9 @@ void StepProfiler::read_device_spans() {
   }
 }
 
-Result<TakenProfile> StepProfiler::take() {
+Result<RecordedProfile> StepProfiler::take() {
   read_device_spans();
-  TakenProfile taken{.profile = std::move(profile_), .save_kernels = {}};
+  RecordedProfile taken{.profile = std::move(profile_), .save_kernels = {}};
   if (kernels_) {
     STOKER_ASSIGN_OR_RETURN(taken.save_kernels, kernels_->stop());
   }

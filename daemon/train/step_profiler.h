@@ -21,7 +21,7 @@
 
 namespace stoker::train {
 
-struct TakenProfile {
+struct RecordedProfile {
   Profile profile;
   KernelProfile::Save save_kernels;  // empty if not requested
 };
@@ -41,7 +41,7 @@ class StepProfiler {
   bool is_full() const { return profile_.steps.size() >= request_.steps; }
   size_t steps() const { return profile_.steps.size(); }
   // Waits for the device.
-  Result<TakenProfile> take();
+  Result<RecordedProfile> take();
 
  private:
   struct DeviceSpan {

@@ -25,10 +25,10 @@ std::string quoted(const std::string& text) {
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
   const std::string nearest = config::closest_match(glob, names);
-  std::string text = "inspect_open: nothing is called '" + glob + "'; ";
+  std::string text = "inspect_open: no tensor matches '" + glob + "'; ";
   if (!nearest.empty())
     return Status(StatusCode::kNotFound, text + "did you mean '" + nearest + "'?");
-  text += "there are, for instance:";
+  text += "available:";
   const size_t each = std::max<size_t>(1, names.size() / 6);
   for (size_t i = 0; i < names.size(); i += each) text += " " + names[i];
   return Status(StatusCode::kNotFound, text);
@@ -99,7 +99,7 @@ void TensorInspector::begin_step(uint64_t step) {
   });
   for (Inspection& inspection : inspections_) {
     inspection.is_sampled = step % inspection.request.every == 0;
-    inspection.seen.clear();
+    inspection.entries.clear();
   }
 }
 
@@ -124,8 +124,9 @@ void TensorInspector::on_output(const std::string& module, const at::Tensor& out
     if (std::find(inspection.outputs.begin(), inspection.outputs.end(), module) ==
         inspection.outputs.end())
       continue;
-    std::erase_if(inspection.seen, [&module](const Seen& one) { return one.name == module; });
-    inspection.seen.push_back(
+    std::erase_if(inspection.entries,
+                  [&module](const TensorEntry& entry) { return entry.name == module; });
+    inspection.entries.push_back(
         {"activation", module, enqueue_statistics(output, inspection.request.histograms)});
   }
 }
@@ -135,7 +136,7 @@ void TensorInspector::on_gradients() {
     if (!inspection.is_sampled) continue;
     for (const auto& [name, parameter] : inspection.gradients) {
       if (!parameter.grad().defined()) continue;
-      inspection.seen.push_back(
+      inspection.entries.push_back(
           {"gradient", name, enqueue_statistics(parameter.grad(), inspection.request.histograms)});
     }
   }
@@ -143,11 +144,11 @@ void TensorInspector::on_gradients() {
 
 std::string TensorInspector::format_record(uint64_t step, const Inspection& inspection) {
   std::vector<at::Tensor> parts;
-  for (const Seen& one : inspection.seen) parts.push_back(one.statistics);
+  for (const TensorEntry& one : inspection.entries) parts.push_back(one.statistics);
   const at::Tensor host = at::cat(parts).cpu();  // one copy for all tensors
   std::string row = "{\"step\":" + std::to_string(step) + ",\"tensors\":[";
   int64_t at = 0;
-  for (const Seen& one : inspection.seen) {
+  for (const TensorEntry& one : inspection.entries) {
     const auto summary = read_statistics(host.narrow(0, at, one.statistics.numel()));
     row += (at == 0 ? "" : ",") + ("{\"kind\":\"" + std::string(one.kind)) +
            "\",\"name\":" + quoted(one.name) + "," + metrics::to_json_fields(summary) + "}";
@@ -160,10 +161,10 @@ void TensorInspector::end_step() {
   for (Inspection& inspection : inspections_) {
     if (!inspection.is_sampled) continue;
     for (const auto& [name, parameter] : inspection.parameters)
-      inspection.seen.push_back(
+      inspection.entries.push_back(
           {"parameter", name, enqueue_statistics(parameter, inspection.request.histograms)});
     // Only outputs were requested, and none of the modules ran.
-    if (inspection.seen.empty()) continue;
+    if (inspection.entries.empty()) continue;
     board_.push(inspection.number, format_record(step_, inspection));
     ++inspection.rows;
     if (inspection.request.steps == 0 || inspection.rows < inspection.request.steps) continue;

@@ -42,7 +42,7 @@ class TensorInspector {
   void end_all(const std::string& why);
 
  private:
-  struct Seen {
+  struct TensorEntry {
     const char* kind;
     std::string name;
     at::Tensor statistics;
@@ -55,7 +55,7 @@ class TensorInspector {
     std::vector<std::string> outputs;
     uint64_t rows = 0;
     bool is_sampled = false;  // samples the current step
-    std::vector<Seen> seen;
+    std::vector<TensorEntry> entries;
   };
   Result<Inspection> match(const control::OpenInspection& request) const;
   void on_output(const std::string& module, const at::Tensor& output);

@@ -60,14 +60,15 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
       answer_requests(stop);
       wait_while_paused(stop);
       if (stop_requested_ || stop.stop_requested()) break;
-      STOKER_ASSIGN_OR_RETURN(const bool leaves, switch_dataset_version());
-      if (leaves) return TrainerOutcome::kNewData;
+      STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
+      if (is_switching) return TrainerOutcome::kNewDatasetVersion;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
-      STOKER_ASSIGN_OR_RETURN(const bool fine, report_and_save());
-      if (!fine) {
-        reject_saving(Status(StatusCode::kCancelled, "the run goes back to its last checkpoint"));
-        instrumentation_.finish("the run went back to its last checkpoint");
+      STOKER_ASSIGN_OR_RETURN(const bool is_finite, report_and_save());
+      if (!is_finite) {
+        reject_saving(
+            Status(StatusCode::kCancelled, "the run is rolled back to the last checkpoint"));
+        instrumentation_.finish("the run was rolled back to the last checkpoint");
         return TrainerOutcome::kRolledBack;
       }
       instrumentation_.end_step(state_.step);
@@ -87,7 +88,7 @@ Result<bool> Trainer::switch_dataset_version() {
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
   publish(control::TrainerState::kSaving);
-  instrumentation_.finish("more data joined");
+  instrumentation_.finish("new dataset version");
   STOKER_RETURN_IF_ERROR(save_last(false));
   return true;
 }
@@ -155,7 +156,7 @@ void Trainer::save_for_requests() {
 
 Status Trainer::nonfinite_state() const {
   return Status(StatusCode::kCorrupt,
-                "the loss or its gradient is not a number at step " + std::to_string(state_.step));
+                "loss or gradient is not finite at step " + std::to_string(state_.step));
 }
 
 void Trainer::reject_saving(const Status& why) {

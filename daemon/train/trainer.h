@@ -50,8 +50,8 @@ struct TrainerStart {
 enum class TrainerOutcome {
   kFinished,
   kStopped,
-  kRolledBack,  // nothing was saved; resume from the last checkpoint
-  kNewData,     // the state was saved; resume from it with the new dataset version
+  kRolledBack,         // nothing was saved; resume from the last checkpoint
+  kNewDatasetVersion,  // the state was saved; resume from it with the new dataset version
 };
 
 class Trainer {

@@ -18,11 +18,11 @@ constexpr size_t kMaxText = 800;  // bytes of the allocator's summary
 constexpr std::array<std::string_view, 5> kOutOfMemory{"can't allocate memory", "not enough memory",
                                                        "out of memory", "CUDNN_STATUS_ALLOC_FAILED",
                                                        "CUBLAS_STATUS_ALLOC_FAILED"};
-// These errors do not damage the device. They are bugs, so a restart would fail again.
-constexpr std::array<std::string_view, 3> kOfTheProgram{"device-side assert", "invalid argument",
-                                                        "invalid configuration argument"};
+// These errors leave the device usable. They are bugs, so a restart would fail again.
+constexpr std::array<std::string_view, 3> kProgramErrors{"device-side assert", "invalid argument",
+                                                         "invalid configuration argument"};
 
-bool names_any(std::string_view text, std::span<const std::string_view> words) {
+bool contains_any(std::string_view text, std::span<const std::string_view> words) {
   return std::ranges::any_of(
       words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
@@ -53,23 +53,24 @@ Status to_status(const std::exception& error) {
   if (dynamic_cast<const model::OutOfVocabError*>(&error) != nullptr)
     return Status(StatusCode::kMismatch, text);
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-      names_any(text, kOutOfMemory))
+      contains_any(text, kOutOfMemory))
     return Status(StatusCode::kOutOfMemory, text);
   const bool is_of_device =
       text.find("CUDA error") != std::string::npos || text.find("cuDNN error") != std::string::npos;
-  if (is_of_device && !names_any(text, kOfTheProgram)) return Status(StatusCode::kDeviceLost, text);
+  if (is_of_device && !contains_any(text, kProgramErrors))
+    return Status(StatusCode::kDeviceLost, text);
   return Status(StatusCode::kInternal, text);
 }
 
 std::string memory_usage(TrainingState& state) {
   uint64_t gradients = 0;
   for (const at::Tensor& gradient : state.optimizer().gradients()) gradients += gradient.nbytes();
-  std::string text = "the model takes " + mib(size_in_bytes(model::named_tensors(state.model()))) +
+  std::string text = "the model uses " + mib(size_in_bytes(model::named_tensors(state.model()))) +
                      ", its gradients " + mib(gradients) + ", the optimizer " +
                      mib(size_in_bytes(state.optimizer().state()));
   if (state.ema_weights() != nullptr)
     text += ", the average " + mib(size_in_bytes(state.ema_weights()->tensors()));
-  return text + ", the rest is the batch and what its backward pass needs";
+  return text + ", the rest is the batch and its activations";
 }
 
 std::string memory_saving_hints(const config::Config& config) {
@@ -87,10 +88,10 @@ std::string memory_saving_hints(const config::Config& config) {
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
   const auto* const gpt = std::get_if<config::GptConfig>(&config.model.arch);
   if (gpt != nullptr && !gpt->activation_checkpointing)
-    add("model.activation_checkpointing: true keeps less of it");
+    add("model.activation_checkpointing: true stores fewer activations");
   if (train.precision == config::Precision::kFp32 || train.precision == config::Precision::kTf32)
-    add("train.precision: bf16 halves much of it");
-  return text.empty() ? "only a smaller model takes less" : text;
+    add("train.precision: bf16 halves most activations");
+  return text.empty() ? "only a smaller model uses less memory" : text;
 }
 
 }  // namespace stoker::train

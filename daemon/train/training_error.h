@@ -17,7 +17,7 @@ namespace stoker::train {
 // a single line.
 Status to_status(const std::exception& error);
 
-// "the model takes 475 MiB, its gradients 475 MiB, the optimizer 950 MiB"; for any device.
+// "the model uses 475 MiB, its gradients 475 MiB, the optimizer 950 MiB"; for any device.
 std::string memory_usage(TrainingState& state);
 // Settings that reduce the memory of a step: smaller micro-batches with more accumulation,
 // activation checkpointing, bf16.

@@ -61,8 +61,8 @@ Status read_into(const checkpoint::SafetensorsFile& file, const std::string& nam
   if (found == nullptr)
     return Status(StatusCode::kMismatch, "trainer_state.safetensors: " + name + " is missing");
   if (*found != expected) {
-    return Status(StatusCode::kMismatch, "trainer_state.safetensors: is " + to_string(*found) +
-                                             ", needed is " + to_string(expected));
+    return Status(StatusCode::kMismatch, "trainer_state.safetensors: found " + to_string(*found) +
+                                             ", expected " + to_string(expected));
   }
   return file.read(name, {static_cast<std::byte*>(tensor.data_ptr()), expected.bytes()});
 }
@@ -184,12 +184,12 @@ void TrainingState::rewind(const Mark& mark) const {
 Status TrainingState::load_pretrained(const config::PretrainedConfig& config,
                                       model::StateDictMapping& mapping) {
   STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, mapping));
-  if (ema_) ema_->begin();
+  if (ema_) ema_->reset_to_parameters();
   return {};
 }
 
 Status TrainingState::restore_ema(const checkpoint::VerifiedCheckpoint& saved, bool may_differ) {
-  ema_->begin();
+  ema_->reset_to_parameters();
   const auto file = saved.open_tensors("ema.safetensors");
   if (file.status().code() == StatusCode::kNotFound) {
     log_info("ema weights reset", {{"reason", "not in the checkpoint"}});

@@ -11,7 +11,7 @@ using namespace test::torch_files;
 constexpr uint64_t kMaxBytes = 1 << 20;  // a view can repeat few bytes many times
 
 bool run(std::string_view input) {
-  const auto file = checkpoint::TorchFile::open_fd(file_of(input), "input.pt");
+  const auto file = checkpoint::TorchFile::open_fd(make_memory_file(input), "input.pt");
   return check_status(file.status()) &&
          (check_tensors(**file, kMaxBytes) || (*file)->tensors().empty());
 }

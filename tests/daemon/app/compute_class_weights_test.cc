@@ -113,7 +113,7 @@ TEST_F(ComputeClassWeightsTest, RejectsUncountableLabelsWithHint) {
       compute_class_weights(balanced_, Unlabelled(*counted), std::nullopt).status();
   EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(rejected.message(), HasSubstr("task.class_weights: balanced requires labels"));
-  EXPECT_THAT(rejected.message(), HasSubstr("give a list of numbers"));
+  EXPECT_THAT(rejected.message(), HasSubstr("set it to a list with one number per class"));
 }
 
 }  // namespace

@@ -28,10 +28,10 @@ class RollbackTest : public ::testing::Test {
       fs::create_directories(run_ + "/checkpoints/" +
                              checkpoint::CheckpointStore::checkpoint_name(step));
   }
-  Status go_back_from(std::optional<uint64_t> begun_at, uint64_t times) {
-    return roll_back(default_file_system(), store_(), file_, begun_at, times);
+  Status roll_back_from(std::optional<uint64_t> resumed_from, uint64_t times) {
+    return roll_back(default_file_system(), store_(), file_, resumed_from, times);
   }
-  Rollback remembered() {
+  Rollback recorded() {
     const auto read = read_rollback(file_);
     EXPECT_TRUE(read.ok()) << read.status().to_string();
     return read.ok() && *read ? **read : Rollback{};
@@ -55,36 +55,36 @@ TEST_F(RollbackTest, ReadsNothingBeforeFirstRollback) {
 
 TEST_F(RollbackTest, RollsBackToNewestCheckpointAndCountsAttempts) {
   have_checkpoints({5, 10});
-  ASSERT_TRUE(go_back_from(std::nullopt, 0).ok());
-  EXPECT_EQ(remembered().to_step, 10u);
-  EXPECT_EQ(remembered().times, 1u);
+  ASSERT_TRUE(roll_back_from(std::nullopt, 0).ok());
+  EXPECT_EQ(recorded().to_step, 10u);
+  EXPECT_EQ(recorded().times, 1u);
   EXPECT_EQ(newest(), 10u);
 }
 
 TEST_F(RollbackTest, RollsBackFurtherWhenNewestCheckpointDidNotHelp) {
   have_checkpoints({5, 10});
-  ASSERT_TRUE(go_back_from(10, 1).ok());
-  EXPECT_EQ(remembered().to_step, 5u);
-  EXPECT_EQ(remembered().times, 2u);
-  EXPECT_EQ(newest(), 5u) << "what was left out would be resumed from after a kill";
+  ASSERT_TRUE(roll_back_from(10, 1).ok());
+  EXPECT_EQ(recorded().to_step, 5u);
+  EXPECT_EQ(recorded().times, 2u);
+  EXPECT_EQ(newest(), 5u) << "a restart after a kill must not resume from step 10";
   EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000010")) << "nothing is deleted";
 }
 
 TEST_F(RollbackTest, ReusesOnlyCheckpoint) {
   have_checkpoints({5});
-  ASSERT_TRUE(go_back_from(5, 3).ok());
-  EXPECT_EQ(remembered().to_step, 5u);
-  EXPECT_EQ(remembered().times, 4u);
+  ASSERT_TRUE(roll_back_from(5, 3).ok());
+  EXPECT_EQ(recorded().to_step, 5u);
+  EXPECT_EQ(recorded().times, 4u);
 }
 
 TEST_F(RollbackTest, UsesCheckpointNewerThanLastRollback) {
   have_checkpoints({5, 10, 15});
-  ASSERT_TRUE(go_back_from(5, 2).ok());
-  EXPECT_EQ(remembered().to_step, 15u);
+  ASSERT_TRUE(roll_back_from(5, 2).ok());
+  EXPECT_EQ(recorded().to_step, 15u);
 }
 
 TEST_F(RollbackTest, FailsWithoutCheckpoint) {
-  const Status status = go_back_from(std::nullopt, 0);
+  const Status status = roll_back_from(std::nullopt, 0);
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_NE(status.message().find("no checkpoint yet"), std::string::npos);
 }
@@ -93,13 +93,13 @@ TEST_F(RollbackTest, ReducesLearningRateOncePerUnrecordedRollback) {
   const config::TrainConfig config{.rollback_lr_factor = 0.5};
   train::LiveState state{.lr_scale = 2};
   ASSERT_TRUE(reduce_learning_rate(file_, config, 10, state).ok());
-  EXPECT_EQ(state.lr_scale, 2) << "the run never went back";
+  EXPECT_EQ(state.lr_scale, 2) << "the run was never rolled back";
 
   have_checkpoints({10});
-  ASSERT_TRUE(go_back_from(std::nullopt, 2).ok());
+  ASSERT_TRUE(roll_back_from(std::nullopt, 2).ok());
   state.rollbacks = 1;
   ASSERT_TRUE(reduce_learning_rate(file_, config, 20, state).ok());
-  EXPECT_EQ(state.lr_scale, 2) << "it is beyond that by now";
+  EXPECT_EQ(state.lr_scale, 2) << "the run has passed the rollback step";
   // A second start, after the first was killed, must give the same result.
   for (int start = 0; start < 2; ++start) {
     train::LiveState saved = state;
@@ -109,7 +109,7 @@ TEST_F(RollbackTest, ReducesLearningRateOncePerUnrecordedRollback) {
   }
 }
 
-TEST_F(RollbackTest, RejectsInvalidFileWithRemedy) {
+TEST_F(RollbackTest, RejectsInvalidFileWithSuggestedFix) {
   for (const char* const text : {"", "{}", "[1]", R"({"step":-1,"attempts":1})", R"({"step":1})"}) {
     std::ofstream(file_) << text;
     const auto read = read_rollback(file_);

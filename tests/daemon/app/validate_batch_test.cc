@@ -70,7 +70,7 @@ TEST_F(ValidateBatchTest, ReportsTicketAndRowOfInvalidExternalLabel) {
   EXPECT_TRUE(action({0, 3}).ok());
   const Status rejected = action({0, 4});
   EXPECT_EQ(rejected.code(), StatusCode::kCorrupt);
-  EXPECT_THAT(rejected.message(), HasSubstr("ticket 1 with a bad row 1: label 4: there are 4"));
+  EXPECT_THAT(rejected.message(), HasSubstr("ticket 1 with invalid row 1: label 4: there are 4"));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 
 using config::Pooling;
 
-struct Lesson {
+struct LearningCase {
   std::string name;
   config::ModelConfig model;
   config::TaskConfig task;
@@ -28,7 +28,7 @@ struct Lesson {
   std::function<task::Batch()> batch;
   int steps = 60;
 };
-void PrintTo(const Lesson& lesson, std::ostream* out) { *out << lesson.name; }
+void PrintTo(const LearningCase& learning_case, std::ostream* out) { *out << learning_case.name; }
 
 constexpr int64_t kSamples = 48;
 constexpr int64_t kSteps = 12;
@@ -42,14 +42,14 @@ config::ModelConfig blstm(Pooling pooling, int64_t layers = 1) {
 
 // The label is whether the first feature of the first time step exceeds that of the last, so both
 // ends matter.
-task::Batch ends() {
+task::Batch endpoint_batch() {
   const at::Tensor input = at::randn({kSamples, kSteps, kFeatures});
   const at::Tensor first = input.select(2, 0);
   return {input, first.select(1, 0).gt(first.select(1, kSteps - 1)).to(at::kLong)};
 }
 
 // Each token determines the next one.
-task::Batch chains() {
+task::Batch markov_batch() {
   std::vector<at::Tensor> tokens{at::randint(kTokens, {kSamples}, at::kLong)};
   for (int64_t i = 0; i < kSteps; ++i)
     tokens.push_back(tokens.back().mul(5).add(3).remainder(kTokens));
@@ -57,7 +57,7 @@ task::Batch chains() {
 }
 
 // Each label is the sign of one feature.
-task::Batch marks() {
+task::Batch sign_batch() {
   const at::Tensor input = at::randn({kSamples, kFeatures});
   return {input, input.narrow(1, 0, kFeatures - 1).gt(0).to(at::kFloat)};
 }
@@ -70,7 +70,7 @@ at::Tensor without_padding(const at::Tensor& values, const at::Tensor& length) {
 
 // The label of a time step is whether the next token is larger than the previous one, which
 // requires a bidirectional model. Time steps without both neighbors are ignored (-100).
-task::Batch neighbours() {
+task::Batch rising_tokens_batch() {
   const at::Tensor length = at::randint(4, kSteps + 1, {kSamples}, at::kLong);
   const at::Tensor tokens =
       without_padding(at::randint(kTokens, {kSamples, kSteps}, at::kLong), length);
@@ -82,7 +82,7 @@ task::Batch neighbours() {
 }
 
 // The label is whether the last token of a sequence is larger than the first.
-task::Batch ends_of_tokens() {
+task::Batch token_endpoint_batch() {
   const at::Tensor length = at::randint(2, kSteps + 1, {kSamples}, at::kLong);
   const at::Tensor tokens =
       without_padding(at::randint(kTokens, {kSamples, kSteps}, at::kLong), length);
@@ -90,7 +90,7 @@ task::Batch ends_of_tokens() {
   return {tokens.to(at::kInt), last.gt(tokens.select(1, 0)).to(at::kLong), length};
 }
 
-Lesson tagging_lesson() {
+LearningCase tagging_case() {
   return {.name = "blstm_tagging",
           .model = blstm(Pooling::kNone),
           .task = {config::SequenceLabelingTask{}},
@@ -98,28 +98,28 @@ Lesson tagging_lesson() {
                      {"labels", DType::kI64, {kSteps}},
                      {"length", DType::kI64, {}}},
           .classes = 2,
-          .batch = neighbours};
+          .batch = rising_tokens_batch};
 }
 
 // Three labels per sample. Each is active for three of four time steps on its own feature; the
 // blank is active in the fourth.
-task::Batch strokes() {
+task::Batch ctc_batch() {
   const at::Tensor labels = at::randint(1, kFeatures, {kSamples, 3}, at::kLong);
   const at::Tensor place = at::arange(kSteps).floor_divide(4);
   const at::Tensor shown = labels.index_select(1, place).mul(at::arange(kSteps).remainder(4).lt(3));
   return {at::one_hot(shown, kFeatures).to(at::kFloat), labels};
 }
 
-Lesson ctc_lesson() {
+LearningCase ctc_case() {
   return {.name = "blstm_ctc",
           .model = blstm(Pooling::kNone),
           .task = {config::CtcTask{}},
           .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"labels", DType::kI64, {3}}},
           .classes = kFeatures,
-          .batch = strokes};
+          .batch = ctc_batch};
 }
 
-Lesson token_lesson(const std::string& name, Pooling pooling) {
+LearningCase token_case(const std::string& name, Pooling pooling) {
   return {.name = name,
           .model = blstm(pooling),
           .task = {config::ClassificationTask{}},
@@ -127,70 +127,72 @@ Lesson token_lesson(const std::string& name, Pooling pooling) {
                      {"label", DType::kI64, {}},
                      {"length", DType::kI64, {}}},
           .classes = 2,
-          .batch = ends_of_tokens};
+          .batch = token_endpoint_batch};
 }
 
-Lesson multi_label_lesson() {
+LearningCase multi_label_case() {
   return {.name = "mlp_multi_label",
           .model = {.arch = config::MlpConfig{.hidden_sizes = {24}}},
           .task = {config::MultilabelClassificationTask{}},
           .sample = {{"input", DType::kF32, {kFeatures}}, {"target", DType::kF32, {kFeatures - 1}}},
-          .batch = marks};
+          .batch = sign_batch};
 }
 
-Lesson blstm_lesson(const std::string& name, Pooling pooling, int64_t layers) {
+LearningCase blstm_case(const std::string& name, Pooling pooling, int64_t layers) {
   return {.name = name,
           .model = blstm(pooling, layers),
           .task = {config::ClassificationTask{}},
           .sample = {{"input", DType::kF32, {kSteps, kFeatures}}, {"label", DType::kI64, {}}},
           .classes = 2,
-          .batch = ends};
+          .batch = endpoint_batch};
 }
 
-Lesson language_lesson(const std::string& name, config::ModelVariant arch) {
+LearningCase language_case(const std::string& name, config::ModelVariant arch) {
   return {.name = name,
           .model = {.arch = std::move(arch)},
           .task = {config::LanguageModelingTask{}},
           .sample = {{"tokens", DType::kU8, {kSteps + 1}}},
           .classes = kTokens,
-          .batch = chains};
+          .batch = markov_batch};
 }
 
-Lesson lstm_lesson(const std::string& name, bool tied, double dropout) {
-  return language_lesson(name, config::LstmLmConfig{.num_layers = 2,
-                                                    .hidden_size = 24,
-                                                    .vocab_size = kTokens,
-                                                    .dropout = dropout,
-                                                    .tie_weights = tied});
-}
-
-Lesson gpt_lesson() {
-  return language_lesson("gpt", config::GptConfig{.num_layers = 2,
-                                                  .num_heads = 2,
-                                                  .embed_dim = 24,
-                                                  .context_length = kSteps,
+LearningCase lstm_case(const std::string& name, bool tied, double dropout) {
+  return language_case(name, config::LstmLmConfig{.num_layers = 2,
+                                                  .hidden_size = 24,
                                                   .vocab_size = kTokens,
-                                                  .dropout = 0.1});
+                                                  .dropout = dropout,
+                                                  .tie_weights = tied});
 }
 
-Lesson layers_lesson() {
-  return language_lesson(
+LearningCase gpt_case() {
+  return language_case("gpt", config::GptConfig{.num_layers = 2,
+                                                .num_heads = 2,
+                                                .embed_dim = 24,
+                                                .context_length = kSteps,
+                                                .vocab_size = kTokens,
+                                                .dropout = 0.1});
+}
+
+LearningCase layers_case() {
+  return language_case(
       "layers_of_tokens",
       config::SequentialConfig{
           {config::EmbeddingLayer{.num_embeddings = kTokens, .embedding_dim = 24},
            config::LstmLayer{.hidden_size = 24}, config::LayerNormLayer{}, config::LinearLayer{}}});
 }
 
-class TaskLearningTest : public testing::TestWithParam<Lesson> {};
+class TaskLearningTest : public testing::TestWithParam<LearningCase> {};
 
 TEST_P(TaskLearningTest, ReducesLossSubstantially) {
-  const Lesson& lesson = GetParam();
+  const LearningCase& learning_case = GetParam();
   at::set_num_threads(1);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_current_seed(3);
-  const auto model = model::make_model(lesson.model, lesson.sample, lesson.classes);
+  const auto model =
+      model::make_model(learning_case.model, learning_case.sample, learning_case.classes);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
-  const auto task = task::make_task(lesson.task, nullptr, lesson.sample, lesson.classes);
+  const auto task =
+      task::make_task(learning_case.task, nullptr, learning_case.sample, learning_case.classes);
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   NamedTensors parameters;
   for (const auto& item : (*model)->named_parameters())
@@ -198,9 +200,9 @@ TEST_P(TaskLearningTest, ReducesLossSubstantially) {
   const auto optimizer =
       Optimizer::create({.method = config::AdamWConfig{.lr = 0.02}}, {}, parameters);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
-  const task::Batch batch = lesson.batch();
+  const task::Batch batch = learning_case.batch();
   double first = 0, last = 0;
-  for (int step = 0; step < lesson.steps; ++step) {
+  for (int step = 0; step < learning_case.steps; ++step) {
     const at::Tensor loss = (*task)->loss(**model, batch);
     last = loss.item<double>();
     if (step == 0) first = last;
@@ -213,12 +215,12 @@ TEST_P(TaskLearningTest, ReducesLossSubstantially) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tasks, TaskLearningTest,
-    testing::Values(multi_label_lesson(), blstm_lesson("blstm_last", Pooling::kLast, 1),
-                    blstm_lesson("blstm_mean_two_layers", Pooling::kMean, 2), tagging_lesson(),
-                    ctc_lesson(), token_lesson("blstm_of_tokens_last", Pooling::kLast),
-                    token_lesson("blstm_of_tokens_mean", Pooling::kMean),
-                    lstm_lesson("lstm", false, 0.1), lstm_lesson("lstm_tied", true, 0.0),
-                    gpt_lesson(), layers_lesson()),
+    testing::Values(multi_label_case(), blstm_case("blstm_last", Pooling::kLast, 1),
+                    blstm_case("blstm_mean_two_layers", Pooling::kMean, 2), tagging_case(),
+                    ctc_case(), token_case("blstm_of_tokens_last", Pooling::kLast),
+                    token_case("blstm_of_tokens_mean", Pooling::kMean),
+                    lstm_case("lstm", false, 0.1), lstm_case("lstm_tied", true, 0.0), gpt_case(),
+                    layers_case()),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

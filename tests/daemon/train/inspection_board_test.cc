@@ -54,10 +54,11 @@ TEST_F(InspectionBoardTest, ReturnsRecordsAgainForSameCursor) {
 TEST_F(InspectionBoardTest, DropsOldestRecordsForSlowClientAndReportsCount) {
   const uint64_t inspection = *board_.open();
   const size_t more = 5;
-  for (uint64_t i = 1; i <= InspectionBoard::kRows + more; ++i) board_.push(inspection, row(i));
+  for (uint64_t i = 1; i <= InspectionBoard::kMaxRecords + more; ++i)
+    board_.push(inspection, row(i));
   const auto answer = read(inspection, 0);
   EXPECT_EQ(answer.at("dropped").to_number<size_t>(), more);
-  EXPECT_EQ(steps(answer).size(), InspectionBoard::kRows);
+  EXPECT_EQ(steps(answer).size(), InspectionBoard::kMaxRecords);
   EXPECT_EQ(steps(answer).front(), static_cast<int64_t>(more + 1));
   EXPECT_EQ(
       read(inspection, answer.at("next").to_number<uint64_t>()).at("dropped").to_number<int>(), 0);
@@ -66,7 +67,7 @@ TEST_F(InspectionBoardTest, DropsOldestRecordsForSlowClientAndReportsCount) {
 TEST_F(InspectionBoardTest, LimitsBufferedBytes) {
   const uint64_t inspection = *board_.open();
   const std::string large =
-      "{\"step\":1,\"x\":\"" + std::string(InspectionBoard::kBytes / 4, 'x') + "\"}";
+      "{\"step\":1,\"x\":\"" + std::string(InspectionBoard::kMaxBytes / 4, 'x') + "\"}";
   for (int i = 0; i < 8; ++i) board_.push(inspection, large);
   auto answer = read(inspection, 0);
   EXPECT_GE(answer.at("dropped").to_number<int>(), 4);

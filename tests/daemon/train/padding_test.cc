@@ -41,14 +41,13 @@ class PaddedTextTest : public ::testing::TestWithParam<std::string> {
       texts_.push_back(at::randint(1, kVocabulary, {length}, at::kInt));
   }
 
-  static std::vector<TensorSpec> spec(int64_t length, bool says_length) {
+  static std::vector<TensorSpec> spec(int64_t length, bool has_length) {
     std::vector<TensorSpec> spec{{.name = "tokens", .dtype = DType::kI32, .shape = {length}}};
-    if (says_length) spec.push_back({.name = "length", .dtype = DType::kI64, .shape = {}});
+    if (has_length) spec.push_back({.name = "length", .dtype = DType::kI64, .shape = {}});
     return spec;
   }
-  static std::unique_ptr<task::Task> task(int64_t length, bool says_length) {
-    return *task::make_task({config::LanguageModelingTask{}}, nullptr, spec(length, says_length),
-                            0);
+  static std::unique_ptr<task::Task> task(int64_t length, bool has_length) {
+    return *task::make_task({config::LanguageModelingTask{}}, nullptr, spec(length, has_length), 0);
   }
   // All texts, padded with `filler`.
   task::Batch padded(int filler = 0) const {
@@ -115,9 +114,9 @@ TEST_P(PaddedTextTest, CountsOnlyValidTokensInEvaluation) {
   for (size_t i = 0; i < metrics.size(); ++i)
     EXPECT_NEAR(metrics[i].second, expected[i].second, 1e-5) << metrics[i].first;
   // Counting the padding must give a different result.
-  const auto careless = task(kMaxLength, false)->start_evaluation({});
-  careless->add(*model_, padded());
-  EXPECT_GT(std::abs(careless->report().metrics[0].second - metrics[0].second), 1e-4);
+  const auto unmasked = task(kMaxLength, false)->start_evaluation({});
+  unmasked->add(*model_, padded());
+  EXPECT_GT(std::abs(unmasked->report().metrics[0].second - metrics[0].second), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PaddedTextTest, ::testing::Values("gpt", "lstm"),

@@ -88,7 +88,7 @@ TEST_F(TrainerTest, FailsFp16RunAtMinimumLossScale) {
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.status().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(outcome.status().message(), HasSubstr("however small the loss scale"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("even at the minimum loss scale"));
 }
 
 TEST_F(TrainerTest, FailsFp16RunOnNanLoss) {
@@ -97,7 +97,7 @@ TEST_F(TrainerTest, FailsFp16RunOnNanLoss) {
   Session run(config, root_, [](uint64_t) { return true; });
   const auto outcome = run.train();
   ASSERT_FALSE(outcome.ok());
-  EXPECT_THAT(outcome.status().message(), HasSubstr("is not a number at step 3"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("is not finite at step 3"));
   EXPECT_TRUE(run.saved().empty());
 }
 

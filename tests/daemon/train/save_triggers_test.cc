@@ -89,7 +89,7 @@ TEST(SaveTriggersTest, RetriesWithBackoffUntilSaveSucceeds) {
   EXPECT_EQ(triggers.due(1, 3000s, trend, false), SaveReason::kSeconds);
   triggers.record_save(3000s);
   EXPECT_EQ(triggers.due(1, 3000s, trend, true), SaveReason::kNone);
-  EXPECT_EQ(triggers.due(1, 3030s, trend, true), SaveReason::kRetry) << "it begins anew";
+  EXPECT_EQ(triggers.due(1, 3030s, trend, true), SaveReason::kRetry) << "the retry delay is reset";
 }
 
 TEST(SaveTriggersTest, TriggersDueStepDuringBackoff) {

@@ -44,7 +44,7 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
     };
     return run_->train();
   }
-  void expect_that_training_goes_on(int error) {
+  void expect_run_continues(int error) {
     const auto outcome = train_on(error, 9, config::OnWriteError::kRetry);
     ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
     EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
@@ -62,16 +62,12 @@ class TrainerDiskErrorTest : public TrainerSaveFaultTest {
   std::vector<uint64_t> degraded_;  // of each record
 };
 
-TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnIoError) { expect_that_training_goes_on(EIO); }
-TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnFullDisk) { expect_that_training_goes_on(ENOSPC); }
-TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnExhaustedQuota) {
-  expect_that_training_goes_on(EDQUOT);
-}
-TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnFileSizeLimit) {
-  expect_that_training_goes_on(EFBIG);
-}
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnIoError) { expect_run_continues(EIO); }
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnFullDisk) { expect_run_continues(ENOSPC); }
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnExhaustedQuota) { expect_run_continues(EDQUOT); }
+TEST_F(TrainerDiskErrorTest, ContinuesDegradedOnFileSizeLimit) { expect_run_continues(EFBIG); }
 TEST_F(TrainerDiskErrorTest, ContinuesDegradedWhenDiskTurnsReadOnly) {
-  expect_that_training_goes_on(EROFS);
+  expect_run_continues(EROFS);
 }
 
 TEST_F(TrainerDiskErrorTest, FailsRunOnWriteErrorWhenConfigured) {
@@ -137,12 +133,12 @@ TEST_F(TrainerSaveFaultTest, DoesNotRecreateMovedDirectory) {
 
 TEST_F(TrainerSaveFaultTest, NeverSavesNonfiniteState) {
   auto config = slow_config(40);
-  make_explode(config, 1e20);
+  make_divergent(config, 1e20);
   config.checkpoint.save_every_steps = 1;
   for (const auto policy : {config::OnNonfinite::kFail, config::OnNonfinite::kRollback}) {
     config.train.on_nonfinite = policy;
     Session run(config, fresh());
-    wait_for_each(run);
+    wait_for_saves(run);
     const auto outcome = run.train();
     EXPECT_TRUE(!outcome.ok() || *outcome == TrainerOutcome::kRolledBack)
         << static_cast<int>(policy);
@@ -168,13 +164,13 @@ TEST_F(TrainerSaveFaultTest, CountsConsecutiveSkippedStepsAcrossResume) {
   Session rest(config, root_, poisoned);
   const auto outcome = rest.train();
   ASSERT_FALSE(outcome.ok());
-  EXPECT_THAT(outcome.status().message(), HasSubstr("at step 7, nor at the 6 steps before"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("at step 7 (7 consecutive steps)"));
 }
 
 // Not an error: a loss can be this large and decrease again. It is left to users or alerts.
 TEST_F(TrainerSaveFaultTest, ContinuesOnLargeFiniteLoss) {
   auto config = slow_config(4);
-  make_explode(config, 3);
+  make_divergent(config, 3);
   Session run(config, root_);
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();

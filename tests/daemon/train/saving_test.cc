@@ -43,7 +43,7 @@ TEST_F(TrainerSaveTest, SavesByStepsAndAtEnd) {
   auto config = slow_config(10);
   config.checkpoint.save_every_steps = 4;
   Session run(config, root_);
-  wait_for_each(run);
+  wait_for_saves(run);
   ASSERT_TRUE(run.train().ok());
   EXPECT_THAT(run.saved(), ElementsAre(4, 8, 10));
 }
@@ -76,7 +76,7 @@ TEST_F(TrainerSaveTest, SavesOnLossImprovementAcrossResume) {
   config.optimizer.set_lr(0.05);
   config.checkpoint.save_on_loss_improvement = 0.2;
   Session whole(config, root_);
-  wait_for_each(whole);
+  wait_for_saves(whole);
   ASSERT_TRUE(whole.train().ok());
   const auto due = whole.saved();
   EXPECT_GT(due.size(), 2U);
@@ -93,7 +93,7 @@ TEST_F(TrainerSaveTest, SavesOnLossImprovementAcrossResume) {
   ASSERT_TRUE(first.train().ok());
   Session rest(config, other);
   EXPECT_EQ(rest.state_->loss_trend, first.state_->loss_trend);
-  wait_for_each(rest);
+  wait_for_saves(rest);
   ASSERT_TRUE(rest.train().ok());
   EXPECT_THAT(rest.saved(), Contains(due[0]));
   EXPECT_EQ(rest.state_->step, 60U);
@@ -190,7 +190,7 @@ TEST_F(TrainerSaveTest, RepliesToRequestWhenStoppedDuringSaveOfSameStep) {
 
 TEST_F(TrainerSaveTest, SavesFirstStepAfterResume) {
   Session run(slow_config(5), root_, kNoPoison, {.save_after_resume = true});
-  wait_for_each(run);
+  wait_for_saves(run);
   ASSERT_TRUE(run.train().ok());
   EXPECT_THAT(run.saved(), ElementsAre(1, 5));
 }

@@ -86,7 +86,7 @@ TEST_F(StepInstrumentationTest, RejectsConcurrentProfile) {
   ASSERT_EQ(run.profiles_.size(), 1u);
   EXPECT_EQ(run.profiles_[0].profile.steps.size(), 2u);
   ASSERT_EQ(run.replies_.size(), 1u);
-  EXPECT_THAT(run.replies_[0], HasSubstr("a profile is being taken"));
+  EXPECT_THAT(run.replies_[0], HasSubstr("a profile is being recorded"));
 }
 
 TEST_F(StepInstrumentationTest, ExcludesPauseFromStepTimes) {

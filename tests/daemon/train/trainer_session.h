@@ -52,7 +52,7 @@ inline config::Config small_config(uint64_t steps) {
 }
 
 // Plain SGD steps so large that the parameters soon overflow.
-inline void make_explode(config::Config& config, double lr) {
+inline void make_divergent(config::Config& config, double lr) {
   config.optimizer.method = config::SgdConfig{.lr = lr, .weight_decay = 0.1};
   config.train.max_grad_norm.reset();
   config.scheduler.warmup_steps = 0;
@@ -166,7 +166,7 @@ class Session : private BatchSource, private MetricsSink {
   StatusBoard& board_ = channels_.board;
   std::vector<metrics::TrainMetrics> rows_;
   std::vector<std::string> replies_;
-  std::vector<TakenProfile> profiles_;
+  std::vector<RecordedProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
   std::vector<uint64_t> first_batches_;     // tickets passed to report_first_batch()
   std::optional<uint64_t> maybe_rejected_;  // ticket of an invalid batch
@@ -199,7 +199,7 @@ class Session : private BatchSource, private MetricsSink {
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
     histograms_.emplace_back(step, std::move(summaries));
   }
-  void save_profile(TakenProfile taken, Done) override { profiles_.push_back(std::move(taken)); }
+  void save_profile(RecordedProfile taken, Done) override { profiles_.push_back(std::move(taken)); }
 };
 
 class TrainerTest : public testing::Test {
@@ -218,14 +218,14 @@ class TrainerTest : public testing::Test {
   std::string root_;
 };
 
-// Reports each step. With wait_for_each() a submitted checkpoint is written before the next step,
+// Reports each step. With wait_for_saves() a submitted checkpoint is written before the next step,
 // so the set of saved steps depends only on the save triggers.
 inline config::Config slow_config(uint64_t steps) {
   auto config = small_config(steps);
   config.metrics.log_every_steps = 1;
   return config;
 }
-inline void wait_for_each(Session& run) {
+inline void wait_for_saves(Session& run) {
   run.on_row = [&run](const metrics::TrainMetrics&) {
     while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
     }

@@ -74,7 +74,7 @@ TEST_F(TrainingErrorTest, ReportsAllocatorSummaryAndHintsOnOutOfMemoryAtFirstSte
   EXPECT_THAT(
       outcome.status().message(),
       AllOf(HasSubstr("step 1: out of memory: CUDA out of memory. Tried to allocate"),
-            HasSubstr("70.00 GiB is allocated"), HasSubstr("the model takes 1 MiB"),
+            HasSubstr("70.00 GiB is allocated"), HasSubstr("the model uses 1 MiB"),
             HasSubstr("train.micro_batch_size: 2 with train.gradient_accumulation_steps: 2"),
             HasSubstr("train.precision: bf16"), Not(HasSubstr("\n"))));
   EXPECT_TRUE(run->saved().empty());
@@ -84,7 +84,7 @@ TEST_F(TrainingErrorTest, PreservesLastCheckpointOnOutOfMemory) {
   auto config = slow_config(10);
   config.checkpoint.save_every_steps = 4;
   const auto run = session(config, 6, [] { throw std::bad_alloc(); });
-  wait_for_each(*run);
+  wait_for_saves(*run);
   const auto outcome = run->train();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.status().code(), StatusCode::kOutOfMemory);
@@ -99,7 +99,7 @@ TEST_F(TrainingErrorTest, FailsRunWithoutSnapshotOnLostDevice) {
   const auto run = session(config, 6, [] {
     TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered\nCompile with ...");
   });
-  wait_for_each(*run);
+  wait_for_saves(*run);
   const auto outcome = run->train();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(static_cast<int>(exit_code_for(outcome.status())), 72);
