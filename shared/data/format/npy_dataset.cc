@@ -184,7 +184,7 @@ class NpyDataset final : public NpyArrays {
     thread_local std::vector<std::byte> bytes;
     bytes.resize(input().layout().row_bytes());
     STOKER_RETURN_IF_ERROR(input().read(row, bytes));
-    deinterleave(bytes, static_cast<size_t>(form_.shape[0]), out);
+    record::deinterleave(bytes, static_cast<size_t>(form_.shape[0]), out);
     return {};
   }
 

@@ -22,7 +22,6 @@ constexpr uint64_t kMaxMember = uint64_t{256} << 20;  // bytes that are read at 
 struct ReadMember {
   std::vector<std::byte> bytes;
   std::unique_ptr<JsonValues> json;
-  NpyValue array;
   SequenceMember sequence;
 };
 
@@ -111,7 +110,7 @@ class TarRecords final : public record::RecordReader {
       return kept.sequence.read(field, values_per_step_[i], kept.bytes, value);
     value = record::FieldBytes(kept.bytes);
     if (field.is_npy) {
-      const Status read = kept.array.read(kept.bytes, arrays_[i], value);
+      const Status read = read_npy_value(kept.bytes, arrays_[i], value);
       return read.ok() ? read : read.with_context(field.extensions.front());
     }
     if (!field.is_json()) return {};

@@ -95,7 +95,7 @@ Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
                             std::span<const std::byte> member, record::FieldValue& value) {
   value = record::FieldBytes(member);
   Status read;
-  if (field.is_npy) read = array_.read_steps(member, values_per_step, value);
+  if (field.is_npy) read = read_npy_steps(member, values_per_step, value);
   if (field.is_json()) {
     json_ = std::make_unique<JsonValues>(std::vector{field.json_key}, values_per_step);
     read = json_->read(record::to_string_view(member), std::span(&value, 1));
@@ -251,7 +251,7 @@ class TarIndexer {
   Status npy_value_of(size_t i) {
     const Found& found = found_[i];
     if (tar_fields_[i].is_label) {
-      const Status read = arrays_.read_label(std::as_bytes(std::span(found.content)), values_[i]);
+      const Status read = read_npy_label(std::as_bytes(std::span(found.content)), values_[i]);
       return read.ok() ? read
                        : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
     }
@@ -283,9 +283,8 @@ class TarIndexer {
   record::RecordIndexBuilder& index_;
   TarIgnored& left_out_;
   std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
-  NpyValue arrays_;
-  bool has_form_ = false;   // of the input, where that is an array
-  bool has_bytes_ = false;  // pictures of them
+  bool has_form_ = false;                             // of the input, where that is an array
+  bool has_bytes_ = false;                            // pictures of them
   // Of the sample that is being gone through.
   std::string key_;
   uint64_t first_header_ = 0;

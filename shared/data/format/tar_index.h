@@ -70,7 +70,6 @@ class SequenceMember {
 
  private:
   std::unique_ptr<JsonValues> json_;
-  NpyValue array_;
 };
 
 // tar_index: goes through one tar file and puts its samples into the index.

@@ -190,11 +190,10 @@ Status RecordFields::to_input(std::span<const FieldValue> values, InputForm form
   }
   size_t filled = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto* bytes = std::get_if<FieldBytes>(&values[i]);
+    const auto bytes = byte_count(values[i]);
     const bool is_last = i + 1 == values.size();
-    const size_t wanted = is_last || bytes == nullptr
-                              ? input.size() - filled
-                              : std::min(bytes->size(), input.size() - filled);
+    const size_t wanted =
+        is_last || !bytes ? input.size() - filled : std::min(*bytes, input.size() - filled);
     STOKER_RETURN_IF_ERROR(in_field(i, copy_bytes(values[i], input.subspan(filled, wanted))));
     filled += wanted;
   }

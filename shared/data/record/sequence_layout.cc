@@ -1,9 +1,11 @@
 #include "shared/data/record/sequence_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/record_fields.h"
@@ -16,18 +18,19 @@ constexpr int64_t kMaxToken = std::numeric_limits<int32_t>::max();
 
 Status wrong_sequence(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
-// The first numbers of a list.
-FieldValue first_of(const FieldValue& value, size_t count) {
-  if (const auto* floats = std::get_if<FieldFloats>(&value)) return floats->first(count);
-  if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->first(count);
-  return value;
-}
+constexpr size_t kNumbersAtOnce = 256;  // of an array, converted on the stack
 
-Result<FieldInts> whole_numbers(const FieldValue& value) {
-  const auto* ints = std::get_if<FieldInts>(&value);
-  if (ints == nullptr)
-    return wrong_sequence("is " + describe(value) + ", no list of whole numbers");
-  return *ints;
+// The first of so many whole numbers for which `is_bad` is true.
+template <typename IsBad>
+std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, const IsBad& is_bad) {
+  std::array<int64_t, kNumbersAtOnce> buffer;
+  for (uint64_t at = 0; at < count; at += buffer.size()) {
+    const FieldInts numbers = whole_numbers(
+        value, at, std::span(buffer).first(std::min<uint64_t>(buffer.size(), count - at)));
+    const auto found = std::ranges::find_if(numbers, is_bad);
+    if (found != numbers.end()) return *found;
+  }
+  return std::nullopt;
 }
 
 template <typename T>
@@ -153,17 +156,11 @@ Result<uint64_t> SequenceLayout::num_elements(const FieldValue& value) const {
     if (bytes == nullptr) return wrong_sequence("is " + describe(value) + ", no text");
     return bytes->empty() ? 0 : bytes->size() + (has_end() ? 1 : 0);
   }
-  if (source_ == Source::kTokens) {
-    STOKER_ASSIGN_OR_RETURN(const FieldInts tokens, whole_numbers(value));
-    return tokens.size();
-  }
-  const auto* floats = std::get_if<FieldFloats>(&value);
-  const auto* ints = std::get_if<FieldInts>(&value);
-  if (floats == nullptr && ints == nullptr)
-    return wrong_sequence("is " + describe(value) + ", no list of numbers");
-  const uint64_t count = floats != nullptr ? floats->size() : ints->size();
-  if (count % numbers_ == 0) return count / numbers_;
-  return wrong_sequence("has " + std::to_string(count) + " numbers, which are not " +
+  if (source_ == Source::kTokens) return whole_number_count(value);
+  const auto count = number_count(value);
+  if (!count) return wrong_sequence("is " + describe(value) + ", no list of numbers");
+  if (*count % numbers_ == 0) return *count / numbers_;
+  return wrong_sequence("has " + std::to_string(*count) + " numbers, which are not " +
                         std::to_string(numbers_) + " for each place, as input_shape says");
 }
 
@@ -174,16 +171,18 @@ Result<SequenceLayout::Measure> SequenceLayout::measure(std::span<const FieldVal
   if (!length) return in_field(0, length.status());
   measure.length = *length;
   if (target_role_ != TargetRole::kLabels) return measure;
-  const auto labels = whole_numbers(values[1]);
+  const auto labels = whole_number_count(values[1]);
   if (!labels) return in_field(1, labels.status());
-  measure.labels = labels->size();
-  for (const int64_t label : *labels) {
-    if (label == kPaddedLabel) continue;
-    if (label < 0 || label >= static_cast<int64_t>(kMaxClasses))
-      return in_field(1, wrong_sequence("holds " + std::to_string(label) + ", no class (0 to " +
-                                        std::to_string(kMaxClasses - 1) + "), nor -100 for none"));
+  measure.labels = *labels;
+  const auto bad = find_number(values[1], measure.labels, [&measure](int64_t label) {
+    if (label == kPaddedLabel) return false;
+    if (label < 0 || label >= static_cast<int64_t>(kMaxClasses)) return true;
     measure.classes = std::max(measure.classes, static_cast<uint64_t>(label) + 1);
-  }
+    return false;
+  });
+  if (bad)
+    return in_field(1, wrong_sequence("holds " + std::to_string(*bad) + ", no class (0 to " +
+                                      std::to_string(kMaxClasses - 1) + "), nor -100 for none"));
   if (max_label_length_ == 0 && measure.labels != measure.length)
     return in_field(1,
                     wrong_sequence("has " + std::to_string(measure.labels) + " labels for the " +
@@ -220,7 +219,7 @@ Status SequenceLayout::write_steps(const FieldValue& value, uint64_t own,
   if (source_ == Source::kNumbers) {
     const std::span<float> numbers = numbers_in<float>(out);
     assert(own * numbers_ <= numbers.size());
-    STOKER_RETURN_IF_ERROR(append_numbers(first_of(value, own * numbers_), numbers, filled));
+    STOKER_RETURN_IF_ERROR(append_numbers(first_numbers(value, own * numbers_), numbers, filled));
     filled *= sizeof(float);
   } else if (source_ == Source::kBytes) {
     const FieldBytes text = std::get<FieldBytes>(value);
@@ -230,12 +229,14 @@ Status SequenceLayout::write_steps(const FieldValue& value, uint64_t own,
   } else {
     const std::span<int32_t> tokens = numbers_in<int32_t>(out);
     assert(own <= tokens.size());
-    for (const int64_t token : std::get<FieldInts>(value).first(own)) {
-      if (token < 0 || token > kMaxToken)
-        return wrong_sequence("holds " + std::to_string(token) + ", no token (0 to " +
-                              std::to_string(kMaxToken) + ")");
+    const auto bad = find_number(value, own, [&](int64_t token) {
+      if (token < 0 || token > kMaxToken) return true;
       tokens[filled++] = static_cast<int32_t>(token);
-    }
+      return false;
+    });
+    if (bad)
+      return wrong_sequence("holds " + std::to_string(*bad) + ", no token (0 to " +
+                            std::to_string(kMaxToken) + ")");
     filled *= sizeof(int32_t);
   }
   std::ranges::fill(out.subspan(filled), std::byte{0});
@@ -244,18 +245,18 @@ Status SequenceLayout::write_steps(const FieldValue& value, uint64_t own,
 
 Status SequenceLayout::to_labels(const FieldValue& value, uint64_t own, uint64_t classes,
                                  std::span<std::byte> out) const {
-  STOKER_ASSIGN_OR_RETURN(FieldInts given, whole_numbers(value));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t given, whole_number_count(value));
   const std::span<int64_t> labels = numbers_in<int64_t>(out);
   const bool one_each = max_label_length_ == 0;
-  if (one_each ? given.size() < own : given.size() > labels.size())
+  if (one_each ? given < own : given > labels.size())
     return wrong_sequence("has another number of labels than when the file was indexed");
-  if (one_each) given = given.first(own);
-  for (const int64_t label : given)
+  const auto kept = labels.first(one_each ? own : given);
+  copy_whole_numbers(first_numbers(value, kept.size()), kept);
+  for (const int64_t label : kept)
     if (label != kPaddedLabel && (label < 0 || static_cast<uint64_t>(label) >= classes))
       return wrong_sequence("holds label " + std::to_string(label) +
                             ", which was not there when the file was indexed");
-  std::ranges::copy(given, labels.begin());
-  std::ranges::fill(labels.subspan(given.size()), kPaddedLabel);
+  std::ranges::fill(labels.subspan(kept.size()), kPaddedLabel);
   return {};
 }
 
