@@ -16,7 +16,7 @@
 #include "shared/data/format/npy_index.h"
 #include "shared/data/format/npy_rows.h"
 #include "shared/data/format/npy_value.h"
-#include "shared/data/record/sequence_layout.h"
+#include "shared/data/record/sample_spec.h"
 #include "shared/data/sample_range.h"
 
 namespace stoker::data::format {
@@ -66,7 +66,7 @@ class NpyArrays : public Dataset {
 // filled up to a length of its own.
 //
 //   `input` F32 [length, what a place has], `length` I64, and `label` I64, `labels` I64 or `target` F32
-//   (sequence_layout.h). Labels that are as many as the places of a row are one for each place.
+//   (sample_spec.h). Labels that are as many as the places of a row are one for each place.
 //
 // Threads: as Dataset.
 class NpySequences final : public NpyArrays {

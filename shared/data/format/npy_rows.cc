@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shared/data/record/field_value.h"
-#include "shared/data/record/sequence_layout.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 namespace {

@@ -31,16 +31,16 @@ bool is_npy(const std::string& extension) {
 }
 
 // Says of a field of arrays what does not go with that.
-Status check_npy(const DatasetRequest& request, const record::RecordFields& fields, size_t i,
+Status check_npy(const DatasetRequest& request, const record::SampleSpec& spec, size_t i,
                  const TarField& field) {
-  const std::string name = "'" + fields.names()[i] + "' ";
+  const std::string name = "'" + spec.names[i] + "' ";
   if (!std::ranges::all_of(field.extensions, is_npy))
-    return request.config_error(fields.key_of(i), name + "mixes arrays with other members");
+    return request.config_error(spec.key_of(i), name + "mixes arrays with other members");
   if (field.is_json())
-    return request.config_error(fields.key_of(i), name + "is an array, and no JSON");
-  if (fields.key_of_name(i) == "text")
+    return request.config_error(spec.key_of(i), name + "is an array, and no JSON");
+  if (spec.field_of(i).role == record::FieldRole::kText)
     return request.config_error("fields.text", name + "is an array, and no text");
-  if (fields.key_of_name(i) == "image")
+  if (spec.field_of(i).role == record::FieldRole::kImage)
     return request.config_error("fields.image",
                                 name + "is an array; name it in fields.input, with an input_shape");
   return {};
@@ -55,22 +55,22 @@ std::optional<size_t> TarField::extension_rank(std::string_view extension) const
 }
 
 Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
-                                         const record::RecordFields& fields) {
+                                         const record::SampleSpec& spec) {
   std::vector<TarField> parsed;
-  for (size_t i = 0; i < fields.names().size(); ++i) {
-    const std::string& name = fields.names()[i];
+  for (size_t i = 0; i < spec.num_values(); ++i) {
+    const std::string& name = spec.names[i];
     TarField field = parse(name);
     const bool is_cut = name.ends_with(':');
     if (field.extensions.empty() || is_cut) {
-      return request.config_error(fields.key_of(i), "'" + name +
-                                                        "' names no member; write its extension, "
-                                                        "such as jpg;png, or json:KEY");
+      return request.config_error(spec.key_of(i), "'" + name +
+                                                      "' names no member; write its extension, "
+                                                      "such as jpg;png, or json:KEY");
     }
-    if (fields.is_text() && field.is_json())
+    if (spec.is_text() && field.is_json())
       return request.config_error("fields.text", "must be a member of its own, such as txt");
-    field.is_label = fields.label() == i;
+    field.is_label = spec.label_value() == i;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
-    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, fields, i, field));
+    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, spec, i, field));
     parsed.push_back(std::move(field));
   }
   return parsed;
@@ -114,9 +114,9 @@ constexpr size_t kShownMembers = 16;
 
 class TarIndexer {
  public:
-  TarIndexer(const record::RecordFields& fields, std::span<const TarField> tar_fields,
+  TarIndexer(const record::SampleSpec& spec, std::span<const TarField> tar_fields,
              files::ByteSource& shard, record::RecordIndexBuilder& index, TarIgnored& ignored)
-      : fields_(fields),
+      : spec_(spec),
         tar_fields_(tar_fields),
         shard_(shard),
         index_(index),
@@ -192,10 +192,10 @@ class TarIndexer {
     const TarField& field = tar_fields_[i];
     const bool has_length = is_of_sequence(field);
     const bool is_parsed = has_length || field.is_label || field.is_json();
-    const uint64_t max_elements = has_length          ? kMaxIndexedMember
-                                  : is_parsed         ? kMaxParsed
-                                  : fields_.is_text() ? TarLocation::kMaxCount - 1
-                                                      : kMaxIndexedMember;
+    const uint64_t max_elements = has_length        ? kMaxIndexedMember
+                                  : is_parsed       ? kMaxParsed
+                                  : spec_.is_text() ? TarLocation::kMaxCount - 1
+                                                    : kMaxIndexedMember;
     if (member.size > max_elements || member.content / kTarBlock >= TarLocation::kMaxCount) {
       return wrong("its member of " + std::to_string(member.size) + " bytes is past the limit of " +
                    std::to_string(max_elements));
@@ -226,7 +226,7 @@ class TarIndexer {
 
   // Whether the index has to know how long the value is.
   bool is_of_sequence(const TarField& field) const {
-    return fields_.sequence_layout() != nullptr && !field.is_label;
+    return spec_.is_sequence() && !field.is_label;
   }
 
   // Into values_. Of what is not parsed the index only has to know that it is there.
@@ -236,9 +236,8 @@ class TarIndexer {
     if (!found.is_there) return {};
     values_[i] = std::as_bytes(std::span(found.content));
     if (is_of_sequence(tar_fields_[i])) {
-      const Status read =
-          sequence_[i].read(tar_fields_[i], fields_.sequence_layout()->values_per_step(i),
-                            std::as_bytes(std::span(found.content)), values_[i]);
+      const Status read = sequence_[i].read(tar_fields_[i], spec_.values_per_step(i),
+                                            std::as_bytes(std::span(found.content)), values_[i]);
       return read.ok() ? read : wrong(read.message());
     }
     if (tar_fields_[i].is_npy) return npy_value_of(i);
@@ -277,7 +276,7 @@ class TarIndexer {
 
   static constexpr float kSomeNumber = 0;
 
-  const record::RecordFields& fields_;
+  const record::SampleSpec& spec_;
   const std::span<const TarField> tar_fields_;
   files::ByteSource& shard_;
   record::RecordIndexBuilder& index_;
@@ -297,14 +296,14 @@ class TarIndexer {
 
 }  // namespace
 
-Status index_tar_shard(const record::RecordFields& fields, std::span<const TarField> tar_fields,
+Status index_tar_shard(const record::SampleSpec& spec, std::span<const TarField> tar_fields,
                        files::ByteSource& shard, record::RecordIndexBuilder& index,
                        TarIgnored& ignored) {
-  return TarIndexer(fields, tar_fields, shard, index, ignored).run();
+  return TarIndexer(spec, tar_fields, shard, index, ignored).run();
 }
 
-uint64_t tar_row_width(const record::RecordFields& fields) {
-  return fields.names().size() - (fields.label() ? 1 : 0);
+uint64_t tar_row_width(const record::SampleSpec& spec) {
+  return spec.num_values() - (spec.label_value() ? 1 : 0);
 }
 
 }  // namespace stoker::data::format

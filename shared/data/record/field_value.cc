@@ -61,6 +61,7 @@ Status append_all(std::span<const Number> numbers, std::span<float> out, size_t&
 // ---- Arrays
 
 constexpr NumberType kUint8{.kind = 'u', .bytes = 1};
+constexpr NumberType kFloat32{.kind = 'f', .bytes = 4};
 
 struct Half {
   uint16_t bits;
@@ -125,15 +126,18 @@ auto with_integer(const NumberType& type, const With& with) {
   }
 }
 
-Status append_array(const FieldArray& array, std::span<float> out, size_t& filled) {
+Status append_array(const FieldArray& array, std::span<float> out, size_t& filled,
+                    bool must_be_finite) {
   const auto room = out.subspan(filled);
   if (array.size() > room.size())
     return wrong("has " + counted(array.size(), "number") + ", more than the " +
                  std::to_string(room.size()) + " that are needed");
   const auto numbers = room.first(array.size());
-  array_to_floats(array, std::as_writable_bytes(numbers));
+  const auto bytes = std::as_writable_bytes(numbers);
+  const bool is_in_place = array.type == kFloat32 && array.bytes.data() == bytes.data();
+  if (!is_in_place) array_to_floats(array, bytes);
   const auto is_finite = [](float number) { return std::isfinite(number); };
-  const auto bad = std::ranges::find_if_not(numbers, is_finite);
+  const auto bad = must_be_finite ? std::ranges::find_if_not(numbers, is_finite) : numbers.end();
   if (bad != numbers.end()) return append_finite(*bad, out, filled);
   filled += numbers.size();
   return {};
@@ -144,7 +148,7 @@ Status append_array(const FieldArray& array, std::span<float> out, size_t& fille
 void array_to_floats(const FieldArray& array, std::span<std::byte> out) {
   assert(array.size() == out.size() / sizeof(float));
   if (array.type == NumberType{'f', 2}) return convert_all<Half>(array, out);
-  if (array.type == NumberType{'f', 4}) return convert_all<float>(array, out);
+  if (array.type == kFloat32) return convert_all<float>(array, out);
   if (array.type == NumberType{'f', 8}) return convert_all<double>(array, out);
   with_integer(array.type, [&](auto number) { convert_all<decltype(number)>(array, out); });
 }
@@ -210,7 +214,7 @@ Status copy_bytes(const FieldValue& value, std::span<std::byte> out) {
     deinterleave(array->bytes, array->interleaved_channels, out);
   } else {
     const FieldBytes bytes = array != nullptr ? array->bytes : std::get<FieldBytes>(value);
-    std::memcpy(out.data(), bytes.data(), out.size());
+    if (bytes.data() != out.data()) std::memcpy(out.data(), bytes.data(), out.size());
   }
   return {};
 }
@@ -222,11 +226,13 @@ std::optional<size_t> byte_count(const FieldValue& value) {
   return array->bytes.size();
 }
 
-Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled) {
+Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled,
+                      bool must_be_finite) {
   if (const auto* floats = std::get_if<FieldFloats>(&value))
     return append_all(*floats, out, filled);
   if (const auto* ints = std::get_if<FieldInts>(&value)) return append_all(*ints, out, filled);
-  if (const auto* array = std::get_if<FieldArray>(&value)) return append_array(*array, out, filled);
+  if (const auto* array = std::get_if<FieldArray>(&value))
+    return append_array(*array, out, filled, must_be_finite);
   const auto* bytes = std::get_if<FieldBytes>(&value);
   if (bytes == nullptr) return wrong("is not there");
   float number = 0;

@@ -1,7 +1,7 @@
 // FieldValue: what a record says under one name, and how that becomes numbers of a tensor.
 //
 // Every kind whose records have named fields (features of a tf.train.Example, members of a tar
-// sample, …) brings its values into this form; record_fields.h says which of them make a sample.
+// sample, …) brings its values into this form; sample_spec.h says which of them make a sample.
 //
 // Threads: values; pure functions.
 // Errors:  kCorrupt, saying what was found and what is needed; the caller adds which field of which
@@ -55,15 +55,18 @@ std::string_view to_string_view(FieldBytes bytes);
 // off where it is long.
 std::string quote_for_message(std::string_view text, size_t max_bytes = 32);
 
+// An array that was read into the place that it is copied to stays there (RecordValues::input_tensor).
+
 // The size of bytes, or of an array of uint8; nothing of other values.
 std::optional<size_t> byte_count(const FieldValue& value);
 // Bytes, or an array of uint8: exactly as many as `out` has. Interleaved channels become planes.
 Status copy_bytes(const FieldValue& value, std::span<std::byte> out);
 
 // Appends numbers to those that are already in `out` before `filled`, and moves `filled` on. Bytes
-// are one number as people write it ("3.5"). Integers and float64 are rounded to F32; NaN and infinity
-// are refused, for no model learns from them.
-Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled);
+// are one number as people write it ("3.5"). Integers and float64 are rounded to F32. NaN and infinity
+// are refused, for no model learns from them, unless an array may hold them.
+Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled,
+                      bool must_be_finite = true);
 
 // One whole number that is not negative, as a number or as people write it ("7\n").
 Result<uint64_t> whole_number(const FieldValue& value);
