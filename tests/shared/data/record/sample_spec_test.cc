@@ -1,7 +1,9 @@
 #include "shared/data/record/sample_spec.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -196,6 +198,30 @@ TEST(SampleSpecTest, FormatsDistinctTextPerFields) {
   record_in(config).input_shape = {4};
   EXPECT_NE(spec_of(config)->fingerprint_text(), first);
   EXPECT_EQ(spec_of(label_config())->fingerprint_text(), first);
+}
+
+TEST(SampleAssemblerTest, LeavesArrayThatWasReadIntoItsTensor) {
+  const SampleAssembler assembler(SampleSpec::labeled({.shape = {2}, .must_be_finite = false}));
+  std::array<float, 2> input{1, std::numeric_limits<float>::quiet_NaN()};
+  int64_t label = 0;
+  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(&label, 1))};
+  std::array<FieldValue, 2> values{FieldArray{.bytes = outputs[0], .type = {}}, FieldValue()};
+  ASSERT_TRUE(assembler.assemble({.fields = values, .label = 7}, {}, outputs).ok());
+  EXPECT_EQ(input[0], 1);
+  EXPECT_TRUE(std::isnan(input[1]));
+  EXPECT_EQ(label, 7);
+}
+
+TEST(SampleAssemblerTest, ReportsErrorsOfUnnamedValuesWithoutName) {
+  const SampleAssembler assembler(SampleSpec::labeled({.dtype = DType::kU8, .shape = {3}}));
+  std::string input(3, '.');
+  int64_t label = 0;
+  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(&label, 1))};
+  std::array<FieldValue, 2> values{bytes_value("xy"), FieldValue()};
+  EXPECT_EQ(assembler.assemble({.fields = values}, {}, outputs).message(),
+            "is 2 bytes, but 3 bytes are needed");
 }
 
 }  // namespace
