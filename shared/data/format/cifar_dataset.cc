@@ -4,12 +4,12 @@
 // then blue.
 #include <array>
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "shared/data/dataset_files.h"
 #include "shared/data/format/byte_stream.h"
 #include "shared/data/format/format.h"
+#include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
 
 namespace stoker::data::format {
@@ -21,71 +21,66 @@ constexpr size_t kMaxLabelBytes = 2;
 // The last label byte is the one that counts: 10 classes have no other.
 uint64_t label_bytes(uint64_t classes) { return classes == 10 ? 1 : 2; }
 
-class CifarDataset final : public Dataset {
+class CifarReader final : public record::RecordReader {
  public:
-  CifarDataset(files::Index index, SampleRange range, uint64_t classes)
-      : fingerprint_(index.fingerprint()),
-        stream_(std::move(index.files)),
-        range_(range),
-        classes_(classes),
-        spec_{{.name = "input", .dtype = DType::kU8, .shape = {3, 32, 32}},
-              {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+  CifarReader(files::FileTable files, uint64_t classes)
+      : stream_(std::move(files)), classes_(classes) {}
 
-  uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t size() const override { return stream_.length() / record_bytes(); }
   uint64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override {
     if (classes_ != 10) return {};
     return {"airplane", "automobile", "bird",  "cat",  "deer",
             "dog",      "frog",       "horse", "ship", "truck"};
   }
-  const std::string& fingerprint() const override { return fingerprint_; }
-  SampleSource source(uint64_t sample) const override { return stream_.source(position(sample)); }
   std::vector<uint64_t> shard_ends() const override {
-    return stream_.shard_ends(position(0), position(1) - position(0), size());
+    return stream_.shard_ends(0, record_bytes(), size());
+  }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    for (int64_t& label : labels) {
+      STOKER_ASSIGN_OR_RETURN(label, read_label(first++));
+    }
+    return {};
   }
 
-  Status read(uint64_t sample, const RandomKey&,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == kPixels);
-    STOKER_ASSIGN_OR_RETURN(const int64_t label, label_of(sample));
+  SampleSource source(uint64_t record) const override { return stream_.source(position(record)); }
+  Status read(uint64_t record, record::RecordValues& values) const override {
+    STOKER_ASSIGN_OR_RETURN(const int64_t label, read_label(record));
     if (static_cast<uint64_t>(label) >= classes_) {
-      const SampleSource where = source(sample);
+      const SampleSource where = source(record);
       return Status(StatusCode::kCorrupt, where.file + ": label " + std::to_string(label) +
                                               " in the record at offset " +
                                               std::to_string(where.offset) + ", but there are " +
                                               std::to_string(classes_) + " classes");
     }
-    std::memcpy(outputs[1].data(), &label, sizeof label);
-    return stream_.read(position(sample) + label_bytes(classes_), outputs[0]);
-  }
-  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
-    for (int64_t& label : labels) {
-      STOKER_ASSIGN_OR_RETURN(label, label_of(first++));
-    }
+    values.label = static_cast<uint64_t>(label);
+    const std::span<std::byte> pixels = values.input_tensor;
+    assert(pixels.size() == kPixels);
+    STOKER_RETURN_IF_ERROR(stream_.read(position(record) + label_bytes(classes_), pixels));
+    values.fields[0] = record::FieldBytes(pixels);
     return {};
   }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    stream_.prefetch(position(sample), label_bytes(classes_), bytes);
-    stream_.prefetch(position(sample) + label_bytes(classes_), kPixels, bytes);
+  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
+    stream_.prefetch(position(record), label_bytes(classes_), bytes);
+    stream_.prefetch(position(record) + label_bytes(classes_), kPixels, bytes);
+  }
+  Status in_record(uint64_t record, const record::RecordValues&,
+                   const Status& status) const override {
+    return status.with_context(source(record).file);
   }
 
  private:
-  Result<int64_t> label_of(uint64_t sample) const {
+  uint64_t record_bytes() const { return label_bytes(classes_) + kPixels; }
+  uint64_t position(uint64_t record) const { return record * record_bytes(); }
+  Result<int64_t> read_label(uint64_t record) const {
     std::array<std::byte, kMaxLabelBytes> labels{};
     const auto stored = std::span(labels).first(label_bytes(classes_));
-    STOKER_RETURN_IF_ERROR(stream_.read(position(sample), stored));
+    STOKER_RETURN_IF_ERROR(stream_.read(position(record), stored));
     return std::to_integer<int64_t>(stored.back());
   }
-  uint64_t position(uint64_t sample) const {
-    return (range_.begin + sample) * (label_bytes(classes_) + kPixels);
-  }
 
-  const std::string fingerprint_;
   const ByteStream stream_;
-  const SampleRange range_;
   const uint64_t classes_;
-  const std::vector<TensorSpec> spec_;
 };
 
 uint64_t classes_of(const DatasetRequest& request) {
@@ -103,10 +98,9 @@ Result<files::FileTable> scan_cifar(const DatasetRequest& request,
                      progress);
 }
 
-// The number of records in all files; kCorrupt when one is cut off.
-Result<uint64_t> count_records(const DatasetRequest& request, const files::FileTable& files) {
+// kCorrupt when a file does not end with a record.
+Status check_records(const DatasetRequest& request, const files::FileTable& files) {
   const uint64_t record = label_bytes(classes_of(request)) + kPixels;
-  uint64_t records = 0;
   for (size_t file = 0; file < files.size(); ++file) {
     const uint64_t size = files.stamp(file).size;
     if (size == 0 || size % record != 0) {
@@ -116,16 +110,17 @@ Result<uint64_t> count_records(const DatasetRequest& request, const files::FileT
                         " bytes (CIFAR-" + std::to_string(classes_of(request)) +
                         ", binary version)");
     }
-    records += size / record;
   }
-  return records;
+  return {};
 }
 
 Result<std::unique_ptr<Dataset>> open_cifar(const DatasetRequest& request, files::Index index) {
-  STOKER_ASSIGN_OR_RETURN(const uint64_t records, count_records(request, index.files));
-  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, records));
-  return std::unique_ptr<Dataset>(
-      std::make_unique<CifarDataset>(std::move(index), range, classes_of(request)));
+  STOKER_RETURN_IF_ERROR(check_records(request, index.files));
+  std::string fingerprint = index.fingerprint();
+  return record::make_record_dataset(
+      request, record::SampleSpec::labeled({.dtype = DType::kU8, .shape = {3, 32, 32}}),
+      std::move(fingerprint),
+      std::make_unique<CifarReader>(std::move(index.files), classes_of(request)));
 }
 
 }  // namespace

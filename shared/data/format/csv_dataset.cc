@@ -33,12 +33,12 @@ class CsvRecords final : public TextRecords {
         indices_(std::move(indices)),
         delimiter_(delimiter) {}
 
-  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
+  Status read(uint64_t record, record::RecordValues& values) const override {
     thread_local CsvRow row;
     STOKER_ASSIGN_OR_RETURN(const std::string_view text, read_line(record));
     STOKER_RETURN_IF_ERROR(at(record, row.split(text, delimiter_)));
     for (size_t i = 0; i < indices_.size(); ++i)
-      if (indices_[i] < row.size()) values[i] = size_in_bytes(row[indices_[i]]);
+      if (indices_[i] < row.size()) values.fields[i] = size_in_bytes(row[indices_[i]]);
     return {};
   }
 
@@ -90,11 +90,11 @@ class CsvScan {
     config_ = with_record(request_, std::move(record));
     const DatasetRequest request{
         .name = request_.name, .config = config_, .index_dir = request_.index_dir};
-    STOKER_ASSIGN_OR_RETURN(fields_, record::RecordFields::of(request));
-    STOKER_ASSIGN_OR_RETURN(indices_, table_.indices(request_, *fields_));
+    STOKER_ASSIGN_OR_RETURN(spec_, record::SampleSpec::of(request));
+    STOKER_ASSIGN_OR_RETURN(indices_, table_.indices(request_, *spec_));
     // What is a number is found out when a row is read; here only what is there matters.
     values_.assign(indices_.size(), record::FieldValue(record::FieldFloats(&kSomeNumber, 1)));
-    index_.emplace(request_, *fields_, files_, LineLocation::kWidth, progress_);
+    index_.emplace(request_, *spec_, files_, LineLocation::kWidth, progress_);
     return {};
   }
 
@@ -113,7 +113,7 @@ class CsvScan {
   }
 
   Status take_row(const TextLine& row) {
-    const auto label = fields_->label();
+    const auto label = spec_->label_value();
     const auto one = row_.split_one(row.text, delimiter_, label ? indices_[*label] : 0);
     if (!one) return index_->at(row.offset, line_location_text(row.line), one.status());
     if (one->fields != table_.columns.size()) {
@@ -151,7 +151,7 @@ class CsvScan {
       const std::string_view field = row_[indices_[i]];
       if (record::trimmed(field).empty()) values_[i] = record::FieldValue();
     }
-    const auto label = fields_->label();
+    const auto label = spec_->label_value();
     if (label && !record::is_missing(values_[*label]))
       values_[*label] = size_in_bytes(row_[indices_[*label]]);
     return {};
@@ -165,7 +165,7 @@ class CsvScan {
   const char delimiter_;
   CsvTable table_;
   config::DatasetConfig config_;
-  std::optional<record::RecordFields> fields_;
+  std::optional<record::SampleSpec> spec_;
   std::vector<size_t> indices_;
   std::optional<record::RecordIndexBuilder> index_;
   std::vector<record::FieldValue> values_;
@@ -227,14 +227,15 @@ Result<std::unique_ptr<Dataset>> open_csv(const DatasetRequest& request, files::
   const config::DatasetConfig config = with_record(request, std::move(record));
   const DatasetRequest resolved{
       .name = request.name, .config = config, .index_dir = request.index_dir};
-  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(resolved));
-  STOKER_ASSIGN_OR_RETURN(std::vector<size_t> indices, columns.indices(request, fields));
+  STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(resolved));
+  STOKER_ASSIGN_OR_RETURN(std::vector<size_t> indices, columns.indices(request, spec));
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       LineLocation::kWidth, fields);
+                                       LineLocation::kWidth, spec);
   if (!table) return no_csv(request);
+  spec.set_input_form(table->form);
   auto records = std::make_unique<CsvRecords>(std::move(index.files), *std::move(table),
                                               std::move(indices), delimiter_of(request));
-  return record::make_record_dataset(resolved, std::move(fields), std::move(fingerprint),
+  return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),
                                      std::move(records));
 }
 

@@ -141,15 +141,13 @@ Result<config::RecordConfig> CsvTable::with_inputs(const DatasetRequest& request
 }
 
 Result<std::vector<size_t>> CsvTable::indices(const DatasetRequest& request,
-                                              const record::RecordFields& fields) const {
+                                              const record::SampleSpec& spec) const {
   constexpr size_t kTwice = SIZE_MAX;
-  const TensorSpec input = fields.spec(record::InputForm::kNumbers).front();
-  size_t inputs = 0;
-  while (inputs < fields.names().size() && fields.key_of_name(inputs) == "input") ++inputs;
-  if (static_cast<size_t>(input.elements()) != inputs) {
-    return request.config_error("input_shape", "has " + std::to_string(input.elements()) +
-                                                   " numbers, but there are " +
-                                                   std::to_string(inputs) + " input columns");
+  const record::FieldSpec& input = spec.input();
+  if (static_cast<size_t>(input.elements()) != input.num_values) {
+    return request.config_error(
+        "input_shape", "has " + std::to_string(input.elements()) + " numbers, but there are " +
+                           std::to_string(input.num_values) + " input columns");
   }
   std::unordered_map<std::string_view, size_t> place_of;
   for (size_t column = 0; column < columns.size(); ++column) {
@@ -157,16 +155,16 @@ Result<std::vector<size_t>> CsvTable::indices(const DatasetRequest& request,
     if (!is_new) index->second = kTwice;
   }
   std::vector<size_t> indices;
-  for (size_t i = 0; i < fields.names().size(); ++i) {
-    const std::string& name = fields.names()[i];
+  for (size_t i = 0; i < spec.names.size(); ++i) {
+    const std::string& name = spec.names[i];
     const auto found = place_of.find(name);
     if (found == place_of.end()) {
-      return request.config_error(fields.key_of(i), "there is no column '" + name + "' among the " +
-                                                        std::to_string(columns.size()) + ": " +
-                                                        shown(columns));
+      return request.config_error(spec.key_of(i), "there is no column '" + name + "' among the " +
+                                                      std::to_string(columns.size()) + ": " +
+                                                      shown(columns));
     }
     if (found->second == kTwice)
-      return request.config_error(fields.key_of(i), "there are two columns '" + name + "'");
+      return request.config_error(spec.key_of(i), "there are two columns '" + name + "'");
     indices.push_back(found->second);
   }
   return indices;

@@ -18,7 +18,7 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 #include "shared/data/dataset_request.h"
-#include "shared/data/record/record_fields.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 
@@ -61,7 +61,7 @@ struct CsvTable {
   // The column of each name of the fields. kInvalidArgument also where the shape is not that of so
   // many columns.
   Result<std::vector<size_t>> indices(const DatasetRequest& request,
-                                      const record::RecordFields& fields) const;
+                                      const record::SampleSpec& spec) const;
 };
 
 // The fields of a header row; a line end or another control character in a name counts as a space.

@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -23,7 +22,7 @@
 #include "shared/data/files/file_table.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/format/format.h"
-#include "shared/data/sample_range.h"
+#include "shared/data/record/record_dataset.h"
 
 namespace stoker::data::format {
 namespace {
@@ -181,81 +180,71 @@ struct IdxShape {
   uint64_t image_bytes() const { return height * width; }
 };
 
-class IdxDataset final : public Dataset {
+class IdxReader final : public record::RecordReader {
  public:
-  IdxDataset(std::string fingerprint, files::FileTable files, SampleRange range,
-             const IdxShape& shape)
-      : fingerprint_(std::move(fingerprint)),
-        files_(std::move(files)),
-        reader_(files_),
-        range_(range),
-        shape_(shape),
-        spec_{{.name = "input",
-               .dtype = DType::kU8,
-               .shape = {1, static_cast<int64_t>(shape.height), static_cast<int64_t>(shape.width)}},
-              {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+  IdxReader(files::FileTable files, const IdxShape& shape)
+      : files_(std::move(files)), reader_(files_), shape_(shape) {}
 
-  uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
+  uint64_t size() const override { return shape_.count; }
   uint64_t classes() const override { return shape_.classes; }
-  const std::string& fingerprint() const override { return fingerprint_; }
-  SampleSource source(uint64_t sample) const override {
-    return {.file = files_.path(kImages), .offset = offset(sample)};
-  }
-
-  Status read(uint64_t sample, const RandomKey&,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == shape_.image_bytes());
-    STOKER_RETURN_IF_ERROR(reader_.read(kImages, offset(sample), outputs[0]));
-    std::byte stored{};
-    const uint64_t where = label_offset(sample);
-    const std::byte* const maybe_cached = maybe_labels_ ? maybe_labels_->try_get(sample) : nullptr;
-    if (maybe_cached != nullptr) {
-      stored = *maybe_cached;
-    } else {
-      STOKER_RETURN_IF_ERROR(reader_.read(kLabels, where, std::span(&stored, 1)));
-    }
-    const auto label = std::to_integer<int64_t>(stored);
-    if (static_cast<uint64_t>(label) >= shape_.classes) {
-      return Status(StatusCode::kCorrupt,
-                    files_.path(kLabels) + ": label " + std::to_string(label) + " at offset " +
-                        std::to_string(where) + " was not there when the file was indexed");
-    }
-    std::memcpy(outputs[1].data(), &label, sizeof label);
-    return {};
-  }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     std::vector<std::byte> stored(labels.size());
     STOKER_RETURN_IF_ERROR(reader_.read(kLabels, label_offset(first), stored));
     std::ranges::transform(stored, labels.begin(), std::to_integer<int64_t>);
     return {};
   }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    reader_.prefetch(kImages, offset(sample), shape_.image_bytes(), bytes);
-    if (!maybe_labels_) reader_.prefetch(kLabels, label_offset(sample), 1, bytes);
+
+  SampleSource source(uint64_t record) const override {
+    return {.file = files_.path(kImages), .offset = offset(record)};
+  }
+  Status read(uint64_t record, record::RecordValues& values) const override {
+    const std::span<std::byte> pixels = values.input_tensor;
+    assert(pixels.size() == shape_.image_bytes());
+    STOKER_RETURN_IF_ERROR(reader_.read(kImages, offset(record), pixels));
+    values.fields[0] = record::FieldBytes(pixels);
+    std::byte stored{};
+    const uint64_t where = label_offset(record);
+    const std::byte* const maybe_cached =
+        maybe_labels_ ? maybe_labels_->try_get(record - first_label_) : nullptr;
+    if (maybe_cached != nullptr) {
+      stored = *maybe_cached;
+    } else {
+      STOKER_RETURN_IF_ERROR(reader_.read(kLabels, where, {&stored, 1}));
+    }
+    values.label = std::to_integer<uint64_t>(stored);
+    if (values.label < shape_.classes) return {};
+    return Status(StatusCode::kCorrupt,
+                  files_.path(kLabels) + ": label " + std::to_string(values.label) + " at offset " +
+                      std::to_string(where) + " was not there when the file was indexed");
+  }
+  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
+    reader_.prefetch(kImages, offset(record), shape_.image_bytes(), bytes);
+    if (!maybe_labels_) reader_.prefetch(kLabels, label_offset(record), 1, bytes);
+  }
+  Status in_record(uint64_t record, const record::RecordValues&,
+                   const Status& status) const override {
+    return status.with_context(source(record).file);
   }
 
-  // Of a set that has no room: the labels, a byte each, for which every sample costs a second read.
-  void enable_memory_cache(uint64_t& budget) const override {
+  // Of images that have no room: the labels, a byte each, for which every sample costs a second read.
+  void enable_memory_cache(uint64_t first, uint64_t count, uint64_t& room) const override {
+    first_label_ = first;
     maybe_labels_ =
-        InMemoryRange::try_read(reader_, files_, kLabels, label_offset(0), size(), budget);
+        InMemoryRange::try_read(reader_, files_, kLabels, label_offset(first), count, room);
   }
 
  private:
-  uint64_t label_offset(uint64_t sample) const { return kLabelsHeader + range_.begin + sample; }
-  uint64_t offset(uint64_t sample) const {
-    return kImagesHeader + (range_.begin + sample) * shape_.image_bytes();
-  }
+  static uint64_t label_offset(uint64_t record) { return kLabelsHeader + record; }
+  uint64_t offset(uint64_t record) const { return kImagesHeader + record * shape_.image_bytes(); }
 
-  const std::string fingerprint_;
+  // Constant after construction.
   const files::FileTable files_;
   const files::FileReader reader_;
-  const SampleRange range_;
   const IdxShape shape_;
-  const std::vector<TensorSpec> spec_;
 
   // Set before the first read; own synchronisation.
   mutable std::unique_ptr<InMemoryRange> maybe_labels_;
+  mutable uint64_t first_label_ = 0;  // the record of the first of them
 };
 
 Status check_shape(const files::FileTable& files, const IdxShape& shape) {
@@ -372,9 +361,12 @@ Result<std::unique_ptr<Dataset>> open_idx(const DatasetRequest& request, files::
   const IdxShape shape{
       .count = metadata[0], .height = metadata[1], .width = metadata[2], .classes = metadata[3]};
   STOKER_RETURN_IF_ERROR(check_shape(data, shape));
-  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, shape.count));
-  return std::unique_ptr<Dataset>(
-      std::make_unique<IdxDataset>(index.fingerprint(), std::move(data), range, shape));
+  record::FieldSpec input{
+      .dtype = DType::kU8,
+      .shape = {1, static_cast<int64_t>(shape.height), static_cast<int64_t>(shape.width)}};
+  return record::make_record_dataset(request, record::SampleSpec::labeled(std::move(input)),
+                                     index.fingerprint(),
+                                     std::make_unique<IdxReader>(std::move(data), shape));
 }
 
 }  // namespace

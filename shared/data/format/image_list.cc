@@ -22,10 +22,12 @@
 #include "shared/data/files/scan.h"
 #include "shared/data/format/csv_table.h"
 #include "shared/data/format/format.h"
+#include "shared/data/format/image_reader.h"
 #include "shared/data/format/json_values.h"
 #include "shared/data/format/text_records.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/data/record/field_value.h"
+#include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
 #include "shared/data/transform/image_decoder_input.h"
 
@@ -160,65 +162,18 @@ namespace fs = std::filesystem;
 constexpr uint64_t kProgressRows = 1 << 13;  // between two calls of progress
 constexpr size_t kHead = 1;                  // of the facts: classes; then a class a picture
 
-class ListDataset final : public Dataset {
+class ImageListReader final : public ImageReader {
  public:
-  ListDataset(files::Index index, SampleRange range, const transform::ImageDecoderInput& input)
-      : fingerprint_(index.fingerprint()),
-        files_(std::move(index.files)),
-        bytes_(files_, index.metadata),
-        metadata_(std::move(index.metadata)),
-        range_(range),
-        input_(input),
-        spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+  using ImageReader::ImageReader;
 
-  uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return metadata_.numbers[0]; }
-  std::vector<std::string> class_names() const override { return metadata_.names; }
-  const std::string& fingerprint() const override { return fingerprint_; }
-  SampleSource source(uint64_t sample) const override {
-    return {.file = files_.path(file_of(sample)), .offset = 0};
-  }
-
-  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    std::vector<std::byte> file;
-    const Status read = bytes_.read(file_of(sample), cache::kMaxImageFileBytes, file);
-    return read.ok() ? input_.describe_transforms(file, random_key) : std::string();
-  }
-
-  Status read(uint64_t sample, const RandomKey& random_key,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 2);
-    thread_local std::vector<std::byte> file;
-    STOKER_RETURN_IF_ERROR(bytes_.read(file_of(sample), cache::kMaxImageFileBytes, file));
-    const Status decoded = input_.read(file, random_key, outputs[0]);
-    if (!decoded.ok()) return decoded.with_context(files_.path(file_of(sample)));
-    const int64_t label = label_of(sample);
-    std::memcpy(outputs[1].data(), &label, sizeof label);
-    return {};
-  }
-  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
-    for (int64_t& label : labels) label = label_of(first++);
-    return {};
-  }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    bytes_.prefetch(file_of(sample), cache::kMaxImageFileBytes, bytes);
-  }
+  uint64_t size() const override { return metadata().numbers.size() - kHead; }
+  uint64_t classes() const override { return metadata().numbers[0]; }
+  std::vector<std::string> class_names() const override { return metadata().names; }
+  uint64_t label(uint64_t record) const override { return metadata().numbers[kHead + record]; }
 
  private:
   // The list is the first file.
-  size_t file_of(uint64_t sample) const { return range_.begin + sample + 1; }
-  int64_t label_of(uint64_t sample) const {
-    return static_cast<int64_t>(metadata_.numbers[kHead + range_.begin + sample]);
-  }
-
-  const std::string fingerprint_;
-  const files::FileTable files_;
-  const cache::PackedFiles bytes_;
-  const files::IndexMetadata metadata_;
-  const SampleRange range_;
-  const transform::ImageDecoderInput input_;
-  const std::vector<TensorSpec> spec_;
+  size_t file_of(uint64_t record) const override { return record + 1; }
 };
 
 // What the paths of the list are relative to: `root`, or the folder that the list lies in.
@@ -315,8 +270,10 @@ Result<std::unique_ptr<Dataset>> open_image_list(const DatasetRequest& request,
   if (!fits)
     return Status(StatusCode::kCorrupt,
                   "data." + request.name + ": its index does not describe a list of images");
-  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, numbers.size() - kHead));
-  return std::unique_ptr<Dataset>(std::make_unique<ListDataset>(std::move(index), range, input));
+  std::string fingerprint = index.fingerprint();
+  return record::make_record_dataset(request, record::SampleSpec::labeled(input),
+                                     std::move(fingerprint),
+                                     std::make_unique<ImageListReader>(std::move(index)));
 }
 
 }  // namespace

@@ -17,6 +17,8 @@
 #include "shared/data/files/file_reader.h"
 #include "shared/data/files/file_table.h"
 #include "shared/data/format/format.h"
+#include "shared/data/format/image_reader.h"
+#include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
 #include "shared/data/transform/image_decoder_input.h"
 #include "shared/image/image_types.h"
@@ -96,59 +98,20 @@ uint64_t ClassSplit::classes_without_samples() const {
 
 constexpr size_t kProbes = 16;  // files that are looked at when the set is indexed
 
-class ImagesDataset final : public Dataset {
+class ImageFolderReader final : public ImageReader {
  public:
-  ImagesDataset(files::Index index, ClassSplit samples, const transform::ImageDecoderInput& input)
-      : fingerprint_(index.fingerprint()),
-        files_(std::move(index.files)),
-        bytes_(files_, index.metadata),
-        samples_(std::move(samples)),
-        input_(input),
-        spec_{input.spec(), {.name = "label", .dtype = DType::kI64, .shape = {}}} {}
+  ImageFolderReader(files::Index index, ClassSplit samples)
+      : ImageReader(std::move(index)), samples_(std::move(samples)) {}
 
   uint64_t size() const override { return samples_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
   uint64_t classes() const override { return samples_.classes(); }
   std::vector<std::string> class_names() const override { return samples_.names(); }
-  const std::string& fingerprint() const override { return fingerprint_; }
-  SampleSource source(uint64_t sample) const override {
-    return {.file = files_.path(samples_.location(sample).file), .offset = 0};
-  }
-
-  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    std::vector<std::byte> file;
-    const Status read =
-        bytes_.read(samples_.location(sample).file, cache::kMaxImageFileBytes, file);
-    return read.ok() ? input_.describe_transforms(file, random_key) : std::string();
-  }
-
-  Status read(uint64_t sample, const RandomKey& random_key,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(outputs.size() == 2);
-    const ClassSplit::Location location = samples_.location(sample);
-    thread_local std::vector<std::byte> file;
-    STOKER_RETURN_IF_ERROR(bytes_.read(location.file, cache::kMaxImageFileBytes, file));
-    const Status decoded = input_.read(file, random_key, outputs[0]);
-    if (!decoded.ok()) return decoded.with_context(files_.path(location.file));
-    const auto label = static_cast<int64_t>(location.of_class);
-    std::memcpy(outputs[1].data(), &label, sizeof label);
-    return {};
-  }
-  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
-    for (int64_t& label : labels) label = static_cast<int64_t>(samples_.location(first++).of_class);
-    return {};
-  }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    bytes_.prefetch(samples_.location(sample).file, cache::kMaxImageFileBytes, bytes);
-  }
+  uint64_t label(uint64_t record) const override { return samples_.location(record).of_class; }
 
  private:
-  const std::string fingerprint_;
-  const files::FileTable files_;
-  const cache::PackedFiles bytes_;
+  size_t file_of(uint64_t record) const override { return samples_.location(record).file; }
+
   const ClassSplit samples_;
-  const transform::ImageDecoderInput input_;
-  const std::vector<TensorSpec> spec_;
 };
 
 Result<std::string> image_folder_fingerprint_text(const DatasetRequest& request) {
@@ -227,8 +190,11 @@ Result<std::unique_ptr<Dataset>> open_images(const DatasetRequest& request, file
         "classes without samples",
         {{"dataset", request.name}, {"empty_classes", empty}, {"num_classes", samples.classes()}});
   }
-  return std::unique_ptr<Dataset>(
-      std::make_unique<ImagesDataset>(std::move(index), std::move(samples), input));
+  std::string fingerprint = index.fingerprint();
+  const SampleRange all{.begin = 0, .end = samples.size()};  // the split is one of each class
+  return record::make_record_dataset(
+      record::SampleSpec::labeled(input), std::move(fingerprint),
+      std::make_unique<ImageFolderReader>(std::move(index), std::move(samples)), all);
 }
 
 }  // namespace

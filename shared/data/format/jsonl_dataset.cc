@@ -15,13 +15,13 @@ namespace stoker::data::format {
 namespace {
 
 // Numbers a line in the index: its place, and the bytes of its text where it is one.
-uint64_t width_of(const record::RecordFields& fields) {
-  return LineLocation::kWidth + (fields.is_text() ? 1 : 0);
+uint64_t width_of(const record::SampleSpec& spec) {
+  return LineLocation::kWidth + (spec.is_text() ? 1 : 0);
 }
 
 // Of lists of lists, what each of those has: else one would pass for another shape.
-uint64_t row_index(const record::RecordFields& fields) {
-  return fields.sequence_layout() != nullptr ? fields.sequence_layout()->values_per_step() : 0;
+uint64_t row_index(const record::SampleSpec& spec) {
+  return spec.is_sequence() ? spec.values_per_step() : 0;
 }
 
 Status no_text(const std::string& name, const record::FieldValue& value) {
@@ -29,23 +29,23 @@ Status no_text(const std::string& name, const record::FieldValue& value) {
                 "text '" + name + "' is " + record::describe(value) + ", no text");
 }
 
-class JsonRecords final : public TextRecords {
+class JsonRecords final : public TextRecords, public record::TextSource {
  public:
-  JsonRecords(files::FileTable files, record::RecordTable table, const record::RecordFields& fields)
+  JsonRecords(files::FileTable files, record::RecordTable table, const record::SampleSpec& spec)
       : TextRecords(std::move(files), std::move(table)),
-        names_(fields.names()),
-        row_(row_index(fields)) {}
+        names_(spec.names),
+        row_(row_index(spec)) {}
 
-  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
-    STOKER_ASSIGN_OR_RETURN(const std::string_view line, read_line(record));
-    return at(record, values_of_thread().read(line, values));
+  Status read(uint64_t record, record::RecordValues& values) const override {
+    return read_values(record, values.fields);
   }
+  const record::TextSource* maybe_texts() const override { return this; }
   uint64_t text_bytes(uint64_t record) const override {
     return table().row(record)[LineLocation::kWidth];
   }
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     record::FieldValue value;
-    STOKER_RETURN_IF_ERROR(read(record, {&value, 1}));
+    STOKER_RETURN_IF_ERROR(read_values(record, {&value, 1}));
     const auto* const text = std::get_if<record::FieldBytes>(&value);
     if (text == nullptr) return at(record, no_text(names_[0], value));
     if (text->size() != text_bytes(record)) {
@@ -56,8 +56,17 @@ class JsonRecords final : public TextRecords {
     std::memcpy(out.data(), text->data() + from, out.size());
     return {};
   }
+  void prefetch_text(uint64_t record, uint64_t /*from*/, uint64_t /*count*/,
+                     files::PrefetchedBytes& bytes) const override {
+    prefetch(record, bytes);
+  }
 
  private:
+  Status read_values(uint64_t record, std::span<record::FieldValue> values) const {
+    STOKER_ASSIGN_OR_RETURN(const std::string_view line, read_line(record));
+    return at(record, values_of_thread().read(line, values));
+  }
+
   // A parser keeps memory, so each thread has one; that of another set is replaced.
   JsonValues& values_of_thread() const {
     struct Mine {
@@ -92,18 +101,18 @@ Result<files::FileTable> scan_jsonl(const DatasetRequest& request,
   return scan_shards(request, progress);
 }
 
-Status index_line(const TextLine& row, const record::RecordFields& fields, JsonValues& parser,
+Status index_line(const TextLine& row, const record::SampleSpec& spec, JsonValues& parser,
                   std::vector<record::FieldValue>& values, record::RecordIndexBuilder& index) {
   const std::string what = line_location_text(row.line);
   STOKER_RETURN_IF_ERROR(index.at(row.offset, what, parser.read(row.text, values)));
   const auto location = LineLocation::of(row).to_numbers();
   std::array<uint64_t, LineLocation::kWidth + 1> numbers{location[0], location[1], 0};
-  if (fields.is_text() && !record::is_missing(values[0])) {
+  if (spec.is_text() && !record::is_missing(values[0])) {
     const auto* const text = std::get_if<record::FieldBytes>(&values[0]);
-    if (text == nullptr) return index.at(row.offset, what, no_text(fields.names()[0], values[0]));
+    if (text == nullptr) return index.at(row.offset, what, no_text(spec.names[0], values[0]));
     numbers.back() = text->size();
   }
-  return index.add(row.offset, what, values, std::span(numbers).first(width_of(fields)));
+  return index.add(row.offset, what, values, std::span(numbers).first(width_of(spec)));
 }
 
 Result<files::IndexMetadata> build_jsonl_metadata(const DatasetRequest& request,
@@ -112,14 +121,14 @@ Result<files::IndexMetadata> build_jsonl_metadata(const DatasetRequest& request,
   const config::DatasetConfig config = resolved_config(request);
   const DatasetRequest resolved{
       .name = request.name, .config = config, .index_dir = request.index_dir};
-  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(resolved));
-  record::RecordIndexBuilder index(resolved, fields, files, width_of(fields), progress);
-  JsonValues parser(fields.names(), row_index(fields));
-  std::vector<record::FieldValue> values(fields.names().size());
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(resolved));
+  record::RecordIndexBuilder index(resolved, spec, files, width_of(spec), progress);
+  JsonValues parser(spec.names, row_index(spec));
+  std::vector<record::FieldValue> values(spec.num_values());
   const files::FileReader reader(files);
   for (size_t file = 0; file < files.size(); ++file) {
     STOKER_RETURN_IF_ERROR(scan_lines(reader, files, file, end_of_line, [&](const TextLine& row) {
-      return index_line(row, fields, parser, values, index);
+      return index_line(row, spec, parser, values, index);
     }));
     index.end_shard();
   }
@@ -131,12 +140,13 @@ Result<std::unique_ptr<Dataset>> open_jsonl(const DatasetRequest& request, files
   const config::DatasetConfig config = resolved_config(request);
   const DatasetRequest resolved{
       .name = request.name, .config = config, .index_dir = request.index_dir};
-  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(resolved));
-  auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       width_of(fields), fields);
+  STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(resolved));
+  auto table =
+      record::RecordTable::of(std::move(index.metadata), index.files.size(), width_of(spec), spec);
   if (!table) return table.status().with_context("data." + request.name);
-  auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), fields);
-  return record::make_record_dataset(resolved, std::move(fields), std::move(fingerprint),
+  spec.set_input_form(table->form);
+  auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), spec);
+  return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),
                                      std::move(records));
 }
 

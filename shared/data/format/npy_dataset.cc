@@ -1,8 +1,5 @@
 // Format `numpy`: arrays as numpy saves them, a row a sample: npy files, npz archives, or several of them.
-#include <algorithm>
-#include <cassert>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,180 +13,147 @@
 #include "shared/data/format/npy_index.h"
 #include "shared/data/format/npy_rows.h"
 #include "shared/data/format/npy_value.h"
-#include "shared/data/record/sequence_layout.h"
+#include "shared/data/record/record_dataset.h"
 #include "shared/data/sample_range.h"
 
 namespace stoker::data::format {
 namespace {
 
-// NpyArrays: what the data sets over numpy's arrays have in common: an array of inputs and one of
-// answers, of which each row is a sample.
+// NpyReader: rows of numpy arrays as records: an array of inputs and one of labels or targets. With
+// sequence.max_length a row of the input has room for the longest sequence and is filled up to a length
+// of its own; labels that are as many as the steps of a row are one per step.
 //
-// Threads: as Dataset.
-class NpyArrays : public Dataset {
+// Threads: as RecordReader.
+class NpyReader final : public record::RecordReader {
  public:
-  uint64_t size() const final { return range_.size(); }
-  uint64_t classes() const final { return classes_; }
-  const std::string& fingerprint() const final { return fingerprint_; }
-  SampleSource source(uint64_t sample) const final { return input_.source(row_index(sample)); }
-  Status read_labels(uint64_t first, std::span<int64_t> labels) const final {
-    const bool has_one = classes_ > 0 && target_array_.layout().row_elements() == 1;
-    return has_one ? read_npy_labels(target_array_, row_index(first), labels)
-                   : Dataset::read_labels(first, labels);
+  explicit NpyReader(NpyIndex index)
+      : files_(std::move(index.data)),
+        reader_(files_),
+        input_(files_, reader_, std::move(index.input)),
+        target_(files_, reader_, std::move(index.target_array)),
+        classes_(index.classes),
+        lengths_(std::move(index.lengths)),
+        form_(npy_tensor_form(input_.layout().type, input_.layout().row)) {}
+
+  record::SampleSpec spec() const {
+    record::SampleSpec spec;
+    spec.fields = {input_field(), target_field()};
+    if (!is_sequence()) return spec;
+    spec.max_length = input_.layout().row.front();
+    const record::FieldSpec& target = spec.fields[1];
+    const bool has_label_list = target.role == record::FieldRole::kLabels && !target.is_sequence;
+    if (has_label_list) spec.max_label_length = target_.layout().row_elements();
+    return spec;
   }
 
- protected:
-  NpyArrays(std::string fingerprint, const NpyIndex& index, SampleRange range)
-      : fingerprint_(std::move(fingerprint)),
-        files_(index.data),
-        reader_(files_),
-        input_(files_, reader_, index.input),
-        target_array_(files_, reader_, index.target_array),
-        classes_(index.classes),
-        range_(range) {}
+  uint64_t size() const override { return input_.layout().rows(); }
+  uint64_t classes() const override { return classes_; }
+  uint64_t length(uint64_t record) const override { return lengths_[record]; }
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    return has_one_label() ? read_npy_labels(target_, first, labels)
+                           : RecordCatalog::read_labels(first, labels);
+  }
 
-  uint64_t row_index(uint64_t sample) const { return range_.begin + sample; }
-  const NpyRows& input() const { return input_; }
-  const NpyRows& target_array() const { return target_array_; }
+  SampleSource source(uint64_t record) const override { return input_.source(record); }
+  Status read(uint64_t record, record::RecordValues& values) const override {
+    thread_local std::vector<std::byte> input_bytes, target_bytes;
+    STOKER_ASSIGN_OR_RETURN(
+        record::FieldArray input,
+        read_numbers(input_, record, input_numbers(record), values.input_tensor, input_bytes));
+    if (form_.is_interleaved && !is_sequence())
+      input.interleaved_channels = static_cast<uint64_t>(form_.shape[0]);
+    values.fields[0] = input;
+    if (has_one_label()) {
+      STOKER_ASSIGN_OR_RETURN(values.label, read_npy_class(target_, record, classes_));
+      return {};
+    }
+    STOKER_ASSIGN_OR_RETURN(
+        values.fields[1],
+        read_numbers(target_, record, target_numbers(record),
+                     classes_ == 0 ? values.target_tensor : std::span<std::byte>(), target_bytes));
+    return {};
+  }
+  void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
+    input_.prefetch(record, input_numbers(record), bytes);
+    target_.prefetch(record, target_numbers(record), bytes);
+  }
+  // Nothing but a list of labels can be wrong in the values.
+  Status in_record(uint64_t record, const record::RecordValues& values,
+                   const Status& status) const override {
+    if (classes_ > 0 && !has_one_label())
+      STOKER_RETURN_IF_ERROR(check_npy_labels(target_, record, classes_,
+                                              std::get<record::FieldArray>(values.fields[1])));
+    return status.with_context(source(record).file);
+  }
 
  private:
-  const std::string fingerprint_;
+  bool is_sequence() const { return !lengths_.empty(); }
+  bool has_one_label() const { return classes_ > 0 && target_.layout().row_elements() == 1; }
+  bool has_label_per_step() const {
+    return classes_ > 0 && is_sequence() && !has_one_label() &&
+           target_.layout().row_elements() == input_.layout().row.front();
+  }
+  uint64_t values_per_step() const {
+    return input_.layout().row_elements() / input_.layout().row.front();
+  }
+  // Of a record: the numbers that are read.
+  uint64_t input_numbers(uint64_t record) const {
+    return is_sequence() ? lengths_[record] * values_per_step() : input_.layout().row_elements();
+  }
+  uint64_t target_numbers(uint64_t record) const {
+    return has_label_per_step() ? lengths_[record] : target_.layout().row_elements();
+  }
+
+  record::FieldSpec input_field() const {
+    record::FieldSpec field{.must_be_finite = false};
+    if (!is_sequence()) {
+      field.dtype = form_.is_image ? DType::kU8 : DType::kF32;
+      field.shape = form_.shape;
+      return field;
+    }
+    const auto& row = input_.layout().row;
+    field.shape = row.size() == 1 ? std::vector<int64_t>{1}
+                                  : std::vector<int64_t>(row.begin() + 1, row.end());
+    field.is_sequence = true;
+    return field;
+  }
+  record::FieldSpec target_field() const {
+    const auto numbers = static_cast<int64_t>(target_.layout().row_elements());
+    if (classes_ == 0)
+      return {.role = record::FieldRole::kTarget, .shape = {numbers}, .must_be_finite = false};
+    record::FieldSpec labels{.role = record::FieldRole::kLabel, .dtype = DType::kI64, .shape = {}};
+    if (has_one_label()) return labels;
+    labels.role = record::FieldRole::kLabels;
+    labels.is_sequence = has_label_per_step();
+    if (!labels.is_sequence) labels.shape = {numbers};
+    return labels;
+  }
+
+  // The first numbers of a row: in the tensor where they are the same there, or else in `memory`.
+  Result<record::FieldArray> read_numbers(const NpyRows& rows, uint64_t row, uint64_t numbers,
+                                          std::span<std::byte> tensor,
+                                          std::vector<std::byte>& memory) const {
+    const NpyType& type = rows.layout().type;
+    const bool is_image = &rows == &input_ && form_.is_image && !is_sequence();
+    const bool is_same = is_image ? !form_.is_interleaved : type == NpyType{'f', 4};
+    const uint64_t bytes = numbers * type.bytes;
+    std::span<std::byte> room = tensor.first(is_same && !tensor.empty() ? bytes : 0);
+    if (room.empty()) {
+      memory.resize(bytes);
+      room = memory;
+    }
+    STOKER_RETURN_IF_ERROR(rows.read(row, room));
+    return record::FieldArray{.bytes = room, .type = type};
+  }
+
+  // Constant after construction.
   const files::FileTable files_;
   const files::FileReader reader_;
   const NpyRows input_;
-  const NpyRows target_array_;
-  const uint64_t classes_;  // 0: the answer is a target
-  const SampleRange range_;
-};
-
-// NpySequences: rows of an array as sequences of various lengths: each has room for the longest, and is
-// filled up to a length of its own.
-//
-//   `input` F32 [length, what a place has], `length` I64, and `label` I64, `labels` I64 or `target` F32
-//   (sequence_layout.h). Labels that are as many as the places of a row are one for each place.
-//
-// Threads: as Dataset.
-class NpySequences final : public NpyArrays {
- public:
-  NpySequences(std::string fingerprint, NpyIndex index, SampleRange range)
-      : NpyArrays(std::move(fingerprint), index, range),
-        lengths_(std::move(index.lengths)),
-        spec_(spec_of_length(max_length())) {}
-
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t max_length() const override { return input().layout().row.front(); }
-  uint64_t length(uint64_t sample) const override { return lengths_[row_index(sample)]; }
-  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
-    std::vector<int64_t> shape{static_cast<int64_t>(length)};
-    const auto& row = input().layout().row;
-    for (size_t i = 1; i < row.size(); ++i) shape.push_back(static_cast<int64_t>(row[i]));
-    if (row.size() == 1) shape.push_back(1);
-    return {{.name = "input", .dtype = DType::kF32, .shape = std::move(shape)},
-            {.name = "length", .dtype = DType::kI64, .shape = {}},
-            answer_spec(length)};
-  }
-
-  Status read(uint64_t sample, const RandomKey&,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 3);
-    const uint64_t row = row_index(sample);
-    const uint64_t own = lengths_[row];
-    const auto filled = static_cast<size_t>(own * values_per_step() * sizeof(float));
-    assert(filled <= outputs[0].size());
-    STOKER_RETURN_IF_ERROR(read_npy_floats(input(), row, outputs[0].first(filled)));
-    std::ranges::fill(outputs[0].subspan(filled), std::byte{0});
-    const auto length = static_cast<int64_t>(own);
-    std::memcpy(outputs[1].data(), &length, sizeof length);
-    if (classes() == 0) return read_npy_floats(target_array(), row, outputs[2]);
-    if (target_array().layout().row_elements() == 1)
-      return read_npy_class(target_array(), row, classes(), outputs[2]);
-    return read_step_labels(row, own, outputs[2]);
-  }
-
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    const uint64_t row = row_index(sample);
-    input().prefetch(row, lengths_[row] * values_per_step(), bytes);
-    if (classes() > 0 && has_label_per_step())
-      target_array().prefetch(row, lengths_[row], bytes);
-    else
-      target_array().prefetch(row, bytes);
-  }
-
- private:
-  uint64_t values_per_step() const { return input().layout().row_elements() / max_length(); }
-  bool has_label_per_step() const { return target_array().layout().row_elements() == max_length(); }
-
-  TensorSpec answer_spec(uint64_t length) const {
-    const auto numbers = static_cast<int64_t>(target_array().layout().row_elements());
-    if (classes() == 0) return {.name = "target", .dtype = DType::kF32, .shape = {numbers}};
-    if (numbers == 1) return {.name = "label", .dtype = DType::kI64, .shape = {}};
-    const int64_t labels = has_label_per_step() ? static_cast<int64_t>(length) : numbers;
-    return {.name = "labels", .dtype = DType::kI64, .shape = {labels}};
-  }
-
-  Status read_step_labels(uint64_t row, uint64_t own, std::span<std::byte> out) const {
-    const size_t filled = has_label_per_step() ? own * sizeof(int64_t) : out.size();
-    STOKER_RETURN_IF_ERROR(read_npy_classes(target_array(), row, classes(), out.first(filled)));
-    for (size_t at = filled; at < out.size(); at += sizeof record::kPaddedLabel)
-      std::memcpy(out.data() + at, &record::kPaddedLabel, sizeof record::kPaddedLabel);
-    return {};
-  }
-
-  const std::vector<uint64_t> lengths_;
-  const std::vector<TensorSpec> spec_;
-};
-
-// `index.lengths` has a length for each row.
-std::unique_ptr<Dataset> make_npy_sequences(std::string fingerprint, NpyIndex index,
-                                            SampleRange range) {
-  return std::make_unique<NpySequences>(std::move(fingerprint), std::move(index), range);
-}
-
-class NpyDataset final : public NpyArrays {
- public:
-  NpyDataset(std::string fingerprint, const NpyIndex& index, SampleRange range)
-      : NpyArrays(std::move(fingerprint), index, range),
-        form_(npy_tensor_form(input().layout().type, input().layout().row)),
-        spec_{{.name = "input",
-               .dtype = form_.is_image ? DType::kU8 : DType::kF32,
-               .shape = form_.shape},
-              answer_spec()} {}
-
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-
-  Status read(uint64_t sample, const RandomKey&,
-              std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 2);
-    const uint64_t row = row_index(sample);
-    STOKER_RETURN_IF_ERROR(read_input(row, outputs[0]));
-    return classes() > 0 ? read_npy_class(target_array(), row, classes(), outputs[1])
-                         : read_npy_floats(target_array(), row, outputs[1]);
-  }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    input().prefetch(row_index(sample), bytes);
-    target_array().prefetch(row_index(sample), bytes);
-  }
-
- private:
-  TensorSpec answer_spec() const {
-    if (classes() > 0) return {.name = "label", .dtype = DType::kI64, .shape = {}};
-    return {.name = "target",
-            .dtype = DType::kF32,
-            .shape = {static_cast<int64_t>(target_array().layout().row_elements())}};
-  }
-
-  Status read_input(uint64_t row, std::span<std::byte> out) const {
-    if (!form_.is_image) return read_npy_floats(input(), row, out);
-    if (!form_.is_interleaved) return input().read(row, out);
-    thread_local std::vector<std::byte> bytes;
-    bytes.resize(input().layout().row_bytes());
-    STOKER_RETURN_IF_ERROR(input().read(row, bytes));
-    deinterleave(bytes, static_cast<size_t>(form_.shape[0]), out);
-    return {};
-  }
-
-  const NpyTensorForm form_;
-  const std::vector<TensorSpec> spec_;
+  const NpyRows target_;
+  const uint64_t classes_;               // 0: the target is numbers
+  const std::vector<uint64_t> lengths_;  // a row; empty: rows are no sequences
+  const NpyTensorForm form_;             // of a row that is no sequence
 };
 
 std::string named(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
@@ -294,10 +258,10 @@ Result<std::unique_ptr<Dataset>> open_npy(const DatasetRequest& request, files::
   if (request.config.has_variable_length() == arrays->lengths.empty())
     return Status(StatusCode::kCorrupt,
                   "data." + request.name + ": its index is not one of sequences");
-  if (request.config.has_variable_length())
-    return make_npy_sequences(index.fingerprint(), *std::move(arrays), range);
-  return std::unique_ptr<Dataset>(
-      std::make_unique<NpyDataset>(index.fingerprint(), *arrays, range));
+  auto records = std::make_unique<NpyReader>(*std::move(arrays));
+  record::SampleSpec spec = records->spec();
+  return record::make_record_dataset(std::move(spec), index.fingerprint(), std::move(records),
+                                     range);
 }
 
 }  // namespace

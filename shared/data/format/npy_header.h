@@ -16,16 +16,11 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/data/record/field_value.h"
 
 namespace stoker::data::format {
 
-// The type of one number: 'b' bool, 'i', 'u' integers, 'f' floats, with their bytes.
-struct NpyType {
-  char kind = 'f';
-  uint64_t bytes = 4;
-  bool operator==(const NpyType&) const = default;
-  bool is_integer() const { return kind != 'f'; }
-};
+using NpyType = record::NumberType;
 std::string_view to_string(const NpyType& type);  // "float32"; empty: it is not one we read
 
 struct NpyHeader {

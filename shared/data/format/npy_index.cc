@@ -11,7 +11,7 @@
 #include "shared/data/files/decompressed_file.h"
 #include "shared/data/format/npy_rows.h"
 #include "shared/data/record/class_labels.h"
-#include "shared/data/record/sequence_layout.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 namespace {

@@ -1,13 +1,13 @@
 #include "shared/data/format/npy_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "shared/data/format/npy_value.h"
-#include "shared/data/record/sequence_layout.h"
+#include "shared/data/record/field_value.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 namespace {
@@ -112,13 +112,6 @@ void NpyRows::prefetch(uint64_t row, uint64_t numbers, files::PrefetchedBytes& b
 
 namespace {
 
-Result<std::span<const std::byte>> first_numbers(const NpyRows& rows, uint64_t row, size_t count) {
-  thread_local std::vector<std::byte> bytes;
-  bytes.resize(count * rows.layout().type.bytes);
-  STOKER_RETURN_IF_ERROR(rows.read(row, bytes));
-  return std::span<const std::byte>(bytes);
-}
-
 Status no_label(const NpyRows& rows, uint64_t row, int64_t label) {
   const SampleSource where = rows.source(row);
   return Status(StatusCode::kCorrupt, where.file + ": label " + std::to_string(label) +
@@ -128,33 +121,22 @@ Status no_label(const NpyRows& rows, uint64_t row, int64_t label) {
 
 }  // namespace
 
-Status read_npy_floats(const NpyRows& rows, uint64_t row, std::span<std::byte> out) {
+Result<uint64_t> read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes) {
   const NpyType& type = rows.layout().type;
-  if (type == NpyType{'f', 4}) return rows.read(row, out);
-  STOKER_ASSIGN_OR_RETURN(const auto bytes, first_numbers(rows, row, out.size() / sizeof(float)));
-  npy_to_floats(type, bytes, out);
-  return {};
-}
-
-Status read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes,
-                      std::span<std::byte> out) {
-  STOKER_ASSIGN_OR_RETURN(const auto bytes, first_numbers(rows, row, 1));
-  const int64_t label = npy_to_class(rows.layout().type, bytes);
+  std::array<std::byte, sizeof(int64_t)> bytes;
+  const auto stored = std::span(bytes).first(type.bytes);
+  STOKER_RETURN_IF_ERROR(rows.read(row, stored));
+  const int64_t label = record::class_at({stored, type}, 0);
   if (label < 0 || static_cast<uint64_t>(label) >= classes) return no_label(rows, row, label);
-  std::memcpy(out.data(), &label, sizeof label);
-  return {};
+  return static_cast<uint64_t>(label);
 }
 
-Status read_npy_classes(const NpyRows& rows, uint64_t row, uint64_t classes,
-                        std::span<std::byte> out) {
-  const NpyType& type = rows.layout().type;
-  const size_t count = out.size() / sizeof(int64_t);
-  STOKER_ASSIGN_OR_RETURN(const auto bytes, first_numbers(rows, row, count));
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t label = npy_to_label(type, bytes.subspan(i * type.bytes));
+Status check_npy_labels(const NpyRows& rows, uint64_t row, uint64_t classes,
+                        const record::FieldArray& labels) {
+  for (uint64_t i = 0; i < labels.size(); ++i) {
+    const int64_t label = record::whole_number_at(labels, i);
     const bool is_class = label >= 0 && static_cast<uint64_t>(label) < classes;
     if (!is_class && label != record::kPaddedLabel) return no_label(rows, row, label);
-    std::memcpy(out.data() + i * sizeof label, &label, sizeof label);
   }
   return {};
 }
@@ -166,9 +148,7 @@ Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> lab
     const size_t count = std::min<uint64_t>(rows.part_end(row) - row, labels.size());
     bytes.resize(count * type.bytes);
     STOKER_RETURN_IF_ERROR(rows.read(row, bytes));
-    const std::span<const std::byte> numbers(bytes);
-    for (size_t i = 0; i < count; ++i)
-      labels[i] = npy_to_label(type, numbers.subspan(i * type.bytes));
+    record::copy_whole_numbers(record::FieldArray{bytes, type}, labels.first(count));
     labels = labels.subspan(count);
     row += count;
   }
@@ -187,8 +167,8 @@ Status for_each_npy_number(const NpyRows& rows, const files::ScanProgress& progr
     chunk.resize(count * layout.row_bytes());
     STOKER_RETURN_IF_ERROR(rows.read(row, chunk));
     for (uint64_t i = 0; i < count * numbers; ++i) {
-      const auto number = std::span<const std::byte>(chunk).subspan(i * layout.type.bytes);
-      STOKER_RETURN_IF_ERROR(on_number(rows, row + i / numbers, npy_to_label(layout.type, number)));
+      STOKER_RETURN_IF_ERROR(
+          on_number(rows, row + i / numbers, record::whole_number_at({chunk, layout.type}, i)));
     }
     row += count;
     progress(row, what);

@@ -68,21 +68,18 @@ class NpyRows {
   const NpyLayout layout_;
 };
 
-// npy values: rows of an array as the values of a tensor.
+// npy labels: the labels of rows.
 //
-// Threads: functions of their arguments; each thread has memory of its own for a row.
+// Threads: functions of their arguments.
 // Errors:  those of NpyRows; kCorrupt where a label is not one that the index knows.
 
-// The first numbers of a row, as many as fit into `out`, as F32.
-Status read_npy_floats(const NpyRows& rows, uint64_t row, std::span<std::byte> out);
-// A row's only number, I64, below `classes`.
-Status read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes,
-                      std::span<std::byte> out);
+// A row's only number, below `classes`.
+Result<uint64_t> read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes);
 // The only numbers of so many rows, as they are.
 Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> labels);
-// The first numbers of a row, as many as fit into `out`, as I64: below `classes`, or -100.
-Status read_npy_classes(const NpyRows& rows, uint64_t row, uint64_t classes,
-                        std::span<std::byte> out);
+// Of the first numbers of a row: each is below `classes`, or -100.
+Status check_npy_labels(const NpyRows& rows, uint64_t row, uint64_t classes,
+                        const record::FieldArray& labels);
 
 // Calls `on_number` with each whole number of an array, in order, and the row that it is in.
 using OnNumber = std::function<Status(const NpyRows& rows, uint64_t row, int64_t number)>;

@@ -12,6 +12,7 @@
 #include "shared/data/format/tar_index.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/record/record_index.h"
+#include "shared/data/record/table_reader.h"
 
 namespace stoker::data::format {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 struct ReadMember {
   std::vector<std::byte> bytes;
   std::unique_ptr<JsonValues> json;
-  NpyValue array;
   SequenceMember sequence;
 };
 
@@ -43,18 +43,18 @@ std::vector<NpyWanted> wanted_arrays(const config::RecordConfig& record, record:
   return wanted;
 }
 
-class TarRecords final : public record::RecordReader {
+class TarRecords final : public record::TableReader, public record::TextSource {
  public:
   TarRecords(files::FileTable shards, record::RecordTable table, std::vector<TarField> fields,
-             const record::SequenceLayout* sequence_layout, const config::RecordConfig& record)
-      : record::RecordReader(std::move(shards), std::move(table)),
+             const record::SampleSpec& spec, const config::RecordConfig& record)
+      : record::TableReader(std::move(shards), std::move(table)),
         fields_(std::move(fields)),
         arrays_(wanted_arrays(record, this->table().form, fields_)) {
-    for (size_t i = 0; sequence_layout != nullptr && i < fields_.size(); ++i)
-      values_per_step_.push_back(sequence_layout->values_per_step(i));
+    for (size_t i = 0; spec.is_sequence() && i < fields_.size(); ++i)
+      values_per_step_.push_back(spec.values_per_step(i));
   }
 
-  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
+  Status read(uint64_t record, record::RecordValues& values) const override {
     thread_local std::vector<ReadMember> kept;
     kept.resize(std::max(kept.size(), fields_.size()));
     size_t column = 0;
@@ -62,7 +62,7 @@ class TarRecords final : public record::RecordReader {
       if (fields_[i].is_label) continue;
       const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
       STOKER_RETURN_IF_ERROR(read_member(record, location, kept[i].bytes));
-      STOKER_RETURN_IF_ERROR(at(record, value_of(i, kept[i], values[i])));
+      STOKER_RETURN_IF_ERROR(in_sample(record, value_of(i, kept[i], values.fields[i])));
     }
     return {};
   }
@@ -77,6 +77,7 @@ class TarRecords final : public record::RecordReader {
     }
   }
 
+  const record::TextSource* maybe_texts() const override { return this; }
   uint64_t text_bytes(uint64_t record) const override { return locate(record).size; }
 
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
@@ -97,7 +98,7 @@ class TarRecords final : public record::RecordReader {
     return TarLocation::of_number(table().row(record)[0]);
   }
 
-  Status at(uint64_t record, const Status& status) const {
+  Status in_sample(uint64_t record, const Status& status) const {
     if (status.ok()) return status;
     const SampleSource where = source(record);
     return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
@@ -109,7 +110,7 @@ class TarRecords final : public record::RecordReader {
       return kept.sequence.read(field, values_per_step_[i], kept.bytes, value);
     value = record::FieldBytes(kept.bytes);
     if (field.is_npy) {
-      const Status read = kept.array.read(kept.bytes, arrays_[i], value);
+      const Status read = read_npy_value(kept.bytes, arrays_[i], value);
       return read.ok() ? read : read.with_context(field.extensions.front());
     }
     if (!field.is_json()) return {};
@@ -126,7 +127,7 @@ class TarRecords final : public record::RecordReader {
   Status read_member(uint64_t record, const TarLocation& location,
                      std::vector<std::byte>& bytes) const {
     if (!fits(record, location))
-      return at(record, Status(StatusCode::kCorrupt, "not where the index says"));
+      return in_sample(record, Status(StatusCode::kCorrupt, "not where the index says"));
     bytes.resize(location.size);
     return reader().read(table().shard_index(record), location.content, bytes);
   }
@@ -138,8 +139,8 @@ class TarRecords final : public record::RecordReader {
 };
 
 Result<std::string> webdataset_fingerprint_text(const DatasetRequest& request) {
-  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(request));
-  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, fields));
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(request));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, spec));
   STOKER_ASSIGN_OR_RETURN(const std::string text,
                           record::record_fingerprint_text("webdataset", request));
   return text + (std::ranges::any_of(members, &TarField::is_npy) ? " arrays" : "");
@@ -162,14 +163,14 @@ void log_ignored(const DatasetRequest& request, const TarIgnored& ignored) {
 Result<files::IndexMetadata> build_webdataset_metadata(const DatasetRequest& request,
                                                        const files::FileTable& files,
                                                        const files::ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(request));
-  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, fields));
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(request));
+  STOKER_ASSIGN_OR_RETURN(const std::vector<TarField> members, tar_fields(request, spec));
   const files::FileReader reader(files);
-  record::RecordIndexBuilder index(request, fields, files, tar_row_width(fields), progress);
+  record::RecordIndexBuilder index(request, spec, files, tar_row_width(spec), progress);
   TarIgnored ignored;
   for (size_t file = 0; file < files.size(); ++file) {
     files::FileSource shard(reader, file, files.stamp(file).size);
-    STOKER_RETURN_IF_ERROR(index_tar_shard(fields, members, shard, index, ignored));
+    STOKER_RETURN_IF_ERROR(index_tar_shard(spec, members, shard, index, ignored));
     if (ignored.without_end == 1 && ignored.first_without_end.empty())
       ignored.first_without_end = files.path(file);
     index.end_shard();
@@ -179,16 +180,16 @@ Result<files::IndexMetadata> build_webdataset_metadata(const DatasetRequest& req
 }
 
 Result<std::unique_ptr<Dataset>> open_tar(const DatasetRequest& request, files::Index index) {
-  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(request));
-  STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(request, fields));
+  STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(request));
+  STOKER_ASSIGN_OR_RETURN(std::vector<TarField> members, tar_fields(request, spec));
   std::string fingerprint = index.fingerprint();
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       tar_row_width(fields), fields);
+                                       tar_row_width(spec), spec);
   if (!table) return table.status().with_context("data." + request.name);
-  auto records =
-      std::make_unique<TarRecords>(std::move(index.files), *std::move(table), std::move(members),
-                                   fields.sequence_layout(), *request.config.record());
-  return record::make_record_dataset(request, std::move(fields), std::move(fingerprint),
+  spec.set_input_form(table->form);
+  auto records = std::make_unique<TarRecords>(std::move(index.files), *std::move(table),
+                                              std::move(members), spec, *request.config.record());
+  return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),
                                      std::move(records));
 }
 

@@ -31,16 +31,16 @@ bool is_npy(const std::string& extension) {
 }
 
 // Says of a field of arrays what does not go with that.
-Status check_npy(const DatasetRequest& request, const record::RecordFields& fields, size_t i,
+Status check_npy(const DatasetRequest& request, const record::SampleSpec& spec, size_t i,
                  const TarField& field) {
-  const std::string name = "'" + fields.names()[i] + "' ";
+  const std::string name = "'" + spec.names[i] + "' ";
   if (!std::ranges::all_of(field.extensions, is_npy))
-    return request.config_error(fields.key_of(i), name + "mixes arrays with other members");
+    return request.config_error(spec.key_of(i), name + "mixes arrays with other members");
   if (field.is_json())
-    return request.config_error(fields.key_of(i), name + "is an array, and no JSON");
-  if (fields.key_of_name(i) == "text")
+    return request.config_error(spec.key_of(i), name + "is an array, and no JSON");
+  if (spec.field_of(i).role == record::FieldRole::kText)
     return request.config_error("fields.text", name + "is an array, and no text");
-  if (fields.key_of_name(i) == "image")
+  if (spec.field_of(i).role == record::FieldRole::kImage)
     return request.config_error("fields.image",
                                 name + "is an array; name it in fields.input, with an input_shape");
   return {};
@@ -55,22 +55,22 @@ std::optional<size_t> TarField::extension_rank(std::string_view extension) const
 }
 
 Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
-                                         const record::RecordFields& fields) {
+                                         const record::SampleSpec& spec) {
   std::vector<TarField> parsed;
-  for (size_t i = 0; i < fields.names().size(); ++i) {
-    const std::string& name = fields.names()[i];
+  for (size_t i = 0; i < spec.num_values(); ++i) {
+    const std::string& name = spec.names[i];
     TarField field = parse(name);
     const bool is_cut = name.ends_with(':');
     if (field.extensions.empty() || is_cut) {
-      return request.config_error(fields.key_of(i), "'" + name +
-                                                        "' names no member; write its extension, "
-                                                        "such as jpg;png, or json:KEY");
+      return request.config_error(spec.key_of(i), "'" + name +
+                                                      "' names no member; write its extension, "
+                                                      "such as jpg;png, or json:KEY");
     }
-    if (fields.is_text() && field.is_json())
+    if (spec.is_text() && field.is_json())
       return request.config_error("fields.text", "must be a member of its own, such as txt");
-    field.is_label = fields.label() == i;
+    field.is_label = spec.label_value() == i;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
-    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, fields, i, field));
+    if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, spec, i, field));
     parsed.push_back(std::move(field));
   }
   return parsed;
@@ -95,7 +95,7 @@ Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
                             std::span<const std::byte> member, record::FieldValue& value) {
   value = record::FieldBytes(member);
   Status read;
-  if (field.is_npy) read = array_.read_steps(member, values_per_step, value);
+  if (field.is_npy) read = read_npy_steps(member, values_per_step, value);
   if (field.is_json()) {
     json_ = std::make_unique<JsonValues>(std::vector{field.json_key}, values_per_step);
     read = json_->read(record::to_string_view(member), std::span(&value, 1));
@@ -113,9 +113,9 @@ constexpr size_t kShownMembers = 16;
 
 class TarIndexer {
  public:
-  TarIndexer(const record::RecordFields& fields, std::span<const TarField> tar_fields,
+  TarIndexer(const record::SampleSpec& spec, std::span<const TarField> tar_fields,
              files::ByteSource& shard, record::RecordIndexBuilder& index, TarIgnored& ignored)
-      : fields_(fields),
+      : spec_(spec),
         tar_fields_(tar_fields),
         shard_(shard),
         index_(index),
@@ -191,10 +191,10 @@ class TarIndexer {
     const TarField& field = tar_fields_[i];
     const bool has_length = is_of_sequence(field);
     const bool is_parsed = has_length || field.is_label || field.is_json();
-    const uint64_t max_elements = has_length          ? kMaxTarMember
-                                  : is_parsed         ? kMaxParsed
-                                  : fields_.is_text() ? TarLocation::kMaxCount - 1
-                                                      : kMaxTarMember;
+    const uint64_t max_elements = has_length        ? kMaxTarMember
+                                  : is_parsed       ? kMaxParsed
+                                  : spec_.is_text() ? TarLocation::kMaxCount - 1
+                                                    : kMaxTarMember;
     if (member.size > max_elements || member.content / kTarBlock >= TarLocation::kMaxCount) {
       return wrong("its member of " + std::to_string(member.size) + " bytes is past the limit of " +
                    std::to_string(max_elements));
@@ -225,7 +225,7 @@ class TarIndexer {
 
   // Whether the index has to know how long the value is.
   bool is_of_sequence(const TarField& field) const {
-    return fields_.sequence_layout() != nullptr && !field.is_label;
+    return spec_.is_sequence() && !field.is_label;
   }
 
   // Into values_. Of what is not parsed the index only has to know that it is there.
@@ -235,9 +235,8 @@ class TarIndexer {
     if (!found.is_there) return {};
     values_[i] = std::as_bytes(std::span(found.content));
     if (is_of_sequence(tar_fields_[i])) {
-      const Status read =
-          sequence_[i].read(tar_fields_[i], fields_.sequence_layout()->values_per_step(i),
-                            std::as_bytes(std::span(found.content)), values_[i]);
+      const Status read = sequence_[i].read(tar_fields_[i], spec_.values_per_step(i),
+                                            std::as_bytes(std::span(found.content)), values_[i]);
       return read.ok() ? read : wrong(read.message());
     }
     if (tar_fields_[i].is_npy) return npy_value_of(i);
@@ -250,7 +249,7 @@ class TarIndexer {
   Status npy_value_of(size_t i) {
     const Found& found = found_[i];
     if (tar_fields_[i].is_label) {
-      const Status read = arrays_.read_label(std::as_bytes(std::span(found.content)), values_[i]);
+      const Status read = read_npy_label(std::as_bytes(std::span(found.content)), values_[i]);
       return read.ok() ? read
                        : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
     }
@@ -276,15 +275,14 @@ class TarIndexer {
 
   static constexpr float kSomeNumber = 0;
 
-  const record::RecordFields& fields_;
+  const record::SampleSpec& spec_;
   const std::span<const TarField> tar_fields_;
   files::ByteSource& shard_;
   record::RecordIndexBuilder& index_;
   TarIgnored& left_out_;
   std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
-  NpyValue arrays_;
-  bool has_form_ = false;   // of the input, where that is an array
-  bool has_bytes_ = false;  // pictures of them
+  bool has_form_ = false;                             // of the input, where that is an array
+  bool has_bytes_ = false;                            // pictures of them
   // Of the sample that is being gone through.
   std::string key_;
   uint64_t first_header_ = 0;
@@ -297,14 +295,14 @@ class TarIndexer {
 
 }  // namespace
 
-Status index_tar_shard(const record::RecordFields& fields, std::span<const TarField> tar_fields,
+Status index_tar_shard(const record::SampleSpec& spec, std::span<const TarField> tar_fields,
                        files::ByteSource& shard, record::RecordIndexBuilder& index,
                        TarIgnored& ignored) {
-  return TarIndexer(fields, tar_fields, shard, index, ignored).run();
+  return TarIndexer(spec, tar_fields, shard, index, ignored).run();
 }
 
-uint64_t tar_row_width(const record::RecordFields& fields) {
-  return fields.names().size() - (fields.label() ? 1 : 0);
+uint64_t tar_row_width(const record::SampleSpec& spec) {
+  return spec.num_values() - (spec.label_value() ? 1 : 0);
 }
 
 }  // namespace stoker::data::format

@@ -26,8 +26,8 @@
 #include "shared/data/format/npy_value.h"
 #include "shared/data/format/tar_reader.h"
 #include "shared/data/record/field_value.h"
-#include "shared/data/record/record_fields.h"
 #include "shared/data/record/record_index.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 
@@ -46,9 +46,9 @@ struct TarField {
   std::optional<size_t> extension_rank(std::string_view extension) const;
 };
 
-// One each of fields.names().
+// One each of spec.names.
 Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
-                                         const record::RecordFields& fields);
+                                         const record::SampleSpec& spec);
 
 struct TarName {
   std::string_view key;
@@ -73,7 +73,6 @@ class SequenceMember {
 
  private:
   std::unique_ptr<JsonValues> json_;
-  NpyValue array_;
 };
 
 // tar_index: goes through one tar file and puts its samples into the index.
@@ -102,10 +101,10 @@ struct TarIgnored {
   std::string first_without_end;
 };
 
-Status index_tar_shard(const record::RecordFields& fields, std::span<const TarField> tar_fields,
+Status index_tar_shard(const record::SampleSpec& spec, std::span<const TarField> tar_fields,
                        files::ByteSource& shard, record::RecordIndexBuilder& index,
                        TarIgnored& ignored);
 
-uint64_t tar_row_width(const record::RecordFields& fields);
+uint64_t tar_row_width(const record::SampleSpec& spec);
 
 }  // namespace stoker::data::format

@@ -150,11 +150,4 @@ void TextRecords::prefetch(uint64_t record, files::PrefetchedBytes& bytes) const
   reader().prefetch(table().shard_index(record), where.offset, where.bytes, bytes);
 }
 
-Status TextRecords::at(uint64_t record, const Status& status) const {
-  if (status.ok()) return status;
-  const SampleSource where = source(record);
-  return status.with_context(where.file + ": " + what(record) + " at offset " +
-                             std::to_string(where.offset));
-}
-
 }  // namespace stoker::data::format

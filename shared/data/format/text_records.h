@@ -20,7 +20,7 @@
 #include "shared/config/dataset_config.h"
 #include "shared/data/files/file_reader.h"
 #include "shared/data/files/file_table.h"
-#include "shared/data/record/record_dataset.h"
+#include "shared/data/record/table_reader.h"
 
 namespace stoker::data::format {
 
@@ -67,23 +67,21 @@ std::string line_location_text(uint64_t line);
 config::RecordConfig with_shape(config::RecordConfig record);
 
 // Records that are rows; the first numbers of a row of the table are its LineLocation.
-class TextRecords : public record::RecordReader {
+class TextRecords : public record::TableReader {
  public:
-  using record::RecordReader::RecordReader;
-  std::string what(uint64_t record) const override {
-    return line_location_text(location(record).line);
-  }
+  using record::TableReader::TableReader;
   void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override;
 
  protected:
   uint64_t offset(uint64_t record) const override { return location(record).offset; }
+  std::string what(uint64_t record) const override {
+    return line_location_text(location(record).line);
+  }
   LineLocation location(uint64_t record) const {
     return LineLocation::of_numbers(table().row(record));
   }
   // The row with its line end, in memory that the calling thread keeps until its next call.
   Result<std::string_view> read_line(uint64_t record) const;
-  // "a.csv: line 17 at offset 402: …"
-  Status at(uint64_t record, const Status& status) const;
 };
 
 }  // namespace stoker::data::format

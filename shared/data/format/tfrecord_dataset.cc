@@ -9,6 +9,7 @@
 #include "shared/data/format/tfrecord_index.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/record/record_index.h"
+#include "shared/data/record/table_reader.h"
 
 namespace stoker::data::format {
 namespace {
@@ -24,21 +25,21 @@ ReadRecord& record_of_thread() {
   return record;
 }
 
-class TfRecords final : public record::RecordReader {
+class TfRecords final : public record::TableReader, public record::TextSource {
  public:
-  TfRecords(files::FileTable shards, record::RecordTable table, const record::RecordFields& fields)
-      : record::RecordReader(std::move(shards), std::move(table)),
-        fields_(fields),
-        label_(fields.label()) {}
+  TfRecords(files::FileTable shards, record::RecordTable table, const record::SampleSpec& spec)
+      : record::TableReader(std::move(shards), std::move(table)),
+        spec_(spec),
+        label_(spec.label_value()) {}
 
-  Status read(uint64_t record, std::span<record::FieldValue> values) const override {
+  Status read(uint64_t record, record::RecordValues& values) const override {
     ReadRecord& kept = record_of_thread();
     STOKER_RETURN_IF_ERROR(load(record, kept));
-    for (size_t name = 0; name < values.size(); ++name) {
+    for (size_t name = 0; name < values.fields.size(); ++name) {
       if (name == label_) continue;
-      const auto value = kept.values.value(fields_, name);
+      const auto value = kept.values.value(spec_, name);
       if (!value) return at(record, value.status());
-      values[name] = *value;
+      values.fields[name] = *value;
     }
     return {};
   }
@@ -48,12 +49,13 @@ class TfRecords final : public record::RecordReader {
       reader().prefetch(table().shard_index(record), offset(record), count, bytes);
   }
 
+  const record::TextSource* maybe_texts() const override { return this; }
   uint64_t text_bytes(uint64_t record) const override { return table().row(record)[1]; }
 
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     ReadRecord& kept = record_of_thread();
     STOKER_RETURN_IF_ERROR(load(record, kept));
-    const auto value = kept.values.value(fields_, 0);
+    const auto value = kept.values.value(spec_, 0);
     if (!value) return at(record, value.status());
     const auto* const text = std::get_if<record::FieldBytes>(&*value);
     if (text == nullptr || text->size() != text_bytes(record))
@@ -61,17 +63,15 @@ class TfRecords final : public record::RecordReader {
     std::ranges::copy(text->subspan(from, out.size()), out.begin());
     return {};
   }
+  void prefetch_text(uint64_t record, uint64_t /*from*/, uint64_t /*count*/,
+                     files::PrefetchedBytes& bytes) const override {
+    prefetch(record, bytes);
+  }
 
  protected:
   uint64_t offset(uint64_t record) const override { return table().row(record)[0]; }
 
  private:
-  Status at(uint64_t record, const Status& status) const {
-    if (status.ok()) return status;
-    const SampleSource where = source(record);
-    return status.with_context(where.file + ": record at offset " + std::to_string(where.offset));
-  }
-
   // Up to where the next record of the table begins: mostly that is this one's end, and the frame
   // itself tells. 0 where the index makes no sense.
   uint64_t max_bytes(uint64_t record) const {
@@ -90,11 +90,11 @@ class TfRecords final : public record::RecordReader {
     STOKER_RETURN_IF_ERROR(reader().read(table().shard_index(record), offset(record), kept.bytes));
     const auto data = framed_data(kept.bytes);
     if (!data) return at(record, data.status());
-    return at(record, kept.values.find(*data, fields_));
+    return at(record, kept.values.find(*data, spec_));
   }
 
   // Constant after construction.
-  const record::RecordFields fields_;
+  const record::SampleSpec spec_;
   const std::optional<size_t> label_;
 };
 
@@ -105,25 +105,26 @@ Result<std::string> tfrecord_fingerprint_text(const DatasetRequest& request) {
 Result<files::IndexMetadata> build_tfrecord_metadata(const DatasetRequest& request,
                                                      const files::FileTable& files,
                                                      const files::ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(const record::RecordFields fields, record::RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(const record::SampleSpec spec, record::SampleSpec::of(request));
   const files::FileReader reader(files);
-  record::RecordIndexBuilder index(request, fields, files, tfrecord_row_width(fields), progress);
+  record::RecordIndexBuilder index(request, spec, files, tfrecord_row_width(spec), progress);
   for (size_t file = 0; file < files.size(); ++file) {
     files::FileSource shard(reader, file, files.stamp(file).size);
-    STOKER_RETURN_IF_ERROR(index_tfrecord_shard(fields, shard, index));
+    STOKER_RETURN_IF_ERROR(index_tfrecord_shard(spec, shard, index));
     index.end_shard();
   }
   return index.finish();
 }
 
 Result<std::unique_ptr<Dataset>> open_tfrecord(const DatasetRequest& request, files::Index index) {
-  STOKER_ASSIGN_OR_RETURN(record::RecordFields fields, record::RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(record::SampleSpec spec, record::SampleSpec::of(request));
   std::string fingerprint = index.fingerprint();
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
-                                       tfrecord_row_width(fields), fields);
+                                       tfrecord_row_width(spec), spec);
   if (!table) return table.status().with_context("data." + request.name);
-  auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table), fields);
-  return record::make_record_dataset(request, std::move(fields), std::move(fingerprint),
+  spec.set_input_form(table->form);
+  auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table), spec);
+  return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),
                                      std::move(records));
 }
 

@@ -48,30 +48,29 @@ namespace {
 using List = FeatureLocation::List;
 
 // How many numbers a step has; 0: any.
-uint64_t find_values_per_step(const record::RecordFields& fields, size_t name) {
-  const record::SequenceLayout* const sequence = fields.sequence_layout();
-  return sequence == nullptr ? 0 : sequence->values_per_step(name);
+uint64_t find_values_per_step(const record::SampleSpec& spec, size_t name) {
+  return spec.is_sequence() ? spec.values_per_step(name) : 0;
 }
 
 }  // namespace
 
-Status ExampleValues::find(std::span<const std::byte> example, const record::RecordFields& fields) {
-  const size_t names = fields.names().size();
+Status ExampleValues::find(std::span<const std::byte> example, const record::SampleSpec& spec) {
+  const size_t names = spec.names.size();
   example_ = example;
   locations_.resize(names);
   ints_.resize(names);
   floats_.resize(names);
   files::MemorySource source(example_);
-  return find_features(source, fields.names(), locations_);
+  return find_features(source, spec.names, locations_);
 }
 
-Result<record::FieldValue> ExampleValues::value(const record::RecordFields& fields, size_t name) {
-  auto value = decode(fields, name);
+Result<record::FieldValue> ExampleValues::value(const record::SampleSpec& spec, size_t name) {
+  auto value = decode(spec, name);
   if (value) return value;
-  return value.status().with_context("feature '" + fields.names()[name] + "'");
+  return value.status().with_context("feature '" + spec.names[name] + "'");
 }
 
-Result<record::FieldValue> ExampleValues::decode(const record::RecordFields& fields, size_t name) {
+Result<record::FieldValue> ExampleValues::decode(const record::SampleSpec& spec, size_t name) {
   const FeatureLocation& location = locations_[name];
   const auto list = example_.subspan(location.begin, location.size);
   List type = location.list;
@@ -79,7 +78,7 @@ Result<record::FieldValue> ExampleValues::decode(const record::RecordFields& fie
   if (type == List::kInts) STOKER_RETURN_IF_ERROR(decode_ints(list, ints_[name]));
   if (type == List::kSteps) {
     STOKER_ASSIGN_OR_RETURN(
-        type, decode_steps(list, find_values_per_step(fields, name), floats_[name], ints_[name]));
+        type, decode_steps(list, find_values_per_step(spec, name), floats_[name], ints_[name]));
   }
   if (type == List::kFloats) return record::FieldValue(record::FieldFloats(floats_[name]));
   if (type == List::kInts) return record::FieldValue(record::FieldInts(ints_[name]));
@@ -97,16 +96,15 @@ constexpr uint64_t kMaxLabel = 4096;  // bytes of a label's list
 
 class ShardIndexer {
  public:
-  ShardIndexer(const record::RecordFields& fields, record::RecordIndexBuilder& index,
+  ShardIndexer(const record::SampleSpec& spec, record::RecordIndexBuilder& index,
                files::ByteSource& shard)
-      : fields_(fields), index_(index), shard_(shard), locations_(fields.names().size()) {}
+      : spec_(spec), index_(index), shard_(shard), locations_(spec.names.size()) {}
 
   Status run() {
     for (uint64_t at = 0; at < shard_.size();) {
       STOKER_ASSIGN_OR_RETURN(const uint64_t length, length_at(at));
       files::PartSource data(shard_, at + kFrameHead, length);
-      STOKER_RETURN_IF_ERROR(fields_.sequence_layout() == nullptr ? add(at, data)
-                                                                  : add_sequence(at, data));
+      STOKER_RETURN_IF_ERROR(!spec_.is_sequence() ? add(at, data) : add_sequence(at, data));
       at += kFrameHead + length + kFrameTail;
     }
     return {};
@@ -141,30 +139,29 @@ class ShardIndexer {
   }
 
   Status add(uint64_t at, files::ByteSource& data) {
-    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, fields_.names(), locations_)));
+    STOKER_RETURN_IF_ERROR(wrong(at, find_features(data, spec_.names, locations_)));
     values_.assign(locations_.size(), record::FieldValue());
     for (size_t name = 0; name < locations_.size(); ++name)
       values_[name] = input_form(locations_[name]);
     uint64_t row[2] = {at, 0};
-    if (fields_.is_text() && !record::is_missing(values_[0])) {
+    if (spec_.is_text() && !record::is_missing(values_[0])) {
       const auto text = text_bytes(data);
-      if (!text) return wrong(at, text.status().with_context("text '" + fields_.names()[0] + "'"));
+      if (!text) return wrong(at, text.status().with_context("text '" + spec_.names[0] + "'"));
       row[1] = *text;
     }
-    if (const auto label = fields_.label()) {
+    if (const auto label = spec_.label_value()) {
       const Status read = read_label(data, *label);
-      if (!read.ok())
-        return wrong(at, read.with_context("label '" + fields_.names()[*label] + "'"));
+      if (!read.ok()) return wrong(at, read.with_context("label '" + spec_.names[*label] + "'"));
     }
-    return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(fields_)));
+    return index_.add(at, "", values_, std::span(row).first(tfrecord_row_width(spec_)));
   }
 
   Status add_sequence(uint64_t at, files::ByteSource& data) {
     STOKER_ASSIGN_OR_RETURN(const auto record, data.peek(0, data.size()));
-    STOKER_RETURN_IF_ERROR(wrong(at, example_.find(record, fields_)));
-    values_.assign(fields_.names().size(), record::FieldValue());
+    STOKER_RETURN_IF_ERROR(wrong(at, example_.find(record, spec_)));
+    values_.assign(spec_.names.size(), record::FieldValue());
     for (size_t name = 0; name < values_.size(); ++name) {
-      const auto value = example_.value(fields_, name);
+      const auto value = example_.value(spec_, name);
       if (!value) return wrong(at, value.status());
       values_[name] = *value;
     }
@@ -220,7 +217,7 @@ class ShardIndexer {
     return {};
   }
 
-  const record::RecordFields& fields_;
+  const record::SampleSpec& spec_;
   record::RecordIndexBuilder& index_;
   files::ByteSource& shard_;
   std::vector<FeatureLocation> locations_;
@@ -233,9 +230,9 @@ class ShardIndexer {
 
 }  // namespace
 
-Status index_tfrecord_shard(const record::RecordFields& fields, files::ByteSource& shard,
+Status index_tfrecord_shard(const record::SampleSpec& spec, files::ByteSource& shard,
                             record::RecordIndexBuilder& index) {
-  return ShardIndexer(fields, index, shard).run();
+  return ShardIndexer(spec, index, shard).run();
 }
 
 }  // namespace stoker::data::format

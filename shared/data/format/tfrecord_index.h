@@ -15,8 +15,8 @@
 #include "shared/data/files/byte_source.h"
 #include "shared/data/format/tf_example.h"
 #include "shared/data/record/field_value.h"
-#include "shared/data/record/record_fields.h"
 #include "shared/data/record/record_index.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::format {
 
@@ -36,14 +36,14 @@ Result<std::span<const std::byte>> framed_data(std::span<const std::byte> bytes)
 // Errors:  kCorrupt, naming the feature; the caller adds which record.
 class ExampleValues {
  public:
-  // Finds the features of fields.names() in all of an Example's bytes.
-  Status find(std::span<const std::byte> example, const record::RecordFields& fields);
-  // That of fields.names()[name]. Of steps, the numbers of one after another; of a sequence's input
+  // Finds the features of spec.names in all of an Example's bytes.
+  Status find(std::span<const std::byte> example, const record::SampleSpec& spec);
+  // That of spec.names[name]. Of steps, the numbers of one after another; of a sequence's input
   // each must have as many as its places have, of other values of sequences one.
-  Result<record::FieldValue> value(const record::RecordFields& fields, size_t name);
+  Result<record::FieldValue> value(const record::SampleSpec& spec, size_t name);
 
  private:
-  Result<record::FieldValue> decode(const record::RecordFields& fields, size_t name);
+  Result<record::FieldValue> decode(const record::SampleSpec& spec, size_t name);
 
   std::span<const std::byte> example_;
   std::vector<FeatureLocation> locations_;
@@ -60,11 +60,11 @@ class ExampleValues {
 // Errors: kCorrupt, naming file and offset; those of RecordIndexBuilder.
 constexpr uint64_t kMaxTfrecordBytes = uint64_t{256} << 20;  // bytes of a record's data
 
-inline uint64_t tfrecord_row_width(const record::RecordFields& fields) {
-  return fields.is_text() ? 2 : 1;
+inline uint64_t tfrecord_row_width(const record::SampleSpec& spec) {
+  return spec.is_text() ? 2 : 1;
 }
 
-Status index_tfrecord_shard(const record::RecordFields& fields, files::ByteSource& shard,
+Status index_tfrecord_shard(const record::SampleSpec& spec, files::ByteSource& shard,
                             record::RecordIndexBuilder& index);
 
 }  // namespace stoker::data::format

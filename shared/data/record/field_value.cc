@@ -1,9 +1,15 @@
 #include "shared/data/record/field_value.h"
 
+#include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "shared/base/tensor_spec.h"
 
 namespace stoker::data::record {
 namespace {
@@ -52,7 +58,118 @@ Status append_all(std::span<const Number> numbers, std::span<float> out, size_t&
   return {};
 }
 
+// ---- Arrays
+
+constexpr NumberType kUint8{.kind = 'u', .bytes = 1};
+constexpr NumberType kFloat32{.kind = 'f', .bytes = 4};
+
+struct Half {
+  uint16_t bits;
+};
+
+template <typename Number>
+float as_float(Number number) {
+  if constexpr (std::is_same_v<Number, Half>) {
+    return half_to_float(number.bits);
+  } else if constexpr (std::is_same_v<Number, double>) {
+    constexpr double kMaxFloat = std::numeric_limits<float>::max();
+    // Beyond it a conversion is not defined; halfway to the next power it would still round down.
+    constexpr double kRoundsDown = kMaxFloat + 0x1p102;
+    if (number > kMaxFloat)
+      return number < kRoundsDown ? std::numeric_limits<float>::max()
+                                  : std::numeric_limits<float>::infinity();
+    if (number < -kMaxFloat)
+      return number > -kRoundsDown ? -std::numeric_limits<float>::max()
+                                   : -std::numeric_limits<float>::infinity();
+    return static_cast<float>(number);
+  } else {
+    return static_cast<float>(number);
+  }
+}
+
+template <typename Number>
+Number element_at(const FieldArray& array, uint64_t element) {
+  Number number;
+  std::memcpy(&number, array.bytes.data() + element * sizeof number, sizeof number);
+  return number;
+}
+
+template <typename Number>
+void convert_all(const FieldArray& array, std::span<std::byte> out) {
+  const uint64_t count = array.size();
+  for (uint64_t i = 0; i < count; ++i) {
+    const float value = as_float(element_at<Number>(array, i));
+    std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
+  }
+}
+
+template <typename Number>
+int64_t as_whole_number(Number number) {
+  constexpr auto kMaxWhole = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (number > Number{0} && static_cast<uint64_t>(number) > kMaxWhole) return -1;
+  return static_cast<int64_t>(number);
+}
+
+// Calls `with` with a value of the integer type.
+template <typename With>
+auto with_integer(const NumberType& type, const With& with) {
+  const bool is_signed = type.kind == 'i';
+  switch (type.bytes) {
+    case 1:
+      return is_signed ? with(int8_t{}) : with(uint8_t{});
+    case 2:
+      return is_signed ? with(int16_t{}) : with(uint16_t{});
+    case 4:
+      return is_signed ? with(int32_t{}) : with(uint32_t{});
+    default:
+      return is_signed ? with(int64_t{}) : with(uint64_t{});
+  }
+}
+
+Status append_array(const FieldArray& array, std::span<float> out, size_t& filled,
+                    bool must_be_finite) {
+  const auto room = out.subspan(filled);
+  if (array.size() > room.size())
+    return wrong("has " + counted(array.size(), "number") + ", more than the " +
+                 std::to_string(room.size()) + " that are needed");
+  const auto numbers = room.first(array.size());
+  const auto bytes = std::as_writable_bytes(numbers);
+  const bool is_in_place = array.type == kFloat32 && array.bytes.data() == bytes.data();
+  if (!is_in_place) array_to_floats(array, bytes);
+  const auto is_finite = [](float number) { return std::isfinite(number); };
+  const auto bad = must_be_finite ? std::ranges::find_if_not(numbers, is_finite) : numbers.end();
+  if (bad != numbers.end()) return append_finite(*bad, out, filled);
+  filled += numbers.size();
+  return {};
+}
+
 }  // namespace
+
+void array_to_floats(const FieldArray& array, std::span<std::byte> out) {
+  assert(array.size() == out.size() / sizeof(float));
+  if (array.type == NumberType{'f', 2}) return convert_all<Half>(array, out);
+  if (array.type == kFloat32) return convert_all<float>(array, out);
+  if (array.type == NumberType{'f', 8}) return convert_all<double>(array, out);
+  with_integer(array.type, [&](auto number) { convert_all<decltype(number)>(array, out); });
+}
+
+int64_t whole_number_at(const FieldArray& array, uint64_t element) {
+  assert(array.type.is_integer() && element < array.size());
+  return with_integer(array.type, [&](auto number) {
+    return as_whole_number(element_at<decltype(number)>(array, element));
+  });
+}
+
+int64_t class_at(const FieldArray& array, uint64_t element) {
+  return std::max<int64_t>(whole_number_at(array, element), -1);
+}
+
+void deinterleave(std::span<const std::byte> pixels, size_t channels, std::span<std::byte> planes) {
+  const size_t count = pixels.size() / channels;
+  for (size_t channel = 0; channel < channels; ++channel)
+    for (size_t pixel = 0; pixel < count; ++pixel)
+      planes[channel * count + pixel] = pixels[pixel * channels + channel];
+}
 
 std::string describe(const FieldValue& value) {
   if (const auto* bytes = std::get_if<FieldBytes>(&value)) return counted(bytes->size(), "byte");
@@ -60,6 +177,11 @@ std::string describe(const FieldValue& value) {
     return counted(ints->size(), "whole number");
   if (const auto* floats = std::get_if<FieldFloats>(&value))
     return counted(floats->size(), "number");
+  if (const auto* array = std::get_if<FieldArray>(&value)) {
+    return counted(array->size(), array->type == kUint8      ? "byte"
+                                  : array->type.is_integer() ? "whole number"
+                                                             : "number");
+  }
   return "nothing";
 }
 
@@ -84,18 +206,33 @@ std::string_view trimmed(std::string_view text) {
 }
 
 Status copy_bytes(const FieldValue& value, std::span<std::byte> out) {
-  const auto* bytes = std::get_if<FieldBytes>(&value);
-  if (bytes == nullptr || bytes->size() != out.size()) {
+  if (byte_count(value) != out.size())
     return wrong("is " + describe(value) + ", but " + counted(out.size(), "byte") + " are needed");
+  if (out.empty()) return {};
+  const auto* array = std::get_if<FieldArray>(&value);
+  if (array != nullptr && array->interleaved_channels > 1) {
+    deinterleave(array->bytes, array->interleaved_channels, out);
+  } else {
+    const FieldBytes bytes = array != nullptr ? array->bytes : std::get<FieldBytes>(value);
+    if (bytes.data() != out.data()) std::memcpy(out.data(), bytes.data(), out.size());
   }
-  if (!out.empty()) std::memcpy(out.data(), bytes->data(), out.size());
   return {};
 }
 
-Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled) {
+std::optional<size_t> byte_count(const FieldValue& value) {
+  if (const auto* bytes = std::get_if<FieldBytes>(&value)) return bytes->size();
+  const auto* array = std::get_if<FieldArray>(&value);
+  if (array == nullptr || array->type != kUint8) return std::nullopt;
+  return array->bytes.size();
+}
+
+Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled,
+                      bool must_be_finite) {
   if (const auto* floats = std::get_if<FieldFloats>(&value))
     return append_all(*floats, out, filled);
   if (const auto* ints = std::get_if<FieldInts>(&value)) return append_all(*ints, out, filled);
+  if (const auto* array = std::get_if<FieldArray>(&value))
+    return append_array(*array, out, filled, must_be_finite);
   const auto* bytes = std::get_if<FieldBytes>(&value);
   if (bytes == nullptr) return wrong("is not there");
   float number = 0;
@@ -110,11 +247,53 @@ Result<uint64_t> whole_number(const FieldValue& value) {
     if (parse_all(trimmed(to_string_view(*bytes)), number)) return number;
     return wrong("is " + quote_for_message(to_string_view(*bytes)) + ", not a whole number from 0");
   }
+  const auto* array = std::get_if<FieldArray>(&value);
   const auto* ints = std::get_if<FieldInts>(&value);
-  if (ints == nullptr || ints->size() != 1)
-    return wrong("is " + describe(value) + ", but one whole number is needed");
-  if (ints->front() < 0) return wrong("is " + std::to_string(ints->front()) + ", below 0");
-  return static_cast<uint64_t>(ints->front());
+  const bool is_one = array != nullptr ? array->type.is_integer() && array->size() == 1
+                                       : ints != nullptr && ints->size() == 1;
+  if (!is_one) return wrong("is " + describe(value) + ", but one whole number is needed");
+  const int64_t number = array != nullptr ? class_at(*array, 0) : ints->front();
+  if (number < 0) return wrong("is " + std::to_string(number) + ", below 0");
+  return static_cast<uint64_t>(number);
+}
+
+std::optional<uint64_t> number_count(const FieldValue& value) {
+  if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->size();
+  if (const auto* floats = std::get_if<FieldFloats>(&value)) return floats->size();
+  if (const auto* array = std::get_if<FieldArray>(&value)) return array->size();
+  return std::nullopt;
+}
+
+Result<uint64_t> whole_number_count(const FieldValue& value) {
+  if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->size();
+  const auto* array = std::get_if<FieldArray>(&value);
+  if (array != nullptr && array->type.is_integer()) return array->size();
+  return wrong("is " + describe(value) + ", no list of whole numbers");
+}
+
+FieldValue first_numbers(const FieldValue& value, uint64_t count) {
+  if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->first(count);
+  if (const auto* floats = std::get_if<FieldFloats>(&value)) return floats->first(count);
+  if (const auto* array = std::get_if<FieldArray>(&value)) return array->first(count);
+  return value;
+}
+
+FieldInts whole_numbers(const FieldValue& value, uint64_t first, std::span<int64_t> buffer) {
+  if (const auto* ints = std::get_if<FieldInts>(&value))
+    return ints->subspan(first, std::min<uint64_t>(ints->size() - first, buffer.size()));
+  const auto& array = std::get<FieldArray>(value);
+  const auto converted = buffer.first(std::min<uint64_t>(array.size() - first, buffer.size()));
+  with_integer(array.type, [&](auto number) {
+    for (size_t i = 0; i < converted.size(); ++i)
+      converted[i] = as_whole_number(element_at<decltype(number)>(array, first + i));
+  });
+  return converted;
+}
+
+void copy_whole_numbers(const FieldValue& value, std::span<int64_t> out) {
+  const FieldInts numbers = whole_numbers(value, 0, out);
+  assert(numbers.size() == out.size());
+  if (numbers.data() != out.data()) std::ranges::copy(numbers, out.begin());
 }
 
 }  // namespace stoker::data::record

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "shared/data/dataset_decorator.h"
-#include "shared/data/record/sequence_layout.h"
+#include "shared/data/record/sample_spec.h"
 
 namespace stoker::data::record {
 namespace {

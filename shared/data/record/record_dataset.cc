@@ -11,6 +11,11 @@
 #include "shared/data/sample_range.h"
 
 namespace stoker::data::record {
+
+Status RecordCatalog::read_labels(uint64_t, std::span<int64_t>) const {
+  return Status(StatusCode::kNotFound, "which class a sample has, only reading it tells");
+}
+
 namespace {
 
 // TokenBlocks: the texts of records as one stream of bytes, cut into samples of `block_size` + 1 tokens.
@@ -30,6 +35,7 @@ class TokenBlocks final : public Dataset {
               std::vector<uint64_t> ends, SampleRange range, uint64_t context)
       : fingerprint_(std::move(fingerprint)),
         records_(std::move(records)),
+        texts_(*records_->maybe_texts()),
         ends_(std::move(ends)),
         begin_(range.begin),
         context_(context),
@@ -55,7 +61,7 @@ class TokenBlocks final : public Dataset {
       const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
       const uint64_t left = ends_[text] - 1 - position;  // of the text itself
       const std::span<std::byte> taken = rest.first(std::min<uint64_t>(left, rest.size()));
-      if (!taken.empty()) STOKER_RETURN_IF_ERROR(records_->read_text(text, from, taken));
+      if (!taken.empty()) STOKER_RETURN_IF_ERROR(texts_.read_text(text, from, taken));
       rest = rest.subspan(taken.size());
       if (rest.empty()) break;
       rest[0] = std::byte{0};
@@ -70,7 +76,7 @@ class TokenBlocks final : public Dataset {
     for (uint64_t text = text_at(position); rest > 0; ++text) {
       const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
       const uint64_t taken = std::min(ends_[text] - 1 - position, rest);
-      if (taken > 0) records_->prefetch_text(text, from, taken, bytes);
+      if (taken > 0) texts_.prefetch_text(text, from, taken, bytes);
       rest -= std::min(rest, taken + 1);
       position = ends_[text];
     }
@@ -83,6 +89,7 @@ class TokenBlocks final : public Dataset {
 
   const std::string fingerprint_;
   const std::unique_ptr<RecordReader> records_;
+  const TextSource& texts_;  // records_
   const std::vector<uint64_t> ends_;
   const uint64_t begin_;
   const uint64_t context_;
@@ -94,10 +101,12 @@ Result<std::unique_ptr<Dataset>> make_token_blocks(const DatasetRequest& request
                                                    std::string fingerprint,
                                                    std::unique_ptr<RecordReader> records) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
-  std::vector<uint64_t> ends(records->table().size());
+  const TextSource* const texts = records->maybe_texts();
+  assert(texts != nullptr);
+  std::vector<uint64_t> ends(records->size());
   uint64_t length = 0;
   for (uint64_t record = 0; record < ends.size(); ++record) {
-    const uint64_t bytes = records->text_bytes(record);
+    const uint64_t bytes = texts->text_bytes(record);
     if (bytes >= kMaxBytes - length)
       return Status(StatusCode::kCorrupt,
                     request.key("path") + ": its texts are too long together");
@@ -112,88 +121,79 @@ Result<std::unique_ptr<Dataset>> make_token_blocks(const DatasetRequest& request
 
 class RecordDataset final : public Dataset {
  public:
-  RecordDataset(RecordFields fields, std::string fingerprint, std::unique_ptr<RecordReader> records,
+  RecordDataset(SampleSpec spec, std::string fingerprint, std::unique_ptr<RecordReader> records,
                 SampleRange range)
       : fingerprint_(std::move(fingerprint)),
         records_(std::move(records)),
-        fields_(std::move(fields)),
+        assembler_(with_classes(std::move(spec), *records_)),
         range_(range),
-        spec_(fields_.spec(records_->table().form)) {}
+        tensors_(assembler_.spec().tensors()) {}
 
   uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override {
-    const SequenceLayout* const sequence = fields_.sequence_layout();
-    const uint64_t classes = records_->table().classes;
-    return classes == 0 && sequence != nullptr && sequence->has_byte_tokens() ? 256 : classes;
-  }
-  std::vector<std::string> class_names() const override { return records_->table().class_names; }
+  const std::vector<TensorSpec>& spec() const override { return tensors_; }
+  uint64_t classes() const override { return assembler_.spec().num_classes; }
+  std::vector<std::string> class_names() const override { return records_->class_names(); }
   const std::string& fingerprint() const override { return fingerprint_; }
   SampleSource source(uint64_t sample) const override {
     return records_->source(range_.begin + sample);
   }
   std::vector<uint64_t> shard_ends() const override {
-    return shard_ends_within(records_->table().shard_ends, range_);
+    return shard_ends_within(records_->shard_ends(), range_);
   }
 
-  uint64_t max_length() const override {
-    return fields_.sequence_layout() == nullptr ? 0 : fields_.sequence_layout()->max_length();
-  }
+  uint64_t max_length() const override { return assembler_.spec().max_length; }
   uint64_t length(uint64_t sample) const override {
     return max_length() == 0 ? 0 : std::min(records_->length(range_.begin + sample), max_length());
   }
   std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
-    return max_length() == 0 ? spec_ : fields_.sequence_layout()->spec(length);
+    return assembler_.spec().tensors(length);
   }
 
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    std::vector<FieldValue> values(fields_.names().size());
+    if (!assembler_.spec().image) return {};
+    std::vector<FieldValue> fields(assembler_.spec().num_values());
+    RecordValues values{.fields = fields};
     const Status read = records_->read(range_.begin + sample, values);
-    return read.ok() ? fields_.describe_transforms(values, random_key) : std::string();
+    return read.ok() ? assembler_.describe_transforms(fields, random_key) : std::string();
   }
 
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size());
+    assert(sample < size() && outputs.size() == tensors_.size());
     const uint64_t record = range_.begin + sample;
-    thread_local std::vector<FieldValue> values;
-    values.assign(fields_.names().size(), FieldValue());
+    thread_local std::vector<FieldValue> fields;
+    fields.assign(assembler_.spec().num_values(), FieldValue());
+    RecordValues values{.fields = fields,
+                        .length = max_length() == 0 ? 0 : records_->length(record),
+                        .label = records_->label(record),
+                        .input_tensor = outputs.front(),
+                        .target_tensor = outputs.back()};
     STOKER_RETURN_IF_ERROR(records_->read(record, values));
-    const Status status = to_tensors(record, values, random_key, outputs);
-    if (status.ok()) return status;
-    const SampleSource where = records_->source(record);
-    return status.with_context(where.file + ": " + records_->what(record) + " at offset " +
-                               std::to_string(where.offset));
+    const Status status = assembler_.assemble(values, random_key, outputs);
+    return status.ok() ? status : records_->in_record(record, values, status);
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
-    const std::vector<uint64_t>& known = records_->table().labels;
-    if (known.empty()) return Dataset::read_labels(first, labels);
-    for (int64_t& label : labels) label = static_cast<int64_t>(known[range_.begin + first++]);
-    return {};
+    return records_->read_labels(range_.begin + first, labels);
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
     records_->prefetch(range_.begin + sample, bytes);
   }
+  void enable_memory_cache(uint64_t& room) const override {
+    records_->enable_memory_cache(range_.begin, range_.size(), room);
+  }
 
  private:
-  Status to_tensors(uint64_t record, std::span<const FieldValue> values,
-                    const RandomKey& random_key,
-                    std::span<const std::span<std::byte>> outputs) const {
-    const RecordTable& table = records_->table();
-    const uint64_t label = table.labels.empty() ? 0 : table.labels[record];
-    const SequenceLayout* const sequence = fields_.sequence_layout();
-    if (sequence == nullptr)
-      return fields_.to_tensors(values, table.form, label, random_key, outputs);
-    const SequenceLayout::Known known{
-        .length = records_->length(record), .label = label, .classes = table.classes};
-    return sequence->to_tensors(values, known, outputs);
+  static SampleSpec with_classes(SampleSpec spec, const RecordCatalog& records) {
+    spec.num_classes = records.classes();
+    if (spec.num_classes == 0 && spec.has_end_token()) spec.num_classes = 256;
+    return spec;
   }
 
   const std::string fingerprint_;
   const std::unique_ptr<RecordReader> records_;
-  const RecordFields fields_;
+  const SampleAssembler assembler_;
   const SampleRange range_;
-  const std::vector<TensorSpec> spec_;
+  const std::vector<TensorSpec> tensors_;
 };
 
 std::string format_spec(config::OnMissingField choice) {
@@ -223,27 +223,32 @@ std::string format_spec(config::OnOverflow choice) {
 Result<std::string> record_fingerprint_text(std::string_view format,
                                             const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
-  STOKER_ASSIGN_OR_RETURN(const RecordFields fields, RecordFields::of(request));
+  STOKER_ASSIGN_OR_RETURN(const SampleSpec spec, SampleSpec::of(request));
   const config::RecordConfig& record = *request.config.record();
   std::string text = "format=" + std::string(format) + ' ' + split.to_text() + ' ' +
-                     fields.to_text() + " on_missing_field=" + format_spec(record.on_missing_field);
-  const SequenceLayout* const sequence = fields.sequence_layout();
-  if (sequence != nullptr) text += " on_overflow=" + format_spec(record.sequence.on_overflow);
-  const bool has_classes = fields.label() || (sequence != nullptr && sequence->has_labels());
-  if (has_classes) text += " num_classes=" + std::to_string(record.num_classes.value_or(0));
-  if (!fields.is_text()) return text;
+                     spec.fingerprint_text() +
+                     " on_missing_field=" + format_spec(record.on_missing_field);
+  if (spec.is_sequence()) text += " on_overflow=" + format_spec(record.sequence.on_overflow);
+  if (spec.has_target(FieldRole::kLabel) || spec.has_target(FieldRole::kLabels))
+    text += " num_classes=" + std::to_string(record.num_classes.value_or(0));
+  if (!spec.is_text()) return text;
   STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
   return text + " block_size=" + std::to_string(context);
 }
 
-Result<std::unique_ptr<Dataset>> make_record_dataset(const DatasetRequest& request,
-                                                     RecordFields fields, std::string fingerprint,
+Result<std::unique_ptr<Dataset>> make_record_dataset(const DatasetRequest& request, SampleSpec spec,
+                                                     std::string fingerprint,
                                                      std::unique_ptr<RecordReader> records) {
-  if (fields.is_text())
-    return make_token_blocks(request, std::move(fingerprint), std::move(records));
-  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, records->table().size()));
-  return std::unique_ptr<Dataset>(std::make_unique<RecordDataset>(
-      std::move(fields), std::move(fingerprint), std::move(records), range));
+  if (spec.is_text()) return make_token_blocks(request, std::move(fingerprint), std::move(records));
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, records->size()));
+  return make_record_dataset(std::move(spec), std::move(fingerprint), std::move(records), range);
+}
+
+std::unique_ptr<Dataset> make_record_dataset(SampleSpec spec, std::string fingerprint,
+                                             std::unique_ptr<RecordReader> records,
+                                             SampleRange range) {
+  return std::make_unique<RecordDataset>(std::move(spec), std::move(fingerprint),
+                                         std::move(records), range);
 }
 
 }  // namespace stoker::data::record

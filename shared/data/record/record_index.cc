@@ -35,14 +35,13 @@ files::IndexMetadata RecordTable::to_metadata() && {
 }
 
 Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards, uint64_t width,
-                                    const RecordFields& fields) {
+                                    const SampleSpec& spec) {
   const std::span<const uint64_t> numbers(metadata.numbers);
-  const SequenceLayout* const sequence = fields.sequence_layout();
-  const bool has_labels = fields.label().has_value();  // a class a record, in the table
-  const bool has_lists = sequence != nullptr && sequence->has_labels();  // in the records
+  const bool has_labels = spec.has_target(FieldRole::kLabel);  // a class a record, in the table
+  const bool has_lists = spec.has_target(FieldRole::kLabels);  // in the records
   if (shards == 0 || numbers.size() < kHead + shards) return no_table();
   RecordTable table{.class_names = std::move(metadata.names),
-                    .width = width + (sequence != nullptr ? 1 : 0)};
+                    .width = width + (spec.is_sequence() ? 1 : 0)};
   if (numbers[0] > static_cast<uint64_t>(InputForm::kNumbers)) return no_table();
   table.form = static_cast<InputForm>(numbers[0]);
   table.classes = numbers[1];
@@ -64,21 +63,21 @@ Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards
   return table;
 }
 
-RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const RecordFields& fields,
+RecordIndexBuilder::RecordIndexBuilder(const DatasetRequest& request, const SampleSpec& spec,
                                        const files::FileTable& shards, uint64_t width,
                                        const files::ScanProgress& progress)
     : request_(request),
       record_(*request.config.record()),
-      fields_(fields),
+      assembler_(spec),
       shards_(shards),
       progress_(progress),
       skips_(record_.on_missing_field == config::OnMissingField::kDrop) {
-  table_.width = width + (fields.sequence_layout() != nullptr ? 1 : 0);
+  table_.width = width + (spec.is_sequence() ? 1 : 0);
 }
 
 Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
                                std::span<const FieldValue> values, std::span<const uint64_t> row) {
-  assert(values.size() == fields_.names().size());
+  assert(values.size() == spec().num_values());
   if (++seen_ % kProgressRecords == 0) progress_(seen_, "records");
   const auto missing = std::ranges::find_if(values, is_missing);
   if (missing != values.end()) {
@@ -87,7 +86,7 @@ Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
     return {};
   }
   std::optional<uint64_t> length;
-  if (fields_.sequence_layout() != nullptr) {
+  if (spec().is_sequence()) {
     STOKER_ASSIGN_OR_RETURN(length, take_length(offset, what, values));
     if (!length) return {};
   }
@@ -101,12 +100,12 @@ Status RecordIndexBuilder::add(uint64_t offset, std::string_view what,
 
 Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
                                       std::span<const FieldValue> values) {
-  const auto label = fields_.label();
+  const auto label = spec().label_value();
   if (!label) return {};
   const auto number = labels_.add(values[*label]);
   if (!number) {
     const Status named(number.status().code(),
-                       "label '" + fields_.names()[*label] + "' " + number.status().message());
+                       "label '" + spec().names[*label] + "' " + number.status().message());
     return at(offset, what, named);
   }
   table_.labels.push_back(*number);
@@ -115,8 +114,7 @@ Status RecordIndexBuilder::take_label(uint64_t offset, std::string_view what,
 
 Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
     uint64_t offset, std::string_view what, std::span<const FieldValue> values) {
-  const SequenceLayout& sequence = *fields_.sequence_layout();
-  const auto measure = sequence.measure(values);
+  const auto measure = assembler_.measure(values);
   if (!measure) return at(offset, what, measure.status());
   if (measure->length == 0) {
     add_dropped(incomplete_, offset, what, missing_field_text(0));
@@ -124,7 +122,7 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
   }
   const config::OnOverflow overflow = record_.sequence.on_overflow;
   const bool skips = overflow == config::OnOverflow::kDrop;
-  const uint64_t most_labels = sequence.max_label_length();
+  const uint64_t most_labels = spec().max_label_length;
   const bool has_more = most_labels > 0 && measure->labels > most_labels;
   const std::string labels = "has " + std::to_string(measure->labels) + " labels";
   if (has_more && !skips)
@@ -132,11 +130,11 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
               Status(StatusCode::kCorrupt, labels + ", more than " +
                                                request_.key("sequence.max_label_length") + " (" +
                                                std::to_string(most_labels) + ")"));
-  if (has_more || measure->length > sequence.max_length())
+  if (has_more || measure->length > spec().max_length)
     add_dropped(longer_, offset, what,
                 has_more ? labels : "has " + std::to_string(measure->length) + " places");
   const bool stays =
-      measure->length <= sequence.max_length() || overflow == config::OnOverflow::kTruncate;
+      measure->length <= spec().max_length || overflow == config::OnOverflow::kTruncate;
   if (has_more || !stays) return std::optional<uint64_t>();
   list_classes_ = std::max(list_classes_, measure->classes);
   return std::optional(measure->length);
@@ -163,7 +161,7 @@ Result<files::IndexMetadata> RecordIndexBuilder::finish() {
 
 Status RecordIndexBuilder::take_classes() {
   const auto given = static_cast<uint64_t>(record_.num_classes.value_or(0));
-  if (fields_.sequence_layout() != nullptr && fields_.sequence_layout()->has_labels()) {
+  if (spec().has_target(FieldRole::kLabels)) {
     if (given > 0 && given < list_classes_)
       return request_.config_error(
           "num_classes",
@@ -172,7 +170,7 @@ Status RecordIndexBuilder::take_classes() {
     if (table_.classes == 0)
       return request_.config_error("fields.labels", "hold no class, only -100");
   }
-  if (!fields_.label()) return {};
+  if (!spec().has_target(FieldRole::kLabel)) return {};
   auto classes = labels_.finish(given);
   if (!classes) return request_.config_error("num_classes", classes.status().message());
   table_.classes = classes->count;
@@ -199,7 +197,8 @@ void RecordIndexBuilder::add_dropped(DroppedRecords& dropped, uint64_t offset,
 }
 
 std::string RecordIndexBuilder::missing_field_text(size_t name) const {
-  return "has no " + std::string(fields_.key_of_name(name)) + " '" + fields_.names()[name] + "'";
+  return "has no " + std::string(to_string(spec().field_of(name).role)) + " '" +
+         spec().names[name] + "'";
 }
 
 std::string RecordIndexBuilder::counted(const DroppedRecords& dropped,
@@ -230,12 +229,11 @@ Status RecordIndexBuilder::check_overlong() const {
   if (longer_.count == 0) return {};
   const config::OnOverflow overflow = record_.sequence.on_overflow;
   if (overflow == config::OnOverflow::kError || kept_ == 0) {
-    return Status(
-        kept_ == 0 ? StatusCode::kInvalidArgument : StatusCode::kCorrupt,
-        counted(longer_, "longer than " + request_.key("sequence.max_length") + " (" +
-                             std::to_string(fields_.sequence_layout()->max_length()) + ")") +
-            ": raise it, or say whether to truncate or to drop them with " +
-            request_.key("sequence.on_overflow"));
+    return Status(kept_ == 0 ? StatusCode::kInvalidArgument : StatusCode::kCorrupt,
+                  counted(longer_, "longer than " + request_.key("sequence.max_length") + " (" +
+                                       std::to_string(spec().max_length) + ")") +
+                      ": raise it, or say whether to truncate or to drop them with " +
+                      request_.key("sequence.on_overflow"));
   }
   log_warn(overflow == config::OnOverflow::kDrop ? "records dropped" : "records truncated",
            {{"dataset", request_.name},
@@ -247,8 +245,8 @@ Status RecordIndexBuilder::check_overlong() const {
 }
 
 Status RecordIndexBuilder::take_form(const FieldValue& input) {
-  if (fields_.is_text()) return {};
-  STOKER_ASSIGN_OR_RETURN(table_.form, fields_.input_form(input));
+  if (spec().is_text()) return {};
+  STOKER_ASSIGN_OR_RETURN(table_.form, assembler_.input_form(input));
   return {};
 }
 

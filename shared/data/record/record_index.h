@@ -21,7 +21,7 @@
 #include "shared/data/files/index.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/record/class_labels.h"
-#include "shared/data/record/record_fields.h"
+#include "shared/data/record/sample_assembler.h"
 
 namespace stoker::data::record {
 
@@ -44,7 +44,7 @@ struct RecordTable {
   // The table of records of these fields, of a kind that keeps `width` numbers a record; that of
   // sequences has one more, the length.
   static Result<RecordTable> of(files::IndexMetadata metadata, size_t shards, uint64_t width,
-                                const RecordFields& fields);
+                                const SampleSpec& spec);
 };
 
 // RecordIndexBuilder: makes the RecordTable of a set while a format goes through its shards.
@@ -62,11 +62,11 @@ struct RecordTable {
 class RecordIndexBuilder {
  public:
   // `width` numbers a record; of sequences the table has one more, the length.
-  RecordIndexBuilder(const DatasetRequest& request, const RecordFields& fields,
+  RecordIndexBuilder(const DatasetRequest& request, const SampleSpec& spec,
                      const files::FileTable& shards, uint64_t width,
                      const files::ScanProgress& progress);
 
-  // A record of the shard that is gone through. Of `values`, those of fields.names(), it looks at
+  // A record of the shard that is gone through. Of `values`, one each of the spec, it looks at
   // which are there, at the label, and at the form of the first input. `what` is the record in
   // messages: "sample 'a/1'"; an empty one is "record".
   Status add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
@@ -89,6 +89,7 @@ class RecordIndexBuilder {
   };
   void add_dropped(DroppedRecords& dropped, uint64_t offset, std::string_view what,
                    const std::string& how);
+  const SampleSpec& spec() const { return assembler_.spec(); }
   std::string missing_field_text(size_t name) const;
   std::string counted(const DroppedRecords& dropped, const std::string& are) const;
   Status check_missing_fields() const;
@@ -102,7 +103,7 @@ class RecordIndexBuilder {
 
   const DatasetRequest& request_;
   const config::RecordConfig& record_;
-  const RecordFields& fields_;
+  const SampleAssembler assembler_;
   const files::FileTable& shards_;
   const files::ScanProgress progress_;
   const bool skips_;

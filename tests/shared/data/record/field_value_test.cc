@@ -71,6 +71,65 @@ TEST(FieldValueTest, ParsesIntegersFromNumbersOrText) {
     EXPECT_EQ(whole_number(bytes(bad)).status().code(), StatusCode::kCorrupt) << bad;
 }
 
+template <typename Number>
+FieldArray array_of(std::span<const Number> numbers, char kind) {
+  return {.bytes = std::as_bytes(numbers), .type = {.kind = kind, .bytes = sizeof(Number)}};
+}
+
+TEST(FieldValueTest, ConvertsArraysOfAnyTypeToFloats) {
+  const std::array<int16_t, 2> ints{-3, 4};
+  const std::array<double, 1> doubles{0.1};
+  const std::array<uint8_t, 1> bools{1};
+  std::vector<float> out(4);
+  size_t filled = 0;
+  ASSERT_TRUE(append_numbers(array_of<int16_t>(ints, 'i'), out, filled).ok());
+  ASSERT_TRUE(append_numbers(array_of<double>(doubles, 'f'), out, filled).ok());
+  ASSERT_TRUE(append_numbers(array_of<uint8_t>(bools, 'b'), out, filled).ok());
+  EXPECT_EQ(filled, 4u);
+  EXPECT_THAT(out, ElementsAre(-3, 4, 0.1f, 1));
+}
+
+TEST(FieldValueTest, RejectsArraysThatAreTooLongOrNotFinite) {
+  const std::array<double, 2> numbers{1, std::numeric_limits<double>::infinity()};
+  const FieldArray array = array_of<double>(numbers, 'f');
+  std::vector<float> out(2);
+  size_t filled = 1;
+  EXPECT_EQ(append_numbers(array, out, filled).message(),
+            "has 2 numbers, more than the 1 that are needed");
+  filled = 0;
+  EXPECT_EQ(append_numbers(array, out, filled).message(), "holds an infinite number");
+}
+
+TEST(FieldValueTest, TurnsInterleavedChannelsIntoPlanes) {
+  const std::array<uint8_t, 6> pixels{1, 2, 3, 4, 5, 6};
+  FieldArray image = array_of<uint8_t>(pixels, 'u');
+  image.interleaved_channels = 3;
+  std::array<std::byte, 6> out{};
+  ASSERT_TRUE(copy_bytes(image, out).ok());
+  EXPECT_THAT(out, ElementsAre(std::byte{1}, std::byte{4}, std::byte{2}, std::byte{5}, std::byte{3},
+                               std::byte{6}));
+  EXPECT_EQ(copy_bytes(image, std::span(out).first(5)).message(),
+            "is 6 bytes, but 5 bytes are needed");
+}
+
+TEST(FieldValueTest, ReadsWholeNumbersOfArraysAndLists) {
+  const std::array<uint64_t, 3> numbers{7, std::numeric_limits<uint64_t>::max(), 9};
+  const std::array<int64_t, 3> same{7, -1, 9};
+  const FieldValue array = array_of<uint64_t>(numbers, 'u');
+  std::array<int64_t, 2> buffer{};
+  for (const FieldValue& value : {array, FieldValue(FieldInts(same))}) {
+    EXPECT_EQ(*whole_number_count(value), 3u);
+    EXPECT_THAT(whole_numbers(value, 0, buffer), ElementsAre(7, -1));
+    EXPECT_THAT(whole_numbers(value, 2, buffer), ElementsAre(9));
+    std::array<int64_t, 2> copy{};
+    copy_whole_numbers(first_numbers(value, 2), copy);
+    EXPECT_THAT(copy, ElementsAre(7, -1));
+  }
+  EXPECT_EQ(*whole_number(first_numbers(array, 1)), 7u);
+  EXPECT_EQ(whole_number_count(FieldFloats()).status().message(),
+            "is 0 numbers, no list of whole numbers");
+}
+
 TEST(FieldValueTest, ReplacesControlCharactersInMessages) {
   const Status status = whole_number(bytes("a\x1b[2J" + std::string(99, 'x'))).status();
   EXPECT_EQ(status.message(), "is 'a?[2J" + std::string(27, 'x') + "…', not a whole number from 0");

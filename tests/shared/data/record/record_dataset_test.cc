@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/data/record/record_index.h"
+#include "shared/data/record/table_reader.h"
 #include "tests/shared/data/folder_fixture.h"
 
 namespace stoker::data::record {
@@ -20,18 +21,20 @@ const std::string kDatasetName = "train";
 // Each record has one number a field; -1 stands for a field that is not there.
 using Record = std::vector<int64_t>;
 
-class FakeRecords : public RecordReader {
+class FakeRecords : public TableReader, public TextSource {
  public:
   FakeRecords(files::FileTable shards, RecordTable table, std::vector<std::string> texts)
-      : RecordReader(std::move(shards), std::move(table)), texts_(std::move(texts)) {}
+      : TableReader(std::move(shards), std::move(table)), texts_(std::move(texts)) {}
 
-  Status read(uint64_t record, std::span<FieldValue> values) const override {
+  Status read(uint64_t record, RecordValues& values) const override {
     thread_local int64_t number;
     number = static_cast<int64_t>(table().row(record)[0]);
-    values[0] = FieldInts(&number, 1);
+    values.fields[0] = FieldInts(&number, 1);
     return {};
   }
   void prefetch(uint64_t, files::PrefetchedBytes&) const override {}
+  const TextSource* maybe_texts() const override { return this; }
+  void prefetch_text(uint64_t, uint64_t, uint64_t, files::PrefetchedBytes&) const override {}
   uint64_t text_bytes(uint64_t record) const override { return texts_[record].size(); }
   Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const override {
     EXPECT_LE(from + out.size(), texts_[record].size());
@@ -60,8 +63,8 @@ class RecordDatasetTest : public ::testing::Test {
 
   Result<files::IndexMetadata> index(const std::vector<std::vector<Record>>& shards) {
     const DatasetRequest set{.name = kDatasetName, .config = config_};
-    const RecordFields fields = *RecordFields::of(set);
-    RecordIndexBuilder index(set, fields, shards_, 1, {});
+    const SampleSpec spec = *SampleSpec::of(set);
+    RecordIndexBuilder index(set, spec, shards_, 1, {});
     for (const auto& shard : shards) {
       for (const Record& record : shard) {
         std::vector<FieldValue> values(record.size());
@@ -77,11 +80,11 @@ class RecordDatasetTest : public ::testing::Test {
   Result<std::unique_ptr<Dataset>> open(files::IndexMetadata metadata,
                                         std::vector<std::string> texts = {}) {
     const DatasetRequest set{.name = kDatasetName, .config = config_};
-    const RecordFields fields = *RecordFields::of(set);
+    const SampleSpec spec = *SampleSpec::of(set);
     STOKER_ASSIGN_OR_RETURN(RecordTable table,
-                            RecordTable::of(std::move(metadata), shards_.size(), 1, fields));
+                            RecordTable::of(std::move(metadata), shards_.size(), 1, spec));
     auto records = std::make_unique<FakeRecords>(shards_, std::move(table), std::move(texts));
-    return make_record_dataset(set, fields, "fingerprint", std::move(records));
+    return make_record_dataset(set, spec, "fingerprint", std::move(records));
   }
   std::unique_ptr<Dataset> texts(const std::vector<std::string>& texts, int64_t context) {
     config_.source = config::TfrecordDataset{};

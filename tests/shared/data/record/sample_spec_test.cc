@@ -1,13 +1,16 @@
-#include "shared/data/record/record_fields.h"
+#include "shared/data/record/sample_spec.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/data/record/sample_assembler.h"
 #include "tests/shared/data/config_parts.h"
 
 namespace stoker::data::record {
@@ -32,70 +35,74 @@ config::DatasetConfig label_config() {
   fields_in(config).label = "l";
   return config;
 }
-Result<RecordFields> fields_of(const config::DatasetConfig& config) {
-  return RecordFields::of({.name = kName, .config = config});
+Result<SampleSpec> spec_of(const config::DatasetConfig& config) {
+  return SampleSpec::of({.name = kName, .config = config});
+}
+// Of samples whose input has this form.
+SampleSpec with_form(const config::DatasetConfig& config, InputForm form) {
+  SampleSpec spec = *spec_of(config);
+  spec.set_input_form(form);
+  return spec;
 }
 void expect_wrong(const config::DatasetConfig& config, const std::string& setting) {
-  const auto fields = fields_of(config);
-  ASSERT_FALSE(fields.ok());
-  EXPECT_EQ(fields.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(fields.status().message(), HasSubstr("data.train." + setting));
+  const auto spec = spec_of(config);
+  ASSERT_FALSE(spec.ok());
+  EXPECT_EQ(spec.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(spec.status().message(), HasSubstr("data.train." + setting));
 }
 FieldValue bytes_value(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-TEST(RecordFieldsTest, ListsNamesInOrderOfValues) {
-  const auto fields = fields_of(label_config());
-  ASSERT_TRUE(fields.ok());
-  EXPECT_THAT(fields->names(), ElementsAre("a", "b", "l"));
-  EXPECT_EQ(fields->label(), 2u);
-  EXPECT_EQ(fields->key_of_name(1), "input");
-  EXPECT_EQ(fields->key_of_name(2), "label");
+TEST(SampleSpecTest, ListsNamesInOrderOfValues) {
+  const auto spec = spec_of(label_config());
+  ASSERT_TRUE(spec.ok());
+  EXPECT_THAT(spec->names, ElementsAre("a", "b", "l"));
+  EXPECT_EQ(spec->label_value(), 2u);
+  EXPECT_EQ(spec->key_of(1), "fields.input");
+  EXPECT_EQ(spec->key_of(2), "fields.label");
 }
 
-TEST(RecordFieldsTest, CopiesNumbersAsFloat32WithTargets) {
-  const auto fields = fields_of(numbers_config());
-  ASSERT_TRUE(fields.ok());
-  EXPECT_EQ(fields->spec(InputForm::kNumbers),
+TEST(SampleSpecTest, CopiesNumbersAsFloat32WithTargets) {
+  const auto spec = spec_of(numbers_config());
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->tensors(),
             (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {2, 2}},
                                      {.name = "target", .dtype = DType::kF32, .shape = {1}}}));
   const std::array<float, 3> a{1, 2, 3};
   const int64_t b = 4;
   std::array<float, 4> input{};
   float target = 0;
-  const std::array<FieldValue, 3> values{FieldFloats(a), FieldInts(&b, 1), bytes_value("0.25")};
+  std::array<FieldValue, 3> values{FieldFloats(a), FieldInts(&b, 1), bytes_value("0.25")};
   const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
                                                     std::as_writable_bytes(std::span(&target, 1))};
-  ASSERT_TRUE(fields->to_tensors(values, InputForm::kNumbers, 0, {}, outputs).ok());
+  ASSERT_TRUE(SampleAssembler(*spec).assemble({.fields = values}, {}, outputs).ok());
   EXPECT_THAT(input, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(target, 0.25f);
 }
 
-TEST(RecordFieldsTest, CopiesBytesAsUint8WithClassLabel) {
-  const auto fields = fields_of(label_config());
-  ASSERT_TRUE(fields.ok());
-  EXPECT_EQ(fields->spec(InputForm::kBytes)[0].dtype, DType::kU8);
-  EXPECT_EQ(fields->spec(InputForm::kBytes)[1],
-            (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
+TEST(SampleSpecTest, CopiesBytesAsUint8WithClassLabel) {
+  const SampleSpec spec = with_form(label_config(), InputForm::kBytes);
+  EXPECT_EQ(spec.tensors()[0].dtype, DType::kU8);
+  EXPECT_EQ(spec.tensors()[1], (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
   std::string input(4, '.');
   int64_t label = 0;
-  const std::array<FieldValue, 3> values{bytes_value("x"), bytes_value("yz!"), FieldValue()};
+  std::array<FieldValue, 3> values{bytes_value("x"), bytes_value("yz!"), FieldValue()};
   const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
                                                     std::as_writable_bytes(std::span(&label, 1))};
-  ASSERT_TRUE(fields->to_tensors(values, InputForm::kBytes, 3, {}, outputs).ok());
+  ASSERT_TRUE(SampleAssembler(spec).assemble({.fields = values, .label = 3}, {}, outputs).ok());
   EXPECT_EQ(input, "xyz!");
   EXPECT_EQ(label, 3);
 }
 
-TEST(RecordFieldsTest, ReportsFieldThatDoesNotFillShape) {
-  const auto fields = fields_of(label_config());
-  std::array<std::byte, 16> input{};
+TEST(SampleSpecTest, ReportsFieldThatDoesNotFillShape) {
+  alignas(float) std::array<std::byte, 16> input{};
   int64_t label = 0;
   const auto message = [&](FieldValue a, FieldValue b, InputForm form) {
-    const std::array<FieldValue, 3> values{a, b, FieldValue()};
+    std::array<FieldValue, 3> values{a, b, FieldValue()};
     const std::array<std::span<std::byte>, 2> outputs{
         std::span(input).first(form == InputForm::kBytes ? 4 : 16),
         std::as_writable_bytes(std::span(&label, 1))};
-    return fields->to_tensors(values, form, 0, {}, outputs).message();
+    const SampleAssembler assembler(with_form(label_config(), form));
+    return assembler.assemble({.fields = values}, {}, outputs).message();
   };
   const std::array<float, 5> numbers{};
   EXPECT_EQ(
@@ -113,29 +120,29 @@ TEST(RecordFieldsTest, ReportsFieldThatDoesNotFillShape) {
               HasSubstr("input 'a' is 'xy', not a number"));
 }
 
-TEST(RecordFieldsTest, RequiresBytesForImage) {
+TEST(SampleSpecTest, RequiresBytesForImage) {
   config::DatasetConfig config = label_config();
   fields_in(config).input = {};
   fields_in(config).image = "jpg";
   record_in(config).input_shape = {};
   transforms_in(config) = {config::Resize{{8, 9}}};
-  const auto fields = fields_of(config);
-  ASSERT_TRUE(fields.ok()) << fields.status().to_string();
-  EXPECT_EQ(fields->key_of_name(0), "image");
-  EXPECT_EQ(fields->key_of(0), "fields.image");
-  EXPECT_EQ(fields->spec(InputForm::kImage)[0].shape, (std::vector<int64_t>{3, 8, 9}));
-  EXPECT_EQ(*fields->input_form(bytes_value("…")), InputForm::kImage);
-  EXPECT_THAT(fields->input_form(FieldFloats()).status().message(),
+  const auto spec = spec_of(config);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  EXPECT_EQ(spec->key_of(0), "fields.image");
+  const SampleAssembler assembler(*spec);
+  EXPECT_EQ(spec->tensors()[0].shape, (std::vector<int64_t>{3, 8, 9}));
+  EXPECT_EQ(*assembler.input_form(bytes_value("…")), InputForm::kImage);
+  EXPECT_THAT(assembler.input_form(FieldFloats()).status().message(),
               HasSubstr("name it in fields.input, with an input_shape"));
 }
 
-TEST(RecordFieldsTest, DerivesInputTypeFromFirstValue) {
-  const auto fields = fields_of(label_config());
-  EXPECT_EQ(*fields->input_form(bytes_value("x")), InputForm::kBytes);
-  EXPECT_EQ(*fields->input_form(FieldInts()), InputForm::kNumbers);
+TEST(SampleSpecTest, DerivesInputTypeFromFirstValue) {
+  const SampleAssembler assembler(*spec_of(label_config()));
+  EXPECT_EQ(*assembler.input_form(bytes_value("x")), InputForm::kBytes);
+  EXPECT_EQ(*assembler.input_form(FieldInts()), InputForm::kNumbers);
 }
 
-TEST(RecordFieldsTest, RejectsInvalidSettings) {
+TEST(SampleSpecTest, RejectsInvalidSettings) {
   config::DatasetConfig config{.source = config::TfrecordDataset{}};
   expect_wrong(config, "fields.input");
   config = label_config();
@@ -173,24 +180,48 @@ TEST(RecordFieldsTest, RejectsInvalidSettings) {
   expect_wrong(config, "fields.text");
 }
 
-TEST(RecordFieldsTest, CountsTargetsByNamesUnlessConfigured) {
+TEST(SampleSpecTest, CountsTargetsByNamesUnlessConfigured) {
   config::DatasetConfig config = numbers_config();
   fields_in(config).target = {"t", "u"};
   record_in(config).num_targets = {};
-  EXPECT_EQ(fields_of(config)->spec(InputForm::kNumbers)[1].shape, (std::vector<int64_t>{2}));
+  EXPECT_EQ(spec_of(config)->tensors()[1].shape, (std::vector<int64_t>{2}));
   record_in(config).num_targets = 5;
-  EXPECT_EQ(fields_of(config)->spec(InputForm::kNumbers)[1].shape, (std::vector<int64_t>{5}));
+  EXPECT_EQ(spec_of(config)->tensors()[1].shape, (std::vector<int64_t>{5}));
 }
 
-TEST(RecordFieldsTest, FormatsDistinctTextPerFields) {
+TEST(SampleSpecTest, FormatsDistinctTextPerFields) {
   config::DatasetConfig config = label_config();
-  const std::string first = fields_of(config)->to_text();
+  const std::string first = spec_of(config)->fingerprint_text();
   fields_in(config).input = {"a,1:b"};
-  EXPECT_NE(fields_of(config)->to_text(), first);
+  EXPECT_NE(spec_of(config)->fingerprint_text(), first);
   config = label_config();
   record_in(config).input_shape = {4};
-  EXPECT_NE(fields_of(config)->to_text(), first);
-  EXPECT_EQ(fields_of(label_config())->to_text(), first);
+  EXPECT_NE(spec_of(config)->fingerprint_text(), first);
+  EXPECT_EQ(spec_of(label_config())->fingerprint_text(), first);
+}
+
+TEST(SampleAssemblerTest, LeavesArrayThatWasReadIntoItsTensor) {
+  const SampleAssembler assembler(SampleSpec::labeled({.shape = {2}, .must_be_finite = false}));
+  std::array<float, 2> input{1, std::numeric_limits<float>::quiet_NaN()};
+  int64_t label = 0;
+  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(&label, 1))};
+  std::array<FieldValue, 2> values{FieldArray{.bytes = outputs[0], .type = {}}, FieldValue()};
+  ASSERT_TRUE(assembler.assemble({.fields = values, .label = 7}, {}, outputs).ok());
+  EXPECT_EQ(input[0], 1);
+  EXPECT_TRUE(std::isnan(input[1]));
+  EXPECT_EQ(label, 7);
+}
+
+TEST(SampleAssemblerTest, ReportsErrorsOfUnnamedValuesWithoutName) {
+  const SampleAssembler assembler(SampleSpec::labeled({.dtype = DType::kU8, .shape = {3}}));
+  std::string input(3, '.');
+  int64_t label = 0;
+  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
+                                                    std::as_writable_bytes(std::span(&label, 1))};
+  std::array<FieldValue, 2> values{bytes_value("xy"), FieldValue()};
+  EXPECT_EQ(assembler.assemble({.fields = values}, {}, outputs).message(),
+            "is 2 bytes, but 3 bytes are needed");
 }
 
 }  // namespace

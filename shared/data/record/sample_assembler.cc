@@ -1,0 +1,230 @@
+#include "shared/data/record/sample_assembler.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "shared/data/record/class_labels.h"
+
+namespace stoker::data::record {
+namespace {
+
+constexpr int64_t kMaxToken = std::numeric_limits<int32_t>::max();
+constexpr size_t kNumbersAtOnce = 256;  // of an array, converted on the stack
+
+Status unfit_value(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
+
+// The first of so many whole numbers for which `is_bad` is true.
+template <typename IsBad>
+std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, const IsBad& is_bad) {
+  std::array<int64_t, kNumbersAtOnce> buffer;
+  for (uint64_t at = 0; at < count; at += buffer.size()) {
+    const FieldInts numbers = whole_numbers(
+        value, at, std::span(buffer).first(std::min<uint64_t>(buffer.size(), count - at)));
+    const auto found = std::ranges::find_if(numbers, is_bad);
+    if (found != numbers.end()) return *found;
+  }
+  return std::nullopt;
+}
+
+template <typename T>
+std::span<T> numbers_in(std::span<std::byte> out) {
+  // A slot's tensors are aligned for their type (batch_layout.h).
+  return {reinterpret_cast<T*>(out.data()), out.size() / sizeof(T)};
+}
+
+}  // namespace
+
+// ---- Indexing
+
+Result<InputForm> SampleAssembler::input_form(const FieldValue& input) const {
+  if (spec_.is_sequence()) return InputForm::kNumbers;
+  if (spec_.image && !is_bytes(input)) {
+    return spec_.in_field(0, unfit_value("is " + describe(input) +
+                                         ", no image; name it in fields.input, with an "
+                                         "input_shape"));
+  }
+  if (spec_.image) return InputForm::kImage;
+  return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
+}
+
+Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
+  if (spec_.input().role == FieldRole::kText) {
+    const auto* bytes = std::get_if<FieldBytes>(&value);
+    if (bytes == nullptr) return unfit_value("is " + describe(value) + ", no text");
+    return bytes->empty() ? 0 : bytes->size() + (spec_.has_end_token() ? 1 : 0);
+  }
+  if (spec_.input().role == FieldRole::kInputIds) return whole_number_count(value);
+  const auto count = number_count(value);
+  if (!count) return unfit_value("is " + describe(value) + ", no list of numbers");
+  const uint64_t per_step = spec_.values_per_step();
+  if (*count % per_step == 0) return *count / per_step;
+  return unfit_value("has " + std::to_string(*count) + " numbers, which are not " +
+                     std::to_string(per_step) + " for each place, as input_shape says");
+}
+
+Result<SampleAssembler::Measure> SampleAssembler::measure(
+    std::span<const FieldValue> values) const {
+  assert(values.size() == spec_.num_values());
+  Measure measure;
+  const auto length = num_steps(values[0]);
+  if (!length) return spec_.in_field(0, length.status());
+  measure.length = *length;
+  if (!spec_.has_target(FieldRole::kLabels)) return measure;
+  const auto labels = whole_number_count(values[1]);
+  if (!labels) return spec_.in_field(1, labels.status());
+  measure.labels = *labels;
+  const auto bad = find_number(values[1], measure.labels, [&measure](int64_t label) {
+    if (label == kPaddedLabel) return false;
+    if (label < 0 || label >= static_cast<int64_t>(kMaxClasses)) return true;
+    measure.classes = std::max(measure.classes, static_cast<uint64_t>(label) + 1);
+    return false;
+  });
+  if (bad)
+    return spec_.in_field(1, unfit_value("holds " + std::to_string(*bad) + ", no class (0 to " +
+                                         std::to_string(kMaxClasses - 1) + "), nor -100 for none"));
+  if (spec_.max_label_length == 0 && measure.labels != measure.length)
+    return spec_.in_field(
+        1, unfit_value("has " + std::to_string(measure.labels) + " labels for the " +
+                       std::to_string(measure.length) + " places of " + spec_.names[0] +
+                       "; where they are not one each, say how many there may be with "
+                       "sequence.max_label_length"));
+  return measure;
+}
+
+// ---- Samples
+
+Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& random_key,
+                                 std::span<const std::span<std::byte>> outputs) const {
+  assert(!spec_.is_text() && record.fields.size() == spec_.num_values());
+  assert(outputs.size() == spec_.fields.size() + (spec_.is_sequence() ? 1 : 0));
+  const size_t inputs = spec_.input().num_values;
+  uint64_t steps = 0;
+  if (spec_.is_sequence()) {
+    STOKER_RETURN_IF_ERROR(write_sequence(record, steps, outputs));
+  } else {
+    STOKER_RETURN_IF_ERROR(write_input(record.fields.first(inputs), random_key, outputs[0]));
+  }
+  const FieldSpec* const target = spec_.maybe_target();
+  if (target == nullptr) return {};
+  if (target->role == FieldRole::kTarget)
+    return write_numbers(record.fields.subspan(inputs), inputs, outputs.back());
+  if (target->role == FieldRole::kLabels)
+    return spec_.in_field(inputs, write_labels(record.fields[inputs], steps, outputs.back()));
+  const auto label = static_cast<int64_t>(record.label);
+  std::memcpy(outputs.back().data(), &label, sizeof label);
+  return {};
+}
+
+std::string SampleAssembler::describe_transforms(std::span<const FieldValue> values,
+                                                 const RandomKey& random_key) const {
+  const auto* file = spec_.image ? std::get_if<FieldBytes>(&values[0]) : nullptr;
+  return file == nullptr ? std::string() : spec_.image->describe_transforms(*file, random_key);
+}
+
+Status SampleAssembler::write_input(std::span<const FieldValue> values, const RandomKey& random_key,
+                                    std::span<std::byte> out) const {
+  if (!spec_.image)
+    return spec_.input().dtype == DType::kU8 ? write_bytes(values, out)
+                                             : write_numbers(values, 0, out);
+  const auto* file = std::get_if<FieldBytes>(&values[0]);
+  if (file == nullptr)
+    return spec_.in_field(0, unfit_value("is " + record::describe(values[0]) + ", no image"));
+  return spec_.in_field(0, spec_.image->read(*file, random_key, out));
+}
+
+Status SampleAssembler::write_bytes(std::span<const FieldValue> values,
+                                    std::span<std::byte> out) const {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto bytes = byte_count(values[i]);
+    const bool is_last = i + 1 == values.size();
+    const size_t wanted = is_last || !bytes ? out.size() : std::min(*bytes, out.size());
+    STOKER_RETURN_IF_ERROR(spec_.in_field(i, copy_bytes(values[i], out.first(wanted))));
+    out = out.subspan(wanted);
+  }
+  return {};
+}
+
+Status SampleAssembler::write_numbers(std::span<const FieldValue> values, size_t first,
+                                      std::span<std::byte> out) const {
+  const std::span<float> numbers = numbers_in<float>(out);
+  const bool must_be_finite = spec_.field_of(first).must_be_finite;
+  size_t filled = 0;
+  for (size_t i = 0; i < values.size(); ++i)
+    STOKER_RETURN_IF_ERROR(
+        spec_.in_field(first + i, append_numbers(values[i], numbers, filled, must_be_finite)));
+  if (filled == numbers.size()) return {};
+  return spec_.in_field(first + values.size() - 1,
+                        unfit_value("ends with number " + std::to_string(filled) + " of the " +
+                                    std::to_string(numbers.size()) + " that are needed"));
+}
+
+// `kept`: the steps that the sample has.
+Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kept,
+                                       std::span<const std::span<std::byte>> outputs) const {
+  const auto length = num_steps(record.fields[0]);
+  if (!length) return spec_.in_field(0, length.status());
+  if (*length != record.length)
+    return spec_.in_field(0, unfit_value("has another length than when the file was indexed"));
+  kept = std::min(*length, spec_.max_length);
+  STOKER_RETURN_IF_ERROR(spec_.in_field(0, write_steps(record.fields[0], kept, outputs[0])));
+  numbers_in<int64_t>(outputs[1])[0] = static_cast<int64_t>(kept);
+  return {};
+}
+
+Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,
+                                    std::span<std::byte> out) const {
+  size_t filled = 0;
+  if (spec_.input().role == FieldRole::kInput) {
+    const std::span<float> numbers = numbers_in<float>(out);
+    const uint64_t count = kept * spec_.values_per_step();
+    assert(count <= numbers.size());
+    STOKER_RETURN_IF_ERROR(
+        append_numbers(first_numbers(value, count), numbers, filled, spec_.input().must_be_finite));
+    filled *= sizeof(float);
+  } else if (spec_.input().role == FieldRole::kText) {
+    const FieldBytes text = std::get<FieldBytes>(value);
+    filled = std::min<size_t>(kept, text.size());  // the end token is a byte 0, as the padding
+    assert(kept <= out.size());
+    std::memcpy(out.data(), text.data(), filled);
+  } else {
+    const std::span<int32_t> tokens = numbers_in<int32_t>(out);
+    assert(kept <= tokens.size());
+    const auto bad = find_number(value, kept, [&](int64_t token) {
+      if (token < 0 || token > kMaxToken) return true;
+      tokens[filled++] = static_cast<int32_t>(token);
+      return false;
+    });
+    if (bad)
+      return unfit_value("holds " + std::to_string(*bad) + ", no token (0 to " +
+                         std::to_string(kMaxToken) + ")");
+    filled *= sizeof(int32_t);
+  }
+  std::ranges::fill(out.subspan(filled), std::byte{0});
+  return {};
+}
+
+Status SampleAssembler::write_labels(const FieldValue& value, uint64_t steps,
+                                     std::span<std::byte> out) const {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t given, whole_number_count(value));
+  const std::span<int64_t> labels = numbers_in<int64_t>(out);
+  const bool is_per_step = spec_.max_label_length == 0;
+  if (is_per_step ? given < steps : given > labels.size())
+    return unfit_value("has another number of labels than when the file was indexed");
+  const auto kept = labels.first(is_per_step ? steps : given);
+  copy_whole_numbers(first_numbers(value, kept.size()), kept);
+  const auto is_bad = [classes = static_cast<int64_t>(spec_.num_classes)](int64_t label) {
+    return label != kPaddedLabel && (label < 0 || label >= classes);
+  };
+  const auto bad = std::ranges::find_if(kept, is_bad);
+  if (bad != kept.end())
+    return unfit_value("holds label " + std::to_string(*bad) +
+                       ", which was not there when the file was indexed");
+  std::ranges::fill(labels.subspan(kept.size()), kPaddedLabel);
+  return {};
+}
+
+}  // namespace stoker::data::record

@@ -1,0 +1,327 @@
+#include "shared/data/record/sample_spec.h"
+
+#include <algorithm>
+#include <cassert>
+#include <span>
+
+namespace stoker::data::record {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 30;  // of a sample, 4 GiB as F32
+
+// The product of a shape; 0 where it is not one, or too large.
+int64_t checked_elements(const std::vector<int64_t>& shape) {
+  int64_t elements = shape.empty() ? 0 : 1;
+  for (const int64_t side : shape) {
+    if (side < 1 || side > kMaxElements / std::max<int64_t>(elements, 1)) return 0;
+    elements *= side;
+  }
+  return elements;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t side : shape) text += (text.empty() ? "" : "x") + std::to_string(side);
+  return text;
+}
+
+// Lengths before the names keep different lists apart, whatever the names hold.
+std::string name_text(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
+
+std::string list_text(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name_text(name);
+  return text;
+}
+
+bool has_empty(const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [](const std::string& name) { return name.empty(); });
+}
+
+void add_field(SampleSpec& spec, FieldSpec field, const std::vector<std::string>& names) {
+  field.num_values = names.size();
+  spec.names.insert(spec.names.end(), names.begin(), names.end());
+  spec.fields.push_back(std::move(field));
+}
+
+FieldSpec label_field() { return {.role = FieldRole::kLabel, .dtype = DType::kI64, .shape = {}}; }
+
+Status add_target_numbers(const DatasetRequest& request, SampleSpec& spec) {
+  STOKER_ASSIGN_OR_RETURN(const int64_t targets, targets_of(request));
+  add_field(spec, {.role = FieldRole::kTarget, .shape = {targets}},
+            request.config.record()->fields.target);
+  return {};
+}
+
+// ---- Records of one shape
+
+Status add_input(const DatasetRequest& request, SampleSpec& spec) {
+  const config::RecordConfig& record = *request.config.record();
+  if (record.fields.input.empty() || has_empty(record.fields.input))
+    return request.config_error(
+        "fields.input",
+        "is required; set it to the name of the input, or set fields.image or "
+        "fields.text");
+  if (record.input_shape.empty())
+    return request.config_error("input_shape", "is required for fields.input");
+  if (checked_elements(record.input_shape) == 0)
+    return request.config_error(
+        "input_shape",
+        "must be positive numbers whose product is at most " + std::to_string(kMaxElements));
+  add_field(spec, {.role = FieldRole::kInput, .shape = record.input_shape}, record.fields.input);
+  return {};
+}
+
+Status add_image(const DatasetRequest& request, SampleSpec& spec) {
+  const config::RecordConfig& record = *request.config.record();
+  if (!record.fields.input.empty())
+    return request.config_error("fields.image", "cannot be combined with fields.input");
+  if (!record.input_shape.empty())
+    return request.config_error("input_shape", "cannot be combined with fields.image");
+  STOKER_ASSIGN_OR_RETURN(spec.image, transform::ImageDecoderInput::of(request));
+  add_field(spec,
+            {.role = FieldRole::kImage, .dtype = DType::kU8, .shape = spec.image->spec().shape},
+            {record.fields.image});
+  return {};
+}
+
+Status add_target(const DatasetRequest& request, SampleSpec& spec) {
+  const config::FieldNames& names = request.config.record()->fields;
+  if (names.label.empty() && names.target.empty())
+    return request.config_error(
+        "fields.label", "is required; set it to the name of the label, or set fields.target");
+  if (!names.label.empty()) {
+    if (!names.target.empty())
+      return request.config_error("fields.label", "cannot be combined with fields.target");
+    add_field(spec, label_field(), {names.label});
+    return {};
+  }
+  if (has_empty(names.target))
+    return request.config_error("fields.target", "must not hold an empty name");
+  return add_target_numbers(request, spec);
+}
+
+Result<SampleSpec> record_spec(const DatasetRequest& request) {
+  const config::FieldNames& names = request.config.record()->fields;
+  SampleSpec spec;
+  if (!names.text.empty()) {
+    if (!names.image.empty() || !names.input.empty() || !names.label.empty() ||
+        !names.target.empty())
+      return request.config_error("fields.text",
+                                  "cannot be combined with image, input, label and target");
+    add_field(spec, {.role = FieldRole::kText, .dtype = DType::kU8, .shape = {}}, {names.text});
+    return spec;
+  }
+  STOKER_RETURN_IF_ERROR(names.image.empty() ? add_input(request, spec) : add_image(request, spec));
+  STOKER_RETURN_IF_ERROR(add_target(request, spec));
+  return spec;
+}
+
+// ---- Sequences
+
+Status add_steps(const DatasetRequest& request, SampleSpec& spec) {
+  const config::RecordConfig& record = *request.config.record();
+  const config::FieldNames& fields = record.fields;
+  if (!fields.image.empty())
+    return request.config_error("fields.image", "cannot be combined with sequence.max_length");
+  const size_t sources =
+      fields.input.size() + (fields.text.empty() ? 0 : 1) + (fields.input_ids.empty() ? 0 : 1);
+  if (sources != 1)
+    return request.config_error(
+        "fields.input",
+        "of sequences must be one field, or else set fields.text or fields.input_ids");
+  FieldSpec steps{.role = FieldRole::kInput, .shape = {}, .is_sequence = true};
+  if (!fields.text.empty()) {
+    steps.role = FieldRole::kText;
+    steps.dtype = DType::kU8;
+  } else if (!fields.input_ids.empty()) {
+    steps.role = FieldRole::kInputIds;
+    steps.dtype = DType::kI32;
+  } else {
+    steps.shape = record.input_shape.empty() ? std::vector<int64_t>{1} : record.input_shape;
+  }
+  auto room = static_cast<uint64_t>(kMaxElements) / spec.max_length;
+  for (const int64_t side : steps.shape) {
+    if (side < 1 || static_cast<uint64_t>(side) > room)
+      return request.config_error(
+          "input_shape",
+          "must be positive numbers whose product, times sequence.max_length, is at "
+          "most " +
+              std::to_string(kMaxElements));
+    room /= static_cast<uint64_t>(side);
+  }
+  add_field(spec, std::move(steps),
+            {!fields.text.empty()        ? fields.text
+             : !fields.input_ids.empty() ? fields.input_ids
+                                         : fields.input.front()});
+  return {};
+}
+
+Status add_sequence_target(const DatasetRequest& request, SampleSpec& spec) {
+  const config::RecordConfig& record = *request.config.record();
+  const config::FieldNames& fields = record.fields;
+  const int targets = (fields.label.empty() ? 0 : 1) + (fields.labels.empty() ? 0 : 1) +
+                      (fields.target.empty() ? 0 : 1);
+  if (targets > 1)
+    return request.config_error("fields.label", "cannot be combined with labels and target");
+  if (!fields.label.empty()) {
+    add_field(spec, label_field(), {fields.label});
+  } else if (!fields.labels.empty()) {
+    spec.max_label_length = static_cast<uint64_t>(record.sequence.max_label_length.value_or(0));
+    FieldSpec labels{.role = FieldRole::kLabels, .dtype = DType::kI64, .shape = {}};
+    labels.is_sequence = spec.max_label_length == 0;
+    if (!labels.is_sequence) labels.shape = {static_cast<int64_t>(spec.max_label_length)};
+    add_field(spec, std::move(labels), {fields.labels});
+  } else if (!fields.target.empty()) {
+    return add_target_numbers(request, spec);
+  } else if (spec.input().role == FieldRole::kInput) {
+    return request.config_error(
+        "fields.label",
+        "is required; set it to the name of the label, or set fields.labels or "
+        "fields.target");
+  }
+  return {};
+}
+
+Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
+  SampleSpec spec;
+  const int64_t max_length = request.config.sequence()->max_length.value_or(0);
+  if (max_length < 1) return request.config_error("sequence.max_length", "must be at least 1");
+  spec.max_length = static_cast<uint64_t>(max_length);
+  STOKER_RETURN_IF_ERROR(add_steps(request, spec));
+  STOKER_RETURN_IF_ERROR(add_sequence_target(request, spec));
+  return spec;
+}
+
+std::string tensor_name(FieldRole role) {
+  switch (role) {
+    case FieldRole::kImage:
+    case FieldRole::kInput:
+      return "input";
+    case FieldRole::kText:
+    case FieldRole::kInputIds:
+      return "tokens";
+    case FieldRole::kLabel:
+    case FieldRole::kLabels:
+    case FieldRole::kTarget:
+      break;
+  }
+  return std::string(to_string(role));
+}
+
+TensorSpec tensor_of(const FieldSpec& field, uint64_t length) {
+  TensorSpec tensor{.name = tensor_name(field.role), .dtype = field.dtype, .shape = {}};
+  if (field.is_sequence) tensor.shape.push_back(static_cast<int64_t>(length));
+  tensor.shape.insert(tensor.shape.end(), field.shape.begin(), field.shape.end());
+  return tensor;
+}
+
+std::string sequence_text(const SampleSpec& spec) {
+  std::string text = "max_length=" + std::to_string(spec.max_length);
+  for (size_t i = 0; i < spec.names.size(); ++i)
+    text += ' ' + std::string(to_string(spec.field_of(i).role)) + '=' + name_text(spec.names[i]);
+  if (!spec.input().shape.empty()) text += " input_shape=" + shape_text(spec.input().shape);
+  if (spec.max_label_length > 0)
+    text += " max_label_length=" + std::to_string(spec.max_label_length);
+  if (spec.has_target(FieldRole::kTarget))
+    text += " num_targets=" + std::to_string(spec.fields[1].elements());
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(FieldRole role) {
+  switch (role) {
+    case FieldRole::kImage:
+      return "image";
+    case FieldRole::kInput:
+      return "input";
+    case FieldRole::kText:
+      return "text";
+    case FieldRole::kInputIds:
+      return "input_ids";
+    case FieldRole::kLabel:
+      return "label";
+    case FieldRole::kLabels:
+      return "labels";
+    case FieldRole::kTarget:
+      return "target";
+  }
+  return "";
+}
+
+Result<int64_t> targets_of(const DatasetRequest& request) {
+  const config::RecordConfig& record = *request.config.record();
+  const auto names = static_cast<int64_t>(record.fields.target.size());
+  const int64_t targets = record.num_targets.value_or(names);
+  if (targets >= names && targets >= 1 && targets <= kMaxElements) return targets;
+  return request.config_error("num_targets",
+                              "must be at least 1, and at least the number of names in " +
+                                  request.key("fields.target") + ", " + std::to_string(names));
+}
+
+int64_t FieldSpec::elements() const {
+  int64_t elements = 1;
+  for (const int64_t side : shape) elements *= side;
+  return elements;
+}
+
+Result<SampleSpec> SampleSpec::of(const DatasetRequest& request) {
+  return request.config.has_variable_length() ? sequence_spec(request) : record_spec(request);
+}
+
+SampleSpec SampleSpec::labeled(FieldSpec input) {
+  SampleSpec spec;
+  spec.fields = {std::move(input), label_field()};
+  return spec;
+}
+
+SampleSpec SampleSpec::labeled(const transform::ImageDecoderInput& image) {
+  SampleSpec spec =
+      labeled({.role = FieldRole::kImage, .dtype = DType::kU8, .shape = image.spec().shape});
+  spec.image = image;
+  return spec;
+}
+
+std::optional<size_t> SampleSpec::label_value() const {
+  return has_target(FieldRole::kLabel) ? std::optional(input().num_values) : std::nullopt;
+}
+
+uint64_t SampleSpec::values_per_step(size_t value) const {
+  return value == 0 ? static_cast<uint64_t>(input().elements()) : 1;
+}
+
+Status SampleSpec::in_field(size_t value, const Status& status) const {
+  if (status.ok() || names.empty()) return status;
+  return Status(status.code(), std::string(to_string(field_of(value).role)) + " '" + names[value] +
+                                   "' " + status.message());
+}
+
+void SampleSpec::set_input_form(InputForm form) {
+  const bool is_tensor = input().role == FieldRole::kInput && !is_sequence();
+  if (is_tensor && form == InputForm::kBytes) fields.front().dtype = DType::kU8;
+}
+
+std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
+  assert(!is_text());
+  std::vector<TensorSpec> tensors{tensor_of(input(), length)};
+  if (is_sequence()) tensors.push_back({.name = "length", .dtype = DType::kI64, .shape = {}});
+  if (maybe_target() != nullptr) tensors.push_back(tensor_of(*maybe_target(), length));
+  return tensors;
+}
+
+std::string SampleSpec::fingerprint_text() const {
+  if (is_sequence()) return sequence_text(*this);
+  if (is_text()) return "text=" + list_text(names);
+  const std::span all(names);
+  std::string text = image ? "image=" : "input=";
+  text += list_text(all.first(input().num_values));
+  text += image ? ' ' + image->to_text() : " input_shape=" + shape_text(input().shape);
+  text += ' ' + std::string(to_string(fields[1].role)) + '=' +
+          list_text(all.subspan(input().num_values));
+  if (has_target(FieldRole::kTarget))
+    text += " num_targets=" + std::to_string(fields[1].elements());
+  return text;
+}
+
+}  // namespace stoker::data::record
