@@ -31,16 +31,14 @@ class Sha256 {
 
 std::string sha256_hex(std::string_view text);
 
-// crc32c: the checksum of TFRecord frames (Castagnoli polynomial). Uses the CPU instruction if
-// available.
+// crc32c: the checksum of TFRecord frames (Castagnoli polynomial), from ISA-L, which uses the CPU's
+// carry-less multiplication.
 //
 // Threads:  pure functions.
 
 // Checksum of `bytes`, or of the concatenation of data with checksum `before` and `bytes`.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 inline uint32_t crc32c(std::string_view bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
-// Table-driven version for any CPU.
-uint32_t crc32c_by_tables(std::span<const std::byte> bytes, uint32_t before = 0);
 
 // The masked form that TFRecord stores: rotated plus a constant, because a CRC over data that
 // contains CRCs is weak.

@@ -37,7 +37,7 @@ Result<files::FolderScan> scan_source_folder(const DatasetRequest& request, cons
   const auto folder = files::is_folder(path);
   if (!folder) return folder.status().with_context(request.key("path"));
   if (!*folder) return request.config_error("path", path + " is not a folder");
-  const auto parsed = files::Glob::parse(glob);
+  const auto parsed = PathGlob::parse(glob);
   if (!parsed) return parsed.status().with_context(request.key("glob"));
   auto found = files::scan_folder(path, *parsed, progress);
   if (!found) return found.status().with_context(request.key("path"));
@@ -77,7 +77,7 @@ Result<files::FileTable> scan_shards(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(files::FileTable files,
                           scan_source(request, request.config.glob(), progress));
   if (files.root().empty()) return files;  // a single file with its own name
-  const auto named = files::Glob::names_in_ranges(request.config.glob());
+  const auto named = PathGlob::names_in_ranges(request.config.glob());
   if (!named) return named.status().with_context(request.key("glob"));
   std::vector<std::string_view> found(files.size());
   for (size_t file = 0; file < files.size(); ++file) found[file] = files.name(file);

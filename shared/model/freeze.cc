@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "shared/base/glob.h"
 #include "shared/model/model.h"
-#include "shared/model/name_glob.h"
 
 namespace stoker::model {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "shared/model/name_glob.h"
+#include "shared/base/glob.h"
 
 namespace stoker::model {
 namespace {

@@ -32,7 +32,7 @@ using Directory = std::unique_ptr<DIR, CloseDirectory>;
 
 class FolderWalk {
  public:
-  FolderWalk(const std::string& root, const Glob& glob, const ScanProgress& progress)
+  FolderWalk(const std::string& root, const PathGlob& glob, const ScanProgress& progress)
       : glob_(glob), progress_(progress) {
     found_.files = FileTable(root);
   }
@@ -147,7 +147,7 @@ class FolderWalk {
                                            {"non_regular_files", irregular_}});
   }
 
-  const Glob& glob_;
+  const PathGlob& glob_;
   const ScanProgress& progress_;
   FolderScan found_;
   std::vector<FolderId> above_;  // from the root to the current folder
@@ -158,7 +158,7 @@ class FolderWalk {
 
 }  // namespace
 
-Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
+Result<FolderScan> scan_folder(const std::string& root, const PathGlob& glob,
                                const ScanProgress& progress) {
   return FolderWalk(root, glob, progress).run();
 }

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/glob.h"
 #include "shared/base/status.h"
 #include "shared/data/files/file_table.h"
-#include "shared/data/files/glob.h"
 
 namespace stoker::data::files {
 
@@ -48,7 +48,7 @@ struct FolderScan {
   std::vector<std::string> barren;
 };
 
-Result<FolderScan> scan_folder(const std::string& root, const Glob& glob,
+Result<FolderScan> scan_folder(const std::string& root, const PathGlob& glob,
                                const ScanProgress& progress);
 
 // Appends one file, by its path, to `files`, whose root is empty.

@@ -33,15 +33,14 @@ size_t end_of_csv_row(std::string_view bytes, char delimiter) {
   const size_t line_end = bytes.find('\n');
   const bool in_quotes = has(bytes.substr(0, line_end), '"');
   if (!in_quotes) return line_end == std::string_view::npos ? 0 : line_end + 1;
-  const char stops[] = {delimiter, '\n'};
   for (size_t at = 0; at < bytes.size();) {
     if (bytes[at] == '"') {
       at = behind_quoted(bytes, at);
       // A quote at the very end may be the first of two.
       if (at == std::string_view::npos || at == bytes.size()) return 0;
     }
-    at = bytes.find_first_of(std::string_view(stops, 2), at);
-    if (at == std::string_view::npos) return 0;
+    while (at < bytes.size() && bytes[at] != delimiter && bytes[at] != '\n') ++at;
+    if (at == bytes.size()) return 0;
     if (bytes[at++] == '\n') return at;
   }
   return 0;

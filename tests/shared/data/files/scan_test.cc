@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class ScanTest : public testing::FolderFixture {
  protected:
   Result<FolderScan> scan(const std::string& glob = "**/*") {
-    return scan_folder(path("data"), *Glob::parse(glob), {});
+    return scan_folder(path("data"), *PathGlob::parse(glob), {});
   }
   std::vector<std::string> names(const std::string& glob = "**/*") {
     const auto found = scan(glob);
@@ -96,7 +96,7 @@ TEST_F(ScanTest, ReportsProgress) {
   write("data/a", "x");
   write("data/b", "x");
   uint64_t last = 0;
-  const auto found = scan_folder(path("data"), *Glob::parse("**/*"),
+  const auto found = scan_folder(path("data"), *PathGlob::parse("**/*"),
                                  [&last](uint64_t files, std::string_view) { last = files; });
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(last, 2u);

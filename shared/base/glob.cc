@@ -1,107 +1,152 @@
-#include "shared/data/files/glob.h"
+#include "shared/base/glob.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
+#include <utility>
 
-namespace stoker::data::files {
+namespace stoker {
+namespace {
+
+// Parses the set that starts at `pattern[at]`, a '[', and advances `at` past it. nullopt: the set
+// is not closed, and '[' is an ordinary character.
+std::optional<std::bitset<256>> parse_set(std::string_view pattern, size_t& at) {
+  size_t from = at + 1;
+  const bool negated = from < pattern.size() && (pattern[from] == '!' || pattern[from] == '^');
+  if (negated) ++from;
+  const size_t end = pattern.find(']', from + 1);  // a leading ']' is a member of the set
+  if (end == std::string_view::npos) return std::nullopt;
+  std::bitset<256> bytes;
+  for (size_t i = from; i < end; ++i) {
+    const auto low = static_cast<unsigned char>(pattern[i]);
+    auto high = low;
+    if (i + 2 < end && pattern[i + 1] == '-') {
+      high = static_cast<unsigned char>(pattern[i + 2]);
+      i += 2;
+    }
+    for (unsigned byte = low; byte <= high; ++byte) bytes.set(byte);
+  }
+  at = end + 1;
+  return negated ? ~bytes : bytes;
+}
+
+}  // namespace
+
+NameGlob::NameGlob(std::string_view pattern) {
+  for (size_t at = 0; at < pattern.size();) {
+    Unit unit{.is_star = pattern[at] == '*', .bytes = {}};
+    if (pattern[at] == '[') {
+      if (const auto set = parse_set(pattern, at)) {
+        unit.bytes = *set;
+        units_.push_back(unit);
+        continue;
+      }
+    }
+    if (pattern[at] == '?') {
+      unit.bytes.set();
+    } else {
+      unit.bytes.set(static_cast<unsigned char>(pattern[at]));
+    }
+    units_.push_back(unit);
+    ++at;
+  }
+}
+
+// On a mismatch only the last star is extended: if the units before it matched as early as
+// possible, no other choice for earlier stars leaves more of the name to match.
+bool NameGlob::match(std::string_view name, std::vector<std::string_view>* parts) const {
+  constexpr size_t kNone = SIZE_MAX;
+  size_t unit = 0, at = 0, star = kNone, star_begin = 0, star_end = 0;
+  const auto add_part = [&] {
+    if (parts != nullptr && star != kNone)
+      parts->push_back(name.substr(star_begin, star_end - star_begin));
+  };
+  while (at < name.size()) {
+    if (unit < units_.size() && units_[unit].is_star) {
+      add_part();
+      star = unit++;
+      star_begin = star_end = at;
+    } else if (unit < units_.size() && units_[unit].bytes[static_cast<unsigned char>(name[at])]) {
+      ++unit;
+      ++at;
+    } else if (star != kNone) {
+      unit = star + 1;
+      at = ++star_end;
+    } else {
+      return false;
+    }
+  }
+  for (; unit < units_.size() && units_[unit].is_star; ++unit) {
+    add_part();
+    star = unit;
+    star_begin = star_end = name.size();
+  }
+  add_part();
+  return unit == units_.size();
+}
+
+std::optional<std::vector<std::string>> NameGlob::match_parts(std::string_view name) const {
+  std::vector<std::string_view> parts;
+  if (!match(name, &parts)) return std::nullopt;
+  return std::vector<std::string>(parts.begin(), parts.end());
+}
+
+std::string expand_wildcards(std::string_view text, const std::vector<std::string>& parts) {
+  std::string filled;
+  size_t next = 0;
+  for (const char c : text) {
+    if (c != '*') {
+      filled += c;
+    } else if (next < parts.size()) {
+      filled += parts[next++];
+    }
+  }
+  return filled;
+}
+
 namespace {
 
 constexpr size_t kMaxAlternatives = 256;
-constexpr size_t kMaxNames = 1'000'000;  // in ranges
+constexpr size_t kMaxNamesInRanges = 1'000'000;
 
-std::vector<std::string> split_names(std::string_view path) {
-  std::vector<std::string> names;
+std::vector<std::string_view> split_path(std::string_view path) {
+  std::vector<std::string_view> names;
   while (!path.empty()) {
     const size_t slash = std::min(path.find('/'), path.size());
     const std::string_view name = path.substr(0, slash);
-    if (!name.empty() && name != ".") names.emplace_back(name);
+    if (!name.empty() && name != ".") names.push_back(name);
     path.remove_prefix(std::min(slash + 1, path.size()));
   }
   return names;
 }
 
-// Matches a set "[…]" at the start of `pattern` against `c`. `length`: characters of the set in the
-// pattern. Empty if the set is not closed.
-struct SetMatch {
-  bool holds = false;
-  size_t length = 0;
-};
-std::optional<SetMatch> match_set(std::string_view pattern, char c) {
-  size_t at = 1;
-  const bool negated = at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^');
-  if (negated) ++at;
-  bool found = false;
-  for (size_t first = at; at < pattern.size(); ++at) {
-    if (pattern[at] == ']' && at > first) return SetMatch{found != negated, at + 1};
-    const auto low = static_cast<unsigned char>(pattern[at]);
-    auto high = low;
-    if (at + 2 < pattern.size() && pattern[at + 1] == '-' && pattern[at + 2] != ']') {
-      high = static_cast<unsigned char>(pattern[at + 2]);
-      at += 2;
-    }
-    const auto value = static_cast<unsigned char>(c);
-    if (low <= value && value <= high) found = true;
-  }
-  return std::nullopt;
+}  // namespace
+
+PathGlob::Name::Name(std::string_view pattern)
+    : is_double_star(pattern == "**"), matches_hidden(pattern.starts_with('.')), glob(pattern) {}
+
+bool PathGlob::Name::matches(std::string_view name) const {
+  if (name.starts_with('.') && !matches_hidden) return false;
+  return glob.matches(name);
 }
 
-// Number of characters of `pattern` that match the single character `c`; 0 if it does not match.
-size_t match_one(std::string_view pattern, char c) {
-  if (pattern.empty()) return 0;
-  if (pattern[0] == '?') return 1;
-  if (pattern[0] == '[') {
-    const auto set = match_set(pattern, c);
-    if (set) return set->holds ? set->length : 0;
-  }
-  return pattern[0] == c ? 1 : 0;
-}
-
-// Matches one name against one pattern without slashes. Takes linear memory and at most pattern *
-// name steps, because only the last star is retried.
-bool match_name(std::string_view pattern, std::string_view name) {
-  if (name.starts_with('.') && !pattern.starts_with('.')) return false;
-  size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (const size_t used = match_one(pattern.substr(p), name[n])) {
-      p += used;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
-// Matches the names of a path against those of a pattern. `row[j]`: the first j names match the
-// pattern so far. One row per name of the pattern bounds the cost by pattern * path, even with many
-// "**".
-bool match_names(std::span<const std::string> pattern, std::span<const std::string> path,
-                 bool below) {
+// For each name of the pattern, row[j] is true if the pattern up to it matches the first j names of
+// the path, so that many "**" take no more than pattern * path steps. `below`: true if a part of
+// the pattern remains after all names of the path.
+bool PathGlob::match(const Names& pattern, const std::vector<std::string_view>& path, bool below) {
   std::vector<char> row(path.size() + 1, 0);
   row[0] = 1;
-  // `below`: part of the pattern remains after all names are matched.
   if (below && row[path.size()] && !pattern.empty()) return true;
   for (size_t i = 0; i < pattern.size(); ++i) {
     std::vector<char> next(path.size() + 1, 0);
-    if (pattern[i] == "**") {
+    if (pattern[i].is_double_star) {
       next[0] = row[0];
       for (size_t j = 1; j <= path.size(); ++j)
         next[j] = row[j] || (next[j - 1] && !path[j - 1].starts_with('.'));
       if (below && next[path.size()]) return true;
     } else {
       for (size_t j = 1; j <= path.size(); ++j)
-        next[j] = row[j - 1] && match_name(pattern[i], path[j - 1]);
+        next[j] = row[j - 1] && pattern[i].matches(path[j - 1]);
       if (below && next[path.size()] && i + 1 < pattern.size()) return true;
     }
     row = std::move(next);
@@ -109,9 +154,7 @@ bool match_names(std::span<const std::string> pattern, std::span<const std::stri
   return !below && row[path.size()];
 }
 
-}  // namespace
-
-Result<Glob> Glob::parse(std::string_view pattern) {
+Result<PathGlob> PathGlob::parse(std::string_view pattern) {
   const std::string quoted = "'" + std::string(pattern) + "'";
   if (pattern.starts_with('/'))
     return Status(StatusCode::kInvalidArgument,
@@ -122,42 +165,46 @@ Result<Glob> Glob::parse(std::string_view pattern) {
         StatusCode::kInvalidArgument,
         "glob " + quoted + " has more than " + std::to_string(kMaxAlternatives) + " alternatives");
   }
-  Glob glob;
+  PathGlob glob;
   for (const std::string& alternative : expanded) {
-    glob.alternatives_.push_back(split_names(alternative));
-    if (glob.alternatives_.back().empty())
+    Names& names = glob.alternatives_.emplace_back();
+    for (const std::string_view name : split_path(alternative)) names.emplace_back(name);
+    if (names.empty())
       return Status(StatusCode::kInvalidArgument,
                     "glob " + quoted + " names nothing; '**/*' names all files");
   }
   return glob;
 }
 
-Result<std::vector<std::string>> Glob::names_in_ranges(const std::string& pattern) {
+Result<std::vector<std::string>> PathGlob::names_in_ranges(const std::string& pattern) {
   std::vector<std::string> names;
   if (!has_range(pattern) || pattern.find_first_of("*?[") != std::string::npos) return names;
-  if (!expand_braces(pattern, Ranges::kAsNames, kMaxNames, names)) {
-    return Status(StatusCode::kInvalidArgument,
-                  "glob '" + pattern + "' names more than " + std::to_string(kMaxNames) + " files");
+  if (!expand_braces(pattern, Ranges::kAsNames, kMaxNamesInRanges, names)) {
+    return Status(StatusCode::kInvalidArgument, "glob '" + pattern + "' names more than " +
+                                                    std::to_string(kMaxNamesInRanges) + " files");
   }
   for (std::string& name : names) {
     std::string joined;
-    for (const std::string& part : split_names(name)) joined += (joined.empty() ? "" : "/") + part;
+    for (const std::string_view part : split_path(name)) {
+      if (!joined.empty()) joined += '/';
+      joined += part;
+    }
     name = std::move(joined);
   }
   return names;
 }
 
-bool Glob::matches(std::string_view path) const {
-  const Names names = split_names(path);
+bool PathGlob::matches(std::string_view path) const {
+  const std::vector<std::string_view> names = split_path(path);
   for (const Names& pattern : alternatives_)
-    if (match_names(pattern, names, false)) return true;
+    if (match(pattern, names, false)) return true;
   return false;
 }
 
-bool Glob::may_match_below(std::string_view path) const {
-  const Names names = split_names(path);
+bool PathGlob::may_match_below(std::string_view path) const {
+  const std::vector<std::string_view> names = split_path(path);
   for (const Names& pattern : alternatives_)
-    if (match_names(pattern, names, true)) return true;
+    if (match(pattern, names, true)) return true;
   return false;
 }
 
@@ -171,14 +218,14 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= kMaxDigits && std::ranges::all_of(text, is_digit);
 }
 
-// The two ends of a range "low..high".
+// The texts before and after "..".
 struct Range {
   std::string_view low;
   std::string_view high;
   bool is_padded() const { return low.starts_with('0') || high.starts_with('0'); }
 };
 
-std::optional<Range> byte_range(std::string_view inner) {
+std::optional<Range> parse_range(std::string_view inner) {
   const size_t dots = inner.find("..");
   if (dots == std::string_view::npos) return std::nullopt;
   Range range{.low = inner.substr(0, dots), .high = inner.substr(dots + 2)};
@@ -193,7 +240,7 @@ std::optional<Range> byte_range(std::string_view inner) {
   return range;
 }
 
-uint64_t parse_number(std::string_view digits) {
+uint64_t to_number(std::string_view digits) {
   uint64_t number = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return number;
@@ -204,11 +251,11 @@ std::string padded(uint64_t number, size_t digits) {
   return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
 }
 
-std::string set_of(char low, char high) {
+std::string to_set(char low, char high) {
   return low == high ? std::string(1, low) : std::string{'[', low, '-', high, ']'};
 }
 
-// Patterns for the numbers from `low` to `high`, which have the same number of digits.
+// Appends patterns for the numbers from `low` to `high`, which have equally many digits.
 void add_sets(std::string_view low, std::string_view high, const std::string& before,
               std::vector<std::string>& out) {
   const auto all = [](std::string_view text, char c) {
@@ -216,7 +263,7 @@ void add_sets(std::string_view low, std::string_view high, const std::string& be
   };
   if (low.empty() || (all(low, '0') && all(high, '9'))) {
     std::string any = before;
-    for (size_t i = 0; i < low.size(); ++i) any += set_of('0', '9');
+    for (size_t i = 0; i < low.size(); ++i) any += to_set('0', '9');
     out.push_back(any);
     return;
   }
@@ -230,13 +277,13 @@ void add_sets(std::string_view low, std::string_view high, const std::string& be
   if (!all(low_rest, '0')) add_sets(low_rest, nines, before + first++, out);
   const bool ends_early = !all(high_rest, '9');
   if (ends_early) --last;
-  if (first <= last) add_sets(zeros, nines, before + set_of(first, last), out);
+  if (first <= last) add_sets(zeros, nines, before + to_set(first, last), out);
   if (ends_early) add_sets(zeros, high_rest, before + high[0], out);
 }
 
-std::vector<std::string> sets_of(const Range& range) {
-  if (is_letter(range.low[0])) return {set_of(range.low[0], range.high[0])};
-  const auto [low, high] = std::minmax({parse_number(range.low), parse_number(range.high)});
+std::vector<std::string> to_sets(const Range& range) {
+  if (is_letter(range.low[0])) return {to_set(range.low[0], range.high[0])};
+  const auto [low, high] = std::minmax({to_number(range.low), to_number(range.high)});
   std::vector<std::string> sets;
   if (range.is_padded()) {
     const size_t digits = std::max(range.low.size(), range.high.size());
@@ -245,22 +292,22 @@ std::vector<std::string> sets_of(const Range& range) {
   }
   const size_t max_digits = std::to_string(high).size();
   for (size_t digits = std::to_string(low).size(); digits <= max_digits; ++digits) {
-    const std::string least = '1' + std::string(digits - 1, '0');
-    const std::string max_count = std::string(digits, '9');
-    add_sets(std::max(padded(low, digits), least),
-             digits == max_digits ? padded(high, digits) : max_count, "", sets);
+    const std::string min_number = '1' + std::string(digits - 1, '0');
+    const std::string max_number = std::string(digits, '9');
+    add_sets(std::max(padded(low, digits), min_number),
+             digits == max_digits ? padded(high, digits) : max_number, "", sets);
   }
   return sets;
 }
 
-// False if there are more than `max_count`.
-bool names_of(const Range& range, size_t max_count, std::vector<std::string>& names) {
+// Returns false if there are more than `max_count`.
+bool add_names(const Range& range, size_t max_count, std::vector<std::string>& names) {
   if (is_letter(range.low[0])) {
     for (char c = range.low[0]; c <= range.high[0]; ++c)
       if (is_letter(c)) names.emplace_back(1, c);
     return names.size() <= max_count;
   }
-  const auto [low, high] = std::minmax({parse_number(range.low), parse_number(range.high)});
+  const auto [low, high] = std::minmax({to_number(range.low), to_number(range.high)});
   if (high - low >= max_count) return false;
   const size_t digits = range.is_padded() ? std::max(range.low.size(), range.high.size()) : 1;
   for (uint64_t number = low; number <= high; ++number) names.push_back(padded(number, digits));
@@ -302,10 +349,10 @@ bool expand_braces(const std::string& pattern, Ranges ranges, size_t max_count,
   }
   if (brace->alternatives.size() == 1) {
     const std::string inner = brace->alternatives[0];
-    if (const auto range = byte_range(inner)) {
+    if (const auto range = parse_range(inner)) {
       brace->alternatives.clear();
-      if (ranges == Ranges::kAsSets) brace->alternatives = sets_of(*range);
-      if (ranges == Ranges::kAsNames && !names_of(*range, max_count, brace->alternatives))
+      if (ranges == Ranges::kAsSets) brace->alternatives = to_sets(*range);
+      if (ranges == Ranges::kAsNames && !add_names(*range, max_count, brace->alternatives))
         return false;
     }
   }
@@ -322,9 +369,9 @@ bool has_range(const std::string& pattern) {
        open = pattern.find('{', open + 1)) {
     const auto brace = first_brace(pattern.substr(open));
     if (!brace) return false;
-    if (brace->alternatives.size() == 1 && byte_range(brace->alternatives[0])) return true;
+    if (brace->alternatives.size() == 1 && parse_range(brace->alternatives[0])) return true;
   }
   return false;
 }
 
-}  // namespace stoker::data::files
+}  // namespace stoker

@@ -1,9 +1,9 @@
-#include "shared/model/name_glob.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stoker::model {
+#include "shared/base/glob.h"
+
+namespace stoker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -49,4 +49,4 @@ TEST(ExpandWildcardsTest, ReplacesWildcardsByMatchedText) {
 }
 
 }  // namespace
-}  // namespace stoker::model
+}  // namespace stoker

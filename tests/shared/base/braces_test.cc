@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/data/files/glob.h"
+#include "shared/base/glob.h"
 
-namespace stoker::data::files {
+namespace stoker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -18,7 +18,7 @@ std::vector<std::string> datasets(const std::string& pattern) {
   return out;
 }
 std::vector<std::string> names(const std::string& pattern) {
-  auto named = Glob::names_in_ranges(pattern);
+  auto named = PathGlob::names_in_ranges(pattern);
   EXPECT_TRUE(named.ok());
   return named.ok() ? *named : std::vector<std::string>();
 }
@@ -45,7 +45,7 @@ TEST(BraceExpansionTest, MatchesExactlyNumbersInRange) {
         const std::string digits = std::to_string(number);
         return padded ? std::string(5 - digits.size(), '0') + digits : digits;
       };
-      const Glob glob = *Glob::parse("{" + text(low) + ".." + text(high) + "}");
+      const PathGlob glob = *PathGlob::parse("{" + text(low) + ".." + text(high) + "}");
       for (int number = 0; number < 1200; ++number) {
         const bool is_in = number >= std::min(low, high) && number <= std::max(low, high);
         ASSERT_EQ(glob.matches(text(number)), is_in) << low << ' ' << high << ' ' << number;
@@ -62,11 +62,11 @@ TEST(BraceExpansionTest, ListsNamesInRangeLikeShell) {
   EXPECT_THAT(names("{a,b}"), IsEmpty());
   EXPECT_THAT(names("*{1..2}"), IsEmpty());
   EXPECT_THAT(names("{1..x}"), IsEmpty());
-  EXPECT_EQ(Glob::names_in_ranges("{1..99999999999}").status().code(),
+  EXPECT_EQ(PathGlob::names_in_ranges("{1..99999999999}").status().code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(Glob::names_in_ranges("{1..999}{1..999}{1..999}").status().code(),
+  EXPECT_EQ(PathGlob::names_in_ranges("{1..999}{1..999}{1..999}").status().code(),
             StatusCode::kInvalidArgument);
 }
 
 }  // namespace
-}  // namespace stoker::data::files
+}  // namespace stoker

@@ -1,25 +1,25 @@
-#include "shared/data/files/glob.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace stoker::data::files {
+#include "shared/base/glob.h"
+
+namespace stoker {
 namespace {
 
 bool matches(const std::string& pattern, const std::string& path) {
-  const auto glob = Glob::parse(pattern);
+  const auto glob = PathGlob::parse(pattern);
   EXPECT_TRUE(glob.ok()) << pattern;
   return glob.ok() && glob->matches(path);
 }
 
 bool may_match_below(const std::string& pattern, const std::string& folder) {
-  const auto glob = Glob::parse(pattern);
+  const auto glob = PathGlob::parse(pattern);
   EXPECT_TRUE(glob.ok()) << pattern;
   return glob.ok() && glob->may_match_below(folder);
 }
 
-TEST(GlobTest, MatchesStarAndQuestionMarkWithinName) {
+TEST(PathGlobTest, MatchesStarAndQuestionMarkWithinName) {
   EXPECT_TRUE(matches("*.h", "vector.h"));
   EXPECT_FALSE(matches("*.h", "bits/vector.h"));
   EXPECT_TRUE(matches("a?c", "abc"));
@@ -29,7 +29,7 @@ TEST(GlobTest, MatchesStarAndQuestionMarkWithinName) {
   EXPECT_TRUE(matches("*", "a"));
 }
 
-TEST(GlobTest, MatchesDoubleStarAcrossFolders) {
+TEST(PathGlobTest, MatchesDoubleStarAcrossFolders) {
   EXPECT_TRUE(matches("**/*.h", "vector.h"));
   EXPECT_TRUE(matches("**/*.h", "a/b/c/vector.h"));
   EXPECT_TRUE(matches("**", "a/b"));
@@ -39,7 +39,7 @@ TEST(GlobTest, MatchesDoubleStarAcrossFolders) {
   EXPECT_FALSE(matches("**/*.h", "a/vector.hh"));
 }
 
-TEST(GlobTest, MatchesCharacterClassesAndAlternatives) {
+TEST(PathGlobTest, MatchesCharacterClassesAndAlternatives) {
   EXPECT_TRUE(matches("[a-c]x", "bx"));
   EXPECT_FALSE(matches("[!a-c]x", "bx"));
   EXPECT_TRUE(matches("[!a-c]x", "dx"));
@@ -51,7 +51,7 @@ TEST(GlobTest, MatchesCharacterClassesAndAlternatives) {
   EXPECT_TRUE(matches("a{b", "a{b"));
 }
 
-TEST(GlobTest, MatchesHiddenNamesOnlyExplicitly) {
+TEST(PathGlobTest, MatchesHiddenNamesOnlyExplicitly) {
   EXPECT_FALSE(matches("**/*", ".git/config"));
   EXPECT_FALSE(matches("**/*", "a/.DS_Store"));
   EXPECT_FALSE(matches("?git", ".git"));
@@ -59,7 +59,7 @@ TEST(GlobTest, MatchesHiddenNamesOnlyExplicitly) {
   EXPECT_TRUE(matches(".git/*", ".git/config"));
 }
 
-TEST(GlobTest, SkipsFoldersWithoutPossibleMatch) {
+TEST(PathGlobTest, SkipsFoldersWithoutPossibleMatch) {
   EXPECT_TRUE(may_match_below("**/*.h", "a/b"));
   EXPECT_FALSE(may_match_below("**/*.h", ".git"));
   EXPECT_FALSE(may_match_below("*.h", "a"));
@@ -70,14 +70,14 @@ TEST(GlobTest, SkipsFoldersWithoutPossibleMatch) {
   EXPECT_TRUE(may_match_below("n01*/**", "n01440764"));
 }
 
-TEST(GlobTest, RejectsInvalidPatterns) {
+TEST(PathGlobTest, RejectsInvalidPatterns) {
   for (const std::string pattern : {"", "/etc/*", "./", "{a,}"})
-    EXPECT_EQ(Glob::parse(pattern).status().code(), StatusCode::kInvalidArgument) << pattern;
-  EXPECT_FALSE(Glob::parse("{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}").ok());  // 512
+    EXPECT_EQ(PathGlob::parse(pattern).status().code(), StatusCode::kInvalidArgument) << pattern;
+  EXPECT_FALSE(PathGlob::parse("{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}").ok());  // 512
 }
 
 // Patterns that make a naive matcher take exponential time.
-TEST(GlobTest, MatchesHostilePatternsInBoundedTime) {
+TEST(PathGlobTest, MatchesHostilePatternsInBoundedTime) {
   std::string stars, folders, deep;
   for (int i = 0; i < 100; ++i) stars += "a*", folders += "**/a/", deep += "a/";
   EXPECT_FALSE(matches(stars + "b", std::string(2000, 'a')));
@@ -85,4 +85,4 @@ TEST(GlobTest, MatchesHostilePatternsInBoundedTime) {
 }
 
 }  // namespace
-}  // namespace stoker::data::files
+}  // namespace stoker
