@@ -15,8 +15,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "daemon/train/optimizer.h"
+#include "shared/base/glob.h"
 #include "shared/config/training_config.h"
-#include "shared/model/name_glob.h"
 
 namespace stoker::train {
 
@@ -29,7 +29,7 @@ class MuonParamFilter {
   bool matches(const std::string& name, const at::Tensor& parameter) const;
 
  private:
-  std::vector<model::NameGlob> for_adamw_;
+  std::vector<NameGlob> for_adamw_;
 };
 
 // Updates the matrices of the group and their momentum once, at the group's learning rate.

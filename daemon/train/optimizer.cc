@@ -24,8 +24,8 @@
 
 #include "daemon/train/muon.h"
 #include "daemon/train/optimizer_steps.h"
+#include "shared/base/glob.h"
 #include "shared/model/load_weights.h"
-#include "shared/model/name_glob.h"
 #include "shared/model/torch_status.h"
 
 namespace stoker::train {
@@ -70,7 +70,7 @@ size_t Optimizer::create_groups() {
 
 Status Optimizer::make_groups(const NamedTensors& parameters) {
   const size_t rows = create_groups();
-  std::vector<model::NameGlob> globs;
+  std::vector<NameGlob> globs;
   for (const config::ParamGroup& group : config_.param_groups) globs.emplace_back(group.params);
   std::optional<MuonParamFilter> maybe_muon;
   if (const auto* const muon = std::get_if<config::MuonConfig>(&config_.method))

@@ -7,9 +7,9 @@
 #include <boost/json.hpp>
 
 #include "daemon/train/tensor_statistics.h"
+#include "shared/base/glob.h"
 #include "shared/base/log.h"
 #include "shared/config/config_errors.h"
-#include "shared/model/name_glob.h"
 
 namespace stoker::train {
 namespace {
@@ -39,7 +39,7 @@ Status no_match(const std::string& glob, const std::vector<std::string>& names) 
 Result<TensorInspector::Inspection> TensorInspector::match(
     const control::OpenInspection& request) const {
   Inspection inspection{.request = request};
-  const model::NameGlob glob(request.glob);
+  const NameGlob glob(request.glob);
   std::vector<std::string> names;
   const auto matches = [&](const std::string& name) {
     names.push_back(name);
