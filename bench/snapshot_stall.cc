@@ -9,20 +9,20 @@
 #include "bench/checkpoint_fixture.h"
 #include "bench/scratch_folder.h"
 #include "bench/stopwatch.h"
-#include "daemon/checkpoint/snapshot.h"
+#include "daemon/writer/snapshot.h"
 
 namespace stoker::bench {
 namespace {
 
-void capture(const CheckpointFixture& state, checkpoint::Snapshot& snapshot) {
+void capture(const CheckpointFixture& state, writer::Snapshot& snapshot) {
   snapshot.begin();
-  for (const auto& [part, views] : {std::pair{checkpoint::Part::kModel, &state.model()},
-                                    {checkpoint::Part::kOptim, &state.optim()}})
+  for (const auto& [part, views] :
+       {std::pair{writer::Part::kModel, &state.model()}, {writer::Part::kOptim, &state.optim()}})
     for (const checkpoint::TensorView& view : *views)
       std::memcpy(snapshot.add(part, view.spec).data(), view.bytes.data(), view.bytes.size());
 }
 
-Result<double> capture_ms(const CheckpointFixture& state, checkpoint::Snapshot& snapshot) {
+Result<double> capture_ms(const CheckpointFixture& state, writer::Snapshot& snapshot) {
   const Stopwatch watch;
   capture(state, snapshot);
   return watch.seconds() * 1e3;
@@ -51,7 +51,7 @@ Benchmark snapshot_stall() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
     const size_t bytes = options.quick ? 1'200'000 : 1'200'000'000;
     const auto state = std::make_shared<CheckpointFixture>(bytes);
-    const auto snapshot = std::make_shared<checkpoint::Snapshot>();
+    const auto snapshot = std::make_shared<writer::Snapshot>();
     const auto target = std::make_shared<std::vector<std::byte>>(bytes, std::byte(1));
     capture(*state, *snapshot);
     STOKER_ASSIGN_OR_RETURN(const std::shared_ptr<ScratchFolder> folder,
@@ -68,7 +68,7 @@ Benchmark snapshot_stall() {
         {"first snapshot of " + size,
          "ms",
          [=] {
-           checkpoint::Snapshot first_snapshot;
+           writer::Snapshot first_snapshot;
            return capture_ms(*state, first_snapshot);
          },
          {{"allocation and memcpy", [=] { return allocate_and_copy_ms(*state); }}}}};

@@ -32,16 +32,16 @@ shared/data/cache shared/data/format")
 set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/feed \
 shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
-set(ALLOW_daemon/control "shared/base shared/control")
+set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
-set(ALLOW_daemon/checkpoint "shared/base shared/config shared/checkpoint shared/run shared/retention")
+set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
-shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/checkpoint")
+shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
-shared/data/record shared/feed shared/data/pipeline daemon/control daemon/service daemon/checkpoint daemon/supervisor \
+shared/data/record shared/feed shared/data/pipeline daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/order shared/data/transform shared/model shared/data/record shared/task \

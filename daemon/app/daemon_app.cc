@@ -109,13 +109,13 @@ Status DaemonApp::count_start() {
 
 Status DaemonApp::start_control() {
   if (!config_.control.socket) return {};
-  control::ServerOptions options;
+  server::ServerOptions options;
   options.socket_path = control::resolve_socket_path(*config_.control.socket, layout_.root(),
                                                      ::getenv("RUNTIME_DIRECTORY"));
   options.link_path = layout_.control_socket();
-  STOKER_ASSIGN_OR_RETURN(options.operators, control::resolve_operators(config_.control.operators));
+  STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
-  control_ = std::make_unique<control::ControlServer>(io_, clock_, *run_, std::move(options));
+  control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
 }
 

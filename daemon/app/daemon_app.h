@@ -18,7 +18,7 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
-#include "daemon/control/control_server.h"
+#include "daemon/server/control_server.h"
 #include "daemon/service/restart_count.h"
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signal_policy.h"
@@ -87,7 +87,7 @@ class DaemonApp {
   Coordinator trainer_;  // its thread uses the members above
 
   // Only for the main thread; both use run_.
-  std::unique_ptr<control::ControlServer> control_;
+  std::unique_ptr<server::ControlServer> control_;
   std::unique_ptr<service::Watchdog> watchdog_;
 };
 

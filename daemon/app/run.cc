@@ -285,14 +285,14 @@ Status Run::close_inspection(uint64_t inspection) {
   return channels_.inspections.close(inspection);
 }
 
-Result<control::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {
+Result<server::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {
   const std::lock_guard lock(mutex_);
   if (!segment_)
     return Status(StatusCode::kBusy, "training is being prepared; try again when it has started");
   STOKER_ASSIGN_OR_RETURN(auto attachment,
                           segment_->attach({.pid = pid, .pidfd = std::move(pidfd)}));
-  return control::AttachedRing{.answer = supervisor::to_json(attachment, config_.feed),
-                               .ring = std::move(attachment.ring)};
+  return server::AttachedRing{.answer = supervisor::to_json(attachment, config_.feed),
+                              .ring = std::move(attachment.ring)};
 }
 
 }  // namespace stoker::app

@@ -25,7 +25,7 @@
 
 #include "daemon/app/command_line.h"
 #include "daemon/app/evaluator_status_reader.h"
-#include "daemon/control/training_control.h"
+#include "daemon/server/training_control.h"
 #include "daemon/train/trainer_channels.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
@@ -48,7 +48,7 @@ class ResumeCompatibility;
 class RunSegment;
 struct SegmentStart;
 
-class Run final : public control::TrainingControl {
+class Run final : public server::TrainingControl {
  public:
   Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
       Clock& clock);
@@ -76,7 +76,7 @@ class Run final : public control::TrainingControl {
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
   Status close_inspection(uint64_t inspection) override;
   // kBusy during the preparation. Otherwise as FeedSupervisor::attach().
-  Result<control::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
+  Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
 
  private:
   // Empty: a new run.

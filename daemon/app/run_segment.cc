@@ -65,8 +65,8 @@ Status RunSegment::open_outputs() {
   STOKER_ASSIGN_OR_RETURN(
       metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
   retention_manager_ =
-      std::make_unique<checkpoint::RetentionManager>(config_, *store_, layout_, clock_);
-  checkpoint::WriterOptions saving;
+      std::make_unique<writer::RetentionManager>(config_, *store_, layout_, clock_);
+  writer::WriterOptions saving;
   saving.delete_expired = [this](bool is_disk_full) {
     retention_manager_->delete_expired(is_disk_full);
   };
@@ -76,7 +76,7 @@ Status RunSegment::open_outputs() {
     feed_->flush_sample_errors();
   };
   STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator, train::make_pinned_allocator(state_->device()));
-  writer_ = std::make_unique<checkpoint::CheckpointWriter>(*store_, std::move(saving), clock_);
+  writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
   writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
   writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
   return {};

@@ -18,14 +18,14 @@
 #include <stop_token>
 #include <vector>
 
-#include "daemon/checkpoint/checkpoint_writer.h"
-#include "daemon/checkpoint/retention_manager.h"
 #include "daemon/supervisor/feed_supervisor.h"
 #include "daemon/train/batch_source.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/trainer.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
+#include "daemon/writer/checkpoint_writer.h"
+#include "daemon/writer/retention_manager.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
@@ -121,8 +121,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // Set by open(); each has its own synchronization.
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<metrics::MetricsWriter> metrics_;
-  std::unique_ptr<checkpoint::RetentionManager> retention_manager_;
-  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
+  std::unique_ptr<writer::RetentionManager> retention_manager_;
+  std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<supervisor::FeedSupervisor> feed_;
 
   // Set by train().

@@ -59,10 +59,10 @@ Result<c10::Device> open_device(const std::string& word) {
   return cpu;
 }
 
-Result<checkpoint::PinnedAllocator> make_pinned_allocator(c10::Device device) {
-  if (device.is_cpu()) return checkpoint::PinnedAllocator{};
+Result<writer::PinnedAllocator> make_pinned_allocator(c10::Device device) {
+  if (device.is_cpu()) return writer::PinnedAllocator{};
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
-  return checkpoint::PinnedAllocator{module->pin_host_memory, module->unpin_host_memory};
+  return writer::PinnedAllocator{module->pin_host_memory, module->unpin_host_memory};
 }
 
 }  // namespace stoker::train

@@ -12,8 +12,8 @@
 
 #include <c10/core/Device.h>
 
-#include "daemon/checkpoint/snapshot.h"
 #include "daemon/cuda/cuda_module.h"
+#include "daemon/writer/snapshot.h"
 #include "shared/base/status.h"
 
 namespace stoker::train {
@@ -23,7 +23,7 @@ namespace stoker::train {
 Result<c10::Device> open_device(const std::string& word);
 
 // Page-locks host memory that an open device copies to. Empty for the CPU.
-Result<checkpoint::PinnedAllocator> make_pinned_allocator(c10::Device device);
+Result<writer::PinnedAllocator> make_pinned_allocator(c10::Device device);
 
 // The CUDA module; loads it if necessary. kNotFound: it cannot be loaded. kMismatch: it is not a
 // stoker module or belongs to another version.

@@ -22,7 +22,7 @@ constexpr milliseconds kPollInterval{100};    // maximum wait without a check of
 }  // namespace
 
 Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
-                 MetricsSink& sink, TrainerChannels& channels, checkpoint::CheckpointWriter& writer,
+                 MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
                  Clock& clock, TrainerStart start, StepEngine::Factory make_engine)
     : config_(config),
       state_(state),

@@ -20,7 +20,6 @@
 #include <string>
 #include <vector>
 
-#include "daemon/checkpoint/checkpoint_writer.h"
 #include "daemon/train/batch_source.h"
 #include "daemon/train/interval.h"
 #include "daemon/train/metrics_sink.h"
@@ -31,6 +30,7 @@
 #include "daemon/train/train_step.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
+#include "daemon/writer/checkpoint_writer.h"
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
 #include "shared/metrics/metrics_record.h"
@@ -58,7 +58,7 @@ class Trainer {
  public:
   // `make_engine` is for tests; empty: train::make_engine().
   Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
-          MetricsSink& sink, TrainerChannels& channels, checkpoint::CheckpointWriter& writer,
+          MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
           Clock& clock, TrainerStart start, StepEngine::Factory make_engine = {});
 
   // Returns after the last state is saved and durable, except after a rollback or a nonfinite loss.
@@ -107,7 +107,7 @@ class Trainer {
   Status check_saving() const;  // fails with on_write_error: fail
   // Takes a snapshot and submits it. False if another one is still in flight.
   bool try_save();
-  void fill(checkpoint::Snapshot& snapshot);
+  void fill(writer::Snapshot& snapshot);
   // True if the state was saved and the run must continue with a new dataset version.
   Result<bool> switch_dataset_version();
   Result<TrainerOutcome> end_run(std::stop_token stop);
@@ -121,7 +121,7 @@ class Trainer {
   BatchSource& source_;
   MetricsSink& sink_;
   TrainerChannels& channels_;
-  checkpoint::CheckpointWriter& writer_;
+  writer::CheckpointWriter& writer_;
   Clock& clock_;
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
 

@@ -44,7 +44,7 @@ bool Trainer::try_save() {
       answer_at_step(done, R"("saved":"before")");
     return true;
   }
-  checkpoint::Snapshot* const snapshot = writer_.try_begin();
+  writer::Snapshot* const snapshot = writer_.try_begin();
   if (snapshot == nullptr) return false;
   const nanoseconds began = clock_.monotonic();
   fill(*snapshot);
@@ -69,7 +69,7 @@ bool Trainer::try_save() {
   return true;
 }
 
-void Trainer::fill(checkpoint::Snapshot& snapshot) {
+void Trainer::fill(writer::Snapshot& snapshot) {
   const PhaseScope snapping(instrumentation_.maybe_observer(), Phase::kSnapshot);
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest = manifest_;

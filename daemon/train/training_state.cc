@@ -34,7 +34,7 @@ at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
                        like.options().device(at::kCPU).requires_grad(false));
 }
 
-void copy_out(checkpoint::Snapshot& snapshot, checkpoint::Part part, const std::string& name,
+void copy_out(writer::Snapshot& snapshot, writer::Part part, const std::string& name,
               const at::Tensor& tensor) {
   const at::Tensor source = tensor.detach();
   // Copies from a device run asynchronously; capture() waits for them.
@@ -142,25 +142,25 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   return state;
 }
 
-void TrainingState::capture(checkpoint::Snapshot& snapshot) const {
+void TrainingState::capture(writer::Snapshot& snapshot) const {
   snapshot.begin();
   for (const auto& [name, tensor] : model::named_tensors(*model_))
-    copy_out(snapshot, checkpoint::Part::kModel, name, tensor);
+    copy_out(snapshot, writer::Part::kModel, name, tensor);
   for (const auto& [name, tensor] : optimizer_->state())
-    copy_out(snapshot, checkpoint::Part::kOptim, name, tensor);
+    copy_out(snapshot, writer::Part::kOptim, name, tensor);
   if (ema_)
     for (const auto& [name, tensor] : ema_->tensors())
-      copy_out(snapshot, checkpoint::Part::kEma, name, tensor);
-  copy_out(snapshot, checkpoint::Part::kState, kRngCpu, generator_state(kCpu));
+      copy_out(snapshot, writer::Part::kEma, name, tensor);
+  copy_out(snapshot, writer::Part::kState, kRngCpu, generator_state(kCpu));
   if (!device_.is_cpu())
-    copy_out(snapshot, checkpoint::Part::kState, kRngDevice, generator_state(device_));
-  copy_out(snapshot, checkpoint::Part::kState, kLossSum, loss_sum);
-  copy_out(snapshot, checkpoint::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
+    copy_out(snapshot, writer::Part::kState, kRngDevice, generator_state(device_));
+  copy_out(snapshot, writer::Part::kState, kLossSum, loss_sum);
+  copy_out(snapshot, writer::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
-      copy_out(snapshot, checkpoint::Part::kState, name, tensor);
+      copy_out(snapshot, writer::Part::kState, name, tensor);
   if (balanced_weights_.defined())
-    copy_out(snapshot, checkpoint::Part::kState, checkpoint::kClassWeights, balanced_weights_);
+    copy_out(snapshot, writer::Part::kState, checkpoint::kClassWeights, balanced_weights_);
   if (!device_.is_cpu())
     c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   checkpoint::Manifest& manifest = snapshot.manifest();

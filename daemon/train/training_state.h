@@ -15,11 +15,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "daemon/checkpoint/snapshot.h"
 #include "daemon/train/ema.h"
 #include "daemon/train/live_state.h"
 #include "daemon/train/loss_scale.h"
 #include "daemon/train/optimizer.h"
+#include "daemon/writer/snapshot.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
@@ -46,7 +46,7 @@ class TrainingState : public LiveState {
   Result<Restored> restore(const checkpoint::VerifiedCheckpoint& saved, bool may_differ = false);
   // Copies the state to the snapshot's host memory and sets the manifest fields of this class.
   // Training can continue when it returns.
-  void capture(checkpoint::Snapshot& snapshot) const;
+  void capture(writer::Snapshot& snapshot) const;
 
   // The state that an incomplete step changes, except for the gradients: the generators. rewind()
   // undoes a step that cannot be finished because the data ended.

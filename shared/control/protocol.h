@@ -22,7 +22,7 @@ namespace stoker::control {
 
 inline constexpr int kProtocolVersion = 2;
 
-// ---- Limits of a line. Limits of a connection are in daemon/control/limits.h.
+// ---- Limits of a line. Limits of a connection are in daemon/server/limits.h.
 inline constexpr size_t kMaxLineBytes = 64 << 10;  // without the newline
 inline constexpr int kMaxDepth = 32;               // nesting depth of JSON
 inline constexpr size_t kMaxIdBytes = 256;         // of a string id

@@ -10,7 +10,7 @@ function(write_clean_tree)
   file(WRITE "${tree}/shared/config/config.cc" "#include <yaml-cpp/yaml.h>\n#include \"shared/base/status.h\"\n")
   file(WRITE "${tree}/shared/ring/ring.h" "#include \"shared/base/status.h\"\n")
   file(WRITE "${tree}/shared/model/model.h" "#include <torch/nn/module.h>\n#include \"shared/base/status.h\"\n")
-  file(WRITE "${tree}/daemon/control/server.h" "#include \"shared/control/protocol.h\"\n")
+  file(WRITE "${tree}/daemon/server/server.h" "#include \"shared/control/protocol.h\"\n")
 endfunction()
 
 function(check result output)
@@ -47,7 +47,7 @@ expect_error("a relative include" shared/ring/bad.cc "#include \"ring.h\"" "from
 expect_error("a path with .." shared/ring/bad.cc "#include \"../base/status.h\"" "from the root of the repository")
 expect_error("a folder without a row" shared/helpers/bad.h "#include <string>" "shared/helpers has no row")
 expect_error("yaml-cpp outside config" shared/ring/bad.cc "#include <yaml-cpp/yaml.h>" "may include <yaml-cpp>")
-expect_error("spdlog outside base" daemon/control/bad.cc "#include <spdlog/spdlog.h>" "may include <spdlog>")
+expect_error("spdlog outside base" daemon/server/bad.cc "#include <spdlog/spdlog.h>" "may include <spdlog>")
 expect_error("LibTorch in a Torch-free folder" ctl/bad.cc "#include <ATen/ATen.h>" "may include <ATen>")
 
 write_clean_tree()

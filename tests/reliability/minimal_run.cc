@@ -11,9 +11,9 @@
 #include <string>
 
 #include "daemon/app/resume_checkpoint.h"
-#include "daemon/checkpoint/checkpoint_writer.h"
-#include "daemon/checkpoint/retention_manager.h"
 #include "daemon/service/run_directory.h"
+#include "daemon/writer/checkpoint_writer.h"
+#include "daemon/writer/retention_manager.h"
 #include "shared/base/coordinator.h"
 #include "shared/checkpoint/store.h"
 #include "shared/metrics/metrics_writer.h"
@@ -70,7 +70,7 @@ class MinimalRun {
         records_,
         metrics::MetricsWriter::open(default_file_system(), system_clock(),
                                      {.train_metrics_path = layout_.train_metrics_file()}, resume));
-    checkpoint::WriterOptions saving;
+    writer::WriterOptions saving;
     config::Config config;
     config.checkpoint.keep_last = 2;
     retention_manager_.emplace(config, store_, layout_, system_clock());
@@ -78,7 +78,7 @@ class MinimalRun {
       retention_manager_->delete_expired(is_disk_full);
     };
     saving.before_commit = [this] { static_cast<void>(records_->flush(60s)); };
-    writer_ = std::make_unique<checkpoint::CheckpointWriter>(store_, std::move(saving));
+    writer_ = std::make_unique<writer::CheckpointWriter>(store_, std::move(saving));
     writers_.start("metrics", [this](std::stop_token stop) { return records_->run(stop); });
     writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
     return {};
@@ -98,7 +98,7 @@ class MinimalRun {
 
   // Waits for the writer, so that the order of the system calls is about the same in each run.
   Status save() {
-    checkpoint::Snapshot* const snapshot = writer_->try_begin();
+    writer::Snapshot* const snapshot = writer_->try_begin();
     state_.put_into(*snapshot);
     snapshot->manifest().step = state_.step;
     snapshot->manifest().live_settings = "{}";
@@ -122,8 +122,8 @@ class MinimalRun {
   MinimalState state_;
   std::string parent_;
   std::unique_ptr<metrics::MetricsWriter> records_;
-  std::optional<checkpoint::RetentionManager> retention_manager_;
-  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
+  std::optional<writer::RetentionManager> retention_manager_;
+  std::unique_ptr<writer::CheckpointWriter> writer_;
   Coordinator writers_;  // last member: its threads use the others
 };
 

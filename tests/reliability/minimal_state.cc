@@ -7,7 +7,7 @@ namespace stoker::test {
 namespace {
 
 template <typename Numbers>
-void add_tensor(checkpoint::Snapshot& snapshot, checkpoint::Part part, const std::string& name,
+void add_tensor(writer::Snapshot& snapshot, writer::Part part, const std::string& name,
                 const Numbers& numbers) {
   const auto bytes = std::as_bytes(std::span(numbers));
   const auto buffer =
@@ -43,11 +43,11 @@ double MinimalState::loss() const {
   return static_cast<double>(weights[step % weights.size()] % 1000);
 }
 
-void MinimalState::put_into(checkpoint::Snapshot& snapshot) const {
+void MinimalState::put_into(writer::Snapshot& snapshot) const {
   snapshot.begin();
-  add_tensor(snapshot, checkpoint::Part::kModel, "weights", weights);
-  add_tensor(snapshot, checkpoint::Part::kOptim, "momentum", momentum);
-  add_tensor(snapshot, checkpoint::Part::kState, "step",
+  add_tensor(snapshot, writer::Part::kModel, "weights", weights);
+  add_tensor(snapshot, writer::Part::kOptim, "momentum", momentum);
+  add_tensor(snapshot, writer::Part::kState, "step",
              std::array<int64_t, 1>{static_cast<int64_t>(step)});
 }
 

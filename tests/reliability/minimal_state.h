@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "daemon/checkpoint/snapshot.h"
+#include "daemon/writer/snapshot.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
 
@@ -24,7 +24,7 @@ struct MinimalState {
   double loss() const;
   bool operator==(const MinimalState&) const = default;
 
-  void put_into(checkpoint::Snapshot& snapshot) const;
+  void put_into(writer::Snapshot& snapshot) const;
   static Result<MinimalState> read_from(const checkpoint::VerifiedCheckpoint& checkpoint);
 };
 

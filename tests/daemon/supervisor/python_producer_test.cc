@@ -11,23 +11,23 @@
 #include <boost/asio/io_context.hpp>
 #include <gtest/gtest.h>
 
-#include "daemon/control/control_server.h"
+#include "daemon/server/control_server.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
 
 namespace stoker::supervisor {
 namespace {
 
-class RingForProducers final : public control::TrainingControl {
+class RingForProducers final : public server::TrainingControl {
  public:
   RingForProducers(FeedSupervisor& supervisor, const config::FeedConfig& feed)
       : supervisor_(supervisor), feed_(feed) {}
   std::shared_ptr<const control::TrainerStatus> status() const override { return nullptr; }
   void post(control::Command, Done done) override { done(Status(StatusCode::kBusy, "no trainer")); }
-  Result<control::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
+  Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     STOKER_ASSIGN_OR_RETURN(auto attachment,
                             supervisor_.attach({.pid = pid, .pidfd = std::move(pidfd)}));
-    return control::AttachedRing{.answer = to_json(attachment, feed_),
-                                 .ring = std::move(attachment.ring)};
+    return server::AttachedRing{.answer = to_json(attachment, feed_),
+                                .ring = std::move(attachment.ring)};
   }
   Result<std::string> read_inspection(uint64_t, uint64_t) override {
     return Status(StatusCode::kNotFound, "no trainer");
@@ -67,9 +67,9 @@ class PythonProducerTest : public FeedTest {
   }
   void serve() {
     training_ = std::make_unique<RingForProducers>(*supervisor_, options_.feed);
-    server_ = std::make_unique<control::ControlServer>(
+    server_ = std::make_unique<server::ControlServer>(
         io_, system_clock(), *training_,
-        control::ServerOptions{.socket_path = path("control.sock")});
+        server::ServerOptions{.socket_path = path("control.sock")});
     ASSERT_TRUE(server_->start().ok());
     thread_ = std::jthread([this] { io_.run(); });
   }
@@ -88,7 +88,7 @@ class PythonProducerTest : public FeedTest {
   std::vector<pid_t> children_;
   boost::asio::io_context io_{1};
   std::unique_ptr<RingForProducers> training_;
-  std::unique_ptr<control::ControlServer> server_;
+  std::unique_ptr<server::ControlServer> server_;
   std::jthread thread_;
 };
 

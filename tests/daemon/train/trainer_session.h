@@ -97,11 +97,11 @@ class Session : private BatchSource, private MetricsSink {
       ModelContext around = {})
       : config_(config), store_(root + "/checkpoints", around.files), channels_(around.clock) {
     at::set_num_threads(1);
-    checkpoint::WriterOptions options;
+    writer::WriterOptions options;
     options.delete_expired = [](bool) {};
     options.before_commit = std::move(around.before_commit);
     options.delays = std::move(around.delays);
-    writer_ = std::make_unique<checkpoint::CheckpointWriter>(store_, options, around.clock);
+    writer_ = std::make_unique<writer::CheckpointWriter>(store_, options, around.clock);
     data_ = std::make_unique<PoisonedDataset>(
         *data::pipeline::open_dataset("train", config.data.at("train"), root + "/index", {}),
         std::move(is_poisoned));
@@ -155,7 +155,7 @@ class Session : private BatchSource, private MetricsSink {
   std::function<void(uint64_t ticket)> on_batch;
   const config::Config config_;
   checkpoint::CheckpointStore store_;
-  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
+  std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<data::Dataset> data_;
   std::optional<data::order::SamplePlan> plan_;
   std::unique_ptr<TrainingState> state_;

@@ -1,0 +1,31 @@
+// Limits: bounds on the resources that one client and all clients together can use.
+// docs/control-protocol.md describes what happens when a limit is exceeded. Limits of a line are in
+// shared/control/protocol.h.
+//
+// Threads: a value.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace stoker::server {
+
+struct Limits {
+  size_t connections = 32;
+  size_t reserved_connections = 4;  // of these, only for the owner and root
+  size_t connections_per_uid = 8;   // for a user who is neither the owner nor root
+  size_t requests_in_flight = 4;    // per connection, without a reply so far
+  size_t unsent_bytes = 1 << 20;    // per connection: replies that the client has not read
+  // Per user, including new connections; also the burst size.
+  double requests_per_s = 500;
+  double changes_per_s = 20;  // per user: requests that change state
+  // From the first byte of a line to its newline; also for reading the last reply.
+  std::chrono::milliseconds line_time{5000};
+  std::chrono::milliseconds idle_time{60000};  // without a request, while none is in flight
+  // Delay before the next accept after a rejected connection.
+  std::chrono::milliseconds rejection_pause{10};
+  // The same after accept failed for lack of descriptors or memory.
+  std::chrono::milliseconds accept_pause{100};
+};
+
+}  // namespace stoker::server

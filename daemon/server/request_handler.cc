@@ -1,0 +1,170 @@
+#include "daemon/server/request_handler.h"
+
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/control/grammar.h"
+
+namespace stoker::server {
+namespace {
+
+control::ProtocolError busy(const std::string& id, std::string message) {
+  return {.id = id,
+          .code = control::ErrorCode::kFailed,
+          .why = Status(StatusCode::kBusy, std::move(message))};
+}
+
+// Names and descriptions come from the method table and need no escaping.
+std::string help_json() {
+  std::string list;
+  for (const auto& info : control::methods()) {
+    list += list.empty() ? "" : ",";
+    std::string text(info.text);
+    if (!info.waits_for.empty()) text += "; answers when " + std::string(info.waits_for);
+    list += "{\"method\":\"" + std::string(info.name) + "\",\"text_form\":\"" + info.text_form +
+            "\",\"role\":\"" +
+            std::string(to_string(info.changes_state ? Role::kOperate : Role::kRead)) +
+            "\",\"text\":\"" + text + "\"}";
+  }
+  return "{\"methods\":[" + list + "]}";
+}
+
+std::string hello_json(const std::string& build, Role role) {
+  std::string names;
+  for (const auto& info : control::methods())
+    names += (names.empty() ? "\"" : ",\"") + std::string(info.name) + "\"";
+  return "{\"protocol_version\":" + std::to_string(control::kProtocolVersion) +
+         ",\"stoker_version\":\"" + build + "\",\"role\":\"" + std::string(to_string(role)) +
+         "\",\"methods\":[" + names + "]}";
+}
+
+void log_change(const Peer& peer, const std::string& words, const Status& result) {
+  const std::string outcome = result.to_string();
+  if (result.ok()) {
+    log_info("control command",
+             {{"command", words}, {"uid", peer.uid}, {"pid", peer.pid}, {"result", outcome}});
+  } else {
+    log_warn("control command",
+             {{"command", words}, {"uid", peer.uid}, {"pid", peer.pid}, {"result", outcome}});
+  }
+}
+
+}  // namespace
+
+void RequestHandler::handle(Session& session, std::string_view line) {
+  if (!requests_.try_acquire(session.peer().uid)) {
+    return reject(
+        session,
+        busy("null", "more than " + std::to_string(static_cast<int>(limits_.requests_per_s)) +
+                         " requests per second from one user; wait, then reconnect"),
+        true);
+  }
+  const auto parsed = control::parse_request(line);
+  if (const auto* error = std::get_if<control::ProtocolError>(&parsed))
+    return reject(session, *error, error->code == control::ErrorCode::kParseError);
+  const auto& request = std::get<control::Request>(parsed);
+  ++counters_.requests_total;
+  if (control::method_info(request.call).changes_state) {
+    const auto error = find_change_error(session, request.id, control::to_words(request.call));
+    if (error) return reject(session, *error, false);
+  }
+  std::visit([&](const auto& call) { execute(session, request.id, call); }, request.call);
+}
+
+void RequestHandler::reject(Session& session, const control::ProtocolError& error,
+                            bool close_session) {
+  ++counters_.requests_failed;
+  if (close_session) return session.close_with_error(control::render_error(error));
+  session.send(control::render_error(error));
+}
+
+void RequestHandler::reply(Session& session, const std::string& id,
+                           const Result<std::string>& result) {
+  if (!result.ok())
+    return reject(session, {id, control::ErrorCode::kFailed, result.status()}, false);
+  session.send(control::render_result(id, *result));
+}
+
+std::string RequestHandler::status_json() const {
+  const auto published = training_.status();
+  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
+  status.control = counters_;
+  return control::to_json(status);
+}
+
+std::optional<control::ProtocolError> RequestHandler::find_change_error(const Session& session,
+                                                                        const std::string& id,
+                                                                        const std::string& words) {
+  const Peer& peer = session.peer();
+  if (!changes_.try_acquire(peer.uid))
+    return busy(id, "more than " + std::to_string(static_cast<int>(limits_.changes_per_s)) +
+                        " changes per second from one user; request ignored");
+  if (session.role() != Role::kOperate) {
+    const Status why(StatusCode::kPermission,
+                     "uid " + std::to_string(peer.uid) + " has read-only access; '" + words +
+                         "' requires the daemon's owner, root or a user in control.operators");
+    log_change(peer, words, why);
+    return control::ProtocolError{.id = id, .code = control::ErrorCode::kFailed, .why = why};
+  }
+  if (session.in_flight() >= limits_.requests_in_flight)
+    return busy(id, std::to_string(limits_.requests_in_flight) +
+                        " requests of this connection are in flight; request ignored");
+  return std::nullopt;
+}
+
+// ---- Answered by the server
+
+void RequestHandler::execute(Session& session, const std::string& id, const control::Hello&) {
+  reply(session, id, hello_json(build_, session.role()));
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const control::Help&) {
+  reply(session, id, help_json());
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const control::GetStatus&) {
+  reply(session, id, status_json());
+}
+
+void RequestHandler::execute(Session& session, const std::string& id,
+                             const control::ReadInspection& call) {
+  reply(session, id, training_.read_inspection(call.inspection, call.after));
+}
+
+void RequestHandler::execute(Session& session, const std::string& id,
+                             const control::CloseInspection& call) {
+  const Status closed = training_.close_inspection(call.inspection);
+  log_change(session.peer(), control::to_words(call), closed);
+  reply(session, id, closed.ok() ? Result<std::string>("{}") : closed);
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const control::Attach& call) {
+  auto process = session.open_peer_pidfd();
+  auto attached = process.ok() ? training_.attach(session.peer().pid, *std::move(process))
+                               : Result<AttachedRing>(process.status());
+  log_change(session.peer(), control::to_words(call), attached.status());
+  if (!attached.ok())
+    return reject(session, {id, control::ErrorCode::kFailed, attached.status()}, false);
+  // The process keeps its producer for its lifetime, so a lost reply wastes an entry of the
+  // producer table.
+  if (!session.send_with(control::render_result(id, attached->answer), std::move(attached->ring)))
+    reject(session, busy(id, "read the reply to the previous attach first"), false);
+}
+
+// ---- Passed to training
+
+void RequestHandler::execute(Session& session, const std::string& id,
+                             const control::Command& command) {
+  session.begin_request();
+  training_.post(
+      command, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
+                words = control::to_words(command)](Result<std::string> result) {
+        // Logged here, on the calling thread: the change was made even if the client is gone.
+        log_change(peer, words, result.status());
+        replies->put(to, result.ok() ? control::render_result(id, *result)
+                                     : control::render_error(
+                                           {id, control::ErrorCode::kFailed, result.status()}));
+      });
+}
+
+}  // namespace stoker::server

@@ -1,0 +1,69 @@
+// RequestHandler: parses, authorizes and executes a request line and sends the reply.
+//
+// Threads:   the io_context thread only. Training replies from other threads through the
+//            ReplyQueue.
+// Blocking:  never.
+// Ownership: training, the clock and limits must outlive this object.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "daemon/server/rate_limiter.h"
+#include "daemon/server/reply_queue.h"
+#include "daemon/server/session.h"
+#include "daemon/server/training_control.h"
+#include "shared/control/protocol.h"
+
+namespace stoker::server {
+
+class RequestHandler {
+ public:
+  RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
+                 std::shared_ptr<ReplyQueue> replies)
+      : training_(training),
+        limits_(limits),
+        build_(std::move(build)),
+        replies_(std::move(replies)),
+        requests_(clock, limits.requests_per_s),
+        changes_(clock, limits.changes_per_s) {}
+
+  void handle(Session& session, std::string_view line);
+  // A connection counts as one request.
+  bool admit_connection(uid_t uid) { return requests_.try_acquire(uid); }
+
+  control::TrainerStatus::Control& counters() { return counters_; }
+
+ private:
+  void reject(Session& session, const control::ProtocolError& error, bool close_session);
+  // Sends the result or the error.
+  void reply(Session& session, const std::string& id, const Result<std::string>& result);
+  // Empty if the peer may change state now; otherwise the error. `words` is the request, for
+  // messages.
+  std::optional<control::ProtocolError> find_change_error(const Session& session,
+                                                          const std::string& id,
+                                                          const std::string& words);
+
+  // One for each type of Call.
+  void execute(Session& session, const std::string& id, const control::Hello&);
+  void execute(Session& session, const std::string& id, const control::Help&);
+  void execute(Session& session, const std::string& id, const control::GetStatus&);
+  void execute(Session& session, const std::string& id, const control::Attach& call);
+  void execute(Session& session, const std::string& id, const control::ReadInspection& call);
+  void execute(Session& session, const std::string& id, const control::CloseInspection& call);
+  void execute(Session& session, const std::string& id, const control::Command& command);
+
+  std::string status_json() const;
+
+  TrainingControl& training_;
+  const Limits& limits_;
+  const std::string build_;
+  const std::shared_ptr<ReplyQueue> replies_;
+  RateLimiter requests_;
+  RateLimiter changes_;
+  control::TrainerStatus::Control counters_;
+};
+
+}  // namespace stoker::server

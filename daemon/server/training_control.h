@@ -1,0 +1,47 @@
+// TrainingControl: the interface of training to the control server, implemented by the app.
+//
+// Threads:  every method may be called from any thread and returns immediately.
+// Blocking: never. A command is put into a bounded mailbox that the trainer drains between steps.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/control/command.h"
+#include "shared/control/trainer_status.h"
+
+namespace stoker::server {
+
+// The ring for an external producer.
+struct AttachedRing {
+  std::string answer;  // a one-line JSON object
+  UniqueFd ring;       // descriptor to send with the answer
+};
+
+class TrainingControl {
+ public:
+  // Receives a one-line JSON object that describes the effect ({"step":1200,"lr":0.0001}), or the
+  // error.
+  using Done = std::function<void(Result<std::string>)>;
+
+  virtual ~TrainingControl() = default;
+  virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
+  // `done` is called exactly once, on a trainer thread or before post() returns. SaveCheckpoint:
+  // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy
+  // through `done`: the mailbox is full, and the command was not executed.
+  virtual void post(control::Command command, Done done) = 0;
+  // The records of an inspection after number `after`, and the end of an inspection. Both return
+  // immediately. kNotFound: no such inspection.
+  virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;
+  virtual Status close_inspection(uint64_t inspection) = 0;
+  // `pidfd` refers to the process `pid`, which remains the producer for its lifetime. kPermission:
+  // not with this configuration.
+  virtual Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) = 0;
+};
+
+}  // namespace stoker::server

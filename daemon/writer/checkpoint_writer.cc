@@ -1,0 +1,146 @@
+#include "daemon/writer/checkpoint_writer.h"
+
+#include <cassert>
+#include <utility>
+
+#include "shared/base/log.h"
+
+namespace stoker::writer {
+
+CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterOptions options,
+                                   Clock& clock)
+    : store_(store),
+      options_(std::move(options)),
+      clock_(clock),
+      snapshot_(options_.pinned_allocator) {
+  assert(options_.delete_expired && "delete_expired is required");
+}
+
+// ---- Called by the trainer thread
+
+Snapshot* CheckpointWriter::try_begin() {
+  const std::lock_guard lock(mutex_);
+  if (phase_ != Phase::kIdle) return nullptr;
+  phase_ = Phase::kFilling;
+  return &snapshot_;
+}
+
+void CheckpointWriter::submit(OnDone on_done) {
+  {
+    const std::lock_guard lock(mutex_);
+    assert(phase_ == Phase::kFilling && "submit() without try_begin()");
+    phase_ = Phase::kSubmitted;
+    on_done_ = std::move(on_done);
+    submitted_at_ = clock_.monotonic();
+    stats_.in_flight = true;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointWriter::increment_skipped() {
+  const std::lock_guard lock(mutex_);
+  ++stats_.skipped;
+}
+
+bool CheckpointWriter::wait_idle(std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [this] { return phase_ == Phase::kIdle; });
+}
+
+WriterStats CheckpointWriter::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+bool CheckpointWriter::is_degraded() const {
+  const std::lock_guard lock(mutex_);
+  return stats_.degraded;
+}
+
+// ---- Writer thread
+
+Status CheckpointWriter::run(std::stop_token stop) {
+  while (true) {
+    std::chrono::nanoseconds submitted_at{0};
+    OnDone on_done;
+    {
+      std::unique_lock lock(mutex_);
+      const auto is_submitted = [this] { return phase_ == Phase::kSubmitted; };
+      if (!changed_.wait(lock, stop, is_submitted)) return {};
+      submitted_at = submitted_at_;
+      on_done = std::exchange(on_done_, nullptr);
+    }
+    auto result = write(stop);
+    if (result.ok()) options_.delete_expired(false);
+    record_result(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
+    // Reply to the requester before the trainer sees the writer idle and possibly ends the program.
+    if (on_done) on_done(std::move(result));
+    {
+      const std::lock_guard lock(mutex_);
+      phase_ = Phase::kIdle;
+    }
+    changed_.notify_all();
+  }
+}
+
+Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
+  auto result = try_write(1);
+  for (size_t i = 0; !result.ok() && i < options_.delays.size(); ++i) {
+    // Another process has saved this step, so a retry cannot succeed.
+    if (result.status().code() == StatusCode::kAlreadyExists) break;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, stop, options_.delays[i], [] { return false; });
+    }
+    result = try_write(static_cast<int>(i) + 2);
+  }
+  return result;
+}
+
+Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
+  if (options_.before_commit) options_.before_commit();
+  free_disk_space();
+  auto result = store_.commit(snapshot_.content());
+  if (result.ok()) return result;
+  log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},
+                                        {"attempt", attempt},
+                                        {"max_attempts", options_.delays.size() + 1},
+                                        {"error", result.status().to_string()}});
+  const std::lock_guard lock(mutex_);
+  ++stats_.failures;
+  stats_.last_error = result.status().to_string();
+  return result;
+}
+
+// Frees space before the commit if it can be predicted to fail with kNoSpace.
+void CheckpointWriter::free_disk_space() {
+  const Status free_space = store_.check_free_space(snapshot_.content());
+  if (free_space.code() == StatusCode::kNoSpace) options_.delete_expired(true);
+}
+
+void CheckpointWriter::record_result(const Result<checkpoint::Manifest>& result, double ms) {
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.in_flight = false;
+    stats_.degraded = !result.ok();
+    if (result.ok()) {
+      ++stats_.saved;
+      stats_.last_step = result->step;
+      stats_.last_ms = ms;
+      stats_.last_bytes = snapshot_.bytes();
+      stats_.last_error.clear();
+    }
+  }
+  if (!result.ok()) {
+    log_error("checkpoint abandoned", {{"step", snapshot_.manifest().step}});
+    return;
+  }
+  log_info("checkpoint saved",
+           {{"step", result->step},
+            {"bytes", stats().last_bytes},
+            {"duration_ms", ms},
+            {"path", join_path(store_.directory(),
+                               checkpoint::CheckpointStore::checkpoint_name(result->step))}});
+}
+
+}  // namespace stoker::writer

@@ -1,0 +1,78 @@
+#include "daemon/writer/retention_manager.h"
+
+#include <algorithm>
+
+#include "shared/base/log.h"
+
+namespace stoker::writer {
+namespace {
+
+using namespace std::chrono_literals;
+// A process that holds a checkpoint open for longer probably hangs.
+constexpr auto kBlockedWarningAge = 1h;
+
+}  // namespace
+
+RetentionManager::RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
+                                   const run::RunLayout& layout, Clock& clock)
+    : policy_(retention::make_retention_policy(config)),
+      required_(retention::required_info(config)),
+      store_(store),
+      layout_(layout),
+      clock_(clock) {}
+
+void RetentionManager::delete_expired(bool is_disk_full) {
+  const auto checkpoints = retention::collect_checkpoint_info(store_, layout_, required_);
+  if (!checkpoints.ok())
+    return log_warn("checkpoint cleanup failed", {{"error", checkpoints.status().to_string()}});
+  const auto decisions =
+      retention::apply_retention(policy_, *checkpoints, clock_.wall(), is_disk_full);
+  log_incomplete(decisions);
+  const auto deleted = store_.delete_checkpoints(retention::steps_to_delete(decisions));
+  if (!deleted.ok())
+    return log_warn("checkpoint cleanup failed", {{"error", deleted.status().to_string()}});
+  for (const uint64_t step : deleted->deleted_steps)
+    log_debug("checkpoint deleted", {{"step", step}});
+  log_unevaluated_deletions(*checkpoints, deleted->deleted_steps, is_disk_full);
+  log_blocked_deletions(deleted->blocked);
+}
+
+void RetentionManager::log_unevaluated_deletions(
+    const std::vector<retention::CheckpointInfo>& checkpoints,
+    const std::vector<uint64_t>& deleted_steps, bool is_disk_full) const {
+  if (policy_.keep_unevaluated == 0) return;
+  for (const retention::CheckpointInfo& checkpoint : checkpoints) {
+    if (!checkpoint.is_unevaluated || std::ranges::count(deleted_steps, checkpoint.step) == 0)
+      continue;
+    log_warn("unevaluated checkpoint deleted",
+             {{"step", checkpoint.step},
+              {"reason", is_disk_full
+                             ? "the disk is full"
+                             : "more unevaluated checkpoints than checkpoint.keep_unevaluated"}});
+  }
+}
+
+void RetentionManager::log_blocked_deletions(const std::vector<uint64_t>& blocked) {
+  std::erase_if(blocked_since_, [&blocked](const auto& checkpoint) {
+    return std::ranges::count(blocked, checkpoint.first) == 0;
+  });
+  for (const uint64_t step : blocked) {
+    const auto since = blocked_since_.try_emplace(step, clock_.monotonic()).first->second;
+    if (clock_.monotonic() - since < kBlockedWarningAge || !logged_.insert(step).second) continue;
+    log_warn("checkpoint deletion blocked",
+             {{"step", step},
+              {"hours", seconds_between(since, clock_.monotonic()) / 3600},
+              {"reason", "open"}});
+  }
+}
+
+void RetentionManager::log_incomplete(const std::vector<retention::RetentionDecision>& decisions) {
+  for (const retention::RetentionDecision& decision : decisions) {
+    if (decision.reason != retention::RetentionReason::kIncomplete ||
+        !logged_.insert(decision.step).second)
+      continue;
+    log_warn("checkpoint incomplete", {{"step", decision.step}});
+  }
+}
+
+}  // namespace stoker::writer

@@ -1,0 +1,49 @@
+// RetentionManager: deletes the checkpoints of a run that its retention policy does not keep.
+//
+// Threads:   the checkpoint writer thread only.
+// Blocking:  for the disk.
+// Ownership: store, clock and layout must outlive this object.
+// Errors:    logged; a failed deletion is retried the next time.
+// Crash:     as CheckpointStore::delete_checkpoints().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "shared/base/clock.h"
+#include "shared/checkpoint/store.h"
+#include "shared/config/config.h"
+#include "shared/retention/retention.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::writer {
+
+class RetentionManager {
+ public:
+  RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
+                   const run::RunLayout& layout, Clock& clock);
+
+  // `is_disk_full`: the disk has no room for the next checkpoint.
+  void delete_expired(bool is_disk_full);
+
+ private:
+  void log_unevaluated_deletions(const std::vector<retention::CheckpointInfo>& checkpoints,
+                                 const std::vector<uint64_t>& deleted_steps,
+                                 bool is_disk_full) const;
+  void log_blocked_deletions(const std::vector<uint64_t>& blocked);
+  void log_incomplete(const std::vector<retention::RetentionDecision>& decisions);
+
+  const retention::RetentionPolicy policy_;
+  const retention::RequiredInfo required_;
+  checkpoint::CheckpointStore& store_;
+  const run::RunLayout& layout_;
+  Clock& clock_;
+
+  // Checkpoints whose deletion is blocked by a process that has them open.
+  std::map<uint64_t, std::chrono::nanoseconds> blocked_since_;
+  std::set<uint64_t> logged_;  // blocked or incomplete checkpoints that were logged
+};
+
+}  // namespace stoker::writer

@@ -1,0 +1,179 @@
+// Which users can connect, and with which role.
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <atomic>
+
+#include <gmock/gmock.h>
+
+#include "tests/daemon/server/control_fixture.h"
+
+namespace stoker::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Counters = control::TrainerStatus::Control;
+
+constexpr uid_t kOtherUid = 4242;
+
+class ConnectionAdmissionTest : public ControlServerTest {
+ protected:
+  // From now on every connection comes from this user.
+  void connect_as(uid_t uid) {
+    uid_ = uid;
+    options_.peer_of = [this](int) { return Peer{.uid = uid_, .gid = 1, .pid = 99}; };
+  }
+  std::vector<TestClient> connect_clients(size_t count) {
+    std::vector<TestClient> clients;
+    for (size_t i = 0; i < count; ++i) {
+      clients.push_back(client());
+      EXPECT_THAT(clients.back().request("status"), HasSubstr("\"state\"")) << "client " << i;
+    }
+    return clients;
+  }
+  void expect_rejected(const std::string& why) {
+    auto peer = client();
+    EXPECT_THAT(peer.read_line(), HasSubstr(why));
+    EXPECT_TRUE(peer.is_closed());
+  }
+
+  std::atomic<uid_t> uid_ = 0;  // written by the test thread, read by the server thread
+};
+
+TEST_F(ConnectionAdmissionTest, AcceptsOwnerUpToConnectionLimitThenRejects) {
+  start_serving();
+  auto clients = connect_clients(options_.limits.connections);
+  expect_rejected("32 clients are connected, the maximum");
+  EXPECT_EQ(counters().connections_rejected, 1u);
+  EXPECT_EQ(counters().connections, 32u);
+  for (auto& peer : clients)
+    EXPECT_THAT(peer.request("status"), HasSubstr("\"connections_rejected\":1"));
+}
+
+TEST_F(ConnectionAdmissionTest, AcceptsClientAfterAnotherDisconnects) {
+  options_.limits.connections = 5;
+  start_serving();
+  auto clients = connect_clients(5);
+  expect_rejected("5 clients");
+  clients.pop_back();
+  ASSERT_TRUE(eventually([](const Counters& now) { return now.connections == 4; }));
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
+}
+
+TEST_F(ConnectionAdmissionTest, LimitsConnectionsPerUnprivilegedUser) {
+  connect_as(kOtherUid);
+  options_.limits.connections_per_uid = 2;
+  start_serving();
+  const auto clients = connect_clients(2);
+  expect_rejected("uid 4242 has 2 connections");
+  uid_ = kOtherUid + 1;
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
+}
+
+TEST_F(ConnectionAdmissionTest, ReservesConnectionsForOwnerAndRoot) {
+  connect_as(kOtherUid);
+  options_.limits.connections = 5;
+  options_.limits.reserved_connections = 4;
+  start_serving();
+  const auto clients = connect_clients(1);
+  expect_rejected("1 clients are connected");
+  uid_ = 0;
+  const auto of_root = connect_clients(4);
+  expect_rejected("5 clients are connected");
+}
+
+TEST_F(ConnectionAdmissionTest, RejectsClientWithUnknownCredentials) {
+  options_.peer_of = [](int) -> Result<Peer> {
+    return Status(StatusCode::kPermission, "SO_PEERCRED: not permitted");
+  };
+  start_serving();
+  expect_rejected("not permitted");
+  EXPECT_EQ(counters().connections_rejected, 1u);
+  EXPECT_EQ(counters().connections_accepted, 0u);
+}
+
+TEST_F(ConnectionAdmissionTest, RejectsControlCommandsFromReadOnlyUser) {
+  connect_as(kOtherUid);
+  start_serving();
+  auto peer = client();
+  EXPECT_THAT(peer.request("status"), HasSubstr("\"state\""));
+  EXPECT_THAT(peer.request("hello"), HasSubstr(R"("role":"read")"));
+  for (const std::string line : {"pause", "resume", "checkpoint", "stop", "set lr 0.5"}) {
+    EXPECT_THAT(peer.request(line), AllOf(HasSubstr(R"("kind":"not permitted")"), HasSubstr(line)))
+        << line;
+  }
+  EXPECT_THAT(training_.commands(), IsEmpty());
+}
+
+TEST_F(ConnectionAdmissionTest, AcceptsControlCommandsFromListedOperator) {
+  connect_as(kOtherUid);
+  options_.operators = {kOtherUid};
+  start_serving();
+  auto peer = client();
+  EXPECT_THAT(peer.request("hello"), HasSubstr(R"("role":"operate")"));
+  EXPECT_THAT(peer.request("pause"), HasSubstr("result"));
+  EXPECT_THAT(training_.commands(), SizeIs(1));
+}
+
+TEST_F(ConnectionAdmissionTest, FreesConnectionWhenClientDisconnectsBeforeReply) {
+  options_.limits.connections = 5;
+  training_.withhold_replies();
+  start_serving();
+  std::vector<TestClient> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(client());
+    ASSERT_TRUE(clients.back().send("pause\n"));
+  }
+  auto pending = training_.take_pending(5);
+  ASSERT_THAT(pending, SizeIs(5));
+  clients.clear();
+  ASSERT_TRUE(eventually([](const Counters& now) { return now.connections == 0; }));
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
+  for (auto& done : pending) done(std::string("{}"));  // the clients are gone
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
+}
+
+// Uses up all remaining file descriptors of this process.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &previous_limit_);
+    const rlimit few{.rlim_cur = 128, .rlim_max = previous_limit_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    for (UniqueFd fd = open_descriptor(); fd.valid(); fd = open_descriptor())
+      descriptors_.push_back(std::move(fd));
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &previous_limit_); }
+
+ private:
+  static UniqueFd open_descriptor() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+  rlimit previous_limit_{};
+  std::vector<UniqueFd> descriptors_;
+};
+
+TEST_F(ConnectionAdmissionTest, RejectsClientsWithoutDescriptorsThenServesThemLater) {
+#ifdef __SANITIZE_ADDRESS__
+  // UBSan would report every object with virtual functions as invalid.
+  GTEST_SKIP() << "UBSan, enabled with ASan, checks memory through its own pipe";
+#endif
+  options_.limits.accept_pause = 1ms;
+  start_serving();
+  TestClient peer;
+  const auto address = control::SocketAddress::of(options_.socket_path);
+  ASSERT_TRUE(address.ok());
+  {
+    const NoDescriptors none;
+    ASSERT_TRUE(peer.connect_to(*address));
+    EXPECT_THAT(peer.read_line(), HasSubstr("no file descriptors left"));
+    EXPECT_TRUE(peer.is_closed());
+  }
+  EXPECT_THAT(client().request("status"), HasSubstr("\"connections_rejected\":1"));
+}
+
+}  // namespace
+}  // namespace stoker::server

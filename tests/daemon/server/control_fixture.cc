@@ -1,0 +1,68 @@
+#include "tests/daemon/server/control_fixture.h"
+
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+
+namespace stoker::server {
+namespace {
+
+std::string fresh_directory() {
+  char path[] = "/tmp/stoker-control-XXXXXX";
+  EXPECT_NE(::mkdtemp(path), nullptr);
+  return path;
+}
+
+}  // namespace
+
+ControlServerTest::ControlServerTest()
+    : root_(fresh_directory()), busy_(boost::asio::make_work_guard(io_)) {
+  options_.socket_path = root_ + "/control.sock";
+  options_.build = "1.2.3";
+}
+
+ControlServerTest::~ControlServerTest() {
+  if (thread_.joinable()) {
+    destroy();
+    busy_.reset();
+    io_.stop();
+    thread_.join();
+  }
+  server_.reset();
+  std::filesystem::remove_all(root_);
+}
+
+void ControlServerTest::open() {
+  server_ = std::make_unique<ControlServer>(io_, clock_, training_, options_);
+  const Status started = server_->start();
+  ASSERT_TRUE(started.ok()) << started.to_string();
+}
+
+void ControlServerTest::run() {
+  thread_ = std::thread([this] { io_.run(); });
+}
+
+void ControlServerTest::stop() {
+  run_on_server_thread([this] { server_->stop(); });
+}
+
+void ControlServerTest::destroy() {
+  run_on_server_thread([this] { server_.reset(); });
+}
+
+control::TrainerStatus::Control ControlServerTest::counters() {
+  return run_on_server_thread([this] { return server_->counters(); });
+}
+
+bool ControlServerTest::eventually(
+    const std::function<bool(const control::TrainerStatus::Control&)>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (condition(counters())) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+}  // namespace stoker::server

@@ -1,0 +1,96 @@
+// FakeTraining: receives commands like the trainer and replies when the test tells it to.
+//
+// Threads: every method may be called from any thread.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "daemon/server/training_control.h"
+
+namespace stoker::server {
+
+class FakeTraining : public TrainingControl {
+ public:
+  std::shared_ptr<const control::TrainerStatus> status() const override {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+  void post(control::Command command, Done done) override {
+    std::unique_lock lock(mutex_);
+    commands_.push_back(std::move(command));
+    if (is_withholding_) {
+      pending_.push_back(std::move(done));
+      posted_.notify_all();
+      return;
+    }
+    const Result<std::string> answer = answer_;
+    lock.unlock();
+    done(answer);
+  }
+
+  Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override {
+    if (inspection != 3)
+      return Status(StatusCode::kNotFound, "there is no inspection " + std::to_string(inspection));
+    return R"({"inspection":3,"records":[],"next":)" + std::to_string(after) + "}";
+  }
+  Status close_inspection(uint64_t inspection) override {
+    return read_inspection(inspection, 0).status();
+  }
+  Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
+    const std::lock_guard lock(mutex_);
+    attached_.push_back(pid);
+    if (!pidfd.valid()) return Status(StatusCode::kInternal, "invalid pidfd");
+    UniqueFd file(::memfd_create("ring", MFD_CLOEXEC));
+    if (::write(file.get(), "the ring", 8) != 8) return Status(StatusCode::kInternal, "write");
+    return AttachedRing{.answer = R"({"producer":3})", .ring = std::move(file)};
+  }
+  std::vector<pid_t> attached() const {
+    const std::lock_guard lock(mutex_);
+    return attached_;
+  }
+
+  void publish(const control::TrainerStatus& status) {
+    const std::lock_guard lock(mutex_);
+    status_ = std::make_shared<const control::TrainerStatus>(status);
+  }
+  void answer_with(Result<std::string> answer) {
+    const std::lock_guard lock(mutex_);
+    answer_ = std::move(answer);
+  }
+  // From now on replies are withheld until take_pending().
+  void withhold_replies() {
+    const std::lock_guard lock(mutex_);
+    is_withholding_ = true;
+  }
+  // Waits until `count` commands are waiting for their replies; returns fewer on timeout.
+  std::vector<Done> take_pending(size_t count) {
+    std::unique_lock lock(mutex_);
+    posted_.wait_for(lock, std::chrono::seconds(20), [&] { return pending_.size() >= count; });
+    return std::exchange(pending_, {});
+  }
+  std::vector<control::Command> commands() const {
+    const std::lock_guard lock(mutex_);
+    return commands_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable posted_;
+  // Guarded by mutex_.
+  std::shared_ptr<const control::TrainerStatus> status_;
+  Result<std::string> answer_ = std::string(R"({"step":1200})");
+  bool is_withholding_ = false;
+  std::vector<Done> pending_;
+  std::vector<control::Command> commands_;
+  std::vector<pid_t> attached_;
+};
+
+}  // namespace stoker::server

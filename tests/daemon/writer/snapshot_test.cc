@@ -1,0 +1,83 @@
+#include "daemon/writer/snapshot.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace stoker::writer {
+namespace {
+
+TensorSpec floats(const std::string& name, int64_t count) { return {name, DType::kF32, {count}}; }
+
+TEST(SnapshotTest, AssignsEachTensorToFileOfItsComponent) {
+  Snapshot snapshot;
+  snapshot.begin();
+  std::ranges::fill(snapshot.add(Part::kModel, floats("w", 3)), std::byte{1});
+  std::ranges::fill(snapshot.add(Part::kOptim, floats("w.momentum", 3)), std::byte{2});
+  std::ranges::fill(snapshot.add(Part::kState, floats("rng", 5)), std::byte{3});
+  std::ranges::fill(snapshot.add(Part::kModel, floats("b", 1)), std::byte{4});
+  const auto content = snapshot.content();
+  ASSERT_EQ(content.model.size(), 2u);
+  EXPECT_EQ(content.model[0].spec.name, "w");
+  EXPECT_EQ(content.model[1].spec.name, "b");
+  EXPECT_EQ(content.model[1].bytes[3], std::byte{4});
+  ASSERT_EQ(content.optim.size(), 1u);
+  EXPECT_EQ(content.optim[0].bytes.size(), 12u);
+  ASSERT_EQ(content.state.size(), 1u);
+  EXPECT_EQ(snapshot.bytes(), 4u * (3 + 3 + 5 + 1));
+}
+
+TEST(SnapshotTest, PinsLargeTensorsForItsLifetimeWhenDriverAccepts) {
+  std::set<void*> pinned;
+  bool agrees = true;
+  {
+    Snapshot snapshot({.pin =
+                           [&](void* bytes, size_t size) {
+                             EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes) % 4096, 0u);
+                             EXPECT_EQ(size % 4096, 0u);
+                             return agrees && pinned.insert(bytes).second;
+                           },
+                       .unpin = [&](void* bytes) { EXPECT_EQ(pinned.erase(bytes), 1u); }});
+    const auto fill = [&](int64_t count) {
+      snapshot.begin();
+      std::ranges::fill(snapshot.add(Part::kModel, floats("small", 4)), std::byte{1});
+      std::ranges::fill(snapshot.add(Part::kModel, floats("large", count)), std::byte{1});
+    };
+    fill(100000);
+    EXPECT_EQ(pinned.size(), 1u);
+    fill(200000);
+    EXPECT_EQ(pinned.size(), 1u) << "what became too small is unlocked";
+    agrees = false;
+    fill(400000);
+    EXPECT_EQ(pinned.size(), 0u);
+    agrees = true;
+    fill(800000);
+    EXPECT_EQ(pinned.size(), 1u);
+  }
+  EXPECT_TRUE(pinned.empty());
+}
+
+TEST(SnapshotTest, ReusesMemoryOfPreviousSnapshot) {
+  Snapshot snapshot;
+  snapshot.begin();
+  const std::byte* const first = snapshot.add(Part::kModel, floats("w", 1000)).data();
+  const std::byte* const second = snapshot.add(Part::kOptim, floats("m", 1000)).data();
+  snapshot.begin();
+  EXPECT_EQ(snapshot.bytes(), 0u);
+  EXPECT_EQ(snapshot.add(Part::kModel, floats("w", 1000)).data(), first);
+  EXPECT_EQ(snapshot.add(Part::kOptim, floats("m", 900)).data(), second);
+}
+
+TEST(SnapshotTest, PreservesFilledTensorsWhenMoreAreAdded) {
+  Snapshot snapshot;
+  snapshot.begin();
+  for (int i = 0; i < 100; ++i)
+    std::ranges::fill(snapshot.add(Part::kModel, floats("t" + std::to_string(i), 16)),
+                      static_cast<std::byte>(i));
+  const auto content = snapshot.content();
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(content.model[i].bytes[0], static_cast<std::byte>(i));
+}
+
+}  // namespace
+}  // namespace stoker::writer
