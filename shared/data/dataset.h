@@ -47,33 +47,53 @@ struct BatchReadResult {
   Status status;
 };
 
+// What a data set is; constant while it is open.
+struct DatasetInfo {
+  uint64_t size = 0;  // samples; at least 1
+  // Hex SHA-256 over what was indexed (names, sizes, times, split …): another fingerprint = other
+  // samples.
+  std::string fingerprint = {};
+  // One sample's tensors, without the batch dimension: language model {"tokens" [block_size+1]},
+  // classification {"input", "label" I64 []}, regression {"input", "target" F32 [m]}. Images are
+  // U8 [channels, height, width]. Of sequences of variable length, those of the longest.
+  std::vector<TensorSpec> spec = {};
+  uint64_t classes = 0;  // of labels, or size of the vocabulary; 0 where the target is a number
+  std::vector<std::string> class_names = {};
+  // What is read in one go where random access is dear, such as the samples of one file: for each
+  // shard the number of samples up to its end. Strictly increasing; the last is `size`. Empty: one shard.
+  std::vector<uint64_t> shard_ends = {};
+  // Of a mixture: the samples of each of its data sets, which are numbered one after the other. Empty:
+  // no mixture.
+  std::vector<uint64_t> component_sizes = {};
+  // Of sequences of variable length: the length that `spec` is for, and the tensors whose first
+  // dimension it is. 0: all samples have the shape of `spec`.
+  uint64_t max_length = 0;
+  std::vector<size_t> length_tensors = {};
+  // Descriptors that read() writes to: of files in which samples are kept (a decoded cache).
+  std::vector<int> writable_fds = {};
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  virtual uint64_t size() const = 0;  // samples; at least 1
-  // One sample's tensors, without the batch dimension: language model {"tokens" [block_size+1]},
-  // classification {"input", "label" I64 []}, regression {"input", "target" F32 [m]}. Pictures are
-  // U8 [channels, height, width].
-  virtual const std::vector<TensorSpec>& spec() const = 0;
-  virtual uint64_t classes()
-      const = 0;  // of labels, or size of the vocabulary; 0 where the target is a number
-  virtual std::vector<std::string> class_names() const { return {}; }
-  // Hex SHA-256 over what was indexed (names, sizes, times, split …): another fingerprint = other
-  // samples.
-  virtual const std::string& fingerprint() const = 0;
+  virtual const DatasetInfo& info() const = 0;
+  uint64_t size() const { return info().size; }
+  const std::vector<TensorSpec>& spec() const { return info().spec; }
+  uint64_t classes() const { return info().classes; }
+  const std::vector<std::string>& class_names() const { return info().class_names; }
+  const std::string& fingerprint() const { return info().fingerprint; }
+  std::vector<uint64_t> shard_ends() const { return ends_or_size(info().shard_ends); }
+  std::vector<uint64_t> component_sizes() const { return ends_or_size(info().component_sizes); }
+  uint64_t max_length() const { return info().max_length; }
+  const std::vector<int>& writable_fds() const { return info().writable_fds; }
+  // spec() as it is in a batch whose longest sample has at most this length, up to max_length().
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const;
+
   virtual SampleSource source(uint64_t sample) const = 0;
-  // What is read in one go where random access is dear, such as the samples of one file: for each
-  // shard the number of samples up to its end. Strictly increasing; the last is size().
-  virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
-  // Of a mixture: the samples of each of its sets, which are numbered one set after the other.
-  virtual std::vector<uint64_t> component_sizes() const { return {size()}; }
-  // Of sequences of various lengths: the length that spec() is for, and how many places of that a
-  // sample fills itself; the rest of it is padding. 0: all samples have the shape of spec().
-  virtual uint64_t max_length() const { return 0; }
+  // Of sequences of variable length: how many steps of the sample are its own; the rest of spec() is
+  // padding. 0: all samples have the shape of spec().
   virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
-  // spec() as it is in a batch whose longest sample has at most this length, up to longest().
-  virtual std::vector<TensorSpec> spec_of_length(uint64_t /*length*/) const { return spec(); }
   // What read() draws at random for this sample, in words for people: "crop=12,40,180x180 flip".
   // Empty where nothing is drawn.
   virtual std::string describe_transforms(uint64_t /*sample*/, const RandomKey& /*draw*/) const {
@@ -98,8 +118,11 @@ class Dataset {
   // Reads ahead what read() of this sample takes from files, and looks at none of it. Whoever then
   // reads the sample holding `bytes` gets the same as without. Nothing where there are no files.
   virtual void prefetch(uint64_t /*sample*/, files::PrefetchedBytes& /*bytes*/) const {}
-  // Descriptors that read() writes to: of files in which samples are kept (a decoded cache).
-  virtual std::vector<int> writable_fds() const { return {}; }
+
+ private:
+  std::vector<uint64_t> ends_or_size(const std::vector<uint64_t>& ends) const {
+    return ends.empty() ? std::vector<uint64_t>{size()} : ends;
+  }
 };
 
 // RowOutputs: the rows of a batch's tensors, each of which has its rows one after another.

@@ -111,6 +111,8 @@ struct SampleSpec {
   // The tensors of a batch of that length; of an unbatched sample the longest. Not of a stream of texts.
   std::vector<TensorSpec> tensors(uint64_t length) const;
   std::vector<TensorSpec> tensors() const { return tensors(max_length); }
+  // Those of them whose first dimension is the length.
+  std::vector<size_t> length_tensors() const;
   // For DatasetFormatOps::fingerprint_text: equal texts, equal samples.
   std::string fingerprint_text() const;
 };

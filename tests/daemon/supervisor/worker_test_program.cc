@@ -41,10 +41,7 @@ class DeadlyDataset final : public data::Dataset {
   using Deed = std::function<void()>;
   DeadlyDataset(const data::Dataset& data, std::set<uint64_t> deadly, Deed deed)
       : data_(data), deadly_(std::move(deadly)), deed_(std::move(deed)) {}
-  uint64_t size() const override { return data_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
-  uint64_t classes() const override { return data_.classes(); }
-  const std::string& fingerprint() const override { return data_.fingerprint(); }
+  const data::DatasetInfo& info() const override { return data_.info(); }
   data::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
