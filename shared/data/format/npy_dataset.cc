@@ -22,8 +22,8 @@ namespace {
 constexpr NpyType kFloat32{.kind = 'f', .bytes = 4};
 
 // NpyReader: rows of numpy arrays as records: an array of inputs and one of labels or targets. With
-// sequence.max_length a row of the input has room for the longest sequence and is filled up to a length
-// of its own; labels that are as many as the steps of a row are one per step.
+// sequence.max_length a row of the input has room for the longest sequence, and a length that says how many
+// of its steps are valid; if a row has as many labels as steps, they are one per step.
 //
 // Threads: as RecordReader.
 class NpyReader final : public record::RecordReader {

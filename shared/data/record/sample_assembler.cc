@@ -17,7 +17,7 @@ constexpr size_t kNumbersAtOnce = 256;  // of an array, converted on the stack
 
 Status unfit_value(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
-// The first of so many whole numbers for which `is_bad` is true.
+// The first of `count` whole numbers for which `is_bad` is true.
 template <typename IsBad>
 std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, const IsBad& is_bad) {
   std::array<int64_t, kNumbersAtOnce> buffer;
