@@ -32,12 +32,14 @@ class RemappedDataset final : public data::DatasetDecorator {
                   std::vector<int64_t> train_indices)
       : DatasetDecorator(*data),
         data_(std::move(data)),
-        train_(std::move(train)),
+        info_(data_->info()),
         train_indices_(std::move(train_indices)),
-        label_(find_label(*data_)) {}
+        label_(find_label(*data_)) {
+    info_.classes = train.count;
+    info_.class_names = std::move(train.names);
+  }
 
-  uint64_t classes() const override { return train_.count; }
-  std::vector<std::string> class_names() const override { return train_.names; }
+  const data::DatasetInfo& info() const override { return info_; }
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
@@ -58,7 +60,7 @@ class RemappedDataset final : public data::DatasetDecorator {
 
  private:
   const std::unique_ptr<Dataset> data_;
-  const ClassMapping train_;
+  data::DatasetInfo info_;
   const std::vector<int64_t> train_indices_;
   const std::optional<size_t> label_;
 };

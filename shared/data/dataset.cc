@@ -4,6 +4,13 @@
 
 namespace stoker::data {
 
+std::vector<TensorSpec> Dataset::spec_of_length(uint64_t length) const {
+  std::vector<TensorSpec> tensors = spec();
+  for (const size_t tensor : info().length_tensors)
+    tensors[tensor].shape.front() = static_cast<int64_t>(length);
+  return tensors;
+}
+
 Status Dataset::read_labels(uint64_t /*first*/, std::span<int64_t> /*labels*/) const {
   return Status(StatusCode::kNotFound, "which class a sample has, only reading it tells");
 }

@@ -47,35 +47,55 @@ struct BatchReadResult {
   Status status;
 };
 
+// Properties of a dataset; constant while it is open.
+struct DatasetInfo {
+  uint64_t size = 0;  // samples; at least 1
+  // Hex SHA-256 of the indexed data (names, sizes, times, split, ...). Different samples have a
+  // different fingerprint.
+  std::string fingerprint = {};
+  // The tensors of one sample, without the batch dimension: language model {"tokens"
+  // [block_size+1]}, classification {"input", "label" I64 []}, regression {"input", "target" F32
+  // [m]}. Images are U8 [channels, height, width]. Variable-length sequences: those of the longest.
+  std::vector<TensorSpec> spec = {};
+  uint64_t classes = 0;  // number of classes, or vocabulary size; 0 if the target is numeric
+  std::vector<std::string> class_names = {};
+  // Units of sequential access for storage with slow random access, such as the samples of one
+  // file: cumulative number of samples up to the end of each shard. Strictly increasing; the last
+  // is `size`. Empty: a single shard.
+  std::vector<uint64_t> shard_ends = {};
+  // Mixture: number of samples of each dataset. Samples are numbered consecutively, one dataset
+  // after the other. Empty: not a mixture.
+  std::vector<uint64_t> component_sizes = {};
+  // Variable-length sequences: the length of `spec`, and the tensors whose first dimension is the
+  // length. 0: all samples have the shape of `spec`.
+  uint64_t max_length = 0;
+  std::vector<size_t> length_tensors = {};
+  // Descriptors that read() writes to (decoded cache).
+  std::vector<int> writable_fds = {};
+};
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  virtual uint64_t size() const = 0;  // samples; at least 1
-  // The tensors of one sample, without the batch dimension: language model {"tokens"
-  // [block_size+1]}, classification {"input", "label" I64 []}, regression {"input", "target" F32
-  // [m]}. Images are U8 [channels, height, width].
-  virtual const std::vector<TensorSpec>& spec() const = 0;
-  // Number of classes, or vocabulary size; 0 if the target is numeric.
-  virtual uint64_t classes() const = 0;
-  virtual std::vector<std::string> class_names() const { return {}; }
-  // Hex SHA-256 of the indexed data (names, sizes, times, split, ...). Different samples have a
-  // different fingerprint.
-  virtual const std::string& fingerprint() const = 0;
-  virtual SampleSource source(uint64_t sample) const = 0;
-  // Units of sequential access for storage with slow random access, such as the samples of one
-  // file: cumulative number of samples up to the end of each shard. Strictly increasing; the last
-  // is size().
-  virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
-  // Mixture: number of samples of each dataset. Samples are numbered consecutively, one dataset
-  // after the other.
-  virtual std::vector<uint64_t> component_sizes() const { return {size()}; }
-  // Variable-length sequences: the length of spec(), and the number of valid time steps of a
-  // sample; the rest is padding. 0: all samples have the shape of spec().
-  virtual uint64_t max_length() const { return 0; }
-  virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
+  virtual const DatasetInfo& info() const = 0;
+  uint64_t size() const { return info().size; }
+  const std::vector<TensorSpec>& spec() const { return info().spec; }
+  uint64_t classes() const { return info().classes; }
+  const std::vector<std::string>& class_names() const { return info().class_names; }
+  const std::string& fingerprint() const { return info().fingerprint; }
+  std::vector<uint64_t> shard_ends() const { return ends_or_size(info().shard_ends); }
+  std::vector<uint64_t> component_sizes() const { return ends_or_size(info().component_sizes); }
+  uint64_t max_length() const { return info().max_length; }
+  const std::vector<int>& writable_fds() const { return info().writable_fds; }
   // spec() of a batch whose longest sample has at most this length, which is at most max_length().
-  virtual std::vector<TensorSpec> spec_of_length(uint64_t /*length*/) const { return spec(); }
+  std::vector<TensorSpec> spec_of_length(uint64_t length) const;
+
+  virtual SampleSource source(uint64_t sample) const = 0;
+  // Variable-length sequences: the number of valid time steps of a sample; the rest of spec() is
+  // padding. 0: all samples have the shape of spec().
+  virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
   // The random parameters that read() uses for this sample, for display: "crop=12,40,180x180 flip".
   // Empty if there are none.
   virtual std::string describe_transforms(uint64_t /*sample*/, const RandomKey& /*draw*/) const {
@@ -103,8 +123,11 @@ class Dataset {
   // A later read() of a thread that holds `bytes` returns the same result as without. Does nothing
   // for datasets without files.
   virtual void prefetch(uint64_t /*sample*/, files::PrefetchedBytes& /*bytes*/) const {}
-  // Descriptors that read() writes to (decoded cache).
-  virtual std::vector<int> writable_fds() const { return {}; }
+
+ private:
+  std::vector<uint64_t> ends_or_size(const std::vector<uint64_t>& ends) const {
+    return ends.empty() ? std::vector<uint64_t>{size()} : ends;
+  }
 };
 
 // RowOutputs: access to single rows of the tensors of a batch, whose rows are contiguous.

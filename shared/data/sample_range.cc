@@ -68,27 +68,13 @@ namespace {
 class TakenPart final : public Dataset {
  public:
   TakenPart(std::unique_ptr<Dataset> whole, SampleRange range)
-      : whole_(std::move(whole)),
-        range_(range),
-        fingerprint_(sha256_hex(whole_->fingerprint() + " skip=" + std::to_string(range.begin) +
-                                " take=" + std::to_string(range.size()))) {}
+      : whole_(std::move(whole)), range_(range), info_(info_of(*whole_, range)) {}
 
-  uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return whole_->spec(); }
-  uint64_t classes() const override { return whole_->classes(); }
-  std::vector<std::string> class_names() const override { return whole_->class_names(); }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
     return whole_->source(range_.begin + sample);
   }
-  std::vector<uint64_t> shard_ends() const override {
-    return shard_ends_within(whole_->shard_ends(), range_);
-  }
-  uint64_t max_length() const override { return whole_->max_length(); }
   uint64_t length(uint64_t sample) const override { return whole_->length(range_.begin + sample); }
-  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
-    return whole_->spec_of_length(length);
-  }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     return whole_->describe_transforms(range_.begin + sample, in_whole(random_key));
   }
@@ -113,9 +99,17 @@ class TakenPart final : public Dataset {
     whole_->prefetch(range_.begin + sample, bytes);
   }
   void enable_memory_cache(uint64_t& budget) const override { whole_->enable_memory_cache(budget); }
-  std::vector<int> writable_fds() const override { return whole_->writable_fds(); }
 
  private:
+  static DatasetInfo info_of(const Dataset& whole, const SampleRange& range) {
+    DatasetInfo info = whole.info();
+    info.size = range.size();
+    info.fingerprint = sha256_hex(info.fingerprint + " skip=" + std::to_string(range.begin) +
+                                  " take=" + std::to_string(range.size()));
+    info.shard_ends = shard_ends_within(whole.shard_ends(), range);
+    info.component_sizes.clear();
+    return info;
+  }
   // The random numbers of a sample do not depend on skip_samples.
   RandomKey in_whole(RandomKey random_key) const {
     random_key.sample += range_.begin;
@@ -124,7 +118,7 @@ class TakenPart final : public Dataset {
 
   const std::unique_ptr<Dataset> whole_;
   const SampleRange range_;
-  const std::string fingerprint_;
+  const DatasetInfo info_;
 };
 
 }  // namespace

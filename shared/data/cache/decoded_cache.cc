@@ -25,7 +25,12 @@ class DecodedDataset final : public DatasetDecorator {
       : DatasetDecorator(*dataset),
         dataset_(std::move(dataset)),
         file_(std::move(file)),
-        range_(range) {}
+        range_(range),
+        info_(dataset_->info()) {
+    info_.writable_fds.push_back(file_->descriptor());
+  }
+
+  const DatasetInfo& info() const override { return info_; }
 
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
@@ -39,11 +44,6 @@ class DecodedDataset final : public DatasetDecorator {
     if (!has_position(sample) || !file_->prefetch(sample - range_.begin, bytes))
       dataset_->prefetch(sample, bytes);
   }
-  std::vector<int> writable_fds() const override {
-    std::vector<int> descriptors = dataset_->writable_fds();
-    descriptors.push_back(file_->descriptor());
-    return descriptors;
-  }
 
  private:
   bool has_position(uint64_t sample) const { return sample >= range_.begin && sample < range_.end; }
@@ -51,6 +51,7 @@ class DecodedDataset final : public DatasetDecorator {
   const std::unique_ptr<Dataset> dataset_;
   const std::unique_ptr<DecodedCacheFile> file_;
   const SampleRange range_;
+  DatasetInfo info_;
 };
 
 bool is_wanted(const DatasetRequest& request) {

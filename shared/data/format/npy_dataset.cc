@@ -19,9 +19,11 @@
 namespace stoker::data::format {
 namespace {
 
+constexpr NpyType kFloat32{.kind = 'f', .bytes = 4};
+
 // NpyReader: rows of numpy arrays as records: an array of inputs and one of labels or targets. With
-// sequence.max_length a row of the input has room for the longest sequence and is filled up to a length
-// of its own; labels that are as many as the steps of a row are one per step.
+// sequence.max_length a row of the input has room for the longest sequence, and a length that says how many
+// of its steps are valid; if a row has as many labels as steps, they are one per step.
 //
 // Threads: as RecordReader.
 class NpyReader final : public record::RecordReader {
@@ -33,7 +35,10 @@ class NpyReader final : public record::RecordReader {
         target_(files_, reader_, std::move(index.target_array)),
         classes_(index.classes),
         lengths_(std::move(index.lengths)),
-        form_(npy_tensor_form(input_.layout().type, input_.layout().row)) {}
+        form_(npy_tensor_form(input_.layout().type, input_.layout().row)),
+        is_input_as_stored_(form_.is_image && !is_sequence() ? !form_.is_interleaved
+                                                             : input_.layout().type == kFloat32),
+        is_target_as_stored_(classes_ == 0 && target_.layout().type == kFloat32) {}
 
   record::SampleSpec spec() const {
     record::SampleSpec spec;
@@ -56,10 +61,13 @@ class NpyReader final : public record::RecordReader {
 
   SampleSource source(uint64_t record) const override { return input_.source(record); }
   Status read(uint64_t record, record::RecordValues& values) const override {
-    thread_local std::vector<std::byte> input_bytes, target_bytes;
+    const uint64_t inputs = input_numbers(record);
     STOKER_ASSIGN_OR_RETURN(
         record::FieldArray input,
-        read_numbers(input_, record, input_numbers(record), values.input_tensor, input_bytes));
+        read_numbers(input_, record,
+                     is_input_as_stored_
+                         ? values.input_tensor.first(inputs * input_.layout().type.bytes)
+                         : input_memory(inputs * input_.layout().type.bytes)));
     if (form_.is_interleaved && !is_sequence())
       input.interleaved_channels = static_cast<uint64_t>(form_.shape[0]);
     values.fields[0] = input;
@@ -67,10 +75,11 @@ class NpyReader final : public record::RecordReader {
       STOKER_ASSIGN_OR_RETURN(values.label, read_npy_class(target_, record, classes_));
       return {};
     }
+    const uint64_t targets = target_numbers(record) * target_.layout().type.bytes;
     STOKER_ASSIGN_OR_RETURN(
         values.fields[1],
-        read_numbers(target_, record, target_numbers(record),
-                     classes_ == 0 ? values.target_tensor : std::span<std::byte>(), target_bytes));
+        read_numbers(target_, record,
+                     is_target_as_stored_ ? values.target_tensor : target_memory(targets)));
     return {};
   }
   void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
@@ -129,21 +138,22 @@ class NpyReader final : public record::RecordReader {
     return labels;
   }
 
-  // The first numbers of a row: in the tensor where they are the same there, or else in `memory`.
-  Result<record::FieldArray> read_numbers(const NpyRows& rows, uint64_t row, uint64_t numbers,
-                                          std::span<std::byte> tensor,
-                                          std::vector<std::byte>& memory) const {
-    const NpyType& type = rows.layout().type;
-    const bool is_image = &rows == &input_ && form_.is_image && !is_sequence();
-    const bool is_same = is_image ? !form_.is_interleaved : type == NpyType{'f', 4};
-    const uint64_t bytes = numbers * type.bytes;
-    std::span<std::byte> room = tensor.first(is_same && !tensor.empty() ? bytes : 0);
-    if (room.empty()) {
-      memory.resize(bytes);
-      room = memory;
-    }
+  // The first numbers of a row, as many as there is room for.
+  static Result<record::FieldArray> read_numbers(const NpyRows& rows, uint64_t row,
+                                                 std::span<std::byte> room) {
     STOKER_RETURN_IF_ERROR(rows.read(row, room));
-    return record::FieldArray{.bytes = room, .type = type};
+    return record::FieldArray{.bytes = room, .type = rows.layout().type};
+  }
+  // Memory of the calling thread for numbers that are converted.
+  static std::span<std::byte> input_memory(size_t bytes) {
+    thread_local std::vector<std::byte> memory;
+    memory.resize(bytes);
+    return memory;
+  }
+  static std::span<std::byte> target_memory(size_t bytes) {
+    thread_local std::vector<std::byte> memory;
+    memory.resize(bytes);
+    return memory;
   }
 
   // Constant after construction.
@@ -154,6 +164,9 @@ class NpyReader final : public record::RecordReader {
   const uint64_t classes_;               // 0: the target is numbers
   const std::vector<uint64_t> lengths_;  // a row; empty: rows are no sequences
   const NpyTensorForm form_;             // of a row that is no sequence
+  // Whether the tensor has the same bytes as the row, which is read into it.
+  const bool is_input_as_stored_;
+  const bool is_target_as_stored_;
 };
 
 std::string named(const std::string& name) { return std::to_string(name.size()) + ':' + name; }

@@ -1,4 +1,4 @@
-// NpyRows: the rows of an array that lies in one or several npy files, or members of npz archives.
+// NpyRows: the rows of an array that is stored in one or several npy files, or members of npz archives.
 //
 // Threads: NpyLayout is a value; NpyRows::read() may be called from any thread, concurrently.
 // Errors:  those of FileReader.
@@ -55,7 +55,7 @@ class NpyRows {
   // The bytes of a row, or of several that lie in one part: see part_end().
   Status read(uint64_t row, std::span<std::byte> bytes) const;
   void prefetch(uint64_t row, files::PrefetchedBytes& bytes) const;  // of one row
-  // Of its first numbers, so many.
+  // Of its first `numbers` numbers.
   void prefetch(uint64_t row, uint64_t numbers, files::PrefetchedBytes& bytes) const;
   uint64_t part_end(uint64_t row) const { return part_of(row).rows_end; }
 
@@ -75,7 +75,7 @@ class NpyRows {
 
 // A row's only number, below `classes`.
 Result<uint64_t> read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes);
-// The only numbers of so many rows, as they are.
+// The only numbers of `labels.size()` rows, as they are.
 Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> labels);
 // Of the first numbers of a row: each is below `classes`, or -100.
 Status check_npy_labels(const NpyRows& rows, uint64_t row, uint64_t classes,

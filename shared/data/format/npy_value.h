@@ -1,8 +1,8 @@
-// npy tensor: which tensor an array of numpy's becomes: pictures of bytes, or numbers.
+// npy tensor: which tensor a numpy array becomes: an image of bytes, or numbers.
 //
-// Arrays of uint8 with two dimensions are grey pictures, with three they are pictures: [height,
-// width, 1 or 3] is turned around, all others are taken as they are. Everything else becomes F32 of
-// its shape.
+// Arrays of uint8 with two dimensions are grayscale images, with three they are images: [height,
+// width, 1 or 3] is transposed to [channels, height, width], all others are taken as they are.
+// Everything else becomes F32 of its shape.
 //
 // Threads: values; pure functions.
 #pragma once
@@ -32,14 +32,14 @@ NpyTensorForm npy_tensor_form(const NpyType& type, std::span<const uint64_t> sha
 // Threads: pure functions. The value points into the array's bytes.
 // Errors:  kCorrupt: what npy_header.h says of the array, or that it does not fit.
 
-// What the settings want of an array, beside its being one.
+// What the settings require of an array.
 struct NpyWanted {
-  bool bytes = false;          // a picture of bytes; else numbers, of whatever type they are
+  bool bytes = false;          // an image of bytes; else numbers, of any type
   std::vector<int64_t> shape;  // the tensor's, or as many numbers in one dimension; empty: any
   uint64_t max_elements = 0;   // numbers
 };
 
-// Whether an array that begins so is a picture of bytes.
+// Whether an array that begins with `head` is an image of bytes.
 Result<bool> npy_is_bytes(std::span<const std::byte> head, uint64_t array_bytes);
 
 Status read_npy_value(std::span<const std::byte> array, const NpyWanted& wanted,

@@ -44,22 +44,21 @@ class SyntheticDataset final : public Dataset {
  public:
   SyntheticDataset(std::string fingerprint, SampleRange range, const Shape& shape,
                    std::vector<TensorSpec> spec)
-      : fingerprint_(std::move(fingerprint)),
-        range_(range),
+      : range_(range),
         shape_(shape),
-        spec_(std::move(spec)) {}
+        info_{.size = range.size(),
+              .fingerprint = std::move(fingerprint),
+              .spec = std::move(spec),
+              .classes = shape.classes} {}
 
-  uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return shape_.classes; }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
     return {.file = "", .offset = range_.begin + sample};
   }
 
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == spec_[0].bytes());
+    assert(sample < size() && outputs.size() == 2 && outputs[0].size() == spec()[0].bytes());
     if (shape_.classes > 0) {
       write_labelled(range_.begin + sample, outputs[0], outputs[1]);
     } else {
@@ -112,10 +111,9 @@ class SyntheticDataset final : public Dataset {
     }
   }
 
-  const std::string fingerprint_;
   const SampleRange range_;
   const Shape shape_;
-  const std::vector<TensorSpec> spec_;
+  const DatasetInfo info_;
 };
 
 Result<Shape> shape_of(const DatasetRequest& request) {

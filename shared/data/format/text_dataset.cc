@@ -15,31 +15,26 @@ namespace {
 
 class TextDataset final : public Dataset {
  public:
-  TextDataset(files::Index index, SampleRange range, uint64_t context)
-      : fingerprint_(index.fingerprint()),
-        stream_(std::move(index.files)),
+  TextDataset(std::string fingerprint, files::FileTable files, SampleRange range, uint64_t context)
+      : stream_(std::move(files)),
         begin_(range.begin),
         context_(context),
-        size_((range.size() - 1) / context),
-        spec_{
-            {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
-  }
+        info_{.size = (range.size() - 1) / context,
+              .fingerprint = std::move(fingerprint),
+              .spec = {{.name = "tokens",
+                        .dtype = DType::kU8,
+                        .shape = {static_cast<int64_t>(context + 1)}}},
+              .classes = 256,
+              .shard_ends = stream_.shard_ends(begin_, context, (range.size() - 1) / context)} {}
 
-  uint64_t size() const override { return size_; }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return 256; }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
     return stream_.source(begin_ + sample * context_);
   }
 
-  std::vector<uint64_t> shard_ends() const override {
-    return stream_.shard_ends(begin_, context_, size_);
-  }
-
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == context_ + 1);
     return stream_.read(begin_ + sample * context_, outputs[0]);
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
@@ -47,12 +42,10 @@ class TextDataset final : public Dataset {
   }
 
  private:
-  const std::string fingerprint_;
   const ByteStream stream_;
   const uint64_t begin_;
   const uint64_t context_;
-  const uint64_t size_;
-  const std::vector<TensorSpec> spec_;
+  const DatasetInfo info_;
 };
 
 Result<std::string> text_fingerprint_text(const DatasetRequest& request) {
@@ -72,7 +65,9 @@ Result<std::unique_ptr<Dataset>> open_text(const DatasetRequest& request, files:
   const SampleRange range = split.of_count(length);
   STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
   if (range.size() < context + 1) return too_short(request, range.size(), "bytes");
-  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(index), range, context));
+  std::string fingerprint = index.fingerprint();
+  return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
+      std::move(fingerprint), std::move(index.files), range, context));
 }
 
 }  // namespace

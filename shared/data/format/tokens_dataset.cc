@@ -43,31 +43,26 @@ void widen_in_place(std::span<std::byte> bytes) {
 
 class TokensDataset final : public Dataset {
  public:
-  TokensDataset(files::Index index, SampleRange range, uint64_t context, uint64_t width)
-      : fingerprint_(index.fingerprint()),
-        stream_(std::move(index.files)),
+  TokensDataset(std::string fingerprint, files::FileTable files, SampleRange range,
+                uint64_t context, uint64_t width)
+      : stream_(std::move(files)),
         begin_(range.begin),
         context_(context),
         width_(width),
-        size_((range.size() - 1) / context),
-        spec_{{.name = "tokens",
-               .dtype = DType::kI32,
-               .shape = {static_cast<int64_t>(context + 1)}}} {}
+        // The files do not say how large the vocabulary is: there are no classes.
+        info_{.size = (range.size() - 1) / context,
+              .fingerprint = std::move(fingerprint),
+              .spec = {{.name = "tokens",
+                        .dtype = DType::kI32,
+                        .shape = {static_cast<int64_t>(context + 1)}}},
+              .shard_ends =
+                  stream_.shard_ends(position(0), context * width, (range.size() - 1) / context)} {}
 
-  uint64_t size() const override { return size_; }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override {
-    return 0;
-  }  // the files do not say how large the vocabulary is
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override { return stream_.source(position(sample)); }
-  std::vector<uint64_t> shard_ends() const override {
-    return stream_.shard_ends(position(0), context_ * width_, size_);
-  }
-
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == spec_[0].bytes());
+    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == spec()[0].bytes());
     const std::span<std::byte> out = outputs[0];
     if (width_ == 2) {
       STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out.last(out.size() / 2)));
@@ -106,13 +101,11 @@ class TokensDataset final : public Dataset {
     return {};
   }
 
-  const std::string fingerprint_;
   const ByteStream stream_;
   const uint64_t begin_;
   const uint64_t context_;
   const uint64_t width_;
-  const uint64_t size_;
-  const std::vector<TensorSpec> spec_;
+  const DatasetInfo info_;
 };
 
 Result<std::string> tokens_fingerprint_text(const DatasetRequest& request) {
@@ -144,8 +137,9 @@ Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, file
   const SampleRange range = split.of_count(length / width);
   STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
   if (range.size() < context + 1) return too_short(request, range.size(), "tokens");
-  return std::unique_ptr<Dataset>(
-      std::make_unique<TokensDataset>(std::move(index), range, context, width));
+  std::string fingerprint = index.fingerprint();
+  return std::unique_ptr<Dataset>(std::make_unique<TokensDataset>(
+      std::move(fingerprint), std::move(index.files), range, context, width));
 }
 
 }  // namespace

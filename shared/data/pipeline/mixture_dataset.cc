@@ -13,24 +13,28 @@ class MixtureDataset final : public Dataset {
  public:
   explicit MixtureDataset(std::vector<NamedDataset> components)
       : components_(std::move(components)) {
+    const DatasetInfo& first = components_.front().data->info();
+    info_.spec = first.spec;
+    info_.class_names = first.class_names;
+    info_.max_length = first.max_length;
+    info_.length_tensors = first.length_tensors;
     Sha256 hash;
     hash.update("mixture\n");
-    uint64_t end = 0;
     for (const NamedDataset& component : components_) {
-      ends_.push_back(end += component.data->size());
-      classes_ = std::max(classes_, component.data->classes());
-      hash.update(component.data->fingerprint() + '\n');
+      const DatasetInfo& info = component.data->info();
+      for (const uint64_t end : component.data->shard_ends())
+        info_.shard_ends.push_back(info_.size + end);
+      info_.component_sizes.push_back(info.size);
+      info_.writable_fds.insert(info_.writable_fds.end(), info.writable_fds.begin(),
+                                info.writable_fds.end());
+      info_.classes = std::max(info_.classes, info.classes);
+      hash.update(info.fingerprint + '\n');
+      ends_.push_back(info_.size += info.size);
     }
-    fingerprint_ = hash.finish_hex();
+    info_.fingerprint = hash.finish_hex();
   }
 
-  uint64_t size() const override { return ends_.back(); }
-  const std::vector<TensorSpec>& spec() const override { return components_.front().data->spec(); }
-  uint64_t classes() const override { return classes_; }
-  std::vector<std::string> class_names() const override {
-    return components_.front().data->class_names();
-  }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
 
   SampleSource source(uint64_t sample) const override {
     const Location location = locate(sample);
@@ -38,25 +42,9 @@ class MixtureDataset final : public Dataset {
     source.dataset = location.component.name;
     return source;
   }
-  std::vector<uint64_t> shard_ends() const override {
-    std::vector<uint64_t> all;
-    for (size_t component = 0; component < components_.size(); ++component)
-      for (const uint64_t end : components_[component].data->shard_ends())
-        all.push_back(first_of(component) + end);
-    return all;
-  }
-  std::vector<uint64_t> component_sizes() const override {
-    std::vector<uint64_t> sizes;
-    for (const NamedDataset& component : components_) sizes.push_back(component.data->size());
-    return sizes;
-  }
-  uint64_t max_length() const override { return components_.front().data->max_length(); }
   uint64_t length(uint64_t sample) const override {
     const Location location = locate(sample);
     return location.component.data->length(location.sample);
-  }
-  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
-    return components_.front().data->spec_of_length(length);
   }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     const Location location = locate(sample);
@@ -87,12 +75,6 @@ class MixtureDataset final : public Dataset {
   void enable_memory_cache(uint64_t& budget) const override {
     for (const NamedDataset& component : components_) component.data->enable_memory_cache(budget);
   }
-  std::vector<int> writable_fds() const override {
-    std::vector<int> all;
-    for (const NamedDataset& component : components_)
-      for (const int descriptor : component.data->writable_fds()) all.push_back(descriptor);
-    return all;
-  }
 
  private:
   struct Location {
@@ -115,8 +97,7 @@ class MixtureDataset final : public Dataset {
   // Constant after construction.
   const std::vector<NamedDataset> components_;
   std::vector<uint64_t> ends_;
-  uint64_t classes_ = 0;
-  std::string fingerprint_;
+  DatasetInfo info_;
 };
 
 std::string format_spec(const std::vector<TensorSpec>& spec) {

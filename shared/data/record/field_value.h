@@ -43,7 +43,7 @@ struct FieldArray {
   FieldArray first(uint64_t count) const { return {bytes.first(count * type.bytes), type}; }
 };
 
-// Points into memory of whoever read the record. The first: there is nothing under that name.
+// Points into memory of the reader. std::monostate: the record has no value of that name.
 using FieldValue = std::variant<std::monostate, FieldBytes, FieldInts, FieldFloats, FieldArray>;
 
 inline bool is_missing(const FieldValue& value) { return value.index() == 0; }
@@ -75,7 +75,7 @@ Result<uint64_t> whole_number(const FieldValue& value);
 std::optional<uint64_t> number_count(const FieldValue& value);
 // The same of whole numbers: "is 3 numbers, no list of whole numbers".
 Result<uint64_t> whole_number_count(const FieldValue& value);
-// `value`, which has at least so many numbers, without those behind them.
+// The first `count` numbers of `value`, which has at least as many.
 FieldValue first_numbers(const FieldValue& value, uint64_t count);
 // Of whole numbers those from `first` on, at most as many as `buffer` has: of a list as they lie, of an
 // array converted into `buffer`.

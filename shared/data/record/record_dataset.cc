@@ -1,6 +1,7 @@
 #include "shared/data/record/record_dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <memory>
 #include <string>
@@ -33,28 +34,26 @@ class TokenBlocks final : public Dataset {
   // `ends`: of each text with the byte after it, in the stream.
   TokenBlocks(std::string fingerprint, std::unique_ptr<RecordReader> records,
               std::vector<uint64_t> ends, SampleRange range, uint64_t context)
-      : fingerprint_(std::move(fingerprint)),
-        records_(std::move(records)),
+      : records_(std::move(records)),
         texts_(*records_->maybe_texts()),
         ends_(std::move(ends)),
         begin_(range.begin),
         context_(context),
-        size_((range.size() - 1) / context),
-        spec_{
-            {.name = "tokens", .dtype = DType::kU8, .shape = {static_cast<int64_t>(context + 1)}}} {
-  }
+        info_{.size = (range.size() - 1) / context,
+              .fingerprint = std::move(fingerprint),
+              .spec = {{.name = "tokens",
+                        .dtype = DType::kU8,
+                        .shape = {static_cast<int64_t>(context + 1)}}},
+              .classes = 256} {}
 
-  uint64_t size() const override { return size_; }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return 256; }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
     return records_->source(text_at(begin_ + sample * context_));
   }
 
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size_ && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == context_ + 1);
     std::span<std::byte> rest = outputs[0];
     uint64_t position = begin_ + sample * context_;
     for (uint64_t text = text_at(position); !rest.empty(); ++text) {
@@ -87,14 +86,12 @@ class TokenBlocks final : public Dataset {
     return static_cast<uint64_t>(std::ranges::upper_bound(ends_, position) - ends_.begin());
   }
 
-  const std::string fingerprint_;
   const std::unique_ptr<RecordReader> records_;
   const TextSource& texts_;  // records_
   const std::vector<uint64_t> ends_;
   const uint64_t begin_;
   const uint64_t context_;
-  const uint64_t size_;
-  const std::vector<TensorSpec> spec_;
+  const DatasetInfo info_;
 };
 
 Result<std::unique_ptr<Dataset>> make_token_blocks(const DatasetRequest& request,
@@ -123,32 +120,25 @@ class RecordDataset final : public Dataset {
  public:
   RecordDataset(SampleSpec spec, std::string fingerprint, std::unique_ptr<RecordReader> records,
                 SampleRange range)
-      : fingerprint_(std::move(fingerprint)),
-        records_(std::move(records)),
+      : records_(std::move(records)),
         assembler_(with_classes(std::move(spec), *records_)),
         range_(range),
-        tensors_(assembler_.spec().tensors()) {}
+        info_{.size = range.size(),
+              .fingerprint = std::move(fingerprint),
+              .spec = assembler_.spec().tensors(),
+              .classes = assembler_.spec().num_classes,
+              .class_names = records_->class_names(),
+              .shard_ends = shard_ends_within(records_->shard_ends(), range),
+              .max_length = assembler_.spec().max_length,
+              .length_tensors = assembler_.spec().length_tensors()} {}
 
-  uint64_t size() const override { return range_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return tensors_; }
-  uint64_t classes() const override { return assembler_.spec().num_classes; }
-  std::vector<std::string> class_names() const override { return records_->class_names(); }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
     return records_->source(range_.begin + sample);
   }
-  std::vector<uint64_t> shard_ends() const override {
-    return shard_ends_within(records_->shard_ends(), range_);
-  }
-
-  uint64_t max_length() const override { return assembler_.spec().max_length; }
   uint64_t length(uint64_t sample) const override {
     return max_length() == 0 ? 0 : std::min(records_->length(range_.begin + sample), max_length());
   }
-  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
-    return assembler_.spec().tensors(length);
-  }
-
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     if (!assembler_.spec().image) return {};
     std::vector<FieldValue> fields(assembler_.spec().num_values());
@@ -159,18 +149,16 @@ class RecordDataset final : public Dataset {
 
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == tensors_.size());
+    assert(sample < size() && outputs.size() == info_.spec.size());
     const uint64_t record = range_.begin + sample;
+    const size_t num_values = assembler_.spec().num_values();
+    if (num_values <= kFewValues) {
+      std::array<FieldValue, kFewValues> fields;
+      return read_record(record, std::span(fields).first(num_values), random_key, outputs);
+    }
     thread_local std::vector<FieldValue> fields;
-    fields.assign(assembler_.spec().num_values(), FieldValue());
-    RecordValues values{.fields = fields,
-                        .length = max_length() == 0 ? 0 : records_->length(record),
-                        .label = records_->label(record),
-                        .input_tensor = outputs.front(),
-                        .target_tensor = outputs.back()};
-    STOKER_RETURN_IF_ERROR(records_->read(record, values));
-    const Status status = assembler_.assemble(values, random_key, outputs);
-    return status.ok() ? status : records_->in_record(record, values, status);
+    fields.assign(num_values, FieldValue());
+    return read_record(record, fields, random_key, outputs);
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     return records_->read_labels(range_.begin + first, labels);
@@ -183,17 +171,32 @@ class RecordDataset final : public Dataset {
   }
 
  private:
+  // Kept on the stack, which is faster than thread-local memory.
+  static constexpr size_t kFewValues = 4;
+
+  Status read_record(uint64_t record, std::span<FieldValue> fields, const RandomKey& random_key,
+                     std::span<const std::span<std::byte>> outputs) const {
+    RecordValues values{.fields = fields,
+                        .length = max_length() == 0 ? 0 : records_->length(record),
+                        .label = records_->label(record),
+                        .input_tensor = outputs.front(),
+                        .target_tensor = outputs.back()};
+    STOKER_RETURN_IF_ERROR(records_->read(record, values));
+    Status status = assembler_.assemble(values, random_key, outputs);
+    if (!status.ok()) status = records_->in_record(record, values, status);
+    return status;
+  }
+
   static SampleSpec with_classes(SampleSpec spec, const RecordCatalog& records) {
     spec.num_classes = records.classes();
     if (spec.num_classes == 0 && spec.has_end_token()) spec.num_classes = 256;
     return spec;
   }
 
-  const std::string fingerprint_;
   const std::unique_ptr<RecordReader> records_;
   const SampleAssembler assembler_;
   const SampleRange range_;
-  const std::vector<TensorSpec> tensors_;
+  const DatasetInfo info_;
 };
 
 std::string format_spec(config::OnMissingField choice) {

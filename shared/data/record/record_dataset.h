@@ -1,4 +1,4 @@
-// RecordDataset: the data set that a SampleSpec and a format's RecordReader make.
+// RecordDataset: the dataset that a SampleSpec and a format's RecordReader make.
 //
 // Threads: functions of their arguments.
 // Errors:  kInvalidArgument, kCorrupt; each names the setting.

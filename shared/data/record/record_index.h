@@ -1,8 +1,8 @@
-// RecordTable: where each record of a set of shards lies, at 8 bytes a number: what is kept in an
-// index of the kinds whose records have named fields.
+// RecordTable: where each record of a set of shards is located, at 8 bytes a number: what is kept in an
+// index of the formats whose records have named fields.
 //
-// A record is a row of `width` numbers, which mean what its kind wants them to; the label's class
-// is a column of its own. Rows are in the order of the shards.
+// A record is a row of `width` numbers, whose meaning the format defines; the label's class
+// is a separate column. Rows are in the order of the shards.
 //
 // Threads: a value; concurrent const calls are fine.
 // Errors:  of(): kCorrupt, where the facts of an index are not those of a table.

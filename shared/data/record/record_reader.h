@@ -1,4 +1,4 @@
-// RecordCatalog: what a data set knows of its records without reading them.
+// RecordCatalog: what a dataset knows of its records without reading them.
 //
 // Threads:  every method may be called from any thread, concurrently.
 // Blocking: read_labels() as the labels' files do; the rest not.
@@ -22,11 +22,11 @@ class RecordCatalog {
   virtual ~RecordCatalog() = default;
 
   virtual uint64_t size() const = 0;  // records
-  // Of labels; 0 where the target is a number.
+  // Number of classes; 0 if the target is numeric.
   virtual uint64_t classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
   // For each file, or other range that is read sequentially, the number of records up to its end;
-  // never falling.
+  // non-decreasing.
   virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
   // Of sequences: all of the record's, which may be more than a sample keeps.
   virtual uint64_t length(uint64_t /*record*/) const { return 0; }
@@ -36,7 +36,7 @@ class RecordCatalog {
   virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
 };
 
-// TextSource: the texts of records as bytes, for data sets that are one stream of them.
+// TextSource: the texts of records as bytes, for datasets that are one stream of them.
 //
 // Threads, blocking, errors: as RecordReader.
 class TextSource {
@@ -51,8 +51,8 @@ class TextSource {
                              files::PrefetchedBytes& bytes) const = 0;
 };
 
-// RecordReader: random access to the values of the records of one data set: all that a format has to do
-// but for its index.
+// RecordReader: random access to the values of the records of one dataset. A format implements this and
+// its index.
 //
 // Threads:  every method may be called from any thread, concurrently.
 // Blocking: as the disk does.

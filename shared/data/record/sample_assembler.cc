@@ -17,7 +17,7 @@ constexpr size_t kNumbersAtOnce = 256;  // of an array, converted on the stack
 
 Status unfit_value(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
-// The first of so many whole numbers for which `is_bad` is true.
+// The first of `count` whole numbers for which `is_bad` is true.
 template <typename IsBad>
 std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, const IsBad& is_bad) {
   std::array<int64_t, kNumbersAtOnce> buffer;
@@ -142,7 +142,8 @@ Status SampleAssembler::write_bytes(std::span<const FieldValue> values,
     const auto bytes = byte_count(values[i]);
     const bool is_last = i + 1 == values.size();
     const size_t wanted = is_last || !bytes ? out.size() : std::min(*bytes, out.size());
-    STOKER_RETURN_IF_ERROR(spec_.in_field(i, copy_bytes(values[i], out.first(wanted))));
+    const Status status = copy_bytes(values[i], out.first(wanted));
+    if (!status.ok()) return spec_.in_field(i, status);
     out = out.subspan(wanted);
   }
   return {};
@@ -153,9 +154,10 @@ Status SampleAssembler::write_numbers(std::span<const FieldValue> values, size_t
   const std::span<float> numbers = numbers_in<float>(out);
   const bool must_be_finite = spec_.field_of(first).must_be_finite;
   size_t filled = 0;
-  for (size_t i = 0; i < values.size(); ++i)
-    STOKER_RETURN_IF_ERROR(
-        spec_.in_field(first + i, append_numbers(values[i], numbers, filled, must_be_finite)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Status status = append_numbers(values[i], numbers, filled, must_be_finite);
+    if (!status.ok()) return spec_.in_field(first + i, status);
+  }
   if (filled == numbers.size()) return {};
   return spec_.in_field(first + values.size() - 1,
                         unfit_value("ends with number " + std::to_string(filled) + " of the " +

@@ -310,6 +310,13 @@ std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
   return tensors;
 }
 
+std::vector<size_t> SampleSpec::length_tensors() const {
+  std::vector<size_t> tensors;
+  if (input().is_sequence) tensors.push_back(0);
+  if (fields.size() > 1 && fields[1].is_sequence) tensors.push_back(2);  // behind "length"
+  return tensors;
+}
+
 std::string SampleSpec::fingerprint_text() const {
   if (is_sequence()) return sequence_text(*this);
   if (is_text()) return "text=" + list_text(names);

@@ -15,7 +15,7 @@
 //   then `length` I64: the number of valid steps; behind them are zeros; then
 //   label:  NAME     a class                             -> `label` I64
 //   labels: NAME     a class per step                    -> `labels` I64 [length], -100 behind its end
-//           with max_label_length, at most so many       -> `labels` I64 [max_label_length], the same
+//           with max_label_length, at most that many     -> `labels` I64 [max_label_length], the same
 //   target: [NAME]   numbers                             -> `target` F32 [num_targets]
 //
 // A text without any of these, which a model learns to continue, has a byte 0 at its end.
@@ -73,7 +73,7 @@ struct SampleSpec {
 
   // Of a format whose records have named values, as its settings say.
   static Result<SampleSpec> of(const DatasetRequest& request);
-  // Of samples that are classified.
+  // An input and a class label.
   static SampleSpec labeled(FieldSpec input);
   static SampleSpec labeled(const transform::ImageDecoderInput& image);
 
@@ -111,6 +111,8 @@ struct SampleSpec {
   // The tensors of a batch of that length; of an unbatched sample the longest. Not of a stream of texts.
   std::vector<TensorSpec> tensors(uint64_t length) const;
   std::vector<TensorSpec> tensors() const { return tensors(max_length); }
+  // Those of them whose first dimension is the length.
+  std::vector<size_t> length_tensors() const;
   // For DatasetFormatOps::fingerprint_text: equal texts, equal samples.
   std::string fingerprint_text() const;
 };

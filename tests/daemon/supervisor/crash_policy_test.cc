@@ -175,10 +175,7 @@ TEST_F(QuarantineTest, RejectsInconsistentSizesOnAttach) {
 class WatchedDataset final : public data::Dataset {
  public:
   WatchedDataset(const data::Dataset& data, uint64_t suspect) : data_(data), suspect_(suspect) {}
-  uint64_t size() const override { return data_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
-  uint64_t classes() const override { return data_.classes(); }
-  const std::string& fingerprint() const override { return data_.fingerprint(); }
+  const data::DatasetInfo& info() const override { return data_.info(); }
   data::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
   Status read(uint64_t sample, const data::RandomKey&,
               std::span<const std::span<std::byte>>) const override {

@@ -41,10 +41,7 @@ class CrashingDataset final : public data::Dataset {
   using Fault = std::function<void()>;
   CrashingDataset(const data::Dataset& data, std::set<uint64_t> crashing_set, Fault fault)
       : data_(data), samples_(std::move(crashing_set)), fault_(std::move(fault)) {}
-  uint64_t size() const override { return data_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return data_.spec(); }
-  uint64_t classes() const override { return data_.classes(); }
-  const std::string& fingerprint() const override { return data_.fingerprint(); }
+  const data::DatasetInfo& info() const override { return data_.info(); }
   data::SampleSource source(uint64_t sample) const override { return data_.source(sample); }
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {

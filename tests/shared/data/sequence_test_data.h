@@ -17,7 +17,15 @@ namespace stoker::data::testing {
 class SequenceTestData final : public Dataset {
  public:
   SequenceTestData(uint64_t max_length, std::vector<uint64_t> lengths)
-      : max_length_(max_length), lengths_(std::move(lengths)), spec_(spec_of_length(max_length)) {}
+      : lengths_(std::move(lengths)),
+        info_{.size = lengths_.size(),
+              .fingerprint = "made",
+              .spec = {{.name = "input",
+                        .dtype = DType::kF32,
+                        .shape = {static_cast<int64_t>(max_length)}},
+                       {.name = "length", .dtype = DType::kI64, .shape = {}}},
+              .max_length = max_length,
+              .length_tensors = {0}} {}
 
   // sizes[i] samples of length i + 1, interleaved.
   static SequenceTestData of_sizes(std::vector<uint64_t> sizes) {
@@ -32,19 +40,9 @@ class SequenceTestData final : public Dataset {
     return {max_length, std::move(lengths)};
   }
 
-  uint64_t size() const override { return lengths_.size(); }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return 0; }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t) const override { return {}; }
-  uint64_t max_length() const override { return max_length_; }
   uint64_t length(uint64_t sample) const override { return lengths_[sample]; }
-  std::vector<TensorSpec> spec_of_length(uint64_t length) const override {
-    return {
-        {.name = "input", .dtype = DType::kF32, .shape = {static_cast<int64_t>(length)}},
-        {.name = "length", .dtype = DType::kI64, .shape = {}},
-    };
-  }
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     const std::span positions(reinterpret_cast<float*>(outputs[0].data()),
@@ -56,10 +54,8 @@ class SequenceTestData final : public Dataset {
   }
 
  private:
-  const uint64_t max_length_;
   const std::vector<uint64_t> lengths_;
-  const std::vector<TensorSpec> spec_;
-  const std::string fingerprint_ = "made";
+  const DatasetInfo info_;
 };
 
 }  // namespace stoker::data::testing

@@ -20,7 +20,12 @@ namespace stoker::feed {
 
 class FakeDataset : public data::Dataset {
  public:
-  explicit FakeDataset(uint64_t size) : size_(size) {}
+  explicit FakeDataset(uint64_t size)
+      : info_{.size = size,
+              .fingerprint = "fake",
+              .spec = {{.name = "input", .dtype = DType::kI64, .shape = {3}},
+                       {.name = "label", .dtype = DType::kI64, .shape = {}}},
+              .classes = 10} {}
 
   // Must be called before the threads start.
   void make_bad(std::set<uint64_t> samples) { bad_ = std::move(samples); }
@@ -63,10 +68,7 @@ class FakeDataset : public data::Dataset {
     return taken_;
   }
 
-  uint64_t size() const override { return size_; }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return 10; }
-  const std::string& fingerprint() const override { return fingerprint_; }
+  const data::DatasetInfo& info() const override { return info_; }
   data::SampleSource source(uint64_t sample) const override {
     return {.file = "fake.bin", .offset = sample * 8};
   }
@@ -140,10 +142,7 @@ class FakeDataset : public data::Dataset {
     ++taken_;
   }
 
-  const uint64_t size_;
-  const std::vector<TensorSpec> spec_{{.name = "input", .dtype = DType::kI64, .shape = {3}},
-                                      {.name = "label", .dtype = DType::kI64, .shape = {}}};
-  const std::string fingerprint_ = "fake";
+  const data::DatasetInfo info_;
   std::set<uint64_t> bad_;
   uint64_t gated_ = ~0ull;
   mutable std::mutex mutex_;

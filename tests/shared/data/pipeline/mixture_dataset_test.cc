@@ -20,16 +20,18 @@ using testing::read_sample;
 class EchoDataset final : public Dataset {
  public:
   EchoDataset(std::string name, uint64_t size, std::vector<std::string> classes = {})
-      : name_(std::move(name)), size_(size), classes_(std::move(classes)) {}
-  uint64_t size() const override { return size_; }
-  const std::vector<TensorSpec>& spec() const override { return spec_; }
-  uint64_t classes() const override { return classes_.size(); }
-  std::vector<std::string> class_names() const override { return classes_; }
-  const std::string& fingerprint() const override { return name_; }
-  SampleSource source(uint64_t sample) const override { return {.file = name_, .offset = sample}; }
+      : info_{.size = size,
+              .fingerprint = std::move(name),
+              .spec = {{.name = "input", .dtype = DType::kI64, .shape = {4}}},
+              .classes = classes.size(),
+              .class_names = std::move(classes)} {}
+  const DatasetInfo& info() const override { return info_; }
+  SampleSource source(uint64_t sample) const override {
+    return {.file = fingerprint(), .offset = sample};
+  }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    return name_ + ' ' + std::to_string(sample) + ' ' + std::to_string(random_key.seed) + ' ' +
-           std::to_string(random_key.epoch) + ' ' + std::to_string(random_key.sample);
+    return fingerprint() + ' ' + std::to_string(sample) + ' ' + std::to_string(random_key.seed) +
+           ' ' + std::to_string(random_key.epoch) + ' ' + std::to_string(random_key.sample);
   }
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
@@ -39,10 +41,7 @@ class EchoDataset final : public Dataset {
   }
 
  private:
-  const std::string name_;
-  const uint64_t size_;
-  const std::vector<std::string> classes_;
-  const std::vector<TensorSpec> spec_{{.name = "input", .dtype = DType::kI64, .shape = {4}}};
+  const DatasetInfo info_;
 };
 
 Result<std::unique_ptr<Dataset>> mixture_of_echoes(std::vector<std::string> first_classes = {},
