@@ -206,7 +206,7 @@ Result<files::IndexMetadata> build_csv_metadata(const DatasetRequest& request,
 
 Status no_csv(const DatasetRequest& request) {
   return Status(StatusCode::kCorrupt,
-                "data." + request.name + ": its index does not describe a csv data set");
+                "data." + request.name + ": its index does not describe a csv dataset");
 }
 
 // The columns stand behind the names of the classes.

@@ -120,7 +120,8 @@ Result<uint64_t> promised_bytes(const std::vector<uint32_t>& header, const std::
     fits = fits && !__builtin_mul_overflow(bytes, uint64_t{number}, &bytes);
   fits = fits && !__builtin_add_overflow(bytes, layout.header_bytes(), &bytes);
   if (!fits)
-    return Status(StatusCode::kCorrupt, path + ": its header promises more than any file can hold");
+    return Status(StatusCode::kCorrupt,
+                  path + ": its header declares more than any file can contain");
   return bytes;
 }
 
@@ -255,7 +256,7 @@ Status check_shape(const files::FileTable& files, const IdxShape& shape) {
   if (empty || (size - kImagesHeader) % shape.image_bytes() != 0 ||
       (size - kImagesHeader) / shape.image_bytes() != shape.count) {
     return Status(StatusCode::kCorrupt,
-                  files.path(kImages) + ": its header promises " + std::to_string(shape.count) +
+                  files.path(kImages) + ": its header declares " + std::to_string(shape.count) +
                       " images of " + std::to_string(shape.height) + "x" +
                       std::to_string(shape.width) + ", which does not fit its " +
                       std::to_string(size) + " bytes");
@@ -354,7 +355,7 @@ Result<std::unique_ptr<Dataset>> open_idx(const DatasetRequest& request, files::
                     metadata[4] + metadata[5] == index.metadata.made.size();
   if (!fits) {
     return Status(StatusCode::kCorrupt,
-                  "data." + request.name + ": its index does not describe an idx data set");
+                  "data." + request.name + ": its index does not describe an idx dataset");
   }
   files::FileTable data =
       data_files(index.files, index.metadata.made, metadata[4] == 1, metadata[5] == 1);

@@ -169,7 +169,7 @@ Result<files::IndexMetadata> build_image_folder_metadata(const DatasetRequest& r
       return cache::pack_images(request, files, files::IndexMetadata(), progress);
   }
   return Status(StatusCode::kCorrupt, request.key("path") + ": none of " + std::to_string(probes) +
-                                          " files looked at is a JPEG, PNG or WebP, such as " +
+                                          " inspected files is a JPEG, PNG or WebP, such as " +
                                           files.path(0) + "; narrow the glob to the images");
 }
 

@@ -240,7 +240,7 @@ Result<NpyIndex::Files> count_files(const DatasetRequest& request, const files::
   const auto take = [&](std::string_view setting, const std::string& path) -> Result<size_t> {
     STOKER_ASSIGN_OR_RETURN(const files::FileTable found, scan_more(request, setting, path, {}));
     if (found.size() >= parts.inputs)
-      return request.config_error(setting, path + " has changed while it was looked at");
+      return request.config_error(setting, path + " has changed while it was read");
     parts.inputs -= found.size();
     return found.size();
   };

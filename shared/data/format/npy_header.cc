@@ -165,7 +165,7 @@ Status check_length(const NpyHeader& header, uint64_t array_bytes) {
   }
   if (is_empty) return corrupt("it has no numbers in it");
   if (fits && bytes == array_bytes - header.data_offset) return {};
-  return corrupt("its header promises " + (fits ? std::to_string(bytes) : "more than 2^64") +
+  return corrupt("its header declares " + (fits ? std::to_string(bytes) : "more than 2^64") +
                  " bytes of numbers, but there are " +
                  std::to_string(array_bytes - header.data_offset));
 }
@@ -186,7 +186,7 @@ uint64_t NpyHeader::row_elements() const {
 Result<uint64_t> npy_header_bytes(std::span<const std::byte> start) {
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
   if (!text.starts_with(kNpyMagic)) return corrupt("not an npy file (its first bytes differ)");
-  if (start.size() < kNpyPrefix) return corrupt("cut off within its header");
+  if (start.size() < kNpyPrefix) return corrupt("truncated within its header");
   const bool is_known = start[6] >= std::byte{1} && start[6] <= std::byte{3};
   if (!is_known || start[7] != std::byte{0}) {
     return corrupt("npy version " + std::to_string(std::to_integer<int>(start[6])) + "." +
@@ -205,7 +205,7 @@ namespace {
 Result<NpyHeader> parse(std::span<const std::byte> head, uint64_t array_bytes, bool has_rows) {
   STOKER_ASSIGN_OR_RETURN(const uint64_t bytes,
                           npy_header_bytes(head.first(std::min(head.size(), kNpyPrefix))));
-  if (bytes > head.size() || bytes > array_bytes) return corrupt("cut off within its header");
+  if (bytes > head.size() || bytes > array_bytes) return corrupt("truncated within its header");
   const auto literal = head.subspan(kNpyMagic.size() + 2 + length_bytes(head));
   const std::string_view text(reinterpret_cast<const char*>(literal.data()), literal.size());
   STOKER_ASSIGN_OR_RETURN(const Fields fields,

@@ -67,7 +67,7 @@ Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
                                                       "such as jpg;png, or json:KEY");
     }
     if (spec.is_text() && field.is_json())
-      return request.config_error("fields.text", "must be a member of its own, such as txt");
+      return request.config_error("fields.text", "must be a separate member, such as txt");
     field.is_label = spec.label_value() == i;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
     if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, spec, i, field));
@@ -119,7 +119,7 @@ class TarIndexer {
         tar_fields_(tar_fields),
         shard_(shard),
         index_(index),
-        left_out_(ignored),
+        ignored_(ignored),
         found_(tar_fields.size()),
         values_(tar_fields.size()),
         sequence_(tar_fields.size()) {
@@ -139,7 +139,7 @@ class TarIndexer {
       if (member.is_file) STOKER_RETURN_IF_ERROR(take(member));
     }
     STOKER_RETURN_IF_ERROR(end_sample());
-    if (!walk.has_end_block()) ++left_out_.without_end;
+    if (!walk.has_end_block()) ++ignored_.without_end;
     return {};
   }
 
@@ -165,7 +165,7 @@ class TarIndexer {
 
   Status take(const TarMember& member) {
     const auto name = split_tar_name(member.name);
-    if (!name) return ++left_out_.members, Status();
+    if (!name) return ++ignored_.members, Status();
     if (members_.empty() || name->key != key_) {
       STOKER_RETURN_IF_ERROR(end_sample());
       key_ = name->key;
@@ -279,7 +279,7 @@ class TarIndexer {
   const std::span<const TarField> tar_fields_;
   files::ByteSource& shard_;
   record::RecordIndexBuilder& index_;
-  TarIgnored& left_out_;
+  TarIgnored& ignored_;
   std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
   bool has_form_ = false;                             // of the input, where that is an array
   bool has_bytes_ = false;                            // pictures of them

@@ -204,7 +204,7 @@ class FeatureSearch {
 };
 
 Status append_packed(std::span<const std::byte> packed, std::vector<float>& values) {
-  if (packed.size() % sizeof(float) != 0) return no_example("numbers are cut off");
+  if (packed.size() % sizeof(float) != 0) return no_example("numbers are truncated");
   const size_t before = values.size();
   values.resize(before + packed.size() / sizeof(float));
   if (!packed.empty()) std::memcpy(values.data() + before, packed.data(), packed.size());

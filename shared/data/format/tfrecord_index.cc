@@ -34,12 +34,12 @@ Result<uint64_t> frame_length(std::span<const std::byte> head) {
 }
 
 Result<std::span<const std::byte>> framed_data(std::span<const std::byte> bytes) {
-  if (bytes.size() < kFrameHead + kFrameTail) return wrong("cut off");
+  if (bytes.size() < kFrameHead + kFrameTail) return wrong("truncated");
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, frame_length(bytes));
   if (length > bytes.size() - kFrameHead - kFrameTail) return wrong("longer than it was");
   const auto data = bytes.subspan(kFrameHead, length);
   if (number_at<uint32_t>(bytes, kFrameHead + length) != masked_crc32c(data))
-    return wrong("the checksum of its data is wrong; the file is damaged");
+    return wrong("the checksum of its data is wrong; the file is corrupt");
   return data;
 }
 

@@ -53,7 +53,7 @@ Status validate_samples(const DatasetRequest& request, const Dataset& dataset) {
     if (first.ok()) first = status;
   }
   return Status(first.code(), "data." + request.name + ": none of " + std::to_string(probes) +
-                                  " samples looked at fits input, shape, label and target; the "
+                                  " inspected samples fits input, shape, label and target; the "
                                   "first: " +
                                   first.message());
 }
@@ -64,7 +64,7 @@ Result<std::string> index_path(const DatasetRequest& request, const std::string&
       request.name.find('/') != std::string::npos) {
     return Status(StatusCode::kInvalidArgument,
                   "data." + request.name +
-                      ": the name of a data set must not be empty, begin with '.' or hold '/'");
+                      ": the name of a dataset must not be empty, begin with '.' or hold '/'");
   }
   return index_file(request.name, index_dir);
 }
@@ -125,7 +125,7 @@ Status check_fingerprint(const Dataset& data, const std::string& expected,
   if (expected.empty() || data.fingerprint() == expected) return {};
   return Status(StatusCode::kMismatch, name + ": fingerprint " + data.fingerprint() +
                                            ", expected " + expected +
-                                           ": the data set was indexed anew");
+                                           ": the dataset was indexed again");
 }
 
 enum class Makes { kNothing, kFiles };  // beside the index
@@ -168,7 +168,7 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
   }
   if (!is_as_made(cached->metadata.made)) {
     log_info("dataset index rebuilt",
-             {{"path", path}, {"reason", "a file that was made beside it is gone or has changed"}});
+             {{"path", path}, {"reason", "a file created next to it is missing or has changed"}});
     return false;
   }
   index = std::move(*cached);
@@ -242,7 +242,7 @@ Result<const config::DatasetConfig*> find_dataset(const std::string& name,
                                                   const config::DatasetConfigs& datasets) {
   const auto found = datasets.find(name);
   if (found == datasets.end())
-    return Status(StatusCode::kInvalidArgument, "data." + name + ": there is no such data set");
+    return Status(StatusCode::kInvalidArgument, "data." + name + ": there is no such dataset");
   return &found->second;
 }
 
@@ -254,7 +254,7 @@ Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
   if (parts.empty()) {
     const bool has_shares = std::holds_alternative<config::Mixture>(mixture.source);
     return Status(StatusCode::kInvalidArgument,
-                  "data." + name + (has_shares ? ".mixture" : ".concat") + ": names no data set");
+                  "data." + name + (has_shares ? ".mixture" : ".concat") + ": contains no dataset");
   }
   std::vector<NamedDataset> opened;
   for (const std::string& part : parts) {

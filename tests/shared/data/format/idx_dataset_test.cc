@@ -15,7 +15,7 @@ using test::big_endian;
 using test::gzip;
 using testing::read_sample;
 
-// Picture i of 2x3 pixels is filled with i; its label is i mod 4.
+// Image i of 2x3 pixels is filled with i; its label is i mod 4.
 std::string encoded_images(uint32_t count) {
   std::string file = big_endian(0x803) + big_endian(count) + big_endian(2) + big_endian(3);
   for (uint32_t i = 0; i < count; ++i) file += std::string(6, static_cast<char>(i));
@@ -193,9 +193,9 @@ TEST_F(IdxDatasetTest, RejectsCorruptGzipFileAndLeavesNoOutput) {
   };
   for (size_t length = 0; length < whole.size(); ++length) expect_rejected(whole.substr(0, length));
   for (size_t at = 0; at < whole.size(); ++at) {
-    std::string damaged = whole;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    expect_rejected(damaged);
+    std::string corrupted = whole;
+    corrupted[at] = static_cast<char>(corrupted[at] ^ 0x10);
+    expect_rejected(corrupted);
   }
   expect_corrupt(whole + "x", labels(5), {path("images"), "offset "});
   expect_corrupt(whole.substr(0, whole.size() - 1), labels(5), {"truncated"});

@@ -36,7 +36,7 @@ class ImageFolderDatasetTest : public testing::FolderFixture {
 };
 
 TEST_F(ImageFolderDatasetTest, SortsClassFoldersAndDetectsFormatByContent) {
-  write("data/dog/1.png", encode_jpeg(plain(9, 9, {10, 10, 10})));  // the name lies
+  write("data/dog/1.png", encode_jpeg(plain(9, 9, {10, 10, 10})));  // wrong extension
   write("data/cat-b/x", png(20));
   write("data/cat/deep/2.jpg", png(30));
   const auto dataset = open(images());
@@ -150,13 +150,13 @@ TEST_F(PackedImagesTest, ReturnsSameSamplesAsFiles) {
   }
 }
 
-// Whole and in part, the damaged one too.
+// Whole and in part, the corrupted one too.
 TEST_F(PackedImagesTest, ReturnsSameSamplesWithRestartMarkers) {
   const std::string photograph = image::testing::encode_jpeg(image::testing::pattern(150, 230));
   write("data/a/photograph.jpg", photograph);
   write("data/b/progressive.jpg",
         image::testing::encode_jpeg(image::testing::pattern(200, 120), {.progressive = true}));
-  write("data/c/damaged.jpg", photograph.substr(0, photograph.size() / 2));
+  write("data/c/corrupted.jpg", photograph.substr(0, photograph.size() / 2));
   const std::vector<config::Transforms> fits{{config::Resize{{24, 40}}},
                                              {config::Resize{{46}}, config::CenterCrop{{24, 40}}},
                                              {config::RandomResizedCrop{{24, 40}}}};

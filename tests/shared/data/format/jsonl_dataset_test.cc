@@ -70,7 +70,7 @@ TEST_F(JsonlDatasetTest, RejectsSettingsThatFitNoRecordOnOpen) {
   const auto dataset = open(labelled());
   ASSERT_FALSE(dataset.ok());
   EXPECT_EQ(dataset.status().code(), StatusCode::kCorrupt);
-  EXPECT_THAT(dataset.status().message(), HasSubstr("none of 2 samples looked at fits"));
+  EXPECT_THAT(dataset.status().message(), HasSubstr("none of 2 inspected samples fits"));
   EXPECT_THAT(dataset.status().message(), HasSubstr("input 'x' has 3 numbers"));
   auto config = labelled();
   record_in(config).input_shape = {3};

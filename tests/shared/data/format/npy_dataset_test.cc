@@ -205,9 +205,9 @@ TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
   std::string encrypted = test::zip({{"x.npy", x}}, false);
   encrypted[encrypted.find("PK\1\2") + 8] = 1;
   expect_archive_rejected(encrypted, "encrypted");
-  std::string damaged = test::zip({{"x.npy", x}, {"y.npy", x}}, true);
-  damaged[damaged.find("PK\1\2") + 16] ^= 1;
-  expect_archive_rejected(damaged, "CRC-32");
+  std::string corrupted = test::zip({{"x.npy", x}, {"y.npy", x}}, true);
+  corrupted[corrupted.find("PK\1\2") + 16] ^= 1;
+  expect_archive_rejected(corrupted, "CRC-32");
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }
 
@@ -249,7 +249,7 @@ TEST_F(NumpyDatasetTest, RejectsInvalidHeaders) {
 
 TEST_F(NumpyDatasetTest, RejectsInvalidLengthsWithoutAllocation) {
   const std::string head = "{'descr': '<f8', 'fortran_order': False, 'shape': (";
-  expect_rejected(head + "1,)}", "promises 8 bytes of numbers, but there are 5");
+  expect_rejected(head + "1,)}", "declares 8 bytes of numbers, but there are 5");
   expect_rejected(head + "4294967296, 4294967296)}", "more than 2^64");
   expect_rejected(head + "99999999999999999999,)}", "no tuple");
   std::string huge = npy_with_header(head + "1,)}", "12345678", 2);

@@ -143,9 +143,9 @@ TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnInvalidNpyFile) {
   const std::string good = two_floats();
   EXPECT_THAT(error_from("no array"), HasSubstr("not an npy file"));
   EXPECT_THAT(error_from(""), HasSubstr("not an npy file"));
-  EXPECT_THAT(error_from(good.substr(0, 40)), HasSubstr("cut off within its header"));
-  EXPECT_THAT(error_from(good.substr(0, good.size() - 1)), HasSubstr("promises 8 bytes"));
-  EXPECT_THAT(error_from(good + "more"), HasSubstr("promises 8 bytes"));
+  EXPECT_THAT(error_from(good.substr(0, 40)), HasSubstr("truncated within its header"));
+  EXPECT_THAT(error_from(good.substr(0, good.size() - 1)), HasSubstr("declares 8 bytes"));
+  EXPECT_THAT(error_from(good + "more"), HasSubstr("declares 8 bytes"));
   EXPECT_THAT(error_from(npy("<c8", "(1,)", "12345678")), HasSubstr("of type '<c8'"));
   EXPECT_THAT(error_from(npy("|O", "(1,)", "12345678")), HasSubstr("of type '|O'"));
   EXPECT_THAT(error_from(npy(">f4", "(2,)", "12345678")), HasSubstr("big-endian"));
@@ -153,7 +153,7 @@ TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnInvalidNpyFile) {
                                          "12345678")),
               HasSubstr("Fortran order"));
   EXPECT_THAT(error_from(npy("<f4", "(9223372036854775807, 9223372036854775807)", "")),
-              HasSubstr("promises more than 2^64 bytes"));
+              HasSubstr("declares more than 2^64 bytes"));
 }
 
 TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnShapeMismatchOrNonfiniteValue) {

@@ -133,9 +133,9 @@ TEST(TarReaderTest, DetectsChangedHeaderByteByChecksum) {
   const std::string whole = tar_member("a", "x") + kTarEnd;
   for (size_t position = 0; position < 512; ++position) {
     if (position >= 148 && position < 156) continue;  // spaces and NUL around the sum's digits
-    std::string damaged = whole;
-    damaged[position] = static_cast<char>(damaged[position] + 1);
-    expect_wrong(damaged, "offset 0: not a tar header");
+    std::string corrupted = whole;
+    corrupted[position] = static_cast<char>(corrupted[position] + 1);
+    expect_wrong(corrupted, "offset 0: not a tar header");
   }
 }
 

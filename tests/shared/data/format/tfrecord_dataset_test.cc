@@ -232,9 +232,9 @@ TEST_F(TfrecordDatasetTest, DetectsFlippedByteAtIndexingOrReading) {
   const std::string whole = framed(example(
       {{"x", floats_feature({1, 2})}, {"o", bytes_feature("other")}, {"y", ints_feature({3})}}));
   for (size_t position = 0; position < whole.size(); ++position) {
-    std::string damaged = whole;
-    damaged[position] = static_cast<char>(damaged[position] ^ 0x10);
-    write("data.tfrecord", damaged);
+    std::string corrupted = whole;
+    corrupted[position] = static_cast<char>(corrupted[position] ^ 0x10);
+    write("data.tfrecord", corrupted);
     const auto dataset = open(tfrecord());
     const Status status = dataset.ok() ? read_sample(**dataset, 0).status : dataset.status();
     EXPECT_TRUE(status.code() == StatusCode::kCorrupt ||
@@ -294,7 +294,7 @@ TEST_F(TfrecordDatasetTest, ReportsSampleErrorOnMismatchedValues) {
                                          "of the 2 that are needed");
   EXPECT_THAT(of(floats_feature({1, 2, 3})), HasSubstr("has 3 numbers"));
   EXPECT_THAT(of(bytes_feature("abc")), HasSubstr("is 3 bytes, but 2 bytes are needed"));
-  EXPECT_THAT(of(message(2, message(1, "12345"))), HasSubstr("numbers are cut off"));
+  EXPECT_THAT(of(message(2, message(1, "12345"))), HasSubstr("numbers are truncated"));
   EXPECT_THAT(of(message(3, message(1, "\xff"))), HasSubstr("a number is broken"));
 }
 

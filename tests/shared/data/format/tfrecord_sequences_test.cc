@@ -191,9 +191,9 @@ TEST_F(TfrecordSequencesTest, DetectsFlippedByteAtIndexingOrReading) {
       framed(sequence_example({{"word", ints_feature({1})}},
                               {{"frames", {floats_feature({1, 2}), floats_feature({3, 4})}}}));
   for (size_t position = 0; position < whole.size(); ++position) {
-    std::string damaged = whole;
-    damaged[position] = static_cast<char>(damaged[position] ^ 0x10);
-    write("data.tfrecord", damaged);
+    std::string corrupted = whole;
+    corrupted[position] = static_cast<char>(corrupted[position] ^ 0x10);
+    write("data.tfrecord", corrupted);
     const auto dataset = open(frames(2));
     const Status status = dataset.ok() ? read_sample(**dataset, 0).status : dataset.status();
     EXPECT_TRUE(status.code() == StatusCode::kCorrupt ||

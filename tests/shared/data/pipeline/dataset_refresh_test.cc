@@ -49,7 +49,7 @@ class DatasetRefreshTest : public testing::FolderFixture {
     }
     return samples;
   }
-  // What was indexed before reads the same beside more of it, and the more is a growth.
+  // Previously indexed samples are unchanged, and the appended data is accepted as a refresh.
   void expect_refreshes(const DatasetConfig& set, const std::function<void()>& grow) const {
     const auto before = indexed(set, ".before");
     const auto samples = all(*before);
@@ -164,7 +164,7 @@ TEST_F(DatasetRefreshTest, RejectsChangeWithRefreshNever) {
   expect_rejected(set, "its refresh is never");
 }
 
-// Half a row that ends where a longer one will go on is not seen by its index: the check sees it.
+// The index accepts a partial last row that is completed later; the refresh check rejects it.
 TEST_F(DatasetRefreshTest, RejectsExtensionOfLastCsvRow) {
   const auto set = set_of(config::CsvDataset{});
   write("data/a.csv", "x,y\n1,0\n2,1");

@@ -1,4 +1,4 @@
-// What makes one data set of several, or of a part of one.
+// Datasets that combine several datasets, or select a part of one.
 #include "shared/data/pipeline/mixture_dataset.h"
 
 #include <cstring>

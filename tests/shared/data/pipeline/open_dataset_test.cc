@@ -202,7 +202,7 @@ TEST_F(OpenDatasetTest, ReadsManyFilesWithFewDescriptors) {
   ASSERT_TRUE(dataset.ok());
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
-  // Fewer than the cache would take: it closes some and goes on.
+  // Fewer than the cache would open: it closes some of them.
   const rlimit few{.rlim_cur = 24, .rlim_max = old.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   uint64_t failed = 0;

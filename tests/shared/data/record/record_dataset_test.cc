@@ -1,4 +1,4 @@
-// Records of named fields: their index, and the data sets that are made of them.
+// Records of named fields: their index, and the datasets built from them.
 #include "shared/data/record/record_dataset.h"
 
 #include <map>

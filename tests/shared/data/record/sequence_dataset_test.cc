@@ -235,7 +235,7 @@ TEST_F(SequenceDatasetTest, ReportsSampleErrorOnInvalidTokensOrLabels) {
   EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("holds 2147483648"));
 }
 
-// A file that changes under its index: sizes and times are what they were, the content lies.
+// A file that changes after indexing without a change of size and time.
 TEST_F(SequenceDatasetTest, ReportsSampleErrorWhenLengthDiffersFromIndex) {
   const auto lie = [this](const std::string& before, const std::string& after) {
     write("data.jsonl", before);

@@ -24,7 +24,7 @@ NAMES = ["cat", "dog", "eel"]
 KEYS = ["plain", "a.b/with-folder", "folder-" * 12 + "/long-" + "name" * 5, "x" * 140, "größe"]
 
 
-def picture(i):
+def image(i):
     pixels = numpy.zeros((3, 4, 3), numpy.uint8)
     pixels[..., 0], pixels[..., 1] = i, 10 * i
     pixels[..., 2] = numpy.arange(12).reshape(3, 4)
@@ -35,7 +35,7 @@ def picture(i):
 
 def members(i):
     described = {"name": NAMES[i % 3], "score": [i, i / 4], "deep": {"class": i % 2}}
-    return {"png": picture(i), "cls": str(i % 3).encode(), "json": json.dumps(described).encode(),
+    return {"png": image(i), "cls": str(i % 3).encode(), "json": json.dumps(described).encode(),
             "txt": b"word " * i}
 
 

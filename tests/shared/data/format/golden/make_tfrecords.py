@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).parent
 NAMES = ["cat", "dog", "eel"]
 
 
-def picture(i):
+def image(i):
     pixels = numpy.zeros((3, 4, 3), numpy.uint8)
     pixels[..., 0], pixels[..., 1] = i, 10 * i
     pixels[..., 2] = numpy.arange(12).reshape(3, 4)
@@ -30,7 +30,7 @@ def picture(i):
 
 
 def example(i):
-    encoded, pixels = picture(i)
+    encoded, pixels = image(i)
     of_bytes = lambda *values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
     of_ints = lambda *values: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
     of_floats = lambda *values: tf.train.Feature(float_list=tf.train.FloatList(value=values))
