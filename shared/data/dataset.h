@@ -73,7 +73,6 @@ struct DatasetInfo {
   // Descriptors that read() writes to (decoded cache).
   std::vector<int> writable_fds = {};
 };
-};
 
 class Dataset {
  public:
