@@ -1,7 +1,7 @@
 // Dataset: random access to the samples of one named dataset.
 //
-// A dataset is scanned and indexed once (files/index.h), so that all processes that open the same index
-// see the same samples with the same numbers, even if the folder changes meanwhile.
+// A dataset is scanned and indexed once (files/index.h), so that all processes that open the same
+// index see the same samples with the same numbers, even if the folder changes meanwhile.
 //
 // Threads:  every method may be called from any thread, concurrently. Reads use pread, never mmap
 //           (a truncated file is a short read, not a SIGBUS).

@@ -27,7 +27,7 @@ Result<uint64_t> ByteStream::total_length(const files::FileTable& files) {
 }
 
 size_t ByteStream::file_at(uint64_t position) const {
-  // The first file that ends after the position: empty files are passed over.
+  // The first file that ends after the position; this skips empty files.
   return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), position) -
                              ends_.begin());
 }

@@ -1,7 +1,8 @@
-// ByteStream: the bytes of all files of a table, one file after the other.
+// ByteStream: the files of a table as one contiguous stream of bytes.
 //
-// Threads: read() may be called from any thread, concurrently.
-// Errors:  those of FileReader.
+// Threads:  read() can be called from any thread, concurrently.
+// Blocking: read() for the disk.
+// Errors:   those of FileReader.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +23,16 @@ class ByteStream {
   ByteStream(const ByteStream&) = delete;  // the reader refers to the table
   ByteStream& operator=(const ByteStream&) = delete;
 
-  // The number of bytes. kCorrupt when the sizes do not fit in 63 bits.
+  // Total number of bytes. kCorrupt if the sum of the sizes does not fit in 63 bits.
   static Result<uint64_t> total_length(const files::FileTable& files);
 
   uint64_t length() const { return ends_.empty() ? 0 : ends_.back(); }
-  // position + bytes.size() <= length().
+  // Requires position + bytes.size() <= length().
   Status read(uint64_t position, std::span<std::byte> bytes) const;
   void prefetch(uint64_t position, uint64_t count, files::PrefetchedBytes& bytes) const;
   SampleSource source(uint64_t position) const;
-  // As Dataset::shard_ends(), a file being a shard, of `samples` >= 1 samples of which the i-th
-  // begins at begin + i * stride. Files in which no sample begins are none.
+  // As Dataset::shard_ends(), with one shard per file, for `samples` >= 1 samples of which the i-th
+  // starts at begin + i * stride. Files in which no sample starts are omitted.
   std::vector<uint64_t> shard_ends(uint64_t begin, uint64_t stride, uint64_t samples) const;
 
  private:
@@ -40,7 +41,7 @@ class ByteStream {
   // Constant after construction.
   const files::FileTable files_;
   const files::FileReader reader_;
-  std::vector<uint64_t> ends_;  // of each file, in the stream
+  std::vector<uint64_t> ends_;  // end of each file, as a position in the stream
 };
 
 }  // namespace stoker::data::format

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kPixels = 3 * 32 * 32;
 constexpr size_t kMaxLabelBytes = 2;
 
-// The last label byte is the one that counts: 10 classes have no other.
+// The class is the last label byte: in CIFAR-100 the fine label, in CIFAR-10 the only one.
 uint64_t label_bytes(uint64_t classes) { return classes == 10 ? 1 : 2; }
 
 class CifarReader final : public record::RecordReader {
@@ -98,7 +98,7 @@ Result<files::FileTable> scan_cifar(const DatasetRequest& request,
                      progress);
 }
 
-// kCorrupt when a file does not end with a record.
+// kCorrupt if a file is empty or does not end at a record boundary.
 Status check_records(const DatasetRequest& request, const files::FileTable& files) {
   const uint64_t record = label_bytes(classes_of(request)) + kPixels;
   for (size_t file = 0; file < files.size(); ++file) {

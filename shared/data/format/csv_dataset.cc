@@ -1,5 +1,5 @@
-// Format `csv`: files of comma-separated values, one row a sample. The index keeps where each row lies,
-// and its label.
+// Format `csv`: files of comma-separated values, one row per sample. The index stores the location
+// of each row and its label.
 #include <algorithm>
 #include <utility>
 
@@ -47,7 +47,7 @@ class CsvRecords final : public TextRecords {
   const char delimiter_;
 };
 
-// One pass over the files.
+// Builds the index in one pass over the files.
 class CsvScan {
  public:
   CsvScan(const DatasetRequest& request, const files::FileTable& files,
@@ -84,7 +84,7 @@ class CsvScan {
                                             ": empty, without even a header");
   }
 
-  // Once the columns are known.
+  // Called as soon as the columns are known.
   Status begin() {
     STOKER_ASSIGN_OR_RETURN(auto record, table_.with_inputs(request_));
     config_ = with_record(request_, std::move(record));
@@ -92,7 +92,8 @@ class CsvScan {
         .name = request_.name, .config = config_, .index_dir = request_.index_dir};
     STOKER_ASSIGN_OR_RETURN(spec_, record::SampleSpec::of(request));
     STOKER_ASSIGN_OR_RETURN(indices_, table_.indices(request_, *spec_));
-    // What is a number is found out when a row is read; here only what is there matters.
+    // Whether a value is a number is checked when its row is read. The index only needs to know
+    // whether it is missing.
     values_.assign(indices_.size(), record::FieldValue(record::FieldFloats(&kSomeNumber, 1)));
     index_.emplace(request_, *spec_, files_, LineLocation::kWidth, progress_);
     return {};
@@ -132,7 +133,7 @@ class CsvScan {
     return added;
   }
 
-  // Whether a field might be empty: two delimiters in a row, one at an end, or quotes.
+  // Whether a field can be empty: two consecutive delimiters, one at either end, or quotes.
   bool may_have_empty(std::string_view text) const {
     const char before_end = text.find_last_not_of("\r\n") == std::string_view::npos
                                 ? '\0'
@@ -143,7 +144,7 @@ class CsvScan {
            text.find('"') != std::string_view::npos;
   }
 
-  // An empty field is a value that is not there.
+  // An empty field is a missing value.
   Status note_empty(const TextLine& row) {
     STOKER_RETURN_IF_ERROR(
         index_->at(row.offset, line_location_text(row.line), row_.split(row.text, delimiter_)));
@@ -209,7 +210,7 @@ Status no_csv(const DatasetRequest& request) {
                 "data." + request.name + ": its index does not describe a csv dataset");
 }
 
-// The columns stand behind the names of the classes.
+// The column names are stored after the class names.
 Result<CsvTable> take_columns(const DatasetRequest& request, files::IndexMetadata& metadata) {
   if (metadata.numbers.empty() || metadata.numbers.back() > metadata.names.size())
     return no_csv(request);

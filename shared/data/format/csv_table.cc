@@ -17,7 +17,7 @@ std::string_view without_line_end(std::string_view text) {
   return text;
 }
 
-// Behind the quote that closes the field which begins at `open`; npos where none does.
+// Position after the quote that closes the field starting at `open`; npos if there is none.
 size_t behind_quoted(std::string_view bytes, size_t open) {
   for (size_t at = open + 1;;) {
     at = bytes.find('"', at);
@@ -36,7 +36,7 @@ size_t end_of_csv_row(std::string_view bytes, char delimiter) {
   for (size_t at = 0; at < bytes.size();) {
     if (bytes[at] == '"') {
       at = behind_quoted(bytes, at);
-      // A quote at the very end may be the first of two.
+      // A quote at the very end can be the first of an escaped pair.
       if (at == std::string_view::npos || at == bytes.size()) return 0;
     }
     while (at < bytes.size() && bytes[at] != delimiter && bytes[at] != '\n') ++at;
@@ -60,11 +60,11 @@ Status CsvRow::split(std::string_view text, char delimiter) {
       rest.remove_prefix(end);
     }
     if (rest.empty()) return {};
-    rest.remove_prefix(1);  // the delimiter: an empty field may follow
+    rest.remove_prefix(1);  // the delimiter; an empty field can follow
   }
 }
 
-// Up to the delimiter behind the field, or the end.
+// Consumes a quoted field, up to the delimiter after it or the end of the row.
 Status CsvRow::take_quoted(std::string_view& rest, char delimiter) {
   const std::string column = "column " + std::to_string(fields_.size() + 1);
   const size_t behind = behind_quoted(rest, 0);
@@ -78,7 +78,7 @@ Status CsvRow::take_quoted(std::string_view& rest, char delimiter) {
     const size_t begin = unquoted_.size();
     for (size_t at = 0; at < field.size(); ++at) {
       unquoted_ += field[at];
-      if (field[at] == '"') ++at;  // the second of two
+      if (field[at] == '"') ++at;  // the second quote of an escaped pair
     }
     field = std::string_view(unquoted_).substr(begin);
   }
@@ -95,7 +95,7 @@ Result<CsvRow::One> CsvRow::split_one(std::string_view text, char delimiter, siz
   std::string_view rest = without_line_end(text);
   One one{.field = {}, .fields = 1 + static_cast<size_t>(std::ranges::count(rest, delimiter))};
   if (wanted >= one.fields) return one;
-  if (wanted + 1 == one.fields) {  // the label is often the last of many
+  if (wanted + 1 == one.fields) {  // fast path: the label is often the last of many columns
     one.field = rest.substr(rest.rfind(delimiter) + 1);
     return one;
   }
@@ -175,7 +175,8 @@ Result<std::vector<std::string>> csv_header(std::string_view row, char delimiter
   std::vector<std::string> names;
   for (size_t i = 0; i < fields.size(); ++i) {
     std::string name(fields[i]);
-    // Spreadsheets break the lines of long headers; a setting cannot, and a message must not.
+    // Spreadsheets write line breaks into long headers. A configured name cannot contain them, and
+    // a message must stay one line.
     const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
     std::ranges::replace_if(name, is_control, ' ');
     names.emplace_back(record::trimmed(name));

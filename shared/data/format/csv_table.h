@@ -1,12 +1,11 @@
-// csv row: where a row of comma-separated values ends, and its fields.
+// csv row: finds the end of a row of comma-separated values and splits it into fields.
 //
-// As RFC 4180 has it: fields are separated by one character, a field that begins with a quote goes on
-// to the next single quote, "" in it is a quote, and it may hold delimiters and line ends. A quote
-// within a field that does not begin with one is a character like others. A row ends with LF, CR LF,
-// or the file.
+// RFC 4180: fields are separated by one character. A field that starts with a quote extends to the
+// next single quote, "" in it is a quote, and it can contain delimiters and line ends. In other
+// fields, a quote is an ordinary character. A row ends with LF, CR LF or the end of the file.
 //
-// Threads: one CsvRow a thread.
-// Errors:  kCorrupt, saying what; the caller adds where.
+// Threads: one CsvRow per thread.
+// Errors:  kCorrupt with the reason; the caller adds the location.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +21,15 @@
 
 namespace stoker::data::format {
 
-// How many of the bytes are the first row with its line end; 0 where it does not end in them.
+// Size in bytes of the first row including its line end; 0 if the row does not end within `bytes`.
 size_t end_of_csv_row(std::string_view bytes, char delimiter);
 
 class CsvRow {
  public:
-  // `text` with or without its line end; it must live as long as the fields are used.
+  // `text` can include the line end. It must outlive the use of the fields.
   Status split(std::string_view text, char delimiter);
-  // Only the field `wanted`, and how many there are: several times faster than split() where no field
-  // is in quotes. The field is nullopt where there are not so many.
+  // Extracts the field `wanted` and counts the fields. Several times faster than split() if no
+  // field is quoted. The field is nullopt if the row has too few.
   struct One {
     std::optional<std::string_view> field;
     size_t fields = 0;
@@ -43,28 +42,29 @@ class CsvRow {
  private:
   Status take_quoted(std::string_view& rest, char delimiter);
 
-  std::vector<std::string_view> fields_;  // into the text, or into unquoted_
-  std::string unquoted_;                  // reserved before it is pointed into
+  std::vector<std::string_view> fields_;  // views of the text or of unquoted_
+  std::string unquoted_;                  // reserved in advance, so that views of it stay valid
 };
 
-// CsvTable: what the first rows of a set's files say about its columns.
+// CsvTable: the columns of the files of a dataset, from their header rows or the configuration.
 //
 // Threads: a value.
-// Errors:  kCorrupt (a header that is not one, files with different headers), kInvalidArgument (a
-//          setting names a column that is not there, or that is there twice).
+// Errors:  kCorrupt (an invalid header, files with different headers), kInvalidArgument (a
+//          configured column does not exist or is not unique).
 struct CsvTable {
-  std::vector<std::string> columns;  // of the header, or of the setting
+  std::vector<std::string> columns;  // from the header or column_names
 
-  // The settings of records with the inputs that they leave out: every column but the label or the
+  // The record config. An empty fields.input is filled with all columns except the label and the
   // targets.
   Result<config::RecordConfig> with_inputs(const DatasetRequest& request) const;
-  // The column of each name of the fields. kInvalidArgument also where the shape is not that of so
-  // many columns.
+  // Column index of each name in the fields. kInvalidArgument also if input_shape does not match
+  // the number of input columns.
   Result<std::vector<size_t>> indices(const DatasetRequest& request,
                                       const record::SampleSpec& spec) const;
 };
 
-// The fields of a header row; a line end or another control character in a name counts as a space.
+// The fields of a header row. Line ends and other control characters in a name are replaced with
+// spaces.
 Result<std::vector<std::string>> csv_header(std::string_view row, char delimiter);
 
 }  // namespace stoker::data::format

@@ -1,5 +1,5 @@
-// DatasetFormatOps: what has to be known about one format of data set to find, index and open it;
-// open_dataset.cc does the rest.
+// DatasetFormatOps: the functions of one dataset format that find, index and open a dataset.
+// open_dataset.cc implements the parts that all formats share.
 //
 // Threads: constants.
 #pragma once
@@ -19,22 +19,22 @@
 namespace stoker::data::format {
 
 struct DatasetFormatOps {
-  std::string_view name;  // of the format, as in the configuration
-  // Checks the fields that this format reads, and gives the text of those that decide what the
-  // samples are.
+  std::string_view name;  // as in the configuration
+  // Checks the keys that this format reads. Returns the text of those that determine the samples.
   Result<std::string> (*fingerprint_text)(const DatasetRequest& request);
-  // Finds the files; reads none of them.
+  // Finds the files without reading them.
   Result<files::FileTable> (*scan)(const DatasetRequest& request,
                                    const files::ScanProgress& progress);
-  // Reads in the files what has to be known before the first sample. Done once per index, whose
-  // folder is there by then.
+  // Reads from the files what is needed before the first sample. Runs once per index, after the
+  // index folder has been created.
   Result<files::IndexMetadata> (*build_metadata)(const DatasetRequest& request,
                                                  const files::FileTable& files,
                                                  const files::ScanProgress& progress);
-  // Opens; touches no file. The index may be one from disk: facts that make no sense are kCorrupt.
+  // Opens the dataset without accessing any file. The index can come from disk: inconsistent
+  // metadata is kCorrupt.
   Result<std::unique_ptr<Dataset>> (*open)(const DatasetRequest& request, files::Index index);
-  // Whether samples are worth being kept in memory: rows of few files, the same each time but for
-  // parts of pictures that are drawn.
+  // Whether caching samples in memory is worthwhile: rows of a few files that are the same on each
+  // read, except for random crops of images.
   bool has_rows = false;
 };
 
@@ -54,10 +54,10 @@ const DatasetFormatOps& csv_format();
 const DatasetFormatOps& jsonl_format();
 const DatasetFormatOps& synthetic_format();
 
-// "text tokens image_folder image_list …": the formats, for messages.
+// "text tokens image_folder image_list …": all formats, for messages.
 std::string supported_formats();
 
-// Formats whose files say all by their names and sizes.
+// build_metadata of formats that need only the names and sizes of the files.
 Result<files::IndexMetadata> no_metadata(const DatasetRequest& request,
                                          const files::FileTable& files,
                                          const files::ScanProgress& progress);

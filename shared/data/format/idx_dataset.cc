@@ -1,5 +1,5 @@
-// Format `idx`: one file of pictures and one of labels, as MNIST is distributed. One that is packed by
-// gzip is unpacked beside the index, since samples are read in any order.
+// Format `idx`: one file of images and one of labels, as MNIST is distributed. A gzip-compressed
+// file is decompressed next to the index, because samples are read in random order.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -27,18 +27,21 @@
 namespace stoker::data::format {
 namespace {
 
-// InMemoryRange: a part of a file in memory, such as all labels of a set whose pictures have no room there.
+// InMemoryRange: a range of a file in memory, such as all labels of a dataset whose images do not
+// fit.
 //
 // Threads:  any, after construction.
-// Blocking: try_read() as the disk does; at() as FileChangeDetector.
-// Errors:   none: what cannot be read is not kept, and reading it tells why.
+// Blocking: try_read() for the disk; try_get() as FileChangeDetector.
+// Errors:   none: a range that cannot be read is not cached, and reading the file directly reports
+//           the error.
 class InMemoryRange {
  public:
-  // Null where they have no room in `budget` bytes, of which they are taken off; reads them at once.
+  // Reads the range and subtracts its size from `budget`. Null if it exceeds `budget` or cannot be
+  // read.
   static std::unique_ptr<InMemoryRange> try_read(const files::FileReader& reader,
                                                  const files::FileTable& files, size_t file,
                                                  uint64_t offset, uint64_t count, uint64_t& budget);
-  // The byte of that number, from `offset` on; null once the file is not as it was indexed.
+  // The byte at index `number` of the range; null after the file has changed since it was indexed.
   const std::byte* try_get(uint64_t number) {
     return change_detector_.is_unchanged() ? &bytes_[number] : nullptr;
   }
@@ -69,13 +72,13 @@ std::unique_ptr<InMemoryRange> InMemoryRange::try_read(const files::FileReader& 
   }
 }
 
-// idx file: the header of MNIST's files, and how one that is packed by gzip is made readable.
+// idx file: reads the headers of MNIST files and decompresses gzip-compressed files.
 //
 // Threads: free functions.
-// Errors:  kCorrupt (not an idx file of this kind, or its header lies), those of FileReader and of
-//          decompress_file(); each names the file.
-// Format:  u32 magic, then u32 numbers (pictures: count, height, width; labels: count), all
-//          big-endian, then a byte a pixel or label.
+// Errors:  kCorrupt (not an idx file of this type, or a header that does not match the file), those
+//          of FileReader and of decompress_file(); each includes the file.
+// Format:  u32 magic, then u32 numbers (images: count, height, width; labels: count), all
+//          big-endian, then one byte per pixel or label.
 struct IdxLayout {
   uint32_t magic;
   size_t numbers;  // after the magic
@@ -111,7 +114,7 @@ Result<std::vector<uint32_t>> parse_header(std::span<const std::byte> bytes,
   return numbers;
 }
 
-// How long a file is that begins like this.
+// Size of the file that the header declares.
 Result<uint64_t> promised_bytes(const std::vector<uint32_t>& header, const std::string& path,
                                 const IdxLayout& layout) {
   uint64_t bytes = 1;
@@ -143,9 +146,9 @@ Result<std::vector<uint32_t>> read_idx_header(const files::FileReader& reader,
   return parse_header(head, files.path(file), layout);
 }
 
-// Where `file` is packed by gzip, unpacks it beside the index, under the name of `field`; true then,
-// and the file that was made is appended to `made`. The header is believed only as far as the packed
-// bytes can bear it out.
+// If `file` is gzip-compressed, decompresses it next to the index under the name of `field`,
+// appends the new file to `made` and returns true. decompress_file() checks the size that the
+// header declares.
 Result<bool> decompress_idx(const DatasetRequest& request, std::string_view field,
                             const files::FileTable& files, size_t file, const IdxLayout& layout,
                             const files::ScanProgress& progress, files::FileTable& made) {
@@ -227,7 +230,8 @@ class IdxReader final : public record::RecordReader {
     return status.with_context(source(record).file);
   }
 
-  // Of images that have no room: the labels, a byte each, for which every sample costs a second read.
+  // Called if the images do not fit in memory. Caches the labels, one byte each, which saves a
+  // second read per sample.
   void enable_memory_cache(uint64_t first, uint64_t count, uint64_t& room) const override {
     first_label_ = first;
     maybe_labels_ =
@@ -243,14 +247,14 @@ class IdxReader final : public record::RecordReader {
   const files::FileReader reader_;
   const IdxShape shape_;
 
-  // Set before the first read; own synchronisation.
+  // Set before the first read; synchronized internally.
   mutable std::unique_ptr<InMemoryRange> maybe_labels_;
-  mutable uint64_t first_label_ = 0;  // the record of the first of them
+  mutable uint64_t first_label_ = 0;  // record of the first cached label
 };
 
 Status check_shape(const files::FileTable& files, const IdxShape& shape) {
   const uint64_t size = files.stamp(kImages).size;
-  // Two factors of 32 bits fit in 64; the third is divided out.
+  // The product of two 32-bit factors fits in 64 bits; the third is checked by division.
   const bool empty =
       size < kImagesHeader || shape.count == 0 || shape.height == 0 || shape.width == 0;
   if (empty || (size - kImagesHeader) % shape.image_bytes() != 0 ||
@@ -309,7 +313,7 @@ Result<files::FileTable> scan_idx(const DatasetRequest& request, const files::Sc
   return files;
 }
 
-// The files to read: those of the user, or what was unpacked from them.
+// The files to read: for each, the user's or its decompressed copy.
 files::FileTable data_files(const files::FileTable& files, const files::FileTable& made,
                             bool images_created, bool labels_created) {
   files::FileTable data;

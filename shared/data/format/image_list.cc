@@ -1,4 +1,4 @@
-// Format `image_list`: pictures and their labels as a table names them, a .csv, .tsv or .jsonl file.
+// Format `image_list`: images and labels that are listed in a .csv, .tsv or .jsonl file.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -34,23 +34,23 @@
 namespace stoker::data::format {
 namespace {
 
-// list rows: the two columns of a list of pictures, whether it is a csv or a jsonl file.
+// list rows: the two columns of an image list, from a CSV or a JSONL file.
 //
 // Threads: a function.
-// Errors:  kCorrupt, kInvalidArgument; each names file and line.
+// Errors:  kCorrupt, kInvalidArgument; each includes file and line.
 struct ListRow {
   std::string_view path;
   record::FieldValue label;
   uint64_t line = 0;
 };
 
-// The names of the columns of paths and labels.
+// The configured names of the path and label columns.
 std::vector<std::string> list_columns(const config::ImageListDataset& list);
 
 bool is_json(std::string_view name) { return name.ends_with(".jsonl"); }
 bool is_tabbed(std::string_view name) { return name.ends_with(".tsv"); }
 
-// Brings the two values of a row into a ListRow.
+// Parses rows and passes them to `on_row`.
 class ListReader {
  public:
   ListReader(const DatasetRequest& request, std::string path,
@@ -114,7 +114,7 @@ class ListReader {
         return at(row, Status(StatusCode::kCorrupt, "has no '" + names_[i] + "'"));
     }
     const std::string_view path = record::to_string_view(std::get<record::FieldBytes>(values[0]));
-    // A message about it must stay one line, and the system ends a path at a NUL.
+    // Control characters would break a one-line message, and the system truncates a path at a NUL.
     const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
     if (path.empty() || std::ranges::any_of(path, is_control))
       return at(row, Status(StatusCode::kCorrupt, "'" + names_[0] + "' is no path"));
@@ -136,12 +136,12 @@ std::vector<std::string> list_columns(const config::ImageListDataset& list) {
           list.fields.label.empty() ? "label" : list.fields.label};
 }
 
-// Whether the name says csv, tsv or jsonl.
+// Whether the extension is .csv, .tsv or .jsonl.
 bool is_image_list_name(std::string_view name) {
   return is_json(name) || is_tabbed(name) || name.ends_with(".csv");
 }
 
-// Each row of the first file. A path or a label that is missing is kCorrupt.
+// Calls `on_row` for each row of the first file. A missing path or label is kCorrupt.
 Status read_list_rows(const DatasetRequest& request, const files::FileReader& reader,
                       const files::FileTable& files,
                       const std::function<Status(const ListRow&)>& on_row) {
@@ -160,7 +160,7 @@ Status read_list_rows(const DatasetRequest& request, const files::FileReader& re
 namespace fs = std::filesystem;
 
 constexpr uint64_t kProgressRows = 1 << 13;  // between two calls of progress
-constexpr size_t kHead = 1;                  // of the facts: classes; then a class a picture
+constexpr size_t kHead = 1;                  // numbers[0]: number of classes; then 1 per image
 
 class ImageListReader final : public ImageReader {
  public:
@@ -176,14 +176,14 @@ class ImageListReader final : public ImageReader {
   size_t file_of(uint64_t record) const override { return record + 1; }
 };
 
-// What the paths of the list are relative to: `root`, or the folder that the list lies in.
+// The folder that the paths in the list are relative to: `root`, or the folder of the list.
 std::string root_of(const config::ImageListDataset& list) {
   if (!list.root.empty()) return list.root;
   const std::string folder = fs::path(list.path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
 
-// A path as a name below the root, so that the set may be moved with it.
+// The path relative to the root, so that the dataset can be moved as a whole.
 std::string name_below(const std::string& root, const fs::path& path) {
   std::error_code ignored;
   const fs::path whole = fs::absolute(root, ignored).lexically_normal();
@@ -210,7 +210,7 @@ Result<std::string> image_list_fingerprint_text(const DatasetRequest& request) {
   return text + " num_classes=" + std::to_string(list.num_classes.value_or(0));
 }
 
-// The list itself is the first file, then the pictures in its order.
+// The list is the first file; the images follow in the order of the list.
 Result<files::FileTable> scan_image_list(const DatasetRequest& request,
                                          const files::ScanProgress& progress) {
   const auto& config = request.as<config::ImageListDataset>();

@@ -1,5 +1,5 @@
-// ImageReader: a RecordReader of encoded images, a file each, possibly packed, whose labels the index
-// knows.
+// ImageReader: a RecordReader of encoded images, one file per image, possibly packed. The labels
+// come from the index.
 //
 // Threads, blocking, errors: as RecordReader.
 #pragma once
@@ -46,7 +46,7 @@ class ImageReader : public record::RecordReader {
 
  protected:
   const files::IndexMetadata& metadata() const { return metadata_; }
-  // The row of the table of files.
+  // Index of the record's file in the file table.
   virtual size_t file_of(uint64_t record) const = 0;
 
  private:

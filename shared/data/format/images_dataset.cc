@@ -1,5 +1,5 @@
-// Format `image_folder`: a folder per class, JPEG, PNG and WebP files in it, decoded and resized while
-// they are read.
+// Format `image_folder`: one folder per class with JPEG, PNG and WebP files, which are decoded and
+// resized when they are read.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -26,15 +26,15 @@
 namespace stoker::data::format {
 namespace {
 
-// ClassSplit: files in a folder per class, numbered as samples, with the same part taken of every
-// class.
+// ClassSplit: numbers the files of one folder per class as samples and applies the split to each
+// class separately.
 //
-// A part by position over all files would take whole classes, since files are sorted by folder.
+// Files are sorted by folder, so a split by position over all files would drop entire classes.
 //
 // Threads: immutable after construction.
 class ClassSplit {
  public:
-  // Every name of `files` is "class/…", sorted by class.
+  // Each name in `files` is "class/…"; the names are sorted by class.
   ClassSplit(const files::FileTable& files, const SplitFraction& split);
 
   struct Location {
@@ -43,15 +43,15 @@ class ClassSplit {
   };
   uint64_t size() const { return classes_.empty() ? 0 : classes_.back().samples_end; }
   Location location(uint64_t sample) const;
-  std::vector<std::string> names()
-      const;  // of all classes, also of those that the part takes nothing of
+  // All classes, including those without samples in this split.
+  std::vector<std::string> names() const;
   uint64_t classes() const { return classes_.size(); }
   uint64_t classes_without_samples() const;
 
  private:
   struct Class {
     std::string name;
-    uint64_t files_begin = 0;  // of the part
+    uint64_t files_begin = 0;  // first file of the split
     uint64_t samples_end = 0;
   };
   std::vector<Class> classes_;
@@ -96,7 +96,7 @@ uint64_t ClassSplit::classes_without_samples() const {
   return count;
 }
 
-constexpr size_t kProbes = 16;  // files that are looked at when the set is indexed
+constexpr size_t kProbes = 16;  // number of files to check when the dataset is indexed
 
 class ImageFolderReader final : public ImageReader {
  public:
@@ -152,8 +152,8 @@ Result<files::FileTable> scan_images(const DatasetRequest& request,
   return files;
 }
 
-// A folder of something else should be told at the start, not as a thousand bad samples: a few
-// files are looked at.
+// Checks a few files, so that a folder with other contents is reported at startup and not as a
+// thousand sample errors.
 Result<files::IndexMetadata> build_image_folder_metadata(const DatasetRequest& request,
                                                          const files::FileTable& files,
                                                          const files::ScanProgress& progress) {
@@ -191,7 +191,7 @@ Result<std::unique_ptr<Dataset>> open_images(const DatasetRequest& request, file
         {{"dataset", request.name}, {"empty_classes", empty}, {"num_classes", samples.classes()}});
   }
   std::string fingerprint = index.fingerprint();
-  const SampleRange all{.begin = 0, .end = samples.size()};  // the split is one of each class
+  const SampleRange all{.begin = 0, .end = samples.size()};  // ClassSplit has applied the split
   return record::make_record_dataset(
       record::SampleSpec::labeled(input), std::move(fingerprint),
       std::make_unique<ImageFolderReader>(std::move(index), std::move(samples)), all);

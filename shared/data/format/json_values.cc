@@ -15,12 +15,12 @@ namespace json = boost::json;
 
 constexpr size_t kMaxDepth = 32;
 
-// What was found under one name.
+// The value found for one name.
 struct Found {
   enum class Form { kNothing, kText, kInts, kFloats };
   Form form = Form::kNothing;
-  bool is_there = false;  // also as null
-  size_t row = 0;         // numbers that each list within it must have; 0: any
+  bool is_there = false;  // also set by null
+  size_t row = 0;         // required length of each nested list; 0: any
   std::string text;
   std::vector<int64_t> ints;
   std::vector<float> floats;
@@ -38,7 +38,7 @@ struct Found {
     ints.push_back(number);
   }
   void add(double number) {
-    if (form != Form::kFloats) {  // whole numbers before this one
+    if (form != Form::kFloats) {  // converts the preceding integers
       floats.assign(ints.begin(), ints.end());
       ints.clear();
       form = Form::kFloats;
@@ -61,7 +61,7 @@ struct Found {
   }
 };
 
-// What Boost.JSON calls while it parses. False, with an error of ours in `wrong`, ends it.
+// Callbacks of Boost.JSON's parser. Returning false ends parsing; `wrong` then has our error text.
 class Handler {
  public:
   static constexpr size_t max_object_size = SIZE_MAX;
@@ -90,7 +90,7 @@ class Handler {
       for (const size_t index : indices) values[index] = found_[indices.front()].value();
   }
 
-  // ---- Of Boost.JSON
+  // ---- Boost.JSON callbacks
 
   bool on_document_begin(json::error_code&) { return true; }
   bool on_document_end(json::error_code&) { return true; }
@@ -149,7 +149,7 @@ class Handler {
     return take_number(number, error);
   }
   bool on_uint64(uint64_t number, json::string_view, json::error_code& error) {
-    return take_number(static_cast<double>(number), error);  // more than an int64_t holds
+    return take_number(static_cast<double>(number), error);  // does not fit in int64_t
   }
   bool on_double(double number, json::string_view text, json::error_code& error) {
     return take_number(parse_double_exact({text.data(), text.size()}, number), error);
@@ -170,7 +170,7 @@ class Handler {
  private:
   bool fail(json::error_code& error, const std::string& what) {
     wrong_ = what.empty() ? "is not an object" : "'" + path_.substr(0, 64) + "' " + what;
-    error = json::error::incomplete;  // any will do: wrong_ says it
+    error = json::error::incomplete;  // any code works: wrong_ has the message
     return false;
   }
 
@@ -189,13 +189,13 @@ class Handler {
     if (ends_.size() > 1) path_ += '.';
   }
 
-  // What is wanted under the path; null: nothing. Within arrays nothing is.
+  // The requested value at the current path; null if there is none. Not called within arrays.
   Found* wanted() {
     const auto found = indices_.find(path_);
     return found == indices_.end() ? nullptr : &found_[found->second.front()];
   }
 
-  // A value begins at the path: from here it goes into open_, if it is wanted.
+  // Called when a value starts. Sets open_ if the value at the current path is requested.
   bool take(json::error_code& error) {
     if (!is_object_) return fail(error, "");
     open_ = wanted();
@@ -214,13 +214,13 @@ class Handler {
   }
 
   std::unordered_map<std::string, std::vector<size_t>> indices_;
-  std::vector<Found> found_;  // of a name that is given twice only the first place
-  std::string path_;          // of the value that comes next: "meta.score"
-  std::vector<size_t> ends_;  // of path_, where each open object began
-  size_t arrays_ = 0;         // open ones
-  size_t line_start_ = 0;     // numbers of open_ before the list within it that is open
-  Found* open_ = nullptr;     // what the value that is being read goes into
-  bool is_object_ = false;    // of the document: its first character was seen
+  std::vector<Found> found_;  // for a duplicate name only the first index is used
+  std::string path_;          // of the next value: "meta.score"
+  std::vector<size_t> ends_;  // length of path_ at the start of each open object
+  size_t arrays_ = 0;         // number of open arrays
+  size_t line_start_ = 0;     // size of open_ at the start of the open nested list
+  Found* open_ = nullptr;     // the requested value being read
+  bool is_object_ = false;    // the document has started with an object
   bool in_key_ = false;
   bool in_text_ = false;
   std::string wrong_;

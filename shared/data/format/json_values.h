@@ -1,14 +1,15 @@
-// JsonValues: takes named values out of one JSON object, without keeping the rest of it.
+// JsonValues: extracts named values from one JSON object without storing the rest of it.
 //
-// A name is a key, or keys with dots between them for objects within objects: "meta.score". A value is
-// a text, a number, true and false (1 and 0), or an array of numbers, in which arrays of numbers may
-// stand; null is as if it were not there.
+// A name is a key or, for nested objects, keys joined with dots: "meta.score". A value is a string,
+// a number, true or false (1 or 0), or an array of numbers that can contain nested arrays of
+// numbers. null counts as missing.
 //
-// Threads: one object a thread.
-// Errors:  read(): kCorrupt (no JSON, no object, nested over 32 levels, a named value that is an object
-//          or an array of other things, or has lists of another length than `row`; a name that is
-//          there twice), saying at which byte; the caller adds where the line is. Memory is what the
-//          named values take.
+// Threads: one object per thread.
+// Errors:  read(): kCorrupt with the byte offset; the caller adds the location of the line. Causes:
+//          not JSON, not an object, nesting deeper than 32 levels, a duplicate name, a named value
+//          that is an object or an array of anything but numbers, nested lists whose length is not
+//          `row`.
+// Memory:  proportional to the named values.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,13 @@ namespace stoker::data::format {
 
 class JsonValues {
  public:
-  // `row`: how many numbers each list within the first value has; 0: any.
+  // `row`: required length of each list nested in the first value; 0: any.
   explicit JsonValues(const std::vector<std::string>& names, uint64_t row = 0);
   ~JsonValues();
   JsonValues(const JsonValues&) = delete;
   JsonValues& operator=(const JsonValues&) = delete;
 
-  // The values of one line, in the order of the names. They hold until the next call.
+  // The values of one line, in the order of the names. They are valid until the next call.
   Status read(std::string_view line, std::span<record::FieldValue> values);
 
  private:

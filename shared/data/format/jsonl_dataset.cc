@@ -1,5 +1,5 @@
-// Format `jsonl`: files of JSON objects, one a line. The index keeps where each line lies, its label,
-// and, of a text, how long it is.
+// Format `jsonl`: files of JSON objects, one per line. The index stores the location of each line,
+// its label and, for text, the length of the text.
 #include <array>
 #include <cstring>
 #include <utility>
@@ -14,12 +14,13 @@
 namespace stoker::data::format {
 namespace {
 
-// Numbers a line in the index: its place, and the bytes of its text where it is one.
+// Numbers per line in the index: its location and, for text, the length of the text in bytes.
 uint64_t width_of(const record::SampleSpec& spec) {
   return LineLocation::kWidth + (spec.is_text() ? 1 : 0);
 }
 
-// Of lists of lists, what each of those has: else one would pass for another shape.
+// Required length of nested lists; 0: any. Without the check, data of another shape would be
+// accepted.
 uint64_t row_index(const record::SampleSpec& spec) {
   return spec.is_sequence() ? spec.values_per_step() : 0;
 }
@@ -67,7 +68,8 @@ class JsonRecords final : public TextRecords, public record::TextSource {
     return at(record, values_of_thread().read(line, values));
   }
 
-  // A parser keeps memory, so each thread has one; that of another set is replaced.
+  // A parser keeps its buffers, so there is one per thread. It is replaced when the thread reads
+  // another dataset.
   JsonValues& values_of_thread() const {
     struct Mine {
       std::vector<std::string> names;

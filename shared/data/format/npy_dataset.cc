@@ -1,4 +1,4 @@
-// Format `numpy`: arrays as numpy saves them, a row a sample: npy files, npz archives, or several of them.
+// Format `numpy`: NumPy arrays, one row per sample, from one or more .npy files or .npz archives.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,9 +21,10 @@ namespace {
 
 constexpr NpyType kFloat32{.kind = 'f', .bytes = 4};
 
-// NpyReader: rows of numpy arrays as records: an array of inputs and one of labels or targets. With
-// sequence.max_length a row of the input has room for the longest sequence, and a length that says how many
-// of its steps are valid; if a row has as many labels as steps, they are one per step.
+// NpyReader: reads rows of NumPy arrays as records, from an array of inputs and one of labels or
+// targets. With sequence.max_length, a row of the input has room for the longest sequence, and its
+// length is the number of valid time steps. A row with as many labels as steps has one label per
+// step.
 //
 // Threads: as RecordReader.
 class NpyReader final : public record::RecordReader {
@@ -86,7 +87,7 @@ class NpyReader final : public record::RecordReader {
     input_.prefetch(record, input_numbers(record), bytes);
     target_.prefetch(record, target_numbers(record), bytes);
   }
-  // Nothing but a list of labels can be wrong in the values.
+  // Only the values of a list of labels can be invalid.
   Status in_record(uint64_t record, const record::RecordValues& values,
                    const Status& status) const override {
     if (classes_ > 0 && !has_one_label())
@@ -105,7 +106,7 @@ class NpyReader final : public record::RecordReader {
   uint64_t values_per_step() const {
     return input_.layout().row_elements() / input_.layout().row.front();
   }
-  // Of a record: the numbers that are read.
+  // Number of elements to read for a record.
   uint64_t input_numbers(uint64_t record) const {
     return is_sequence() ? lengths_[record] * values_per_step() : input_.layout().row_elements();
   }
@@ -138,13 +139,13 @@ class NpyReader final : public record::RecordReader {
     return labels;
   }
 
-  // The first numbers of a row, as many as there is room for.
+  // Reads the first elements of a row, as many as fit into `room`.
   static Result<record::FieldArray> read_numbers(const NpyRows& rows, uint64_t row,
                                                  std::span<std::byte> room) {
     STOKER_RETURN_IF_ERROR(rows.read(row, room));
     return record::FieldArray{.bytes = room, .type = rows.layout().type};
   }
-  // Memory of the calling thread for numbers that are converted.
+  // Thread-local buffers for values that are converted after reading.
   static std::span<std::byte> input_memory(size_t bytes) {
     thread_local std::vector<std::byte> memory;
     memory.resize(bytes);
@@ -161,10 +162,10 @@ class NpyReader final : public record::RecordReader {
   const files::FileReader reader_;
   const NpyRows input_;
   const NpyRows target_;
-  const uint64_t classes_;               // 0: the target is numbers
-  const std::vector<uint64_t> lengths_;  // a row; empty: rows are no sequences
-  const NpyTensorForm form_;             // of a row that is no sequence
-  // Whether the tensor has the same bytes as the row, which is read into it.
+  const uint64_t classes_;               // 0: the target is numeric
+  const std::vector<uint64_t> lengths_;  // per row; empty: rows are not sequences
+  const NpyTensorForm form_;             // of a row that is not a sequence
+  // Whether the tensor has the same bytes as the row, which is then read directly into the tensor.
   const bool is_input_as_stored_;
   const bool is_target_as_stored_;
 };
@@ -191,14 +192,14 @@ Result<std::string> numpy_fingerprint_text(const DatasetRequest& request) {
   if (!fields.target.empty()) text += " target=" + named(fields.target[0]);
   if (numpy.sequence.max_length)
     text += " max_length=" + std::to_string(*numpy.sequence.max_length);
-  // Of arrays of an archive; a file is known by the table of files.
+  // Only an array in an archive is identified by its name; the file table identifies files.
   if (!fields.length.empty()) text += " length=" + named(fields.length);
   if (!numpy.labels_path.empty()) text += " labels_path";
   if (!numpy.lengths_path.empty()) text += " lengths_path";
   return text + " num_classes=" + std::to_string(numpy.num_classes.value_or(0));
 }
 
-// The files that another setting than `path` names.
+// The files of a key other than `path`.
 Result<files::FileTable> scan_more(const DatasetRequest& request, std::string_view setting,
                                    const std::string& path, const files::ScanProgress& progress) {
   config::DatasetConfig config = request.config;
@@ -208,8 +209,8 @@ Result<files::FileTable> scan_more(const DatasetRequest& request, std::string_vi
   return found;
 }
 
-// The files of `path`, behind them those of `labels_path`, then of `lengths_path`, all by their paths.
-// Without these, labels and lengths are arrays of the archives of `path`.
+// The files of `path`, then those of `labels_path`, then those of `lengths_path`, all with full
+// paths. Without these keys, labels and lengths are arrays in the archives of `path`.
 Result<files::FileTable> scan_npy(const DatasetRequest& request,
                                   const files::ScanProgress& progress) {
   const auto& numpy = request.as<config::NumpyDataset>();
@@ -233,7 +234,7 @@ Result<files::FileTable> scan_npy(const DatasetRequest& request,
   return files;
 }
 
-// Whose files they are.
+// Counts the files of each key.
 Result<NpyIndex::Files> count_files(const DatasetRequest& request, const files::FileTable& files) {
   const auto& numpy = request.as<config::NumpyDataset>();
   NpyIndex::Files parts{.inputs = files.size()};
@@ -247,7 +248,7 @@ Result<NpyIndex::Files> count_files(const DatasetRequest& request, const files::
   if (!numpy.labels_path.empty()) {
     STOKER_ASSIGN_OR_RETURN(parts.target_arrays, take("labels_path", numpy.labels_path));
   }
-  // The rest.
+  // The remaining files belong to lengths_path.
   if (!numpy.lengths_path.empty())
     STOKER_RETURN_IF_ERROR(take("lengths_path", numpy.lengths_path).status());
   return parts;

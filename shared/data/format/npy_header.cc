@@ -37,10 +37,10 @@ uint64_t little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
-// 2 or 4 bytes of length after the version.
+// Size of the length field after the version: 2 or 4 bytes.
 size_t length_bytes(std::span<const std::byte> start) { return start[6] == std::byte{1} ? 2 : 4; }
 
-// The dict literal, as numpy writes it.
+// Parser for the dict literal that NumPy writes.
 class Literal {
  public:
   explicit Literal(std::string_view text) : rest_(text) {}
@@ -72,7 +72,7 @@ class Literal {
     const auto parsed = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
     if (parsed.ec != std::errc()) return {};
     rest_.remove_prefix(static_cast<size_t>(parsed.ptr - rest_.data()));
-    if (rest_.starts_with('L')) rest_.remove_prefix(1);  // as Python 2 wrote it
+    if (rest_.starts_with('L')) rest_.remove_prefix(1);  // Python 2 suffix
     return number;
   }
   bool at_end() {
@@ -94,7 +94,7 @@ struct Fields {
   std::optional<std::vector<uint64_t>> shape;
 };
 
-// False where it is no tuple of whole numbers.
+// False if it is not a tuple of non-negative integers.
 bool read_shape(Literal& literal, std::vector<uint64_t>& shape) {
   if (!literal.take('(')) return false;
   while (!literal.take(')')) {
@@ -155,7 +155,7 @@ Result<NpyType> type_of(std::string_view descr) {
                  "'; bools, integers and floats of 16 to 64 bits are read");
 }
 
-// That the numbers are just the rest of the file.
+// Checks that the elements fill the rest of the array's bytes exactly.
 Status check_length(const NpyHeader& header, uint64_t array_bytes) {
   uint64_t bytes = header.type.bytes;
   bool fits = true, is_empty = false;

@@ -19,16 +19,16 @@ namespace {
 using archive::ZipMember;
 using namespace std::string_view_literals;
 
-// What people call them; the first that is there.
+// Default names of the arrays; the first one that exists is used.
 constexpr auto kInputNames = std::to_array({"x"sv, "images"sv, "input"sv, "data"sv, "arr_0"sv});
 constexpr auto kTargetNames =
     std::to_array({"y"sv, "labels"sv, "label"sv, "target"sv, "targets"sv, "arr_1"sv});
 constexpr auto kLengthNames = std::to_array({"lengths"sv, "length"sv, "arr_0"sv});
 constexpr size_t kMembersShown = 8;
 
-// An array as it lies: a file, or a part of one.
+// Location of the bytes of an array: a whole file or a part of one.
 struct ArrayLocation {
-  uint64_t file = 0;  // of the data table
+  uint64_t file = 0;  // index in the table of the files to read
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
@@ -84,7 +84,7 @@ class NpyScan {
                                    : lengths_;
   }
 
-  // `has_answer`: there is no file for the labels, so they are in this one.
+  // `has_answer`: there is no labels_path, so this file must also contain the labels.
   Status take_file(size_t file, Role role, bool has_answer) {
     STOKER_ASSIGN_OR_RETURN(const bool is_archive, archive::is_zip(archive_file(file)));
     if (!is_archive) {
@@ -119,7 +119,7 @@ class NpyScan {
     return take_member(file, members, "label", fields.label, kTargetNames, index_.target_array);
   }
 
-  // `role`: of `fields`.
+  // `role`: the key in `fields`.
   Status take_member(size_t file, const std::vector<ZipMember>& members, const std::string& role,
                      const std::string& given, std::span<const std::string_view> usual,
                      NpyLayout& layout) {
@@ -186,7 +186,7 @@ class NpyScan {
     return for_each_npy_number(NpyRows(index_.data, reader, layout), progress_, what, take);
   }
 
-  // What makes rows sequences: where nothing says how far they are filled, they all are.
+  // Determines the number of valid time steps of each row. Without lengths, all steps are valid.
   Status take_lengths() {
     const auto max_length = static_cast<uint64_t>(*config_.sequence.max_length);
     const NpyLayout& input = index_.input;
@@ -218,8 +218,8 @@ class NpyScan {
         });
   }
 
-  // Whole numbers, one a row, are classes, unless a target was asked for; of sequences several are,
-  // too, and -100 is none.
+  // Determines the number of classes. Integers, one per row, are classes unless fields.target is
+  // set. Rows of sequences can have several, and -100 is not a class.
   Status count_classes() {
     const NpyLayout& target_array = index_.target_array;
     const bool are_many = config_.sequence.max_length && target_array.row_elements() > 1;

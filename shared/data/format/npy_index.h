@@ -1,9 +1,9 @@
-// npy index: what is found out about the arrays of a set of format `numpy`, once.
+// npy index: the metadata of the arrays of a `numpy` dataset, determined once.
 //
 // Threads: one at a time.
-// Errors:  kCorrupt (a file is not what its format allows, labels that are no classes), kMismatch
-//          (shards that differ, as many labels as inputs there are not), kInvalidArgument (settings,
-//          members that are not there), those of decompress_file(); each names setting and file.
+// Errors:  kCorrupt (an invalid file, labels that are not class indices), kMismatch (shards that
+//          differ, different numbers of inputs and labels), kInvalidArgument (configuration,
+//          missing members), those of decompress_file(); each includes key and file.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@
 namespace stoker::data::format {
 
 struct NpyIndex {
-  files::FileTable data;  // the files to read: those of the user, then those that were made
+  files::FileTable data;  // the files to read: the user's, then the decompressed ones
   NpyLayout input;
   NpyLayout target_array;
-  uint64_t classes = 0;  // 0: the answer is a target
-  // Of sequences: how many places of each row are filled; empty: rows are no sequences.
+  uint64_t classes = 0;  // 0: the target is numeric
+  // Number of valid time steps of each row of a sequence dataset; empty: rows are not sequences.
   std::vector<uint64_t> lengths = {};
 
-  // How many of the files are of `path`; those behind them are of `labels_path`, then of `lengths_path`.
+  // Number of files of `path` and of `labels_path`, in the order of the file table. The remaining
+  // files belong to `lengths_path`.
   struct Files {
     size_t inputs = 0;
     size_t target_arrays = 0;
@@ -35,7 +36,7 @@ struct NpyIndex {
                                Files parts, const files::ScanProgress& progress,
                                files::FileTable& made);
   std::vector<uint64_t> to_numbers() const;
-  // kCorrupt where the facts are not those of such an index.
+  // kCorrupt if the metadata is not that of a `numpy` index.
   static Result<NpyIndex> of(const files::Index& index);
 };
 

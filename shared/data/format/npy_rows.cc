@@ -157,7 +157,7 @@ Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> lab
 
 Status for_each_npy_number(const NpyRows& rows, const files::ScanProgress& progress,
                            std::string_view what, const OnNumber& on_number) {
-  constexpr uint64_t kAtOnce = 1 << 16;  // numbers
+  constexpr uint64_t kAtOnce = 1 << 16;  // elements
   const NpyLayout& layout = rows.layout();
   const uint64_t numbers = layout.row_elements();
   std::vector<std::byte> chunk;

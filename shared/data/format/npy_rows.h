@@ -1,7 +1,9 @@
-// NpyRows: the rows of an array that is stored in one or several npy files, or members of npz archives.
+// NpyRows: reads the rows of an array that is stored in one or more .npy files or members of .npz
+// archives.
 //
-// Threads: NpyLayout is a value; NpyRows::read() may be called from any thread, concurrently.
-// Errors:  those of FileReader.
+// Threads:  NpyLayout is a value; NpyRows::read() can be called from any thread, concurrently.
+// Blocking: read() for the disk.
+// Errors:   those of FileReader.
 #pragma once
 
 #include <cstddef>
@@ -21,41 +23,41 @@
 
 namespace stoker::data::format {
 
-// What an index knows of an array: its type, the shape of a row, and where its parts lie.
+// Metadata of an array: its type, the shape of a row, and the locations of its parts.
 struct NpyLayout {
   struct Part {
-    uint64_t file = 0;      // of the table of files that are read
-    uint64_t offset = 0;    // of its first row
-    uint64_t rows_end = 0;  // of all parts up to this one
+    uint64_t file = 0;      // index in the table of the files to read
+    uint64_t offset = 0;    // of its first row in the file
+    uint64_t rows_end = 0;  // number of rows up to the end of this part
   };
   NpyType type;
-  std::vector<uint64_t> row;  // its shape; empty: one number
+  std::vector<uint64_t> row;  // shape of a row; empty: a scalar
   std::vector<Part> parts;
 
   uint64_t rows() const { return parts.empty() ? 0 : parts.back().rows_end; }
   uint64_t row_elements() const;
   uint64_t row_bytes() const { return row_elements() * type.bytes; }
 
-  // kMismatch where type or shape differ from those of the parts before.
+  // Appends a part. kMismatch if its type or row shape differs from the previous parts.
   Status add(const NpyHeader& header, uint64_t file, uint64_t array_offset);
   void append_to(std::vector<uint64_t>& numbers) const;
-  // Takes off the front what append_to() wrote. False where it cannot have been that.
+  // Consumes from the front what append_to() wrote. False if it is invalid.
   bool take_from(std::span<const uint64_t>& numbers, const files::FileTable& files);
 };
 std::string to_string(const NpyLayout& layout);  // "uint8 rows of [28, 28]"
 
 class NpyRows {
  public:
-  // Both must outlive this object.
+  // Both references must outlive this object.
   NpyRows(const files::FileTable& files, const files::FileReader& reader, NpyLayout layout)
       : files_(files), reader_(reader), layout_(std::move(layout)) {}
 
   const NpyLayout& layout() const { return layout_; }
   SampleSource source(uint64_t row) const;
-  // The bytes of a row, or of several that lie in one part: see part_end().
+  // The bytes of one row, or of several rows within one part: see part_end().
   Status read(uint64_t row, std::span<std::byte> bytes) const;
-  void prefetch(uint64_t row, files::PrefetchedBytes& bytes) const;  // of one row
-  // Of its first `numbers` numbers.
+  void prefetch(uint64_t row, files::PrefetchedBytes& bytes) const;  // one row
+  // Only the first `numbers` elements of the row.
   void prefetch(uint64_t row, uint64_t numbers, files::PrefetchedBytes& bytes) const;
   uint64_t part_end(uint64_t row) const { return part_of(row).rows_end; }
 
@@ -68,20 +70,20 @@ class NpyRows {
   const NpyLayout layout_;
 };
 
-// npy labels: the labels of rows.
+// npy labels: reads and checks the labels of rows.
 //
-// Threads: functions of their arguments.
-// Errors:  those of NpyRows; kCorrupt where a label is not one that the index knows.
+// Threads: stateless functions.
+// Errors:  those of NpyRows; kCorrupt if a label is not a class of the index.
 
-// A row's only number, below `classes`.
+// The only element of a row, which must be below `classes`.
 Result<uint64_t> read_npy_class(const NpyRows& rows, uint64_t row, uint64_t classes);
-// The only numbers of `labels.size()` rows, as they are.
+// The only elements of `labels.size()` rows, unchecked.
 Status read_npy_labels(const NpyRows& rows, uint64_t row, std::span<int64_t> labels);
-// Of the first numbers of a row: each is below `classes`, or -100.
+// Checks the first elements of a row: each must be below `classes`, or -100.
 Status check_npy_labels(const NpyRows& rows, uint64_t row, uint64_t classes,
                         const record::FieldArray& labels);
 
-// Calls `on_number` with each whole number of an array, in order, and the row that it is in.
+// Calls `on_number` with each element of an integer array, in order, and its row.
 using OnNumber = std::function<Status(const NpyRows& rows, uint64_t row, int64_t number)>;
 Status for_each_npy_number(const NpyRows& rows, const files::ScanProgress& progress,
                            std::string_view what, const OnNumber& on_number);

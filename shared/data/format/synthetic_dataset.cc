@@ -1,8 +1,9 @@
-// Format `synthetic`: samples that are computed, not read; for trials and tests without data.
+// Format `synthetic`: samples that are computed instead of read, for experiments and tests without
+// data.
 //
-// Every number is a pure function of (which number, sample), made of integer hashes and of sums and
-// products in a fixed order, so that the samples are the same bytes on every machine. No logarithm
-// or cosine: libm's differ in the last bit.
+// Every number is a pure function of (stream, sample, index), computed from integer hashes and from
+// sums and products in a fixed order, so the samples are the same bytes on every machine. No
+// logarithm or cosine, because libm implementations differ in the last bit.
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -15,7 +16,7 @@
 namespace stoker::data::format {
 namespace {
 
-constexpr uint64_t kSeed = 0x73746f6b65720001ull;  // changing it changes every synthetic data set
+constexpr uint64_t kSeed = 0x73746f6b65720001ull;  // changing it changes every synthetic dataset
 constexpr int64_t kMaxElements = int64_t{1} << 28;
 enum class Stream : uint64_t { kMean = 1, kInput = 2, kTeacher = 3, kTargetNoise = 4 };
 
@@ -23,8 +24,8 @@ uint64_t stream_key(Stream stream, uint64_t row) {
   return mix64(mix64(kSeed + static_cast<uint64_t>(stream)) + (row + 1) * kGolden64);
 }
 
-// Nearly normal, mean 0, variance 1: the sum of four uniform 16-bit numbers, centred and scaled;
-// within 3.5.
+// Approximately normal with mean 0 and variance 1: the sum of four uniform 16-bit numbers, centered
+// and scaled. The absolute value is below 3.5.
 float nearly_normal(uint64_t key, uint64_t index) {
   const uint64_t bits = mix64(key + (index + 1) * 0xd1342543de82ef95ull);
   const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
@@ -75,7 +76,7 @@ class SyntheticDataset final : public Dataset {
  private:
   uint64_t class_of(uint64_t number) const { return number % shape_.classes; }
 
-  // A point around the mean of its class.
+  // The mean of the sample's class plus noise.
   void write_labelled(uint64_t number, std::span<std::byte> input,
                       std::span<std::byte> label) const {
     const uint64_t of_class = class_of(number);
@@ -89,8 +90,8 @@ class SyntheticDataset final : public Dataset {
     std::memcpy(label.data(), &written, sizeof written);
   }
 
-  // A random point, and what a fixed linear teacher says of it, plus noise. The teacher's weights
-  // are scaled so that its answer has variance 1.
+  // A random point and the output of a fixed linear teacher for it, plus noise. The teacher's
+  // weights are scaled so that its output has variance 1.
   void write_regression(uint64_t number, std::span<std::byte> input,
                         std::span<std::byte> target) const {
     const uint64_t point = stream_key(Stream::kInput, number);

@@ -1,4 +1,4 @@
-// Format `webdataset`: tar files as WebDataset writes them, read at random.
+// Format `webdataset`: tar files in WebDataset's layout, with random access to the samples.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -17,14 +17,14 @@
 namespace stoker::data::format {
 namespace {
 
-// What one thread keeps of the values that it has read last.
+// Thread-local buffers of the last member read for a field.
 struct ReadMember {
   std::vector<std::byte> bytes;
   std::unique_ptr<JsonValues> json;
   SequenceMember sequence;
 };
 
-// What an array of each field must be: `form` is that of the input.
+// Requirements on the array of each field. `form`: that of the input.
 std::vector<NpyWanted> wanted_arrays(const config::RecordConfig& record, record::InputForm form,
                                      const std::vector<TarField>& fields) {
   const std::vector<int64_t>& shape = record.input_shape;
@@ -90,7 +90,7 @@ class TarRecords final : public record::TableReader, public record::TextSource {
   }
 
  protected:
-  // Of the header of the first member that is read.
+  // Offset of the header of the first member that is read.
   uint64_t offset(uint64_t record) const override { return locate(record).content - kTarBlock; }
 
  private:
@@ -134,8 +134,8 @@ class TarRecords final : public record::TableReader, public record::TextSource {
 
   // Constant after construction.
   const std::vector<TarField> fields_;
-  const std::vector<NpyWanted> arrays_;    // one each
-  std::vector<uint64_t> values_per_step_;  // the same, of sequences; else empty
+  const std::vector<NpyWanted> arrays_;    // one per field
+  std::vector<uint64_t> values_per_step_;  // one per field of sequences; else empty
 };
 
 Result<std::string> webdataset_fingerprint_text(const DatasetRequest& request) {

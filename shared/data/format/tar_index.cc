@@ -30,7 +30,8 @@ bool is_npy(const std::string& extension) {
   return extension == "npy" || extension.ends_with(".npy");
 }
 
-// Says of a field of arrays what does not go with that.
+// Reports a configuration error if a field of arrays is combined with something that arrays do not
+// support.
 Status check_npy(const DatasetRequest& request, const record::SampleSpec& spec, size_t i,
                  const TarField& field) {
   const std::string name = "'" + spec.names[i] + "' ";
@@ -105,8 +106,8 @@ Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
 
 namespace {
 
-constexpr uint64_t kMaxParsed = uint64_t{64} << 10;  // of a label or a JSON member
-constexpr size_t kMaxMembers = 1000;                 // of a sample
+constexpr uint64_t kMaxParsed = uint64_t{64} << 10;  // bytes of a label or a JSON member
+constexpr size_t kMaxMembers = 1000;                 // per sample
 constexpr size_t kMaxKey = 4096;                     // bytes
 constexpr size_t kShownKey = 256;
 constexpr size_t kShownMembers = 16;
@@ -144,15 +145,16 @@ class TarIndexer {
   }
 
  private:
-  // What the sample has for one field.
+  // The member found for one field of the sample.
   struct Found {
     bool is_there = false;
     size_t rank = 0;
     TarLocation location;
-    std::string content;  // of those that are parsed
+    std::string content;  // only if it is parsed
   };
 
-  // A file that is no tar file at all is more likely than one whose first header is damaged.
+  // If the first header is invalid, the file is probably not a tar file; a corrupt one is less
+  // likely.
   static Status is_reported(const Status& status, const TarMember& last) {
     if (last.content != 0 || status.code() != StatusCode::kCorrupt) return status;
     return Status(status.code(), status.message() + "; where it is no tar file, narrow the glob");
@@ -223,12 +225,12 @@ class TarIndexer {
     return added;
   }
 
-  // Whether the index has to know how long the value is.
+  // Whether the index needs the length of the value.
   bool is_of_sequence(const TarField& field) const {
     return spec_.is_sequence() && !field.is_label;
   }
 
-  // Into values_. Of what is not parsed the index only has to know that it is there.
+  // Sets values_[i]. For values that are not parsed, the index only needs to know that they exist.
   Status value_of(size_t i) {
     const Found& found = found_[i];
     values_[i] = record::FieldValue();
@@ -245,7 +247,8 @@ class TarIndexer {
     return read.ok() ? read : wrong(tar_fields_[i].extensions[found.rank] + ": " + read.message());
   }
 
-  // Of an array that is an input: pictures of bytes, or numbers. The first of a shard tells for all.
+  // Labels are decoded. An input is a uint8 image or numbers; the first array of a shard decides
+  // for all.
   Status npy_value_of(size_t i) {
     const Found& found = found_[i];
     if (tar_fields_[i].is_label) {
@@ -280,13 +283,13 @@ class TarIndexer {
   files::ByteSource& shard_;
   record::RecordIndexBuilder& index_;
   TarIgnored& ignored_;
-  std::vector<std::unique_ptr<JsonValues>> parsers_;  // null where the member is the value
-  bool has_form_ = false;                             // of the input, where that is an array
-  bool has_bytes_ = false;                            // pictures of them
-  // Of the sample that is being gone through.
+  std::vector<std::unique_ptr<JsonValues>> parsers_;  // null if the member itself is the value
+  bool has_form_ = false;                             // the first array of the input was checked
+  bool has_bytes_ = false;                            // the arrays are uint8 images
+  // State of the current sample.
   std::string key_;
   uint64_t first_header_ = 0;
-  std::vector<std::string> members_;  // extensions
+  std::vector<std::string> members_;  // their extensions
   std::vector<Found> found_;
   std::vector<record::FieldValue> values_;
   std::vector<SequenceMember> sequence_;

@@ -1,13 +1,13 @@
-// tar_fields: which members of a sample in a tar file hold the values that the settings name.
+// tar_fields: maps the configured field names to members of a sample in a tar file.
 //
-// Members whose names are equal up to the first dot after the last slash, and that follow one
-// another, are a sample; what comes after that dot is the extension: WebDataset's rule. The
-// settings name extensions: "jpg;png;webp" is the first of these that the sample has,
-// "json:meta.class" a value in the JSON that the member holds. A member npy, or with another word
-// before that, is an array.
+// WebDataset's rule: consecutive members whose names are equal up to the first dot after the last
+// slash form a sample, and the rest of the name after that dot is the extension. Fields are
+// configured by extension: "jpg;png;webp" is the first of these that the sample has,
+// "json:meta.class" a value in the JSON of the member. A member with the extension npy, or one that
+// ends in .npy, is an array.
 //
 // Threads: values; pure functions.
-// Errors:  kInvalidArgument, naming the setting.
+// Errors:  kInvalidArgument with the configuration key.
 #pragma once
 
 #include <cstddef>
@@ -31,22 +31,22 @@
 
 namespace stoker::data::format {
 
-// Maximum size in bytes of a member that is read at once, which texts are not.
+// Maximum size in bytes of a member that is read as a whole; texts are read in parts.
 inline constexpr uint64_t kMaxTarMember = uint64_t{256} << 20;
 
 struct TarField {
-  std::vector<std::string> extensions;  // the first that is there counts
-  std::string json_key;                 // empty: the member is the value
+  std::vector<std::string> extensions;  // in order of preference
+  std::string json_key;                 // empty: the member itself is the value
   bool is_label = false;
 
   bool is_json() const { return !json_key.empty(); }
-  // An array of numpy's: all of its extensions are npy, or end in .npy.
+  // The value is a NumPy array: each extension is npy or ends in .npy.
   bool is_npy = false;
-  // The place of the extension among those of this field.
+  // Index of the extension among those of this field.
   std::optional<size_t> extension_rank(std::string_view extension) const;
 };
 
-// One each of spec.names.
+// One field for each of spec.names.
 Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
                                          const record::SampleSpec& spec);
 
@@ -54,20 +54,20 @@ struct TarName {
   std::string_view key;
   std::string_view extension;
 };
-// Nothing where the name has no extension, or begins with a dot: it belongs to no sample.
+// nullopt if the name has no extension or starts with a dot; such a member belongs to no sample.
 std::optional<TarName> split_tar_name(std::string_view name);
 
-// Extensions do not depend on the case.
+// Extensions are case-insensitive.
 std::string lower_case(std::string_view text);
 
-// SequenceMember: the value of one field of a sequence, out of the member of a tar file that holds it.
+// SequenceMember: decodes the value of one field of a sequence from its member in a tar file.
 //
-// Threads: one at a time. The value points into the member's bytes and into this object's memory,
-//          until the next call.
-// Errors:  kCorrupt, naming the member's extension; the caller adds which sample.
+// Threads: one at a time. The value refers to the bytes of the member and to memory of this object,
+//          and is valid until the next call.
+// Errors:  kCorrupt with the extension of the member; the caller adds the sample.
 class SequenceMember {
  public:
-  // `values_per_step`: how many numbers a place of the field has.
+  // `values_per_step`: number of elements of the field per time step.
   Status read(const TarField& field, uint64_t values_per_step, std::span<const std::byte> member,
               record::FieldValue& value);
 
@@ -75,14 +75,16 @@ class SequenceMember {
   std::unique_ptr<JsonValues> json_;
 };
 
-// tar_index: goes through one tar file and puts its samples into the index.
+// tar_index: scans one tar file and adds its samples to the index.
 //
-// Headers are read, and labels and JSON members; other contents are skipped, but those of sequences,
-// which are read for their length. A row of the table is a TarLocation for each field but the label.
+// Reads headers, labels and JSON members. The contents of other members are skipped, except those
+// of sequences, which are read to determine their length. A row of the table has one TarLocation
+// for each field except the label.
 //
-// Errors: kCorrupt, naming file, sample and offset; those of RecordIndexBuilder.
+// Errors: kCorrupt with file, sample and offset; those of RecordIndexBuilder.
 
-// Where the content of a member lies, in one number of the table: the block above, the bytes below.
+// Location of a member's content, packed into one number of the table: block number in the upper 32
+// bits, size in bytes in the lower 32.
 struct TarLocation {
   uint64_t content = 0;  // offset, a multiple of kTarBlock
   uint64_t size = 0;
@@ -94,10 +96,10 @@ struct TarLocation {
   }
 };
 
-// What was gone past, for the log.
+// What the scan ignored, for the log.
 struct TarIgnored {
   uint64_t members = 0;      // files that belong to no sample
-  uint64_t without_end = 0;  // shards that lack their end
+  uint64_t without_end = 0;  // shards without an end-of-archive block
   std::string first_without_end;
 };
 

@@ -13,9 +13,9 @@ using Block = std::span<const std::byte>;
 
 constexpr size_t kMaxLongName = size_t{64} << 10;
 constexpr size_t kMaxPax = size_t{1} << 20;
-constexpr uint64_t kMaxRest = uint64_t{1} << 20;  // bytes after the end
+constexpr uint64_t kMaxRest = uint64_t{1} << 20;  // bytes after the end-of-archive block
 
-// Fields of a header: offset and length.
+// Offset and size of a header field.
 struct Location {
   size_t begin;
   size_t size;
@@ -33,12 +33,12 @@ bool is_zero(Block block) {
   return std::ranges::all_of(block, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// Octal digits between spaces, up to a space or NUL; or, with the first bit set, a number of base
-// 256.
+// Octal digits, optionally after spaces, up to a space or NUL; or a base-256 number if the first
+// bit is set.
 std::optional<uint64_t> number_at(Block block, Location location) {
   const auto field = block.subspan(location.begin, location.size);
   if ((field[0] & std::byte{0x80}) != std::byte{0}) {
-    if (field[0] != std::byte{0x80}) return std::nullopt;  // negative, or past 64 bits
+    if (field[0] != std::byte{0x80}) return std::nullopt;  // negative, or more than 64 bits
     uint64_t number = 0;
     for (const std::byte byte : field.subspan(1)) {
       if (number >> 56 != 0) return std::nullopt;
@@ -56,7 +56,8 @@ std::optional<uint64_t> number_at(Block block, Location location) {
   return number;
 }
 
-// The sum of the bytes, with spaces where it stands itself. Old writers took them as signed.
+// The checksum is the sum of all bytes, with the checksum field counted as spaces. Some old writers
+// summed signed bytes.
 bool has_right_checksum(Block block) {
   const auto stored = number_at(block, kChecksum);
   int64_t sum = 0, signed_sum = 0;
@@ -71,13 +72,13 @@ bool has_right_checksum(Block block) {
 
 std::string name_of(Block block) {
   std::string name(text_at(block, kName));
-  const bool is_posix = text_at(block, kMagicField) == "ustar";  // GNU's has a space after it
+  const bool is_posix = text_at(block, kMagicField) == "ustar";  // GNU: followed by a space
   const std::string_view prefix = text_at(block, kPrefix);
   return is_posix && !prefix.empty() ? std::string(prefix) + '/' + name : name;
 }
 
 bool is_file_type(char type) { return type == '0' || type == '\0' || type == '7'; }
-// Links, devices and folders: whatever size they give, nothing follows.
+// Links, devices and folders have no content, whatever size their header declares.
 bool has_content(char type) { return type < '1' || type > '6'; }
 
 }  // namespace
@@ -94,7 +95,7 @@ Result<bool> TarReader::next(TarMember& member) {
       case 'L':
         STOKER_RETURN_IF_ERROR(take_long_name(header, overrides));
         continue;
-      case 'K':  // the long name of what a link points to
+      case 'K':  // long target name of a link
         STOKER_RETURN_IF_ERROR(skip(header.size));
         continue;
       case 'x':
@@ -120,7 +121,7 @@ Result<bool> TarReader::next(TarMember& member) {
   }
 }
 
-// False at the end: a block of zeros, or the end of the file.
+// False at the end of the archive: a zero block, or the end of the file.
 Result<bool> TarReader::read_header(Header& header) {
   header_ = at_;
   if (has_end_block_ || at_ == file_.size()) return false;
@@ -139,7 +140,7 @@ Result<bool> TarReader::read_header(Header& header) {
   return true;
 }
 
-// Members after the end would be lost without a word.
+// Only zero blocks are accepted after the end, because members there would be ignored silently.
 Status TarReader::check_rest() {
   const uint64_t rest = file_.size() - at_;
   if (rest > kMaxRest) return wrong(std::to_string(rest) + " bytes follow the end of the archive");
@@ -163,7 +164,7 @@ Status TarReader::take_long_name(const Header& header, Overrides& overrides) {
   return skip(header.size);
 }
 
-// Records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record.
+// Records are "LENGTH KEY=VALUE\n"; LENGTH is the size of the whole record.
 Status TarReader::take_pax(const Header& header, Overrides& overrides) {
   if (header.size > kMaxPax)
     return wrong("a pax header of " + std::to_string(header.size) + " bytes");
@@ -203,7 +204,7 @@ Status TarReader::take_pax_record(std::string_view key, std::string_view value, 
   return {};
 }
 
-// Moves past content, which is filled up to a whole block; the very last may lack that.
+// Skips content and its padding to a whole block. The padding of the last member can be missing.
 Status TarReader::skip(uint64_t size) {
   const uint64_t left = file_.size() - at_;
   if (size > left) {

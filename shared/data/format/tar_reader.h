@@ -1,11 +1,11 @@
-// TarReader: goes through the members of a tar file by their headers, skipping what is in them.
+// TarReader: iterates over the members of a tar file. Reads their headers and skips their contents.
 //
-// Format:  blocks of 512 bytes. ustar, and the older form without its magic; GNU's long names and
-//          sizes in base 256; pax headers (path and size). Sparse members, parts of archives in
-//          several volumes, and pax headers that set a path or a size for all members are refused.
+// Format:  blocks of 512 bytes. ustar and the older format without a magic number; GNU long names
+//          and base-256 sizes; pax headers (path and size). Rejected: sparse members, parts of
+//          multi-volume archives, and pax headers that set a path or a size for all members.
 // Threads: one at a time.
-// Errors:  kCorrupt, naming the offset; those of the source. Every number in a header is checked
-//          against the length of the file before it is used.
+// Errors:  kCorrupt with the offset; those of the source. Every number in a header is checked
+//          against the size of the file before it is used.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TarMember {
   uint64_t header = 0;   // offset of the last block before the content
   uint64_t content = 0;  // offset
   uint64_t size = 0;     // of the content, in bytes
-  bool is_file = false;  // no folder, link or device
+  bool is_file = false;  // not a folder, link or device
 };
 
 class TarReader {
@@ -32,8 +32,8 @@ class TarReader {
 
   // The next member; false at the end.
   Result<bool> next(TarMember& member);
-  // At the end: whether the file has the zero block that ends an archive. One that was cut between
-  // two members has none.
+  // After the last member: whether the file has the zero block that ends an archive. A file that
+  // was truncated between two members has none.
   bool has_end_block() const { return has_end_block_; }
 
  private:
@@ -42,7 +42,7 @@ class TarReader {
     uint64_t size = 0;
     std::string name;
   };
-  // What headers before a member say about it.
+  // Values from extended headers that apply to the next member.
   struct Overrides {
     std::string name;
     uint64_t size = 0;
@@ -60,8 +60,8 @@ class TarReader {
   Status wrong(const std::string& what) const;
 
   files::ByteSource& file_;
-  uint64_t at_ = 0;      // of the block that is read next
-  uint64_t header_ = 0;  // of the block that was read last; in messages
+  uint64_t at_ = 0;      // offset of the next block to read
+  uint64_t header_ = 0;  // offset of the last header read; for messages
   bool has_end_block_ = false;
 };
 

@@ -1,5 +1,4 @@
-// Format `text`: bytes are the tokens. The bytes of all files, one file after the other, are one
-// stream.
+// Format `text`: tokens are bytes. The files are concatenated to one stream.
 #include <cassert>
 #include <utility>
 

@@ -35,7 +35,8 @@ class RowScan {
     STOKER_RETURN_IF_ERROR(
         reject_packed(std::as_bytes(std::span(rest()))).with_context(files_.path(file_)));
     if (rest().starts_with(kUtf8Mark)) begin_ += kUtf8Mark.size();
-    // A chunk may end just where a row does: nothing is left then, but the file goes on.
+    // A chunk can end exactly at the end of a row, so an empty buffer does not mean the end of the
+    // file.
     while (!rest().empty() || !at_end()) {
       const size_t bytes = rest().empty() ? 0 : row_end_(rest());
       if (bytes == 0 && !at_end()) {
@@ -57,7 +58,7 @@ class RowScan {
                       std::to_string(kMaxTextLineBytes) + " bytes; is a quote never closed?");
   }
 
-  // Keeps what is not taken yet and reads on. A row that does not fit makes the buffer grow.
+  // Keeps the unprocessed bytes and reads more. Grows the buffer if a row does not fit.
   Status refill() {
     const size_t buffered = end_ - begin_;
     if (buffered > kMaxTextLineBytes) return too_long();
@@ -89,9 +90,9 @@ class RowScan {
   const size_t file_;
   const LineEnd& row_end_;
   std::vector<char> buffer_;
-  size_t begin_ = 0;  // of what is not taken yet, in buffer_
+  size_t begin_ = 0;  // start of the unprocessed bytes in buffer_
   size_t end_ = 0;
-  uint64_t read_ = 0;  // of the file
+  uint64_t read_ = 0;  // bytes read from the file
   uint64_t line_ = 1;
 };
 

@@ -1,11 +1,12 @@
-// row scanner: goes once over a file of text, row by row, at the speed of memchr.
+// row scanner: scans a text file once, row by row, at the speed of memchr.
 //
-// A row is a line, or several where a format allows line ends within quotes: who calls says where one
-// ends. Lines without a character but spaces are passed over; a UTF-8 byte order mark is too.
+// A row is a line, or several lines if the format allows line ends within quotes; `line_end` finds
+// the end of a row. Blank lines and a UTF-8 byte order mark are skipped.
 //
-// Threads: a function; memory is one row, at most kMaxTextLineBytes.
-// Errors:  kCorrupt (UTF-16, a row over kMaxTextLineBytes), those of FileReader and of `on_line`; each names
-//          file and line.
+// Threads:  a function. It buffers one row, up to kMaxTextLineBytes.
+// Blocking: for the disk.
+// Errors:   kCorrupt (UTF-16, a row over kMaxTextLineBytes), those of FileReader and of `on_line`;
+//           each includes file and line.
 #pragma once
 
 #include <array>
@@ -24,37 +25,37 @@
 
 namespace stoker::data::format {
 
-constexpr uint64_t kMaxTextLineBytes =
-    (uint64_t{1} << 24) - 1;  // LineLocation packs it into 24 bits
+// LineLocation has 24 bits for it.
+constexpr uint64_t kMaxTextLineBytes = (uint64_t{1} << 24) - 1;
 
 struct TextLine {
-  std::string_view text;  // with its line end, unless the file ends without one
+  std::string_view text;  // with its line end, except possibly at the end of the file
   uint64_t offset = 0;    // in the file
-  uint64_t line = 0;      // from 1
+  uint64_t line = 0;      // 1-based
 };
 
-// How many of the bytes are the first row with its line end; 0 where it does not end in them.
+// Size in bytes of the first row including its line end; 0 if the row does not end within `bytes`.
 using LineEnd = std::function<size_t(std::string_view bytes)>;
-size_t end_of_line(std::string_view bytes);  // of a format whose rows are lines
+size_t end_of_line(std::string_view bytes);  // for formats with one row per line
 
 Status scan_lines(const files::FileReader& reader, const files::FileTable& files, size_t file,
                   const LineEnd& line_end, const std::function<Status(const TextLine&)>& on_line);
 
-// text rows: what the formats have in common whose records are rows of text with named fields.
+// text rows: shared by the formats whose records are rows of text with named fields.
 //
-// Threads: values; TextRecords as Records.
+// Threads: values; TextRecords as TableReader.
 
-// Where a row lies, in two numbers of an index.
+// Location of a row, packed into two numbers of the index.
 struct LineLocation {
   static constexpr uint64_t kWidth = 2;
-  static constexpr int kBytesBits = 24;  // of kMaxTextLineBytes; the line has the other 40
+  static constexpr int kBytesBits = 24;  // for the row size; the line number has 40
 
   uint64_t offset = 0;
   uint64_t line = 0;
   uint64_t bytes = 0;
 
   static LineLocation of(const TextLine& row);
-  static LineLocation of_numbers(std::span<const uint64_t> numbers);  // at least kWidth
+  static LineLocation of_numbers(std::span<const uint64_t> numbers);  // at least kWidth numbers
   std::array<uint64_t, kWidth> to_numbers() const;
 };
 static_assert(kMaxTextLineBytes < (uint64_t{1} << LineLocation::kBytesBits));
@@ -62,11 +63,10 @@ static_assert(kMaxTextLineBytes < (uint64_t{1} << LineLocation::kBytesBits));
 // "line 17", for messages.
 std::string line_location_text(uint64_t line);
 
-// The settings with what they leave out: an input without a shape is a vector of as many numbers as
-// it has names.
+// The record config. An empty input_shape is set to a vector with one element per input name.
 config::RecordConfig with_shape(config::RecordConfig record);
 
-// Records that are rows; the first numbers of a row of the table are its LineLocation.
+// Records that are rows of text. The first numbers of a row of the table are its LineLocation.
 class TextRecords : public record::TableReader {
  public:
   using record::TableReader::TableReader;
@@ -80,7 +80,7 @@ class TextRecords : public record::TableReader {
   LineLocation location(uint64_t record) const {
     return LineLocation::of_numbers(table().row(record));
   }
-  // The row with its line end, in memory that the calling thread keeps until its next call.
+  // The row with its line end, in a thread-local buffer that is valid until the thread's next call.
   Result<std::string_view> read_line(uint64_t record) const;
 };
 

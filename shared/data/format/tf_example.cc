@@ -14,14 +14,14 @@
 namespace stoker::data::format {
 namespace {
 
-// WireReader: goes through the fields of one encoded protobuf message, without reading those it is
-// not asked for.
+// WireReader: iterates over the fields of one serialized protobuf message. The values of fields
+// that are not requested are not read.
 //
-// Only what protobuf's own writers write is accepted: wire types varint, 64-bit, length-delimited,
+// Accepts only what protobuf's own writers produce: wire types varint, 64-bit, length-delimited,
 // 32-bit; no groups, no field 0, every length within its message.
 //
 // Threads: one at a time.
-// Errors:  kCorrupt, naming the byte within the source; those of the source.
+// Errors:  kCorrupt with the byte offset in the source; those of the source.
 struct WireField {
   enum class Type { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   uint64_t number = 0;
@@ -34,7 +34,7 @@ struct WireField {
 class WireReader {
  public:
   explicit WireReader(files::ByteSource& source) : WireReader(source, 0, source.size()) {}
-  // The message in a part of the source.
+  // A message in a part of the source.
   WireReader(files::ByteSource& source, uint64_t begin, uint64_t size)
       : source_(source), at_(begin), end_(begin + size) {}
 
@@ -54,12 +54,12 @@ Status broken(uint64_t at, const std::string& what) {
   return Status(StatusCode::kCorrupt, what + " at byte " + std::to_string(at));
 }
 
-// Takes a varint off the front of `bytes`; false where there is none.
+// Consumes a varint from the front of `bytes`; false if there is none.
 bool take_varint(std::span<const std::byte>& bytes, uint64_t& value) {
   uint64_t number = 0;
   for (size_t i = 0; i < std::min(bytes.size(), kMaxVarint); ++i) {
     const auto byte = std::to_integer<uint64_t>(bytes[i]);
-    if (i == kMaxVarint - 1 && byte > 1) return false;  // past 64 bits
+    if (i == kMaxVarint - 1 && byte > 1) return false;  // more than 64 bits
     number |= (byte & 0x7f) << (7 * i);
     if (byte < 0x80) {
       value = number;
@@ -113,14 +113,14 @@ using List = FeatureLocation::List;
 
 static_assert(std::endian::native == std::endian::little, "floats are copied as they lie");
 
-constexpr size_t kMaxInts = size_t{1} << 25;                           // of one list: 256 MiB
-constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};  // by their field's number
+constexpr size_t kMaxInts = size_t{1} << 25;                           // per list: 256 MiB
+constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};  // by field number - 1
 
 Status no_example(const std::string& what) {
   return Status(StatusCode::kCorrupt, "no tf.train.Example: " + what);
 }
 
-// Gives `take` each field whose number is not above `most`.
+// Calls `take` for each field whose number is at most `most`.
 template <typename Take>
 Status each_field(WireReader message, uint64_t most, const Take& take) {
   for (WireField field;;) {
@@ -156,7 +156,7 @@ class FeatureSearch {
     });
   }
 
-  // One entry of the map: a key and its value, in either order.
+  // Parses one map entry: a key and its value, in either order.
   Status entry(const WireField& message) {
     WireField key, value;
     STOKER_RETURN_IF_ERROR(each_field(in(message), 2, [&](const WireField& field) -> Status {
@@ -169,7 +169,7 @@ class FeatureSearch {
     return has_steps_ ? take(name, List::kSteps, value) : feature(name, value);
   }
 
-  // Which name the key is; names_.size() for none of them.
+  // Index of the name that equals the key; names_.size() if there is none.
   Result<size_t> name_at(const WireField& key) {
     const auto could_be = [&key](const std::string& name) { return name.size() == key.size; };
     if (std::ranges::none_of(names_, could_be)) return names_.size();
@@ -185,7 +185,7 @@ class FeatureSearch {
     });
   }
 
-  // The same name may be asked for more than once.
+  // The same name can be requested more than once.
   Status take(size_t name, List list, const WireField& values) {
     if (values.size == 0) return {};
     for (size_t i = name; i < names_.size(); ++i) {
@@ -200,7 +200,7 @@ class FeatureSearch {
   files::ByteSource& source_;
   const std::span<const std::string> names_;
   const std::span<FeatureLocation> locations_;
-  bool has_steps_ = false;  // those that it is at
+  bool has_steps_ = false;  // whether the current features are a FeatureLists message
 };
 
 Status append_packed(std::span<const std::byte> packed, std::vector<float>& values) {
@@ -227,7 +227,7 @@ Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& va
   return {};
 }
 
-// The values of a list, behind those that are there.
+// Appends the values of a list.
 Status append(std::span<const std::byte> list, std::vector<float>& values) {
   files::MemorySource source(list);
   return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
@@ -246,7 +246,7 @@ Status append(std::span<const std::byte> list, std::vector<int64_t>& values) {
   });
 }
 
-// The values of one step, behind those that are there; `list` is the type of those before it.
+// Appends the values of one time step. `list`: type of the previous steps.
 Status append_step(std::span<const std::byte> step, List& list, std::vector<float>& floats,
                    std::vector<int64_t>& ints) {
   files::MemorySource source(step);

@@ -1,6 +1,6 @@
 // Format `tfrecord`: TFRecord files of tf.train.Example, with named features.
 //
-// A record is read whole, and its checksum compared, each time.
+// Each read reads the whole record and verifies its checksum.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,7 @@
 namespace stoker::data::format {
 namespace {
 
-// What one thread keeps of the record that it has read last.
+// Thread-local buffers of the last record read.
 struct ReadRecord {
   std::vector<std::byte> bytes;
   ExampleValues values;
@@ -72,8 +72,8 @@ class TfRecords final : public record::TableReader, public record::TextSource {
   uint64_t offset(uint64_t record) const override { return table().row(record)[0]; }
 
  private:
-  // Up to where the next record of the table begins: mostly that is this one's end, and the frame
-  // itself tells. 0 where the index makes no sense.
+  // Upper bound of the size of the frame, from the offset of the next record in the table. Usually
+  // this is the exact size; the frame itself has the actual length. 0 if the index is invalid.
   uint64_t max_bytes(uint64_t record) const {
     const size_t shard = table().shard_index(record);
     const bool is_last = record + 1 == table().shard_ends[shard];

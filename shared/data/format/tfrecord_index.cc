@@ -47,7 +47,7 @@ namespace {
 
 using List = FeatureLocation::List;
 
-// How many numbers a step has; 0: any.
+// Number of values per time step; 0: any.
 uint64_t find_values_per_step(const record::SampleSpec& spec, size_t name) {
   return spec.is_sequence() ? spec.values_per_step(name) : 0;
 }
@@ -92,7 +92,7 @@ namespace {
 
 using List = FeatureLocation::List;
 
-constexpr uint64_t kMaxLabel = 4096;  // bytes of a label's list
+constexpr uint64_t kMaxLabel = 4096;  // size in bytes of a label's list
 
 class ShardIndexer {
  public:
@@ -168,7 +168,7 @@ class ShardIndexer {
     return index_.add(at, "", values_, {&at, 1});
   }
 
-  // An empty value of the list's type: what the index has to know of most.
+  // An empty value of the list's type, which is all that the index needs for most fields.
   static record::FieldValue input_form(const FeatureLocation& location) {
     switch (location.list) {
       case List::kBytes:
@@ -222,7 +222,7 @@ class ShardIndexer {
   files::ByteSource& shard_;
   std::vector<FeatureLocation> locations_;
   std::vector<record::FieldValue> values_;
-  ExampleValues example_;  // of a sequence
+  ExampleValues example_;  // for sequences
   std::vector<std::byte> label_;
   std::vector<int64_t> ints_;
   std::vector<float> floats_;

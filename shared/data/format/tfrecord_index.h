@@ -1,8 +1,8 @@
-// tfrecord_frame: the frame around each record of a TFRecord file.
+// tfrecord_frame: the framing of the records of a TFRecord file.
 //
 // Format: u64 length, u32 masked CRC-32C of the length, the data, u32 masked CRC-32C of the data;
 //         little-endian.
-// Errors: kCorrupt, saying which checksum is wrong.
+// Errors: kCorrupt with the checksum that does not match.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,26 @@
 namespace stoker::data::format {
 
 constexpr uint64_t kFrameHead = 12;  // bytes before the data
-constexpr uint64_t kFrameTail = 4;   // after it
+constexpr uint64_t kFrameTail = 4;   // bytes after the data
 
-// The length of the data that follows these kFrameHead bytes.
+// Length of the data. `head`: the first kFrameHead bytes of the frame.
 Result<uint64_t> frame_length(std::span<const std::byte> head);
 
-// The data of a frame, checked. `bytes` begin with the frame, and may go on after it.
+// The data of a frame, after verifying its checksums. `bytes` starts with the frame and can be
+// longer.
 Result<std::span<const std::byte>> framed_data(std::span<const std::byte> bytes);
 
-// ExampleValues: the values of the named features of one encoded Example, ready for a sample.
+// ExampleValues: decodes the named features of one serialized Example into field values.
 //
-// Threads: one at a time. Values point into the Example's bytes and into this object's memory, until
-//          the next call of find().
-// Errors:  kCorrupt, naming the feature; the caller adds which record.
+// Threads: one at a time. Values refer to the bytes of the Example and to memory of this object,
+//          and are valid until the next call of find().
+// Errors:  kCorrupt with the feature; the caller adds the record.
 class ExampleValues {
  public:
-  // Finds the features of spec.names in all of an Example's bytes.
+  // Locates the features of spec.names. `example`: the complete Example.
   Status find(std::span<const std::byte> example, const record::SampleSpec& spec);
-  // That of spec.names[name]. Of steps, the numbers of one after another; of a sequence's input
-  // each must have as many as its places have, of other values of sequences one.
+  // The value of spec.names[name]; time steps are concatenated. In a sequence, each step of the
+  // input must have the number of elements of the input's step, each step of another field one.
   Result<record::FieldValue> value(const record::SampleSpec& spec, size_t name);
 
  private:
@@ -47,18 +48,18 @@ class ExampleValues {
 
   std::span<const std::byte> example_;
   std::vector<FeatureLocation> locations_;
-  std::vector<std::vector<int64_t>> ints_;  // a list a name
+  std::vector<std::vector<int64_t>> ints_;  // one list per name
   std::vector<std::vector<float>> floats_;
 };
 
-// tfrecord_index: goes through one TFRecord file and puts its records into the index.
+// tfrecord_index: scans one TFRecord file and adds its records to the index.
 //
-// Frames, names of features and labels are read, what lies between them is skipped; of sequences
-// each record is read whole, for its length. A row of the table is the offset of a record, and for
-// texts the bytes of its text.
+// Reads frames, feature names and labels and skips everything else. Records of sequences are read
+// completely to determine their length. A row of the table has the offset of a record and, for
+// text, the size of the text in bytes.
 //
-// Errors: kCorrupt, naming file and offset; those of RecordIndexBuilder.
-constexpr uint64_t kMaxTfrecordBytes = uint64_t{256} << 20;  // bytes of a record's data
+// Errors: kCorrupt with file and offset; those of RecordIndexBuilder.
+constexpr uint64_t kMaxTfrecordBytes = uint64_t{256} << 20;  // of the data of a record
 
 inline uint64_t tfrecord_row_width(const record::SampleSpec& spec) {
   return spec.is_text() ? 2 : 1;

@@ -1,5 +1,5 @@
-// Format `tokens`: little-endian 16-bit or 32-bit token numbers without a header, as tokenizers write
-// them for training.
+// Format `tokens`: flat files of little-endian 16-bit or 32-bit token ids without a header, as
+// tokenizers write them for training.
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -14,7 +14,7 @@
 namespace stoker::data::format {
 namespace {
 
-// Bytes a token.
+// Bytes per token.
 uint64_t width_of(const config::TokensDataset& tokens) {
   switch (tokens.dtype) {
     case config::TokenType::kUint16:
@@ -29,8 +29,8 @@ std::string dtype_text(const config::TokensDataset& tokens) {
   return width_of(tokens) == 2 ? "uint16" : "uint32";
 }
 
-// `tokens` int32 values from the uint16 values that lie in the second half of their own room: each
-// is read before the value that is written over it.
+// Expands the uint16 values in the second half of `bytes` to int32 values that fill `bytes`. Each
+// value is read before it is overwritten.
 void widen_in_place(std::span<std::byte> bytes) {
   const std::byte* from = bytes.data() + bytes.size() / 2;
   for (size_t i = 0; i < bytes.size() / 4; ++i) {
@@ -49,7 +49,7 @@ class TokensDataset final : public Dataset {
         begin_(range.begin),
         context_(context),
         width_(width),
-        // The files do not say how large the vocabulary is: there are no classes.
+        // The files do not contain the vocabulary size, so there are no classes.
         info_{.size = (range.size() - 1) / context,
               .fingerprint = std::move(fingerprint),
               .spec = {{.name = "tokens",
@@ -80,7 +80,7 @@ class TokensDataset final : public Dataset {
   uint64_t position(uint64_t sample) const { return (begin_ + sample * context_) * width_; }
 
   Status check_positive(uint64_t sample, std::span<const std::byte> out) const {
-    uint32_t all = 0;  // without a way out of the loop, several at a time are looked at
+    uint32_t all = 0;  // no early exit, so that the loop is vectorized
     for (size_t i = 0; i < out.size() / 4; ++i) {
       uint32_t token;
       std::memcpy(&token, out.data() + 4 * i, sizeof token);

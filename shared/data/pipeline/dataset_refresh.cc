@@ -23,7 +23,7 @@ bool has_lines(const config::DatasetConfig& dataset) {
   return dataset.format() == DatasetFormat::kCsv || dataset.format() == DatasetFormat::kJsonl;
 }
 
-// What was there ends with a line, and so does what came.
+// Checks that the existing and the appended data both end with a complete line.
 Status check_lines(const files::FileTable& after, size_t file, uint64_t size_before) {
   const files::FileReader reader(after);
   const auto byte_at = [&](uint64_t offset) -> Result<char> {
@@ -58,7 +58,7 @@ Status check_file(const config::DatasetConfig& dataset, const files::FileTable& 
 
 Status check_files(const config::DatasetConfig& dataset, const files::FileTable& before,
                    files::FileTable after) {
-  after.allow_append();  // it may do so while it is looked at
+  after.allow_append();  // files can be appended to during the check
   std::map<std::string_view, size_t> by_name;
   for (size_t file = 0; file < after.size(); ++file) by_name.emplace(after.name(file), file);
   for (size_t file = 0; file < before.size(); ++file) {

@@ -1,10 +1,10 @@
-// validate_refresh: whether a data set is the one before with more of it: no file gone, shortened or
-// changed.
+// validate_refresh: checks that data was only added to a dataset, and that no file was removed,
+// shortened or modified.
 //
-// Threads:  pure but for the files.
-// Blocking: a few bytes of each file that became longer are read.
-// Errors:   kMismatch: what changed is no growth; names the file. kNotFound, kCorrupt, kIoError: an
-//           index, or a file, cannot be read.
+// Threads:  functions of their arguments and the files.
+// Blocking: reads a few bytes of each file that became longer.
+// Errors:   kMismatch: another change than added data; the message contains the file. kNotFound,
+//           kCorrupt, kIoError: an index or a file cannot be read.
 #pragma once
 
 #include <string>
@@ -16,17 +16,18 @@
 
 namespace stoker::data::pipeline {
 
-// Whether a file of such a set may become longer: the rows it had stay where they are.
+// Whether a refresh accepts longer files: existing rows keep their offsets.
 bool supports_append(const config::DatasetConfig& dataset);
 
-// Of the sets `names`, indexed in both folders, and of what they are opened as.
+// Compares the indexes of the datasets `names` in both folders.
 Status validate_refresh(const config::DatasetConfigs& datasets,
                         const std::vector<std::string>& names, const std::string& index_dir_before,
                         const std::string& index_dir_after);
-// Samples of the same tensors and classes: a model that was made for one takes the other.
+// Checks that tensors and classes are equal, so that a model for one dataset accepts the other.
+// kMismatch if not.
 Status validate_same_schema(const Dataset& before, const Dataset& after);
 
-// The path of the index of set `name`.
+// The path of the index of dataset `name`.
 std::string index_file(const std::string& name, const std::string& index_dir);
 
 }  // namespace stoker::data::pipeline

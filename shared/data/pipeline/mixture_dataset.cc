@@ -79,7 +79,7 @@ class MixtureDataset final : public Dataset {
  private:
   struct Location {
     const NamedDataset& component;
-    uint64_t sample;  // in the set
+    uint64_t sample;  // within the component
   };
 
   uint64_t first_of(size_t component) const { return component == 0 ? 0 : ends_[component - 1]; }
@@ -89,7 +89,7 @@ class MixtureDataset final : public Dataset {
     const auto component = static_cast<size_t>(end - ends_.begin());
     return {.component = components_[component], .sample = sample - first_of(component)};
   }
-  // The plan's pass is one over the sample's set already.
+  // The sample plan already counts epochs per component.
   static RandomKey in_component(const RandomKey& random_key, const Location& location) {
     return {.seed = random_key.seed, .epoch = random_key.epoch, .sample = location.sample};
   }
@@ -106,7 +106,8 @@ std::string format_spec(const std::vector<TensorSpec>& spec) {
   return words;
 }
 
-// What a trainer could not tell apart must mean the same.
+// Tensors and class names must be equal, because the trainer does not know which component a sample
+// is from.
 Status validate_same_schema(const std::string& name, const NamedDataset& first,
                             const NamedDataset& other) {
   const std::string pair = "data." + name + ".of: data." + first.name + " and data." + other.name;

@@ -1,9 +1,9 @@
-// make_mixture: several data sets with the same tensors as one. Its samples are those of the first,
-// then those of the second, and so on; in which order and how often they come is the sample plan's
-// affair.
+// make_mixture: combines several datasets with the same tensors into one. Its samples are those of
+// the first dataset, then those of the second, and so on. The sample plan determines their order
+// and frequency in training.
 //
 // Threads: as Dataset.
-// Errors:  kInvalidArgument, naming both sets: their tensors or classes differ.
+// Errors:  kInvalidArgument, naming both datasets: their tensors or classes differ.
 #pragma once
 
 #include <memory>

@@ -29,13 +29,13 @@
 namespace stoker::data::pipeline {
 namespace {
 
-// validate_samples: reads a few samples of a set that was indexed just now. Settings that fit none of its
-// records should be told at the start, not as a thousand bad samples.
+// validate_samples: reads a few samples of a newly indexed dataset, so that settings that match
+// none of its records are reported at startup instead of as a thousand sample errors.
 //
 // Threads:  functions of their arguments.
-// Blocking: reads a handful of samples.
-// Errors:   kCorrupt: none of those looked at can be read; names the set and gives the first
-//           reason.
+// Blocking: reads up to kProbes samples.
+// Errors:   none of the samples can be read: the code and message of the first error, with the name
+//           of the dataset.
 
 constexpr uint64_t kProbes = 16;
 
@@ -44,7 +44,7 @@ Status validate_samples(const DatasetRequest& request, const Dataset& dataset) {
   for (const TensorSpec& spec : dataset.spec()) tensors.emplace_back(spec.bytes());
   const std::vector<std::span<std::byte>> outputs(tensors.begin(), tensors.end());
   const uint64_t probes = std::min(dataset.size(), kProbes);
-  if (probes < 2) return {};  // one bad sample says nothing about the settings
+  if (probes < 2) return {};  // a single sample error says nothing about the settings
   Status first;
   for (uint64_t i = 0; i < probes; ++i) {
     const uint64_t sample = i * dataset.size() / probes;
@@ -58,7 +58,7 @@ Status validate_samples(const DatasetRequest& request, const Dataset& dataset) {
                                   first.message());
 }
 
-// The name becomes a file's name.
+// Checks the name because it becomes a file name.
 Result<std::string> index_path(const DatasetRequest& request, const std::string& index_dir) {
   if (request.name.empty() || request.name.starts_with('.') ||
       request.name.find('/') != std::string::npos) {
@@ -79,7 +79,7 @@ Status check_request(const DatasetRequest& request) {
   return transform::check_transforms(request);
 }
 
-// The other paths that a format has, one a line.
+// The other paths of a format, one per line.
 std::string other_paths(const config::DatasetSource& source) {
   if (const auto* idx = std::get_if<config::IdxDataset>(&source)) return idx->labels_path;
   if (const auto* list = std::get_if<config::ImageListDataset>(&source)) return list->root;
@@ -88,7 +88,7 @@ std::string other_paths(const config::DatasetSource& source) {
   return "";
 }
 
-// Where the samples are found, which does not change what they are.
+// The location of the samples, which does not affect their content.
 std::string source_of(const DatasetRequest& request) {
   std::string source = request.config.path() + '\n' + request.config.glob() + '\n' +
                        other_paths(request.config.source);
@@ -98,7 +98,7 @@ std::string source_of(const DatasetRequest& request) {
   return source;
 }
 
-// What the kind makes of the files, and what is then done to it.
+// The settings of the format and of the random transforms that affect the samples.
 Result<std::string> dataset_fingerprint_text(const format::DatasetFormatOps& kind,
                                              const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text, kind.fingerprint_text(request));
@@ -107,13 +107,14 @@ Result<std::string> dataset_fingerprint_text(const format::DatasetFormatOps& kin
   return fingerprint_text + augmentation.to_text();
 }
 
-// Whether the samples are the same each time, and lie in few files.
+// Whether a sample is the same each time it is read, and all samples are stored in few files.
 bool may_stay_in_memory(const format::DatasetFormatOps& kind, const DatasetRequest& request) {
   return (kind.has_rows || request.config.cache()) &&
          !transform::has_random_resized_crop(request.config);
 }
 
-// Whose change ends that: with a cache the set's own files may be gone.
+// The files whose modification invalidates the memory cache. With a disk cache, the source files
+// can be missing.
 std::vector<files::FileTable> files_behind(const DatasetRequest& request,
                                            const files::Index& index) {
   if (request.config.cache()) return {index.metadata.made};
@@ -128,7 +129,7 @@ Status check_fingerprint(const Dataset& data, const std::string& expected,
                                            ": the dataset was indexed again");
 }
 
-enum class Makes { kNothing, kFiles };  // beside the index
+enum class Makes { kNothing, kFiles };  // in addition to the index
 
 Result<std::unique_ptr<Dataset>> open_with(const format::DatasetFormatOps& kind,
                                            const DatasetRequest& request, files::Index index,
@@ -151,8 +152,8 @@ bool is_as_made(const files::FileTable& made) {
   return found == made;
 }
 
-// The facts of the cached index, where it was made of the same files. Whatever is wrong with a
-// cache, it is only a cache.
+// Loads the cached index if it was built from the same files with the same settings. An unreadable
+// index is not an error: it is rebuilt.
 bool take_cached(const std::string& path, const files::Index& wanted, files::Index& index) {
   auto cached = files::load_index(path);
   if (!cached) {
@@ -232,7 +233,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
   return data;
 }
 
-// Of any named set: a mixture or concat opens the sets that it is of.
+// For any named dataset; a mixture or concat opens its components.
 namespace {
 
 using OpenOne = std::function<Result<std::unique_ptr<Dataset>>(

@@ -1,9 +1,9 @@
-// open_dataset: a named data set of the configuration, put together from its format, transforms and
-// cache, through the index of one scan.
+// open_dataset: opens a named dataset of the configuration with its format, transforms and cache,
+// using an index that is built by a single scan.
 //
-// Threads:  functions of their arguments; one process at a time writes an index folder.
-// Blocking: as the disk does: scanning, indexing and building a cache may take hours, reported to
-//           `progress`.
+// Threads:  functions of their arguments; only one process at a time may write an index folder.
+// Blocking: for the disk. Scanning, indexing and building a cache can take hours; the progress is
+//           reported to `progress`.
 #pragma once
 
 #include <memory>
@@ -16,24 +16,25 @@
 
 namespace stoker::data::pipeline {
 
-// Scans (or finds the scan cached under `index_dir` unchanged) and opens. Errors name the path:
-// kNotFound (no such file or folder, or nothing in it that fits: "data.train.path: … holds no file
-// that matches '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file is not of this
-// kind), kIoError. `dataset_name` ("train") is for messages and for the index file's name.
-// A mixture or concat opens its sets as well: it needs all of them.
+// Scans the files and opens the dataset; the index is read from `index_dir`, or built there if it
+// does not exist or the files or settings have changed. Errors contain the path: kNotFound (no such
+// file or folder, or no matching file in it: "data.train.path: … holds no file that matches
+// '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file does not have this format),
+// kIoError. `dataset_name` ("train") is used in messages and in the name of the index file.
+// A mixture or concat also opens its components, all of which must be in `datasets`.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
                                               const files::ScanProgress& progress);
-// A set that has a format.
+// For a single dataset, which is neither a mixture nor a concat.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const files::ScanProgress& progress);
 
-// Opens through the index that open_dataset() left, without looking at the folder again: the same
-// samples, or an error. kNotFound: there is no index yet. kMismatch when the samples have another
-// fingerprint than `fingerprint`; where that is empty, they are what the index says.
+// Opens the dataset with the index that open_dataset() wrote, without another scan: the same
+// samples, or an error. kNotFound: there is no index yet. kMismatch: the index was built with other
+// settings, or the fingerprint is not `fingerprint`; an empty `fingerprint` accepts any.
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,

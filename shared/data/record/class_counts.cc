@@ -6,7 +6,7 @@
 namespace stoker::data::record {
 namespace {
 
-constexpr uint64_t kLabelsAtOnce = 1 << 16;  // labels
+constexpr uint64_t kLabelsAtOnce = 1 << 16;  // labels per read
 
 }  // namespace
 

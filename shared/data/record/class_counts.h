@@ -1,9 +1,9 @@
-// Class counts: how often each class is the label of a sample of a set, and the weights that make all
-// classes count alike.
+// count_classes: counts the samples of each class of a dataset; balanced_weights: class weights
+// that compensate for unequal counts.
 //
 // Threads:  functions of their arguments.
-// Blocking: count_classes() as the labels' files do, of the kinds that keep labels in such: 1 to 8 bytes
-//           a sample.
+// Blocking: count_classes() for the disk if the format stores labels in separate files; it then
+//           reads 1 to 8 bytes per sample.
 // Errors:   those of Dataset::read_labels().
 #pragma once
 
@@ -16,12 +16,12 @@
 
 namespace stoker::data::record {
 
-// Of each class; together as many as there are samples, but for those whose label is no class, which
-// are bad samples when they are read.
+// The number of samples of each class. Samples with an invalid label are not counted; reading them
+// is a sample error.
 Result<std::vector<uint64_t>> count_classes(const Dataset& data);
 
-// Of each class, samples / (classes * samples of that class), where classes are those that occur:
-// scikit-learn's class_weight="balanced". Of a class that does not occur 1.
+// For each class, samples / (classes * samples of that class), as scikit-learn's
+// class_weight="balanced". Classes without samples are not counted as classes; their weight is 1.
 std::vector<double> balanced_weights(std::span<const uint64_t> counts);
 
 }  // namespace stoker::data::record

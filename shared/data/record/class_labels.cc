@@ -11,7 +11,7 @@ constexpr size_t kMaxNameBytes = 1024;
 
 Status wrong_label(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
-// As the records spell it.
+// The label as text; names have no surrounding whitespace.
 Result<std::string> text_of_label(const FieldValue& label) {
   if (const auto* bytes = std::get_if<FieldBytes>(&label)) {
     const std::string_view text = trimmed(to_string_view(*bytes));

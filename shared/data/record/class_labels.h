@@ -1,12 +1,12 @@
-// ClassLabels: numbers the classes of a set whose labels are found in its records.
+// ClassLabels: assigns class indices to the labels found in the records of a dataset.
 //
-// Where every label is a whole number, as a number or as people write it, it is the class, and there
-// are as many classes as data.NAME.num_classes says, or one more than the largest. Otherwise the labels
-// are names, and the classes are the names in the order of their bytes.
+// If every label is a non-negative integer (numeric or as text), it is the class index. The number
+// of classes is then data.NAME.num_classes or, without that setting, the largest label plus 1.
+// Otherwise the labels are class names, and the classes are the distinct names in byte order.
 //
 // Threads: one at a time.
-// Errors:  add(): kCorrupt (not one label, negative, a name over 1 KiB, more than a million different
-//          ones). finish(): kInvalidArgument where there are more classes than the setting says.
+// Errors:  add(): kCorrupt (not a single label, negative, a name over 1 KiB, more than a million
+//          different labels). finish(): kInvalidArgument (more classes than data.NAME.num_classes).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr uint64_t kMaxClasses = 1'000'000;
 
 class ClassLabels {
  public:
-  // A provisional number of the label: finish() says which class that is.
+  // Returns a provisional number of the label; finish() maps it to a class.
   Result<uint64_t> add(const FieldValue& label);
 
   struct Classes {
@@ -31,7 +31,7 @@ class ClassLabels {
     std::vector<std::string> names;  // empty: classes are numbers
     std::vector<uint64_t> of_label;  // class of each provisional number
   };
-  // `given`: data.NAME.num_classes; 0 = as many as are found.
+  // `given`: data.NAME.num_classes; 0 = the number found.
   Result<Classes> finish(uint64_t given) const;
 
  private:

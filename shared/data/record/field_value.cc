@@ -26,14 +26,15 @@ bool parse_all(std::string_view text, Number& number) {
   return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
 }
 
-// A number as people and programs write it. What is too small for a float is 0, what is too large
-// infinite.
+// Also accepts a leading '+'. A number that is too small for a float becomes 0, one that is too
+// large becomes infinite.
 bool parse_float(std::string_view text, float& number) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (parsed.ptr != text.data() + text.size()) return false;
   if (parsed.ec == std::errc::result_out_of_range) {
-    // from_chars() does not say on which side: strtof() does, and such numbers are rare.
+    // from_chars() does not distinguish underflow from overflow; strtof() does. Such numbers are
+    // rare.
     number = std::strtof(std::string(text).c_str(), nullptr);
     return true;
   }
@@ -73,7 +74,7 @@ float as_float(Number number) {
     return half_to_float(number.bits);
   } else if constexpr (std::is_same_v<Number, double>) {
     constexpr double kMaxFloat = std::numeric_limits<float>::max();
-    // Beyond it a conversion is not defined; halfway to the next power it would still round down.
+    // The conversion of a larger number is undefined. A number just above kMaxFloat rounds down.
     constexpr double kRoundsDown = kMaxFloat + 0x1p102;
     if (number > kMaxFloat)
       return number < kRoundsDown ? std::numeric_limits<float>::max()
@@ -110,7 +111,7 @@ int64_t as_whole_number(Number number) {
   return static_cast<int64_t>(number);
 }
 
-// Calls `with` with a value of the integer type.
+// Calls `with` with a zero of the C++ type that corresponds to `type`, an integer type.
 template <typename With>
 auto with_integer(const NumberType& type, const With& with) {
   const bool is_signed = type.kind == 'i';

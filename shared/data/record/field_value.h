@@ -1,11 +1,11 @@
-// FieldValue: what a record says under one name, and how that becomes numbers of a tensor.
+// FieldValue: the value of one named field of a record, and its conversion to tensor elements.
 //
-// Every kind whose records have named fields (features of a tf.train.Example, members of a tar
-// sample, …) brings its values into this form; sample_spec.h says which of them make a sample.
+// Every format whose records have named fields (features of a tf.train.Example, members of a tar
+// sample, …) returns its values in this form; sample_spec.h defines which of them form a sample.
 //
 // Threads: values; pure functions.
-// Errors:  kCorrupt, saying what was found and what is needed; the caller adds which field of which
-//          record. Outputs are then unspecified.
+// Errors:  kCorrupt, with the actual and the required value; the caller adds field and record. The
+//          outputs are then unspecified.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ using FieldBytes = std::span<const std::byte>;
 using FieldInts = std::span<const int64_t>;
 using FieldFloats = std::span<const float>;
 
-// The type of an array's elements: 'b' bool, 'i' and 'u' integers, 'f' floats, and the bytes of one.
+// Element type of an array: 'b' bool, 'i' and 'u' integers, 'f' floats; `bytes` per element.
 struct NumberType {
   char kind = 'f';
   uint64_t bytes = 4;
@@ -32,18 +32,18 @@ struct NumberType {
   bool is_integer() const { return kind != 'f'; }
 };
 
-// The elements of an array as its file stores them, little-endian and not aligned. They are converted
-// when they are written into a tensor.
+// The elements of an array as stored in its file: little-endian and unaligned. They are converted
+// when they are written to a tensor.
 struct FieldArray {
   std::span<const std::byte> bytes;
   NumberType type;
-  uint64_t interleaved_channels = 0;  // of an image stored as [height, width, channels]; else 0
+  uint64_t interleaved_channels = 0;  // if it is an image of [height, width, channels]; else 0
 
   uint64_t size() const { return bytes.size() / type.bytes; }
   FieldArray first(uint64_t count) const { return {bytes.first(count * type.bytes), type}; }
 };
 
-// Points into memory of the reader. std::monostate: the record has no value of that name.
+// Refers to memory of the reader. std::monostate: the record has no value of that name.
 using FieldValue = std::variant<std::monostate, FieldBytes, FieldInts, FieldFloats, FieldArray>;
 
 inline bool is_missing(const FieldValue& value) { return value.index() == 0; }
@@ -51,49 +51,49 @@ inline bool is_bytes(const FieldValue& value) { return std::holds_alternative<Fi
 // "nothing", "12 bytes", "3 whole numbers", "1 number".
 std::string describe(const FieldValue& value);
 std::string_view to_string_view(FieldBytes bytes);
-// A name or value out of a file as messages show it: in quotes, without control characters, and cut
-// off where it is long.
+// Formats a name or value from a file for a message: quoted, with '?' for control characters, and
+// truncated to `max_bytes`.
 std::string quote_for_message(std::string_view text, size_t max_bytes = 32);
 
-// An array that was read into the place that it is copied to stays there (RecordValues::input_tensor).
+// An array that was read directly into its tensor (RecordValues::input_tensor) is not copied again.
 
-// The size of bytes, or of an array of uint8; nothing of other values.
+// The size of bytes or of a uint8 array; nullopt for other values.
 std::optional<size_t> byte_count(const FieldValue& value);
-// Bytes, or an array of uint8: exactly as many as `out` has. Interleaved channels become planes.
+// Copies bytes or a uint8 array of exactly the size of `out`. Interleaved channels become planes.
 Status copy_bytes(const FieldValue& value, std::span<std::byte> out);
 
-// Appends numbers to those that are already in `out` before `filled`, and moves `filled` on. Bytes
-// are one number as people write it ("3.5"). Integers and float64 are rounded to F32. NaN and infinity
-// are refused, for no model learns from them, unless an array may hold them.
+// Writes the numbers to `out` from index `filled` on and advances `filled`. Bytes contain one
+// number as text ("3.5"). Integers and float64 are rounded to F32. NaN and infinity are errors
+// because no model can learn from them; with must_be_finite = false, arrays can contain them.
 Status append_numbers(const FieldValue& value, std::span<float> out, size_t& filled,
                       bool must_be_finite = true);
 
-// One whole number that is not negative, as a number or as people write it ("7\n").
+// One non-negative integer, numeric or as text ("7\n").
 Result<uint64_t> whole_number(const FieldValue& value);
 
-// The numbers of a list or an array; nothing of other values.
+// The number of elements of a list or an array; nullopt for other values.
 std::optional<uint64_t> number_count(const FieldValue& value);
-// The same of whole numbers: "is 3 numbers, no list of whole numbers".
+// The same for integers; the error is "is 3 numbers, no list of whole numbers".
 Result<uint64_t> whole_number_count(const FieldValue& value);
 // The first `count` numbers of `value`, which has at least as many.
 FieldValue first_numbers(const FieldValue& value, uint64_t count);
-// Of whole numbers those from `first` on, at most as many as `buffer` has: of a list as they lie, of an
-// array converted into `buffer`.
+// The integers from index `first` on, at most buffer.size(). Those of a list are not copied; those
+// of an array are converted into `buffer`.
 FieldInts whole_numbers(const FieldValue& value, uint64_t first, std::span<int64_t> buffer);
-// The same, copied into `out`.
+// Copies the first out.size() integers, which must exist.
 void copy_whole_numbers(const FieldValue& value, std::span<int64_t> out);
 
-// Array elements, each rounded to the nearest F32; a float64 that is too large becomes infinite, and NaN
-// stays NaN. `out` has room for all of them, aligned or not.
+// Converts all elements to F32, rounded to nearest. A float64 that is too large becomes infinite;
+// NaN remains NaN. `out` has exactly the required size and can be unaligned.
 void array_to_floats(const FieldArray& array, std::span<std::byte> out);
-// One element of an array of integers; an unsigned one over the largest int64 is -1.
+// One element of an integer array; -1 for an unsigned value above the maximum of int64.
 int64_t whole_number_at(const FieldArray& array, uint64_t element);
-// The same as a class: negative ones are -1.
+// The same for a class index: -1 for all negative values.
 int64_t class_at(const FieldArray& array, uint64_t element);
-// Pixels of `channels` bytes each as planes.
+// Converts pixels of `channels` bytes each to one plane per channel.
 void deinterleave(std::span<const std::byte> pixels, size_t channels, std::span<std::byte> planes);
 
-// Without spaces, tabs and line ends at both ends.
+// Removes leading and trailing spaces, tabs and line ends.
 std::string_view trimmed(std::string_view text);
 
 }  // namespace stoker::data::record

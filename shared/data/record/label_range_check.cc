@@ -12,13 +12,13 @@
 namespace stoker::data::record {
 namespace {
 
-// How many tokens there are for the model, and the setting that says so.
+// The vocabulary size of the model, and the setting that defines it.
 struct Vocabulary {
   int64_t size = 0;
   std::string key = "model.vocab_size";
 };
 
-// Nothing where the settings do not say it.
+// nullopt if the configuration does not define it.
 std::optional<Vocabulary> find_vocabulary(const config::Config& config) {
   const config::ModelConfig& model = config.model;
   if (const auto* const sequential = std::get_if<config::SequentialConfig>(&model.arch)) {
@@ -30,7 +30,8 @@ std::optional<Vocabulary> find_vocabulary(const config::Config& config) {
     return Vocabulary{embedding->num_embeddings, "model.layers[0].embedding.num_embeddings"};
   }
   if (model.is_user_code()) {
-    // What it can read, only the model in the file knows; but each is also one to predict.
+    // The configuration does not contain the input vocabulary of a model from a file. In language
+    // modeling, however, each token is also a target, so it is below the number of outputs.
     if (config.task.name() == config::TaskName::kLanguageModeling && model.num_classes)
       return Vocabulary{*model.num_classes, "model.num_classes"};
     return std::nullopt;
@@ -46,8 +47,8 @@ Number value_at(std::span<const std::byte> values, size_t i) {
   return number;
 }
 
-// The place of the first that is not allowed. The first loop has no way out, so that compilers make
-// it a few instructions for many values; nearly always it is all that runs.
+// Index of the first value out of range. The first loop has no early exit so that compilers can
+// vectorize it; usually all values are valid and only this loop runs.
 template <typename Number>
 std::optional<size_t> find_out_of_range(std::span<const std::byte> values, int64_t min_value,
                                         int64_t max_value, bool has_padding) {

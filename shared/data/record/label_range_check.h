@@ -1,13 +1,13 @@
-// LabelRangeCheck: which whole numbers the labels and tokens of a sample may be, so that no model is asked
-// for what it does not have.
+// LabelRangeCheck: checks that the labels and tokens of a sample are in the range that the model
+// and the task support.
 //
-// The formats of data look at labels as far as their own files say what these may be. Here is what they
-// cannot know: the model's vocabulary, and that class 0 of task ctc is no label. And who fills batches
-// without reading files (feed.producers) was asked by nobody yet.
+// The data formats check labels only against what their own files declare. They know neither the
+// vocabulary size of the model nor that class 0 of task ctc is the blank and not a label. Batches
+// from external producers (feed.producers) are not checked elsewhere at all.
 //
 // Threads: immutable after construction; any.
-// Errors:  kCorrupt, naming value, place and what decides: "token 50301 at place 17: model.vocab_size is
-//          50257, so tokens are from 0 to 50256".
+// Errors:  kCorrupt, with value, index and the reason for the range: "token 50301 at place 17:
+//          model.vocab_size is 50257, so tokens are from 0 to 50256".
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,17 @@ namespace stoker::data::record {
 
 class LabelRangeCheck {
  public:
-  // Of samples of these tensors and so many classes, for the model and the task of `config`.
+  // For samples with these tensors and `classes` classes, and the model and task of `config`.
   static LabelRangeCheck of(const config::Config& config, const std::vector<TensorSpec>& sample,
                             uint64_t classes);
 
   bool any() const { return !ranges_.empty(); }
-  // `tensors`: of one sample, in the order of the spec; sequences may be shorter than it says.
+  // `tensors`: those of one sample, in the order of the spec; sequences can be shorter than the
+  // spec.
   Status check(std::span<const std::span<const std::byte>> tensors) const;
 
-  // Of a batch: the first row that has such a value, and check()'s error; `rows` is its size when all
-  // are fine. Each tensor holds its rows one after another.
+  // For a batch: the first row with a value out of range, and the error of check(). If all values
+  // are valid, RowError::row is `rows`. Each tensor contains its rows contiguously.
   struct RowError {
     size_t row = 0;
     Status status;
@@ -48,7 +49,7 @@ class LabelRangeCheck {
     bool is_wide = false;  // I64, else I32
     int64_t min_value = 0;
     int64_t max_value = 0;
-    bool has_padding = false;  // kPaddedLabel may stand there too
+    bool has_padding = false;  // kPaddedLabel is valid too
     std::string what;          // "token"
     std::string why;           // "model.vocab_size is 50257, so tokens"
   };
@@ -57,8 +58,8 @@ class LabelRangeCheck {
   std::vector<LabelRange> ranges_;
 };
 
-// `data`, whose read() refuses samples with other values, as any bad one; `data` itself where the
-// limits say nothing of it.
+// Wraps `data` so that reading a sample with a value out of range is a sample error; returns `data`
+// itself if there is nothing to check.
 std::unique_ptr<Dataset> with_range_check(const config::Config& config,
                                           std::unique_ptr<Dataset> data);
 

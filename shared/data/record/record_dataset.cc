@@ -19,19 +19,20 @@ Status RecordCatalog::read_labels(uint64_t, std::span<int64_t>) const {
 
 namespace {
 
-// TokenBlocks: the texts of records as one stream of bytes, cut into samples of `block_size` + 1 tokens.
+// TokenBlocks: the texts of all records as one byte stream, split into samples of `block_size` + 1
+// tokens.
 //
-// Each text is followed by one byte 0, which no text has a use for: the end that a model can learn,
-// and what keeps a text from running into the next. Windows overlap by one byte, as those of format
+// Each text is followed by one byte 0, which does not occur in text. It separates adjacent texts
+// and is an end token that a model can learn. Consecutive samples overlap by one byte, as in format
 // `text`.
 //
-// Errors: kInvalidArgument where the part that the set takes is shorter than one sample.
+// Errors: kInvalidArgument if the split is shorter than one sample.
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 62;  // of all texts
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;  // of all texts together
 
 class TokenBlocks final : public Dataset {
  public:
-  // `ends`: of each text with the byte after it, in the stream.
+  // `ends`: the offset in the stream at which each text and its end token end.
   TokenBlocks(std::string fingerprint, std::unique_ptr<RecordReader> records,
               std::vector<uint64_t> ends, SampleRange range, uint64_t context)
       : records_(std::move(records)),
@@ -58,7 +59,7 @@ class TokenBlocks final : public Dataset {
     uint64_t position = begin_ + sample * context_;
     for (uint64_t text = text_at(position); !rest.empty(); ++text) {
       const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
-      const uint64_t left = ends_[text] - 1 - position;  // of the text itself
+      const uint64_t left = ends_[text] - 1 - position;  // without the end token
       const std::span<std::byte> taken = rest.first(std::min<uint64_t>(left, rest.size()));
       if (!taken.empty()) STOKER_RETURN_IF_ERROR(texts_.read_text(text, from, taken));
       rest = rest.subspan(taken.size());
@@ -87,7 +88,7 @@ class TokenBlocks final : public Dataset {
   }
 
   const std::unique_ptr<RecordReader> records_;
-  const TextSource& texts_;  // records_
+  const TextSource& texts_;  // of *records_
   const std::vector<uint64_t> ends_;
   const uint64_t begin_;
   const uint64_t context_;
@@ -171,7 +172,7 @@ class RecordDataset final : public Dataset {
   }
 
  private:
-  // Kept on the stack, which is faster than thread-local memory.
+  // Samples with at most this many values use the stack, which is faster than thread-local memory.
   static constexpr size_t kFewValues = 4;
 
   Status read_record(uint64_t record, std::span<FieldValue> fields, const RandomKey& random_key,

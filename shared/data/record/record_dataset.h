@@ -1,7 +1,7 @@
-// RecordDataset: the dataset that a SampleSpec and a format's RecordReader make.
+// make_record_dataset: builds a dataset from a SampleSpec and the RecordReader of a format.
 //
 // Threads: functions of their arguments.
-// Errors:  kInvalidArgument, kCorrupt; each names the setting.
+// Errors:  kInvalidArgument, kCorrupt; the message contains the setting.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@
 
 namespace stoker::data::record {
 
-// For DatasetFormatOps::fingerprint_text of a format whose records have named values.
+// For DatasetFormatOps::fingerprint_text of formats whose records have named values.
 Result<std::string> record_fingerprint_text(std::string_view format, const DatasetRequest& request);
 
-// `split` is by records, or by bytes of a stream of texts.
+// Applies the split of the request to the records, or to the bytes of a text stream.
 Result<std::unique_ptr<Dataset>> make_record_dataset(const DatasetRequest& request, SampleSpec spec,
                                                      std::string fingerprint,
                                                      std::unique_ptr<RecordReader> records);
-// Of these records.
+// Uses the records of `range`.
 std::unique_ptr<Dataset> make_record_dataset(SampleSpec spec, std::string fingerprint,
                                              std::unique_ptr<RecordReader> records,
                                              SampleRange range);

@@ -10,7 +10,7 @@
 namespace stoker::data::record {
 namespace {
 
-constexpr size_t kHead = 2;  // form, classes; then a number a shard, rows, labels
+constexpr size_t kHead = 2;  // form, classes; then one number per shard, rows, labels
 
 Status no_table() {
   return Status(StatusCode::kCorrupt, "the index does not describe its records");
@@ -37,7 +37,7 @@ files::IndexMetadata RecordTable::to_metadata() && {
 Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards, uint64_t width,
                                     const SampleSpec& spec) {
   const std::span<const uint64_t> numbers(metadata.numbers);
-  const bool has_labels = spec.has_target(FieldRole::kLabel);  // a class a record, in the table
+  const bool has_labels = spec.has_target(FieldRole::kLabel);  // one per record, in the table
   const bool has_lists = spec.has_target(FieldRole::kLabels);  // in the records
   if (shards == 0 || numbers.size() < kHead + shards) return no_table();
   RecordTable table{.class_names = std::move(metadata.names),

@@ -1,11 +1,11 @@
-// RecordTable: where each record of a set of shards is located, at 8 bytes a number: what is kept in an
-// index of the formats whose records have named fields.
+// RecordTable: the location of each record in the shards of a dataset, 8 bytes per number. Stored
+// in the index by formats whose records have named fields.
 //
-// A record is a row of `width` numbers, whose meaning the format defines; the label's class
-// is a separate column. Rows are in the order of the shards.
+// A record is a row of `width` numbers, whose meaning the format defines; the class of the label is
+// a separate column. Rows are in the order of the shards.
 //
-// Threads: a value; concurrent const calls are fine.
-// Errors:  of(): kCorrupt, where the facts of an index are not those of a table.
+// Threads: a value; concurrent const calls are safe.
+// Errors:  of(): kCorrupt if the metadata of the index is not a valid table.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct RecordTable {
   uint64_t classes = 0;
   std::vector<std::string> class_names;
   uint64_t width = 0;
-  std::vector<uint64_t> shard_ends;  // of each shard: the number of records up to its end
+  std::vector<uint64_t> shard_ends;  // for each shard, the number of records up to its end
   std::vector<uint64_t> rows;
-  std::vector<uint64_t> labels;  // a class a record; empty where there are no classes
+  std::vector<uint64_t> labels;  // class of each record; empty if the target is not one class
 
   uint64_t size() const { return shard_ends.empty() ? 0 : shard_ends.back(); }
   std::span<const uint64_t> row(uint64_t record) const {
@@ -41,51 +41,51 @@ struct RecordTable {
   size_t shard_index(uint64_t record) const;
 
   files::IndexMetadata to_metadata() &&;
-  // The table of records of these fields, of a kind that keeps `width` numbers a record; that of
-  // sequences has one more, the length.
+  // The table of a format that stores `width` numbers per record with these fields; for sequences
+  // it has one more column, the length.
   static Result<RecordTable> of(files::IndexMetadata metadata, size_t shards, uint64_t width,
                                 const SampleSpec& spec);
 };
 
-// RecordIndexBuilder: makes the RecordTable of a set while a format goes through its shards.
+// RecordIndexBuilder: builds the RecordTable of a dataset while a format reads its shards.
 //
-// A record that lacks a named value is incomplete. With data.NAME.on_missing_field: error the set is
-// refused once all shards were looked at, with the first such record and how many there are; with
-// drop they are left out, and their number is logged. Nothing is left out silently. The same goes for
-// sequences that are longer than sequence.max_length, as sequence.on_overflow says; an empty sequence is a
-// missing one.
+// A record that lacks a named value is incomplete. With data.NAME.on_missing_field: error, finish()
+// fails after all shards have been read and reports the first such record and their number. With
+// drop, incomplete records are dropped and their number is logged; no record is dropped silently.
+// In the same way, sequence.on_overflow applies to sequences longer than sequence.max_length. An
+// empty sequence is a missing value.
 //
 // Threads: one at a time.
-// Errors:  kCorrupt (a value is not what its setting needs; incomplete or too long records),
-//          kInvalidArgument (no record is left; classes), kNotFound (no record at all). Messages name
-//          shard, record and offset.
+// Errors:  kCorrupt (a value does not match its setting; incomplete or too long records),
+//          kInvalidArgument (all records were dropped; num_classes), kNotFound (no record at all).
+//          Messages contain shard, record and offset.
 class RecordIndexBuilder {
  public:
-  // `width` numbers a record; of sequences the table has one more, the length.
+  // `width`: numbers per record; for sequences the table has one more, the length.
   RecordIndexBuilder(const DatasetRequest& request, const SampleSpec& spec,
                      const files::FileTable& shards, uint64_t width,
                      const files::ScanProgress& progress);
 
-  // A record of the shard that is gone through. Of `values`, one each of the spec, it looks at
-  // which are there, at the label, and at the form of the first input. `what` is the record in
-  // messages: "sample 'a/1'"; an empty one is "record".
+  // Adds a record of the current shard. `values` has one entry for each value of the spec. Only the
+  // label, the length, the form of the first input and which values are missing are used. `what`:
+  // the record in messages ("sample 'a/1'"); empty = "record".
   Status add(uint64_t offset, std::string_view what, std::span<const FieldValue> values,
              std::span<const uint64_t> row);
   void end_shard();
   Result<files::IndexMetadata> finish();
 
-  // `status` with the place: "data.train.path: a.tar: sample 'a/1' at offset 512: …".
+  // Adds the location to `status`: "data.train.path: a.tar: sample 'a/1' at offset 512: …".
   Status at(uint64_t offset, std::string_view what, const Status& status) const;
-  // The same with the shard only.
+  // Adds only the shard.
   Status in_shard(const Status& status) const;
 
  private:
-  static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress
+  static constexpr uint64_t kProgressRecords = 1 << 14;  // between two calls of progress_
 
-  // Records that are left out for one reason, or that refuse the set.
+  // Records that violate one setting. They are dropped or truncated, or make indexing fail.
   struct DroppedRecords {
     uint64_t count = 0;
-    std::string first;  // in words
+    std::string first;  // message of the first
   };
   void add_dropped(DroppedRecords& dropped, uint64_t offset, std::string_view what,
                    const std::string& how);
@@ -96,7 +96,7 @@ class RecordIndexBuilder {
   Status check_overlong() const;
   Status take_form(const FieldValue& input);
   Status take_label(uint64_t offset, std::string_view what, std::span<const FieldValue> values);
-  // The length of a sequence that stays; nothing: it does not.
+  // The length of the sequence; nullopt if the record is not added.
   Result<std::optional<uint64_t>> take_length(uint64_t offset, std::string_view what,
                                               std::span<const FieldValue> values);
   Status take_classes();
@@ -114,7 +114,7 @@ class RecordIndexBuilder {
   uint64_t kept_ = 0;
   DroppedRecords incomplete_;
   DroppedRecords longer_;
-  uint64_t list_classes_ = 0;  // of lists of labels: one more than the largest
+  uint64_t list_classes_ = 0;  // lists of labels: the largest label plus 1
 };
 
 }  // namespace stoker::data::record

@@ -1,7 +1,7 @@
-// RecordCatalog: what a dataset knows of its records without reading them.
+// RecordCatalog: properties of the records of a dataset that are known without reading them.
 //
 // Threads:  every method may be called from any thread, concurrently.
-// Blocking: read_labels() as the labels' files do; the rest not.
+// Blocking: read_labels() for the disk if the labels are in separate files; the others never.
 #pragma once
 
 #include <cstddef>
@@ -28,15 +28,15 @@ class RecordCatalog {
   // For each file, or other range that is read sequentially, the number of records up to its end;
   // non-decreasing.
   virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
-  // Of sequences: all of the record's, which may be more than a sample keeps.
+  // Sequences: the length of the record, which can be more than the maximum length of a sample.
   virtual uint64_t length(uint64_t /*record*/) const { return 0; }
-  // The class; 0 where only reading the record tells.
+  // The class; 0 if it is not known without reading the record.
   virtual uint64_t label(uint64_t /*record*/) const { return 0; }
   // As Dataset::read_labels().
   virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
 };
 
-// TextSource: the texts of records as bytes, for datasets that are one stream of them.
+// TextSource: access to the texts of records as bytes, for datasets that are one text stream.
 //
 // Threads, blocking, errors: as RecordReader.
 class TextSource {
@@ -44,33 +44,33 @@ class TextSource {
   virtual ~TextSource() = default;
 
   virtual uint64_t text_bytes(uint64_t record) const = 0;
-  // The bytes of the record's text from `from` on.
+  // Reads the text of the record from offset `from` on.
   virtual Status read_text(uint64_t record, uint64_t from, std::span<std::byte> out) const = 0;
-  // What read_text() of `count` bytes takes from the files.
+  // Prefetches the file ranges that read_text() of `count` bytes needs.
   virtual void prefetch_text(uint64_t record, uint64_t from, uint64_t count,
                              files::PrefetchedBytes& bytes) const = 0;
 };
 
-// RecordReader: random access to the values of the records of one dataset. A format implements this and
-// its index.
+// RecordReader: random access to the values of the records of one dataset. A format implements this
+// and its index.
 //
 // Threads:  every method may be called from any thread, concurrently.
-// Blocking: as the disk does.
+// Blocking: for the disk.
 // Errors:   kCorrupt, kIoError, kNotFound; the message names file and offset.
 class RecordReader : public RecordCatalog {
  public:
   virtual SampleSource source(uint64_t record) const = 0;
-  // Fills the values, but that of a label that the catalog knows. They point into memory that the
-  // calling thread keeps until its next call, or into the tensors.
+  // Fills in the values, except a label that the catalog knows. They refer to thread-local memory,
+  // valid until the next call of the same thread, or to the tensors.
   virtual Status read(uint64_t record, RecordValues& values) const = 0;
-  // What read() takes from the files.
+  // Prefetches the file ranges that read() needs.
   virtual void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const = 0;
-  // `status` of a record whose values were read, with where it is: "a.csv: line 17 at offset 402: …".
+  // Adds the location of a record whose values were read: "a.csv: line 17 at offset 402: …".
   virtual Status in_record(uint64_t record, const RecordValues& values,
                            const Status& status) const = 0;
   // Null: the format has no texts.
   virtual const TextSource* maybe_texts() const { return nullptr; }
-  // As Dataset::enable_memory_cache(), of `count` records from `first` on.
+  // As Dataset::enable_memory_cache(), for `count` records from `first` on.
   virtual void enable_memory_cache(uint64_t /*first*/, uint64_t /*count*/,
                                    uint64_t& /*room*/) const {}
 };

@@ -13,11 +13,11 @@ namespace stoker::data::record {
 namespace {
 
 constexpr int64_t kMaxToken = std::numeric_limits<int32_t>::max();
-constexpr size_t kNumbersAtOnce = 256;  // of an array, converted on the stack
+constexpr size_t kNumbersAtOnce = 256;  // elements of an array that are converted on the stack
 
 Status unfit_value(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
-// The first of `count` whole numbers for which `is_bad` is true.
+// The first of the first `count` integers for which `is_bad` is true.
 template <typename IsBad>
 std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, const IsBad& is_bad) {
   std::array<int64_t, kNumbersAtOnce> buffer;
@@ -32,7 +32,7 @@ std::optional<int64_t> find_number(const FieldValue& value, uint64_t count, cons
 
 template <typename T>
 std::span<T> numbers_in(std::span<std::byte> out) {
-  // A slot's tensors are aligned for their type (batch_layout.h).
+  // The tensors of a slot are aligned for their type (batch_layout.h).
   return {reinterpret_cast<T*>(out.data()), out.size() / sizeof(T)};
 }
 
@@ -164,7 +164,7 @@ Status SampleAssembler::write_numbers(std::span<const FieldValue> values, size_t
                                     std::to_string(numbers.size()) + " that are needed"));
 }
 
-// `kept`: the steps that the sample has.
+// Sets `kept` to the number of steps of the sample, after truncation.
 Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kept,
                                        std::span<const std::span<std::byte>> outputs) const {
   const auto length = num_steps(record.fields[0]);
@@ -189,7 +189,7 @@ Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,
     filled *= sizeof(float);
   } else if (spec_.input().role == FieldRole::kText) {
     const FieldBytes text = std::get<FieldBytes>(value);
-    filled = std::min<size_t>(kept, text.size());  // the end token is a byte 0, as the padding
+    filled = std::min<size_t>(kept, text.size());  // the end token is a byte 0, like the padding
     assert(kept <= out.size());
     std::memcpy(out.data(), text.data(), filled);
   } else {

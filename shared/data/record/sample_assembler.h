@@ -1,8 +1,8 @@
-// SampleAssembler: turns the values of a record into the tensors of a sample, as its SampleSpec says:
-// images are decoded, numbers converted, sequences padded.
+// SampleAssembler: converts the values of a record to the tensors of a sample according to a
+// SampleSpec. Decodes images, converts numbers and pads sequences.
 //
 // Threads: immutable after construction; any.
-// Errors:  kCorrupt, kOutOfMemory, naming the field; the caller adds which record. The outputs are then
+// Errors:  kCorrupt, kOutOfMemory, with the field; the caller adds the record. The outputs are then
 //          unspecified.
 #pragma once
 
@@ -19,16 +19,16 @@
 
 namespace stoker::data::record {
 
-// A record as it is read.
+// The input and output of RecordReader::read().
 struct RecordValues {
-  // One for each of the spec's values; missing until they are read.
+  // One for each value of the spec; missing until it is read.
   std::span<FieldValue> fields;
-  // What is known before: of a sequence the length when it was indexed, of a labeled record the class.
-  // Of records that hold their labels, the reader checks and sets the class.
+  // Known before reading: the length of a sequence when it was indexed, and the class of a labeled
+  // record. If the record contains its label, the reader checks it and sets the class.
   uint64_t length = 0;
   uint64_t label = 0;
-  // The sample's tensors. A reader whose file has the bytes of a tensor reads them into it, and the value
-  // points there: nothing is copied.
+  // The tensors of the sample. A reader whose file contains the bytes of a tensor reads them
+  // directly into it and lets the value refer to them, which avoids a copy.
   std::span<std::byte> input_tensor = {};
   std::span<std::byte> target_tensor = {};
 };
@@ -39,21 +39,21 @@ class SampleAssembler {
 
   const SampleSpec& spec() const { return spec_; }
 
-  // The outputs are those of spec().tensors(), of a length that is not below that of the record, or the
-  // longest. Not of a stream of texts.
+  // `outputs`: the tensors of spec().tensors() for the maximum length, or for a length not below
+  // that of the record. Not for text streams.
   Status assemble(const RecordValues& record, const RandomKey& random_key,
                   std::span<const std::span<std::byte>> outputs) const;
-  // What assemble() draws at random, for Dataset::describe_transforms().
+  // The random parameters that assemble() uses, for Dataset::describe_transforms().
   std::string describe_transforms(std::span<const FieldValue> values,
                                   const RandomKey& random_key) const;
 
-  // When records are indexed: the form of an input whose first record has this value, and the length of
-  // a sequence. kCorrupt where the settings do not allow it.
+  // For indexing: the form of an input whose first record has this value, and the length of a
+  // sequence. kCorrupt if the settings do not allow it.
   Result<InputForm> input_form(const FieldValue& input) const;
   struct Measure {
-    uint64_t length = 0;   // of all of it
-    uint64_t labels = 0;   // how many
-    uint64_t classes = 0;  // one more than the largest of them
+    uint64_t length = 0;   // before truncation
+    uint64_t labels = 0;   // number of labels
+    uint64_t classes = 0;  // largest label plus 1
   };
   Result<Measure> measure(std::span<const FieldValue> values) const;
 
@@ -61,7 +61,7 @@ class SampleAssembler {
   Status write_input(std::span<const FieldValue> values, const RandomKey& random_key,
                      std::span<std::byte> out) const;
   Status write_bytes(std::span<const FieldValue> values, std::span<std::byte> out) const;
-  // `first`: the place of values[0] in the record.
+  // `first`: index of values[0] in the record.
   Status write_numbers(std::span<const FieldValue> values, size_t first,
                        std::span<std::byte> out) const;
   Result<uint64_t> num_steps(const FieldValue& value) const;

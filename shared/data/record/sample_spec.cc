@@ -7,9 +7,9 @@
 namespace stoker::data::record {
 namespace {
 
-constexpr int64_t kMaxElements = int64_t{1} << 30;  // of a sample, 4 GiB as F32
+constexpr int64_t kMaxElements = int64_t{1} << 30;  // per sample; 4 GiB as F32
 
-// The product of a shape; 0 where it is not one, or too large.
+// The number of elements of a shape; 0 if the shape is invalid or too large.
 int64_t checked_elements(const std::vector<int64_t>& shape) {
   int64_t elements = shape.empty() ? 0 : 1;
   for (const int64_t side : shape) {
@@ -25,7 +25,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text;
 }
 
-// Lengths before the names keep different lists apart, whatever the names hold.
+// The length prefix makes the texts of different lists differ, whatever the names contain.
 std::string name_text(const std::string& name) { return std::to_string(name.size()) + ':' + name; }
 
 std::string list_text(std::span<const std::string> names) {
@@ -313,7 +313,7 @@ std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
 std::vector<size_t> SampleSpec::length_tensors() const {
   std::vector<size_t> tensors;
   if (input().is_sequence) tensors.push_back(0);
-  if (fields.size() > 1 && fields[1].is_sequence) tensors.push_back(2);  // behind "length"
+  if (fields.size() > 1 && fields[1].is_sequence) tensors.push_back(2);  // after "length"
   return tensors;
 }
 

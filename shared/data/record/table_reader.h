@@ -1,4 +1,4 @@
-// TableReader: a RecordReader of records that a RecordTable locates in shards.
+// TableReader: base class of RecordReaders whose records are located in shards by a RecordTable.
 //
 // Threads, blocking, errors: as RecordReader.
 #pragma once
@@ -18,14 +18,14 @@ class TableReader : public RecordReader {
  public:
   TableReader(files::FileTable shards, RecordTable table)
       : shards_(std::move(shards)), reader_(shards_), table_(std::move(table)) {}
-  TableReader(const TableReader&) = delete;  // the reader refers to the table of files
+  TableReader(const TableReader&) = delete;  // reader_ refers to shards_
   TableReader& operator=(const TableReader&) = delete;
 
   uint64_t size() const final { return table_.size(); }
   uint64_t classes() const final { return table_.classes; }
   std::vector<std::string> class_names() const final { return table_.class_names; }
   std::vector<uint64_t> shard_ends() const final { return table_.shard_ends; }
-  // Not of records that are no sequences.
+  // Only for sequences: the length is the last column.
   uint64_t length(uint64_t record) const final { return table_.row(record).back(); }
   uint64_t label(uint64_t record) const final {
     return table_.labels.empty() ? 0 : table_.labels[record];
@@ -48,9 +48,9 @@ class TableReader : public RecordReader {
   const RecordTable& table() const { return table_; }
 
   virtual uint64_t offset(uint64_t record) const = 0;
-  // What messages call it.
+  // The record in messages.
   virtual std::string what(uint64_t /*record*/) const { return "record"; }
-  // "a.rec: record at offset 402: …"
+  // Adds the location: "a.rec: record at offset 402: …".
   Status at(uint64_t record, const Status& status) const {
     if (status.ok()) return status;
     const SampleSource where = source(record);

@@ -196,7 +196,8 @@ TEST_F(CsvDatasetTest, RejectsFilesWithoutTable) {
 }
 
 TEST_F(CsvDatasetTest, FindsRowsAcrossChunkBoundaries) {
-  // Rows of many lengths, so that ends of chunks fall everywhere, quotes and line ends among them.
+  // Rows of many lengths, so that chunk boundaries are at all positions, also in quotes and line
+  // ends.
   std::string table = "x,y,text\n";
   const uint64_t rows = 30'000;
   for (uint64_t i = 0; i < rows; ++i) {
@@ -217,7 +218,7 @@ TEST_F(CsvDatasetTest, FindsRowsAcrossChunkBoundaries) {
 }
 
 TEST_F(CsvDatasetTest, FindsRowAfterRowEndingAtChunkBoundary) {
-  // Header and rows of 8 bytes: every power of two from 8 on is the end of a row.
+  // Header and rows of 8 bytes, so that every power of two from 8 on is the end of a row.
   std::string table = "xxxxx,y\n";
   const uint64_t rows = 400'000;
   for (uint64_t i = 0; i < rows; ++i)

@@ -130,7 +130,7 @@ TEST_F(IdxDatasetTest, RejectsSwappedOrMissingFiles) {
   expect_error(config, StatusCode::kInvalidArgument, {"not a regular file"});
 }
 
-// ---- Packed by gzip
+// ---- Gzip files
 
 TEST_F(IdxDatasetTest, ReadsSameSamplesFromGzipFiles) {
   write("images", encoded_images(10));
@@ -165,7 +165,7 @@ TEST_F(IdxDatasetTest, RebuildsDecompressedFileWhenMissingOrOutdated) {
   ASSERT_TRUE(open(idx()).ok());
   EXPECT_EQ(content_of(unpacked), encoded_images(10));
   age(unpacked, -100);
-  ASSERT_TRUE(open(idx()).ok());  // not as it was made
+  ASSERT_TRUE(open(idx()).ok());  // its modification time has changed
   const auto made = std::filesystem::last_write_time(path(unpacked));
   ASSERT_TRUE(open(idx()).ok());
   EXPECT_EQ(std::filesystem::last_write_time(path(unpacked)), made);
@@ -182,7 +182,7 @@ TEST_F(IdxDatasetTest, RejectsCorruptGzipFileAndLeavesNoOutput) {
   const auto expect_rejected = [&](const std::string& file) {
     write("images", file);
     const auto dataset = open(idx());
-    if (dataset.ok()) {  // another way to pack the same bytes
+    if (dataset.ok()) {  // decompresses to the same bytes
       EXPECT_EQ(content_of(unpacked), encoded_images(5));
       std::filesystem::remove_all(index_dir());
       return;

@@ -150,7 +150,7 @@ TEST_F(PackedImagesTest, ReturnsSameSamplesAsFiles) {
   }
 }
 
-// Whole and in part, the corrupted one too.
+// Decodes complete images and crops, including a corrupt image.
 TEST_F(PackedImagesTest, ReturnsSameSamplesWithRestartMarkers) {
   const std::string photograph = image::testing::encode_jpeg(image::testing::pattern(150, 230));
   write("data/a/photograph.jpg", photograph);
@@ -211,7 +211,7 @@ TEST_F(PackedImagesTest, ReportsFileAndPackWhenPackIsTruncated) {
 }
 
 TEST_F(PackedImagesTest, ReportsOversizedFileAndLeavesNoPack) {
-  std::filesystem::resize_file(path("data/b/4"), uint64_t{1} << 30);  // with a hole
+  std::filesystem::resize_file(path("data/b/4"), uint64_t{1} << 30);  // sparse
   expect_error(packed(), StatusCode::kCorrupt, {"data.train.cache", path("data/b/4"), "limit"});
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }

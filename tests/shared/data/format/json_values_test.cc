@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class JsonValuesTest : public ::testing::Test {
  protected:
-  // "a" and "b.c" of the line.
+  // Reads the values of "a" and "b.c".
   Status read(const std::string& line) { return values_.read(line, found_); }
   std::string error(const std::string& line) {
     const Status status = read(line);

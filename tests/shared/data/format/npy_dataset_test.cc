@@ -39,7 +39,7 @@ class NumpyDatasetTest : public testing::FolderFixture {
     for (int64_t i = 0; i < count; ++i) labels.push_back(i % 3);
     write("y.npy", npy("<i8", '(' + std::to_string(count) + ",)", bytes_of(labels)));
   }
-  // The first row of an array of two numbers of this type.
+  // The first row of an array of these numbers, as F32.
   template <typename Number>
   std::vector<float> floats(const std::string& descr, const std::vector<Number>& numbers) {
     write("x.npy", npy(descr, "(1, " + std::to_string(numbers.size()) + ")", bytes_of(numbers)));
@@ -47,7 +47,7 @@ class NumpyDatasetTest : public testing::FolderFixture {
     const auto dataset = opened(arrays());
     return dataset ? read_sample(*dataset, 0).values<float>(0) : std::vector<float>();
   }
-  // x.npy of five bytes of data with this header.
+  // Expects an error for an x.npy with this header and five bytes of data.
   void expect_rejected(const std::string& dict, const std::string& what) {
     write("x.npy", npy_with_header(dict, "12345"));
     write_labels(5);

@@ -1,4 +1,4 @@
-// Rows of arrays as sequences of various lengths.
+// Rows of arrays as variable-length sequences.
 #include <string>
 
 #include <gtest/gtest.h>

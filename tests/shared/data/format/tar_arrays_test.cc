@@ -1,4 +1,4 @@
-// Arrays of numpy's as members of tar files.
+// numpy arrays as members of tar files.
 #include <cmath>
 #include <string>
 
@@ -30,7 +30,7 @@ class WebdatasetArraysTest : public testing::FolderFixture {
     fields_in(config).label = "cls";
     return config;
   }
-  // A sample of each array.
+  // Writes one sample per array.
   void write_arrays(const std::vector<std::string>& arrays) const {
     std::string file;
     for (size_t i = 0; i < arrays.size(); ++i)
@@ -44,7 +44,7 @@ class WebdatasetArraysTest : public testing::FolderFixture {
     return dataset.ok() ? *std::move(dataset) : nullptr;
   }
   static std::string two_floats() { return npy("<f4", "(2,)", bytes_of<float>({1, 2})); }
-  // What is said of an array as the second sample of three, of which the others are good.
+  // The error of an array that is the second of three samples; the others are valid.
   std::string error_from(const std::string& array) const {
     write_arrays({two_floats(), array, two_floats()});
     const auto data = opened(arrays({2}));

@@ -58,9 +58,9 @@ class WebdatasetTest : public testing::FolderFixture {
   }
 };
 
-// ---- Files of other programs
+// ---- Files written by other programs
 
-// The number i of each sample is in all of its pixels.
+// The channels of sample i contain i, 10 * i and the pixel index.
 void expect_golden(const Dataset& dataset, std::vector<uint8_t> samples) {
   ASSERT_EQ(dataset.size(), samples.size());
   std::vector<uint8_t> found;
@@ -119,7 +119,7 @@ TEST_F(WebdatasetTest, ReadsTextsAsOneStream) {
   sequence_in(config).block_size = 8;
   const auto dataset = opened(config);
   ASSERT_TRUE(dataset);
-  EXPECT_EQ(dataset->size(), (55u - 1) / 8);  // 0, 5, … 20 bytes, and one after each
+  EXPECT_EQ(dataset->size(), (55u - 1) / 8);  // texts of 0, 5, … 20 bytes, each with an end token
   EXPECT_EQ(read_sample(*dataset, 0).text(), "\0word \0wo"s);
   EXPECT_EQ(read_sample(*dataset, 5).text(), "ord word "s);
 }

@@ -107,7 +107,7 @@ TEST(TarReaderTest, ReportsMissingEndMarker) {
   EXPECT_FALSE(walk(tar_member("a", "x")).has_end);
   EXPECT_TRUE(walk(tar_member("a", "x")).status.ok());
   EXPECT_FALSE(walk("").has_end);
-  // The last content without its padding.
+  // The last member is not padded to a block.
   EXPECT_EQ(walk(tar_header({.name = "a", .size = 3}) + "abc").members.size(), 1u);
 }
 
@@ -132,7 +132,7 @@ TEST(TarReaderTest, ReportsErrorOrMissingEndOnTruncation) {
 TEST(TarReaderTest, DetectsChangedHeaderByteByChecksum) {
   const std::string whole = tar_member("a", "x") + kTarEnd;
   for (size_t position = 0; position < 512; ++position) {
-    if (position >= 148 && position < 156) continue;  // spaces and NUL around the sum's digits
+    if (position >= 148 && position < 156) continue;  // the checksum itself
     std::string corrupted = whole;
     corrupted[position] = static_cast<char>(corrupted[position] + 1);
     expect_wrong(corrupted, "offset 0: not a tar header");

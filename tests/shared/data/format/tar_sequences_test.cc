@@ -1,4 +1,4 @@
-// Sequences of various lengths out of tar files: arrays, lists in JSON, texts.
+// Variable-length sequences in tar files: arrays, JSON lists, texts.
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +32,7 @@ class WebdatasetSequencesTest : public testing::SequenceFixture {
     if (max_length > 0) sequence_in(config).max_length = max_length;
     return config;
   }
-  // Arrays of pairs of numbers, and a class.
+  // Sequences of pairs of numbers, with a class label.
   config::DatasetConfig frames(int64_t max_length) const {
     config::DatasetConfig config = tar(max_length);
     fields_in(config).input = {"npy"};
@@ -141,7 +141,7 @@ TEST_F(WebdatasetSequencesTest, ReportsSampleErrorOnMismatchedShape) {
 TEST_F(WebdatasetSequencesTest, ReportsSampleErrorWhenMemberChangesAfterIndexing) {
   write_samples({{{"npy", floats("(2, 2)", {1, 2, 3, 4})}, {"cls", "1"}}});
   const auto dataset = opened(frames(4));
-  // Of the same size, and of another shape.
+  // The same size, but a different shape.
   write_samples({{{"npy", floats("(1, 4)", {1, 2, 3, 4})}, {"cls", "1"}}});
   EXPECT_THAT(read_sample(*dataset, 0).status.message(), HasSubstr("data.tar"));
 }

@@ -55,14 +55,14 @@ class TfrecordDatasetTest : public testing::FolderFixture {
     EXPECT_TRUE(dataset.ok()) << dataset.status().to_string();
     return dataset.ok() ? *std::move(dataset) : nullptr;
   }
-  // What is said of a file with this record only, while it is indexed.
+  // The error of indexing a file with this content.
   std::string indexing(const std::string& content, config::DatasetConfig config) const {
     write("data.tfrecord", content);
     const auto dataset = open(config);
     EXPECT_FALSE(dataset.ok());
     return dataset.ok() ? "" : dataset.status().message();
   }
-  // What is said of its first sample; it is indexed without complaint.
+  // The error of reading the first sample; indexing succeeds.
   std::string reading(const std::string& content, const config::DatasetConfig& config) const {
     write("data.tfrecord", content);
     const auto dataset = opened(config);
@@ -70,7 +70,7 @@ class TfrecordDatasetTest : public testing::FolderFixture {
   }
 };
 
-// ---- Files of TensorFlow's own writer
+// ---- Files written by TensorFlow
 
 TEST_F(TfrecordDatasetTest, ReadsImagesWrittenByTensorFlow) {
   auto config = golden({});
@@ -131,7 +131,7 @@ TEST_F(TfrecordDatasetTest, ReadsTextsAsOneStream) {
   EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "tokens", .dtype = DType::kU8, .shape = {5}}));
   EXPECT_EQ(read_sample(*dataset, 0).text(), "\0word"s);
   EXPECT_EQ(read_sample(*dataset, 1).text(), "d\0wor"s);
-  EXPECT_EQ(dataset->size(), 141u / 4);  // 0, 4, 9, … 34 bytes, and one after each: 141 in all
+  EXPECT_EQ(dataset->size(), 141u / 4);  // 0, 4, 9, … 34 bytes and end tokens: 141 in total
 }
 
 TEST_F(TfrecordDatasetTest, TreatsFeatureWithoutValuesAsMissing) {
@@ -153,7 +153,7 @@ TEST_F(TfrecordDatasetTest, RejectsCompressedFilesWithHint) {
   expect_error(config, StatusCode::kCorrupt, {"golden-zlib.tfrecord", "compression"});
 }
 
-// ---- The rest
+// ---- Files written by the tests
 
 TEST_F(TfrecordDatasetTest, OpensFromIndex) {
   write("data.tfrecord", records(10));
@@ -222,7 +222,7 @@ TEST_F(TfrecordDatasetTest, RejectsMissingShardOfRange) {
 TEST_F(TfrecordDatasetTest, RejectsTruncationAtAnyByte) {
   const std::string whole = record(1) + record(2);
   for (size_t length = 1; length < whole.size(); length += length % 1000 < 30 ? 1 : 487) {
-    if (length == record(1).size()) continue;  // a good file of one record
+    if (length == record(1).size()) continue;  // a valid file with one record
     write("data.tfrecord", whole.substr(0, length));
     expect_error(tfrecord(), StatusCode::kCorrupt, {path("data.tfrecord"), "offset"});
   }

@@ -1,4 +1,4 @@
-// Sequences of various lengths out of TFRecord files: lists of Examples, steps of SequenceExamples.
+// Variable-length sequences in TFRecord files: lists of Examples, steps of SequenceExamples.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class TfrecordSequencesTest : public SequenceFixture {
     if (max_length > 0) sequence_in(config).max_length = max_length;
     return config;
   }
-  // Pairs of numbers, and a class.
+  // Sequences of pairs of numbers, with a class label.
   config::DatasetConfig frames(int64_t max_length) const {
     config::DatasetConfig config = tfrecord(max_length);
     fields_in(config).input = {"frames"};
@@ -36,7 +36,7 @@ class TfrecordSequencesTest : public SequenceFixture {
     fields_in(config).labels = "tags";
     return config;
   }
-  // What opening a set of this record says.
+  // The error of opening a dataset with this record.
   std::string error_text(const std::string& record, const config::DatasetConfig& config) const {
     write("data.tfrecord", framed(record));
     const auto dataset = open(config);
@@ -78,7 +78,7 @@ TEST_F(TfrecordSequencesTest, ReadsStepsOfSequenceExampleAsTimeSteps) {
   EXPECT_EQ(dataset->length(1), 1u);
 }
 
-// golden/make_tfrecords.py says what is in it.
+// golden/make_tfrecords.py generates the file.
 TEST_F(TfrecordSequencesTest, ReadsSequencesWrittenByTensorFlow) {
   auto config = frames(4);
   path_in(config) =

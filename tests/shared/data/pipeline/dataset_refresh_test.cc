@@ -134,7 +134,7 @@ TEST_F(DatasetRefreshTest, RejectsIncompleteLastCsvRow) {
   const auto set = set_of(config::CsvDataset{});
   write("data/a.csv", "x,y\n1,0\n2,1");
   indexed(set, ".before");
-  append("data/a.csv", "1,1\n");  // makes the last row "2,11,1": too many fields, or …
+  append("data/a.csv", "1,1\n");  // the last row becomes "2,11,1": too many fields
   EXPECT_FALSE(open_dataset("train", set, path(".after"), {}).ok());
   write("data/a.csv", "x,y\n1,0\n2,1\n");
   age("data/a.csv", 20);

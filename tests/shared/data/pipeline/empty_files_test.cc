@@ -1,6 +1,6 @@
-// Files of each kind that are there, but empty, all zeros, or end where their header does: an error
-// that names them, when the set is opened or when a sample is read; never a crash, a hang, or
-// memory for what is not there.
+// Files of each format that are empty, all zeros, or truncated within or after the header. Opening
+// the dataset or reading a sample reports an error with the path; it never crashes, hangs or
+// allocates memory for missing data.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -19,13 +19,13 @@ using testing::SmallDataset;
 class CorruptFilesTest : public testing::FolderFixture,
                          public ::testing::WithParamInterface<SmallDataset> {
  protected:
-  // How many samples can be read when `damage` has made other bytes of each file's. Whatever cannot
-  // be read says where.
+  // The number of samples that can be read after `damage` has replaced the content of each file.
+  // Every error must contain its location.
   uint64_t readable(const std::function<std::string(const std::string&)>& damage) const {
     const config::DatasetConfig config = GetParam().write(path("set"));
     if (!std::filesystem::exists(path("set"))) return 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path("set"))) {
-      if (!entry.is_regular_file() || entry.path().extension() == ".csv") continue;  // the list
+      if (!entry.is_regular_file() || entry.path().extension() == ".csv") continue;  // list file
       const auto bytes = read_file(entry.path().string(), 1 << 20);
       EXPECT_TRUE(bytes.ok());
       std::ofstream(entry.path(), std::ios::binary) << damage(*bytes);
@@ -44,7 +44,7 @@ class CorruptFilesTest : public testing::FolderFixture,
     }
     return good;
   }
-  // Where zeros are as good as any bytes.
+  // Formats for which zeros are valid data.
   static bool takes_zeros() {
     const std::string name = GetParam().name;
     return name == "text" || name == "tokens" || name == "cifar";

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_sample;
 
-// A set that shows what it was asked.
+// A dataset whose samples contain the arguments of read().
 class EchoDataset final : public Dataset {
  public:
   EchoDataset(std::string name, uint64_t size, std::vector<std::string> classes = {})
@@ -147,12 +147,12 @@ TEST_F(NamedDatasetsTest, ReportsMissingIndexOrComponent) {
   EXPECT_EQ(open(datasets_["train"]).status().code(), StatusCode::kInvalidArgument);
 }
 
-// ---- skip and take
+// ---- skip_samples and max_samples
 
 TEST_F(NamedDatasetsTest, SelectsRangeWithSkipSamplesAndMaxSamples) {
   write("abc", "abcdefghijklmnop");
   config::DatasetConfig config = text("abc");
-  sequence_in(config).block_size = 1;  // sample i is the letters i and i + 1
+  sequence_in(config).block_size = 1;  // sample i consists of the letters i and i + 1
   config.skip_samples = 3;
   config.max_samples = 5;
   const auto range = open(config, "part");
@@ -211,10 +211,10 @@ TEST_F(NamedDatasetsTest, ExcludesFileWithoutSampleStartFromShards) {
   write("many/2", "");
   write("many/3", "bbb");
   write("many/4", std::string(30, 'c'));
-  config::DatasetConfig config = text("many");  // 58 bytes: samples begin at 0, 10, … 40
+  config::DatasetConfig config = text("many");  // 58 bytes: samples start at 0, 10, … 40
   EXPECT_EQ((*open(config))->size(), 5u);
   EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(3, 5));
-  config.split = {0.5, 1.0};  // from byte 29: samples begin at 29 and 39
+  config.split = {0.5, 1.0};  // from byte 29: samples start at 29 and 39
   EXPECT_THAT((*open(config))->shard_ends(), ElementsAre(2));
 }
 
@@ -222,7 +222,7 @@ TEST_F(NamedDatasetsTest, TreatsTokenAndRecordFilesAsShards) {
   write("tokens/1.bin", std::string(2 * 12, '\0'));
   write("tokens/2.bin", std::string(2 * 20, '\0'));
   const config::DatasetConfig tokens{
-      // samples begin at the tokens 0, 10, 20
+      // samples start at the tokens 0, 10, 20
       .source = config::TokensDataset{.path = path("tokens"), .sequence = {.block_size = 10}}};
   EXPECT_THAT((*open(tokens))->shard_ends(), ElementsAre(2, 3));
   for (const char* const name : {"data_batch_1.bin", "data_batch_2.bin"})

@@ -1,4 +1,4 @@
-// The index cache, and what all kinds have in common.
+// The index cache, and behavior common to all formats.
 #include "shared/data/pipeline/open_dataset.h"
 
 #include <sys/resource.h>
@@ -30,7 +30,7 @@ class OpenDatasetTest : public testing::FolderFixture {
                                            const std::string& fingerprint) const {
     return open_indexed("train", config, index_dir(), fingerprint);
   }
-  // What is logged while the set is opened once more.
+  // The log output of opening the dataset again.
   std::string log_of_open(const config::DatasetConfig& config) const {
     ::testing::internal::CaptureStderr();
     EXPECT_TRUE(open(config).ok());
@@ -187,7 +187,7 @@ TEST_F(OpenDatasetTest, ReportsOffsetWhenFileIsTruncatedWhileOpen) {
   write("data", std::string(1000, 'x'));
   const auto dataset = open(text("data", 99));
   ASSERT_TRUE(dataset.ok());
-  ASSERT_TRUE(read_sample(**dataset, 0).status.ok());  // the descriptor is kept
+  ASSERT_TRUE(read_sample(**dataset, 0).status.ok());  // the descriptor stays open
   std::filesystem::resize_file(path("data"), 550);
   EXPECT_TRUE(read_sample(**dataset, 3).status.ok());
   const auto cut = read_sample(**dataset, 5);
@@ -202,7 +202,7 @@ TEST_F(OpenDatasetTest, ReadsManyFilesWithFewDescriptors) {
   ASSERT_TRUE(dataset.ok());
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
-  // Fewer than the cache would open: it closes some of them.
+  // Fewer than the descriptor cache would open, so it must close some.
   const rlimit few{.rlim_cur = 24, .rlim_max = old.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   uint64_t failed = 0;

@@ -1,4 +1,4 @@
-// Labels of samples without reading these, how often each class is there, and weights by that.
+// Reading labels without their samples, class counts, and balanced class weights.
 #include "shared/data/record/class_counts.h"
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 using ::testing::ElementsAre;
 using testing::read_sample;
 
-// ---- Labels, of each kind
+// ---- Labels, for each format
 
 class ReadLabelsTest : public testing::FolderFixture,
                        public ::testing::WithParamInterface<testing::SmallDataset> {
  protected:
   static std::vector<int64_t> labels_of(const Dataset& data) {
     std::vector<int64_t> labels(data.size(), -1);
-    // In two parts, so that the second does not begin with the first sample.
+    // Two calls, so that the second does not start at sample 0.
     const auto first = std::span(labels).first(labels.size() / 3);
     EXPECT_TRUE(data.read_labels(0, first).ok());
     EXPECT_TRUE(data.read_labels(first.size(), std::span(labels).subspan(first.size())).ok());
@@ -114,7 +114,7 @@ TEST_F(ClassCountsTest, ReportsNotFoundWithoutLabels) {
 
 // ---- Weights
 
-// What scikit-learn's compute_class_weight("balanced") gives: n / (classes * n of the class).
+// scikit-learn's compute_class_weight("balanced") returns n / (classes * n of the class).
 TEST(BalancedWeightsTest, MatchesScikitLearnFormula) {
   const std::vector<uint64_t> counts{6, 1, 2, 3};
   EXPECT_THAT(balanced_weights(counts),

@@ -24,7 +24,7 @@ std::span<const std::byte> bytes(const std::vector<Number>& numbers) {
   return std::as_bytes(std::span(numbers));
 }
 
-// What one tensor of a batch of `rows` is told.
+// Checks a batch of `rows` rows with one tensor.
 template <typename Number>
 LabelRangeCheck::RowError verdict(const LabelRangeCheck& limits, const std::vector<Number>& numbers,
                                   size_t rows) {
@@ -78,7 +78,7 @@ TEST(LabelRangeCheckTest, ChecksTargetTokensAgainstUserModelOutputs) {
     EXPECT_TRUE(verdict(limits, std::vector<int32_t>{0, 49, 1}, 1).status.ok());
     EXPECT_EQ(verdict(limits, std::vector<int32_t>{0, 1, 50}, 1).status.message(),
               "token 50 at place 2: model.num_classes is 50, so tokens are from 0 to 49");
-    // What it does not predict, it may know more of than it has answers.
+    // Tokens that are not targets can exceed the number of outputs.
     EXPECT_FALSE(LabelRangeCheck::of(config_of(R"(data:
   train:
     format: jsonl
@@ -126,7 +126,8 @@ TEST(LabelRangeCheckTest, RejectsCtcBlankAsLabel) {
       "to 4");
 }
 
-// The tokens in a file of `folder`, as kLanguage has them; null: they could not be opened.
+// A dataset of these tokens in `folder`, with the configuration kLanguage; null if it cannot be
+// opened.
 std::unique_ptr<Dataset> set_of(const std::vector<uint16_t>& tokens,
                                 const test::TemporaryDirectory& folder) {
   EXPECT_TRUE(write_file_atomically(
@@ -155,7 +156,7 @@ TEST(LabelRangeCheckTest, ReportsSampleErrorWithFileAndOffset) {
 
 TEST(LabelRangeCheckTest, AcceptsBatchUpToFirstInvalidSample) {
   const test::TemporaryDirectory folder;
-  // Samples of three tokens and the next; that at place 7 is the second of sample 2.
+  // A sample is three tokens and the next one; token 7 is the second of sample 2.
   std::vector<uint16_t> tokens(13, 5);
   tokens[7] = 600;
   const auto data = set_of(tokens, folder);

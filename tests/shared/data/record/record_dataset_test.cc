@@ -18,7 +18,7 @@ using testing::read_sample;
 
 const std::string kDatasetName = "train";
 
-// Each record has one number a field; -1 stands for a field that is not there.
+// Each record has one number per field; -1 denotes a missing field.
 using Record = std::vector<int64_t>;
 
 class FakeRecords : public TableReader, public TextSource {
@@ -173,7 +173,7 @@ TEST_F(RecordDatasetTest, ReportsCorruptIndexMetadata) {
   for (size_t position = 0; position < good.numbers.size(); ++position) {
     files::IndexMetadata changed = good;
     changed.numbers[position] = ~uint64_t{0};
-    const bool is_row = position >= 4 && position < 7;  // a row means what its kind wants it to
+    const bool is_row = position >= 4 && position < 7;  // the format defines what a row means
     EXPECT_EQ(open(std::move(changed)).ok(), is_row) << position;
   }
 }

@@ -38,7 +38,7 @@ config::DatasetConfig label_config() {
 Result<SampleSpec> spec_of(const config::DatasetConfig& config) {
   return SampleSpec::of({.name = kName, .config = config});
 }
-// Of samples whose input has this form.
+// The spec for inputs of this form.
 SampleSpec with_form(const config::DatasetConfig& config, InputForm form) {
   SampleSpec spec = *spec_of(config);
   spec.set_input_form(form);

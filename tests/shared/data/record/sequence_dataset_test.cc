@@ -1,4 +1,4 @@
-// Sequences of various lengths out of JSON lines.
+// Variable-length sequences in JSON Lines.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -235,7 +235,7 @@ TEST_F(SequenceDatasetTest, ReportsSampleErrorOnInvalidTokensOrLabels) {
   EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("holds 2147483648"));
 }
 
-// A file that changes after indexing without a change of size and time.
+// The file changes after indexing, but its size and modification time do not.
 TEST_F(SequenceDatasetTest, ReportsSampleErrorWhenLengthDiffersFromIndex) {
   const auto lie = [this](const std::string& before, const std::string& after) {
     write("data.jsonl", before);
