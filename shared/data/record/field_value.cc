@@ -74,8 +74,9 @@ float as_float(Number number) {
     return half_to_float(number.bits);
   } else if constexpr (std::is_same_v<Number, double>) {
     constexpr double kMaxFloat = std::numeric_limits<float>::max();
-    // The conversion of a larger number is undefined. A number just above kMaxFloat rounds down.
-    constexpr double kRoundsDown = kMaxFloat + 0x1p102;
+    // The conversion of a larger number is undefined. As IEEE 754 rounds, a number less than half a
+    // unit in the last place above kMaxFloat becomes kMaxFloat.
+    constexpr double kRoundsDown = kMaxFloat + 0x1p103;
     if (number > kMaxFloat)
       return number < kRoundsDown ? std::numeric_limits<float>::max()
                                   : std::numeric_limits<float>::infinity();

@@ -100,6 +100,15 @@ TEST(FieldValueTest, RejectsArraysThatAreTooLongOrNotFinite) {
   EXPECT_EQ(append_numbers(array, out, filled).message(), "holds an infinite number");
 }
 
+TEST(FieldValueTest, RoundsDoublesAboveMaximumOfFloatAsIeee754) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const std::array<double, 4> numbers{kMax + 0x1p102, kMax + 0x1.fffp102, -kMax - 0x1.fffp102,
+                                      kMax + 0x1p103};
+  std::array<float, 4> out{};
+  array_to_floats(array_of<double>(numbers, 'f'), std::as_writable_bytes(std::span(out)));
+  EXPECT_THAT(out, ElementsAre(kMax, kMax, -kMax, std::numeric_limits<float>::infinity()));
+}
+
 TEST(FieldValueTest, TurnsInterleavedChannelsIntoPlanes) {
   const std::array<uint8_t, 6> pixels{1, 2, 3, 4, 5, 6};
   FieldArray image = array_of<uint8_t>(pixels, 'u');
