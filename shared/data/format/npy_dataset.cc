@@ -1,4 +1,5 @@
 // Format `numpy`: NumPy arrays, one row per sample, from one or more .npy files or .npz archives.
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -63,6 +64,8 @@ class NpyReader final : public record::RecordReader {
   SampleSource source(uint64_t record) const override { return input_.source(record); }
   Status read(uint64_t record, record::RecordValues& values) const override {
     const uint64_t inputs = input_numbers(record);
+    assert(!is_input_as_stored_ ||
+           inputs * input_.layout().type.bytes <= values.input_tensor.size());
     STOKER_ASSIGN_OR_RETURN(
         record::FieldArray input,
         read_numbers(input_, record,
@@ -77,6 +80,7 @@ class NpyReader final : public record::RecordReader {
       return {};
     }
     const uint64_t targets = target_numbers(record) * target_.layout().type.bytes;
+    assert(!is_target_as_stored_ || targets == values.target_tensor.size());
     STOKER_ASSIGN_OR_RETURN(
         values.fields[1],
         read_numbers(target_, record,

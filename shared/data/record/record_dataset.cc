@@ -181,7 +181,9 @@ class RecordDataset final : public Dataset {
                         .length = max_length() == 0 ? 0 : records_->length(record),
                         .label = records_->label(record),
                         .input_tensor = outputs.front(),
-                        .target_tensor = outputs.back()};
+                        .target_tensor = assembler_.spec().maybe_target() != nullptr
+                                             ? outputs.back()
+                                             : std::span<std::byte>()};
     STOKER_RETURN_IF_ERROR(records_->read(record, values));
     Status status = assembler_.assemble(values, random_key, outputs);
     if (!status.ok()) status = records_->in_record(record, values, status);

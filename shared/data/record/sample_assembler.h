@@ -28,7 +28,8 @@ struct RecordValues {
   uint64_t length = 0;
   uint64_t label = 0;
   // The tensors of the sample. A reader whose file contains the bytes of a tensor reads them
-  // directly into it and lets the value refer to them, which avoids a copy.
+  // directly into it and lets the value refer to them, which avoids a copy. `target_tensor` is empty
+  // if the spec has no label, labels or target.
   std::span<std::byte> input_tensor = {};
   std::span<std::byte> target_tensor = {};
 };

@@ -184,6 +184,16 @@ TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnFloatsAmongUint8Images) {
               HasSubstr("float32 [1, 2, 2], but those before are images of uint8"));
 }
 
+TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnInterleavedBytesAmongFloats) {
+  write_arrays({npy("<f4", "(3, 1, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6})),
+                npy("|u1", "(1, 2, 3)", "abcdef")});
+  const auto data = opened(arrays({3, 1, 2}));
+  ASSERT_NE(data, nullptr);
+  EXPECT_TRUE(read_sample(*data, 0).status.ok());
+  EXPECT_THAT(read_sample(*data, 1).status.message(),
+              HasSubstr("is an array of [1, 2, 3], but its shape is to be [3, 1, 2]"));
+}
+
 TEST_F(WebdatasetArraysTest, RejectsDatasetWhenFirstArrayIsInvalid) {
   write_arrays({"no array", two_floats()});
   expect_error(arrays({2}), StatusCode::kCorrupt,
