@@ -39,8 +39,8 @@ class RunningTraining final : public Training {
     STOKER_RETURN_IF_ERROR(run_steps(std::chrono::nanoseconds(0)).status());  // warm-up only
     const auto before = operations.total();
     STOKER_ASSIGN_OR_RETURN(const Count count, run_steps(time, /*warm_up=*/0));
-    const std::chrono::duration<double> in_operations = operations.total() - before;
-    return 1 - in_operations.count() / count.seconds;
+    const std::chrono::duration<double> seconds_in_operations = operations.total() - before;
+    return 1 - seconds_in_operations.count() / count.seconds;
   }
 
   int64_t parameters() const override { return trained_.parameters(); }

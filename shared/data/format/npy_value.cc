@@ -27,7 +27,7 @@ NpyTensorForm npy_tensor_form(const NpyType& type, std::span<const uint64_t> sha
 
 namespace {
 
-Status corrupt(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
+Status array_error(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
 std::string to_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
@@ -44,8 +44,8 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 Status check_shape(const std::vector<int64_t>& shape, const std::vector<int64_t>& wanted) {
   const bool is_flat = wanted.size() == 1 && wanted[0] == elements_of(shape);
   if (wanted.empty() || is_flat || shape == wanted) return {};
-  return corrupt("is an array of " + to_text(shape) + ", but its shape is to be " +
-                 to_text(wanted));
+  return array_error("is an array of " + to_text(shape) + ", but its shape is to be " +
+                     to_text(wanted));
 }
 
 }  // namespace
@@ -66,11 +66,11 @@ Status read_npy_value(std::span<const std::byte> array, const NpyWanted& wanted,
       is_not_moved ? std::vector<int64_t>(header.shape.begin(), header.shape.end()) : form.shape,
       wanted.shape));
   if (numbers.size() > wanted.max_elements)
-    return corrupt("has " + std::to_string(numbers.size()) + " numbers, more than the " +
-                   std::to_string(wanted.max_elements) + " that are needed");
+    return array_error("has " + std::to_string(numbers.size()) + " numbers, more than the " +
+                       std::to_string(wanted.max_elements) + " that are needed");
   if (wanted.bytes && !form.is_image)
-    return corrupt("is an array of " + std::string(to_string(header.type)) + " " +
-                   to_text(form.shape) + ", but those before are images of uint8");
+    return array_error("is an array of " + std::string(to_string(header.type)) + " " +
+                       to_text(form.shape) + ", but those before are images of uint8");
   if (wanted.bytes && form.is_interleaved)
     numbers.interleaved_channels = static_cast<uint64_t>(form.shape[0]);
   value = numbers;
@@ -81,9 +81,10 @@ Status read_npy_steps(std::span<const std::byte> array, uint64_t values_per_step
                       record::FieldValue& value) {
   STOKER_ASSIGN_OR_RETURN(const NpyHeader header, parse_npy_value_header(array, array.size()));
   if (header.shape.size() > 1 && header.row_elements() != values_per_step)
-    return corrupt("is an array of " + to_text({header.shape.begin(), header.shape.end()}) +
-                   ", whose rows have " + std::to_string(header.row_elements()) + " numbers, but " +
-                   std::to_string(values_per_step) + " are needed for each place");
+    return array_error("is an array of " + to_text({header.shape.begin(), header.shape.end()}) +
+                       ", whose rows have " + std::to_string(header.row_elements()) +
+                       " numbers, but " + std::to_string(values_per_step) +
+                       " are needed for each place");
   value = record::FieldArray{.bytes = array.subspan(header.data_offset), .type = header.type};
   return {};
 }
@@ -92,8 +93,8 @@ Status read_npy_label(std::span<const std::byte> array, record::FieldValue& valu
   STOKER_ASSIGN_OR_RETURN(const NpyHeader header, parse_npy_value_header(array, array.size()));
   const record::FieldArray label{.bytes = array.subspan(header.data_offset), .type = header.type};
   if (!header.type.is_integer() || label.size() != 1)
-    return corrupt("is no single whole number but an array of " +
-                   std::string(to_string(header.type)));
+    return array_error("is no single whole number but an array of " +
+                       std::string(to_string(header.type)));
   value = label;
   return {};
 }
