@@ -205,7 +205,7 @@ TEST_F(IdxDatasetTest, RejectsInvalidGzipHeadersBeforeWriting) {
   const auto header = [](uint32_t count, uint32_t height, uint32_t width) {
     return big_endian(0x803) + big_endian(count) + big_endian(height) + big_endian(width);
   };
-  expect_corrupt(gzip(header(~0u, ~0u, ~0u)), labels(5), {"more than any file can hold"});
+  expect_corrupt(gzip(header(~0u, ~0u, ~0u)), labels(5), {"more than any file can contain"});
   expect_corrupt(gzip(header(1u << 20, 28, 28)), labels(5), {"cannot hold"});
   expect_corrupt(gzip(header(6, 2, 3) + std::string(30, 'x')), labels(6), {"but there are 46"});
   expect_corrupt(gzip(header(4, 2, 3) + std::string(30, 'x')), labels(4), {"there are more"});
