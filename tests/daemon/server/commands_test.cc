@@ -63,7 +63,7 @@ TEST_F(ControlCommandsTest, HelloReturnsVersionBuildRoleAndMethods) {
   start_serving();
   EXPECT_EQ(
       client().request(R"({"id":1,"method":"hello"})"),
-      R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","control::methods":)"
+      R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","methods":)"
       R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"]}})");
 }
 

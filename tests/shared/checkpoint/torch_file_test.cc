@@ -181,7 +181,7 @@ TEST(TorchFileTest, RejectsInvalidReduceCalls) {
   expect_value_rejected(name("collections", "OrderedDict") + number(1) + "R", "non-function");
   expect_value_rejected(parameter(number(1)), "invalid arguments");
   expect_value_rejected(call(name("torch._utils", "_rebuild_tensor_v2"), {number(1)}), "too few");
-  expect_value_rejected(number(1) + dict({}) + "b", "not a dict");
+  expect_value_rejected(number(1) + dict({}) + "b", "expected a dict");
   expect_value_rejected(ordered_dict({}) + number(1) + "b", "attributes");
 }
 
@@ -197,7 +197,7 @@ TEST(TorchFileTest, RejectsTensorsBeyondTheirStorage) {
 }
 
 TEST(TorchFileTest, RejectsInvalidOffsetsShapesAndStrides) {
-  expect_value_rejected(floats(-1, {1}, {1}), "offset is not a count");
+  expect_value_rejected(floats(-1, {1}, {1}), "invalid offset");
   expect_value_rejected(floats(0, {-1}, {1}), "shape is not a count");
   expect_value_rejected(floats(0, {1}, {-1}), "strides is not a count");
   expect_value_rejected(floats(0, {1, 1}, {1}), "2 extents and 1 strides");
@@ -274,7 +274,8 @@ TEST(TorchFileTest, RejectsRepetitionBeyondMemoryLimit) {
   std::string values;
   for (int i = 0; i < 2'000'001; ++i) values += "}0";
   expect_value_rejected(values, "more than 2000000 values");
-  expect_value_rejected(storage("FloatStorage", std::string(65, '0'), 6), "no storage");
+  expect_value_rejected(storage("FloatStorage", std::string(65, '0'), 6),
+                        "invalid storage reference");
 }
 
 TEST(TorchFileTest, RejectsFormatBeforePyTorch16WithHint) {
@@ -292,7 +293,8 @@ TEST(TorchFileTest, RejectsArchivesNotWrittenByTorchSave) {
   expect_rejected(test::zip({{"a/data.pkl", good}, {"b/data.pkl", good}}, false), "two files");
   expect_rejected(test::zip({{"a/data.pkl", good}, {"a/x", ""}, {"a/x", ""}}, false),
                   "two members");
-  expect_rejected(test::zip({{"a/data.pkl", good}, {"a/data/0", kSixFloats}}, true), "packed");
+  expect_rejected(test::zip({{"a/data.pkl", good}, {"a/data/0", kSixFloats}}, true),
+                  "members are compressed");
   expect_rejected(torch_file(good, {{"0", kSixFloats}}, "big"), "'big'");
   expect_rejected("PK\3\4 and nothing else", "zip archive");
   expect_rejected("", "zip archive");

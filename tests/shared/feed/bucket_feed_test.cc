@@ -145,7 +145,7 @@ TEST_F(BucketFeedTest, RejectsDropWhenBucketIsSmallerThanBatch) {
   const auto rejected = make_plan_options(config("5"), *data_, {});
   ASSERT_FALSE(rejected.ok());
   EXPECT_EQ(rejected.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(rejected.status().message().find("would never use the 4 samples of up to 9 places"),
+  EXPECT_NE(rejected.status().message().find("would never use the 4 samples of up to 9 time steps"),
             std::string::npos)
       << rejected.status().message();
 }

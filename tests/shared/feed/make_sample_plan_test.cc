@@ -81,7 +81,8 @@ TEST_F(MakeSamplePlanTest, RequiresOneBatchPerEpochWithDrop) {
   config_.feed.last_batch = config::LastBatchPolicy::kDrop;
   const auto options = make_plan_options(config_, data_, {});
   EXPECT_EQ(options.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(options.status().message(), HasSubstr("an epoch of 3 samples, fewer than the 4"));
+  EXPECT_THAT(options.status().message(),
+              HasSubstr("a whole epoch of 3 samples, fewer than the 4"));
   config_.data["train"].repeat = 2;
   EXPECT_TRUE(make_plan_options(config_, data_, {}).ok());
 }

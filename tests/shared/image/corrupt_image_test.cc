@@ -126,7 +126,7 @@ TEST(CorruptPngTest, RejectsHeaderSizeBeyondLimit) {
 
 TEST(CorruptPngTest, RejectsTooShortFileBeforeAllocation) {
   expect_corrupt(png_header(9000, 9000, {}) + png_chunk("IDAT", "x"),
-                 "cannot hold the 9000x9000 pixels");
+                 "too few for the 9000x9000 pixels");
 }
 
 TEST(CorruptPngTest, RejectsInterlacedImageBeyondMemoryLimit) {

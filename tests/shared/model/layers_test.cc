@@ -86,7 +86,7 @@ TEST_F(SequentialModelTest, ReportsIncompatibleLayerWithLocationAndInputShape) {
               AllOf(StartsWith("model.layers[1].residual.body[1].max_pool2d: its kernel_size of 9"),
                     HasSubstr("[2, 8, 8]")));
   EXPECT_THAT(rejected("[{residual: {body: [" + conv + "]}}]"),
-              AllOf(StartsWith("model.layers[0].residual: "), HasSubstr("body makes [4, 6, 6]"),
+              AllOf(StartsWith("model.layers[0].residual: "), HasSubstr("body produces [4, 6, 6]"),
                     HasSubstr("shortcut [2, 8, 8]")));
   EXPECT_THAT(rejected("[flatten, {linear: {out_features: 5}}]"),
               AllOf(HasSubstr("ends with [5]"), HasSubstr("needs [3]")));
