@@ -261,7 +261,7 @@ TEST_F(SampleOrderTest, RejectsChangedOrderSettings) {
   for (const char* const flag :
        {"feed.shuffle_block_size=51", "feed.last_batch=drop", "data.train.repeat=2"}) {
     EXPECT_EQ(train(config, run_dir(), {"--set", flag}).code, 78) << flag;
-    EXPECT_NE(log_of("stokerd").find("start over with --fresh"), std::string::npos) << flag;
+    EXPECT_NE(log_of("stokerd").find("start a new run with --fresh"), std::string::npos) << flag;
   }
   EXPECT_EQ(
       train(config, run_dir(), {"--set", "train.max_steps=200", "--set", "feed.num_workers=3"})
