@@ -233,8 +233,7 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
       start.manifest.dataset_versions.size() > 1)
     return Status(StatusCode::kMismatch,
                   "train.micro_batch_size: cannot change after a dataset refresh, because dataset "
-                  "versions start at "
-                  "tickets of the previous batch size");
+                  "versions start at tickets of the previous batch size");
   // The quarantine refers to sample numbers of the previous version.
   if (std::exchange(start.manifest.data_digest, start.data->fingerprint()) !=
       start.data->fingerprint())

@@ -11,8 +11,12 @@ std::vector<TensorSpec> Dataset::spec_of_length(uint64_t length) const {
   return tensors;
 }
 
-Status Dataset::read_labels(uint64_t /*first*/, std::span<int64_t> /*labels*/) const {
+Status labels_unknown() {
   return Status(StatusCode::kNotFound, "which class a sample has, only reading it tells");
+}
+
+Status Dataset::read_labels(uint64_t /*first*/, std::span<int64_t> /*labels*/) const {
+  return labels_unknown();
 }
 
 BatchReadResult Dataset::read_batch(std::span<const SampleReadRequest> samples,

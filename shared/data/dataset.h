@@ -47,6 +47,9 @@ struct BatchReadResult {
   Status status;
 };
 
+// kNotFound: what read_labels() returns if the labels are not known without reading the samples.
+Status labels_unknown();
+
 // Properties of a dataset; constant while it is open.
 struct DatasetInfo {
   uint64_t size = 0;  // samples; at least 1

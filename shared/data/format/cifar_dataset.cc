@@ -64,10 +64,6 @@ class CifarReader final : public record::RecordReader {
     stream_.prefetch(position(record), label_bytes(classes_), bytes);
     stream_.prefetch(position(record) + label_bytes(classes_), kPixels, bytes);
   }
-  Status in_record(uint64_t record, const record::RecordValues&,
-                   const Status& status) const override {
-    return status.with_context(source(record).file);
-  }
 
  private:
   uint64_t record_bytes() const { return label_bytes(classes_) + kPixels; }

@@ -225,10 +225,6 @@ class IdxReader final : public record::RecordReader {
     reader_.prefetch(kImages, offset(record), shape_.image_bytes(), bytes);
     if (!maybe_labels_) reader_.prefetch(kLabels, label_offset(record), 1, bytes);
   }
-  Status in_record(uint64_t record, const record::RecordValues&,
-                   const Status& status) const override {
-    return status.with_context(source(record).file);
-  }
 
   // Called if the images do not fit in memory. Caches the labels, one byte each, which saves a
   // second read per sample.

@@ -40,9 +40,6 @@ class ImageReader : public record::RecordReader {
   void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const final {
     bytes_.prefetch(file_of(record), cache::kMaxImageFileBytes, bytes);
   }
-  Status in_record(uint64_t record, const record::RecordValues&, const Status& status) const final {
-    return status.with_context(files_.path(file_of(record)));
-  }
 
  protected:
   const files::IndexMetadata& metadata() const { return metadata_; }

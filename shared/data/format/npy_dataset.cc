@@ -58,7 +58,7 @@ class NpyReader final : public record::RecordReader {
   uint64_t length(uint64_t record) const override { return lengths_[record]; }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     return has_one_label() ? read_npy_labels(target_, first, labels)
-                           : RecordCatalog::read_labels(first, labels);
+                           : RecordReader::read_labels(first, labels);
   }
 
   SampleSource source(uint64_t record) const override { return input_.source(record); }
@@ -71,7 +71,7 @@ class NpyReader final : public record::RecordReader {
         read_numbers(input_, record,
                      is_input_as_stored_
                          ? values.input_tensor.first(inputs * input_.layout().type.bytes)
-                         : input_memory(inputs * input_.layout().type.bytes)));
+                         : buffer<0>(inputs * input_.layout().type.bytes)));
     if (form_.is_interleaved && !is_sequence())
       input.interleaved_channels = static_cast<uint64_t>(form_.shape[0]);
     values.fields[0] = input;
@@ -84,7 +84,7 @@ class NpyReader final : public record::RecordReader {
     STOKER_ASSIGN_OR_RETURN(
         values.fields[1],
         read_numbers(target_, record,
-                     is_target_as_stored_ ? values.target_tensor : target_memory(targets)));
+                     is_target_as_stored_ ? values.target_tensor : buffer<1>(targets)));
     return {};
   }
   void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
@@ -97,7 +97,7 @@ class NpyReader final : public record::RecordReader {
     if (classes_ > 0 && !has_one_label())
       STOKER_RETURN_IF_ERROR(check_npy_labels(target_, record, classes_,
                                               std::get<record::FieldArray>(values.fields[1])));
-    return status.with_context(source(record).file);
+    return RecordReader::in_record(record, values, status);
   }
 
  private:
@@ -149,13 +149,9 @@ class NpyReader final : public record::RecordReader {
     STOKER_RETURN_IF_ERROR(rows.read(row, room));
     return record::FieldArray{.bytes = room, .type = rows.layout().type};
   }
-  // Thread-local buffers for values that are converted after reading.
-  static std::span<std::byte> input_memory(size_t bytes) {
-    thread_local std::vector<std::byte> memory;
-    memory.resize(bytes);
-    return memory;
-  }
-  static std::span<std::byte> target_memory(size_t bytes) {
+  // Thread-local buffer for the bytes of a value that is converted after reading.
+  template <size_t kValue>
+  static std::span<std::byte> buffer(size_t bytes) {
     thread_local std::vector<std::byte> memory;
     memory.resize(bytes);
     return memory;

@@ -99,9 +99,7 @@ class TarRecords final : public record::TableReader, public record::TextSource {
   }
 
   Status in_sample(uint64_t record, const Status& status) const {
-    if (status.ok()) return status;
-    const SampleSource where = source(record);
-    return status.with_context(where.file + ": sample at offset " + std::to_string(where.offset));
+    return status.ok() ? status : at(record, "sample", status);
   }
 
   Status value_of(size_t i, ReadMember& kept, record::FieldValue& value) const {

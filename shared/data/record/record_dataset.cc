@@ -13,8 +13,10 @@
 
 namespace stoker::data::record {
 
-Status RecordCatalog::read_labels(uint64_t, std::span<int64_t>) const {
-  return Status(StatusCode::kNotFound, "which class a sample has, only reading it tells");
+Status RecordReader::read_labels(uint64_t, std::span<int64_t>) const { return labels_unknown(); }
+
+Status RecordReader::in_record(uint64_t record, const RecordValues&, const Status& status) const {
+  return status.with_context(source(record).file);
 }
 
 namespace {
@@ -190,7 +192,7 @@ class RecordDataset final : public Dataset {
     return status;
   }
 
-  static SampleSpec with_classes(SampleSpec spec, const RecordCatalog& records) {
+  static SampleSpec with_classes(SampleSpec spec, const RecordReader& records) {
     spec.num_classes = records.classes();
     if (spec.num_classes == 0 && spec.has_end_token()) spec.num_classes = 256;
     return spec;

@@ -1,7 +1,10 @@
-// RecordCatalog: properties of the records of a dataset that are known without reading them.
+// RecordReader: random access to the values of the records of one dataset, and what is known of the
+// records without reading them. A format implements this and its index.
 //
 // Threads:  every method may be called from any thread, concurrently.
-// Blocking: read_labels() for the disk if the labels are in separate files; the others never.
+// Blocking: read(), prefetch() and the texts for the disk; read_labels() if the labels are in
+//           separate files; the others never.
+// Errors:   kCorrupt, kIoError, kNotFound; the message names file and offset.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +19,6 @@
 #include "shared/data/record/sample_assembler.h"
 
 namespace stoker::data::record {
-
-class RecordCatalog {
- public:
-  virtual ~RecordCatalog() = default;
-
-  virtual uint64_t size() const = 0;  // records
-  // Number of classes; 0 if the target is numeric.
-  virtual uint64_t classes() const = 0;
-  virtual std::vector<std::string> class_names() const { return {}; }
-  // For each file, or other range that is read sequentially, the number of records up to its end;
-  // non-decreasing.
-  virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
-  // Sequences: the length of the record, which can be more than the maximum length of a sample.
-  virtual uint64_t length(uint64_t /*record*/) const { return 0; }
-  // The class; 0 if it is not known without reading the record.
-  virtual uint64_t label(uint64_t /*record*/) const { return 0; }
-  // As Dataset::read_labels().
-  virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
-};
 
 // TextSource: access to the texts of records as bytes, for datasets that are one text stream.
 //
@@ -51,23 +35,33 @@ class TextSource {
                              files::PrefetchedBytes& bytes) const = 0;
 };
 
-// RecordReader: random access to the values of the records of one dataset. A format implements this
-// and its index.
-//
-// Threads:  every method may be called from any thread, concurrently.
-// Blocking: for the disk.
-// Errors:   kCorrupt, kIoError, kNotFound; the message names file and offset.
-class RecordReader : public RecordCatalog {
+class RecordReader {
  public:
+  virtual ~RecordReader() = default;
+
+  virtual uint64_t size() const = 0;  // records
+  // Number of classes; 0 if the target is numeric.
+  virtual uint64_t classes() const = 0;
+  virtual std::vector<std::string> class_names() const { return {}; }
+  // For each file, or other range that is read sequentially, the number of records up to its end;
+  // non-decreasing.
+  virtual std::vector<uint64_t> shard_ends() const { return {size()}; }
+  // Sequences: the length of the record, which can be more than the maximum length of a sample.
+  virtual uint64_t length(uint64_t /*record*/) const { return 0; }
+  // The class; 0 if it is not known without reading the record.
+  virtual uint64_t label(uint64_t /*record*/) const { return 0; }
+  // As Dataset::read_labels().
+  virtual Status read_labels(uint64_t first, std::span<int64_t> labels) const;
+
   virtual SampleSource source(uint64_t record) const = 0;
-  // Fills in the values, except a label that the catalog knows. They refer to thread-local memory,
+  // Fills in the values, except a label that label() knows. They refer to thread-local memory,
   // valid until the next call of the same thread, or to the tensors.
   virtual Status read(uint64_t record, RecordValues& values) const = 0;
   // Prefetches the file ranges that read() needs.
   virtual void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const = 0;
-  // Adds the location of a record whose values were read: "a.csv: line 17 at offset 402: …".
-  virtual Status in_record(uint64_t record, const RecordValues& values,
-                           const Status& status) const = 0;
+  // Adds the location of a record whose values were read: "a.csv: line 17 at offset 402: …"; by
+  // default its file.
+  virtual Status in_record(uint64_t record, const RecordValues& values, const Status& status) const;
   // Null: the format has no texts.
   virtual const TextSource* maybe_texts() const { return nullptr; }
   // As Dataset::enable_memory_cache(), for `count` records from `first` on.

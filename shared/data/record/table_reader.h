@@ -31,7 +31,7 @@ class TableReader : public RecordReader {
     return table_.labels.empty() ? 0 : table_.labels[record];
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const final {
-    if (table_.labels.empty()) return RecordCatalog::read_labels(first, labels);
+    if (table_.labels.empty()) return RecordReader::read_labels(first, labels);
     for (int64_t& label : labels) label = static_cast<int64_t>(table_.labels[first++]);
     return {};
   }
@@ -52,9 +52,12 @@ class TableReader : public RecordReader {
   virtual std::string what(uint64_t /*record*/) const { return "record"; }
   // Adds the location: "a.rec: record at offset 402: …".
   Status at(uint64_t record, const Status& status) const {
-    if (status.ok()) return status;
+    return status.ok() ? status : at(record, what(record), status);
+  }
+  // The same with another name for the record.
+  Status at(uint64_t record, const std::string& name, const Status& status) const {
     const SampleSource where = source(record);
-    return status.with_context(where.file + ": " + what(record) + " at offset " +
+    return status.with_context(where.file + ": " + name + " at offset " +
                                std::to_string(where.offset));
   }
 
