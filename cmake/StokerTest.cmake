@@ -1,6 +1,8 @@
 # stoker_test(NAME SOURCES … LIBS … [LABELS …] [TIMEOUT seconds] [ENVIRONMENT …] [SINGLE_THREADED]): a
-# test program whose cases become ctest tests; with ThreadSanitizer only if threads are involved. With DISCOVERY_MODE PRE_TEST the cases are listed when ctest runs,
-# so that a cross build or a sanitizer that cannot run at build time does not break the build.
+# test program whose cases become ctest tests; with ThreadSanitizer only if threads are involved.
+# With DISCOVERY_MODE PRE_TEST the cases are listed when ctest runs, so that a cross build or a
+# sanitizer that cannot run at build time does not break the build. NO_PRETTY_VALUES keeps the
+# names stable: the printed value of a parameter can contain addresses.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 function(stoker_test name)
@@ -18,6 +20,6 @@ function(stoker_test name)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()

@@ -17,7 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 constexpr milliseconds kBusyPollInterval{1};  // poll interval while device work is pending
-constexpr milliseconds kPollInterval{100};    // maximum wait without a check of the stop token
 
 }  // namespace
 
@@ -173,12 +172,12 @@ void Trainer::answer_at_step(const Done& done, const std::string& field) const {
 }
 
 void Trainer::execute(const control::Pause&, const Done& done) {
-  paused_ = true;
+  channels_.is_paused = true;
   answer_at_step(done, R"("state":"paused")");
 }
 
 void Trainer::execute(const control::Resume&, const Done& done) {
-  paused_ = false;
+  channels_.is_paused = false;
   answer_at_step(done, R"("state":"training")");
 }
 
@@ -214,11 +213,11 @@ void Trainer::execute(const control::OpenInspection& command, const Done& done) 
 }
 
 void Trainer::wait_while_paused(std::stop_token stop) {
-  if (!paused_) return;
+  if (!channels_.is_paused) return;
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
   const nanoseconds began = clock_.monotonic();
-  while (paused_ && !stop_requested_ && !stop.stop_requested()) {
+  while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
     channels_.mailbox.wait(kPollInterval);
     answer_requests(stop);
   }

@@ -66,6 +66,9 @@ class Trainer {
   Result<TrainerOutcome> run(std::stop_token stop);
 
  private:
+  // Maximum wait without a check of the stop token.
+  static constexpr std::chrono::milliseconds kPollInterval{100};
+
   void answer_requests(std::stop_token stop);
   void execute_commands();  // those in the mailbox
   // One for each kind of control::Command.
@@ -137,7 +140,6 @@ class Trainer {
   std::unique_ptr<StepEngine> engine_;  // its callbacks use the members above
 
   bool stop_requested_ = false;
-  bool paused_ = false;
   std::vector<Done> save_requests_;  // `checkpoint` commands that wait for the next snapshot
   // Step of the last submitted snapshot, or of the checkpoint resumed from.
   std::optional<uint64_t> maybe_submitted_step_;

@@ -1,7 +1,7 @@
 // TrainerChannels: what the trainers of a run, one after another, share with other threads:
 // commands go in, status and inspections come out.
 //
-// Threads:  see each member; all have their own synchronization.
+// Threads:  see each member.
 // Blocking: none of them ever blocks the trainer for a reader.
 #pragma once
 
@@ -19,6 +19,9 @@ struct TrainerChannels {
   Mailbox mailbox;
   StatusBoard board;
   InspectionBoard inspections;
+  // Set by `pause` and cleared by `resume`; only for the trainer thread. It is here because a
+  // rollback during the last step before the pause must not end the pause.
+  bool is_paused = false;
 };
 
 }  // namespace stoker::train

@@ -120,7 +120,7 @@ control::TrainerState Trainer::activity() const {
 }
 
 void Trainer::publish(control::TrainerState activity) {
-  const bool standing = paused_ && activity != control::TrainerState::kStopping;
+  const bool standing = channels_.is_paused && activity != control::TrainerState::kStopping;
   status_.state = standing ? control::TrainerState::kPaused : activity;
   status_.step = state_.step;
   status_.epoch = source_.plan().epoch_of(state_.ticket);

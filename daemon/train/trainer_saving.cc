@@ -7,9 +7,7 @@
 namespace stoker::train {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-constexpr milliseconds kSavePollInterval{100};  // same as kPollInterval of trainer.cc
 
 double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
@@ -41,7 +39,7 @@ bool Trainer::try_save() {
     // This step is already saved or being saved. Once it is saved, pending requests are answered.
     if (writer_.stats().in_flight) return false;
     for (const Done& done : std::exchange(save_requests_, {}))
-      answer_at_step(done, R"("saved":"before")");
+      answer_at_step(done, R"("already_saved":true)");
     return true;
   }
   writer::Snapshot* const snapshot = writer_.try_begin();
@@ -85,11 +83,11 @@ void Trainer::fill(writer::Snapshot& snapshot) {
 
 Status Trainer::save_last(bool hurried) {
   if (state_.step == 0) return {};  // nothing to save
-  while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
+  while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
   // Answers pending `checkpoint` requests even if this step is already saved.
   if (!try_save())
     return Status(StatusCode::kInternal, "the checkpoint writer rejected the final snapshot");
-  while (!writer_.wait_idle(kSavePollInterval)) channels_.board.record_progress();
+  while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
   const auto stats = writer_.stats();
   if (!stats.degraded) return {};
   return Status(StatusCode::kIoError, std::string("the last state could not be saved") +

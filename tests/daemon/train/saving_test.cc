@@ -168,7 +168,7 @@ TEST_F(TrainerSaveTest, CompletesRequestWithInFlightSaveOfSameStep) {
   });
   ASSERT_TRUE(run.train().ok());
   resuming.request_stop();
-  EXPECT_THAT(run.replies_, Contains(HasSubstr(R"("step":2,"saved":"before")")));
+  EXPECT_THAT(run.replies_, Contains(HasSubstr(R"("step":2,"already_saved":true)")));
   EXPECT_EQ(run.saved().front(), 2U);
   EXPECT_EQ(run.writer_->stats().failures, 0U);
 }
@@ -184,7 +184,7 @@ TEST_F(TrainerSaveTest, RepliesToRequestWhenStoppedDuringSaveOfSameStep) {
     run.mailbox_.post({control::Stop{}, [&](const auto&) { gate.open(); }});
   };
   ASSERT_TRUE(run.train().ok());
-  EXPECT_THAT(run.replies_, ElementsAre(HasSubstr(R"("step":2,"saved":"before")")));
+  EXPECT_THAT(run.replies_, ElementsAre(HasSubstr(R"("step":2,"already_saved":true)")));
   EXPECT_THAT(run.saved(), ElementsAre(2));
 }
 

@@ -146,6 +146,43 @@ TEST_F(TrainerTest, PausesUntilResumed) {
   EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
 }
 
+// The pause arrives during the last step before the rollback, too late for the loop to pause.
+TEST_F(TrainerTest, RemainsPausedAfterRollback) {
+  auto config = small_config(9);
+  config.train.gradient_accumulation_steps = 2;
+  config.train.on_nonfinite = config::OnNonfinite::kRollback;
+  config.train.max_nonfinite = 1;
+  config.metrics.log_every_steps = 1;
+  std::promise<Session*> in_first_step;
+  std::promise<void> acknowledged;
+  auto session = in_first_step.get_future();
+  uint64_t reads = 0;
+  Session diverging(config, root_, [&](uint64_t) {
+    if (++reads == 5) {  // the second batch of the first step
+      session.get()->mailbox_.post(
+          {control::Pause{}, [&](const Result<std::string>&) { acknowledged.set_value(); }});
+      acknowledged.get_future().wait();
+    }
+    return true;
+  });
+  diverging.on_batch = [&](uint64_t ticket) {
+    if (ticket == 0) in_first_step.set_value(&diverging);
+  };
+  const auto rolled_back = diverging.train();
+  ASSERT_TRUE(rolled_back.ok()) << rolled_back.status().to_string();
+  ASSERT_EQ(*rolled_back, TrainerOutcome::kRolledBack);
+
+  Session next(config, root_);
+  next.channels_.is_paused = diverging.channels_.is_paused;
+  auto training = std::async(std::launch::async, [&] { return next.train(); });
+  while (next.board_.read()->state != control::TrainerState::kPaused) std::this_thread::yield();
+  EXPECT_EQ(next.board_.step(), 0u);
+  next.mailbox_.post({control::Resume{}, {}});
+  const auto outcome = training.get();
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
+}
+
 TEST_F(TrainerTest, ScalesScheduleAfterSetLrAcrossResume) {
   const auto config = small_config(12);
   {
