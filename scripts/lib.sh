@@ -65,3 +65,27 @@ step() {
   printf '%s: "%s" failed (exit code %d); the whole log: %s\n' "$(basename "$0")" "$title" "$status" "$log" >&2
   exit "$status"
 }
+
+# skipped_tests JUNIT-FILE…: one line per reason, with the number of skipped tests and the first of
+# them. GoogleTest prints the reason after "FILE:LINE: Skipped"; the last line of a script is its
+# reason.
+skipped_tests() {
+  awk '
+    function add() {
+      if (!skipped) return
+      reason = told != "" ? told : last
+      gsub(/&lt;/, "<", reason); gsub(/&gt;/, ">", reason); gsub(/&quot;/, "\"", reason)
+      gsub(/&apos;/, "\x27", reason); gsub(/&amp;/, "\\&", reason)
+      if (!(reason in count)) { order[++reasons] = reason; first[reason] = name }
+      ++count[reason]
+    }
+    /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name)
+                   skipped = 0; told = last = ""; due = 0 }
+    /<skipped/ { skipped = 1 }
+    skipped && due { told = $0; due = 0; next }
+    skipped && /^[^ ]+:[0-9]+: Skipped$/ { due = 1; next }
+    { line = $0; sub(/.*<system-out>/, "", line); if (line !~ /^[[:space:]]*(<.*)?$/) last = line }
+    /<\/testcase>/ { add() }
+    END { for (i = 1; i <= reasons; ++i)
+            printf("%d skipped (%s%s): %s\n", count[order[i]], first[order[i]], (count[order[i]] > 1 ? ", …" : ""), order[i]) }' "$@"
+}

@@ -23,5 +23,6 @@ export STOKER_PYTHON=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
 results=$root/build/release/test-results.xml
 rm -f "$results"
 step "Run the tests" test-release ctest --preset release --output-junit "$results" "$@"
-tail -n 30 "$logs/test-release.log" | grep -E 'tests passed|The following tests did not run|\(Skipped\)|\(Not Run\)|\(Disabled\)' || true
+grep -E '^[0-9]+% tests passed|\((Not Run|Disabled)\)$' "$logs/test-release.log" || true
+skipped_tests "$results"
 say "All of it took $(seconds_since "$began")"
