@@ -150,11 +150,9 @@ Result<Trial> small_trial(const Options& options, const Folder& folder, const st
 // dataset that fits.
 Result<Trial> decoded_trial(const Options& options, const Folder& folder, bool from_memory,
                             int threads) {
-  STOKER_ASSIGN_OR_RETURN(
-      const auto dataset,
-      folder->open(images(config::Resize{{kSmallSide, kSmallSide}}, "decoded"), "small-decoded"));
-  uint64_t max_bytes = from_memory ? feed::kMaxCachedBytes : 0;
-  dataset->enable_memory_cache(max_bytes);
+  STOKER_ASSIGN_OR_RETURN(const auto dataset,
+                          folder->open(images(config::Resize{{kSmallSide, kSmallSide}}, "decoded"),
+                                       "small-decoded", from_memory ? feed::kMaxCachedBytes : 0));
   FeedRun run{.batch = options.quick ? 4u : 256u, .threads = threads};
   run.unmeasured = 1 + dataset->size() / run.batch;  // the first epoch
   const auto file = std::make_shared<RowFile>(

@@ -116,12 +116,11 @@ Result<std::shared_ptr<Files>> make_files(const RowFormat& rows, const Options& 
   if (!labels_header.empty())
     STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), labels,
                                                  labels_header + std::string(rows.rows, '\x01')));
-  STOKER_ASSIGN_OR_RETURN(files->dataset, open_train_set(config, files->folder->path()));
-  STOKER_ASSIGN_OR_RETURN(files->stored, open_train_set(config, files->folder->path()));
-  uint64_t small_limit = 1 << 20;  // less than the dataset needs, so it is not cached
-  files->dataset->enable_memory_cache(small_limit);
-  uint64_t max_bytes = feed::kMaxCachedBytes;
-  files->stored->enable_memory_cache(max_bytes);
+  constexpr uint64_t kSmallLimit = 1 << 20;  // less than the dataset needs, so it is not cached
+  STOKER_ASSIGN_OR_RETURN(files->dataset,
+                          open_train_set(config, files->folder->path(), kSmallLimit));
+  STOKER_ASSIGN_OR_RETURN(files->stored,
+                          open_train_set(config, files->folder->path(), feed::kMaxCachedBytes));
   STOKER_ASSIGN_OR_RETURN(files->fd, default_file_system().open(path, O_RDONLY));
   files->slots.resize(kSlots * rows.batch * rows.row_bytes);
   return files;

@@ -63,8 +63,9 @@ Status check_no_sample_errors(ring::ShmRing& ring) {
 }  // namespace
 
 Result<std::unique_ptr<data::Dataset>> open_train_set(const config::DatasetConfig& config,
-                                                      const std::string& index_dir) {
-  return data::pipeline::open_dataset("train", config, index_dir, {});
+                                                      const std::string& index_dir,
+                                                      uint64_t cache_bytes) {
+  return data::pipeline::open_dataset("train", config, index_dir, {}, cache_bytes);
 }
 
 Result<Rate> sample_rate(const data::Dataset& dataset, const FeedRun& run,

@@ -19,7 +19,8 @@
 namespace stoker::bench {
 
 Result<std::unique_ptr<data::Dataset>> open_train_set(const config::DatasetConfig& config,
-                                                      const std::string& index_dir);
+                                                      const std::string& index_dir,
+                                                      uint64_t cache_bytes = 0);
 
 constexpr uint64_t kSlots = 8;  // slots of the ring
 

@@ -23,11 +23,13 @@ bool is_jpeg_name(const std::filesystem::path& path) {
 }  // namespace
 
 Result<std::shared_ptr<data::Dataset>> JpegFolder::open(config::ImageFolderDataset config,
-                                                        const std::string& name) const {
+                                                        const std::string& name,
+                                                        uint64_t cache_bytes) const {
   config.path = root;
   config.glob = kNames;
   STOKER_ASSIGN_OR_RETURN(
-      auto dataset, open_train_set({.source = std::move(config)}, scratch->file("index-" + name)));
+      auto dataset,
+      open_train_set({.source = std::move(config)}, scratch->file("index-" + name), cache_bytes));
   return std::shared_ptr<data::Dataset>(std::move(dataset));
 }
 

@@ -27,7 +27,8 @@ struct JpegFolder {
   // Opens the folder as a dataset of format image_folder with the options of `config`, except path
   // and glob.
   Result<std::shared_ptr<data::Dataset>> open(config::ImageFolderDataset config,
-                                              const std::string& name) const;
+                                              const std::string& name,
+                                              uint64_t cache_bytes = 0) const;
 };
 
 Result<std::shared_ptr<JpegFolder>> make_jpeg_folder(const Options& options, uint64_t count,

@@ -4,7 +4,7 @@
 //
 // Threads:   as Dataset.
 // Blocking:  the calling thread sleeps for the delay.
-// Ownership: the inner dataset must outlive this object.
+// Ownership: the inner dataset, which has files, must outlive this object.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,14 @@
 
 namespace stoker::bench {
 
-class ThrottledDisk final : public data::DatasetDecorator {
+class ThrottledDisk final : public data::DatasetDecorator, public data::SampleFiles {
  public:
   ThrottledDisk(const data::Dataset& inner, std::chrono::microseconds delay)
-      : DatasetDecorator(inner), delay_(delay) {}
+      : DatasetDecorator(inner), delay_(delay), info_(inner.info()) {
+    info_.maybe_files = this;
+  }
 
+  const data::DatasetInfo& info() const override { return info_; }
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     const bool is_prefetched = data::files::PrefetchedBytes::current() != nullptr;
@@ -28,11 +31,12 @@ class ThrottledDisk final : public data::DatasetDecorator {
   }
   void prefetch(uint64_t sample, data::files::PrefetchedBytes& bytes) const override {
     std::this_thread::sleep_for(delay_);
-    inner().prefetch(sample, bytes);
+    inner().info().maybe_files->prefetch(sample, bytes);
   }
 
  private:
   const std::chrono::microseconds delay_;
+  data::DatasetInfo info_;
 };
 
 }  // namespace stoker::bench

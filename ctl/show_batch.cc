@@ -59,6 +59,7 @@ SampleDescription describe_sample(const data::order::SamplePlan& plan, const dat
        ++attempt)
     used = plan.replacement(ticket, row, attempt);
   data::SampleSource source = data.source(used.sample);
+  const data::SampleFiles* const maybe_files = data.info().maybe_files;
   SampleDescription description{
       .ticket = ticket,
       .row = row,
@@ -68,7 +69,9 @@ SampleDescription describe_sample(const data::order::SamplePlan& plan, const dat
       .file = std::move(source.file),
       .offset = source.offset,
       .dataset = std::move(source.dataset),
-      .transforms = data.describe_transforms(used.sample, plan.random_key(used)),
+      .transforms = maybe_files == nullptr
+                        ? ""
+                        : maybe_files->describe_transforms(used.sample, plan.random_key(used)),
       .length = data.length(used.sample),
       .padded_to = padded_length(plan, data, ticket),
       .maybe_replaced_sample = std::nullopt};

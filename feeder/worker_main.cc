@@ -99,9 +99,11 @@ Status initialize_process(int parent) {
 Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
-  STOKER_ASSIGN_OR_RETURN(auto opened,
-                          data::pipeline::open_indexed("train", config.data, arguments.index_dir,
-                                                       arguments.fingerprint));
+  // The memory of the sample cache is taken before enter_sandbox(), which does not count it.
+  STOKER_ASSIGN_OR_RETURN(
+      auto opened,
+      data::pipeline::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint,
+                                   feed::sample_cache_budget(config.feed)));
   const auto dataset = data::record::with_range_check(config, std::move(opened));
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(
@@ -114,8 +116,6 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   if (arguments.worker >= quarantine.workers())
     return Status(StatusCode::kMismatch, "--worker-index: the quarantine table has no such entry");
-  uint64_t room = feed::sample_cache_budget(config.feed);
-  dataset->enable_memory_cache(room);  // before enter_sandbox(): that memory is not counted
   const feed::CrashTrackingDataset guarded(*dataset, quarantine, arguments.worker);
   const auto ahead =
       feed::make_read_ahead_options(config.feed, arguments.worker, arguments.workers);

@@ -50,8 +50,9 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
                                  {"reason", data.ok() ? "files or modification times differ"
                                                       : data.status().message()}});
   }
-  STOKER_ASSIGN_OR_RETURN(auto data, data::pipeline::open_dataset("train", config_.data,
-                                                                  layout_.index_dir(), progress));
+  STOKER_ASSIGN_OR_RETURN(
+      auto data, data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
+                                              cache_bytes()));
   now_ = {.start = {}, .samples = data->size(), .fingerprint = data->fingerprint()};
   history_ = {now_};
   return data;
@@ -60,9 +61,10 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
 // Opened through its index, so that newer files are ignored; scanned again if the index is missing.
 Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_state(
     const data::files::ScanProgress& progress) {
-  auto indexed = data::pipeline::open_indexed("train", config_.data, index_dir(), now_.fingerprint);
+  auto indexed = data::pipeline::open_indexed("train", config_.data, index_dir(), now_.fingerprint,
+                                              cache_bytes());
   if (indexed.ok()) return indexed;
-  return data::pipeline::open_dataset("train", config_.data, index_dir(), progress);
+  return data::pipeline::open_dataset("train", config_.data, index_dir(), progress, cache_bytes());
 }
 
 Status DatasetRefresher::save() const {

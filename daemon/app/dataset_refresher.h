@@ -21,6 +21,7 @@
 #include "shared/data/files/scan.h"
 #include "shared/data/order/sample_plan.h"
 #include "shared/feed/dataset_versions.h"
+#include "shared/feed/worker_pool.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::app {
@@ -61,6 +62,7 @@ class DatasetRefresher {
   // The recorded version after the open one; null: none.
   const feed::DatasetVersion* find_next() const;
   std::string next_dir() const;
+  uint64_t cache_bytes() const { return feed::in_process_cache_budget(config_.feed); }
 
   const config::Config& config_;
   const run::RunLayout& layout_;

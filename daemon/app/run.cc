@@ -24,6 +24,7 @@
 #include "shared/config/load_config.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
+#include "shared/feed/worker_pool.h"
 #include "shared/model/model_file.h"
 
 namespace stoker::app {
@@ -144,7 +145,8 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   auto data =
       maybe_refresher_
           ? maybe_refresher_->open(manifest ? manifest->ticket : 0, manifest, progress)
-          : data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress);
+          : data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
+                                         feed::in_process_cache_budget(config_.feed));
   set_progress_line("");
   if (!data.ok()) return data.status();
   log_info("dataset opened", {{"dataset", "train"},

@@ -87,8 +87,6 @@ Status FeedSupervisor::start_threads() {
   ring_.set_producer_pid(producer, ::getpid());
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(1, 1));
-  uint64_t room = feed::sample_cache_budget(options_.feed);
-  dataset_.enable_memory_cache(room);
   crash_tracking_.emplace(dataset_, *table_, std::nullopt);
   pool_.emplace(ring_, producer, *crash_tracking_, plan_);
   pool_->start(max_threads(options_.feed), coordinator_, {},

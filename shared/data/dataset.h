@@ -50,6 +50,25 @@ struct BatchReadResult {
 // kNotFound: what read_labels() returns if the labels are not known without reading the samples.
 Status labels_unknown();
 
+// SampleFiles: the files behind the samples of a dataset, for read-ahead and `stokerctl
+// show-batch`. The number of a sample is that of the dataset.
+//
+// Threads, blocking: as Dataset::read().
+class SampleFiles {
+ public:
+  virtual ~SampleFiles() = default;
+
+  // Reads the file ranges that Dataset::read() of this sample will need into `bytes`, without
+  // parsing them. A later read() of a thread that holds `bytes` returns the same result as without.
+  virtual void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const = 0;
+  // The random parameters that Dataset::read() uses for this sample, for display:
+  // "crop=12,40,180x180 flip". Empty if there are none.
+  virtual std::string describe_transforms(uint64_t /*sample*/,
+                                          const RandomKey& /*random_key*/) const {
+    return {};
+  }
+};
+
 // Properties of a dataset; constant while it is open.
 struct DatasetInfo {
   uint64_t size = 0;  // samples; at least 1
@@ -75,6 +94,9 @@ struct DatasetInfo {
   std::vector<size_t> length_tensors = {};
   // Descriptors that read() writes to (decoded cache).
   std::vector<int> writable_fds = {};
+  // Part of the dataset, and valid as long as it. A dataset that numbers its samples differently
+  // from the one it reads must not pass on the latter's. Null: no files.
+  const SampleFiles* maybe_files = nullptr;
 };
 
 class Dataset {
@@ -98,11 +120,6 @@ class Dataset {
   // Variable-length sequences: the number of valid time steps of a sample; the rest of spec() is
   // padding. 0: all samples have the shape of spec().
   virtual uint64_t length(uint64_t /*sample*/) const { return 0; }
-  // The random parameters that read() uses for this sample, for display: "crop=12,40,180x180 flip".
-  // Empty if there are none.
-  virtual std::string describe_transforms(uint64_t /*sample*/, const RandomKey& /*draw*/) const {
-    return {};
-  }
 
   // Reads sample `sample` into `outputs`: one span per tensor of spec(), or of spec_of_length() for
   // a length not below that of the sample. Each span must have exactly the size of its tensor.
@@ -117,14 +134,6 @@ class Dataset {
   // row i.
   virtual BatchReadResult read_batch(std::span<const SampleReadRequest> samples,
                                      std::span<const std::span<std::byte>> rows) const;
-  // If the samples are cheaper to keep in memory than to read again and all of them fit into the
-  // budget, caches them after their first read and subtracts their bytes from the budget. Must be
-  // called before the first read().
-  virtual void enable_memory_cache(uint64_t& /*room*/) const {}
-  // Reads the file ranges that read() of this sample will need into `bytes`, without parsing them.
-  // A later read() of a thread that holds `bytes` returns the same result as without. Does nothing
-  // for datasets without files.
-  virtual void prefetch(uint64_t /*sample*/, files::PrefetchedBytes& /*bytes*/) const {}
 
  private:
   std::vector<uint64_t> ends_or_size(const std::vector<uint64_t>& ends) const {

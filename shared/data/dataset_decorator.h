@@ -6,8 +6,8 @@
 // Ownership: the inner dataset must outlive this object.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <cstdint>
+#include <span>
 
 #include "shared/data/dataset.h"
 
@@ -20,16 +20,9 @@ class DatasetDecorator : public Dataset {
   const DatasetInfo& info() const override { return inner_.info(); }
   SampleSource source(uint64_t sample) const override { return inner_.source(sample); }
   uint64_t length(uint64_t sample) const override { return inner_.length(sample); }
-  std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    return inner_.describe_transforms(sample, random_key);
-  }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     return inner_.read_labels(first, labels);
   }
-  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    inner_.prefetch(sample, bytes);
-  }
-  void enable_memory_cache(uint64_t& budget) const override { inner_.enable_memory_cache(budget); }
 
  protected:
   const Dataset& inner() const { return inner_; }

@@ -3,25 +3,25 @@
 namespace stoker::data {
 namespace {
 
-constexpr int64_t kMaxContext = int64_t{1} << 30;
+constexpr int64_t kMaxBlockSize = int64_t{1} << 30;
 
 }  // namespace
 
-Result<uint64_t> context_of(const DatasetRequest& request) {
+Result<uint64_t> block_size_of(const DatasetRequest& request) {
   const config::SequenceConfig* const sequence = request.config.sequence();
-  const int64_t context = sequence == nullptr ? 0 : sequence->block_size.value_or(0);
-  if (context >= 1 && context <= kMaxContext) return static_cast<uint64_t>(context);
+  const int64_t block_size = sequence == nullptr ? 0 : sequence->block_size.value_or(0);
+  if (block_size >= 1 && block_size <= kMaxBlockSize) return static_cast<uint64_t>(block_size);
   return request.config_error(
       "sequence.block_size",
-      std::to_string(context) + " is not between 1 and " + std::to_string(kMaxContext));
+      std::to_string(block_size) + " is not between 1 and " + std::to_string(kMaxBlockSize));
 }
 
 Status too_short(const DatasetRequest& request, uint64_t length, std::string_view units) {
-  const int64_t context = request.config.sequence()->block_size.value_or(0);
+  const int64_t block_size = request.config.sequence()->block_size.value_or(0);
   return request.config_error(
       "path", request.config.path() + ": the part that data." + request.name + ".split takes has " +
                   std::to_string(length) + ' ' + std::string(units) +
-                  "; one sample needs block_size + 1 = " + std::to_string(context + 1));
+                  "; one sample needs block_size + 1 = " + std::to_string(block_size + 1));
 }
 
 }  // namespace stoker::data

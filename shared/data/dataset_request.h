@@ -2,7 +2,7 @@
 // messages.
 //
 // Threads:   a value.
-// Ownership: name and config must outlive this object.
+// Ownership: name, config and budget must outlive this object.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,19 @@
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
 
+namespace stoker::data::files {
+class MemoryBudget;
+}  // namespace stoker::data::files
+
 namespace stoker::data {
 
 // One named dataset of the configuration.
 struct DatasetRequest {
   const std::string& name;  // "train"
   const config::DatasetConfig& config;
-  std::string_view index_dir = {};  // folder for files that inspect() creates
+  std::string_view index_dir = {};  // folder for files that build_metadata() creates
+  // For opening: memory for data that is cheaper to keep than to read again. Null: none.
+  files::MemoryBudget* maybe_cache_budget = nullptr;
 
   // The format-specific part of the configuration; `config` must have this format.
   template <typename Source>
@@ -43,7 +49,7 @@ struct DatasetRequest {
 
 // sequence.block_size of formats that split a stream into blocks; at least 1, and limited so that
 // nothing overflows.
-Result<uint64_t> context_of(const DatasetRequest& request);
+Result<uint64_t> block_size_of(const DatasetRequest& request);
 Status too_short(const DatasetRequest& request, uint64_t length, std::string_view units);
 
 }  // namespace stoker::data

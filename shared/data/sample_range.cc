@@ -65,10 +65,12 @@ std::string format_double_exact(double value) {
 
 namespace {
 
-class TakenPart final : public Dataset {
+class TakenPart final : public Dataset, public SampleFiles {
  public:
   TakenPart(std::unique_ptr<Dataset> whole, SampleRange range)
-      : whole_(std::move(whole)), range_(range), info_(info_of(*whole_, range)) {}
+      : whole_(std::move(whole)), range_(range), info_(info_of(*whole_, range)) {
+    if (info_.maybe_files != nullptr) info_.maybe_files = this;
+  }
 
   const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
@@ -76,7 +78,7 @@ class TakenPart final : public Dataset {
   }
   uint64_t length(uint64_t sample) const override { return whole_->length(range_.begin + sample); }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    return whole_->describe_transforms(range_.begin + sample, in_whole(random_key));
+    return files_of_whole().describe_transforms(range_.begin + sample, in_whole(random_key));
   }
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
@@ -96,9 +98,8 @@ class TakenPart final : public Dataset {
     return whole_->read_labels(range_.begin + first, labels);
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    whole_->prefetch(range_.begin + sample, bytes);
+    files_of_whole().prefetch(range_.begin + sample, bytes);
   }
-  void enable_memory_cache(uint64_t& budget) const override { whole_->enable_memory_cache(budget); }
 
  private:
   static DatasetInfo info_of(const Dataset& whole, const SampleRange& range) {
@@ -110,6 +111,7 @@ class TakenPart final : public Dataset {
     info.component_sizes.clear();
     return info;
   }
+  const SampleFiles& files_of_whole() const { return *whole_->info().maybe_files; }
   // The random numbers of a sample do not depend on skip_samples.
   RandomKey in_whole(RandomKey random_key) const {
     random_key.sample += range_.begin;
@@ -118,7 +120,7 @@ class TakenPart final : public Dataset {
 
   const std::unique_ptr<Dataset> whole_;
   const SampleRange range_;
-  const DatasetInfo info_;
+  DatasetInfo info_;
 };
 
 }  // namespace

@@ -72,9 +72,9 @@ ReadAheadOptions make_read_ahead_options(const config::FeedConfig& feed, uint32_
 }
 
 ReadAhead::ReadAhead(const ReadAheadOptions& options, uint32_t workers,
-                     const data::Dataset& dataset, const data::order::SamplePlan& plan)
+                     const data::SampleFiles* maybe_files, const data::order::SamplePlan& plan)
     : options_(options),
-      dataset_(dataset),
+      maybe_files_(maybe_files),
       plan_(plan),
       budget_(options.memory_bytes),
       tuner_(workers, static_cast<uint32_t>(options.max_reads)) {}
@@ -89,7 +89,7 @@ std::chrono::nanoseconds ReadAhead::fetch(RowTask& row, std::optional<std::stop_
     row.maybe_bytes = maybe_stop
                           ? std::make_unique<data::files::PrefetchedBytes>(budget_, *maybe_stop)
                           : std::make_unique<data::files::PrefetchedBytes>(budget_);
-    dataset_.prefetch(sample, *row.maybe_bytes);
+    if (maybe_files_ != nullptr) maybe_files_->prefetch(sample, *row.maybe_bytes);
     for_room = row.maybe_bytes->waited_for_room();
   } catch (const std::bad_alloc&) {
     row.maybe_bytes.reset();  // the decoding thread reads the sample again and reports the error

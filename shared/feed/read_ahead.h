@@ -85,7 +85,8 @@ class ReadAheadTuner {
 
 class ReadAhead {
  public:
-  ReadAhead(const ReadAheadOptions& options, uint32_t workers, const data::Dataset& dataset,
+  // `maybe_files`: null if the dataset has no files, so that there is nothing to read.
+  ReadAhead(const ReadAheadOptions& options, uint32_t workers, const data::SampleFiles* maybe_files,
             const data::order::SamplePlan& plan);
 
   const ReadAheadOptions& options() const { return options_; }
@@ -116,7 +117,7 @@ class ReadAhead {
 
   // Constant after construction.
   const ReadAheadOptions options_;
-  const data::Dataset& dataset_;
+  const data::SampleFiles* const maybe_files_;
   const data::order::SamplePlan& plan_;
 
   // Own synchronization.

@@ -425,7 +425,8 @@ void WorkerPool::start(int threads, Coordinator& coordinator, PoolIndex index,
                        const ReadAheadOptions& ahead) {
   Shared& shared = *shared_;
   if (ahead.max_reads > 0) {
-    shared.maybe_ahead.emplace(ahead, static_cast<uint32_t>(threads), shared.dataset, shared.plan);
+    shared.maybe_ahead.emplace(ahead, static_cast<uint32_t>(threads),
+                               shared.dataset.info().maybe_files, shared.plan);
     shared.max_batches = batches_for(ahead, shared.plan.options().batch);
     // The first read-ahead thread starts the others when they are wanted.
     coordinator.start("read-ahead-0", [&shared, &coordinator](std::stop_token stop) {

@@ -38,12 +38,18 @@ namespace stoker::feed {
 // Maximum memory that a worker process uses to cache samples it has read.
 inline constexpr uint64_t kMaxCachedBytes = 256ull << 20;
 
-// For Dataset::enable_memory_cache(). At most an eighth of feed.worker_memory_limit_mib, so that a
-// small limit leaves room for reading.
+// The memory for cached samples of a process that reads them: at most an eighth of
+// feed.worker_memory_limit_mib, so that a small limit leaves room for reading.
 inline uint64_t sample_cache_budget(const config::FeedConfig& feed) {
   if (!feed.worker_memory_limit_mib) return kMaxCachedBytes;
   const auto allowed = static_cast<uint64_t>(*feed.worker_memory_limit_mib) << 20;
   return std::min(kMaxCachedBytes, allowed / 8);
+}
+// The same for stokerd, which reads samples only if its workers are threads.
+inline uint64_t in_process_cache_budget(const config::FeedConfig& feed) {
+  const bool has_threads =
+      feed.num_processes == 0 && feed.producers != config::ProducerMode::kExternal;
+  return has_threads ? sample_cache_budget(feed) : 0;
 }
 
 // Position of this pool among all pools of a run. Its thread i has the run-wide index

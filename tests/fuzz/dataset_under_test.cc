@@ -113,7 +113,7 @@ bool check_sample(const Dataset& first, const Dataset& second, uint64_t sample) 
                   "repeated reads of a sample must be equal");
   data::files::MemoryBudget budget(kMaxSampleBytes);
   data::files::PrefetchedBytes bytes(budget);
-  first.prefetch(sample, bytes);
+  if (first.info().maybe_files != nullptr) first.info().maybe_files->prefetch(sample, bytes);
   {
     const data::files::PrefetchedBytes::Held held(&bytes);
     check_invariant(one == read(first, sample, first.spec()), "a prefetched sample must be equal");

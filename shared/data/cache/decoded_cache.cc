@@ -17,7 +17,7 @@
 namespace stoker::data::cache {
 namespace {
 
-class DecodedDataset final : public DatasetDecorator {
+class DecodedDataset final : public DatasetDecorator, public SampleFiles {
  public:
   // `range`: the samples that have a slot in the file.
   DecodedDataset(std::unique_ptr<Dataset> dataset, std::unique_ptr<DecodedCacheFile> file,
@@ -28,6 +28,7 @@ class DecodedDataset final : public DatasetDecorator {
         range_(range),
         info_(dataset_->info()) {
     info_.writable_fds.push_back(file_->descriptor());
+    info_.maybe_files = this;
   }
 
   const DatasetInfo& info() const override { return info_; }
@@ -42,7 +43,7 @@ class DecodedDataset final : public DatasetDecorator {
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
     if (!has_position(sample) || !file_->prefetch(sample - range_.begin, bytes))
-      dataset_->prefetch(sample, bytes);
+      dataset_->info().maybe_files->prefetch(sample, bytes);
   }
 
  private:

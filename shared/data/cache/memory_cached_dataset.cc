@@ -144,34 +144,29 @@ void SampleCache::put(uint64_t sample, std::span<const std::span<std::byte>> out
   states_[sample].store(kPresent, std::memory_order_release);
 }
 
-class MemoryCachedDataset final : public DatasetDecorator {
+class MemoryCachedDataset final : public DatasetDecorator, public SampleFiles {
  public:
-  MemoryCachedDataset(std::unique_ptr<Dataset> dataset, std::vector<files::FileTable> files)
+  MemoryCachedDataset(std::unique_ptr<Dataset> dataset, std::unique_ptr<SampleCache> memory,
+                      std::vector<files::FileTable> files)
       : DatasetDecorator(*dataset),
         dataset_(std::move(dataset)),
-        change_detector_(std::move(files)) {}
-
-  void enable_memory_cache(uint64_t& budget) const override {
-    if (maybe_memory_) return;
-    std::vector<size_t> tensor_bytes;
-    for (const TensorSpec& tensor : spec()) tensor_bytes.push_back(tensor.bytes());
-    const uint64_t bytes = SampleCache::bytes_for(size(), tensor_bytes);
-    // Components may fit individually.
-    if (bytes > budget) return dataset_->enable_memory_cache(budget);
-    maybe_memory_ = SampleCache::try_create(size(), std::move(tensor_bytes));
-    if (maybe_memory_) budget -= bytes;
+        memory_(std::move(memory)),
+        change_detector_(std::move(files)),
+        info_(dataset_->info()) {
+    if (info_.maybe_files != nullptr) info_.maybe_files = this;
   }
 
+  const DatasetInfo& info() const override { return info_; }
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size());
     if (!may_take()) return dataset_->read(sample, random_key, outputs);
-    if (maybe_memory_->has(sample)) {
-      maybe_memory_->take(sample, outputs);
+    if (memory_->has(sample)) {
+      memory_->take(sample, outputs);
       return {};
     }
     STOKER_RETURN_IF_ERROR(dataset_->read(sample, random_key, outputs));
-    maybe_memory_->put(sample, outputs);
+    memory_->put(sample, outputs);
     return {};
   }
 
@@ -186,7 +181,7 @@ class MemoryCachedDataset final : public DatasetDecorator {
       const BatchReadResult read =
           dataset_->read_batch(samples.subspan(done, end - done), outputs.of(done, end - done));
       for (size_t i = done; i < done + read.good; ++i)
-        maybe_memory_->put(samples[i].sample, outputs.of(i));
+        memory_->put(samples[i].sample, outputs.of(i));
       done += read.good;
       if (!read.status.ok()) return {.good = done, .status = read.status};
     }
@@ -194,42 +189,53 @@ class MemoryCachedDataset final : public DatasetDecorator {
   }
 
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    if (!maybe_memory_ || !maybe_memory_->has(sample)) dataset_->prefetch(sample, bytes);
+    if (!memory_->has(sample)) dataset_->info().maybe_files->prefetch(sample, bytes);
   }
 
  private:
-  bool may_take() const { return maybe_memory_ && change_detector_.is_unchanged(); }
+  bool may_take() const { return change_detector_.is_unchanged(); }
 
   // Copies consecutive samples from `first` that are in memory; returns their number.
   size_t take_rows(std::span<const SampleReadRequest> samples, size_t first,
                    RowOutputs& outputs) const {
     size_t i = first;
-    const size_t ahead = maybe_memory_->samples_to_fetch_ahead();
-    for (; i < samples.size() && maybe_memory_->has(samples[i].sample); ++i) {
-      if (i + ahead < samples.size()) maybe_memory_->fetch(samples[i + ahead].sample);
-      maybe_memory_->take(samples[i].sample, outputs.of(i));
+    const size_t ahead = memory_->samples_to_fetch_ahead();
+    for (; i < samples.size() && memory_->has(samples[i].sample); ++i) {
+      if (i + ahead < samples.size()) memory_->fetch(samples[i + ahead].sample);
+      memory_->take(samples[i].sample, outputs.of(i));
     }
     return i - first;
   }
   size_t next_kept(std::span<const SampleReadRequest> samples, size_t first) const {
-    const auto found = std::find_if(
-        samples.begin() + static_cast<ptrdiff_t>(first), samples.end(),
-        [this](const SampleReadRequest& each) { return maybe_memory_->has(each.sample); });
+    const auto found =
+        std::find_if(samples.begin() + static_cast<ptrdiff_t>(first), samples.end(),
+                     [this](const SampleReadRequest& each) { return memory_->has(each.sample); });
     return static_cast<size_t>(found - samples.begin());
   }
 
   const std::unique_ptr<Dataset> dataset_;
-
-  // Set before the first read; synchronized internally.
-  mutable std::unique_ptr<SampleCache> maybe_memory_;
-  mutable files::FileChangeDetector change_detector_;
+  const std::unique_ptr<SampleCache> memory_;          // synchronized internally
+  mutable files::FileChangeDetector change_detector_;  // synchronized internally
+  DatasetInfo info_;
 };
 
 }  // namespace
 
 std::unique_ptr<Dataset> with_memory_cache(std::unique_ptr<Dataset> dataset,
-                                           std::vector<files::FileTable> files) {
-  return std::make_unique<MemoryCachedDataset>(std::move(dataset), std::move(files));
+                                           std::vector<files::FileTable> files,
+                                           files::MemoryBudget& budget) {
+  assert(dataset->max_length() == 0);
+  std::vector<size_t> tensor_bytes;
+  for (const TensorSpec& tensor : dataset->spec()) tensor_bytes.push_back(tensor.bytes());
+  const uint64_t bytes = SampleCache::bytes_for(dataset->size(), tensor_bytes);
+  if (!budget.try_take(bytes)) return dataset;
+  auto memory = SampleCache::try_create(dataset->size(), std::move(tensor_bytes));
+  if (!memory) {
+    budget.release(bytes);
+    return dataset;
+  }
+  return std::make_unique<MemoryCachedDataset>(std::move(dataset), std::move(memory),
+                                               std::move(files));
 }
 
 }  // namespace stoker::data::cache

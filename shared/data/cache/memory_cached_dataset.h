@@ -21,12 +21,15 @@
 
 #include "shared/data/dataset.h"
 #include "shared/data/files/file_table.h"
+#include "shared/data/files/prefetched_bytes.h"
 
 namespace stoker::data::cache {
 
-// `files`: all files that the dataset reads. The cache is unused until enable_memory_cache() is
-// called.
+// Takes the memory for all samples from `budget`. Returns `dataset` itself if the budget or the
+// address space is too small. `files`: all files that the dataset reads. Samples must have a fixed
+// shape.
 std::unique_ptr<Dataset> with_memory_cache(std::unique_ptr<Dataset> dataset,
-                                           std::vector<files::FileTable> files);
+                                           std::vector<files::FileTable> files,
+                                           files::MemoryBudget& budget);
 
 }  // namespace stoker::data::cache

@@ -45,7 +45,7 @@ class MemoryBudget {
 
 // PrefetchedBytes: the bytes that one sample will read from files, read before it is decoded.
 //
-// Dataset::prefetch() fills it. A thread that holds it (Held) and calls Dataset::read() then gets
+// SampleFiles::prefetch() fills it. A thread that holds it (Held) and calls Dataset::read() then gets
 // these bytes from memory. It only changes when the disk is read: a range that was not prefetched
 // is read from the file, and a failed read is stored as its error, so that it is not repeated.
 //

@@ -233,7 +233,6 @@ Result<std::unique_ptr<Dataset>> open_csv(const DatasetRequest& request, files::
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
                                        LineLocation::kWidth, spec);
   if (!table) return no_csv(request);
-  spec.set_input_form(table->form);
   auto records = std::make_unique<CsvRecords>(std::move(index.files), *std::move(table),
                                               std::move(indices), delimiter_of(request));
   return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),

@@ -30,8 +30,8 @@ struct DatasetFormatOps {
   Result<files::IndexMetadata> (*build_metadata)(const DatasetRequest& request,
                                                  const files::FileTable& files,
                                                  const files::ScanProgress& progress);
-  // Opens the dataset without accessing any file. The index can come from disk: inconsistent
-  // metadata is kCorrupt.
+  // Opens the dataset without accessing any file, except to fill a cache. The index can come from
+  // disk: inconsistent metadata is kCorrupt.
   Result<std::unique_ptr<Dataset>> (*open)(const DatasetRequest& request, files::Index index);
   // Whether caching samples in memory is worthwhile: rows of a few files that are the same on each
   // read, except for random crops of images.

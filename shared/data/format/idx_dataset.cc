@@ -20,9 +20,11 @@
 #include "shared/data/files/file_change_detector.h"
 #include "shared/data/files/file_reader.h"
 #include "shared/data/files/file_table.h"
+#include "shared/data/files/prefetched_bytes.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/format/format.h"
 #include "shared/data/record/record_dataset.h"
+#include "shared/data/sample_range.h"
 
 namespace stoker::data::format {
 namespace {
@@ -36,11 +38,12 @@ namespace {
 //           the error.
 class InMemoryRange {
  public:
-  // Reads the range and subtracts its size from `budget`. Null if it exceeds `budget` or cannot be
+  // Reads the range and takes its size from `budget`. Null if it exceeds the budget or cannot be
   // read.
   static std::unique_ptr<InMemoryRange> try_read(const files::FileReader& reader,
                                                  const files::FileTable& files, size_t file,
-                                                 uint64_t offset, uint64_t count, uint64_t& budget);
+                                                 uint64_t offset, uint64_t count,
+                                                 files::MemoryBudget& budget);
   // The byte at index `number` of the range; null after the file has changed since it was indexed.
   const std::byte* try_get(uint64_t number) {
     return change_detector_.is_unchanged() ? &bytes_[number] : nullptr;
@@ -57,19 +60,20 @@ class InMemoryRange {
 std::unique_ptr<InMemoryRange> InMemoryRange::try_read(const files::FileReader& reader,
                                                        const files::FileTable& files, size_t file,
                                                        uint64_t offset, uint64_t count,
-                                                       uint64_t& budget) {
-  if (count > budget) return nullptr;
+                                                       files::MemoryBudget& budget) {
+  if (!budget.try_take(count)) return nullptr;
   try {
     std::vector<std::byte> bytes(count);
-    if (!reader.read(file, offset, bytes).ok()) return nullptr;
-    files::FileTable watched;
-    watched.add(files.path(file), files.stamp(file));
-    budget -= count;
-    return std::unique_ptr<InMemoryRange>(
-        new InMemoryRange(std::move(bytes), {std::move(watched)}));
+    if (reader.read(file, offset, bytes).ok()) {
+      files::FileTable watched;
+      watched.add(files.path(file), files.stamp(file));
+      return std::unique_ptr<InMemoryRange>(
+          new InMemoryRange(std::move(bytes), {std::move(watched)}));
+    }
   } catch (const std::bad_alloc&) {
-    return nullptr;
   }
+  budget.release(count);
+  return nullptr;
 }
 
 // idx file: reads the headers of MNIST files and decompresses gzip-compressed files.
@@ -226,12 +230,12 @@ class IdxReader final : public record::RecordReader {
     if (!maybe_labels_) reader_.prefetch(kLabels, label_offset(record), 1, bytes);
   }
 
-  // Called if the images do not fit in memory. Caches the labels, one byte each, which saves a
-  // second read per sample.
-  void enable_memory_cache(uint64_t first, uint64_t count, uint64_t& room) const override {
-    first_label_ = first;
-    maybe_labels_ =
-        InMemoryRange::try_read(reader_, files_, kLabels, label_offset(first), count, room);
+  // Keeps the labels of these records in memory, one byte each, which saves the second read of a
+  // sample if the images do not fit. Must be called before the first read().
+  void cache_labels(const SampleRange& range, files::MemoryBudget& budget) {
+    first_label_ = range.begin;
+    maybe_labels_ = InMemoryRange::try_read(reader_, files_, kLabels, label_offset(range.begin),
+                                            range.size(), budget);
   }
 
  private:
@@ -244,8 +248,8 @@ class IdxReader final : public record::RecordReader {
   const IdxShape shape_;
 
   // Set before the first read; synchronized internally.
-  mutable std::unique_ptr<InMemoryRange> maybe_labels_;
-  mutable uint64_t first_label_ = 0;  // record of the first cached label
+  std::unique_ptr<InMemoryRange> maybe_labels_;
+  uint64_t first_label_ = 0;  // record of the first cached label
 };
 
 Status check_shape(const files::FileTable& files, const IdxShape& shape) {
@@ -365,9 +369,12 @@ Result<std::unique_ptr<Dataset>> open_idx(const DatasetRequest& request, files::
   record::FieldSpec input{
       .dtype = DType::kU8,
       .shape = {1, static_cast<int64_t>(shape.height), static_cast<int64_t>(shape.width)}};
-  return record::make_record_dataset(request, record::SampleSpec::labeled(std::move(input)),
-                                     index.fingerprint(),
-                                     std::make_unique<IdxReader>(std::move(data), shape));
+  STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, shape.count));
+  auto records = std::make_unique<IdxReader>(std::move(data), shape);
+  if (request.maybe_cache_budget != nullptr)
+    records->cache_labels(range, *request.maybe_cache_budget);
+  return record::make_record_dataset(record::SampleSpec::labeled(std::move(input)),
+                                     index.fingerprint(), std::move(records), range);
 }
 
 }  // namespace

@@ -146,7 +146,6 @@ Result<std::unique_ptr<Dataset>> open_jsonl(const DatasetRequest& request, files
   auto table =
       record::RecordTable::of(std::move(index.metadata), index.files.size(), width_of(spec), spec);
   if (!table) return table.status().with_context("data." + request.name);
-  spec.set_input_form(table->form);
   auto records = std::make_unique<JsonRecords>(std::move(index.files), *std::move(table), spec);
   return record::make_record_dataset(resolved, std::move(spec), std::move(fingerprint),
                                      std::move(records));

@@ -47,9 +47,8 @@ class NpyReader final : public record::RecordReader {
     spec.fields = {input_field(), target_field()};
     if (!is_sequence()) return spec;
     spec.max_length = input_.layout().row.front();
-    const record::FieldSpec& target = spec.fields[1];
-    const bool has_label_list = target.role == record::FieldRole::kLabels && !target.is_sequence;
-    if (has_label_list) spec.max_label_length = target_.layout().row_elements();
+    if (spec.has_target(record::FieldRole::kLabels) && !has_label_per_step())
+      spec.max_label_length = target_.layout().row_elements();
     return spec;
   }
 
@@ -128,7 +127,6 @@ class NpyReader final : public record::RecordReader {
     const auto& row = input_.layout().row;
     field.shape = row.size() == 1 ? std::vector<int64_t>{1}
                                   : std::vector<int64_t>(row.begin() + 1, row.end());
-    field.is_sequence = true;
     return field;
   }
   record::FieldSpec target_field() const {
@@ -138,8 +136,7 @@ class NpyReader final : public record::RecordReader {
     record::FieldSpec labels{.role = record::FieldRole::kLabel, .dtype = DType::kI64, .shape = {}};
     if (has_one_label()) return labels;
     labels.role = record::FieldRole::kLabels;
-    labels.is_sequence = has_label_per_step();
-    if (!labels.is_sequence) labels.shape = {numbers};
+    if (!has_label_per_step()) labels.shape = {numbers};
     return labels;
   }
 

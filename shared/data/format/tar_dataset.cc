@@ -184,7 +184,6 @@ Result<std::unique_ptr<Dataset>> open_tar(const DatasetRequest& request, files::
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
                                        tar_row_width(spec), spec);
   if (!table) return table.status().with_context("data." + request.name);
-  spec.set_input_form(table->form);
   auto records = std::make_unique<TarRecords>(std::move(index.files), *std::move(table),
                                               std::move(members), spec, *request.config.record());
   return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),

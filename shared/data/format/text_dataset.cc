@@ -12,45 +12,47 @@
 namespace stoker::data::format {
 namespace {
 
-class TextDataset final : public Dataset {
+class TextDataset final : public Dataset, public SampleFiles {
  public:
-  TextDataset(std::string fingerprint, files::FileTable files, SampleRange range, uint64_t context)
+  TextDataset(std::string fingerprint, files::FileTable files, SampleRange range,
+              uint64_t block_size)
       : stream_(std::move(files)),
         begin_(range.begin),
-        context_(context),
-        info_{.size = (range.size() - 1) / context,
+        block_size_(block_size),
+        info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
               .spec = {{.name = "tokens",
                         .dtype = DType::kU8,
-                        .shape = {static_cast<int64_t>(context + 1)}}},
+                        .shape = {static_cast<int64_t>(block_size + 1)}}},
               .classes = 256,
-              .shard_ends = stream_.shard_ends(begin_, context, (range.size() - 1) / context)} {}
+              .shard_ends = stream_.shard_ends(begin_, block_size, (range.size() - 1) / block_size),
+              .maybe_files = this} {}
 
   const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
-    return stream_.source(begin_ + sample * context_);
+    return stream_.source(begin_ + sample * block_size_);
   }
 
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == context_ + 1);
-    return stream_.read(begin_ + sample * context_, outputs[0]);
+    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == block_size_ + 1);
+    return stream_.read(begin_ + sample * block_size_, outputs[0]);
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    stream_.prefetch(begin_ + sample * context_, context_ + 1, bytes);
+    stream_.prefetch(begin_ + sample * block_size_, block_size_ + 1, bytes);
   }
 
  private:
   const ByteStream stream_;
   const uint64_t begin_;
-  const uint64_t context_;
+  const uint64_t block_size_;
   const DatasetInfo info_;
 };
 
 Result<std::string> text_fingerprint_text(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
-  return "format=text " + split.to_text() + " block_size=" + std::to_string(context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  return "format=text " + split.to_text() + " block_size=" + std::to_string(block_size);
 }
 
 Result<files::FileTable> scan_text(const DatasetRequest& request,
@@ -62,11 +64,11 @@ Result<std::unique_ptr<Dataset>> open_text(const DatasetRequest& request, files:
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
   STOKER_ASSIGN_OR_RETURN(const uint64_t length, ByteStream::total_length(index.files));
   const SampleRange range = split.of_count(length);
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
-  if (range.size() < context + 1) return too_short(request, range.size(), "bytes");
+  STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  if (range.size() < block_size + 1) return too_short(request, range.size(), "bytes");
   std::string fingerprint = index.fingerprint();
   return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(
-      std::move(fingerprint), std::move(index.files), range, context));
+      std::move(fingerprint), std::move(index.files), range, block_size));
 }
 
 }  // namespace

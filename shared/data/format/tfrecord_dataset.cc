@@ -122,7 +122,6 @@ Result<std::unique_ptr<Dataset>> open_tfrecord(const DatasetRequest& request, fi
   auto table = record::RecordTable::of(std::move(index.metadata), index.files.size(),
                                        tfrecord_row_width(spec), spec);
   if (!table) return table.status().with_context("data." + request.name);
-  spec.set_input_form(table->form);
   auto records = std::make_unique<TfRecords>(std::move(index.files), *std::move(table), spec);
   return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),
                                      std::move(records));

@@ -41,22 +41,23 @@ void widen_in_place(std::span<std::byte> bytes) {
   }
 }
 
-class TokensDataset final : public Dataset {
+class TokensDataset final : public Dataset, public SampleFiles {
  public:
   TokensDataset(std::string fingerprint, files::FileTable files, SampleRange range,
-                uint64_t context, uint64_t width)
+                uint64_t block_size, uint64_t width)
       : stream_(std::move(files)),
         begin_(range.begin),
-        context_(context),
+        block_size_(block_size),
         width_(width),
         // The files do not contain the vocabulary size, so there are no classes.
-        info_{.size = (range.size() - 1) / context,
+        info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
               .spec = {{.name = "tokens",
                         .dtype = DType::kI32,
-                        .shape = {static_cast<int64_t>(context + 1)}}},
-              .shard_ends =
-                  stream_.shard_ends(position(0), context * width, (range.size() - 1) / context)} {}
+                        .shape = {static_cast<int64_t>(block_size + 1)}}},
+              .shard_ends = stream_.shard_ends(position(0), block_size * width,
+                                               (range.size() - 1) / block_size),
+              .maybe_files = this} {}
 
   const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override { return stream_.source(position(sample)); }
@@ -73,11 +74,11 @@ class TokensDataset final : public Dataset {
     return check_positive(sample, out);
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    stream_.prefetch(position(sample), (context_ + 1) * width_, bytes);
+    stream_.prefetch(position(sample), (block_size_ + 1) * width_, bytes);
   }
 
  private:
-  uint64_t position(uint64_t sample) const { return (begin_ + sample * context_) * width_; }
+  uint64_t position(uint64_t sample) const { return (begin_ + sample * block_size_) * width_; }
 
   Status check_positive(uint64_t sample, std::span<const std::byte> out) const {
     uint32_t all = 0;  // no early exit, so that the loop is vectorized
@@ -103,15 +104,15 @@ class TokensDataset final : public Dataset {
 
   const ByteStream stream_;
   const uint64_t begin_;
-  const uint64_t context_;
+  const uint64_t block_size_;
   const uint64_t width_;
   const DatasetInfo info_;
 };
 
 Result<std::string> tokens_fingerprint_text(const DatasetRequest& request) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
-  return "format=tokens " + split.to_text() + " block_size=" + std::to_string(context) +
+  STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  return "format=tokens " + split.to_text() + " block_size=" + std::to_string(block_size) +
          " dtype=" + dtype_text(request.as<config::TokensDataset>());
 }
 
@@ -135,11 +136,11 @@ Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, file
     }
   }
   const SampleRange range = split.of_count(length / width);
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
-  if (range.size() < context + 1) return too_short(request, range.size(), "tokens");
+  STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  if (range.size() < block_size + 1) return too_short(request, range.size(), "tokens");
   std::string fingerprint = index.fingerprint();
   return std::unique_ptr<Dataset>(std::make_unique<TokensDataset>(
-      std::move(fingerprint), std::move(index.files), range, context, width));
+      std::move(fingerprint), std::move(index.files), range, block_size, width));
 }
 
 }  // namespace

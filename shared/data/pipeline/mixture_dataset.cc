@@ -9,7 +9,7 @@
 namespace stoker::data::pipeline {
 namespace {
 
-class MixtureDataset final : public Dataset {
+class MixtureDataset final : public Dataset, public SampleFiles {
  public:
   explicit MixtureDataset(std::vector<NamedDataset> components)
       : components_(std::move(components)) {
@@ -18,6 +18,7 @@ class MixtureDataset final : public Dataset {
     info_.class_names = first.class_names;
     info_.max_length = first.max_length;
     info_.length_tensors = first.length_tensors;
+    info_.maybe_files = this;
     Sha256 hash;
     hash.update("mixture\n");
     for (const NamedDataset& component : components_) {
@@ -48,8 +49,10 @@ class MixtureDataset final : public Dataset {
   }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     const Location location = locate(sample);
-    return location.component.data->describe_transforms(location.sample,
-                                                        in_component(random_key, location));
+    const SampleFiles* const maybe_files = location.component.data->info().maybe_files;
+    return maybe_files == nullptr ? std::string()
+                                  : maybe_files->describe_transforms(
+                                        location.sample, in_component(random_key, location));
   }
   Status read(uint64_t sample, const RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
@@ -70,10 +73,8 @@ class MixtureDataset final : public Dataset {
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
     const Location location = locate(sample);
-    location.component.data->prefetch(location.sample, bytes);
-  }
-  void enable_memory_cache(uint64_t& budget) const override {
-    for (const NamedDataset& component : components_) component.data->enable_memory_cache(budget);
+    const SampleFiles* const maybe_files = location.component.data->info().maybe_files;
+    if (maybe_files != nullptr) maybe_files->prefetch(location.sample, bytes);
   }
 
  private:
@@ -106,7 +107,7 @@ std::string format_spec(const std::vector<TensorSpec>& spec) {
   return words;
 }
 
-// Tensors and class names must be equal, because the trainer does not know which component a sample
+// Tensors, their padding and class names must be equal, because the trainer does not know which component a sample
 // is from.
 Status validate_same_schema(const std::string& name, const NamedDataset& first,
                             const NamedDataset& other) {
@@ -115,6 +116,14 @@ Status validate_same_schema(const std::string& name, const NamedDataset& first,
     return Status(StatusCode::kInvalidArgument, pair + " have different tensors (" +
                                                     format_spec(first.data->spec()) + "; " +
                                                     format_spec(other.data->spec()) + ")");
+  }
+  const DatasetInfo &info = first.data->info(), &other_info = other.data->info();
+  if (info.max_length != other_info.max_length ||
+      info.length_tensors != other_info.length_tensors) {
+    return Status(StatusCode::kInvalidArgument,
+                  pair +
+                      " pad different tensors to the length of a batch; set "
+                      "sequence.max_label_length in both or in neither");
   }
   if (first.data->class_names() != other.data->class_names()) {
     return Status(StatusCode::kInvalidArgument,

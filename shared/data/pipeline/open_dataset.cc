@@ -18,6 +18,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/files/index.h"
+#include "shared/data/files/prefetched_bytes.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/format/format.h"
 #include "shared/data/pipeline/dataset_refresh.h"
@@ -59,14 +60,14 @@ Status validate_samples(const DatasetRequest& request, const Dataset& dataset) {
 }
 
 // Checks the name because it becomes a file name.
-Result<std::string> index_path(const DatasetRequest& request, const std::string& index_dir) {
+Result<std::string> index_path(const DatasetRequest& request) {
   if (request.name.empty() || request.name.starts_with('.') ||
       request.name.find('/') != std::string::npos) {
     return Status(StatusCode::kInvalidArgument,
                   "data." + request.name +
                       ": the name of a dataset must not be empty, begin with '.' or hold '/'");
   }
-  return index_file(request.name, index_dir);
+  return index_file(request.name, std::string(request.index_dir));
 }
 
 Status check_request(const DatasetRequest& request) {
@@ -140,8 +141,10 @@ Result<std::unique_ptr<Dataset>> open_with(const format::DatasetFormatOps& kind,
   if (makes == Makes::kFiles)
     STOKER_RETURN_IF_ERROR(cache::create_decoded_cache(request, *dataset, progress));
   STOKER_ASSIGN_OR_RETURN(dataset, cache::with_decoded_cache(request, std::move(dataset)));
-  if (may_stay_in_memory(kind, request) && dataset->max_length() == 0)
-    dataset = cache::with_memory_cache(std::move(dataset), std::move(files));
+  if (request.maybe_cache_budget != nullptr && may_stay_in_memory(kind, request) &&
+      dataset->max_length() == 0)
+    dataset =
+        cache::with_memory_cache(std::move(dataset), std::move(files), *request.maybe_cache_budget);
   return transform::with_transforms(request, std::move(dataset));
 }
 
@@ -176,16 +179,13 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
   return true;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
-                                              const config::DatasetConfig& config,
-                                              const std::string& index_dir,
-                                              const files::ScanProgress& progress) {
-  const DatasetRequest request{.name = dataset_name, .config = config, .index_dir = index_dir};
+Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
+                                               const files::ScanProgress& progress) {
+  const config::DatasetConfig& config = request.config;
+  const std::string index_dir(request.index_dir);
   STOKER_RETURN_IF_ERROR(check_request(request));
   const format::DatasetFormatOps& kind = format::format_ops(config.format());
-  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request, index_dir));
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request));
   files::Index wanted;
   STOKER_ASSIGN_OR_RETURN(wanted.fingerprint_text, dataset_fingerprint_text(kind, request));
   wanted.source = source_of(request);
@@ -207,14 +207,11 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
   return with_sample_range(request, std::move(whole));
 }
 
-Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
-                                              const config::DatasetConfig& config,
-                                              const std::string& index_dir,
-                                              const std::string& fingerprint) {
-  const DatasetRequest request{.name = dataset_name, .config = config, .index_dir = index_dir};
+Result<std::unique_ptr<Dataset>> load_and_open(const DatasetRequest& request,
+                                               const std::string& fingerprint) {
   STOKER_RETURN_IF_ERROR(check_request(request));
-  const format::DatasetFormatOps& kind = format::format_ops(config.format());
-  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request, index_dir));
+  const format::DatasetFormatOps& kind = format::format_ops(request.config.format());
+  STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request));
   STOKER_ASSIGN_OR_RETURN(const std::string fingerprint_text,
                           dataset_fingerprint_text(kind, request));
   auto loaded = files::load_index(path);
@@ -225,7 +222,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
   files::Index index = *std::move(loaded);
   if (index.fingerprint_text != fingerprint_text || index.source != source_of(request)) {
     return Status(StatusCode::kMismatch, path + ": made for other settings of data." +
-                                             dataset_name + " (" + index.fingerprint_text + ")");
+                                             request.name + " (" + index.fingerprint_text + ")");
   }
   STOKER_ASSIGN_OR_RETURN(auto whole, open_with(kind, request, std::move(index), Makes::kNothing));
   STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
@@ -233,8 +230,7 @@ Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
   return data;
 }
 
-// For any named dataset; a mixture or concat opens its components.
-namespace {
+// ---- Mixtures
 
 using OpenOne = std::function<Result<std::unique_ptr<Dataset>>(
     const std::string& name, const config::DatasetConfig& dataset)>;
@@ -270,31 +266,53 @@ Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const files::ScanProgress& progress,
+                                              uint64_t cache_bytes) {
+  files::MemoryBudget budget(cache_bytes);
+  return scan_and_open({dataset_name, config, index_dir, &budget}, progress);
+}
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
-                                              const files::ScanProgress& progress) {
+                                              const files::ScanProgress& progress,
+                                              uint64_t cache_bytes) {
+  files::MemoryBudget budget(cache_bytes);
   STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
                           find_dataset(dataset_name, datasets));
   if (!dataset->combines_datasets())
-    return open_dataset(dataset_name, *dataset, index_dir, progress);
+    return scan_and_open({dataset_name, *dataset, index_dir, &budget}, progress);
   return open_mixture(dataset_name, *dataset, datasets,
-                      [&](const std::string& name, const config::DatasetConfig& part) {
-                        return open_dataset(name, part, index_dir, progress);
+                      [&](const std::string& name, const config::DatasetConfig& config) {
+                        return scan_and_open({name, config, index_dir, &budget}, progress);
                       });
+}
+
+Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
+                                              const config::DatasetConfig& config,
+                                              const std::string& index_dir,
+                                              const std::string& fingerprint,
+                                              uint64_t cache_bytes) {
+  files::MemoryBudget budget(cache_bytes);
+  return load_and_open({dataset_name, config, index_dir, &budget}, fingerprint);
 }
 
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
-                                              const std::string& fingerprint) {
+                                              const std::string& fingerprint,
+                                              uint64_t cache_bytes) {
+  files::MemoryBudget budget(cache_bytes);
   STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
                           find_dataset(dataset_name, datasets));
   if (!dataset->combines_datasets())
-    return open_indexed(dataset_name, *dataset, index_dir, fingerprint);
+    return load_and_open({dataset_name, *dataset, index_dir, &budget}, fingerprint);
   STOKER_ASSIGN_OR_RETURN(
       auto mixture, open_mixture(dataset_name, *dataset, datasets,
-                                 [&](const std::string& name, const config::DatasetConfig& part) {
-                                   return open_indexed(name, part, index_dir, "");
+                                 [&](const std::string& name, const config::DatasetConfig& config) {
+                                   return load_and_open({name, config, index_dir, &budget}, "");
                                  }));
   STOKER_RETURN_IF_ERROR(check_fingerprint(*mixture, fingerprint, "data." + dataset_name));
   return mixture;

@@ -6,6 +6,7 @@
 //           reported to `progress`.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -22,15 +23,21 @@ namespace stoker::data::pipeline {
 // '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file does not have this format),
 // kIoError. `dataset_name` ("train") is used in messages and in the name of the index file.
 // A mixture or concat also opens its components, all of which must be in `datasets`.
+//
+// `cache_bytes`: memory for samples that are cheaper to keep than to read again. A dataset of such
+// samples caches them after their first read if all of them fit; the components of a mixture take
+// their memory in order.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
-                                              const files::ScanProgress& progress);
+                                              const files::ScanProgress& progress,
+                                              uint64_t cache_bytes = 0);
 // For a single dataset, which is neither a mixture nor a concat.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
-                                              const files::ScanProgress& progress);
+                                              const files::ScanProgress& progress,
+                                              uint64_t cache_bytes = 0);
 
 // Opens the dataset with the index that open_dataset() wrote, without another scan: the same
 // samples, or an error. kNotFound: there is no index yet. kMismatch: the index was built with other
@@ -38,10 +45,12 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
-                                              const std::string& fingerprint);
+                                              const std::string& fingerprint,
+                                              uint64_t cache_bytes = 0);
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
-                                              const std::string& fingerprint);
+                                              const std::string& fingerprint,
+                                              uint64_t cache_bytes = 0);
 
 }  // namespace stoker::data::pipeline

@@ -41,11 +41,8 @@ bool parse_float(std::string_view text, float& number) {
   return parsed.ec == std::errc();
 }
 
-Status append_finite(float number, std::span<float> out, size_t& filled) {
-  if (!std::isfinite(number))
-    return wrong("holds " + std::string(std::isnan(number) ? "NaN" : "an infinite number"));
-  out[filled++] = number;
-  return {};
+Status nonfinite(float number) {
+  return wrong("holds " + std::string(std::isnan(number) ? "NaN" : "an infinite number"));
 }
 
 template <typename Number>
@@ -54,8 +51,11 @@ Status append_all(std::span<const Number> numbers, std::span<float> out, size_t&
     return wrong("has " + counted(numbers.size(), "number") + ", more than the " +
                  std::to_string(out.size() - filled) + " that are needed");
   }
-  for (const Number number : numbers)
-    STOKER_RETURN_IF_ERROR(append_finite(static_cast<float>(number), out, filled));
+  for (const Number number : numbers) {
+    const auto value = static_cast<float>(number);
+    if (!std::isfinite(value)) return nonfinite(value);
+    out[filled++] = value;
+  }
   return {};
 }
 
@@ -140,7 +140,7 @@ Status append_array(const FieldArray& array, std::span<float> out, size_t& fille
   if (!is_in_place) array_to_floats(array, bytes);
   const auto is_finite = [](float number) { return std::isfinite(number); };
   const auto bad = must_be_finite ? std::ranges::find_if_not(numbers, is_finite) : numbers.end();
-  if (bad != numbers.end()) return append_finite(*bad, out, filled);
+  if (bad != numbers.end()) return nonfinite(*bad);
   filled += numbers.size();
   return {};
 }

@@ -46,6 +46,21 @@ struct FieldArray {
 // Refers to memory of the reader. std::monostate: the record has no value of that name.
 using FieldValue = std::variant<std::monostate, FieldBytes, FieldInts, FieldFloats, FieldArray>;
 
+// RecordValues: the values of one record, as input and output of RecordReader::read().
+struct RecordValues {
+  // One for each value of the spec; missing until it is read.
+  std::span<FieldValue> fields;
+  // Known before reading: the length of a sequence when it was indexed, and the class of a labeled
+  // record. If the record contains its label, the reader checks it and sets the class.
+  uint64_t length = 0;
+  uint64_t label = 0;
+  // The tensors of the sample. A reader whose file contains the bytes of a tensor reads them
+  // directly into it and lets the value refer to them, which avoids a copy. `target_tensor` is empty
+  // if the spec has no label, labels or target.
+  std::span<std::byte> input_tensor = {};
+  std::span<std::byte> target_tensor = {};
+};
+
 inline bool is_missing(const FieldValue& value) { return value.index() == 0; }
 inline bool is_bytes(const FieldValue& value) { return std::holds_alternative<FieldBytes>(value); }
 // "nothing", "12 bytes", "3 whole numbers", "1 number".

@@ -9,6 +9,7 @@
 
 #include "shared/base/status.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/record/sample_assembler.h"
 #include "shared/data/sample_range.h"
 
 namespace stoker::data::record {
@@ -32,33 +33,34 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;  // of all texts together
 
-class TokenBlocks final : public Dataset {
+class TokenBlocks final : public Dataset, public SampleFiles {
  public:
   // `ends`: the offset in the stream at which each text and its end token end.
   TokenBlocks(std::string fingerprint, std::unique_ptr<RecordReader> records,
-              std::vector<uint64_t> ends, SampleRange range, uint64_t context)
+              std::vector<uint64_t> ends, SampleRange range, uint64_t block_size)
       : records_(std::move(records)),
         texts_(*records_->maybe_texts()),
         ends_(std::move(ends)),
         begin_(range.begin),
-        context_(context),
-        info_{.size = (range.size() - 1) / context,
+        block_size_(block_size),
+        info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
               .spec = {{.name = "tokens",
                         .dtype = DType::kU8,
-                        .shape = {static_cast<int64_t>(context + 1)}}},
-              .classes = 256} {}
+                        .shape = {static_cast<int64_t>(block_size + 1)}}},
+              .classes = 256,
+              .maybe_files = this} {}
 
   const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
-    return records_->source(text_at(begin_ + sample * context_));
+    return records_->source(text_at(begin_ + sample * block_size_));
   }
 
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
-    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == context_ + 1);
+    assert(sample < size() && outputs.size() == 1 && outputs[0].size() == block_size_ + 1);
     std::span<std::byte> rest = outputs[0];
-    uint64_t position = begin_ + sample * context_;
+    uint64_t position = begin_ + sample * block_size_;
     for (uint64_t text = text_at(position); !rest.empty(); ++text) {
       const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
       const uint64_t left = ends_[text] - 1 - position;  // without the end token
@@ -73,8 +75,8 @@ class TokenBlocks final : public Dataset {
     return {};
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
-    uint64_t rest = context_ + 1;
-    uint64_t position = begin_ + sample * context_;
+    uint64_t rest = block_size_ + 1;
+    uint64_t position = begin_ + sample * block_size_;
     for (uint64_t text = text_at(position); rest > 0; ++text) {
       const uint64_t from = position - (text == 0 ? 0 : ends_[text - 1]);
       const uint64_t taken = std::min(ends_[text] - 1 - position, rest);
@@ -93,7 +95,7 @@ class TokenBlocks final : public Dataset {
   const TextSource& texts_;  // of *records_
   const std::vector<uint64_t> ends_;
   const uint64_t begin_;
-  const uint64_t context_;
+  const uint64_t block_size_;
   const DatasetInfo info_;
 };
 
@@ -113,13 +115,13 @@ Result<std::unique_ptr<Dataset>> make_token_blocks(const DatasetRequest& request
     ends[record] = length += bytes + 1;
   }
   const SampleRange range = split.of_count(length);
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
-  if (range.size() < context + 1) return too_short(request, range.size(), "bytes");
+  STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  if (range.size() < block_size + 1) return too_short(request, range.size(), "bytes");
   return std::unique_ptr<Dataset>(std::make_unique<TokenBlocks>(
-      std::move(fingerprint), std::move(records), std::move(ends), range, context));
+      std::move(fingerprint), std::move(records), std::move(ends), range, block_size));
 }
 
-class RecordDataset final : public Dataset {
+class RecordDataset final : public Dataset, public SampleFiles {
  public:
   RecordDataset(SampleSpec spec, std::string fingerprint, std::unique_ptr<RecordReader> records,
                 SampleRange range)
@@ -133,7 +135,8 @@ class RecordDataset final : public Dataset {
               .class_names = records_->class_names(),
               .shard_ends = shard_ends_within(records_->shard_ends(), range),
               .max_length = assembler_.spec().max_length,
-              .length_tensors = assembler_.spec().length_tensors()} {}
+              .length_tensors = assembler_.spec().length_tensors(),
+              .maybe_files = this} {}
 
   const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
@@ -168,9 +171,6 @@ class RecordDataset final : public Dataset {
   }
   void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
     records_->prefetch(range_.begin + sample, bytes);
-  }
-  void enable_memory_cache(uint64_t& room) const override {
-    records_->enable_memory_cache(range_.begin, range_.size(), room);
   }
 
  private:
@@ -240,8 +240,8 @@ Result<std::string> record_fingerprint_text(std::string_view format,
   if (spec.has_target(FieldRole::kLabel) || spec.has_target(FieldRole::kLabels))
     text += " num_classes=" + std::to_string(record.num_classes.value_or(0));
   if (!spec.is_text()) return text;
-  STOKER_ASSIGN_OR_RETURN(const uint64_t context, context_of(request));
-  return text + " block_size=" + std::to_string(context);
+  STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  return text + " block_size=" + std::to_string(block_size);
 }
 
 Result<std::unique_ptr<Dataset>> make_record_dataset(const DatasetRequest& request, SampleSpec spec,

@@ -35,7 +35,7 @@ files::IndexMetadata RecordTable::to_metadata() && {
 }
 
 Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards, uint64_t width,
-                                    const SampleSpec& spec) {
+                                    SampleSpec& spec) {
   const std::span<const uint64_t> numbers(metadata.numbers);
   const bool has_labels = spec.has_target(FieldRole::kLabel);  // one per record, in the table
   const bool has_lists = spec.has_target(FieldRole::kLabels);  // in the records
@@ -60,6 +60,7 @@ Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards
   if (!std::ranges::all_of(labels, is_class)) return no_table();
   table.rows.assign(rows.begin(), rows.end());
   table.labels.assign(labels.begin(), labels.end());
+  spec.set_input_form(table.form);
   return table;
 }
 

@@ -42,9 +42,9 @@ struct RecordTable {
 
   files::IndexMetadata to_metadata() &&;
   // The table of a format that stores `width` numbers per record with these fields; for sequences
-  // it has one more column, the length.
+  // it has one more column, the length. Sets the form of the input in `spec`.
   static Result<RecordTable> of(files::IndexMetadata metadata, size_t shards, uint64_t width,
-                                const SampleSpec& spec);
+                                SampleSpec& spec);
 };
 
 // RecordIndexBuilder: builds the RecordTable of a dataset while a format reads its shards.

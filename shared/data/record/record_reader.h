@@ -16,7 +16,7 @@
 #include "shared/base/status.h"
 #include "shared/data/dataset.h"
 #include "shared/data/files/prefetched_bytes.h"
-#include "shared/data/record/sample_assembler.h"
+#include "shared/data/record/field_value.h"
 
 namespace stoker::data::record {
 
@@ -64,9 +64,6 @@ class RecordReader {
   virtual Status in_record(uint64_t record, const RecordValues& values, const Status& status) const;
   // Null: the format has no texts.
   virtual const TextSource* maybe_texts() const { return nullptr; }
-  // As Dataset::enable_memory_cache(), for `count` records from `first` on.
-  virtual void enable_memory_cache(uint64_t /*first*/, uint64_t /*count*/,
-                                   uint64_t& /*room*/) const {}
 };
 
 }  // namespace stoker::data::record

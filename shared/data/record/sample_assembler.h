@@ -19,21 +19,6 @@
 
 namespace stoker::data::record {
 
-// The input and output of RecordReader::read().
-struct RecordValues {
-  // One for each value of the spec; missing until it is read.
-  std::span<FieldValue> fields;
-  // Known before reading: the length of a sequence when it was indexed, and the class of a labeled
-  // record. If the record contains its label, the reader checks it and sets the class.
-  uint64_t length = 0;
-  uint64_t label = 0;
-  // The tensors of the sample. A reader whose file contains the bytes of a tensor reads them
-  // directly into it and lets the value refer to them, which avoids a copy. `target_tensor` is empty
-  // if the spec has no label, labels or target.
-  std::span<std::byte> input_tensor = {};
-  std::span<std::byte> target_tensor = {};
-};
-
 class SampleAssembler {
  public:
   explicit SampleAssembler(SampleSpec spec) : spec_(std::move(spec)) {}
@@ -44,7 +29,7 @@ class SampleAssembler {
   // that of the record. Not for text streams.
   Status assemble(const RecordValues& record, const RandomKey& random_key,
                   std::span<const std::span<std::byte>> outputs) const;
-  // The random parameters that assemble() uses, for Dataset::describe_transforms().
+  // The random parameters that assemble() uses, for SampleFiles::describe_transforms().
   std::string describe_transforms(std::span<const FieldValue> values,
                                   const RandomKey& random_key) const;
 

@@ -130,7 +130,7 @@ Status add_steps(const DatasetRequest& request, SampleSpec& spec) {
     return request.config_error(
         "fields.input",
         "of sequences must be one field, or else set fields.text or fields.input_ids");
-  FieldSpec steps{.role = FieldRole::kInput, .shape = {}, .is_sequence = true};
+  FieldSpec steps{.role = FieldRole::kInput, .shape = {}};
   if (!fields.text.empty()) {
     steps.role = FieldRole::kText;
     steps.dtype = DType::kU8;
@@ -169,8 +169,7 @@ Status add_sequence_target(const DatasetRequest& request, SampleSpec& spec) {
   } else if (!fields.labels.empty()) {
     spec.max_label_length = static_cast<uint64_t>(record.sequence.max_label_length.value_or(0));
     FieldSpec labels{.role = FieldRole::kLabels, .dtype = DType::kI64, .shape = {}};
-    labels.is_sequence = spec.max_label_length == 0;
-    if (!labels.is_sequence) labels.shape = {static_cast<int64_t>(spec.max_label_length)};
+    if (spec.max_label_length > 0) labels.shape = {static_cast<int64_t>(spec.max_label_length)};
     add_field(spec, std::move(labels), {fields.labels});
   } else if (!fields.target.empty()) {
     return add_target_numbers(request, spec);
@@ -209,9 +208,9 @@ std::string tensor_name(FieldRole role) {
   return std::string(to_string(role));
 }
 
-TensorSpec tensor_of(const FieldSpec& field, uint64_t length) {
+TensorSpec tensor_of(const SampleSpec& spec, const FieldSpec& field, uint64_t length) {
   TensorSpec tensor{.name = tensor_name(field.role), .dtype = field.dtype, .shape = {}};
-  if (field.is_sequence) tensor.shape.push_back(static_cast<int64_t>(length));
+  if (spec.is_per_step(field)) tensor.shape.push_back(static_cast<int64_t>(length));
   tensor.shape.insert(tensor.shape.end(), field.shape.begin(), field.shape.end());
   return tensor;
 }
@@ -291,7 +290,7 @@ uint64_t SampleSpec::values_per_step(size_t value) const {
   return value == 0 ? static_cast<uint64_t>(input().elements()) : 1;
 }
 
-Status SampleSpec::in_field(size_t value, const Status& status) const {
+Status SampleSpec::in_field(size_t value, Status status) const {
   if (status.ok() || names.empty()) return status;
   return Status(status.code(), std::string(to_string(field_of(value).role)) + " '" + names[value] +
                                    "' " + status.message());
@@ -304,16 +303,16 @@ void SampleSpec::set_input_form(InputForm form) {
 
 std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
   assert(!is_text());
-  std::vector<TensorSpec> tensors{tensor_of(input(), length)};
+  std::vector<TensorSpec> tensors{tensor_of(*this, input(), length)};
   if (is_sequence()) tensors.push_back({.name = "length", .dtype = DType::kI64, .shape = {}});
-  if (maybe_target() != nullptr) tensors.push_back(tensor_of(*maybe_target(), length));
+  if (maybe_target() != nullptr) tensors.push_back(tensor_of(*this, *maybe_target(), length));
   return tensors;
 }
 
 std::vector<size_t> SampleSpec::length_tensors() const {
   std::vector<size_t> tensors;
-  if (input().is_sequence) tensors.push_back(0);
-  if (fields.size() > 1 && fields[1].is_sequence) tensors.push_back(2);  // after "length"
+  if (is_per_step(input())) tensors.push_back(0);
+  if (fields.size() > 1 && is_per_step(fields[1])) tensors.push_back(2);  // after "length"
   return tensors;
 }
 

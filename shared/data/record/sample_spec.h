@@ -58,7 +58,6 @@ struct FieldSpec {
   size_t num_values = 1;       // values of the record that are concatenated
   DType dtype = DType::kF32;   // of the tensor, independent of the type in the file
   std::vector<int64_t> shape;  // of a sample, or of one step
-  bool is_sequence = false;    // the first dimension of the tensor, before `shape`, is the length
   bool must_be_finite = true;  // false: NaN and infinity are passed through
 
   int64_t elements() const;  // product of `shape`
@@ -86,6 +85,14 @@ struct SampleSpec {
   // A text stream, whose samples are not records.
   bool is_text() const { return max_length == 0 && input().role == FieldRole::kText; }
   bool is_sequence() const { return max_length > 0; }
+  // Whether the tensor of a field has one element per step: its first dimension, before the shape
+  // of the field, is the length.
+  bool is_per_step(const FieldSpec& field) const {
+    return is_sequence() &&
+           (field.role == FieldRole::kLabels
+                ? max_label_length == 0
+                : field.role != FieldRole::kLabel && field.role != FieldRole::kTarget);
+  }
   // A text for language modeling; its classes are the values of a byte.
   bool has_end_token() const {
     return is_sequence() && input().role == FieldRole::kText && fields.size() == 1;
@@ -106,7 +113,7 @@ struct SampleSpec {
   // Sequences: the number of elements per step of a value.
   uint64_t values_per_step(size_t value = 0) const;
   // Adds the name of the value to `status`: "input 'x' is not there".
-  Status in_field(size_t value, const Status& status) const;
+  Status in_field(size_t value, Status status) const;
 
   // For inputs that are neither images nor sequences: the form found in the first record.
   void set_input_form(InputForm form);

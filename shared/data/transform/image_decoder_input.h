@@ -31,7 +31,7 @@ class ImageDecoderInput {
   // has the size of spec().
   Status read(std::span<const std::byte> file, const RandomKey& random_key,
               std::span<std::byte> input) const;
-  // The region of a random crop, for Dataset::describe_transforms(): "crop=12,40,180x200" (left,
+  // The region of a random crop, for SampleFiles::describe_transforms(): "crop=12,40,180x200" (left,
   // top, width, height, in pixels of the encoded image). Decodes the image.
   std::string describe_transforms(std::span<const std::byte> file,
                                   const RandomKey& random_key) const;

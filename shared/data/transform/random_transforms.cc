@@ -133,17 +133,24 @@ std::vector<std::string> RandomTransforms::describe(const RandomKey& random_key)
 
 namespace {
 
-class AugmentedDataset final : public DatasetDecorator {
+class AugmentedDataset final : public DatasetDecorator, public SampleFiles {
  public:
   AugmentedDataset(std::unique_ptr<Dataset> dataset, const image::ImageShape& shape,
                    const RandomTransforms& augmentation)
       : DatasetDecorator(*dataset),
         dataset_(std::move(dataset)),
         shape_(shape),
-        augmentation_(augmentation) {}
+        augmentation_(augmentation),
+        info_(dataset_->info()) {
+    if (info_.maybe_files != nullptr) info_.maybe_files = this;
+  }
 
+  const DatasetInfo& info() const override { return info_; }
+  void prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const override {
+    dataset_->info().maybe_files->prefetch(sample, bytes);
+  }
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
-    std::string text = dataset_->describe_transforms(sample, random_key);
+    std::string text = dataset_->info().maybe_files->describe_transforms(sample, random_key);
     for (const std::string& part : augmentation_.describe(random_key))
       text += (text.empty() ? "" : " ") + part;
     return text;
@@ -170,6 +177,7 @@ class AugmentedDataset final : public DatasetDecorator {
   const std::unique_ptr<Dataset> dataset_;
   const image::ImageShape shape_;
   const RandomTransforms augmentation_;
+  DatasetInfo info_;
 };
 
 Status check_random_crop(const DatasetRequest& request, const RandomTransforms& augmentation,

@@ -85,8 +85,9 @@ class FolderFixture : public ::testing::Test {
   }
 
   Result<std::unique_ptr<Dataset>> open(const config::DatasetConfig& config,
-                                        const std::string& name = "train") const {
-    return pipeline::open_dataset(name, config, index_dir(), {});
+                                        const std::string& name = "train",
+                                        uint64_t cache_bytes = 0) const {
+    return pipeline::open_dataset(name, config, index_dir(), {}, cache_bytes);
   }
   // Expects an error with this code and all of these words.
   void expect_error(const config::DatasetConfig& config, StatusCode code,

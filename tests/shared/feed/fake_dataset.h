@@ -18,14 +18,15 @@
 
 namespace stoker::feed {
 
-class FakeDataset : public data::Dataset {
+class FakeDataset : public data::Dataset, public data::SampleFiles {
  public:
   explicit FakeDataset(uint64_t size)
       : info_{.size = size,
               .fingerprint = "fake",
               .spec = {{.name = "input", .dtype = DType::kI64, .shape = {3}},
                        {.name = "label", .dtype = DType::kI64, .shape = {}}},
-              .classes = 10} {}
+              .classes = 10,
+              .maybe_files = this} {}
 
   // Must be called before the threads start.
   void make_bad(std::set<uint64_t> samples) { bad_ = std::move(samples); }

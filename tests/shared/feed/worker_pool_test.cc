@@ -403,5 +403,14 @@ TEST(SampleCacheBudgetTest, IsEighthOfMemoryLimitUpToMaximum) {
   EXPECT_EQ(sample_cache_budget(feed), kMaxCachedBytes);
 }
 
+TEST(SampleCacheBudgetTest, IsUsedInProcessOnlyByWorkerThreads) {
+  config::FeedConfig feed;
+  EXPECT_EQ(in_process_cache_budget(feed), 0u);
+  feed.num_processes = 0;
+  EXPECT_EQ(in_process_cache_budget(feed), kMaxCachedBytes);
+  feed.producers = config::ProducerMode::kExternal;
+  EXPECT_EQ(in_process_cache_budget(feed), 0u);
+}
+
 }  // namespace
 }  // namespace stoker::feed

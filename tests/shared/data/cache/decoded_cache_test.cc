@@ -94,8 +94,8 @@ class DecodedCacheTest : public testing::FolderFixture {
     for (uint64_t epoch = 0; epoch < 3; ++epoch)
       EXPECT_EQ(read_epoch(*reader, epoch), read_epoch(*plain, epoch)) << epoch;
     EXPECT_EQ(reader->source(1).file, plain->source(1).file);
-    EXPECT_EQ(reader->describe_transforms(1, {.epoch = 2}),
-              plain->describe_transforms(1, {.epoch = 2}));
+    EXPECT_EQ(reader->info().maybe_files->describe_transforms(1, {.epoch = 2}),
+              plain->info().maybe_files->describe_transforms(1, {.epoch = 2}));
   }
 };
 

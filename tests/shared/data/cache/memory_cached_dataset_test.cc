@@ -1,4 +1,6 @@
 // Samples cached in memory after their first read: the same samples, without further file accesses.
+#include "shared/data/cache/memory_cached_dataset.h"
+
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -19,8 +21,6 @@ using testing::SmallDataset;
 
 constexpr uint64_t kMuch = 1 << 30;
 constexpr auto kLong = std::chrono::seconds(20);
-
-void keep(const Dataset& data, uint64_t budget = kMuch) { data.enable_memory_cache(budget); }
 
 std::vector<SampleReadRequest> reads_of(const std::vector<uint64_t>& samples,
                                         const RandomKey& random_key = {}) {
@@ -111,18 +111,19 @@ TEST_P(MemoryCacheFormatTest, ReturnsSameSamplesFromMemoryOnSecondRead) {
   const Rows expected = read_each(**plain, reads);
   EXPECT_EQ(read_batch(**plain, reads).tensors, expected.tensors) << "rows read together";
 
-  const auto kept = open(config);
+  const auto kept = open(config, "train", kMuch);
   ASSERT_TRUE(kept.ok()) << kept.status().to_string();
-  uint64_t budget = kMuch;
-  (*kept)->enable_memory_cache(budget);
-  EXPECT_EQ(budget < kMuch, has_rows());
   const std::vector<SampleReadRequest> half(reads.begin(), reads.begin() + 20);
   EXPECT_EQ(read_batch(**kept, half).tensors, read_batch(**plain, half).tensors);
   const Rows first = read_batch(**kept, reads);  // some of them from memory
   EXPECT_EQ(first.read.good, reads.size()) << first.read.status.to_string();
   EXPECT_EQ(first.tensors, expected.tensors);
-  if (!has_rows()) return;
+  if ((*kept)->info().maybe_files == nullptr) return;
   spoil_files(path("set"));
+  if (!has_rows()) {
+    EXPECT_NE(read_batch(**kept, reads).tensors, expected.tensors);
+    return;
+  }
   EXPECT_EQ(read_batch(**kept, reads).tensors, expected.tensors);
   EXPECT_EQ(read_each(**kept, reads).tensors, expected.tensors);
 }
@@ -135,8 +136,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MemoryCacheFormatTest,
 
 class MemoryCachedDatasetTest : public testing::FolderFixture {
  protected:
-  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config) const {
-    auto data = open(config);
+  std::unique_ptr<Dataset> opened(const config::DatasetConfig& config,
+                                  uint64_t cache_bytes = 0) const {
+    auto data = open(config, "train", cache_bytes);
     EXPECT_TRUE(data.ok()) << data.status().to_string();
     return *std::move(data);
   }
@@ -144,30 +146,38 @@ class MemoryCachedDatasetTest : public testing::FolderFixture {
 
 TEST_F(MemoryCachedDatasetTest, ReadsFilesWhenCacheBudgetIsTooSmall) {
   const config::DatasetConfig config = testing::small::cifar(path("set"));
-  const auto data = opened(config);
   // Pixels, a label, the state of the sample.
-  const uint64_t needed = data->size() * (3072 + 8 + 1);
-  uint64_t budget = needed - 1;
-  data->enable_memory_cache(budget);
-  EXPECT_EQ(budget, needed - 1) << "nothing was taken";
+  const uint64_t needed = opened(config)->size() * (3072 + 8 + 1);
+  const auto data = opened(config, needed - 1);
+  const auto enough = opened(config, needed);
   const Sample before = read_sample(*data, 7);
+  ASSERT_TRUE(before.status.ok());
+  EXPECT_EQ(read_sample(*enough, 7).tensors, before.tensors);
   spoil_files(path("set"));
   const Sample after = read_sample(*data, 7);
-  EXPECT_NE(after.status.message() + after.text(), before.status.message() + before.text());
-  const auto enough = opened(config);
-  budget = needed;
-  enough->enable_memory_cache(budget);
-  EXPECT_EQ(budget, 0u);
+  EXPECT_NE(after.status.message() + after.text(), before.text());
+  EXPECT_EQ(read_sample(*enough, 7).tensors, before.tensors);
+}
+
+TEST_F(MemoryCachedDatasetTest, LeavesBudgetUntouchedWhenItIsTooSmall) {
+  const config::DatasetConfig config = testing::small::cifar(path("set"));
+  const uint64_t needed = opened(config)->size() * (3072 + 8 + 1);
+  files::MemoryBudget small(needed - 1), enough(needed);
+  with_memory_cache(opened(config), {}, small);
+  EXPECT_EQ(small.taken(), 0u);
+  with_memory_cache(opened(config), {}, enough);
+  EXPECT_EQ(enough.taken(), needed);
 }
 
 TEST_F(MemoryCachedDatasetTest, CachesLabelsWhenImagesExceedBudget) {
   const config::DatasetConfig config = testing::small::idx(path("set"));
-  const auto data = opened(config);
-  uint64_t budget = 1000;  // images need 50 * 784
-  data->enable_memory_cache(budget);
-  EXPECT_EQ(budget, 1000u - 50);
+  const auto data = opened(config, 50);  // labels; images need 50 * 784
+  const auto uncached = opened(config, 49);
   ASSERT_EQ(read_sample(*data, 7).label(), 3);
   spoil_files(path("set"));
+  EXPECT_THAT(read_sample(*uncached, 7).status.message(),
+              HasSubstr(path("set/labels") +
+                        ": label 165 at offset 15 was not there when the file was indexed"));
   const Sample spoiled = read_sample(*data, 7);
   EXPECT_TRUE(spoiled.status.ok()) << "the label is in memory: " << spoiled.status.message();
   EXPECT_EQ(spoiled.label(), 3);
@@ -178,6 +188,19 @@ TEST_F(MemoryCachedDatasetTest, CachesLabelsWhenImagesExceedBudget) {
   EXPECT_THAT(cut.status.message(), HasSubstr(path("set/labels")));
 }
 
+TEST_F(MemoryCachedDatasetTest, CachesLabelsOfSplit) {
+  config::DatasetConfig config = testing::small::idx(path("set"));
+  config.split = {0.5, 1.0};
+  std::string labels = test::big_endian(2049) + test::big_endian(50);
+  for (int i = 0; i < 50; ++i) labels += static_cast<char>(i % 7);
+  write("set/labels", labels);
+  const auto data = opened(config, 25);
+  ASSERT_EQ(data->size(), 25u);
+  spoil_files(path("set"));
+  for (int64_t i = 0; i < 25; ++i)
+    EXPECT_EQ(read_sample(*data, static_cast<uint64_t>(i)).label(), (25 + i) % 7);
+}
+
 TEST_F(MemoryCachedDatasetTest, CachesSelectedRangeBeforeRandomTransforms) {
   config::DatasetConfig config = testing::small::cifar(path("set"));
   config.skip_samples = 7;
@@ -185,8 +208,7 @@ TEST_F(MemoryCachedDatasetTest, CachesSelectedRangeBeforeRandomTransforms) {
   set_transform(config, config::RandomCrop{.size = {32, 32}, .padding = 3});
   set_transform(config, config::RandomHorizontalFlip{.p = 0.5});
   const auto plain = opened(config);
-  const auto kept = opened(config);
-  keep(*kept);
+  const auto kept = opened(config, kMuch);
   std::vector<std::vector<std::string>> expected;
   for (uint64_t epoch = 0; epoch < 6; ++epoch)
     expected.push_back(read_each(*plain, reads_of(all_of(*plain), {.epoch = epoch})).tensors);
@@ -201,10 +223,7 @@ TEST_F(MemoryCachedDatasetTest, CachesSelectedRangeBeforeRandomTransforms) {
 TEST_F(MemoryCachedDatasetTest, DoesNotCacheRandomCrops) {
   config::DatasetConfig config = testing::small::tar(path("set"));
   transforms_in(config) = {config::RandomResizedCrop{{32, 32}}};
-  const auto data = opened(config);
-  uint64_t budget = kMuch;
-  data->enable_memory_cache(budget);
-  EXPECT_EQ(budget, kMuch);
+  const auto data = opened(config, kMuch);
   const auto in_epoch = [&](uint64_t epoch) {
     return read_batch(*data, reads_of({3}, {.epoch = epoch})).tensors;
   };
@@ -215,10 +234,12 @@ TEST_F(MemoryCachedDatasetTest, SharesBudgetBetweenMixtureComponentsInOrder) {
   config::DatasetConfigs datasets{{"one", testing::small::text(path("one"))},
                                   {"two", testing::small::text(path("two"))}};
   datasets["train"].source = config::Concat{{"one", "two"}};
-  const auto data = pipeline::open_dataset("train", datasets, index_dir(), {});
+  const auto plain = pipeline::open_dataset("train", datasets, index_dir(), {});
+  ASSERT_TRUE(plain.ok()) << plain.status().to_string();
+  const uint64_t of_one = (*plain)->component_sizes()[0];
+  const auto data =
+      pipeline::open_dataset("train", datasets, index_dir(), {}, of_one * (65 + 1) + 100);
   ASSERT_TRUE(data.ok()) << data.status().to_string();
-  const uint64_t of_one = (*data)->component_sizes()[0];
-  keep(**data, of_one * (65 + 1) + 100);
   const Sample first = read_sample(**data, 3), second = read_sample(**data, of_one + 3);
   spoil_files(path("one"));
   spoil_files(path("two"));
@@ -232,8 +253,7 @@ TEST_F(MemoryCachedDatasetTest, ReportsSampleErrorOnEveryRead) {
   std::string rows = content_of("set/data");
   rows.replace(rows.find("\n30,") + 1, 2, "x0");
   write("set/data", rows);
-  const auto data = opened(config);
-  keep(*data);
+  const auto data = opened(config, kMuch);
   for (int round = 0; round < 3; ++round) {
     const Rows read = read_batch(*data, reads_of({28, 29, 30, 31}));
     EXPECT_EQ(read.read.good, 2u) << round;
@@ -244,8 +264,7 @@ TEST_F(MemoryCachedDatasetTest, ReportsSampleErrorOnEveryRead) {
 }
 
 TEST_F(MemoryCachedDatasetTest, DetectsTruncatedFileWhileSamplesAreCached) {
-  const auto data = opened(testing::small::cifar(path("set")));
-  keep(*data);
+  const auto data = opened(testing::small::cifar(path("set")), kMuch);
   for (uint64_t sample = 0; sample < data->size(); ++sample)
     ASSERT_TRUE(read_sample(*data, sample).status.ok());
   std::filesystem::resize_file(path("set/data"), 20 * 3073 + 100);
@@ -260,8 +279,7 @@ TEST_F(MemoryCachedDatasetTest, DetectsTruncatedFileWhileSamplesAreCached) {
 TEST_F(MemoryCachedDatasetTest, InvalidatesCacheWhenFileIsRemovedOrReplaced) {
   for (const bool replaced : {false, true}) {
     std::filesystem::remove_all(path("set"));
-    const auto data = opened(testing::small::idx(path("set")));
-    keep(*data);
+    const auto data = opened(testing::small::idx(path("set")), kMuch);
     const Sample before = read_sample(*data, 3);
     ASSERT_TRUE(before.status.ok());
     spoil_files(path("set"));
@@ -276,8 +294,7 @@ TEST_F(MemoryCachedDatasetTest, InvalidatesCacheWhenFileIsRemovedOrReplaced) {
 TEST_F(MemoryCachedDatasetTest, RetainsCacheAfterRefreshableFileIsAppendedTo) {
   config::DatasetConfig config = testing::small::csv(path("set"));
   set_refresh(config, config::Refresh::kEpoch);
-  const auto data = opened(config);
-  keep(*data);
+  const auto data = opened(config, kMuch);
   const Sample before = read_sample(*data, 5);
   ASSERT_TRUE(before.status.ok()) << before.status.to_string();
   spoil_files(path("set"));
@@ -291,23 +308,24 @@ TEST_F(MemoryCachedDatasetTest, CachesNothingWithoutAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs its own address space";
 #endif
-  const auto data = opened(testing::small::cifar(path("set")));
+  auto plain = opened(testing::small::cifar(path("set")));
+  const Dataset* const same = plain.get();
+  files::MemoryBudget budget(kMuch);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
   const rlimit none{.rlim_cur = 1, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &none), 0);
-  uint64_t budget = kMuch;
-  data->enable_memory_cache(budget);
+  const auto data = with_memory_cache(std::move(plain), {}, budget);
   ::setrlimit(RLIMIT_AS, &before);
-  EXPECT_EQ(budget, kMuch);
+  EXPECT_EQ(data.get(), same);
+  EXPECT_EQ(budget.taken(), 0u);
   EXPECT_TRUE(read_sample(*data, 3).status.ok());
 }
 
 TEST_F(MemoryCachedDatasetTest, ReturnsSameSamplesOnAllThreads) {
   const config::DatasetConfig config = testing::small::tokens(path("set"));
   const auto plain = opened(config);
-  const auto data = opened(config);
-  keep(*data);
+  const auto data = opened(config, kMuch);
   const auto reads = reads_of(all_of(*data));
   const Rows expected = read_each(*plain, reads);
   std::vector<std::jthread> threads;

@@ -54,7 +54,8 @@ TEST_P(PrefetchFormatTest, ReturnsPrefetchedSampleWithoutReadingFiles) {
     before.push_back(read_sample(data, sample));
     ASSERT_TRUE(before.back().status.ok()) << before.back().status.to_string();
     bytes.push_back(std::make_unique<PrefetchedBytes>(budget));
-    data.prefetch(sample, *bytes.back());
+    if (data.info().maybe_files != nullptr)
+      data.info().maybe_files->prefetch(sample, *bytes.back());
   }
   const bool has_files = GetParam().format != std::string("synthetic");
   EXPECT_EQ(budget.taken() > 0, has_files);
@@ -84,7 +85,7 @@ class PrefetchTest : public testing::FolderFixture {
     MemoryBudget budget(kUnlimited);
     for (uint64_t sample = 0; sample < data.size(); ++sample) {
       PrefetchedBytes bytes(budget);
-      data.prefetch(sample, bytes);
+      data.info().maybe_files->prefetch(sample, bytes);
       const Sample plain = read_sample(data, sample);
       const PrefetchedBytes::Held held(&bytes);
       EXPECT_EQ(read_sample(data, sample).tensors, plain.tensors);

@@ -99,7 +99,7 @@ TEST_F(ImageFolderDatasetTest, DescribesRandomCropAsApplied) {
   std::set<std::string> texts;
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
     const RandomKey key{.seed = 7, .epoch = epoch, .sample = 0};
-    const std::string text = (*dataset)->describe_transforms(0, key);
+    const std::string text = (*dataset)->info().maybe_files->describe_transforms(0, key);
     image::CropBox box;
     ASSERT_EQ(std::sscanf(text.c_str(), "crop=%lf,%lf,%lfx%lf", &box.left, &box.top, &box.width,
                           &box.height),
@@ -116,7 +116,7 @@ TEST_F(ImageFolderDatasetTest, DescribesRandomCropAsApplied) {
     texts.insert(text);
   }
   EXPECT_GT(texts.size(), 15u);
-  EXPECT_EQ((*open(images(), "plain"))->describe_transforms(0, {}), "");
+  EXPECT_EQ((*open(images(), "plain"))->info().maybe_files->describe_transforms(0, {}), "");
 }
 
 class PackedImagesTest : public ImageFolderDatasetTest {

@@ -17,18 +17,21 @@ using ::testing::HasSubstr;
 using testing::read_sample;
 
 // A dataset whose samples contain the arguments of read().
-class EchoDataset final : public Dataset {
+class EchoDataset final : public Dataset, public SampleFiles {
  public:
   EchoDataset(std::string name, uint64_t size, std::vector<std::string> classes = {})
       : info_{.size = size,
               .fingerprint = std::move(name),
               .spec = {{.name = "input", .dtype = DType::kI64, .shape = {4}}},
               .classes = classes.size(),
-              .class_names = std::move(classes)} {}
+              .class_names = std::move(classes),
+              .maybe_files = this} {}
+  explicit EchoDataset(DatasetInfo info) : info_(std::move(info)) {}
   const DatasetInfo& info() const override { return info_; }
   SampleSource source(uint64_t sample) const override {
     return {.file = fingerprint(), .offset = sample};
   }
+  void prefetch(uint64_t, files::PrefetchedBytes&) const override {}
   std::string describe_transforms(uint64_t sample, const RandomKey& random_key) const override {
     return fingerprint() + ' ' + std::to_string(sample) + ' ' + std::to_string(random_key.seed) +
            ' ' + std::to_string(random_key.epoch) + ' ' + std::to_string(random_key.sample);
@@ -72,7 +75,7 @@ TEST(MixtureDatasetTest, ReadsAndTransformsSampleAsItsComponent) {
   const RandomKey random_key{.seed = 7, .epoch = 9, .sample = 6};
   ASSERT_TRUE((*mixture)->read(6, random_key, std::span(&output, 1)).ok());
   EXPECT_THAT(values, ElementsAre(1, 7, 9, 1));
-  EXPECT_EQ((*mixture)->describe_transforms(6, random_key), "p 1 7 9 1");
+  EXPECT_EQ((*mixture)->info().maybe_files->describe_transforms(6, random_key), "p 1 7 9 1");
 }
 
 TEST(MixtureDatasetTest, RequiresSameClassesInAllComponents) {
@@ -81,6 +84,30 @@ TEST(MixtureDatasetTest, RequiresSameClassesInAllComponents) {
   EXPECT_EQ(mixture.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(mixture.status().message(),
               HasSubstr("data.train.of: data.code and data.prose have different classes"));
+}
+
+// The tensors of a sample are equal, but one dataset has a label per time step.
+TEST(MixtureDatasetTest, RequiresSamePaddingInAllComponents) {
+  const auto open_mixture = [](std::vector<size_t> length_tensors) {
+    const DatasetInfo info{.size = 2,
+                           .fingerprint = "s",
+                           .spec = {{.name = "tokens", .dtype = DType::kI32, .shape = {4}},
+                                    {.name = "length", .dtype = DType::kI64, .shape = {}},
+                                    {.name = "labels", .dtype = DType::kI64, .shape = {4}}},
+                           .max_length = 4,
+                           .length_tensors = {0}};
+    DatasetInfo other = info;
+    other.length_tensors = std::move(length_tensors);
+    std::vector<NamedDataset> datasets;
+    datasets.push_back({"words", std::make_unique<EchoDataset>(info)});
+    datasets.push_back({"tags", std::make_unique<EchoDataset>(std::move(other))});
+    return make_mixture("train", std::move(datasets));
+  };
+  EXPECT_TRUE(open_mixture({0}).ok());
+  const auto mixture = open_mixture({0, 2});
+  EXPECT_EQ(mixture.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(mixture.status().message(),
+              HasSubstr("data.train.of: data.words and data.tags pad different tensors"));
 }
 
 class NamedDatasetsTest : public testing::FolderFixture {

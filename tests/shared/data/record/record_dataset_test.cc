@@ -80,7 +80,7 @@ class RecordDatasetTest : public ::testing::Test {
   Result<std::unique_ptr<Dataset>> open(files::IndexMetadata metadata,
                                         std::vector<std::string> texts = {}) {
     const DatasetRequest set{.name = kDatasetName, .config = config_};
-    const SampleSpec spec = *SampleSpec::of(set);
+    SampleSpec spec = *SampleSpec::of(set);
     STOKER_ASSIGN_OR_RETURN(RecordTable table,
                             RecordTable::of(std::move(metadata), shards_.size(), 1, spec));
     auto records = std::make_unique<FakeRecords>(shards_, std::move(table), std::move(texts));

@@ -1,56 +1,28 @@
 #include "shared/data/record/sample_spec.h"
 
-#include <array>
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/data/record/sample_assembler.h"
-#include "tests/shared/data/config_parts.h"
+#include "tests/shared/data/record/record_specs.h"
 
 namespace stoker::data::record {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::label_config;
+using testing::numbers_config;
+using testing::spec_of;
 
-const std::string kName = "train";
-
-config::DatasetConfig numbers_config() {
-  config::DatasetConfig config{.source = config::TfrecordDataset{}};
-  fields_in(config).input = {"a", "b"};
-  record_in(config).input_shape = {2, 2};
-  fields_in(config).target = {"t"};
-  record_in(config).num_targets = 1;
-  return config;
-}
-config::DatasetConfig label_config() {
-  config::DatasetConfig config = numbers_config();
-  fields_in(config).target = {};
-  fields_in(config).label = "l";
-  return config;
-}
-Result<SampleSpec> spec_of(const config::DatasetConfig& config) {
-  return SampleSpec::of({.name = kName, .config = config});
-}
-// The spec for inputs of this form.
-SampleSpec with_form(const config::DatasetConfig& config, InputForm form) {
-  SampleSpec spec = *spec_of(config);
-  spec.set_input_form(form);
-  return spec;
-}
 void expect_wrong(const config::DatasetConfig& config, const std::string& setting) {
   const auto spec = spec_of(config);
   ASSERT_FALSE(spec.ok());
   EXPECT_EQ(spec.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(spec.status().message(), HasSubstr("data.train." + setting));
 }
-FieldValue bytes_value(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 TEST(SampleSpecTest, ListsNamesInOrderOfValues) {
   const auto spec = spec_of(label_config());
@@ -59,87 +31,6 @@ TEST(SampleSpecTest, ListsNamesInOrderOfValues) {
   EXPECT_EQ(spec->label_value(), 2u);
   EXPECT_EQ(spec->key_of(1), "fields.input");
   EXPECT_EQ(spec->key_of(2), "fields.label");
-}
-
-TEST(SampleSpecTest, CopiesNumbersAsFloat32WithTargets) {
-  const auto spec = spec_of(numbers_config());
-  ASSERT_TRUE(spec.ok());
-  EXPECT_EQ(spec->tensors(),
-            (std::vector<TensorSpec>{{.name = "input", .dtype = DType::kF32, .shape = {2, 2}},
-                                     {.name = "target", .dtype = DType::kF32, .shape = {1}}}));
-  const std::array<float, 3> a{1, 2, 3};
-  const int64_t b = 4;
-  std::array<float, 4> input{};
-  float target = 0;
-  std::array<FieldValue, 3> values{FieldFloats(a), FieldInts(&b, 1), bytes_value("0.25")};
-  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
-                                                    std::as_writable_bytes(std::span(&target, 1))};
-  ASSERT_TRUE(SampleAssembler(*spec).assemble({.fields = values}, {}, outputs).ok());
-  EXPECT_THAT(input, ElementsAre(1, 2, 3, 4));
-  EXPECT_EQ(target, 0.25f);
-}
-
-TEST(SampleSpecTest, CopiesBytesAsUint8WithClassLabel) {
-  const SampleSpec spec = with_form(label_config(), InputForm::kBytes);
-  EXPECT_EQ(spec.tensors()[0].dtype, DType::kU8);
-  EXPECT_EQ(spec.tensors()[1], (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
-  std::string input(4, '.');
-  int64_t label = 0;
-  std::array<FieldValue, 3> values{bytes_value("x"), bytes_value("yz!"), FieldValue()};
-  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
-                                                    std::as_writable_bytes(std::span(&label, 1))};
-  ASSERT_TRUE(SampleAssembler(spec).assemble({.fields = values, .label = 3}, {}, outputs).ok());
-  EXPECT_EQ(input, "xyz!");
-  EXPECT_EQ(label, 3);
-}
-
-TEST(SampleSpecTest, ReportsFieldThatDoesNotFillShape) {
-  alignas(float) std::array<std::byte, 16> input{};
-  int64_t label = 0;
-  const auto message = [&](FieldValue a, FieldValue b, InputForm form) {
-    std::array<FieldValue, 3> values{a, b, FieldValue()};
-    const std::array<std::span<std::byte>, 2> outputs{
-        std::span(input).first(form == InputForm::kBytes ? 4 : 16),
-        std::as_writable_bytes(std::span(&label, 1))};
-    const SampleAssembler assembler(with_form(label_config(), form));
-    return assembler.assemble({.fields = values}, {}, outputs).message();
-  };
-  const std::array<float, 5> numbers{};
-  EXPECT_EQ(
-      message(FieldFloats(numbers).first(2), FieldFloats(numbers).first(1), InputForm::kNumbers),
-      "input 'b' ends with number 3 of the 4 that are needed");
-  EXPECT_THAT(message(FieldFloats(numbers), FieldFloats(), InputForm::kNumbers),
-              HasSubstr("input 'a' has 5 numbers"));
-  EXPECT_EQ(message(bytes_value("xy"), bytes_value("z"), InputForm::kBytes),
-            "input 'b' is 1 byte, but 2 bytes are needed");
-  EXPECT_THAT(message(bytes_value("xyzxyz"), bytes_value("z"), InputForm::kBytes),
-              HasSubstr("input 'a' is 6"));
-  EXPECT_THAT(message(FieldFloats(numbers), bytes_value("z"), InputForm::kBytes),
-              HasSubstr("input 'a' is 5 numbers"));
-  EXPECT_THAT(message(bytes_value("xy"), bytes_value("z"), InputForm::kNumbers),
-              HasSubstr("input 'a' is 'xy', not a number"));
-}
-
-TEST(SampleSpecTest, RequiresBytesForImage) {
-  config::DatasetConfig config = label_config();
-  fields_in(config).input = {};
-  fields_in(config).image = "jpg";
-  record_in(config).input_shape = {};
-  transforms_in(config) = {config::Resize{{8, 9}}};
-  const auto spec = spec_of(config);
-  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
-  EXPECT_EQ(spec->key_of(0), "fields.image");
-  const SampleAssembler assembler(*spec);
-  EXPECT_EQ(spec->tensors()[0].shape, (std::vector<int64_t>{3, 8, 9}));
-  EXPECT_EQ(*assembler.input_form(bytes_value("…")), InputForm::kImage);
-  EXPECT_THAT(assembler.input_form(FieldFloats()).status().message(),
-              HasSubstr("name it in fields.input, with an input_shape"));
-}
-
-TEST(SampleSpecTest, DerivesInputTypeFromFirstValue) {
-  const SampleAssembler assembler(*spec_of(label_config()));
-  EXPECT_EQ(*assembler.input_form(bytes_value("x")), InputForm::kBytes);
-  EXPECT_EQ(*assembler.input_form(FieldInts()), InputForm::kNumbers);
 }
 
 TEST(SampleSpecTest, RejectsInvalidSettings) {
@@ -198,30 +89,6 @@ TEST(SampleSpecTest, FormatsDistinctTextPerFields) {
   record_in(config).input_shape = {4};
   EXPECT_NE(spec_of(config)->fingerprint_text(), first);
   EXPECT_EQ(spec_of(label_config())->fingerprint_text(), first);
-}
-
-TEST(SampleAssemblerTest, LeavesArrayThatWasReadIntoItsTensor) {
-  const SampleAssembler assembler(SampleSpec::labeled({.shape = {2}, .must_be_finite = false}));
-  std::array<float, 2> input{1, std::numeric_limits<float>::quiet_NaN()};
-  int64_t label = 0;
-  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
-                                                    std::as_writable_bytes(std::span(&label, 1))};
-  std::array<FieldValue, 2> values{FieldArray{.bytes = outputs[0], .type = {}}, FieldValue()};
-  ASSERT_TRUE(assembler.assemble({.fields = values, .label = 7}, {}, outputs).ok());
-  EXPECT_EQ(input[0], 1);
-  EXPECT_TRUE(std::isnan(input[1]));
-  EXPECT_EQ(label, 7);
-}
-
-TEST(SampleAssemblerTest, ReportsErrorsOfUnnamedValuesWithoutName) {
-  const SampleAssembler assembler(SampleSpec::labeled({.dtype = DType::kU8, .shape = {3}}));
-  std::string input(3, '.');
-  int64_t label = 0;
-  const std::array<std::span<std::byte>, 2> outputs{std::as_writable_bytes(std::span(input)),
-                                                    std::as_writable_bytes(std::span(&label, 1))};
-  std::array<FieldValue, 2> values{bytes_value("xy"), FieldValue()};
-  EXPECT_EQ(assembler.assemble({.fields = values}, {}, outputs).message(),
-            "is 2 bytes, but 3 bytes are needed");
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST_F(TransformedDatasetTest, DescribesAppliedTransforms) {
   ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
   for (uint64_t i = 0; i < kRecords; ++i) {
     const RandomKey key{.seed = 7, .epoch = 1, .sample = i};
-    const std::string text = (*dataset)->describe_transforms(i, key);
+    const std::string text = (*dataset)->info().maybe_files->describe_transforms(i, key);
     int down = 0, across = 0;
     ASSERT_EQ(std::sscanf(text.c_str(), "shift=%d,%d", &down, &across), 2) << text;
     std::vector<std::byte> planes = read(**plain, key);
@@ -122,7 +122,7 @@ TEST_F(TransformedDatasetTest, DescribesAppliedTransforms) {
     if (text.ends_with(" flip")) image::horizontal_flip(kShape, planes);
     EXPECT_EQ(read(**dataset, key), planes) << text;
   }
-  EXPECT_EQ((*plain)->describe_transforms(0, {}), "");
+  EXPECT_EQ((*plain)->info().maybe_files->describe_transforms(0, {}), "");
 }
 
 TEST_F(TransformedDatasetTest, DescribesColorJitterStepByStep) {
@@ -130,7 +130,8 @@ TEST_F(TransformedDatasetTest, DescribesColorJitterStepByStep) {
   set_transform(config, config::ColorJitter{0.4, 0, 0.6, 0});
   const auto dataset = open(config);
   ASSERT_TRUE(dataset.ok());
-  const std::string text = (*dataset)->describe_transforms(3, {.seed = 7, .epoch = 1, .sample = 3});
+  const std::string text =
+      (*dataset)->info().maybe_files->describe_transforms(3, {.seed = 7, .epoch = 1, .sample = 3});
   EXPECT_NE(text.find("brightness="), std::string::npos) << text;
   EXPECT_NE(text.find("saturation="), std::string::npos) << text;
   EXPECT_EQ(text.find("hue="), std::string::npos) << text;
