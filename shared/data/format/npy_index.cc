@@ -318,6 +318,12 @@ Result<NpyIndex> NpyIndex::of(const files::Index& index) {
   };
   if (!std::ranges::all_of(numbers, is_length)) return no_index;
   arrays.lengths.assign(numbers.begin(), numbers.end());
+  const NpyLayout& target = arrays.target_array;
+  const bool can_have_classes =
+      target.type.is_integer() && (target.row_elements() == 1 || !arrays.lengths.empty());
+  if (arrays.classes > 0 && !can_have_classes)
+    return Status(StatusCode::kCorrupt,
+                  "its index has classes, but its labels are " + to_string(target));
   return arrays;
 }
 

@@ -1,10 +1,13 @@
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "shared/data/files/index.h"
 #include "shared/data/format/npy_header.h"
 #include "shared/data/format/npy_value.h"
+#include "shared/data/pipeline/dataset_refresh.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/support/numpy_files.h"
@@ -225,6 +228,39 @@ TEST_F(NumpyDatasetTest, RejectsInvalidClassLabels) {
   expect_error(config, StatusCode::kInvalidArgument, {"data.train.num_classes"});
   config = arrays("x.npy", "");
   expect_error(config, StatusCode::kInvalidArgument, {"data.train.labels_path", path("x.npy")});
+}
+
+TEST_F(NumpyDatasetTest, RejectsLabelThatWasWrittenAfterIndexing) {
+  write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
+  write("y.npy", npy("<i4", "(2,)", bytes_of<int32_t>({0, 2})));
+  const auto dataset = opened(arrays());
+  const auto time = std::filesystem::last_write_time(path("y.npy"));
+  write("y.npy", npy("<i4", "(2,)", bytes_of<int32_t>({0, 3})));
+  std::filesystem::last_write_time(path("y.npy"), time);
+  EXPECT_EQ(read_sample(*dataset, 1).status.message(),
+            path("y.npy") + ": label 3 at offset 132 was not there when the file was indexed");
+}
+
+TEST_F(NumpyDatasetTest, RejectsIndexWithClassesOfNonIntegers) {
+  const auto open_with_classes = [this](const std::string& target) {
+    write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
+    write("y.npy", target);
+    EXPECT_NE(opened(arrays()), nullptr);
+    const std::string path = pipeline::index_file("train", index_dir());
+    auto index = files::load_index(path);
+    EXPECT_EQ(index->metadata.numbers.front(), 0u);
+    index->metadata.numbers.front() = 3;
+    EXPECT_TRUE(files::save_index(*index, path).ok());
+    return pipeline::open_indexed("train", arrays(), index_dir(), "").status();
+  };
+  const Status floats = open_with_classes(npy("<f8", "(2,)", bytes_of<double>({1, 2})));
+  EXPECT_EQ(floats.code(), StatusCode::kCorrupt);
+  EXPECT_EQ(floats.message(),
+            "data.train: its index has classes, but its labels are float64 rows of []");
+  // Several numbers per row are labels only in sequences.
+  const Status rows = open_with_classes(npy("<i4", "(2, 2)", bytes_of<int32_t>({1, 2, 3, 4})));
+  EXPECT_EQ(rows.message(),
+            "data.train: its index has classes, but its labels are int32 rows of [2]");
 }
 
 TEST_F(NumpyDatasetTest, RejectsInvalidHeaders) {
