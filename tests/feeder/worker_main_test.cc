@@ -216,7 +216,7 @@ TEST_F(WorkerMainTest, ReportsOutOfVocabTokenAsSampleError) {
   for (uint64_t ticket = 0; ticket < 12; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   supervisor_->stop();
   EXPECT_THAT(list_of_sample_errors(), HasSubstr("\"sample\":17,"));
-  EXPECT_THAT(list_of_sample_errors(), HasSubstr("token 600 at place 2: model.vocab_size is 100"));
+  EXPECT_THAT(list_of_sample_errors(), HasSubstr("token 600 at index 2: model.vocab_size is 100"));
 }
 
 TEST_F(WorkerMainTest, FailsRunAboveSampleErrorRateLimit) {

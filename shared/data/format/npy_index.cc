@@ -191,10 +191,10 @@ class NpyScan {
     const auto max_length = static_cast<uint64_t>(*config_.sequence.max_length);
     const NpyLayout& input = index_.input;
     if (input.row.empty() || input.row.front() != max_length)
-      return request_.config_error("sequence.max_length",
-                                   "is " + std::to_string(max_length) +
-                                       ", but must be the places that each row has: there are " +
-                                       to_string(input));
+      return request_.config_error(
+          "sequence.max_length",
+          "is " + std::to_string(max_length) +
+              ", but must be the number of time steps of each row: there are " + to_string(input));
     if (config_.fields.length.empty() && config_.lengths_path.empty()) {
       index_.lengths.assign(input.rows(), max_length);
       return {};
@@ -212,7 +212,7 @@ class NpyScan {
           if (length < 1 || static_cast<uint64_t>(length) > max_length)
             return wrong_number(rows, row, "length",
                                 std::to_string(length) + ", not between 1 and the " +
-                                    std::to_string(max_length) + " places of a row");
+                                    std::to_string(max_length) + " time steps of a row");
           index_.lengths.push_back(static_cast<uint64_t>(length));
           return {};
         });
@@ -312,9 +312,9 @@ Result<NpyIndex> NpyIndex::of(const files::Index& index) {
                     arrays.input.rows() == arrays.target_array.rows() &&
                     arrays.classes <= record::kMaxClasses;
   if (!fits) return no_index;
-  const bool has_places = !arrays.input.row.empty();
+  const bool has_steps = !arrays.input.row.empty();
   const auto is_length = [&](uint64_t length) {
-    return has_places && length >= 1 && length <= arrays.input.row.front();
+    return has_steps && length >= 1 && length <= arrays.input.row.front();
   };
   if (!std::ranges::all_of(numbers, is_length)) return no_index;
   arrays.lengths.assign(numbers.begin(), numbers.end());

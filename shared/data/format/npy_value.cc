@@ -84,7 +84,7 @@ Status read_npy_steps(std::span<const std::byte> array, uint64_t values_per_step
     return array_error("is an array of " + to_text({header.shape.begin(), header.shape.end()}) +
                        ", whose rows have " + std::to_string(header.row_elements()) +
                        " numbers, but " + std::to_string(values_per_step) +
-                       " are needed for each place");
+                       " are needed for each time step");
   value = record::FieldArray{.bytes = array.subspan(header.data_offset), .type = header.type};
   return {};
 }

@@ -143,7 +143,7 @@ Status LabelRangeCheck::check(const LabelRange& range, std::span<const std::byte
       range.is_wide ? value_at<int64_t>(values, *index) : value_at<int32_t>(values, *index);
   const bool is_alone = values.size() == (range.is_wide ? sizeof(int64_t) : sizeof(int32_t));
   return Status(StatusCode::kCorrupt, range.what + ' ' + std::to_string(value) +
-                                          (is_alone ? "" : " at place " + std::to_string(*index)) +
+                                          (is_alone ? "" : " at index " + std::to_string(*index)) +
                                           ": " + range.why + " from " +
                                           std::to_string(range.min_value) + " to " +
                                           std::to_string(range.max_value));

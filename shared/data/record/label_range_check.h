@@ -6,7 +6,7 @@
 // from external producers (feed.producers) are not checked elsewhere at all.
 //
 // Threads: immutable after construction; any.
-// Errors:  kCorrupt, with value, index and the reason for the range: "token 50301 at place 17:
+// Errors:  kCorrupt, with value, index and the reason for the range: "token 50301 at index 17:
 //          model.vocab_size is 50257, so tokens are from 0 to 50256".
 #pragma once
 

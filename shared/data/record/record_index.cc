@@ -133,7 +133,7 @@ Result<std::optional<uint64_t>> RecordIndexBuilder::take_length(
                                                std::to_string(most_labels) + ")"));
   if (has_more || measure->length > spec().max_length)
     add_dropped(longer_, offset, what,
-                has_more ? labels : "has " + std::to_string(measure->length) + " places");
+                has_more ? labels : "has " + std::to_string(measure->length) + " time steps");
   const bool stays =
       measure->length <= spec().max_length || overflow == config::OnOverflow::kTruncate;
   if (has_more || !stays) return std::optional<uint64_t>();

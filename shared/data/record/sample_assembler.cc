@@ -63,7 +63,7 @@ Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
   const uint64_t per_step = spec_.values_per_step();
   if (*count % per_step == 0) return *count / per_step;
   return unfit_value("has " + std::to_string(*count) + " numbers, which are not " +
-                     std::to_string(per_step) + " for each place, as input_shape says");
+                     std::to_string(per_step) + " for each time step, as input_shape says");
 }
 
 Result<SampleAssembler::Measure> SampleAssembler::measure(
@@ -89,7 +89,7 @@ Result<SampleAssembler::Measure> SampleAssembler::measure(
   if (spec_.max_label_length == 0 && measure.labels != measure.length)
     return spec_.in_field(
         1, unfit_value("has " + std::to_string(measure.labels) + " labels for the " +
-                       std::to_string(measure.length) + " places of " + spec_.names[0] +
+                       std::to_string(measure.length) + " time steps of " + spec_.names[0] +
                        "; where they are not one each, say how many there may be with "
                        "sequence.max_label_length"));
   return measure;

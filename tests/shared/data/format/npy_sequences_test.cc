@@ -118,8 +118,9 @@ TEST_F(NumpySequencesTest, ReadsArraysFromArchive) {
 
 TEST_F(NumpySequencesTest, RejectsInvalidLengths) {
   write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({3, 4})));
-  expect_error(rows(), StatusCode::kCorrupt,
-               {path("n.npy"), "the length at offset 136 is 4, not between 1 and the 3 places"});
+  expect_error(
+      rows(), StatusCode::kCorrupt,
+      {path("n.npy"), "the length at offset 136 is 4, not between 1 and the 3 time steps"});
   write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({0, 3})));
   expect_error(rows(), StatusCode::kCorrupt, {"is 0, not between"});
   write("n.npy", npy("<i8", "(2,)", bytes_of<int64_t>({-1, 3})));
@@ -133,9 +134,9 @@ TEST_F(NumpySequencesTest, RejectsInvalidLengths) {
 TEST_F(NumpySequencesTest, RequiresMaxLengthOfRows) {
   auto config = rows();
   sequence_in(config).max_length = 4;
-  expect_error(
-      config, StatusCode::kInvalidArgument,
-      {"data.train.sequence.max_length: is 4, but must be the places", "float32 rows of [3, 2]"});
+  expect_error(config, StatusCode::kInvalidArgument,
+               {"data.train.sequence.max_length: is 4, but must be the number of time steps",
+                "float32 rows of [3, 2]"});
 }
 
 TEST_F(NumpySequencesTest, RejectsInvalidClassLabels) {

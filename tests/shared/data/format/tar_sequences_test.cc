@@ -117,11 +117,12 @@ TEST_F(WebdatasetSequencesTest, ReadsLongListFromJson) {
 TEST_F(WebdatasetSequencesTest, ReportsSampleErrorOnMismatchedShape) {
   EXPECT_THAT(error_text({{"npy", floats("(2, 3)", {1, 2, 3, 4, 5, 6})}, {"cls", "0"}}, frames(4)),
               HasSubstr("is an array of [2, 3], whose rows have 3 numbers, but 2 are needed for "
-                        "each place"));
+                        "each time step"));
   EXPECT_THAT(error_text({{"npy", floats("(3,)", {1, 2, 3})}, {"cls", "0"}}, frames(4)),
-              HasSubstr("has 3 numbers, which are not 2 for each place"));
-  EXPECT_THAT(error_text({{"npy", floats("(3, 2)", {1, 2, 3, 4, 5, 6})}, {"cls", "0"}}, frames(2)),
-              HasSubstr("has 3 places; 1 of 1 are longer than data.train.sequence.max_length (2)"));
+              HasSubstr("has 3 numbers, which are not 2 for each time step"));
+  EXPECT_THAT(
+      error_text({{"npy", floats("(3, 2)", {1, 2, 3, 4, 5, 6})}, {"cls", "0"}}, frames(2)),
+      HasSubstr("has 3 time steps; 1 of 1 are longer than data.train.sequence.max_length (2)"));
   EXPECT_THAT(error_text({{"npy", "no array"}, {"cls", "0"}}, frames(2)), HasSubstr("sample '0'"));
   auto text = tar(4);
   fields_in(text).text = "npy";

@@ -137,7 +137,7 @@ TEST_F(TfrecordSequencesTest, RejectsTruncatesOrDropsLongSequences) {
             framed(example({{"frames", floats_feature({5, 6})}, {"word", ints_feature({0})}})));
   auto config = frames(1);
   expect_error(config, StatusCode::kCorrupt,
-               {"data.tfrecord: record at offset 0: has 2 places; 1 of 2 are longer than "
+               {"data.tfrecord: record at offset 0: has 2 time steps; 1 of 2 are longer than "
                 "data.train.sequence.max_length (1)"});
   sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
   EXPECT_THAT(read_sample(*opened(config), 0).values<float>(0), ElementsAre(1, 2));
@@ -169,7 +169,7 @@ TEST_F(TfrecordSequencesTest, RejectsMismatchedStepsWithRecord) {
   EXPECT_THAT(
       error_text(example({{"frames", floats_feature({1, 2, 3})}, {"word", ints_feature({1})}}),
                  frames(2)),
-      HasSubstr("has 3 numbers, which are not 2 for each place"));
+      HasSubstr("has 3 numbers, which are not 2 for each time step"));
   EXPECT_THAT(
       error_text(sequence_example({{"frames", floats_feature({1, 2})}, {"word", ints_feature({1})}},
                                   {{"frames", {floats_feature({1, 2})}}}),

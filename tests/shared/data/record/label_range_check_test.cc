@@ -54,7 +54,7 @@ TEST(LabelRangeCheckTest, ReportsOutOfVocabTokenWithPositionAndBound) {
   const auto found = verdict(limits, std::vector<int32_t>{0, 99, 100, 2}, 1);
   EXPECT_EQ(found.status.code(), StatusCode::kCorrupt);
   EXPECT_EQ(found.status.message(),
-            "token 100 at place 2: model.vocab_size is 100, so tokens are from 0 to 99");
+            "token 100 at index 2: model.vocab_size is 100, so tokens are from 0 to 99");
   EXPECT_FALSE(verdict(limits, std::vector<int32_t>{0, -1, 0, 0}, 1).status.ok());
 }
 
@@ -64,7 +64,7 @@ TEST(LabelRangeCheckTest, ReportsFirstInvalidRowOfBatch) {
   EXPECT_EQ(verdict(limits, std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 3).row, 3u);
   const auto found = verdict(limits, std::vector<int32_t>{1, 2, 3, 400, 500, 6}, 3);
   EXPECT_EQ(found.row, 1u);
-  EXPECT_THAT(found.status.message(), HasSubstr("token 400 at place 1"));
+  EXPECT_THAT(found.status.message(), HasSubstr("token 400 at index 1"));
 }
 
 TEST(LabelRangeCheckTest, ChecksTargetTokensAgainstUserModelOutputs) {
@@ -77,7 +77,7 @@ TEST(LabelRangeCheckTest, ChecksTargetTokensAgainstUserModelOutputs) {
         sample, 0);
     EXPECT_TRUE(verdict(limits, std::vector<int32_t>{0, 49, 1}, 1).status.ok());
     EXPECT_EQ(verdict(limits, std::vector<int32_t>{0, 1, 50}, 1).status.message(),
-              "token 50 at place 2: model.num_classes is 50, so tokens are from 0 to 49");
+              "token 50 at index 2: model.num_classes is 50, so tokens are from 0 to 49");
     // Tokens that are not targets can exceed the number of outputs.
     EXPECT_FALSE(LabelRangeCheck::of(config_of(R"(data:
   train:
@@ -122,7 +122,7 @@ TEST(LabelRangeCheckTest, RejectsCtcBlankAsLabel) {
   EXPECT_TRUE(verdict(limits, std::vector<int64_t>{1, 4, -100}, 1).status.ok());
   EXPECT_EQ(
       verdict(limits, std::vector<int64_t>{1, 0, -100}, 1).status.message(),
-      "label 0 at place 1: there are 5 classes, of which 0 is the blank, so labels are from 1 "
+      "label 0 at index 1: there are 5 classes, of which 0 is the blank, so labels are from 1 "
       "to 4");
 }
 
@@ -151,7 +151,7 @@ TEST(LabelRangeCheckTest, ReportsSampleErrorWithFileAndOffset) {
   EXPECT_TRUE(data->read(0, {}, out).ok());
   const Status rejected = data->read(1, {}, out);
   EXPECT_EQ(rejected.code(), StatusCode::kCorrupt);
-  EXPECT_THAT(rejected.message(), HasSubstr("t.bin: the sample at offset 6: token 600 at place 2"));
+  EXPECT_THAT(rejected.message(), HasSubstr("t.bin: the sample at offset 6: token 600 at index 2"));
 }
 
 TEST(LabelRangeCheckTest, AcceptsBatchUpToFirstInvalidSample) {
@@ -172,7 +172,7 @@ TEST(LabelRangeCheckTest, AcceptsBatchUpToFirstInvalidSample) {
   EXPECT_TRUE(read({0, 1, 3}).status.ok());
   const BatchReadResult some = read({1, 3, 2, 0});
   EXPECT_EQ(some.good, 2u);
-  EXPECT_THAT(some.status.message(), HasSubstr("offset 12: token 600 at place 1"));
+  EXPECT_THAT(some.status.message(), HasSubstr("offset 12: token 600 at index 1"));
   EXPECT_EQ(read({2}).good, 0u);
 }
 

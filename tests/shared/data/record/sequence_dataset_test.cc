@@ -149,7 +149,7 @@ TEST_F(SequenceDatasetTest, RejectsTruncatesOrDropsLongSequences) {
         "{\"x\": [1, 2, 3], \"y\": 0}\n{\"x\": [4], \"y\": 1}\n{\"x\": [5, 6, 7, 8], \"y\": 1}\n");
   auto config = numbers(2);
   expect_error(config, StatusCode::kCorrupt,
-               {"line 1 at offset 0", "has 3 places",
+               {"line 1 at offset 0", "has 3 time steps",
                 "2 of 3 are longer than data.train.sequence.max_length (2)",
                 "data.train.sequence.on_overflow"});
   sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
@@ -215,7 +215,7 @@ TEST_F(SequenceDatasetTest, RejectsInvalidSequenceWithLocation) {
                {"input_ids 'ids' is 2 numbers, no list of whole numbers"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0]}\n");
   expect_error(tagged(4), StatusCode::kCorrupt,
-               {"labels 'tags' has 1 labels for the 2 places of ids"});
+               {"labels 'tags' has 1 labels for the 2 time steps of ids"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, -1]}\n");
   expect_error(tagged(4), StatusCode::kCorrupt, {"labels 'tags' holds -1, no class"});
   write("data.jsonl", "{\"ids\": [1], \"tags\": [-100]}\n");
