@@ -13,7 +13,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
                download); the default if a GPU is found
   --cuda-link  only what is needed to compile and link the CUDA module; no additional download
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
-  --python     also .deps/venv with the Python packages of the tests
+  --python     also .deps/venv with the Python packages of the tests, PyTorch among them
   --service    also systemd and systemd-nspawn, for the test of the units (root only)
   --check      also the tools of scripts/check.sh
 
@@ -184,21 +184,91 @@ install_libtorch() {
 
 # ---- Python packages of the tests
 
+venv=$root/.deps/venv
+
+# stub_library FILE VERSION < SYMBOLS: a library with these functions, which abort if they are called.
+# VERSION: of its symbols; may be empty.
+stub_library() {
+  local flags=(-shared -fPIC -w -fno-builtin "-Wl,-soname,$(basename "$1")")
+  if [[ -n $2 ]]; then
+    printf '%s { *; };\n' "$2" >"$work/stub.map"
+    flags+=("-Wl,--version-script=$work/stub.map")
+  fi
+  sed -E 's/(.*)/void \1(void) { __builtin_trap(); }/' | gcc "${flags[@]}" -x c - -o "$1"
+}
+
+# The libraries of libtorch-cuda.txt that PyTorch needs to start and never calls without a GPU.
+stub_cuda_libraries() {
+  local lib=$1/nvidia/cu13/lib name version pattern
+  for name in cuda python nvshmem; do nm -D --undefined-only "$1/torch/lib/libtorch_$name.so"; done |
+    awk '{ print $NF }' | sort -u >"$work/symbols"
+  while read -r name version pattern; do
+    [[ $version == - ]] && version=
+    sed -nE "s/^(${pattern}[A-Za-z0-9_]*)${version:+@}$version\$/\1/p" "$work/symbols" | stub_library "$lib/$name" "$version"
+  done <<'LIBRARIES'
+libcublas.so.13        libcublas.so.13    cublas
+libcublasLt.so.13      libcublasLt.so.13  cublas
+libcudnn.so.9          libcudnn.so.9      cudnn
+libcufft.so.12         libcufft.so.12     cufft
+libcusparse.so.12      libcusparse.so.12  cusparse
+libnvshmem_host.so.3   NVSHMEM            nvshmem
+libcusparseLt.so.0     -                  cusparseLt
+libcufile.so.0         -                  cuFile
+libcurand.so.10        -                  curand
+libnccl.so.2           -                  nccl
+LIBRARIES
+}
+
+# Adds PyTorch: the Python part of LibTorch's wheel. Its CUDA part cannot be loaded without 2 GB of
+# NVIDIA's libraries; without a GPU, stubs take their place.
+add_pytorch() {
+  local site name sha
+  site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  mkdir "$site/torch"
+  cp -al "$libtorch/torch/lib" "$site/torch/"
+  cp -al "$libtorch/nvidia" "$site/"
+  read -r name sha < <(pins "$(pin_file cpu)")
+  unzip -q -n "$(wheel_of "$sha")" 'torch/*' 'torchgen/*' 'functorch/*' '*.dist-info/*' \
+    -x 'torch/include/*' 'torch/share/*' 'torch/bin/p*' -d "$site"
+  if [[ $torch != cuda ]]; then stub_cuda_libraries "$site"; fi
+  "$venv/bin/python" -c 'import torch, torchvision; torch.ones(2) @ torch.ones(2)'  # also compiles it
+}
+
 make_venv() {
-  local venv=$root/.deps/venv
   rm -rf "$venv"
   python3 -m venv "$venv"
-  "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --only-binary=:all: --no-deps \
+  "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --only-binary=:all: --no-deps --no-compile \
     -r "$root/scripts/requirements-test.txt"
-  sha256sum <"$root/scripts/requirements-test.txt" >"$venv/.stamp"
+  if [[ $with_pytorch == yes ]]; then
+    fetch_wheels "$root/scripts/libtorch-cpu.txt"
+    add_pytorch
+  fi
+  python_stamp >"$venv/.stamp"
+}
+
+python_stamp() {
+  cat "$root/scripts/deps.sh" "$root/scripts/requirements-test.txt" "$root/scripts/libtorch-cpu.txt" | sha256sum
+  echo "PyTorch: $with_pytorch, $torch"
 }
 
 install_python() {
-  if [[ $(sha256sum <"$root/scripts/requirements-test.txt") == "$(cat "$root/.deps/venv/.stamp" 2>/dev/null)" ]]; then
+  local with_pytorch=no
+  if [[ $torch != no ]]; then
+    if python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+      with_pytorch=yes
+    else
+      say "PyTorch for the tests: the pinned one is for Python 3.11; this is $(python3 -V)"
+    fi
+  fi
+  if [[ $(python_stamp) == "$(cat "$venv/.stamp" 2>/dev/null)" ]]; then
     say "Python packages of the tests: are installed"
     return
   fi
   mkdir -p "$root/.deps"
+  if [[ -z ${work:-} ]]; then
+    work=$(mktemp -d "$root/.deps/.work.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+  fi
   step "Install the tests' Python packages into .deps/venv" python-venv make_venv
 }
 
