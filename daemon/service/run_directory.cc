@@ -74,11 +74,9 @@ Status RunDirectory::publish_pause(const std::optional<run::PauseStatus>& maybe_
   // Only an indicator, not a record: it is not synced, so that the caller does not wait for the
   // disk.
   const std::string text = run::to_json(*maybe_pause);
-  const std::string temporary =
-      join_path(layout_.root(), ".paused.json.tmp-" + std::to_string(::getpid()));
+  const std::string temporary = temporary_path(layout_.paused_file());
   {
-    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                            files_->open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files_->open(temporary, kNewFile));
     STOKER_RETURN_IF_ERROR(files_->write(fd.get(), std::as_bytes(std::span(text)), temporary));
   }
   return files_->rename(temporary, layout_.paused_file());

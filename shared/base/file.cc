@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -119,8 +120,9 @@ class PosixFileSystem final : public FileSystem {
   }
 };
 
-// ".NAME.tmp-PID" is a file that write_file_atomically() has not renamed yet.
+// ".NAME.tmp-DIGITS" is a file that write_file_atomically() has not renamed yet.
 constexpr std::string_view kTemporaryMark = ".tmp-";
+constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 }  // namespace
 
@@ -160,15 +162,27 @@ Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std
                                           " bytes");
 }
 
+std::string temporary_path(const std::string& path) {
+  uint64_t random = 0;
+  // Never incomplete for so few bytes; waits only while the kernel boots.
+  while (::getrandom(&random, sizeof random, 0) < 0 && errno == EINTR) {
+  }
+  std::string digits(2 * sizeof random, '0');
+  for (char& digit : digits) {
+    digit = kHexDigits[random % kHexDigits.size()];
+    random /= kHexDigits.size();
+  }
+  const std::filesystem::path whole(path);
+  const std::string directory = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  return join_path(directory,
+                   "." + whole.filename().string() + std::string(kTemporaryMark) + digits);
+}
+
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
-  const auto parent = std::filesystem::path(path).parent_path();
-  const std::string directory = parent.empty() ? "." : parent.string();
-  const std::string temporary =
-      join_path(directory, "." + std::filesystem::path(path).filename().string() +
-                               std::string(kTemporaryMark) + std::to_string(::getpid()));
+  const std::string temporary = temporary_path(path);
+  const std::string directory = std::filesystem::path(temporary).parent_path().string();
   const auto write_all = [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
-                            files.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, kNewFile));
     STOKER_RETURN_IF_ERROR(files.write(fd.get(), std::as_bytes(std::span(content)), temporary));
     STOKER_RETURN_IF_ERROR(files.sync(fd.get(), temporary));
     STOKER_RETURN_IF_ERROR(files.rename(temporary, path));
@@ -186,7 +200,7 @@ Status remove_temporary_files(FileSystem& files, const std::string& directory) {
     const size_t mark = name.rfind(kTemporaryMark);
     const bool is_temporary =
         name.starts_with('.') && mark != std::string::npos && mark > 1 &&
-        name.find_first_not_of("0123456789", mark + kTemporaryMark.size()) == std::string::npos;
+        name.find_first_not_of(kHexDigits, mark + kTemporaryMark.size()) == std::string::npos;
     if (is_temporary) STOKER_RETURN_IF_ERROR(files.remove_file(join_path(directory, name)));
   }
   return {};
@@ -230,6 +244,10 @@ std::string join_path(std::string_view directory, std::string_view name) {
 Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
                           default_file_system().open(path, O_RDWR | O_CREAT | O_NOFOLLOW));
+  return lock_file(std::move(fd), path, holder);
+}
+
+Result<FileLock> lock_file(UniqueFd fd, const std::string& path, std::string_view holder) {
   // is_locked() in another process holds a shared lock briefly; a real lock holder outlasts these
   // attempts.
   bool locked = false;
@@ -239,8 +257,10 @@ Result<FileLock> lock_file(const std::string& path, std::string_view holder) {
     if (!locked && errno != EWOULDBLOCK) return Status::from_errno(errno, "lock " + path);
   }
   if (!locked) {
-    const auto text = read_file(path, 4096);
-    std::string lock_holder = text.ok() ? *text : std::string();
+    std::string lock_holder(4096, '\0');
+    const auto got = default_file_system().read_at(
+        fd.get(), 0, std::as_writable_bytes(std::span(lock_holder)), path);
+    lock_holder.resize(got.ok() ? *got : 0);
     while (!lock_holder.empty() && lock_holder.back() == '\n') lock_holder.pop_back();
     return Status(StatusCode::kBusy, path + ": held by another process" +
                                          (lock_holder.empty() ? "" : " (" + lock_holder + ")"));

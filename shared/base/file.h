@@ -8,6 +8,7 @@
 //           lost pages clean.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -89,9 +90,16 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
 // Fills `out` with the bytes of the file from `offset`. kCorrupt if the file ends before.
 Status read_exactly(int fd, uint64_t offset, std::span<std::byte> out, const std::string& path);
 
+// Name of a temporary file for `path` in the same directory: ".<name>.tmp-<16 random digits>". A
+// process id would not do, because processes in other containers and on other hosts have the same
+// ones. To be opened with kNewFile.
+std::string temporary_path(const std::string& path);
+// Flags of open() for a file that must not exist yet, not even as a symlink.
+inline constexpr int kNewFile = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+
 // Replaces `path` atomically: after a crash or power cut it contains either the old or the new
-// content. Writes ".<name>.tmp-<pid>" in the same directory, syncs, renames and syncs the
-// directory. On failure `path` is unchanged.
+// content. Writes temporary_path() in the same directory, syncs, renames and syncs the directory.
+// On failure `path` is unchanged.
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content);
 
 // Removes the temporary files that a killed write_file_atomically() left in `directory` (not in
@@ -114,6 +122,8 @@ struct FileLock {
 // kBusy (with the text that the holder wrote) if another process holds the lock. `holder` is
 // written to the file for diagnostics.
 Result<FileLock> lock_file(const std::string& path, std::string_view holder);
+// The same for a file that is already open for reading and writing; `path` is for messages.
+Result<FileLock> lock_file(UniqueFd fd, const std::string& path, std::string_view holder);
 // True if any process holds the lock; false if the file does not exist. Does not keep a lock.
 Result<bool> is_locked(const std::string& path);
 

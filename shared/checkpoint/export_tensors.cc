@@ -142,12 +142,8 @@ Result<NewFile> NewFile::create(FileSystem& files, const std::string& path) {
                   path + ": already exists; remove it, or choose another name");
   const std::string name = path.substr(path.rfind('/') + 1);
   if (name.empty()) return Status(StatusCode::kInvalidArgument, path + ": is not a file name");
-  std::string temporary =
-      join_path(parent_directory(path), "." + name + ".tmp-" + std::to_string(::getpid()));
-  // Left over from an earlier process with the same PID.
-  static_cast<void>(files.remove_file(temporary));
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
-                          files.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
+  std::string temporary = temporary_path(path);
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, files.open(temporary, kNewFile, 0644));
   return NewFile(files, path, std::move(temporary), std::move(fd));
 }
 

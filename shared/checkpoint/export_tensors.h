@@ -28,7 +28,7 @@ namespace stoker::checkpoint {
 // Ownership: removes the temporary file on destruction unless it was committed.
 // Errors:    kAlreadyExists: the path exists, and is left unchanged; kNoSpace, kIoError,
 //            kPermission.
-// Crash:     leaves ".NAME.tmp-PID" in the same directory.
+// Crash:     leaves ".NAME.tmp-DIGITS" in the same directory.
 class NewFile {
  public:
   // `files` must outlive the object.

@@ -1,13 +1,15 @@
 #include "shared/data/cache/cache_location.h"
 
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <chrono>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "shared/base/log.h"
+#include "shared/data/files/derived_file.h"
 
 namespace stoker::data::cache {
 namespace {
@@ -20,25 +22,28 @@ constexpr uint64_t kTriesPerSecond = 5;
 
 CacheLocation::CacheLocation(const DatasetRequest& request, std::string_view field,
                              std::string_view content)
-    : key_(request.key("cache.dir")), folder_(request.config.cache()->dir.value_or("")) {
+    : folder_(request.config.cache()->dir.value_or("")) {
+  key_ = request.key(is_shared() ? "cache.dir" : "cache");
   const std::string cache = cache_suffix(*request.config.cache());
-  path_ = is_shared()
-              ? join_path(folder_, std::string(field) + '-' +
-                                       std::string(content.substr(0, kDigits)) + '.' + cache)
-              : request.derived_file(field, cache);
+  name_ = std::string(field) + '-' + std::string(content.substr(0, kDigits)) + '.' + cache;
+  path_ = is_shared() ? join_path(folder_, name_) : request.derived_file(field, cache);
 }
 
 Result<FileLock> CacheLocation::lock(const files::ScanProgress& progress) const {
   if (!is_shared()) return FileLock();
-  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), folder_).with_context(key_));
-  const std::string path = join_path(folder_, "LOCK");
+  const auto folder = SharedFolder::open_or_create(folder_);
+  if (!folder) return folder.status().with_context(key_);
   for (uint64_t tries = 0;; ++tries) {
-    auto lock = lock_file(path, "pid " + std::to_string(::getpid()));
+    auto lock = folder->lock();
     if (lock.ok()) {
-      STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), folder_));
+      folder->remove_leftovers();
       return lock;
     }
-    if (lock.status().code() != StatusCode::kBusy) return lock.status().with_context(key_);
+    if (lock.status().code() != StatusCode::kBusy) {
+      log_warn("cache lock unavailable",
+               {{"cache_dir", folder_}, {"reason", lock.status().message()}});
+      return FileLock();
+    }
     if (tries == 0)
       log_info("waiting for cache lock",
                {{"cache_dir", folder_}, {"holder", lock.status().message()}});
@@ -46,6 +51,36 @@ Result<FileLock> CacheLocation::lock(const files::ScanProgress& progress) const 
       progress(tries / kTriesPerSecond, "seconds waited for another run that fills the cache");
     std::this_thread::sleep_for(kBetweenTries);
   }
+}
+
+Result<UniqueFd> CacheLocation::open(SharedFolder::Access access) const {
+  auto opened = [&]() -> Result<UniqueFd> {
+    if (!is_shared()) {
+      const int flags = access == SharedFolder::Access::kUpdate ? O_RDWR : O_RDONLY;
+      return default_file_system().open(path_, flags | O_NONBLOCK);
+    }
+    STOKER_ASSIGN_OR_RETURN(const SharedFolder folder, SharedFolder::open(folder_));
+    return folder.open_file(name_, access);
+  }();
+  return opened.ok() ? std::move(opened) : opened.status().with_context(key_);
+}
+
+Status CacheLocation::create(SharedFolder::Access access, const SharedFolder::Write& write) const {
+  const auto create_file = [&]() -> Status {
+    if (!is_shared()) return files::write_derived_file(path_, write);
+    STOKER_ASSIGN_OR_RETURN(const SharedFolder folder, SharedFolder::open(folder_));
+    return folder.create_file(name_, access, write);
+  };
+  return create_file().with_context(key_);
+}
+
+Status CacheLocation::remove() const {
+  const auto remove_file = [&]() -> Status {
+    if (!is_shared()) return default_file_system().remove_file(path_);
+    STOKER_ASSIGN_OR_RETURN(const SharedFolder folder, SharedFolder::open(folder_));
+    return folder.remove_file(name_);
+  };
+  return remove_file().with_context(key_);
 }
 
 std::string cache_suffix(const config::CacheConfig& cache) {

@@ -1,14 +1,13 @@
-// CacheLocation: the path of a cache file of a dataset: next to the index of the run, or in the
+// CacheLocation: the place of a cache file of a dataset: next to the index of the run, or in the
 // folder `cache.dir`, which all runs that read the same data share.
 //
-// In a shared folder, the file name contains a hash of the contents, so a file with that name is
-// valid and no run replaces a file that another one reads.
+// In a shared folder, the file name contains a hash of the contents, so no run replaces a valid
+// file that another one reads (shared_folder.h: who may create one, and who uses it).
 //
 // Threads:  a value.
 // Blocking: lock() waits until the run that holds the lock releases it, and reports that to
 //           `progress`, which may throw.
-// Errors:   lock(): kIoError, kPermission, kNoSpace, kAlreadyExists (not a folder), naming the
-//           setting.
+// Errors:   kIoError, kPermission, kNoSpace, kAlreadyExists (not a folder), naming the setting.
 #pragma once
 
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/data/cache/shared_folder.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/files/scan.h"
 
@@ -28,15 +28,25 @@ class CacheLocation {
   CacheLocation(const DatasetRequest& request, std::string_view field, std::string_view content);
 
   const std::string& path() const { return path_; }
+  const std::string& key() const { return key_; }  // "data.train.cache.dir", for messages
   bool is_shared() const { return !folder_.empty(); }
-  // For a shared folder: creates the folder if needed and locks it, so that no other process
-  // creates files in it while the lock exists. Temporary files of killed processes are removed.
-  // Does nothing for a file next to the index, which belongs to the run.
+  // For a shared folder: creates the folder if needed and locks it, so that several runs do not
+  // create the same file. Leftovers of killed processes are removed. A lock that cannot be taken
+  // is logged, and the result then holds none, as for a file next to the index, which belongs to
+  // the run.
   Result<FileLock> lock(const files::ScanProgress& progress) const;
 
+  // kNotFound; kPermission also for a file of a user who is not trusted.
+  Result<UniqueFd> open(SharedFolder::Access access) const;
+  // Creates the file, or replaces one next to the index. kAlreadyExists: in a shared folder another
+  // run was faster, and its file was not changed.
+  Status create(SharedFolder::Access access, const SharedFolder::Write& write) const;
+  Status remove() const;
+
  private:
-  std::string key_;     // data.NAME.cache.dir, for messages
+  std::string key_;     // of the setting, for messages
   std::string folder_;  // the shared folder, or empty
+  std::string name_;    // in the shared folder
   std::string path_;
 };
 

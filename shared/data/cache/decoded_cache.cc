@@ -27,7 +27,7 @@ class DecodedDataset final : public DatasetDecorator, public SampleFiles {
         file_(std::move(file)),
         range_(range),
         info_(dataset_->info()) {
-    info_.writable_fds.push_back(file_->descriptor());
+    if (file_->is_writable()) info_.writable_fds.push_back(file_->descriptor());
     info_.maybe_files = this;
   }
 
@@ -111,9 +111,7 @@ Status create_decoded_cache(const DatasetRequest& request, const Dataset& datase
   if (!is_wanted(request)) return {};
   STOKER_ASSIGN_OR_RETURN(const SampleRange range, selected_range(request, dataset.size()));
   const DecodedCacheFile::Form form = input_form(dataset, range);
-  const CacheLocation location = location_of(request, form);
-  STOKER_ASSIGN_OR_RETURN(const FileLock lock, location.lock(progress));
-  return DecodedCacheFile::make(location.path(), form).with_context(request.key("cache"));
+  return DecodedCacheFile::make(location_of(request, form), form, progress);
 }
 
 Result<std::unique_ptr<Dataset>> with_decoded_cache(const DatasetRequest& request,
@@ -121,7 +119,7 @@ Result<std::unique_ptr<Dataset>> with_decoded_cache(const DatasetRequest& reques
   if (!is_wanted(request)) return dataset;
   STOKER_ASSIGN_OR_RETURN(const SampleRange range, selected_range(request, dataset->size()));
   DecodedCacheFile::Form form = input_form(*dataset, range);
-  auto file = DecodedCacheFile::open(location_of(request, form).path(), form);
+  auto file = DecodedCacheFile::open(location_of(request, form), form);
   if (file.ok())
     return std::unique_ptr<Dataset>(
         std::make_unique<DecodedDataset>(std::move(dataset), *std::move(file), range));

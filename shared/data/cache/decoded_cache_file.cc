@@ -101,23 +101,42 @@ uint64_t DecodedCacheFile::Form::file_bytes() const {
   return sizeof(Header) + samples * (sample_bytes() + sizeof(Check));
 }
 
-Status DecodedCacheFile::make(const std::string& path, const Form& form) {
-  const auto there = open(path, form);
-  if (there.ok()) return {};
+Status DecodedCacheFile::make(const CacheLocation& location, const Form& form,
+                              const files::ScanProgress& progress) {
+  const std::string& path = location.path();
+  const auto is_missing = [](const auto& opened) {
+    return opened.status().code() == StatusCode::kNotFound ||
+           opened.status().code() == StatusCode::kMismatch;
+  };
+  // A complete file needs neither the lock nor permission to write.
+  if (const auto there = open(location, form); !is_missing(there)) return there.status();
+  STOKER_ASSIGN_OR_RETURN(const FileLock lock, location.lock(progress));
+  const auto there = open(location, form);
+  if (!is_missing(there)) return there.status();
   if (there.status().code() == StatusCode::kMismatch)  // its disk space is needed
-    STOKER_RETURN_IF_ERROR(default_file_system().remove_file(path));
-  STOKER_RETURN_IF_ERROR(remove_temporary_files(
-      default_file_system(), std::filesystem::path(path).parent_path().string()));
-  STOKER_RETURN_IF_ERROR(files::check_free_space(
-      path, form.file_bytes(), "a file of the decoded samples", "cache: {type: decoded}"));
-  files::FileTable made;
-  return files::write_derived_file(
-      path, [&](int fd, const std::string& name) { return write_empty(fd, name, form); }, made);
+    STOKER_RETURN_IF_ERROR(location.remove());
+  if (!location.is_shared())
+    STOKER_RETURN_IF_ERROR(remove_temporary_files(
+        default_file_system(), std::filesystem::path(path).parent_path().string()));
+  STOKER_RETURN_IF_ERROR(files::check_free_space(path, form.file_bytes(),
+                                                 "a file of the decoded samples",
+                                                 "cache: {type: decoded}")
+                             .with_context(location.key()));
+  const Status created =
+      location.create(SharedFolder::Access::kUpdate,
+                      [&](int fd, const std::string& name) { return write_empty(fd, name, form); });
+  return created.code() == StatusCode::kAlreadyExists ? open(location, form).status() : created;
 }
 
-Result<std::unique_ptr<DecodedCacheFile>> DecodedCacheFile::open(const std::string& path,
+Result<std::unique_ptr<DecodedCacheFile>> DecodedCacheFile::open(const CacheLocation& location,
                                                                  Form form) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, default_file_system().open(path, O_RDWR | O_NONBLOCK));
+  const std::string& path = location.path();
+  auto opened = location.open(SharedFolder::Access::kUpdate);
+  const bool is_writable = opened.ok();
+  if (opened.status().code() == StatusCode::kPermission)
+    opened = location.open(SharedFolder::Access::kRead);
+  if (!opened.ok()) return opened.status();
+  UniqueFd fd = *std::move(opened);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   Header header;
@@ -128,11 +147,13 @@ Result<std::unique_ptr<DecodedCacheFile>> DecodedCacheFile::open(const std::stri
       static_cast<uint64_t>(info.st_size) != form.file_bytes())
     return Status(StatusCode::kMismatch,
                   path + ": holds other samples, or was made by another version");
-  return std::unique_ptr<DecodedCacheFile>(new DecodedCacheFile(std::move(fd), std::move(form)));
+  return std::unique_ptr<DecodedCacheFile>(
+      new DecodedCacheFile(std::move(fd), is_writable, std::move(form)));
 }
 
-DecodedCacheFile::DecodedCacheFile(UniqueFd fd, Form form)
+DecodedCacheFile::DecodedCacheFile(UniqueFd fd, bool is_writable, Form form)
     : fd_(std::move(fd)),
+      is_writable_(is_writable),
       form_(std::move(form)),
       slot_bytes_(form_.sample_bytes() + sizeof(Check)) {}
 
@@ -164,6 +185,7 @@ bool DecodedCacheFile::take(uint64_t sample, std::span<const std::span<std::byte
 }
 
 void DecodedCacheFile::put(uint64_t sample, std::span<const std::span<std::byte>> outputs) const {
+  if (!is_writable_) return;
   thread_local std::vector<std::byte> slot;
   slot.clear();
   for (const auto& tensor : outputs) slot.insert(slot.end(), tensor.begin(), tensor.end());

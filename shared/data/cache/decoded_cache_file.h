@@ -24,6 +24,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/data/cache/cache_location.h"
 #include "shared/data/files/prefetched_bytes.h"
 
 namespace stoker::data::cache {
@@ -40,24 +41,28 @@ class DecodedCacheFile {
   };
 
   // Keeps an existing file of this form. Otherwise creates one and reserves disk space for all
-  // samples. No other process may write to the folder meanwhile.
-  static Status make(const std::string& path, const Form& form);
-  static Result<std::unique_ptr<DecodedCacheFile>> open(const std::string& path, Form form);
+  // samples. Waits for another run that does so.
+  static Status make(const CacheLocation& location, const Form& form,
+                     const files::ScanProgress& progress);
+  // Only for reading, if the file or its folder permits no more.
+  static Result<std::unique_ptr<DecodedCacheFile>> open(const CacheLocation& location, Form form);
 
   // False if the sample is missing or corrupt; the outputs are then unspecified.
   bool take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
-  // Tried once; after a failed write the sample is missing.
+  // Tried once; after a failed write the sample is missing. Does nothing if !is_writable().
   void put(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
   // Stores in `bytes` what take() of this sample will use; false if the sample is missing.
   bool prefetch(uint64_t sample, files::PrefetchedBytes& bytes) const;
+  bool is_writable() const { return is_writable_; }
   int descriptor() const { return fd_.get(); }  // the one that put() writes to
 
  private:
-  DecodedCacheFile(UniqueFd fd, Form form);
+  DecodedCacheFile(UniqueFd fd, bool is_writable, Form form);
   files::ByteRange byte_range(uint64_t sample) const;
 
   // Constant after construction.
   const UniqueFd fd_;
+  const bool is_writable_;
   const Form form_;
   const uint64_t slot_bytes_;  // size of a sample and its Check
 };

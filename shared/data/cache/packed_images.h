@@ -4,19 +4,20 @@
 // For an image of a few kilobytes, looking up, opening and closing its file costs more than
 // decoding it. In a pack each file is a read at an offset, and a slow disk is read only once.
 //
+// It is only a cache: a file that is missing or corrupt in the pack is read from its own file.
+//
+// Format:    little-endian, version 1: the files in sequence, then per file {u64 size, u32 CRC-32C,
+//            u32 zero}, then a PackFooter (packed_images.cc).
 // Threads:   read() from any thread, concurrently.
-// Blocking:  read() for the disk. build_pack() reads all files and waits for the disk.
+// Blocking:  read() for the disk.
 // Ownership: the table must outlive the object.
-// Errors:    those of FileReader. build_pack() also kNoSpace; no pack is then created or changed.
-// Crash:     during build_pack(): leaves a file with a temporary name, which the next
-//            remove_temporary_files() deletes.
+// Errors:    those of FileReader.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -28,27 +29,9 @@
 
 namespace stoker::data::cache {
 
-struct PackOptions {
-  std::string path;     // of the pack
-  std::string setting;  // configuration key that requests the pack, for messages
-  uint64_t limit = 0;   // maximum bytes of a file; a larger one is kCorrupt
-  // Replaces the bytes of a file before it is packed; they must not become much larger. Optional.
-  // Called from several threads at a time.
-  std::function<void(std::vector<std::byte>& bytes)> rewrite = {};
-};
-
-// If a complete pack of these files exists, records it in `metadata`; false otherwise.
-bool open_pack(const files::FileTable& files, const PackOptions& packing,
-               files::IndexMetadata& metadata);
-
-// Writes the files in sequence into the pack and records it in `metadata`. With `rewrite`, the
-// sizes of the rewritten files follow: u64 each, then their number as u64; little-endian.
-Status build_pack(const files::FileTable& files, const PackOptions& packing,
-                  const files::ScanProgress& progress, files::IndexMetadata& metadata);
-
 class PackedFiles {
  public:
-  // Whether the metadata can be that of build_pack(), or of files that are not packed.
+  // Whether the metadata can be that of pack_images(), or of files that are not packed.
   static bool fits(const files::FileTable& files, const files::IndexMetadata& metadata);
 
   PackedFiles(const files::FileTable& files, const files::IndexMetadata& metadata);
@@ -64,6 +47,7 @@ class PackedFiles {
     const files::FileTable table;
     const files::FileReader reader;
     std::vector<uint64_t> ends;  // end offset of each file
+    std::vector<uint32_t> checksums;
 
     uint64_t begin(size_t file) const { return file == 0 ? 0 : ends[file - 1]; }
     uint64_t size(size_t file) const { return ends[file] - begin(file); }
@@ -72,13 +56,17 @@ class PackedFiles {
   const files::FileTable& files_;
   const files::FileReader reader_;
   const std::unique_ptr<Pack> pack_;
+  mutable std::atomic<bool> has_warned_ =
+      false;  // by the first thread whose file is not in the pack
 };
 
 // pack_images: `cache: {type: packed}` of image_folder and image_list. Packs all files when the
 // index is created, either unchanged or with restart markers in JPEG files, so that regions are
-// decoded faster.
+// decoded faster. In a shared folder it uses a complete pack of these files if there is one.
 //
-// Blocking, errors: as build_pack(). Adding restart markers uses all processors.
+// Blocking: reads all files, and waits for the disk and for another run that creates the pack.
+//           Adding restart markers uses all processors.
+// Errors:   those of FileReader and CacheLocation; kNoSpace. No pack is then created or changed.
 inline constexpr uint64_t kMaxImageFileBytes = uint64_t{256} << 20;  // bytes
 
 bool is_packed(const DatasetRequest& request);

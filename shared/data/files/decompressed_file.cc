@@ -145,12 +145,10 @@ Status decompress_file(const FileReader& reader, const FileTable& files,
                    "which " + std::to_string(options.from.bytes) + " packed bytes cannot hold");
   }
   STOKER_ASSIGN_OR_RETURN(Inflater inflater, Inflater::open(reader, files, options.from));
-  STOKER_RETURN_IF_ERROR(write_derived_file(
-      path,
-      [&](int fd, const std::string& name) {
-        return pour(inflater, options, source, fd, name, progress);
-      },
-      made));
+  STOKER_RETURN_IF_ERROR(write_derived_file(path, [&](int fd, const std::string& name) {
+    return pour(inflater, options, source, fd, name, progress);
+  }));
+  STOKER_RETURN_IF_ERROR(scan_file(path, made));
   log_info("file decompressed", {{"path", source}, {"bytes", options.bytes}, {"output", path}});
   return {};
 }

@@ -1,12 +1,10 @@
 #include "shared/data/files/derived_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "shared/base/file.h"
-#include "shared/data/files/scan.h"
 
 namespace stoker::data::files {
 
@@ -22,15 +20,12 @@ Status check_free_space(const std::string& path, uint64_t bytes, const std::stri
 }
 
 Status write_derived_file(const std::string& path,
-                          const std::function<Status(int fd, const std::string& name)>& write,
-                          FileTable& made) {
+                          const std::function<Status(int fd, const std::string& name)>& write) {
   FileSystem& disk = default_file_system();
-  const std::filesystem::path final_path(path);
-  const std::string folder = final_path.parent_path().string();
-  const std::string temporary = join_path(
-      folder, '.' + final_path.filename().string() + ".tmp-" + std::to_string(::getpid()));
+  const std::string temporary = temporary_path(path);
+  const std::string folder = std::filesystem::path(temporary).parent_path().string();
   const auto write_all = [&]() -> Status {
-    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, disk.open(temporary, O_WRONLY | O_CREAT | O_TRUNC));
+    STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, disk.open(temporary, kNewFile));
     STOKER_RETURN_IF_ERROR(write(fd.get(), temporary));
     STOKER_RETURN_IF_ERROR(disk.sync(fd.get(), temporary));
     return disk.rename(temporary, path);
@@ -39,8 +34,7 @@ Status write_derived_file(const std::string& path,
     (void)disk.remove_file(temporary);
     return written;
   }
-  STOKER_RETURN_IF_ERROR(disk.sync_directory(folder));
-  return scan_file(path, made);
+  return disk.sync_directory(folder);
 }
 
 }  // namespace stoker::data::files

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "shared/base/status.h"
-#include "shared/data/files/file_table.h"
 
 namespace stoker::data::files {
 
@@ -21,10 +20,8 @@ namespace stoker::data::files {
 Status check_free_space(const std::string& path, uint64_t bytes, const std::string& what,
                         const std::string& setting);
 
-// `write` writes to a descriptor; the name is for its messages. The created file is appended to
-// `made`, whose root is empty.
+// `write` writes to a descriptor; the name is for its messages.
 Status write_derived_file(const std::string& path,
-                          const std::function<Status(int fd, const std::string& name)>& write,
-                          FileTable& made);
+                          const std::function<Status(int fd, const std::string& name)>& write);
 
 }  // namespace stoker::data::files

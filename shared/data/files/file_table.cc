@@ -2,6 +2,13 @@
 
 namespace stoker::data::files {
 
+FileStamp stamp_of(const struct stat& info) {
+  return {
+      .size = static_cast<uint64_t>(info.st_size),
+      .mtime_ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
+      .inode = static_cast<uint64_t>(info.st_ino)};
+}
+
 void FileTable::add(std::string_view name, const FileStamp& stamp) {
   names_ += name;
   rows_.push_back({.name_end = names_.size(), .stamp = stamp});

@@ -24,6 +24,8 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
+FileStamp stamp_of(const struct stat& info);
+
 class FileTable {
  public:
   // Names are relative to `root`. With an empty root they are the paths that the user specified

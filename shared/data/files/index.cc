@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "the index is written as it is in memory");
 
 constexpr std::string_view kIndexMagic = "STKINDEX";
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 30;
 
@@ -122,6 +122,7 @@ std::string encode_index(const Index& index) {
   put<uint64_t>(out, index.metadata.names.size());
   for (const std::string& text : index.metadata.names) put_text(out, text);
   put_numbers(out, index.metadata.pack_sizes);
+  put_numbers(out, index.metadata.pack_checksums);
   put_files(out, index.metadata.made);
   put_files(out, index.files);
   return out += sha256_hex(out);
@@ -153,6 +154,7 @@ Result<Index> decode_index(std::string_view bytes, const std::string& name) {
   index.metadata.names.resize(cursor.take_count(sizeof(uint64_t)));
   for (std::string& text : index.metadata.names) text = cursor.take_text();
   index.metadata.pack_sizes = take_numbers(cursor);
+  index.metadata.pack_checksums = take_numbers(cursor);
   index.metadata.made = take_files(cursor);
   index.files = take_files(cursor);
   if (!cursor.at_end()) return corrupt("its lengths do not add up");

@@ -1,7 +1,7 @@
 // Index: the result of one dataset scan, stored in a file so that all processes see the same
 // samples.
 //
-// Format:  little-endian, version 4. A magic of 8 bytes, u32 version, then text and numbers in the
+// Format:  little-endian, version 5. A magic of 8 bytes, u32 version, then text and numbers in the
 //          order of encode_index(): settings, source, fingerprint, metadata, file table. Ends with
 //          the SHA-256 of everything before it, as 64 hexadecimal digits.
 // Threads: a value.
@@ -30,6 +30,8 @@ struct IndexMetadata {
   FileTable made;
   // Size of each file inside the pack, if it differs from the size of the file.
   std::vector<uint64_t> pack_sizes = {};
+  // CRC-32C of each file inside the pack; empty without one.
+  std::vector<uint64_t> pack_checksums = {};
 };
 
 struct Index {

@@ -18,13 +18,6 @@ namespace {
 constexpr size_t kMaxDepth = 128;          // nested folders
 constexpr uint64_t kProgressFiles = 4096;  // between two calls of progress
 
-FileStamp stamp_of(const struct stat& info) {
-  return {
-      .size = static_cast<uint64_t>(info.st_size),
-      .mtime_ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
-      .inode = static_cast<uint64_t>(info.st_ino)};
-}
-
 struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };

@@ -56,7 +56,7 @@ class CacheDirTest : public testing::FolderFixture,
     std::set<std::string> names;
     const auto listed = list_directory(path("shared/cache"));
     for (const std::string& name : listed ? *listed : std::vector<std::string>())
-      if (name != "LOCK") names.insert(name);
+      if (name != "CACHE_LOCK") names.insert(name);
     return names;
   }
   // Distinguishes files with the same name.
@@ -115,7 +115,7 @@ TEST_P(CacheDirTest, RebuildsTruncatedCacheAndRemovesLeftoversOfKilledRun) {
   (void)run("first", cached());
   const std::string name = *kept().begin();
   std::filesystem::resize_file(path("shared/cache/" + name), 100);
-  write("shared/cache/.files-abc.packed.tmp-12345", "half of a pack");
+  write("shared/cache/.files-abc.packed.incomplete-12345", "half of a pack");
   const auto second = run("second", cached());
   EXPECT_EQ(kept(), std::set<std::string>{name});
   expect_same(*second, *run("plain", images()));
@@ -123,7 +123,7 @@ TEST_P(CacheDirTest, RebuildsTruncatedCacheAndRemovesLeftoversOfKilledRun) {
 
 TEST_P(CacheDirTest, WaitsWhileAnotherRunFillsCache) {
   std::filesystem::create_directories(path("shared/cache"));
-  auto other = lock_file(path("shared/cache/LOCK"), "another run");
+  auto other = lock_file(path("shared/cache/CACHE_LOCK"), "another run");
   ASSERT_TRUE(other.ok());
   bool waited = false;
   const auto dataset = run("first", cached(), [&](uint64_t, std::string_view what) {
@@ -134,6 +134,52 @@ TEST_P(CacheDirTest, WaitsWhileAnotherRunFillsCache) {
   });
   EXPECT_TRUE(waited);
   expect_same(*dataset, *run("plain", images()));
+}
+
+TEST_P(CacheDirTest, UsesCompleteCacheWhileFolderIsLocked) {
+  (void)run("first", cached());
+  const auto other = lock_file(path("shared/cache/CACHE_LOCK"), "another run");
+  ASSERT_TRUE(other.ok());
+  const auto fail = [](uint64_t, std::string_view what) {
+    EXPECT_EQ(what.find("another run"), std::string_view::npos) << "waits for the lock";
+  };
+  expect_same(*run("second", cached(), fail), *run("plain", images()));
+}
+
+TEST_P(CacheDirTest, AcceptsRunDirectoryThatIsLocked) {
+  std::filesystem::create_directories(path("shared/cache"));
+  const auto lock = lock_file(path("shared/cache/LOCK"), "this run");
+  ASSERT_TRUE(lock.ok());
+  write("shared/cache/.paused.json.tmp-12345", "of the run");
+  expect_same(*run("shared/cache/index", cached()), *run("plain", images()));
+  EXPECT_TRUE(std::filesystem::exists(path("shared/cache/.paused.json.tmp-12345")));
+}
+
+// A file with the name and the size of the cache, and one with a flipped bit in a sample.
+TEST_P(CacheDirTest, RejectsOtherBytesOfSameNameAndSize) {
+  const auto plain = run("plain", images());
+  (void)run("first", cached());
+  const std::string name = "shared/cache/" + *kept().begin();
+  const std::string right = content_of(name);
+  std::filesystem::remove(path(name));
+  write(name, std::string(right.size(), 'x'));
+  expect_same(*run("second", cached()), *plain);
+
+  std::filesystem::remove_all(path("shared/cache"));
+  (void)run("third", cached());
+  std::string changed = content_of(name);
+  const uint64_t offset = 200;  // in the first sample
+  changed[offset] = static_cast<char>(changed[offset] ^ 1);
+  std::filesystem::remove(path(name));
+  write(name, changed);
+  expect_same(*run("fourth", cached()), *plain);
+}
+
+TEST_P(CacheDirTest, ReadsFilesThemselvesWhenCacheIsDeletedWhileInUse) {
+  const auto plain = run("plain", images());
+  const auto dataset = run("first", cached());
+  std::filesystem::remove_all(path("shared/cache"));
+  expect_same(*dataset, *plain);
 }
 
 TEST_P(CacheDirTest, ReplacesCacheInRunDirectory) {

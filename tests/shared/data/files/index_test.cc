@@ -19,6 +19,7 @@ Index example() {
   index.metadata.made.add("runs/x/index/train.x.decompressed",
                           {.size = 784, .mtime_ns = 1'700'000'000'000'000'000, .inode = 9});
   index.metadata.pack_sizes = {0, 12};
+  index.metadata.pack_checksums = {1, 0xffffffff};
   index.files = FileTable("/data/corpus");
   index.files.add("a.txt", {.size = 10, .mtime_ns = -5, .inode = 7});
   index.files.add("b/c \n\xff.txt", {.size = 0, .mtime_ns = 1'700'000'000'123'456'789, .inode = 8});
@@ -39,6 +40,7 @@ TEST(IndexTest, RoundTripsThroughEncoding) {
   EXPECT_EQ(read->metadata.names, index.metadata.names);
   EXPECT_EQ(read->metadata.made, index.metadata.made);
   EXPECT_EQ(read->metadata.pack_sizes, index.metadata.pack_sizes);
+  EXPECT_EQ(read->metadata.pack_checksums, index.metadata.pack_checksums);
   EXPECT_EQ(read->files, index.files);
   EXPECT_EQ(read->fingerprint(), index.fingerprint());
   EXPECT_EQ(read->files.path(1), "/data/corpus/b/c \n\xff.txt");

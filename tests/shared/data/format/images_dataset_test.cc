@@ -200,10 +200,15 @@ TEST_F(PackedImagesTest, RebuildsCorruptPackAndRemovesUnusedPack) {
   EXPECT_FALSE(std::filesystem::exists(pack()));
 }
 
-TEST_F(PackedImagesTest, ReportsFileAndPackWhenPackIsTruncated) {
+TEST_F(PackedImagesTest, ReadsFileItselfWhenPackIsTruncatedAndReportsBothIfItIsGone) {
   const auto dataset = open(packed());
   ASSERT_TRUE(dataset.ok());
+  const auto before = read_sample(**dataset, 29).tensors;
   std::filesystem::resize_file(pack(), 10);
+  const auto after = read_sample(**dataset, 29);
+  EXPECT_TRUE(after.status.ok()) << after.status.to_string();
+  EXPECT_EQ(after.tensors, before);
+  std::filesystem::remove((*dataset)->source(29).file);
   const Status status = read_sample(**dataset, 29).status;
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr((*dataset)->source(29).file));
