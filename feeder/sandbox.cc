@@ -53,6 +53,9 @@ Status disable_core_dumps_and_privileges() {
   // dumps.
   const rlimit no_core{.rlim_cur = 1, .rlim_max = 1};
   ::setrlimit(RLIMIT_CORE, &no_core);
+  // No other process of this user may attach to this one or read its memory, which holds samples.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+    return Status::from_errno(errno, "PR_SET_DUMPABLE");
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return Status::from_errno(errno, "PR_SET_NO_NEW_PRIVS");
   return {};

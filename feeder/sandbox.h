@@ -2,7 +2,8 @@
 // malicious file that exploits a decoder gains very little.
 //
 // The process gets no new privileges, no core dump (it would contain the ring), a limit on its
-// address space, and only the system calls that reading needs (syscall_filter.h).
+// address space, and only the system calls that reading needs (syscall_filter.h). Only root can
+// attach to it, read its memory, or see its descriptors, mappings and kernel function in /proc.
 //
 // Threads:    enter_sandbox() applies to every thread of the process.
 // Errors:     as the kernel returns them; kPermission: see install_syscall_filter(). If the kernel

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -47,7 +48,8 @@ Result<Attachment> ExternalProducers::attach(ExternalProcess process) {
 
 void ExternalProducers::check_producers(std::chrono::nanoseconds now) {
   std::erase_if(producers_, [this](const Producer& one) { return detach_if_ended(one); });
-  for (Producer& producer : producers_) watch_progress(producer, now);
+  for (auto producer = producers_.begin(); producer != producers_.end();)
+    producer = watch_progress(*producer, now) ? std::next(producer) : producers_.erase(producer);
 }
 
 bool ExternalProducers::detach_if_ended(const Producer& producer) {
@@ -59,24 +61,30 @@ bool ExternalProducers::detach_if_ended(const Producer& producer) {
   return true;
 }
 
-void ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
-  if (producer.killed) return;
+bool ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
+  if (producer.killed) return true;
   ring::ProducerProgress progress = ring_.progress(producer.id);
   // It can wait for its own data before it claims a ticket, which is not a timeout.
   if (progress.claims == 0) progress.polls = static_cast<uint64_t>(now.count());
-  if (!producer.monitor.has_timed_out({.now = now, .progress = progress})) return;
-  producer.killed = true;
+  if (!producer.monitor.has_timed_out({.now = now, .progress = progress})) return true;
   const int pid = producer.process.pid;
-  const int result = static_cast<int>(
-      ::syscall(SYS_pidfd_send_signal, producer.process.pidfd.get(), SIGKILL, nullptr, 0));
+  // ESRCH: it has ended meanwhile, which its pidfd will show.
+  producer.killed =
+      ::syscall(SYS_pidfd_send_signal, producer.process.pidfd.get(), SIGKILL, nullptr, 0) == 0 ||
+      errno == ESRCH;
   const std::string outcome =
-      result == 0 ? "killed" : "cannot be killed: " + Status::from_errno(errno, "signal").message();
+      producer.killed ? "killed" : "detached, " + Status::from_errno(errno, "kill").message();
+  // Otherwise the run would wait for these tickets forever. The producer cannot publish them: its
+  // generation has ended.
+  const uint64_t num_requeued = producer.killed ? 0 : ring_.requeue(producer.id);
   log_warn("external producer timed out",
            {{"pid", pid},
             {"result", outcome},
             {"duration_seconds", seconds_between({}, producer.monitor.idle_time())},
             {"state", process_state(pid)},
-            {"tickets", progress.claims}});
+            {"tickets", progress.claims},
+            {"requeued_tickets", num_requeued}});
+  return producer.killed;
 }
 
 std::vector<int> ExternalProducers::pidfds() const {

@@ -4,6 +4,8 @@
 // An external producer has an entry in the ring's producer table like a worker and is tracked by a
 // pidfd. When it exits, its tickets are requeued. stokerd cannot restart it and attributes its
 // crash to no sample. The content of its tickets is its own responsibility: see feed.producers.
+// A producer of another user that hangs cannot be killed. It loses its tickets and its entry, and
+// must write no more: a slot that it writes to later may be that of another ticket.
 //
 // Threads:   one at a time.
 // Blocking:  never.
@@ -43,12 +45,13 @@ std::string to_json(const Attachment& attachment, const config::FeedConfig& feed
 
 class ExternalProducers {
  public:
-  // Up to `max` at a time. A producer without progress for `worker_timeout` is killed (0: never).
+  // Up to `max` at a time. A producer without progress for `worker_timeout` is killed, or detached
+  // if that is not permitted (0: never).
   ExternalProducers(ring::ShmRing& ring, size_t max, std::chrono::nanoseconds worker_timeout)
       : ring_(ring), max_(max), worker_timeout_(worker_timeout) {}
 
   Result<Attachment> attach(ExternalProcess process);
-  // Detaches producers that have exited and kills those that have timed out.
+  // Detaches producers that have exited, and kills or detaches those that have timed out.
   void check_producers(std::chrono::nanoseconds now);
 
   size_t size() const { return producers_.size(); }
@@ -62,7 +65,8 @@ class ExternalProducers {
     bool killed = false;
   };
   bool detach_if_ended(const Producer& producer);
-  void watch_progress(Producer& producer, std::chrono::nanoseconds now);
+  // False if the producer has timed out and was detached.
+  bool watch_progress(Producer& producer, std::chrono::nanoseconds now);
 
   ring::ShmRing& ring_;
   const size_t max_;

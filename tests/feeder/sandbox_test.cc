@@ -180,6 +180,41 @@ TEST_F(SandboxTest, KillsProcessOnDeniedSyscallOfAnyThread) {
   EXPECT_EQ(ending.signal, SIGSYS);
 }
 
+// Opens the memory of a child with the same unprivileged user: 0, or the error. `initialize` runs in
+// the child before.
+int open_memory_of_child(const std::function<bool()>& initialize) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    constexpr uid_t kUnprivileged = 65534;
+    if (::geteuid() == 0 && ::setresuid(kUnprivileged, kUnprivileged, kUnprivileged) != 0)
+      ::_exit(255);
+    int ready[2];
+    if (::pipe(ready) != 0) ::_exit(255);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_DUMPABLE, 1);  // as after execve()
+      if (!initialize() || ::write(ready[1], "x", 1) != 1) ::_exit(1);
+      ::pause();
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    const bool is_ready = ::read(ready[0], &byte, 1) == 1;
+    const int fd = ::open(("/proc/" + std::to_string(child) + "/mem").c_str(), O_RDONLY);
+    const int error = fd >= 0 ? 0 : errno;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ::_exit(is_ready ? error : 255);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(SandboxTest, HidesMemoryFromOtherProcessesOfSameUser) {
+  EXPECT_EQ(open_memory_of_child([] { return true; }), 0);
+  EXPECT_EQ(open_memory_of_child([] { return disable_core_dumps_and_privileges().ok(); }), EACCES);
+}
+
 TEST_F(SandboxTest, RestrictsThreadsStartedBefore) {
   auto shared = ring::Segment::create(2 * sizeof(uint64_t));
   ASSERT_TRUE(shared.ok());

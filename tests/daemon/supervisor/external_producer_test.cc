@@ -141,6 +141,49 @@ TEST_F(ExternalProducersTest, KillsHungProducerButNotWaitingProducer) {
   EXPECT_EQ(ring_->counters().requeued, 1u);
 }
 
+// A run whose user may not signal that of the producer: this process, while it is another user.
+TEST_F(ExternalProducersTest, RequeuesTicketOfHungProducerOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to start a process of another user";
+  open_ring({.slots = 4});
+  ExternalProducers producers(*ring_, 1, 60s);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    constexpr uid_t kOther = 65533;
+    if (::setresuid(kOther, kOther, kOther) != 0) ::_exit(1);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ring::ProducerId id;
+    if (::read(ready[0], &id, sizeof id) == sizeof id) hold(*ring_, id);
+    ::_exit(1);
+  }
+  children_.push_back(pid);
+  const auto attachment = producers.attach(
+      {.pid = pid, .pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
+  ASSERT_TRUE(attachment.ok());
+  const ring::ProducerId id = attachment->producer;
+  ASSERT_EQ(::write(ready[1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+  ASSERT_TRUE(eventually([&] { return ring_->progress(id).claims == 1; }));
+
+  constexpr uid_t kUnprivileged = 65534;
+  ASSERT_EQ(::seteuid(kUnprivileged), 0);
+  for (auto now = 0s; now < 120s; now += 1s) producers.check_producers(now);
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), 0) << "it lives";
+  EXPECT_EQ(producers.size(), 0u);
+  EXPECT_EQ(ring_->counters().requeued, 1u);
+  // Another producer gets the ticket; the hung one has no claim to publish.
+  const auto next = ring_->add_producer("next");
+  ASSERT_TRUE(next.ok());
+  const auto claim = ring_->claim(*next, kTestTimeout);
+  ASSERT_TRUE(claim.ok());
+  EXPECT_EQ(claim->ticket, 0u);
+  EXPECT_FALSE(ring_->publish(id, *claim));
+  EXPECT_TRUE(ring_->publish(*next, *claim));
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
 TEST_F(ExternalProducersTest, PreservesTicketOrderNextToWorkers) {
   options_.feed.producers = config::ProducerMode::kBoth;
   open_ring({.slots = 4});
