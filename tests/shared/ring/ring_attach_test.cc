@@ -16,19 +16,7 @@ namespace stoker::ring {
 namespace {
 
 // The bytes of a small valid ring, to be corrupted by a test.
-std::vector<std::byte> good_bytes() {
-  const auto ring = make_ring({.slots = 2});
-  std::vector<std::byte> bytes(static_cast<size_t>(::lseek(ring->fd(), 0, SEEK_END)));
-  EXPECT_EQ(::pread(ring->fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  return bytes;
-}
-
-UniqueFd memfd_of(std::span<const std::byte> bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
-  UniqueFd fd(::memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  EXPECT_EQ(::write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
-  return fd;
-}
+std::vector<std::byte> good_bytes() { return bytes_of(*make_ring({.slots = 2})); }
 
 StatusCode attach_code(std::span<const std::byte> bytes) {
   return ShmRing::attach(memfd_of(bytes)).status().code();

@@ -2,12 +2,19 @@
 // the ticket.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "shared/base/file.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::ring {
@@ -36,6 +43,23 @@ inline bool holds(std::span<const std::byte> slot, uint64_t ticket) {
   for (size_t i = 0; i < slot.size(); ++i)
     if (slot[i] != static_cast<std::byte>(byte_for(ticket, i))) return false;
   return true;
+}
+
+// The bytes of its segment.
+inline std::vector<std::byte> bytes_of(const ShmRing& ring) {
+  std::vector<std::byte> bytes(static_cast<size_t>(::lseek(ring.fd(), 0, SEEK_END)));
+  if (::pread(ring.fd(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    std::abort();
+  return bytes;
+}
+
+inline UniqueFd memfd_of(std::span<const std::byte> bytes,
+                         int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
+  UniqueFd fd(::memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()) ||
+      ::fcntl(fd.get(), F_ADD_SEALS, seals) != 0)
+    std::abort();
+  return fd;
 }
 
 inline std::unique_ptr<ShmRing> make_ring(const RingOptions& options,

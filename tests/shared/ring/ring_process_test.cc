@@ -3,13 +3,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -142,22 +145,58 @@ TEST_F(RingProcessTest, RequeuesTicketsOfProducerKilledInAnySlotState) {
   }
 }
 
+// Number of descriptors and of mappings of a memory file, in all processes that this user can see.
+struct References {
+  size_t descriptors = 0;
+  size_t mappings = 0;
+};
+References references_to(dev_t device, ino_t inode) {
+  namespace fs = std::filesystem;
+  References found;
+  std::error_code ignored;  // processes end meanwhile
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    for (const auto& fd : fs::directory_iterator(process.path() / "fd", ignored)) {
+      struct stat info {};
+      if (::stat(fd.path().c_str(), &info) == 0 && info.st_dev == device && info.st_ino == inode)
+        ++found.descriptors;
+    }
+    // "7f00-7f80 rw-s 00000000 00:01 1024 /memfd:stoker-ring (deleted)"
+    std::ifstream maps(process.path() / "maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("/memfd:") == std::string::npos) continue;
+      std::istringstream fields(line);
+      std::string skipped;
+      ino_t number = 0;
+      fields >> skipped >> skipped >> skipped >> skipped >> number;
+      found.mappings += number == inode ? 1 : 0;
+    }
+  }
+  return found;
+}
+
 TEST_F(RingProcessTest, ReleasesAllMemoryWhenCreatorIsKilled) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t creator = ::fork();
   if (creator == 0) {
     const auto ring = make_ring({.slots = 2});
-    if (ring == nullptr || ::write(ends[1], "x", 1) != 1) ::_exit(1);
+    struct stat info {};
+    if (ring == nullptr || ::fstat(ring->fd(), &info) != 0 ||
+        ::write(ends[1], &info, sizeof info) != sizeof info)
+      ::_exit(1);
     while (true) ::pause();
   }
-  char made = 0;
-  ASSERT_EQ(::read(ends[0], &made, 1), 1);
+  struct stat info {};
+  ASSERT_EQ(::read(ends[0], &info, sizeof info), static_cast<ssize_t>(sizeof info));
+  EXPECT_EQ(info.st_nlink, 0u) << "it has a name";
+  const References before = references_to(info.st_dev, info.st_ino);
+  EXPECT_EQ(before.descriptors, 1u);
+  EXPECT_GE(before.mappings, 1u);
   ::kill(creator, SIGKILL);
   ASSERT_EQ(::waitpid(creator, nullptr, 0), creator);
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-    EXPECT_EQ(entry.path().filename().string().find("stoker-ring"), std::string::npos)
-        << entry.path();
+  const References after = references_to(info.st_dev, info.st_ino);
+  EXPECT_EQ(after.descriptors, 0u);
+  EXPECT_EQ(after.mappings, 0u);
   ::close(ends[0]);
   ::close(ends[1]);
 }

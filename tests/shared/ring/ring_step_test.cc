@@ -9,6 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tests/shared/ring/ring_fixture.h"
@@ -16,7 +20,7 @@
 namespace stoker::ring {
 namespace {
 
-// Number of points at which a producer is killed. Killing after every instruction would take too
+// Number of points at which a process is really killed. After every instruction it would take too
 // long, and under a sanitizer there are ten times as many instructions.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kKills = 5;
@@ -106,11 +110,58 @@ TEST_F(RingStepTest, NeverBlocksOnProducerStoppedAtAnyInstruction) {
   EXPECT_EQ(reports + ring->counters().lost_reports, steps + 1) << "each report must arrive once";
 }
 
+// Requeues the tickets of `victim`, fills those that are not ready, and consumes all.
+void expect_all_tickets(ShmRing& ring, ProducerId victim) {
+  ring.requeue(victim);
+  const auto heir = ring.add_producer("heir");
+  ASSERT_TRUE(heir.ok());
+  for (uint64_t ticket = 0; ticket < 3; ++ticket) {
+    auto batch = ring.pop(kPollOnce);
+    if (!batch.ok()) {
+      const auto claim = ring.claim(*heir, kTestTimeout);
+      ASSERT_TRUE(claim.ok());
+      ASSERT_EQ(claim->ticket, ticket);
+      fill(claim->slot, ticket);
+      ASSERT_TRUE(ring.publish(*heir, *claim));
+      batch = ring.pop(kTestTimeout);
+    }
+    ASSERT_TRUE(batch.ok());
+    ASSERT_EQ(batch->ticket, ticket);
+    ASSERT_TRUE(holds(batch->slot, ticket));
+    ring.release(ticket);
+  }
+  EXPECT_EQ(ring.pop(kPollOnce).status().code(), StatusCode::kClosed);
+}
+
+// A killed process leaves the segment as it was after its last instruction, so a copy of the
+// segment after each instruction shows what a kill there leaves. Copies that equal the previous one
+// are not examined again.
 TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
+  const auto ring = make_ring({.slots = 2, .end_ticket = 3});
+  const auto victim = ring->add_producer("victim");
+  SteppedProducer producer(*ring, *victim);
+  std::vector<std::byte> examined;
+  uint64_t states = 0;
+  for (uint64_t steps = 0; producer.is_stopped(); ++steps, producer.step()) {
+    std::vector<std::byte> bytes = bytes_of(*ring);
+    if (bytes == examined) continue;
+    SCOPED_TRACE("killed after " + std::to_string(steps) + " steps");
+    const auto copy = ShmRing::attach(memfd_of(bytes));
+    ASSERT_TRUE(copy.ok()) << copy.status().to_string();
+    ASSERT_NO_FATAL_FAILURE(expect_all_tickets(**copy, *victim));
+    examined = std::move(bytes);
+    ++states;
+  }
+  EXPECT_TRUE(producer.is_done());
+  EXPECT_GT(states, 50u) << "the ring was not written";
+}
+
+TEST_F(RingStepTest, RequeuesTicketsOfKilledProducerAtSomeInstructions) {
   const uint64_t all = count_steps();
   ASSERT_GT(all, kKills);
   for (uint64_t kill = 0; kill < kKills; ++kill) {
     const uint64_t killed = kill * all / kKills;
+    SCOPED_TRACE("killed after " + std::to_string(killed) + " steps");
     const auto ring = make_ring({.slots = 2, .end_ticket = 3});
     const auto victim = ring->add_producer("victim");
     {
@@ -119,25 +170,7 @@ TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
       ASSERT_TRUE(producer.is_stopped());
       producer.kill();
     }
-    ring->requeue(*victim);
-    const auto heir = ring->add_producer("heir");
-    ASSERT_TRUE(heir.ok());
-    for (uint64_t ticket = 0; ticket < 3; ++ticket) {
-      auto batch = ring->pop(kPollOnce);
-      if (!batch.ok()) {
-        const auto claim = ring->claim(*heir, kTestTimeout);
-        ASSERT_TRUE(claim.ok()) << "killed after " << killed << " steps";
-        ASSERT_EQ(claim->ticket, ticket);
-        fill(claim->slot, ticket);
-        ASSERT_TRUE(ring->publish(*heir, *claim));
-        batch = ring->pop(kTestTimeout);
-      }
-      ASSERT_TRUE(batch.ok()) << "killed after " << killed << " steps";
-      ASSERT_EQ(batch->ticket, ticket);
-      ASSERT_TRUE(holds(batch->slot, ticket));
-      ring->release(ticket);
-    }
-    EXPECT_EQ(ring->pop(kPollOnce).status().code(), StatusCode::kClosed);
+    ASSERT_NO_FATAL_FAILURE(expect_all_tickets(*ring, *victim));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/support/unprivileged_user.h"
 
 namespace stoker::data::files {
 namespace {
@@ -103,15 +104,24 @@ TEST_F(ScanTest, ReportsProgress) {
 }
 
 TEST_F(ScanTest, ReportsUnreadableFolderOrFile) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  using std::filesystem::perms;
   write("data/sub/a", "x");
-  std::filesystem::permissions(path("data/sub"), std::filesystem::perms::none);
-  EXPECT_EQ(scan().status().code(), StatusCode::kPermission);
-  EXPECT_THAT(scan().status().message(), HasSubstr(path("data/sub")));
-  std::filesystem::permissions(path("data/sub"), std::filesystem::perms::owner_all);
-  std::filesystem::permissions(path("data/sub/a"), std::filesystem::perms::none);
-  EXPECT_EQ(scan().status().code(), StatusCode::kPermission);
-  EXPECT_THAT(scan().status().message(), HasSubstr(path("data/sub/a")));
+  std::filesystem::permissions(path(""), perms{0755});
+  const auto expect_rejected = [&](const std::string& name) {
+    SCOPED_TRACE(name);
+    const test::UnprivilegedUser user;
+    const Status status = scan().status();
+    EXPECT_EQ(status.code(), StatusCode::kPermission);
+    EXPECT_THAT(status.message(), HasSubstr(path(name)));
+  };
+  std::filesystem::permissions(path("data/sub"), perms::none);
+  expect_rejected("data/sub");
+  std::filesystem::permissions(path("data/sub"), perms{0755});
+  std::filesystem::permissions(path("data/sub/a"), perms::none);
+  expect_rejected("data/sub/a");
+  std::filesystem::permissions(path("data/sub/a"), perms{0644});
+  const test::UnprivilegedUser user;
+  EXPECT_TRUE(scan().ok()) << "the permissions were the only reason";
 }
 
 }  // namespace

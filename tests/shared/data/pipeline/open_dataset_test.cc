@@ -11,6 +11,7 @@
 
 #include "shared/data/format/format.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/support/unprivileged_user.h"
 
 namespace stoker::data::pipeline {
 namespace {
@@ -119,9 +120,11 @@ TEST_F(OpenDatasetTest, ReportsEmptyFolderWithGlobAndPath) {
 }
 
 TEST_F(OpenDatasetTest, ReportsUnreadableFolder) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  using std::filesystem::perms;
   write("data/a", "0123456789");
-  std::filesystem::permissions(path("data"), std::filesystem::perms::none);
+  std::filesystem::permissions(path(""), perms{0755});
+  std::filesystem::permissions(path("data"), perms::none);
+  const test::UnprivilegedUser user;
   expect_error(text(), StatusCode::kPermission, {"data.train.path", path("data")});
 }
 
