@@ -1,4 +1,4 @@
-// Runs of each configuration that are killed repeatedly at random times end with the same bytes as
+// Runs of each configuration that are killed repeatedly at random points end with the same bytes as
 // uninterrupted ones: model, optimizer and state tensors, and metrics records.
 // STOKER_FAULT_TESTS=full covers all pairs of choices with twenty kills each; otherwise a few
 // configurations and kills are tested.
@@ -189,19 +189,14 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     return {"--set", "train.max_steps=" + std::to_string(step)};
   }
 
-  // Runs stokerd and kills it at a random time after its start or after a new checkpoint. Returns
-  // false if the start was rejected, which happens once after four failed starts.
+  // Runs stokerd and kills it at a random point: mostly after a new checkpoint, otherwise earlier.
+  // Returns false if the start was rejected, which happens once after four failed starts.
   bool run_until_killed(std::mt19937& random) {
-    const uint64_t before = newest_step(run_dir());
+    const Progress before = progress_of(run_dir());
     Process trainer = this->trainer(config_, run_dir(), until(1'000'000'000));
-    std::optional<Exit> exit;
-    if (random() % 3 != 0)
-      wait_until(60s, [&] {
-        exit = trainer.wait(0ms);
-        return exit || newest_step(run_dir()) > before;
-      });
-    if (!exit) exit = trainer.wait(std::chrono::milliseconds(random() % 300));
-    if (exit) {
+    const auto point =
+        random() % 3 != 0 ? KillPoint::kCheckpointSaved : static_cast<KillPoint>(random() % 3);
+    if (const auto exit = wait_for(point, trainer, run_dir(), before)) {
       EXPECT_EQ(exit->code, 93) << log_of("stokerd");
       return false;
     }

@@ -29,6 +29,7 @@ std::vector<std::string> minimal_run_command(const std::string& run_dir) {
 
 std::string text_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
+  EXPECT_TRUE(in.is_open()) << file << " cannot be read";
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();

@@ -38,15 +38,15 @@ TEST_F(CrashRecoveryTest, MatchesUninterruptedRunAfterTwentyKills) {
                                             "--set", "metrics.log_every_steps=47"};
   ASSERT_EQ(train(config, run_dir("uninterrupted"), more_steps).code, 0);
 
-  std::mt19937 random(20);  // seed of the kill times
+  std::mt19937 random(20);  // seed of the kill points
   int kills = 0;
   std::optional<Exit> ended;
   for (int attempt = 0; attempt < 60 && !ended; ++attempt) {
+    const Progress before = progress_of(run_dir());
     Process trainer = this->trainer(config, run_dir(), more_steps);
     const bool is_last = kills == 20;
-    // Kills also hit the time before the first step.
-    ended = trainer.wait(is_last ? std::chrono::milliseconds(90s)
-                                 : std::chrono::milliseconds(150 + random() % 500));
+    ended = is_last ? trainer.wait(90s)
+                    : wait_for(static_cast<KillPoint>(random() % 4), trainer, run_dir(), before);
     if (ended && ended->code == 93) {
       // After four consecutive kills before a checkpoint, stokerd rejects one start.
       ended.reset();
@@ -76,7 +76,7 @@ TEST_F(CrashRecoveryTest, ExitsWith93AfterFourFailedStartsThenStartsAgain) {
                                                "checkpoint.save_every_steps=null"};
   for (int attempt = 0; attempt < 4; ++attempt) {
     Process trainer = this->trainer(config, run_dir(), without_saves);
-    ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
+    ASSERT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > 0; }));
     trainer.signal(SIGKILL);
     ASSERT_TRUE(trainer.wait(60s).has_value());
     fs::remove(run_dir() + "/metrics/train.jsonl");
@@ -94,15 +94,23 @@ TEST_F(CrashRecoveryTest, PreservesResultBytesWhenWorkersAreKilled) {
   Process trainer = this->trainer(config, run_dir(), more_steps);
   std::mt19937 random(7);
   int killed = 0;
+  size_t records = 0;  // at the last kill
   std::optional<Exit> ended;
-  while (!ended) {
+  EXPECT_TRUE(wait_until(90s, [&] {
     const auto workers = children_of(trainer.pid(), "stoker-feed");
-    if (!workers.empty() && killed < 10 && ::kill(workers[random() % workers.size()], SIGKILL) == 0)
+    const size_t now = num_records(run_dir());
+    if (now > records && !workers.empty() &&
+        ::kill(workers[random() % workers.size()], SIGKILL) == 0) {
       ++killed;
-    ended = trainer.wait(std::chrono::milliseconds(50 + random() % 100));
-  }
+      records = now;
+    }
+    ended = trainer.wait(0ms);
+    return ended || killed == 10;
+  }));
+  if (!ended) ended = trainer.wait(90s);
+  ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0);
-  EXPECT_GT(killed, 2) << "the run ended too early";
+  EXPECT_EQ(killed, 10) << "the run ended before all kills";
   EXPECT_EQ(model_sha256(run_dir(), 6000), model_sha256(run_dir("uninterrupted"), 6000));
   EXPECT_NE(log_of("stokerd").find("worker process crashed"), std::string::npos);
 }
@@ -117,7 +125,7 @@ TEST_F(CrashRecoveryTest, LeavesNoWorkerAfterTrainerIsKilled) {
   ASSERT_TRUE(trainer.wait(60s).has_value());
   for (const pid_t worker : workers) {
     EXPECT_TRUE(wait_until(10s, [&] {
-      return text_of("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
+      return text_if_exists("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
     }));
   }
 }
@@ -191,14 +199,25 @@ TEST_F(CrashRecoveryTest, EvaluatesEachCheckpointOnceWhenEvaluatorIsKilled) {
   // except the first and the last can be skipped.
   const size_t saved = checkpoints(run_dir()).size();
   ASSERT_GE(saved, 2u);
-  std::mt19937 random(3);
+  // Killed after it has written more, or changed the first of these files: its log, the attempts,
+  // the outcomes, the records.
+  const std::vector<std::string> files{path("stoker-eval.out"), run_dir() + "/eval/attempts.json",
+                                       run_dir() + "/eval/outcomes.jsonl",
+                                       run_dir() + "/metrics/eval.jsonl"};
   std::optional<Exit> ended;
-  for (int attempt = 0; attempt < 200 && !ended; ++attempt) {
+  for (size_t kill = 0; kill < 2 * files.size() && !ended; ++kill) {
+    const std::string& file = files[kill % files.size()];
+    const std::string before = text_if_exists(file);
     Process evaluator = this->evaluator(run_dir(), {"--follow"});
-    ended = evaluator.wait(std::chrono::milliseconds(attempt < 10 ? 250 + random() % 400 : 60000));
+    ASSERT_TRUE(wait_until(60s, [&] {
+      ended = evaluator.wait(0ms);
+      return ended || text_if_exists(file) != before;
+    }));
+    if (ended) break;
     evaluator.signal(SIGKILL);
-    if (!ended) (void)evaluator.wait(60s);
+    ASSERT_TRUE(evaluator.wait(60s).has_value());
   }
+  if (!ended) ended = evaluator(run_dir(), {"--follow"}).wait(60s);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0);
   std::map<std::string, int> lines;

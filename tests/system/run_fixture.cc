@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -36,7 +37,7 @@ void RunTest::TearDown() {
   if (HasFailure()) {
     for (const auto& entry : fs::directory_iterator(folder_)) {
       if (entry.path().extension() == ".out")
-        std::cerr << "---- " << entry.path() << "\n" << text_of(entry.path()) << "\n";
+        std::cerr << "---- " << entry.path() << "\n" << text_if_exists(entry.path()) << "\n";
     }
   }
   std::error_code ignored;
@@ -107,6 +108,11 @@ Exit RunTest::train(const std::string& config, const std::string& run,
 }
 
 std::string RunTest::text_of(const std::string& file) {
+  EXPECT_TRUE(std::ifstream(file, std::ios::binary).is_open()) << file << " cannot be read";
+  return text_if_exists(file);
+}
+
+std::string RunTest::text_if_exists(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
@@ -146,7 +152,43 @@ std::vector<std::string> RunTest::deterministic_records(const std::string& run) 
   std::vector<std::string> rows;
   for (std::string line; std::getline(in, line);)
     rows.push_back(line.substr(0, line.find(",\"samples_per_second\"")));
+  EXPECT_FALSE(rows.empty()) << run << " has no records";
   return rows;
+}
+
+size_t RunTest::num_records(const std::string& run) {
+  const std::string text = text_if_exists(run + "/metrics/train.jsonl");
+  return static_cast<size_t>(std::ranges::count(text, '\n'));
+}
+
+RunTest::Progress RunTest::progress_of(const std::string& run) const {
+  return {.log_bytes = text_if_exists(path("stokerd.out")).size(),
+          .records = num_records(run),
+          .checkpoint = newest_step(run)};
+}
+
+std::optional<Exit> RunTest::wait_for(KillPoint point, Process& trainer, const std::string& run,
+                                      const Progress& before) const {
+  const auto is_reached = [&] {
+    const Progress now = progress_of(run);
+    switch (point) {
+      case KillPoint::kProcessStarted:
+        return now.log_bytes > before.log_bytes;
+      case KillPoint::kTrainingStarted:
+        return log_of("stokerd").find(" training started ", before.log_bytes) != std::string::npos;
+      case KillPoint::kRecordWritten:
+        return now.records > before.records;
+      case KillPoint::kCheckpointSaved:
+        return now.checkpoint > before.checkpoint;
+    }
+    return false;
+  };
+  std::optional<Exit> exit;
+  EXPECT_TRUE(wait_until(90s, [&] {
+    exit = trainer.wait(0ms);
+    return exit || is_reached();
+  })) << "no progress";
+  return exit;
 }
 
 std::vector<pid_t> RunTest::children_of(pid_t parent, const std::string& name) {
@@ -154,9 +196,9 @@ std::vector<pid_t> RunTest::children_of(pid_t parent, const std::string& name) {
   const std::string task = "/proc/" + std::to_string(parent) + "/task";
   std::error_code ignored;
   for (const auto& thread : fs::directory_iterator(task, ignored)) {
-    std::istringstream pids(text_of(thread.path() / "children"));
+    std::istringstream pids(text_if_exists(thread.path() / "children"));
     for (pid_t pid = 0; pids >> pid;) {
-      const std::string comm = text_of("/proc/" + std::to_string(pid) + "/comm");
+      const std::string comm = text_if_exists("/proc/" + std::to_string(pid) + "/comm");
       if (comm == name + "\n") children.push_back(pid);
     }
   }

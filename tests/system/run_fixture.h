@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,16 +41,33 @@ class RunTest : public ::testing::Test {
   Exit train(const std::string& config, const std::string& run,
              const std::vector<std::string>& more = {}) const;
 
+  // Fails the test if the file cannot be read, so that two missing files are not equal.
   static std::string text_of(const std::string& file);
+  static std::string text_if_exists(const std::string& file);  // empty without it; for polling
   std::string log_of(const std::string& program) const { return text_of(path(program + ".out")); }
   static std::vector<std::string> checkpoints(const std::string& run);  // names, oldest first
   static uint64_t newest_step(const std::string& run);                  // 0: none
   // Result of the newest checkpoint and the first dataset; fails the test if there is none.
   static run::DatasetResult newest_result(const std::string& run);
   static std::string model_sha256(const std::string& run, uint64_t step);
-  // The records of train.jsonl without the fields that depend on time.
+  // The records of train.jsonl without the fields that depend on time. Fails the test if there are
+  // none.
   static std::vector<std::string> deterministic_records(const std::string& run);
+  static size_t num_records(const std::string& run);  // 0 without the file; for polling
   static std::vector<pid_t> children_of(pid_t parent, const std::string& program);
+
+  // What a run has done so far. Runs are killed after progress, not after a time, so that the point
+  // does not depend on the speed of the machine.
+  struct Progress {
+    size_t log_bytes = 0;  // output of stokerd
+    size_t records = 0;
+    uint64_t checkpoint = 0;  // step of the newest one
+  };
+  enum class KillPoint { kProcessStarted, kTrainingStarted, kRecordWritten, kCheckpointSaved };
+  Progress progress_of(const std::string& run) const;
+  // Waits until stokerd, started after `before`, has reached the point. Its exit, if it exits first.
+  std::optional<Exit> wait_for(KillPoint point, Process& trainer, const std::string& run,
+                               const Progress& before) const;
 
   std::string folder_;
 };

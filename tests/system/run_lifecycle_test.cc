@@ -106,7 +106,7 @@ TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0);
   {
     Process trainer = this->trainer(config, run_dir());
-    ASSERT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > 5; }));
+    ASSERT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > 5; }));
     trainer.signal(SIGTERM);
     const auto exit = trainer.wait(30s);
     ASSERT_TRUE(exit.has_value());
@@ -127,12 +127,12 @@ TEST_F(RunLifecycleTest, SavesImmediatelyOnSigusr1AndContinues) {
   Process trainer = this->trainer(
       config, run_dir(),
       {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
-  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > 0; }));
   EXPECT_TRUE(checkpoints(run_dir()).empty());
   trainer.signal(SIGUSR1);
   EXPECT_TRUE(wait_until(30s, [&] { return !checkpoints(run_dir()).empty(); }));
-  const size_t rows = deterministic_records(run_dir()).size();
-  EXPECT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > rows + 3; }))
+  const size_t rows = num_records(run_dir());
+  EXPECT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > rows + 3; }))
       << "training did not continue";
   trainer.signal(SIGTERM);
   const auto exit = trainer.wait(30s);
@@ -145,7 +145,7 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
   Process trainer = this->trainer(config, run_dir(),
                                   {"--set", "train.max_steps=1000000", "--set",
                                    "scheduler.name=constant", "--set", "scheduler.min_lr="});
-  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > 0; }));
   const auto run_stokerctl = [&](const std::vector<std::string>& words, const std::string& log) {
     const auto exit = ctl(run_dir(), words, log).wait(30s);
     return exit ? exit->code : -1;
@@ -178,7 +178,7 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
 TEST_F(RunLifecycleTest, RejectsSecondDaemonWith75WithoutSideEffects) {
   const std::string config = write_config(small_config());
   Process first = trainer(config, run_dir(), {"--set", "train.max_steps=1000000"});
-  ASSERT_TRUE(wait_until(30s, [&] { return !deterministic_records(run_dir()).empty(); }));
+  ASSERT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > 0; }));
   Process second(std::vector<std::string>{std::string(STOKER_BIN_DIR) + "/stokerd", "--config",
                                           config, "--run-dir", run_dir()},
                  path("second.out"));
@@ -187,8 +187,8 @@ TEST_F(RunLifecycleTest, RejectsSecondDaemonWith75WithoutSideEffects) {
   EXPECT_EQ(rejected->code, 75);
   EXPECT_NE(log_of("second").find("pid=" + std::to_string(first.pid())), std::string::npos)
       << log_of("second");
-  const size_t rows = deterministic_records(run_dir()).size();
-  EXPECT_TRUE(wait_until(30s, [&] { return deterministic_records(run_dir()).size() > rows; }))
+  const size_t rows = num_records(run_dir());
+  EXPECT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > rows; }))
       << "the first was affected";
 }
 

@@ -46,7 +46,10 @@ metrics: {log_every_steps: 50}
   }
 
   static std::vector<std::string> sorted_records(const std::string& run) {
-    std::istringstream in(text_of(run + "/sample_errors.jsonl"));
+    return sorted_lines(text_of(run + "/sample_errors.jsonl"));
+  }
+  static std::vector<std::string> sorted_lines(const std::string& text) {
+    std::istringstream in(text);
     std::vector<std::string> lines;
     // The last line can be incomplete.
     for (std::string line; std::getline(in, line) && !in.eof();) lines.push_back(line);
@@ -57,7 +60,7 @@ metrics: {log_every_steps: 50}
     return boost::json::parse(line).at("step").to_number<uint64_t>();
   }
   static uint64_t num_listed(const std::string& run, uint64_t up_to_step) {
-    const auto lines = sorted_records(run);
+    const auto lines = sorted_lines(text_if_exists(run + "/sample_errors.jsonl"));
     return static_cast<uint64_t>(std::ranges::count_if(
         lines, [&](const std::string& line) { return step_of(line) <= up_to_step; }));
   }

@@ -76,6 +76,7 @@ class FolderFixture : public ::testing::Test {
   }
   std::string content_of(const std::string& name) const {
     auto content = read_file(path(name), 1 << 30);
+    EXPECT_TRUE(content.ok()) << content.status().to_string();
     return content ? *content : "";
   }
   // Changes the file time by whole seconds, so that a coarse file system clock shows it.
