@@ -1,18 +1,14 @@
 #include "ctl/checkpoint_list.h"
 
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 
 #include <boost/json.hpp>
 
 #include "ctl/text_format.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "shared/base/file_locks.h"
 #include "shared/base/hash.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
@@ -21,27 +17,6 @@
 #include "shared/retention/retention.h"
 
 namespace stoker::ctl {
-
-// Format of a line: "1: FLOCK  ADVISORY  READ 4711 fe:00:1234567 0 EOF"; device numbers are
-// hexadecimal.
-FileLocks FileLocks::read() {
-  FileLocks locks;
-  std::ifstream stream("/proc/locks");
-  for (std::string line; std::getline(stream, line);) {
-    unsigned device_major = 0, device_minor = 0;
-    unsigned long inode = 0;
-    const int read = std::sscanf(line.c_str(), "%*d: FLOCK %*s %*s %*d %x:%x:%lu", &device_major,
-                                 &device_minor, &inode);
-    if (read == 3) locks.locked_.emplace_back(makedev(device_major, device_minor), inode);
-  }
-  return locks;
-}
-
-bool FileLocks::is_locked(const std::string& path) const {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return false;
-  return std::ranges::count(locked_, std::pair(info.st_dev, info.st_ino)) > 0;
-}
 
 namespace {
 

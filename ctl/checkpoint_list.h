@@ -5,13 +5,10 @@
 //          is listed with its error; the call still succeeds.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ctl/run_report.h"
@@ -20,20 +17,6 @@
 #include "shared/run/run_layout.h"
 
 namespace stoker::ctl {
-
-// FileLocks: the files that are locked with flock(), as listed in /proc/locks. Taking no lock
-// itself, it cannot block retention or a process that reads a checkpoint. If /proc/locks cannot be
-// read, no file counts as locked.
-class FileLocks {
- public:
-  static FileLocks read();
-
-  // Whether a process on this machine holds a shared or exclusive lock on the file.
-  bool is_locked(const std::string& path) const;
-
- private:
-  std::vector<std::pair<dev_t, ino_t>> locked_;
-};
 
 struct ListedCheckpoint {
   uint64_t step = 0;

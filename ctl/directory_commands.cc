@@ -56,7 +56,8 @@ Result<std::vector<CheckpointEntry>> select_checkpoints(const run::RunLayout& la
 }
 
 // Verifies every byte against the checksums of the commit. kNotFound: no such checkpoint, or none
-// at all; kIoError, kPermission. Corruption is part of the result and not an error.
+// at all; kBusy: locked exclusively; kIoError, kPermission. Corruption is part of the result and
+// not an error.
 Result<std::vector<VerificationResult>> verify_checkpoints(const run::RunLayout& layout,
                                                            const VerifyOptions& request) {
   STOKER_ASSIGN_OR_RETURN(const auto selected, select_checkpoints(layout, request));
@@ -70,8 +71,9 @@ Result<std::vector<VerificationResult>> verify_checkpoints(const run::RunLayout&
       for (const auto& file : verified->manifest().files) result.bytes += file.bytes;
     } else if (verified.status().code() == StatusCode::kCorrupt) {
       result.error = verified.status().message();
-    } else if (verified.status().code() == StatusCode::kNotFound && request.all) {
-      continue;  // deleted meanwhile
+    } else if (request.all && (verified.status().code() == StatusCode::kNotFound ||
+                               verified.status().code() == StatusCode::kBusy)) {
+      continue;  // deleted meanwhile, or being deleted
     } else {
       return verified.status();
     }

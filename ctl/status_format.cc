@@ -143,6 +143,7 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   };
   line(std::string(control::to_string(status.state)), format_training(status),
        style.color ? color_of(status.state) : nullptr);
+  if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for), nullptr);
   line("loss", format_loss(status), nullptr);
   line("speed", format_speed(status), nullptr);
   if (status.memory.rss_bytes > 0) line("memory", format_memory(status), nullptr);

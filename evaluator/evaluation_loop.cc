@@ -232,9 +232,11 @@ Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
     attempt_counts_->undo(entry.step, manifest_sha256);
     return {};
   }
-  // Retention deleted the checkpoint during the evaluation. On a network file system, open files
-  // can disappear as well, and reading them fails with various errors.
-  if (error.code() == StatusCode::kNotFound || is_deleted(entry.path)) {
+  // Retention deleted the checkpoint during the evaluation, or has locked it to delete it. On a
+  // network file system, open files can disappear as well, and reading them fails with various
+  // errors.
+  if (error.code() == StatusCode::kNotFound || error.code() == StatusCode::kBusy ||
+      is_deleted(entry.path)) {
     log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->remove(entry.step, manifest_sha256);
     if (manifest_sha256.empty()) return {};  // no longer listed, so no outcome is needed

@@ -221,6 +221,7 @@ void DaemonApp::tick() {
     publish_pause_state(*status);
     handle_early_stop_request();
   }
+  if (!status->waiting_for.empty()) notifier_.status("waiting: " + status->waiting_for);
   watchdog_->tick(*status);
   const bool starting = !training_ && stop_requested_;
   if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
@@ -247,13 +248,14 @@ void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
 
 // ---- End
 
-// A configuration error before the first step is not counted, because systemd does not restart
-// after it (RestartPreventExitStatus).
+// Not counted: a configuration error before the first step, because systemd does not restart after
+// it (RestartPreventExitStatus), and a lock of another process, which is no fault of the run.
 void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
+  const bool is_before_first_step = !training_ || run_->step() == first_step_;
   if (ended_well)
     (void)starts_.reset();
-  else if (code == ExitCode::kConfiguration && (!training_ || run_->step() == first_step_))
+  else if (code == ExitCode::kLocked || (code == ExitCode::kConfiguration && is_before_first_step))
     (void)starts_.undo();
 }
 

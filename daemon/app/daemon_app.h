@@ -54,7 +54,7 @@ class DaemonApp {
   void tick();
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
-  // Resets the restart count after success; does not count a configuration error.
+  // Resets the restart count after success; does not count a configuration error or a lock.
   void finalize_restart_count(bool ended_well, ExitCode code);
 
   // Constant after construction.

@@ -19,18 +19,60 @@ Result<std::string> free_name(const std::string& directory, const std::string& p
   return Status(StatusCode::kIoError, directory + ": holds too many archived runs; remove some");
 }
 
+// One wait for all locks of a start.
+class LockWaiter {
+ public:
+  explicit LockWaiter(const LockWait& options) : options_(options) {}
+
+  // `locked`: kBusy with path and holder. Ok: try again.
+  Status wait(const Status& locked) {
+    const auto now = options_.clock.monotonic();
+    if (!maybe_since_) {
+      maybe_since_ = now;
+      log_warn("checkpoint locked", {{"reason", locked.message()},
+                                     {"timeout_seconds", options_.timeout.count()},
+                                     {"hint", "use shared locks (flock --shared)"}});
+    }
+    if (now - *maybe_since_ < options_.timeout) return options_.pause(locked.message());
+    return Status(StatusCode::kBusy, locked.message() + " for " +
+                                         std::to_string(options_.timeout.count()) +
+                                         " s; end that process, or start again later");
+  }
+  void log_end() const {
+    if (maybe_since_)
+      log_info("checkpoint lock released",
+               {{"duration_seconds", seconds_between(*maybe_since_, options_.clock.monotonic())}});
+  }
+
+ private:
+  const LockWait& options_;
+  std::optional<std::chrono::nanoseconds> maybe_since_;
+};
+
 }  // namespace
 
 Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
-    const checkpoint::CheckpointStore& store, const std::string& resume) {
+    const checkpoint::CheckpointStore& store, const std::string& resume,
+    const LockWait& lock_wait) {
+  LockWaiter waiter(lock_wait);
+  const auto on_locked = [&waiter](const Status& locked) { return waiter.wait(locked); };
   if (!resume.empty()) {
-    STOKER_ASSIGN_OR_RETURN(auto named, checkpoint::CheckpointStore::open_verified(resume));
-    return std::optional(std::move(named));
+    auto named = checkpoint::CheckpointStore::open_verified(resume);
+    while (named.status().code() == StatusCode::kBusy) {
+      STOKER_RETURN_IF_ERROR(on_locked(named.status()));
+      named = checkpoint::CheckpointStore::open_verified(resume);
+    }
+    if (!named.ok()) return named.status();
+    waiter.log_end();
+    return std::optional(*std::move(named));
   }
-  auto newest = store.open_newest([](const checkpoint::CheckpointEntry& entry, const Status& why) {
-    log_error("checkpoint rejected",
-              {{"step", entry.step}, {"path", entry.path}, {"error", why.to_string()}});
-  });
+  auto newest = store.open_newest(
+      [](const checkpoint::CheckpointEntry& entry, const Status& why) {
+        log_error("checkpoint rejected",
+                  {{"step", entry.step}, {"path", entry.path}, {"error", why.to_string()}});
+      },
+      on_locked);
+  if (newest.ok()) waiter.log_end();
   if (newest.ok()) return std::optional(*std::move(newest));
   if (newest.status().code() == StatusCode::kNotFound)
     return std::optional<checkpoint::VerifiedCheckpoint>();

@@ -1,22 +1,39 @@
 // Resume checkpoint: selects the checkpoint that a run resumes from, and archives what is newer.
 //
-// Errors: kCorrupt (exit 65): there are checkpoints but none is valid, or the one given by --resume
-//         is invalid; nothing is changed. kNotFound: the one given by --resume does not exist.
-//         kIoError.
+// The caller holds run/LOCK, so no process can be deleting a checkpoint: one that is locked
+// exclusively is in use by a program that is not stoker's, such as a backup. An older checkpoint is
+// never used instead.
+//
+// Blocking: find_resume_checkpoint() while a checkpoint is locked exclusively, up to a timeout.
+// Errors:   kCorrupt (exit 65): there are checkpoints but none is valid, or the one given by --resume
+//           is invalid; nothing is changed. kNotFound: the one given by --resume does not exist.
+//           kBusy (exit 75): a checkpoint stays locked; names its path and the process. kIoError.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
 
 namespace stoker::app {
 
+// How to wait for an exclusive lock.
+struct LockWait {
+  // Called before each further attempt with what is waited for; returns after a moment. An error
+  // ends the wait and is returned. Required.
+  std::function<Status(const std::string& waiting_for)> pause;
+  Clock& clock = system_clock();
+  std::chrono::seconds timeout{30};  // for all checkpoints together
+};
+
 // `resume` empty: the newest valid checkpoint of the store; nullopt if the store is empty. Rejected
-// checkpoints are logged as errors.
+// checkpoints are logged as errors, and a wait as a warning.
 Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
-    const checkpoint::CheckpointStore& store, const std::string& resume);
+    const checkpoint::CheckpointStore& store, const std::string& resume, const LockWait& lock_wait);
 
 // Renames the checkpoints after `step` to archived.<n>.<name>, which no program reads, so that
 // their names can be used again.

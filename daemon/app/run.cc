@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "daemon/app/compute_class_weights.h"
@@ -28,6 +29,12 @@
 #include "shared/model/model_file.h"
 
 namespace stoker::app {
+namespace {
+
+// Between two attempts to open a locked checkpoint. A stop takes effect within this time.
+constexpr std::chrono::milliseconds kLockPollInterval{100};
+
+}  // namespace
 
 Run::Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
          Clock& clock)
@@ -113,7 +120,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
                                                              default_file_system());
   STOKER_RETURN_IF_ERROR(store->clean_up());
-  STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, find_resume_checkpoint(*store, resume));
+  STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, find_checkpoint(*store, resume));
   if (!data) {
     STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
   }
@@ -134,6 +141,26 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
 
 Status Run::check_stop() const {
   return stop_requested_ ? Status(StatusCode::kCancelled, "startup cancelled") : Status();
+}
+
+Result<Run::ResumeCheckpoint> Run::find_checkpoint(const checkpoint::CheckpointStore& store,
+                                                   const std::string& resume) {
+  const auto pause = [this](const std::string& waiting_for) {
+    publish_wait(waiting_for);
+    std::this_thread::sleep_for(kLockPollInterval);
+    return check_stop();
+  };
+  auto found = find_resume_checkpoint(store, resume, {.pause = pause, .clock = clock_});
+  if (!channels_.board.read()->waiting_for.empty()) publish_wait("");
+  return found;
+}
+
+void Run::publish_wait(const std::string& waiting_for) {
+  control::TrainerStatus status = *channels_.board.read();
+  status.waiting_for = waiting_for;
+  channels_.board.publish(std::move(status));
+  channels_.board.record_progress();
+  set_progress_line(waiting_for.empty() ? "" : "waiting: " + waiting_for);
 }
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {

@@ -94,6 +94,10 @@ class Run final : public server::TrainingControl {
   Result<std::unique_ptr<RunSegment>> prepare(std::unique_ptr<data::Dataset> data,
                                               const std::string& resume);
   Status check_stop() const;
+  // The newest valid checkpoint, or the one at `resume`; publishes what it waits for.
+  Result<ResumeCheckpoint> find_checkpoint(const checkpoint::CheckpointStore& store,
+                                           const std::string& resume);
+  void publish_wait(const std::string& waiting_for);
   Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved);
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
                                     const ResumeCheckpoint& saved, c10::Device device);

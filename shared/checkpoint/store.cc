@@ -82,14 +82,22 @@ Result<std::vector<CheckpointEntry>> CheckpointStore::list() const {
 }
 
 Result<VerifiedCheckpoint> CheckpointStore::open_newest(
-    const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected) const {
+    const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected,
+    const std::function<Status(const Status&)>& on_locked) const {
   STOKER_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, list());
   size_t rejected = 0;
   Status newest;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     auto opened = open_verified(entry->path);
+    while (on_locked && opened.status().code() == StatusCode::kBusy) {
+      STOKER_RETURN_IF_ERROR(on_locked(opened.status()));
+      opened = open_verified(entry->path);
+    }
     if (opened.ok()) return opened;
-    if (opened.status().code() == StatusCode::kNotFound) continue;  // deleted since it was listed
+    // Deleted since it was listed, or retention is about to.
+    if (opened.status().code() == StatusCode::kNotFound ||
+        opened.status().code() == StatusCode::kBusy)
+      continue;
     // Written by a later release and possibly valid, so an older checkpoint must not be used
     // instead.
     if (opened.status().code() == StatusCode::kMismatch) return opened.status();

@@ -89,15 +89,22 @@ class CheckpointStore {
   Result<Manifest> commit(const CheckpointContent& content);
 
   // kCorrupt: with the file and the difference (missing, size, SHA-256). kNotFound: the directory
-  // does not exist. kMismatch: a newer format. kIoError.
+  // does not exist. kBusy: another process has locked a file exclusively; with its path and the
+  // process. Retention does so for a moment before it deletes a checkpoint. kMismatch: a newer
+  // format. kIoError.
   static Result<VerifiedCheckpoint> open_verified(const std::string& checkpoint_path,
                                                   const OnBytes& on_bytes = {});
 
   // Opens the newest checkpoint that verifies; `on_rejected` is called for each newer one that does
   // not. kNotFound: there are no checkpoints. kCorrupt: none of them is valid. kMismatch: the
   // newest that can be valid has a newer format; older ones are not tried.
+  //
+  // `on_locked` is called with the kBusy of open_verified(): ok opens that checkpoint again, an
+  // error is returned. Without it, a locked checkpoint counts as deleted: for a process that does
+  // not hold run/LOCK, retention is deleting it.
   Result<VerifiedCheckpoint> open_newest(
-      const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected) const;
+      const std::function<void(const CheckpointEntry&, const Status&)>& on_rejected,
+      const std::function<Status(const Status&)>& on_locked = {}) const;
 
   // Deletes the checkpoints of these steps. They are renamed to .trash-… first, so a partially
   // deleted one is never a candidate. The newest checkpoint, and those locked by a reader, are

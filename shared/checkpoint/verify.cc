@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "shared/base/file.h"
+#include "shared/base/file_locks.h"
 #include "shared/base/hash.h"
 #include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/store.h"
@@ -111,7 +112,8 @@ Result<OpenFile> open_locked(const std::string& directory, const std::string& na
   if (::fstat(opened->get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return Status(StatusCode::kNotFound, directory + ": is being deleted");
+    return Status(StatusCode::kBusy,
+                  path + ": locked exclusively by " + describe_lock_holder(path));
   return OpenFile{std::move(*opened), static_cast<uint64_t>(info.st_size)};
 }
 

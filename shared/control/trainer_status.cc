@@ -186,6 +186,7 @@ void read_root_fields(const FieldReader& root, TrainerStatus& status) {
   root.read("skipped_steps", status.skipped_steps);
   root.read("rollbacks", status.rollbacks);
   root.read("device", status.device);
+  root.read("waiting_for", status.waiting_for);
   root.read("run_dir", status.run_dir);
   root.read("pid", status.pid);
   root.read("uptime_seconds", status.uptime_seconds);
@@ -212,6 +213,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
+                          {"waiting_for", status.waiting_for},
                           {"memory", memory_json(status.memory)},
                           {"feed", feed_json(status.feed)},
                           {"checkpoint", checkpoint_json(status.checkpoint)},

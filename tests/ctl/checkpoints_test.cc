@@ -6,6 +6,7 @@
 #include "ctl/checkpoint_diff.h"
 #include "ctl/checkpoint_list.h"
 #include "ctl/terminal.h"
+#include "shared/base/file_locks.h"
 #include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/torch_file.h"

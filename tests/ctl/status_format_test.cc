@@ -71,8 +71,16 @@ TEST(StatusFormatTest, CountsErrorsOfFeedAndCheckpoints) {
   EXPECT_THAT(render_status(status, {}), HasSubstr("2 worker crashes (1 timeout)"));
 }
 
+TEST(StatusFormatTest, ShowsWhatStartupWaitsFor) {
+  control::TrainerStatus status = training();
+  status.waiting_for = "a/SHA256SUMS: locked exclusively by pid 7 (rsync)";
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("waiting     a/SHA256SUMS: locked exclusively by pid 7 (rsync)\n"));
+}
+
 TEST(StatusFormatTest, OmitsFieldsThatDaemonDoesNotReport) {
   const std::string text = render_status(training(), {});
+  EXPECT_THAT(text, Not(HasSubstr("waiting")));
   EXPECT_THAT(text, Not(HasSubstr("memory")));
   EXPECT_THAT(text, Not(HasSubstr("device")));
 }

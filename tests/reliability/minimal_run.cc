@@ -56,7 +56,11 @@ class MinimalRun {
 
  private:
   Result<std::optional<metrics::ResumePosition>> restore() {
-    STOKER_ASSIGN_OR_RETURN(const auto start, app::find_resume_checkpoint(store_, ""));
+    STOKER_ASSIGN_OR_RETURN(
+        const auto start, app::find_resume_checkpoint(store_, "", {.pause = [](const std::string&) {
+                                                        return Status(StatusCode::kBusy,
+                                                                      "a checkpoint is locked");
+                                                      }}));
     if (!start) return std::optional<metrics::ResumePosition>();
     STOKER_ASSIGN_OR_RETURN(state_, MinimalState::read_from(*start));
     STOKER_RETURN_IF_ERROR(

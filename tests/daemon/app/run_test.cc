@@ -1,9 +1,12 @@
 #include "daemon/app/run.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -100,6 +103,28 @@ TEST_F(RunTest, ChangesNothingOnStopBeforePreparation) {
   EXPECT_FALSE(run_->is_prepared());
   EXPECT_FALSE(std::filesystem::exists(layout_.config_file()));
   EXPECT_THAT(checkpoints(), IsEmpty());
+}
+
+// The wait itself is tested in resume_checkpoint_test.cc.
+TEST_F(RunTest, PublishesLockThatItWaitsForUntilStopped) {
+  ASSERT_TRUE(train().ok());
+  const std::string sums = join_path(
+      layout_.checkpoints_dir(), checkpoint::CheckpointStore::checkpoint_name(4) + "/SHA256SUMS");
+  const UniqueFd held(::open(sums.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+  run_.emplace(config_, command_, layout_, system_clock());
+  std::string waiting_for;
+  std::thread user([&] {
+    while ((waiting_for = run_->status()->waiting_for).empty()) std::this_thread::yield();
+    run_->request_stop();
+  });
+  const auto outcome = train();
+  user.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, run::RunOutcome::kStopped);
+  EXPECT_THAT(waiting_for, HasSubstr(sums + ": locked exclusively by pid "));
+  EXPECT_EQ(run_->status()->waiting_for, "");
+  EXPECT_THAT(steps_at_start_, ElementsAre(0)) << "it was not trained again";
 }
 
 TEST_F(RunTest, ReturnsExceptionsAsErrors) {

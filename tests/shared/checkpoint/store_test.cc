@@ -1,6 +1,7 @@
 #include "shared/checkpoint/store.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include <atomic>
 #include <cmath>
@@ -286,6 +287,24 @@ TEST_F(CheckpointStoreTest, ReservesSpaceOfAllFilesBeforeFirstWrite) {
     is_written |= operation.kind == Kind::kWrite;
   }
   EXPECT_EQ(reserved, 3U);
+}
+
+TEST_F(CheckpointStoreTest, OpensLockedCheckpointAgainAsLongAsCallerWaits) {
+  commit(1);
+  commit(2);
+  UniqueFd held(::open((path_of(2) + "/manifest.json").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(CheckpointStore::open_verified(path_of(2)).status().code(), StatusCode::kBusy);
+  EXPECT_EQ(store_.open_newest(nullptr)->manifest().step, 1U) << "retention is deleting step 2";
+  int waits = 0;
+  const auto opened = store_.open_newest(nullptr, [&](const Status& locked) {
+    EXPECT_THAT(locked.message(), HasSubstr(path_of(2) + "/manifest.json: locked exclusively by "));
+    if (++waits == 2) held.reset();
+    return Status();
+  });
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(opened->manifest().step, 2U);
+  EXPECT_EQ(waits, 2);
 }
 
 // A reader that repeatedly opens the newest checkpoint, while a writer keeps only one.

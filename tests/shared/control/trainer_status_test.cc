@@ -23,6 +23,7 @@ TrainerStatus full() {
   status.skipped_steps = 6;
   status.rollbacks = 2;
   status.device = "cuda:0";
+  status.waiting_for = "step-1/SHA256SUMS";
   status.device_time_ms = 30.5;
   status.memory = {.rss_bytes = 1,
                    .peak_rss_bytes = 2,
@@ -66,6 +67,7 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(to_json(*read), json);
   EXPECT_EQ(read->checkpoint.last_error, "disk \"full\"\n");
+  EXPECT_EQ(read->waiting_for, "step-1/SHA256SUMS");
   EXPECT_EQ(read->feed.workers, 4);
   EXPECT_EQ(read->device_time_ms, 30.5);
   EXPECT_EQ(read->memory.peak_rss_bytes, 2u);

@@ -1,0 +1,76 @@
+#include "shared/base/file_locks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+
+namespace stoker {
+namespace {
+
+using testing::HasSubstr;
+
+class FileLocksTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-locks-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::ofstream(path()) << "x";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path() const { return folder_ + "/file"; }
+  UniqueFd lock(int kind) const {
+    UniqueFd fd(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(::flock(fd.get(), kind | LOCK_NB), 0);
+    return fd;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(FileLocksTest, FindsHolderOfExclusiveLockOnly) {
+  EXPECT_FALSE(FileLocks::read().is_locked(path()));
+  {
+    const UniqueFd shared = lock(LOCK_SH);
+    EXPECT_TRUE(FileLocks::read().is_locked(path()));
+    EXPECT_FALSE(FileLocks::read().find_exclusive_holder(path()).has_value());
+  }
+  const UniqueFd exclusive = lock(LOCK_EX);
+  EXPECT_EQ(FileLocks::read().find_exclusive_holder(path()), ::getpid());
+  EXPECT_FALSE(FileLocks::read().is_locked(folder_ + "/missing"));
+}
+
+TEST_F(FileLocksTest, DescribesHolderByPidAndCommand) {
+  const UniqueFd exclusive = lock(LOCK_EX);
+  EXPECT_THAT(describe_lock_holder(path()), HasSubstr("pid " + std::to_string(::getpid()) + " ("));
+  EXPECT_THAT(describe_lock_holder(path()), HasSubstr("base_test"));
+}
+
+// As after `(flock 9; …) 9<FILE` in a shell: the process that took the lock has exited.
+TEST_F(FileLocksTest, DescribesInheritedLock) {
+  const UniqueFd fd(::open(path().c_str(), O_RDWR | O_CLOEXEC));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::flock(fd.get(), LOCK_EX | LOCK_NB));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  EXPECT_THAT(describe_lock_holder(path()),
+              HasSubstr("pid " + std::to_string(child) + " (it has exited; "));
+}
+
+TEST_F(FileLocksTest, DescribesHolderThatIsNotListed) {
+  EXPECT_EQ(describe_lock_holder(path()), "another host or container");
+}
+
+}  // namespace
+}  // namespace stoker
