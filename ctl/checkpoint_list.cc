@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 
+#include "ctl/run_locator.h"
 #include "ctl/text_format.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
@@ -124,7 +125,9 @@ Result<CheckpointList> list_checkpoints(const run::RunLayout& layout) {
 
 std::string render_list(const CheckpointList& list, const TextStyle& style,
                         std::chrono::system_clock::time_point now) {
-  if (list.checkpoints.empty()) return "no checkpoint in " + printable(list.run_dir) + " yet\n";
+  if (list.checkpoints.empty())
+    return "no checkpoint in " + printable(list.run_dir) + " " +
+           printable(explain_no_checkpoint(run::RunLayout(list.run_dir))) + "\n";
   std::vector<Column> columns = {{.title = "step"}, {.title = "age"}, {.title = "size"}};
   for (const MetricName& metric : list.metrics)
     columns.push_back({.title = wrapped_title(printable(metric.text())),

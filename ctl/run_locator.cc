@@ -8,6 +8,7 @@
 #include "shared/base/hash.h"
 #include "shared/checkpoint/verify.h"
 #include "shared/run/eval_result.h"
+#include "shared/run/last_checkpoint.h"
 
 namespace stoker::ctl {
 namespace {
@@ -108,11 +109,19 @@ bool is_selector(const std::string& selector) {
          selector.find_first_not_of("0123456789") == std::string::npos;
 }
 
+std::string explain_no_checkpoint(const run::RunLayout& layout) {
+  const auto last = run::read_last_checkpoint(layout.last_checkpoint_file());
+  if (!last.ok() || !*last) return "yet";
+  return "now, but the run has saved step " + std::to_string((*last)->step) +
+         "; mount or restore " + layout.checkpoints_dir();
+}
+
 Result<std::vector<CheckpointEntry>> all_checkpoints(const run::RunLayout& layout) {
   const checkpoint::CheckpointStore store(layout.checkpoints_dir(), default_file_system());
   STOKER_ASSIGN_OR_RETURN(auto entries, store.list());
   if (entries.empty())
-    return Status(StatusCode::kNotFound, store.directory() + ": no checkpoint yet");
+    return Status(StatusCode::kNotFound,
+                  store.directory() + ": no checkpoint " + explain_no_checkpoint(layout));
   return entries;
 }
 

@@ -21,6 +21,9 @@ Result<run::RunLayout> locate_run(const std::string& run_dir);
 // One line without a newline: "finished at step 2 000: all steps are done".
 std::string format_run_state(const run::RunState& state);
 
+// Of a run without checkpoints: "yet", or which one was saved last and is missing now.
+std::string explain_no_checkpoint(const run::RunLayout& layout);
+
 // Not verified. Returns at least one checkpoint, otherwise kNotFound.
 Result<std::vector<checkpoint::CheckpointEntry>> all_checkpoints(const run::RunLayout& layout);
 // `selector`: "1200", "latest" (the newest) or "best" (the best according to the evaluator).

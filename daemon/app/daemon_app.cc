@@ -86,6 +86,11 @@ Status DaemonApp::open() {
     STOKER_RETURN_IF_ERROR(archive_run(default_file_system(), layout_.root()));
     STOKER_RETURN_IF_ERROR(directory_->make_folders());
   }
+  if (command_.resume.empty()) {
+    // Before an early stopping request is considered, which also ends with success.
+    const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
+    STOKER_RETURN_IF_ERROR(check_checkpoints_exist(store, layout_));
+  }
   return count_start();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/base/log.h"
+#include "shared/run/last_checkpoint.h"
 
 namespace stoker::app {
 namespace {
@@ -49,11 +50,60 @@ class LockWaiter {
   std::optional<std::chrono::nanoseconds> maybe_since_;
 };
 
+// Logs if the checkpoint that the run saved last is missing, or is another one. A newer one than
+// recorded is normal: the run ended between its commit and the record. One that exists but was
+// rejected is already logged.
+void compare_with_record(const checkpoint::CheckpointStore& store,
+                         const checkpoint::VerifiedCheckpoint& newest,
+                         const run::RunLayout& layout) {
+  const std::string path = layout.last_checkpoint_file();
+  const auto last = run::read_last_checkpoint(path);
+  const uint64_t step = newest.manifest().step;
+  if (!last.ok())
+    return log_warn("last checkpoint unknown",
+                    {{"step", step}, {"error", last.status().to_string()}});
+  if (!*last || (*last)->step < step) return;
+  std::error_code error;
+  const bool is_missing = !std::filesystem::exists(
+      join_path(store.directory(), checkpoint::CheckpointStore::checkpoint_name((*last)->step)),
+      error);
+  if (is_missing) {
+    log_warn("last checkpoint missing",
+             {{"step", step},
+              {"last_saved_step", (*last)->step},
+              {"hint",
+               "if the newer checkpoints were not removed on purpose, stop the run and "
+               "restore them"}});
+  } else if ((*last)->step == step && (*last)->manifest_sha256 != newest.manifest_sha256()) {
+    log_warn("last checkpoint replaced",
+             {{"step", step},
+              {"path", newest.path()},
+              {"hint", "it is not the one that this run has saved (" + path + ")"}});
+  }
+}
+
 }  // namespace
 
+Status check_checkpoints_exist(const checkpoint::CheckpointStore& store,
+                               const run::RunLayout& layout) {
+  STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
+  if (!entries.empty()) return {};
+  const auto last = run::read_last_checkpoint(layout.last_checkpoint_file());
+  if (last.ok() && !*last) return {};
+  if (!last.ok() && last.status().code() != StatusCode::kCorrupt) return last.status();
+  const bool is_missing = !std::filesystem::exists(store.directory());
+  return Status(StatusCode::kCorrupt,
+                store.directory() + (is_missing ? ": does not exist" : ": has no checkpoint") +
+                    ", but this run has saved " +
+                    (last.ok() ? "step " + std::to_string((*last)->step)
+                               : "before (" + last.status().message() + ")") +
+                    "; nothing was changed; mount or restore the directory, or start over with "
+                    "--fresh");
+}
+
 Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
-    const checkpoint::CheckpointStore& store, const std::string& resume,
-    const LockWait& lock_wait) {
+    const checkpoint::CheckpointStore& store, const run::RunLayout& layout,
+    const std::string& resume, const LockWait& lock_wait) {
   LockWaiter waiter(lock_wait);
   const auto on_locked = [&waiter](const Status& locked) { return waiter.wait(locked); };
   if (!resume.empty()) {
@@ -73,9 +123,14 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
       },
       on_locked);
   if (newest.ok()) waiter.log_end();
-  if (newest.ok()) return std::optional(*std::move(newest));
-  if (newest.status().code() == StatusCode::kNotFound)
+  if (newest.ok()) {
+    compare_with_record(store, *newest, layout);
+    return std::optional(*std::move(newest));
+  }
+  if (newest.status().code() == StatusCode::kNotFound) {
+    STOKER_RETURN_IF_ERROR(check_checkpoints_exist(store, layout));
     return std::optional<checkpoint::VerifiedCheckpoint>();
+  }
   if (newest.status().code() == StatusCode::kCorrupt) {
     return Status(
         StatusCode::kCorrupt,
@@ -86,11 +141,15 @@ Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
 }
 
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
-                                 uint64_t step) {
+                                 const run::RunLayout& layout, uint64_t step) {
   STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
   bool moved = false;
   for (const auto& entry : entries) {
     if (entry.step <= step) continue;
+    if (!moved) {
+      const Status removed = files.remove_file(layout.last_checkpoint_file());
+      if (!removed.ok() && removed.code() != StatusCode::kNotFound) return removed;
+    }
     STOKER_ASSIGN_OR_RETURN(
         const std::string to,
         free_name(store.directory(), "archived.",
@@ -104,8 +163,27 @@ Status archive_later_checkpoints(FileSystem& files, const checkpoint::Checkpoint
   return moved ? files.sync_directory(store.directory()) : Status();
 }
 
+void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointStore& store,
+                               const run::RunLayout& layout,
+                               const checkpoint::VerifiedCheckpoint& resumed) {
+  const uint64_t step = resumed.manifest().step;
+  const std::string own_path =
+      join_path(store.directory(), checkpoint::CheckpointStore::checkpoint_name(step));
+  std::error_code error;
+  if (!std::filesystem::equivalent(own_path, resumed.path(), error)) return;
+  const std::string path = layout.last_checkpoint_file();
+  const run::LastCheckpoint last{.step = step, .manifest_sha256 = resumed.manifest_sha256()};
+  const auto recorded = run::read_last_checkpoint(path);
+  if (recorded.ok() && *recorded == last) return;
+  const Status written = run::write_last_checkpoint(files, path, last);
+  if (!written.ok())
+    log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
+}
+
 Status archive_run(FileSystem& files, const std::string& run_dir) {
-  const std::array<const char*, 10> kRunEntries{"checkpoints",
+  // The record is first: without it, a start that follows a crash in between is an ordinary one.
+  const std::array<const char*, 11> kRunEntries{"last_checkpoint.json",
+                                                "checkpoints",
                                                 "eval",
                                                 "metrics",
                                                 "tensorboard",

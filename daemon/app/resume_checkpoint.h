@@ -5,8 +5,9 @@
 // never used instead.
 //
 // Blocking: find_resume_checkpoint() while a checkpoint is locked exclusively, up to a timeout.
-// Errors:   kCorrupt (exit 65): there are checkpoints but none is valid, or the one given by --resume
-//           is invalid; nothing is changed. kNotFound: the one given by --resume does not exist.
+// Errors:   kCorrupt (exit 65): there are checkpoints but none is valid; there are none although
+//           the run has saved before; or the one given by --resume is invalid. Nothing is changed.
+//           kNotFound: the one given by --resume does not exist.
 //           kBusy (exit 75): a checkpoint stays locked; names its path and the process. kIoError.
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
@@ -30,15 +32,27 @@ struct LockWait {
   std::chrono::seconds timeout{30};  // for all checkpoints together
 };
 
-// `resume` empty: the newest valid checkpoint of the store; nullopt if the store is empty. Rejected
-// checkpoints are logged as errors, and a wait as a warning.
+// `resume` empty: the newest valid checkpoint of the store; nullopt if the store is empty and the
+// run has never saved. Rejected checkpoints are logged as errors; a wait, and a checkpoint that is
+// not the last one that the run has saved, as a warning.
 Result<std::optional<checkpoint::VerifiedCheckpoint>> find_resume_checkpoint(
-    const checkpoint::CheckpointStore& store, const std::string& resume, const LockWait& lock_wait);
+    const checkpoint::CheckpointStore& store, const run::RunLayout& layout,
+    const std::string& resume, const LockWait& lock_wait);
+
+// kCorrupt if the store is empty although the run has saved before (run/last_checkpoint.json).
+Status check_checkpoints_exist(const checkpoint::CheckpointStore& store,
+                               const run::RunLayout& layout);
 
 // Renames the checkpoints after `step` to archived.<n>.<name>, which no program reads, so that
-// their names can be used again.
+// their names can be used again. Before that it removes run/last_checkpoint.json: they are missing
+// on purpose.
 Status archive_later_checkpoints(FileSystem& files, const checkpoint::CheckpointStore& store,
-                                 uint64_t step);
+                                 const run::RunLayout& layout, uint64_t step);
+
+// Records `resumed` as the last checkpoint of the run if it is one of this run. An error is logged.
+void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointStore& store,
+                               const run::RunLayout& layout,
+                               const checkpoint::VerifiedCheckpoint& resumed);
 
 // --fresh: moves the files of the previous run (checkpoints, eval, metrics, tensorboard, …) to
 // RUN/archive-<n>/.

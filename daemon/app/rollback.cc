@@ -9,7 +9,8 @@ namespace stoker::app {
 namespace json = boost::json;
 
 Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
-                 const std::string& path, std::optional<uint64_t> resumed_from, uint64_t times) {
+                 const run::RunLayout& layout, std::optional<uint64_t> resumed_from,
+                 uint64_t times) {
   STOKER_ASSIGN_OR_RETURN(const auto saved, store.list());
   if (saved.empty()) {
     return Status(StatusCode::kCorrupt,
@@ -19,9 +20,9 @@ Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
   const uint64_t newest = saved.back().step;
   const bool made_no_progress = times > 0 && resumed_from == newest && saved.size() > 1;
   const uint64_t to_step = made_no_progress ? saved[saved.size() - 2].step : newest;
-  STOKER_RETURN_IF_ERROR(archive_later_checkpoints(files, store, to_step));
+  STOKER_RETURN_IF_ERROR(archive_later_checkpoints(files, store, layout, to_step));
   return write_file_atomically(
-      files, path,
+      files, layout.rollback_file(),
       json::serialize(json::object{{"step", to_step}, {"attempts", times + 1}}) + "\n");
 }
 

@@ -14,6 +14,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
@@ -27,7 +28,8 @@ struct Rollback {
 // archived. `resumed_from`: the step of the checkpoint that training resumed from; `times`:
 // rollbacks so far.
 Status roll_back(FileSystem& files, const checkpoint::CheckpointStore& store,
-                 const std::string& path, std::optional<uint64_t> resumed_from, uint64_t times);
+                 const run::RunLayout& layout, std::optional<uint64_t> resumed_from,
+                 uint64_t times);
 
 // nullopt: the run was never rolled back.
 Result<std::optional<Rollback>> read_rollback(const std::string& path);

@@ -150,7 +150,7 @@ Result<Run::ResumeCheckpoint> Run::find_checkpoint(const checkpoint::CheckpointS
     std::this_thread::sleep_for(kLockPollInterval);
     return check_stop();
   };
-  auto found = find_resume_checkpoint(store, resume, {.pause = pause, .clock = clock_});
+  auto found = find_resume_checkpoint(store, layout_, resume, {.pause = pause, .clock = clock_});
   if (!channels_.board.read()->waiting_for.empty()) publish_wait("");
   return found;
 }
@@ -232,7 +232,8 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
       load_checkpoint(*start.state, saved, start.manifest, changed_config(), command_.allowed));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
   STOKER_RETURN_IF_ERROR(
-      archive_later_checkpoints(default_file_system(), *start.store, manifest.step));
+      archive_later_checkpoints(default_file_system(), *start.store, layout_, manifest.step));
+  record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,
       restore_sample_errors(default_file_system(), layout_.sample_errors_file(), &manifest));

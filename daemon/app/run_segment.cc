@@ -75,6 +75,9 @@ Status RunSegment::open_outputs() {
     flush_records(*metrics_);
     feed_->flush_sample_errors();
   };
+  saving.after_commit = [this](const checkpoint::Manifest& committed) {
+    writer::record_last_checkpoint(default_file_system(), layout_, committed);
+  };
   STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator, train::make_pinned_allocator(state_->device()));
   writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
   writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
@@ -142,8 +145,7 @@ Status RunSegment::shut_down() {
 Status RunSegment::roll_back() {
   std::optional<uint64_t> resumed_at;
   if (resume_) resumed_at = resume_->step;
-  return app::roll_back(default_file_system(), *store_, layout_.rollback_file(), resumed_at,
-                        state_->rollbacks);
+  return app::roll_back(default_file_system(), *store_, layout_, resumed_at, state_->rollbacks);
 }
 
 Status RunSegment::apply_refresh() {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -54,9 +55,15 @@ Result<RunDirectory> RunDirectory::open(const run::RunLayout& layout, Clock& clo
 }
 
 Status RunDirectory::make_folders() {
+  // In a run that has saved before, a missing directory is an error that an empty one would hide,
+  // and into which the original could not be moved back.
+  std::error_code error;
+  const bool is_lost = std::filesystem::exists(layout_.last_checkpoint_file(), error) &&
+                       !std::filesystem::exists(layout_.checkpoints_dir(), error);
   for (const std::string& folder :
        {layout_.checkpoints_dir(), layout_.eval_dir(), layout_.metrics_dir(),
         layout_.tensorboard_dir(), layout_.logs_dir(), layout_.index_dir()}) {
+    if (is_lost && folder == layout_.checkpoints_dir()) continue;
     if (Status made = make_directories(*files_, folder); !made.ok())
       return not_usable(made, layout_.root());
   }
@@ -102,6 +109,8 @@ Status RunDirectory::save_exit_status(const run::ExitStatus& end) {
 
 // In checkpoints/, because later saves depend on that directory.
 Status RunDirectory::test_writing() {
+  std::error_code error;
+  if (!std::filesystem::exists(layout_.checkpoints_dir(), error)) return {};  // see make_folders()
   const std::string folder = join_path(layout_.checkpoints_dir(), ".tmp-self-test");
   Status done = files_->remove_tree(folder);  // left by a start that was killed here
   if (done.ok()) done = files_->make_directory(folder);

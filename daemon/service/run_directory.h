@@ -26,7 +26,7 @@ class RunDirectory {
  public:
   // Creates the directory, acquires the lock, creates the subdirectories, verifies that files can
   // be written, synced and renamed, and removes exit_status.json and paused.json. `files` must
-  // outlive this object.
+  // outlive this object. If the run has saved before, a missing checkpoints/ is not created.
   static Result<RunDirectory> open(const run::RunLayout& layout, Clock& clock,
                                    FileSystem& files = default_file_system());
 

@@ -3,7 +3,9 @@
 #include <cassert>
 #include <utility>
 
+#include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/run/last_checkpoint.h"
 
 namespace stoker::writer {
 
@@ -101,6 +103,7 @@ Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
   if (options_.before_commit) options_.before_commit();
   free_disk_space();
   auto result = store_.commit(snapshot_.content());
+  if (result.ok() && options_.after_commit) options_.after_commit(*result);
   if (result.ok()) return result;
   log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},
                                         {"attempt", attempt},
@@ -141,6 +144,16 @@ void CheckpointWriter::record_result(const Result<checkpoint::Manifest>& result,
             {"duration_ms", ms},
             {"path", join_path(store_.directory(),
                                checkpoint::CheckpointStore::checkpoint_name(result->step))}});
+}
+
+void record_last_checkpoint(FileSystem& files, const run::RunLayout& layout,
+                            const checkpoint::Manifest& committed) {
+  const run::LastCheckpoint last{.step = committed.step,
+                                 .manifest_sha256 = sha256_hex(checkpoint::to_json(committed))};
+  const Status written = run::write_last_checkpoint(files, layout.last_checkpoint_file(), last);
+  if (written.ok()) return;
+  log_warn("file write failed",
+           {{"path", layout.last_checkpoint_file()}, {"error", written.to_string()}});
 }
 
 }  // namespace stoker::writer

@@ -24,8 +24,10 @@
 
 #include "daemon/writer/snapshot.h"
 #include "shared/base/clock.h"
+#include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/store.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::writer {
 
@@ -36,6 +38,8 @@ struct WriterOptions {
   // Makes the files that belong to the steps so far durable before the checkpoint is committed. May
   // be empty.
   std::function<void()> before_commit;
+  // Records the committed checkpoint, before retention. May be empty.
+  std::function<void(const checkpoint::Manifest&)> after_commit;
   PinnedAllocator pinned_allocator = {};  // for the snapshot's memory
   std::vector<std::chrono::milliseconds> delays = {std::chrono::seconds(1),
                                                    std::chrono::seconds(4)};
@@ -98,5 +102,10 @@ class CheckpointWriter {
   std::chrono::nanoseconds submitted_at_{0};
   WriterStats stats_;
 };
+
+// Records `committed` in run/last_checkpoint.json. An error is logged and has no other effect,
+// because the checkpoint is durable.
+void record_last_checkpoint(FileSystem& files, const run::RunLayout& layout,
+                            const checkpoint::Manifest& committed);
 
 }  // namespace stoker::writer

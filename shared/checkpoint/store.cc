@@ -149,7 +149,7 @@ Status CheckpointStore::clean_up() {
 
 namespace {
 
-// Headers, manifest, checksums and the directory itself.
+// Headers, manifest, checksums, the directory itself, and run/last_checkpoint.json.
 constexpr uint64_t kSmallFilesBytes = 1 << 20;
 
 uint64_t bytes_of(const TensorViews& views) {

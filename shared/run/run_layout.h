@@ -18,6 +18,8 @@ class RunLayout {
   std::string paused_file() const { return at("paused.json"); }  // while training is paused
   // Consecutive restarts without progress.
   std::string restart_count_file() const { return at("restart_count.json"); }
+  // The newest committed checkpoint.
+  std::string last_checkpoint_file() const { return at("last_checkpoint.json"); }
   std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }

@@ -209,6 +209,14 @@ TEST_F(CheckpointCommandsTest, ListSucceedsWithoutCheckpoints) {
   EXPECT_THAT(verify.err, HasSubstr("no checkpoint yet"));
 }
 
+TEST_F(CheckpointCommandsTest, NamesLastSavedStepWhenCheckpointsAreMissing) {
+  write_file(layout().last_checkpoint_file(), R"({"step":400,"manifest_sha256":"ab"})");
+  for (const char* const command : {"list", "verify"}) {
+    const CommandResult result = ctl({command});
+    EXPECT_THAT(result.out + result.err, HasSubstr("now, but the run has saved step 400; mount"));
+  }
+}
+
 TEST_F(CheckpointCommandsTest, VerifyAcceptsIntactCheckpoints) {
   write_checkpoint(200);
   write_checkpoint(400);

@@ -57,14 +57,15 @@ class MinimalRun {
  private:
   Result<std::optional<metrics::ResumePosition>> restore() {
     STOKER_ASSIGN_OR_RETURN(
-        const auto start, app::find_resume_checkpoint(store_, "", {.pause = [](const std::string&) {
-                                                        return Status(StatusCode::kBusy,
-                                                                      "a checkpoint is locked");
-                                                      }}));
+        const auto start,
+        app::find_resume_checkpoint(store_, layout_, "", {.pause = [](const std::string&) {
+                                      return Status(StatusCode::kBusy, "a checkpoint is locked");
+                                    }}));
     if (!start) return std::optional<metrics::ResumePosition>();
     STOKER_ASSIGN_OR_RETURN(state_, MinimalState::read_from(*start));
     STOKER_RETURN_IF_ERROR(
-        app::archive_later_checkpoints(default_file_system(), store_, state_.step));
+        app::archive_later_checkpoints(default_file_system(), store_, layout_, state_.step));
+    app::record_resumed_checkpoint(default_file_system(), store_, layout_, *start);
     parent_ = store_.checkpoint_name(state_.step);
     return std::optional(metrics::ResumePosition{state_.step, start->manifest().metrics_bytes});
   }
@@ -82,6 +83,9 @@ class MinimalRun {
       retention_manager_->delete_expired(is_disk_full);
     };
     saving.before_commit = [this] { static_cast<void>(records_->flush(60s)); };
+    saving.after_commit = [this](const checkpoint::Manifest& committed) {
+      writer::record_last_checkpoint(default_file_system(), layout_, committed);
+    };
     writer_ = std::make_unique<writer::CheckpointWriter>(store_, std::move(saving));
     writers_.start("metrics", [this](std::stop_token stop) { return records_->run(stop); });
     writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });

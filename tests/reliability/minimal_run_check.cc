@@ -9,6 +9,7 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
+#include "shared/run/last_checkpoint.h"
 #include "shared/run/run_state.h"
 #include "tests/reliability/minimal_state.h"
 #include "tests/support/temporary_directory.h"
@@ -112,6 +113,10 @@ AssertionResult all_checkpoints_valid(const std::string& run_dir, uint64_t ackno
     if (!state.ok() || *state != MinimalState::at(entry.step))
       return AssertionFailure() << entry.path << ": not the state of its step";
   }
+  const auto last = run::read_last_checkpoint(run::RunLayout(run_dir).last_checkpoint_file());
+  if (!last.ok()) return AssertionFailure() << last.status().to_string();
+  if (*last && (*last)->step > newest_visible(run_dir))
+    return AssertionFailure() << "recorded: checkpoint " << (*last)->step << ", which is not there";
   if (newest_visible(run_dir) < acknowledged)
     return AssertionFailure() << "lost: checkpoint " << acknowledged << " was acknowledged, "
                               << newest_visible(run_dir) << " is the newest";
@@ -122,6 +127,8 @@ AssertionResult resumes_to_same_result(const std::string& run_dir, const std::st
   const auto end = run_to_exit(minimal_run_command(run_dir), output);
   if (end.code != 0 || end.signal != 0)
     return AssertionFailure() << "the next start failed: " << text_of(output);
+  if (said(output, "last checkpoint "))
+    return AssertionFailure() << "warned without reason: " << text_of(output);
   if (const std::string left = find_leftovers(run_dir); !left.empty())
     return AssertionFailure() << "leftover files:" << left;
   const std::string found = deterministic_results(run_dir);

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/checkpoint/store.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -182,6 +183,48 @@ TEST_F(CheckpointFaultTest, DoesNotTouchReplacementRunDirectory) {
   ASSERT_TRUE(trainer.wait(60s).has_value());
   EXPECT_EQ(checkpoints(run_dir()), saved);
   EXPECT_EQ(text_of(run_dir() + "/exit_status.json"), end);
+}
+
+// An unmounted volume or a moved directory must not look like a new run.
+TEST_F(CheckpointFaultTest, ExitsWith65WhenCheckpointsOfSavedRunAreMissing) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const std::string records = text_of(run_dir() + "/metrics/train.jsonl");
+  const std::string checkpoints_dir = run_dir() + "/checkpoints";
+  fs::rename(checkpoints_dir, run_dir("volume"));
+  EXPECT_EQ(train(config, run_dir()).code, 65);
+  EXPECT_FALSE(fs::exists(checkpoints_dir)) << "mv would then move the original into it";
+  EXPECT_TRUE(log_contains(checkpoints_dir + ": does not exist, but this run has saved step 400"))
+      << log_of("stokerd");
+  EXPECT_TRUE(log_contains("--fresh")) << log_of("stokerd");
+  fs::create_directory(checkpoints_dir);
+  EXPECT_EQ(train(config, run_dir()).code, 65);
+  EXPECT_TRUE(log_contains(checkpoints_dir + ": has no checkpoint, but")) << log_of("stokerd");
+  EXPECT_EQ(text_of(run_dir() + "/metrics/train.jsonl"), records);
+  fs::remove(checkpoints_dir);
+  // On request, a checkpoint somewhere else is used, and --fresh starts over.
+  EXPECT_EQ(train(config, run_dir(),
+                  {"--resume", run_dir("volume/step-000000400"), "--set", "train.max_steps=440"})
+                .code,
+            0);
+  EXPECT_EQ(newest_step(run_dir()), 440u);
+  fs::remove_all(checkpoints_dir);
+  EXPECT_EQ(train(config, run_dir(), {"--fresh", "--set", "train.max_steps=40"}).code, 0);
+  EXPECT_EQ(newest_step(run_dir()), 40u);
+}
+
+TEST_F(CheckpointFaultTest, ResumesFromPreviousCheckpointWithWarningWhenLastIsRemoved) {
+  const std::string config = write_config(small_config());
+  ASSERT_EQ(train(config, run_dir()).code, 0);
+  const uint64_t previous =
+      *checkpoint::CheckpointStore::parse_checkpoint_name(checkpoints(run_dir()).end()[-2]);
+  const std::string model = model_sha256(run_dir(), 400);
+  fs::remove_all(run_dir() + "/checkpoints/step-000000400");
+  EXPECT_EQ(train(config, run_dir()).code, 0);
+  EXPECT_TRUE(log_contains("last checkpoint missing step=" + std::to_string(previous) +
+                           " last_saved_step=400"))
+      << log_of("stokerd");
+  EXPECT_EQ(model_sha256(run_dir(), 400), model);
 }
 
 TEST_F(CheckpointFaultTest, ResumesBitForBitOnOverlayFileSystem) {

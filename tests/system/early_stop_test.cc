@@ -48,6 +48,10 @@ TEST_F(EarlyStopRunTest, FinishesRunWithCheckpointAndDoesNotRestartIt) {
   EXPECT_EQ(newest_step(run_dir()), step) << "a run that was stopped early continued";
   EXPECT_EQ(end_of(run_dir()).step, step);
 
+  std::filesystem::rename(run_dir() + "/checkpoints", path("unmounted"));
+  EXPECT_EQ(train(config, run_dir(), endless).code, 65) << "its result is missing";
+  std::filesystem::rename(path("unmounted"), run_dir() + "/checkpoints");
+
   EXPECT_EQ(train(config, run_dir(),
                   {"--set", "train.max_steps=" + std::to_string(step + 5), "--set",
                    "eval.early_stopping.stopping_threshold=null"})

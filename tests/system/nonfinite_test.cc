@@ -48,6 +48,8 @@ TEST_F(NonfiniteLossTest, RollsBackWithReducedLearningRateAndFinishes) {
   EXPECT_EQ(deterministic_records(run_dir()).size(), 40u) << "each step must be reported once";
   const auto manifest = text_of(run_dir() + "/checkpoints/step-000000200/manifest.json");
   EXPECT_NE(manifest.find("rollbacks"), std::string::npos);
+  EXPECT_EQ(trainer_log(run_dir()).find("last checkpoint "), std::string::npos)
+      << "a rolled back checkpoint is not missing";
 }
 
 }  // namespace

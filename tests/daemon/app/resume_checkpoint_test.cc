@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/hash.h"
+#include "shared/base/log.h"
+#include "shared/run/last_checkpoint.h"
 
 namespace stoker::app {
 namespace {
@@ -19,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 class ResumeCheckpointTest : public ::testing::Test {
@@ -52,7 +55,34 @@ class ResumeCheckpointTest : public ::testing::Test {
       clock_.advance(1s);
       return on_pause_ ? on_pause_() : Status();
     };
-    return find_resume_checkpoint(store(), resume, wait);
+    return find_resume_checkpoint(store(), run::RunLayout(run_), resume, wait);
+  }
+  run::RunLayout layout() const { return run::RunLayout(run_); }
+  // As the checkpoint writer after a commit.
+  void record(uint64_t step) {
+    const auto saved = checkpoint::CheckpointStore::open_verified(path_of(step));
+    ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+    record_resumed_checkpoint(default_file_system(), store(), layout(), *saved);
+    ASSERT_EQ(recorded_step(), step);
+  }
+  uint64_t recorded_step() const {  // 0: none
+    const auto last = run::read_last_checkpoint(layout().last_checkpoint_file());
+    EXPECT_TRUE(last.ok()) << last.status().to_string();
+    return last.ok() && *last ? (*last)->step : 0;
+  }
+  // The warnings of find_resume_checkpoint("") about the record, one line each.
+  std::vector<std::string> warnings_of_start() {
+    EXPECT_TRUE(init_log({.file = run_ + "/log", .console = false}).ok());
+    const auto start = find("");
+    EXPECT_TRUE(start.ok()) << start.status().to_string();
+    flush_log();
+    EXPECT_TRUE(init_log({}).ok());
+    std::vector<std::string> warnings;
+    std::ifstream log(run_ + "/log");
+    for (std::string line; std::getline(log, line);)
+      if (line.find(" last checkpoint ") != std::string::npos) warnings.push_back(line);
+    fs::remove(run_ + "/log");
+    return warnings;
   }
   // A lock of another program, held until the returned descriptor is closed.
   UniqueFd lock(uint64_t step, const std::string& file, int kind) const {
@@ -184,10 +214,12 @@ TEST_F(ResumeCheckpointTest, SuggestsFreshWhenAllCheckpointsAreCorrupt) {
 TEST_F(ResumeCheckpointTest, ArchivesLaterCheckpointsWithoutDeleting) {
   for (const uint64_t step : {10u, 20u, 30u}) make_checkpoint(step);
   auto checkpoints = store();
-  ASSERT_TRUE(archive_later_checkpoints(default_file_system(), checkpoints, 10).ok());
+  ASSERT_TRUE(
+      archive_later_checkpoints(default_file_system(), checkpoints, run::RunLayout(run_), 10).ok());
   ASSERT_EQ(checkpoints.list()->size(), 1u);
   make_checkpoint(20);
-  ASSERT_TRUE(archive_later_checkpoints(default_file_system(), checkpoints, 10).ok());
+  ASSERT_TRUE(
+      archive_later_checkpoints(default_file_system(), checkpoints, run::RunLayout(run_), 10).ok());
   EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000020/model.safetensors"));
   EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.2.step-000000020/model.safetensors"));
   EXPECT_TRUE(fs::exists(run_ + "/checkpoints/archived.1.step-000000030/model.safetensors"));
@@ -200,10 +232,85 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   fs::create_directories(run_ + "/checkpoints");
   make_checkpoint(10);
   std::ofstream(run_ + "/config.yaml") << "x";
+  record(10);
   ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
   EXPECT_TRUE(fs::exists(run_ + "/archive-1/checkpoints/step-000000010/model.safetensors"));
   EXPECT_TRUE(fs::exists(run_ + "/archive-1/config.yaml"));
+  EXPECT_TRUE(fs::exists(run_ + "/archive-1/last_checkpoint.json"));
+  EXPECT_EQ(recorded_step(), 0u);
   EXPECT_FALSE(fs::exists(run_ + "/checkpoints"));
+}
+
+TEST_F(ResumeCheckpointTest, RejectsEmptyOrMissingDirectoryAfterSave) {
+  make_checkpoint(10);
+  make_checkpoint(20);
+  record(20);
+  EXPECT_TRUE(check_checkpoints_exist(store(), layout()).ok());
+  fs::rename(run_ + "/checkpoints", run_ + "/moved");
+  for (const char* const what : {": does not exist", ": has no checkpoint"}) {
+    const auto start = find("");
+    EXPECT_EQ(start.status().code(), StatusCode::kCorrupt);
+    EXPECT_THAT(start.status().message(), AllOf(HasSubstr(run_ + "/checkpoints" + what),
+                                                HasSubstr("saved step 20"), HasSubstr("--fresh")));
+    EXPECT_EQ(check_checkpoints_exist(store(), layout()).code(), StatusCode::kCorrupt);
+    fs::create_directory(run_ + "/checkpoints");
+  }
+  EXPECT_EQ((*find(run_ + "/moved/step-000000010"))->manifest().step, 10u) << "on request";
+  std::ofstream(layout().last_checkpoint_file()) << "{";
+  EXPECT_THAT(find("").status().message(), HasSubstr("last_checkpoint.json: not JSON"));
+  ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
+  EXPECT_FALSE((*find("")).has_value()) << "--fresh starts over";
+}
+
+TEST_F(ResumeCheckpointTest, WarnsOnceWhenLastCheckpointIsMissing) {
+  for (const uint64_t step : {10u, 20u, 30u}) make_checkpoint(step);
+  EXPECT_TRUE(warnings_of_start().empty()) << "a run of an earlier release";
+  record(20);
+  EXPECT_TRUE(warnings_of_start().empty()) << "a crash between commit and record";
+  record(30);
+  EXPECT_TRUE(warnings_of_start().empty());
+  std::ofstream(path_of(30) + "/model.safetensors", std::ios::app) << "x";
+  EXPECT_TRUE(warnings_of_start().empty()) << "it is logged as rejected";
+  fs::remove_all(path_of(30));
+  const auto warnings = warnings_of_start();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("last checkpoint missing step=20 last_saved_step=30 hint="));
+  record(20);  // what a start does
+  EXPECT_TRUE(warnings_of_start().empty());
+}
+
+TEST_F(ResumeCheckpointTest, WarnsWhenLastCheckpointIsOfAnotherRun) {
+  make_checkpoint(10);
+  record(10);
+  ASSERT_TRUE(run::write_last_checkpoint(default_file_system(), layout().last_checkpoint_file(),
+                                         {.step = 10, .manifest_sha256 = std::string(64, 'a')})
+                  .ok());
+  const auto warnings = warnings_of_start();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("last checkpoint replaced step=10 "));
+  std::ofstream(layout().last_checkpoint_file()) << "{";
+  EXPECT_THAT(warnings_of_start(), ElementsAre(HasSubstr("last checkpoint unknown step=10 ")));
+}
+
+TEST_F(ResumeCheckpointTest, ForgetsLastCheckpointWhenItIsArchived) {
+  for (const uint64_t step : {10u, 20u, 30u}) make_checkpoint(step);
+  record(30);
+  ASSERT_TRUE(archive_later_checkpoints(default_file_system(), store(), layout(), 30).ok());
+  EXPECT_EQ(recorded_step(), 30u) << "nothing is archived";
+  ASSERT_TRUE(archive_later_checkpoints(default_file_system(), store(), layout(), 10).ok());
+  EXPECT_TRUE(warnings_of_start().empty());
+  EXPECT_EQ(recorded_step(), 0u);
+}
+
+TEST_F(ResumeCheckpointTest, RecordsOnlyCheckpointsOfThisRun) {
+  make_checkpoint(10);
+  record(10);
+  fs::copy(path_of(10), run_ + "/step-000000010", fs::copy_options::recursive);
+  fs::remove(layout().last_checkpoint_file());
+  const auto other = checkpoint::CheckpointStore::open_verified(run_ + "/step-000000010");
+  ASSERT_TRUE(other.ok());
+  record_resumed_checkpoint(default_file_system(), store(), layout(), *other);
+  EXPECT_EQ(recorded_step(), 0u);
 }
 
 // Older checkpoints can be hours behind, so the user must decide.

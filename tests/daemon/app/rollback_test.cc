@@ -29,7 +29,7 @@ class RollbackTest : public ::testing::Test {
                              checkpoint::CheckpointStore::checkpoint_name(step));
   }
   Status roll_back_from(std::optional<uint64_t> resumed_from, uint64_t times) {
-    return roll_back(default_file_system(), store_(), file_, resumed_from, times);
+    return roll_back(default_file_system(), store_(), run::RunLayout(run_), resumed_from, times);
   }
   Rollback recorded() {
     const auto read = read_rollback(file_);

@@ -245,6 +245,21 @@ TEST_F(RunDirectoryTest, OpensAfterStartKilledDuringSelfTest) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+TEST_F(RunDirectoryTest, DoesNotCreateMissingCheckpointsOfRunThatHasSaved) {
+  ASSERT_TRUE(RunDirectory::open(layout_, clock_).ok());
+  std::filesystem::remove(layout_.checkpoints_dir());
+  ASSERT_TRUE(
+      write_file_atomically(default_file_system(), layout_.last_checkpoint_file(), "{}").ok());
+  {
+    const auto directory = RunDirectory::open(layout_, clock_);
+    EXPECT_TRUE(directory.ok()) << directory.status().to_string();
+    EXPECT_FALSE(std::filesystem::exists(layout_.checkpoints_dir()));
+  }
+  std::filesystem::create_symlink(base_ + "/unmounted", layout_.checkpoints_dir());
+  EXPECT_TRUE(RunDirectory::open(layout_, clock_).ok());
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/unmounted"));
+}
+
 TEST_F(RunDirectoryTest, PreservesPreviousExitStatusOnFailedStart) {
   {
     ASSERT_TRUE(RunDirectory::open(layout_, clock_)

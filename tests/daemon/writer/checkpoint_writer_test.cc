@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <future>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/coordinator.h"
+#include "shared/run/last_checkpoint.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -39,6 +41,9 @@ class CheckpointWriterTest : public testing::Test {
       EXPECT_TRUE(store_.delete_checkpoints(old).ok());
     };
     settings.before_commit = [this] { ++before_commits_; };
+    settings.after_commit = [this](const checkpoint::Manifest& committed) {
+      record_last_checkpoint(files_, layout_, committed);
+    };
     settings.delays.assign(tries - 1, 1ms);
     writer_ = std::make_unique<CheckpointWriter>(store_, settings);
   }
@@ -73,7 +78,8 @@ class CheckpointWriterTest : public testing::Test {
 
   test::TemporaryDirectory root_;
   test::FaultyFiles files_{root_.path()};
-  checkpoint::CheckpointStore store_{root_.path() + "/checkpoints", files_};
+  const run::RunLayout layout_{root_.path()};
+  checkpoint::CheckpointStore store_{layout_.checkpoints_dir(), files_};
   std::unique_ptr<CheckpointWriter> writer_;
   std::atomic<int> before_commits_{0};
   std::atomic<bool> was_disk_full_{false};
@@ -150,6 +156,52 @@ TEST_F(CheckpointWriterTest, FreesDiskSpaceBeforeFirstWriteOnFullDisk) {
   EXPECT_TRUE(was_disk_full_) << "temporarily retained checkpoints were not deleted";
   for (size_t i = before; i < files_.operations().size(); ++i)
     EXPECT_NE(files_.operations()[i].kind, test::Operation::Kind::kWrite);
+}
+
+TEST_F(CheckpointWriterTest, RecordsLastCheckpointAfterCommitAndBeforeRetention) {
+  start();
+  for (uint64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(step).ok());
+  const auto last = run::read_last_checkpoint(layout_.last_checkpoint_file());
+  ASSERT_TRUE(last.ok() && *last);
+  EXPECT_EQ((*last)->step, 3u);
+  EXPECT_EQ((*last)->manifest_sha256,
+            checkpoint::CheckpointStore::open_verified(store_.directory() + "/step-000000003")
+                ->manifest_sha256());
+  std::vector<std::string> order;
+  for (const test::Operation& operation : files_.operations())
+    if (operation.kind == test::Operation::Kind::kRename)
+      order.push_back(std::filesystem::path(operation.to).filename());
+  EXPECT_THAT(order, ElementsAre("step-000000001", "last_checkpoint.json", "step-000000002",
+                                 "last_checkpoint.json", "step-000000003", "last_checkpoint.json",
+                                 ".trash-step-000000001"));
+}
+
+// A full or read-only disk of the run directory, while that of the checkpoints has space.
+TEST_F(CheckpointWriterTest, CommitsCheckpointWhenRecordCannotBeWritten) {
+  start();
+  for (uint64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(step).ok());
+  const size_t before = files_.operations().size();
+  ASSERT_TRUE(save(4).ok());
+  std::vector<size_t> of_record;  // positions within a save
+  for (size_t i = before; i < files_.operations().size(); ++i)
+    if (files_.operations()[i].path.find("last_checkpoint.json") != std::string::npos)
+      of_record.push_back(i - before + 1);
+  ASSERT_EQ(of_record.size(), 4u) << "open, write, sync, rename";
+  uint64_t step = 5;
+  for (const int error : {ENOSPC, EROFS})
+    for (const size_t at : of_record) {
+      ASSERT_TRUE(writer_->wait_idle(60s));
+      files_.fail_at(files_.operations().size() + at, {.error = error});
+      EXPECT_TRUE(save(step).ok()) << at;
+      EXPECT_THAT(steps(), ElementsAre(step - 1, step));
+      EXPECT_EQ((*run::read_last_checkpoint(layout_.last_checkpoint_file()))->step, step - 1);
+      ASSERT_TRUE(save(step + 1).ok());
+      EXPECT_EQ((*run::read_last_checkpoint(layout_.last_checkpoint_file()))->step, step + 1);
+      step += 2;
+    }
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_EQ(writer_->stats().failures, 0u);
+  EXPECT_FALSE(writer_->stats().degraded);
 }
 
 TEST_F(CheckpointWriterTest, WritesSubmittedSnapshotBeforeStopping) {
