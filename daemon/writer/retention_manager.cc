@@ -52,17 +52,20 @@ void RetentionManager::log_unevaluated_deletions(
   }
 }
 
-void RetentionManager::log_blocked_deletions(const std::vector<uint64_t>& blocked) {
+void RetentionManager::log_blocked_deletions(
+    const std::vector<checkpoint::BlockedDeletion>& blocked) {
   std::erase_if(blocked_since_, [&blocked](const auto& checkpoint) {
-    return std::ranges::count(blocked, checkpoint.first) == 0;
+    return std::ranges::count(blocked, checkpoint.first, &checkpoint::BlockedDeletion::step) == 0;
   });
-  for (const uint64_t step : blocked) {
+  for (const auto& [step, reason] : blocked) {
     const auto since = blocked_since_.try_emplace(step, clock_.monotonic()).first->second;
-    if (clock_.monotonic() - since < kBlockedWarningAge || !logged_.insert(step).second) continue;
+    const bool is_open = reason.code() == StatusCode::kBusy;
+    if (is_open && clock_.monotonic() - since < kBlockedWarningAge) continue;
+    if (!logged_.insert(step).second) continue;
     log_warn("checkpoint deletion blocked",
              {{"step", step},
               {"hours", seconds_between(since, clock_.monotonic()) / 3600},
-              {"reason", "open"}});
+              {"reason", is_open ? "open" : reason.message()}});
   }
 }
 

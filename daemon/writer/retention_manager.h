@@ -32,7 +32,7 @@ class RetentionManager {
   void log_unevaluated_deletions(const std::vector<retention::CheckpointInfo>& checkpoints,
                                  const std::vector<uint64_t>& deleted_steps,
                                  bool is_disk_full) const;
-  void log_blocked_deletions(const std::vector<uint64_t>& blocked);
+  void log_blocked_deletions(const std::vector<checkpoint::BlockedDeletion>& blocked);
   void log_incomplete(const std::vector<retention::RetentionDecision>& decisions);
 
   const retention::RetentionPolicy policy_;
@@ -41,7 +41,7 @@ class RetentionManager {
   const run::RunLayout& layout_;
   Clock& clock_;
 
-  // Checkpoints whose deletion is blocked by a process that has them open.
+  // Checkpoints that cannot be deleted, because a process has them open or locks fail.
   std::map<uint64_t, std::chrono::nanoseconds> blocked_since_;
   std::set<uint64_t> logged_;  // blocked or incomplete checkpoints that were logged
 };

@@ -281,18 +281,16 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
 namespace {
 
 // Exclusive lock of SHA256SUMS while the directory is renamed, so that no reader opens it in
-// between. `taken` is false if a reader holds the lock. A corrupt checkpoint without that file
-// cannot be open.
-struct RetentionLock {
-  bool is_locked = false;
-  UniqueFd fd;
-};
-RetentionLock try_lock_for_deletion(const std::string& checkpoint) {
-  UniqueFd fd(
-      ::open(join_path(checkpoint, kChecksumsName).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (fd.get() < 0) return {.is_locked = true};
-  const bool is_read = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  return {.is_locked = !is_read, .fd = std::move(fd)};
+// between. kBusy: a reader holds the lock. The descriptor is writable, which NFS requires for an
+// exclusive lock (EBADF otherwise). Invalid without an error: a corrupt checkpoint without that
+// file, which no process can have open.
+Result<UniqueFd> lock_for_deletion(FileSystem& files, const std::string& checkpoint) {
+  const std::string path = join_path(checkpoint, kChecksumsName);
+  auto fd = files.open(path, O_RDWR | O_NOFOLLOW);
+  if (fd.status().code() == StatusCode::kNotFound) return UniqueFd();
+  if (!fd.ok()) return fd.status();
+  if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) return Status::from_errno(errno, "lock " + path);
+  return fd;
 }
 
 }  // namespace
@@ -303,13 +301,13 @@ Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const u
   if (entries.empty() || steps.empty()) return deleted;
   STOKER_RETURN_IF_ERROR(check_directory());
   std::vector<std::string> hidden;
-  std::vector<RetentionLock> locks;  // held until all are renamed
+  std::vector<UniqueFd> locks;  // held until all are renamed
   Status status;
   for (const CheckpointEntry& entry : std::span(entries).first(entries.size() - 1)) {
     if (std::ranges::count(steps, entry.step) == 0) continue;
-    RetentionLock lock = try_lock_for_deletion(entry.path);
-    if (!lock.is_locked) {
-      deleted.blocked.push_back(entry.step);
+    auto lock = lock_for_deletion(files_, entry.path);
+    if (!lock.ok()) {
+      deleted.blocked.push_back({entry.step, lock.status()});
       continue;
     }
     const std::string trash = std::string(kTrashPrefix) + checkpoint_name(entry.step);
@@ -318,7 +316,7 @@ Result<DeletedCheckpoints> CheckpointStore::delete_checkpoints(std::span<const u
     if (!status.ok()) break;
     deleted.deleted_steps.push_back(entry.step);
     hidden.push_back(trash);
-    locks.push_back(std::move(lock));
+    locks.push_back(*std::move(lock));
   }
   const Status discarded = delete_directory(files_, directory_, hidden);
   if (!status.ok()) return status;

@@ -60,9 +60,15 @@ class VerifiedCheckpoint {
   std::vector<LockedFile> files_;
 };
 
+// A checkpoint that was not deleted, because it cannot be locked.
+struct BlockedDeletion {
+  uint64_t step = 0;
+  Status reason;  // kBusy: a reader has it open. Others: whether one has is unknown.
+};
+
 struct DeletedCheckpoints {
   std::vector<uint64_t> deleted_steps;
-  std::vector<uint64_t> blocked;  // not deleted now, because a reader holds them
+  std::vector<BlockedDeletion> blocked;
 };
 
 class CheckpointStore {
@@ -107,8 +113,9 @@ class CheckpointStore {
       const std::function<Status(const Status&)>& on_locked = {}) const;
 
   // Deletes the checkpoints of these steps. They are renamed to .trash-… first, so a partially
-  // deleted one is never a candidate. The newest checkpoint, and those locked by a reader, are
-  // never deleted. Missing steps are ignored. kNotFound as for commit(): nothing is deleted.
+  // deleted one is never a candidate. The newest checkpoint, and those that cannot be locked
+  // exclusively, are never deleted. Missing steps are ignored. kNotFound as for commit(): nothing
+  // is deleted.
   Result<DeletedCheckpoints> delete_checkpoints(std::span<const uint64_t> steps);
 
   // Removes .tmp-… and .trash-… directories left by a process that crashed. Requires run/LOCK.

@@ -252,6 +252,11 @@ void FaultyFiles::set_free_bytes(uint64_t bytes) {
   free_bytes_ = bytes;
 }
 
+void FaultyFiles::fail_locks(bool fail) {
+  const std::lock_guard lock(mutex_);
+  fails_locks_ = fail;
+}
+
 std::vector<Operation> FaultyFiles::operations() const {
   const std::lock_guard lock(mutex_);
   return operations_;
@@ -295,7 +300,9 @@ Result<UniqueFd> FaultyFiles::open(const std::string& path, int flags, mode_t mo
   const auto fault = next_fault();
   std::optional<Result<UniqueFd>> opened;
   if (!fault || fault->extent == Extent::kAll) {
-    opened = default_file_system().open(path, flags, mode);
+    // The kernel rejects flock() on an O_PATH descriptor with EBADF.
+    const bool is_unlockable = fails_locks_ && (flags & O_CREAT) == 0;
+    opened = default_file_system().open(path, is_unlockable ? O_PATH : flags, mode);
     operation.done = opened->ok();
     if (opened->ok()) handles_[(*opened)->get()] = operation.handle;
   }

@@ -138,6 +138,8 @@ class FaultyFiles final : public FileSystem {
   }
   void heal();  // removes all faults
   void set_free_bytes(uint64_t bytes);
+  // From now on flock() fails with EBADF for files that are opened without O_CREAT.
+  void fail_locks(bool fail);
 
   std::vector<Operation> operations() const;
   // Writes the disk state after a power loss following the first `operations` operations to
@@ -174,6 +176,7 @@ class FaultyFiles final : public FileSystem {
   std::optional<Fault> persistent_fault_;
   std::map<int, uint64_t> handles_;  // by descriptor: the handle of its latest open
   std::optional<uint64_t> free_bytes_;
+  bool fails_locks_ = false;
 };
 
 }  // namespace stoker::test

@@ -223,6 +223,14 @@ TEST_F(RetentionManagerTest, DefersDeletionWhileCheckpointIsOpen) {
   EXPECT_FALSE(std::filesystem::exists(path_of(1)));
 }
 
+TEST_F(RetentionManagerTest, RetainsCheckpointsWhenLocksFail) {
+  save_up_to(4);
+  files_.fail_locks(true);
+  EXPECT_EQ(remaining_steps(true).size(), 4U) << "even if the disk is full";
+  files_.fail_locks(false);
+  EXPECT_THAT(remaining_steps(), ElementsAre(3, 4));
+}
+
 TEST_F(RetentionManagerTest, DeletesNothingWhenOutcomeFileIsUnreadable) {
   save_up_to(4);
   std::filesystem::create_directories(layout_.evaluation_outcomes_file());

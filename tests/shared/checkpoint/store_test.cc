@@ -373,10 +373,36 @@ TEST_F(DeleteCheckpointsTest, DefersDeletionWhileCheckpointIsOpen) {
     const auto deleted = store_.delete_checkpoints(Steps{1, 2});
     ASSERT_TRUE(deleted.ok());
     EXPECT_EQ(deleted->deleted_steps, (Steps{2}));
-    EXPECT_EQ(deleted->blocked, (Steps{1}));
+    ASSERT_EQ(deleted->blocked.size(), 1U);
+    EXPECT_EQ(deleted->blocked[0].step, 1U);
+    EXPECT_EQ(deleted->blocked[0].reason.code(), StatusCode::kBusy);
     EXPECT_EQ(steps_of(store_), (Steps{1, 3}));
   }
   EXPECT_EQ(delete_checkpoints({1}), (Steps{1}));
+}
+
+// As on NFS, where an exclusive lock needs a writable descriptor, and without lockd.
+TEST_F(DeleteCheckpointsTest, DeletesNothingThatItCannotLock) {
+  commit_up_to(3);
+  files_.fail_locks(true);
+  const auto blocked = store_.delete_checkpoints(Steps{1, 2});
+  ASSERT_TRUE(blocked.ok()) << blocked.status().to_string();
+  EXPECT_EQ(blocked->deleted_steps, Steps{});
+  ASSERT_EQ(blocked->blocked.size(), 2U);
+  EXPECT_EQ(blocked->blocked[0].reason.code(), StatusCode::kIoError);
+  EXPECT_THAT(blocked->blocked[0].reason.message(), HasSubstr("SHA256SUMS: Bad file descriptor"));
+  EXPECT_EQ(steps_of(store_), (Steps{1, 2, 3}));
+  files_.fail_locks(false);
+  EXPECT_EQ(delete_checkpoints({1, 2}), (Steps{1, 2}));
+}
+
+TEST_F(DeleteCheckpointsTest, LocksThroughWritableDescriptor) {
+  commit_up_to(2);
+  const size_t before = files_.operations().size();
+  EXPECT_EQ(delete_checkpoints({1}), (Steps{1}));
+  const test::Operation opened = files_.operations().at(before);
+  EXPECT_EQ(opened.path, path_of(1) + "/SHA256SUMS");
+  EXPECT_EQ(opened.flags & O_ACCMODE, O_RDWR);
 }
 
 // Even if locks do not work and the files are deleted while open.
@@ -452,7 +478,7 @@ TEST_F(DeleteCheckpointsTest, PreservesRemainingCheckpointsOnFaultAtAnyOperation
           break;
         }
         SCOPED_TRACE(to_string(files.operations()[before + at - 1]) + (kill ? ", killed" : ""));
-        EXPECT_FALSE(deleted_steps.ok());
+        EXPECT_TRUE(!deleted_steps.ok() || !deleted_steps->blocked.empty());
         for (const uint64_t step : steps_of(store))
           EXPECT_TRUE(is_complete(
               join_path(store.directory(), CheckpointStore::checkpoint_name(step)), step));
