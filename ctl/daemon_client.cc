@@ -3,13 +3,16 @@
 #include <utility>
 
 #include "ctl/run_locator.h"
+#include "ctl/text_format.h"
 #include "shared/control/grammar.h"
+#include "shared/control/hello_reply.h"
 #include "shared/run/run_state.h"
 
 namespace stoker::ctl {
 namespace {
 
 constexpr std::chrono::milliseconds kConnectTimeout{2000};
+constexpr std::chrono::milliseconds kHelloTimeout{10'000};
 constexpr std::chrono::milliseconds kIsPausedTimeout{10'000};
 
 // The run directory explains best why stokerd does not answer.
@@ -34,6 +37,23 @@ Status describe_error(const Status& status, const std::optional<run::RunLayout>&
           "down, or control.socket is set to another path (use --socket)");
 }
 
+// Another run can have the socket: both have the same control.socket, or the run crashed and its
+// symlink points to a path that another one uses now.
+Status check_run(control::Client& client, const run::RunLayout& layout) {
+  STOKER_ASSIGN_OR_RETURN(const auto expected, control::identify_run(layout.root()));
+  const auto reply = client.call("hello", "", kHelloTimeout);
+  if (!reply.ok()) return describe_error(reply.status(), layout);
+  const auto hello = control::parse_hello_reply(*reply);
+  if (!hello.ok()) return hello.status().with_context(printable(client.path()));
+  const control::RunIdentity& actual = hello->run;
+  if (actual.run_dir_id == expected.run_dir_id) return {};
+  return Status(StatusCode::kUnreachable,
+                printable(client.path()) + ": belongs to the stokerd of another run, " +
+                    printable(actual.run_dir) + " (pid " + std::to_string(actual.pid) +
+                    "), not of " + printable(expected.run_dir) +
+                    "; no command was sent (to control that run: --run-dir, or --socket)");
+}
+
 }  // namespace
 
 Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
@@ -49,6 +69,7 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
   }
   auto client = control::Client::connect(path, kConnectTimeout);
   if (!client.ok()) return describe_error(client.status(), maybe_layout);
+  if (maybe_layout.has_value()) STOKER_RETURN_IF_ERROR(check_run(*client, *maybe_layout));
   return DaemonClient(*std::move(client), std::move(maybe_layout));
 }
 

@@ -1,8 +1,11 @@
-// DaemonClient: sends requests to the stokerd of a run and explains why it does not answer.
+// DaemonClient: sends requests to the stokerd of a run and explains why it does not answer. Unless
+// only --socket was given, it first checks that the daemon trains that run.
 //
 // Threads:  one object per thread.
-// Blocking: open() at most two seconds; ask() at most `timeout`.
-// Errors:   kUnreachable: stokerd does not answer (the message says whether the run has ended);
+// Blocking: open() at most two seconds for the connection and ten for `hello`; request() at most
+//           `timeout`.
+// Errors:   kUnreachable: stokerd does not answer (the message says whether the run has ended),
+//           or the stokerd of another run does (names both);
 //           kNotFound, kInvalidArgument: no run directory; otherwise the error that stokerd
 //           returned.
 #pragma once

@@ -13,6 +13,7 @@
 #include "daemon/app/version.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
+#include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
 
 namespace stoker::app {
@@ -120,6 +121,7 @@ Status DaemonApp::start_control() {
   options.link_path = layout_.control_socket();
   STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
+  STOKER_ASSIGN_OR_RETURN(options.run, control::identify_run(layout_.root()));
   control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
 }

@@ -1,7 +1,5 @@
 #include "daemon/app/run.h"
 
-#include <unistd.h>
-
 #include <exception>
 #include <thread>
 #include <utility>
@@ -293,8 +291,6 @@ std::shared_ptr<const control::TrainerStatus> Run::status() const {
     if (segment_) segment_->add_live(*status);
   }
   status->evaluator = evaluator_.read_cached();
-  status->run_dir = layout_.root();
-  status->pid = ::getpid();
   const HostMemory memory = read_host_memory();
   status->memory.rss_bytes = memory.rss_bytes;
   status->memory.peak_rss_bytes = memory.peak_bytes;

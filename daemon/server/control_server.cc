@@ -49,7 +49,7 @@ class ControlServer::Impl final : public SessionEvents {
         acceptor_(io),
         pause_(io),
         replies_(std::make_shared<ReplyQueue>(io)),
-        handler_(training, clock, options_.limits, options_.build, replies_) {}
+        handler_(training, clock, options_.limits, options_.build, options_.run, replies_) {}
 
   Status start();
   void stop();
@@ -115,6 +115,9 @@ Status ControlServer::Impl::start() {
 void ControlServer::Impl::stop() {
   if (!maybe_socket_) return;
   *alive_ = false;
+  // The file first: a stokerd that starts now sees either a live socket or none. It would replace a
+  // socket on which no process listens, and its own would be removed here.
+  maybe_socket_->remove();
   error_code ignored;
   acceptor_.close(ignored);
   pause_.cancel();

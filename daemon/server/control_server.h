@@ -3,7 +3,8 @@
 // Threads:   one, which runs the io_context (the daemon's main thread). Training replies from its
 //            own threads. The replies are passed on safely, even if the client or this server is
 //            already gone.
-// Blocking:  never. It acquires no lock of the trainer and reads only the published status.
+// Blocking:  only start(), as ListeningSocket::open(). It acquires no lock of the trainer and reads
+//            only the published status.
 // Ownership: io, clock and training must outlive this object. The caller holds run/LOCK during its
 //            lifetime. It removes its socket.
 // Errors:    start(): those of ListeningSocket. A later error of a client ends only that client's
@@ -21,6 +22,7 @@
 #include "daemon/server/training_control.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
+#include "shared/control/hello_reply.h"
 
 namespace boost::asio {
 class io_context;
@@ -34,6 +36,7 @@ struct ServerOptions {
   std::string link_path;
   std::vector<uid_t> operators;  // resolve_operators()
   std::string build;             // stoker's version, for `hello`
+  control::RunIdentity run;      // for `hello` and `status`
   Limits limits;
   std::function<Result<Peer>(int fd)> peer_of = &peer_of_socket;
 };

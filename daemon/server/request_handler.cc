@@ -29,15 +29,6 @@ std::string help_json() {
   return "{\"methods\":[" + list + "]}";
 }
 
-std::string hello_json(const std::string& build, Role role) {
-  std::string names;
-  for (const auto& info : control::methods())
-    names += (names.empty() ? "\"" : ",\"") + std::string(info.name) + "\"";
-  return "{\"protocol_version\":" + std::to_string(control::kProtocolVersion) +
-         ",\"stoker_version\":\"" + build + "\",\"role\":\"" + std::string(to_string(role)) +
-         "\",\"methods\":[" + names + "]}";
-}
-
 void log_change(const Peer& peer, const std::string& words, const Status& result) {
   const std::string outcome = result.to_string();
   if (result.ok()) {
@@ -89,6 +80,9 @@ std::string RequestHandler::status_json() const {
   const auto published = training_.status();
   control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
   status.control = counters_;
+  status.run_dir = run_.run_dir;
+  status.run_dir_id = run_.run_dir_id;
+  status.pid = run_.pid;
   return control::to_json(status);
 }
 
@@ -115,7 +109,10 @@ std::optional<control::ProtocolError> RequestHandler::find_change_error(const Se
 // ---- Answered by the server
 
 void RequestHandler::execute(Session& session, const std::string& id, const control::Hello&) {
-  reply(session, id, hello_json(build_, session.role()));
+  reply(
+      session, id,
+      control::to_json(
+          {.stoker_version = build_, .role = std::string(to_string(session.role())), .run = run_}));
 }
 
 void RequestHandler::execute(Session& session, const std::string& id, const control::Help&) {

@@ -15,6 +15,7 @@
 #include "daemon/server/reply_queue.h"
 #include "daemon/server/session.h"
 #include "daemon/server/training_control.h"
+#include "shared/control/hello_reply.h"
 #include "shared/control/protocol.h"
 
 namespace stoker::server {
@@ -22,10 +23,11 @@ namespace stoker::server {
 class RequestHandler {
  public:
   RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
-                 std::shared_ptr<ReplyQueue> replies)
+                 control::RunIdentity run, std::shared_ptr<ReplyQueue> replies)
       : training_(training),
         limits_(limits),
         build_(std::move(build)),
+        run_(std::move(run)),
         replies_(std::move(replies)),
         requests_(clock, limits.requests_per_s),
         changes_(clock, limits.changes_per_s) {}
@@ -60,6 +62,7 @@ class RequestHandler {
   TrainingControl& training_;
   const Limits& limits_;
   const std::string build_;
+  const control::RunIdentity run_;
   const std::shared_ptr<ReplyQueue> replies_;
   RateLimiter requests_;
   RateLimiter changes_;

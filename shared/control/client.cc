@@ -82,6 +82,13 @@ Result<std::string> Client::exchange(std::string_view line, milliseconds timeout
   return reply;
 }
 
+pid_t Client::peer_pid() const {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return 0;
+  return credentials.pid;
+}
+
 Status Client::wait_for(short events, Deadline deadline) const {
   while (true) {
     const auto remaining =

@@ -8,6 +8,8 @@
 //           daemon replied with.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -29,6 +31,8 @@ class Client {
   Result<std::string> exchange(std::string_view line, std::chrono::milliseconds timeout);
 
   const std::string& path() const { return path_; }
+  // The process that listens on the socket; 0 if it is not visible from here.
+  pid_t peer_pid() const;
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;

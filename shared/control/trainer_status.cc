@@ -188,6 +188,7 @@ void read_root_fields(const FieldReader& root, TrainerStatus& status) {
   root.read("device", status.device);
   root.read("waiting_for", status.waiting_for);
   root.read("run_dir", status.run_dir);
+  root.read("run_dir_id", status.run_dir_id);
   root.read("pid", status.pid);
   root.read("uptime_seconds", status.uptime_seconds);
 }
@@ -220,6 +221,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"evaluator", evaluator_json(status.evaluator)},
                           {"control", control_json(status.control)},
                           {"run_dir", status.run_dir},
+                          {"run_dir_id", status.run_dir_id},
                           {"pid", status.pid},
                           {"uptime_seconds", number(status.uptime_seconds)}};
   return json::serialize(root);

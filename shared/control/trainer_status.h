@@ -78,7 +78,8 @@ struct TrainerStatus {
     uint64_t requests_failed = 0;      // requests answered with an error
     uint64_t connections_dropped = 0;  // closed because they exceeded a limit
   } control;
-  std::string run_dir;
+  std::string run_dir;  // RunIdentity, set by the control server
+  std::string run_dir_id;
   int pid = 0;
   double uptime_seconds = 0;
 };

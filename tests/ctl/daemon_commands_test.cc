@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "shared/base/file.h"
+#include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
 #include "shared/control/trainer_status.h"
 #include "tests/ctl/run_fixture.h"
@@ -21,12 +22,15 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Listens on a control socket and answers each line; no answer closes the connection.
+// Listens on a control socket and answers each line; no answer closes the connection. `hello` is
+// answered with `maybe_hello` and not recorded.
 class FakeDaemon {
  public:
   using Reply = std::function<std::optional<std::string>(const std::string& line)>;
 
-  FakeDaemon(const std::string& path, Reply reply) : reply_(std::move(reply)) {
+  FakeDaemon(const std::string& path, Reply reply,
+             std::optional<control::HelloReply> maybe_hello = std::nullopt)
+      : reply_(std::move(reply)), maybe_hello_(std::move(maybe_hello)) {
     const auto address = control::SocketAddress::of(path);
     fd_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::bind(fd_.get(), address->get(), address->length()), 0);
@@ -61,15 +65,22 @@ class FakeDaemon {
         line += c;
         continue;
       }
-      requests_.push_back(line);
-      const auto reply = reply_(std::exchange(line, ""));
+      const auto reply = reply_to(std::exchange(line, ""));
       if (!reply.has_value()) return;
       const std::string text = *reply + "\n";
       (void)::send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);
     }
   }
 
+  std::optional<std::string> reply_to(const std::string& line) {
+    if (maybe_hello_ && line.find("\"hello\"") != std::string::npos)
+      return R"({"id":1,"result":)" + control::to_json(*maybe_hello_) + "}";
+    requests_.push_back(line);
+    return reply_(line);
+  }
+
   Reply reply_;
+  std::optional<control::HelloReply> maybe_hello_;
   UniqueFd fd_;
   std::vector<std::string> requests_;  // read after the thread has ended
   std::jthread thread_;
@@ -96,7 +107,14 @@ class DaemonCommandsTest : public CtlTest {
     return status;
   }
   FakeDaemon daemon(FakeDaemon::Reply reply) {
-    return FakeDaemon(layout().control_socket(), std::move(reply));
+    return daemon_of(layout().root(), std::move(reply));
+  }
+  // The stokerd of `run_dir` on the socket of this run.
+  FakeDaemon daemon_of(const std::string& run_dir, FakeDaemon::Reply reply) {
+    const auto run = control::identify_run(run_dir);
+    EXPECT_TRUE(run.ok()) << run.status().to_string();
+    return FakeDaemon(layout().control_socket(), std::move(reply),
+                      control::HelloReply{.stoker_version = "1", .role = "operate", .run = *run});
   }
 };
 
@@ -280,9 +298,33 @@ TEST_F(DaemonCommandsTest, ExitsWith69OnMissingSocket) {
 }
 
 TEST_F(DaemonCommandsTest, ExitsWith69OnForeignServer) {
-  auto fake = daemon([](const std::string&) { return "220 mail.example ESMTP"; });
+  FakeDaemon fake(layout().control_socket(),
+                  [](const std::string&) { return "220 mail.example ESMTP"; });
   EXPECT_EQ(ctl({"status"}).code, 69);
   fake.stop();
+}
+
+TEST_F(DaemonCommandsTest, SendsNothingToDaemonOfAnotherRun) {
+  std::filesystem::create_directories(path("other"));
+  auto fake = daemon_of(path("other"), [&](const std::string&) { return reply_line("{}"); });
+  for (const char* const command : {"status", "watch", "pause", "stop"}) {
+    const CommandResult result = ctl({command});
+    EXPECT_EQ(result.code, 69) << command;
+    EXPECT_EQ(result.out, "") << command;
+    EXPECT_THAT(result.err, HasSubstr(path("other"))) << command;
+    EXPECT_THAT(result.err, HasSubstr(layout().root())) << command;
+  }
+  EXPECT_EQ(run_with_arguments({"--socket", layout().control_socket(), "pause"}).code, 0)
+      << "--socket names no run";
+  EXPECT_EQ(fake.stop().size(), 1u);
+}
+
+TEST_F(DaemonCommandsTest, RecognizesRunThroughLink) {
+  auto fake = daemon([&](const std::string&) { return reply_line(R"({"step":1200})"); });
+  std::filesystem::create_directory_symlink(layout().root(), path("link"));
+  write_train_metrics(1);
+  const CommandResult result = run_with_arguments({"--run-dir", path("link"), "pause"});
+  EXPECT_EQ(result.code, 0) << result.err;
 }
 
 TEST_F(DaemonCommandsTest, StopSucceedsWhenRunEndsBeforeReply) {

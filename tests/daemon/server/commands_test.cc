@@ -64,7 +64,24 @@ TEST_F(ControlCommandsTest, HelloReturnsVersionBuildRoleAndMethods) {
   EXPECT_EQ(
       client().request(R"({"id":1,"method":"hello"})"),
       R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","methods":)"
-      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"]}})");
+      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"],)"
+      R"("run_dir":"/runs/a b","run_dir_id":"2049:17","pid":4711}})");
+}
+
+TEST_F(ControlCommandsTest, HelloAndStatusIdentifyRun) {
+  start_serving();
+  auto peer = client();
+  const auto hello = control::parse_reply(peer.request("hello"));
+  ASSERT_TRUE(hello.ok()) << hello.status().to_string();
+  const auto parsed = control::parse_hello_reply(*hello);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(parsed->run.run_dir, "/runs/a b");
+  EXPECT_EQ(parsed->run.run_dir_id, "2049:17");
+  EXPECT_EQ(parsed->run.pid, 4711);
+  const auto status = status_of(peer.request("status"));
+  EXPECT_EQ(status.run_dir, "/runs/a b");
+  EXPECT_EQ(status.run_dir_id, "2049:17");
+  EXPECT_EQ(status.pid, 4711);
 }
 
 TEST_F(ControlCommandsTest, HelpListsEveryMethodWithTextForm) {

@@ -20,6 +20,7 @@ ControlServerTest::ControlServerTest()
     : root_(fresh_directory()), busy_(boost::asio::make_work_guard(io_)) {
   options_.socket_path = root_ + "/control.sock";
   options_.build = "1.2.3";
+  options_.run = {.run_dir = "/runs/a b", .run_dir_id = "2049:17", .pid = 4711};
 }
 
 ControlServerTest::~ControlServerTest() {

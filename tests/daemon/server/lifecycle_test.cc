@@ -74,6 +74,17 @@ TEST_F(ControlServerLifecycleTest, AcceptsRepliesFromOtherThreadsDuringStop) {
   }
 }
 
+TEST_F(ControlServerLifecycleTest, NamesRunAndProcessOfServerThatHasSocket) {
+  start_serving();
+  boost::asio::io_context io;
+  ControlServer second(io, clock_, training_, options_);
+  const Status started = second.start();
+  EXPECT_EQ(exit_code_for(started), ExitCode::kConfiguration) << started.to_string();
+  EXPECT_THAT(started.message(), HasSubstr("the stokerd of /runs/a b (pid 4711)"));
+  second.stop();
+  EXPECT_THAT(client().request("status"), HasSubstr("\"state\""));
+}
+
 TEST_F(ControlServerLifecycleTest, ReportsBindFailureAndLeavesNoFiles) {
   options_.socket_path = root_ + "/missing/control.sock";
   options_.link_path = root_ + "/control.sock";

@@ -2,9 +2,13 @@
 
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +17,7 @@ namespace stoker::server {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 class ListeningSocketTest : public testing::Test {
@@ -32,6 +37,16 @@ class ListeningSocketTest : public testing::Test {
     ASSERT_TRUE(address.ok());
     ASSERT_EQ(::bind(fd.get(), address->get(), address->length()), 0);
   }
+  void expect_listener_reported(const Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.to_string();
+    EXPECT_EQ(exit_code_for(status), ExitCode::kConfiguration);
+    EXPECT_THAT(status.message(), HasSubstr("process " + std::to_string(::getpid())));
+  }
+  static ino_t inode_of(const std::string& path) {
+    struct stat found {};
+    return ::lstat(path.c_str(), &found) == 0 ? found.st_ino : 0;
+  }
+  std::string staging() const { return root_ + "/.control.sock.new"; }
   void expect_path_in_use(const Status& status) {
     EXPECT_EQ(status.code(), StatusCode::kAlreadyExists) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(path_));
@@ -72,6 +87,89 @@ TEST_F(ListeningSocketTest, ReplacesSocketOrLinkOfCrashedDaemon) {
   fs::create_symlink(root_ + "/gone.sock", path_);
   EXPECT_TRUE(ListeningSocket::open(path_).ok()) << "a link to nothing";
   EXPECT_TRUE(path_exists(root_ + "/old.sock")) << "the link target is not removed";
+}
+
+// As a daemon that hangs or was stopped: the kernel accepts the connections.
+TEST_F(ListeningSocketTest, RejectsSocketWithListenerThatNeverAnswers) {
+  const auto first = ListeningSocket::open(path_);
+  ASSERT_TRUE(first.ok());
+  const ino_t inode = inode_of(path_);
+  expect_listener_reported(ListeningSocket::open(path_, 10ms).status());
+  fs::create_symlink(path_, root_ + "/link.sock");
+  expect_listener_reported(ListeningSocket::open(root_ + "/link.sock", 10ms).status());
+  EXPECT_TRUE(fs::is_symlink(root_ + "/link.sock"));
+  EXPECT_EQ(inode_of(path_), inode);
+  EXPECT_FALSE(path_exists(staging()));
+}
+
+TEST_F(ListeningSocketTest, RejectsSocketOfAnotherType) {
+  const UniqueFd datagrams(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto address = control::SocketAddress::of(path_);
+  ASSERT_EQ(::bind(datagrams.get(), address->get(), address->length()), 0);
+  const auto socket = ListeningSocket::open(path_, 10ms);
+  EXPECT_EQ(socket.status().code(), StatusCode::kInvalidArgument) << socket.status().to_string();
+  EXPECT_TRUE(fs::is_socket(path_));
+}
+
+TEST_F(ListeningSocketTest, LetsOneOfSimultaneousStartsReplaceStaleSocket) {
+  leave_stale_socket(path_);
+  constexpr int kStarts = 6;
+  std::atomic<int> ready{0};
+  std::vector<std::optional<Result<ListeningSocket>>> sockets(kStarts);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& socket : sockets) {
+      threads.emplace_back([&] {
+        for (++ready; ready < kStarts;) std::this_thread::yield();
+        socket.emplace(ListeningSocket::open(path_, 10ms));
+      });
+    }
+  }
+  int num_open = 0;
+  for (const auto& socket : sockets) {
+    if (socket->ok())
+      ++num_open;
+    else
+      expect_listener_reported(socket->status());
+  }
+  EXPECT_EQ(num_open, 1);
+  expect_listener_reported(ListeningSocket::open(path_, 10ms).status());
+}
+
+TEST_F(ListeningSocketTest, RemovesStagingDirectoryOfKilledStart) {
+  fs::create_directory(staging());
+  leave_stale_socket(staging() + "/control.sock");
+  fs::permissions(staging(), fs::perms::all);
+  const auto socket = ListeningSocket::open(path_);
+  ASSERT_TRUE(socket.ok()) << socket.status().to_string();
+  EXPECT_TRUE(fs::is_socket(path_));
+  EXPECT_FALSE(path_exists(staging()));
+}
+
+TEST_F(ListeningSocketTest, RejectsStagingDirectoryOfAnotherUserOrLink) {
+  fs::create_directory_symlink(root_, staging());
+  EXPECT_FALSE(ListeningSocket::open(path_).ok());
+  EXPECT_FALSE(path_exists(path_));
+  fs::remove(staging());
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+  fs::create_directory(staging());
+  ASSERT_EQ(::chown(staging().c_str(), 4242, 4242), 0);
+  const auto socket = ListeningSocket::open(path_);
+  EXPECT_EQ(socket.status().code(), StatusCode::kPermission);
+  EXPECT_THAT(socket.status().message(), HasSubstr(staging() + ": belongs to uid 4242"));
+  EXPECT_FALSE(path_exists(path_));
+}
+
+TEST_F(ListeningSocketTest, ReplacesOnlyLinkNotSocketInUseWithNewLink) {
+  const auto other = ListeningSocket::open(path_);
+  ASSERT_TRUE(other.ok());
+  expect_listener_reported(link_socket(path_, root_ + "/mine.sock", 10ms));
+  EXPECT_TRUE(fs::is_socket(fs::symlink_status(path_)));
+  // The symlink of a crashed run, whose socket path another run uses now.
+  fs::create_symlink(path_, root_ + "/link.sock");
+  EXPECT_TRUE(link_socket(root_ + "/link.sock", root_ + "/mine.sock", 10ms).ok());
+  EXPECT_EQ(fs::read_symlink(root_ + "/link.sock"), root_ + "/mine.sock");
+  EXPECT_TRUE(fs::is_socket(path_));
 }
 
 TEST_F(ListeningSocketTest, RejectsExistingFilesDirectoriesAndLinksToThem) {

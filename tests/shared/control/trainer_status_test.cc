@@ -54,7 +54,8 @@ TrainerStatus full() {
                     .requests_total = 30,
                     .requests_failed = 4,
                     .connections_dropped = 3};
-  status.run_dir = "runs/a b";
+  status.run_dir = "/runs/a b";
+  status.run_dir_id = "2049:17";
   status.pid = 77;
   status.uptime_seconds = 60.5;
   return status;
