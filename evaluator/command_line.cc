@@ -65,6 +65,9 @@ void add_options(CLI::App& app, CommandLine& command) {
                  "Override one key, for example --set eval.batch_size=16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  app.add_flag("--trust", command.trust,
+               "Execute the plugin, TorchScript module or eval.on_best_command of a configuration "
+               "that belongs to another user");
 }
 
 void add_generation_options(CLI::App& app, CommandLine& command,

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "evaluator/directory_watcher.h"
+#include "evaluator/load_run_config.h"
 #include "evaluator/memory_limit.h"
 #include "evaluator/priority.h"
 #include "evaluator/standalone_evaluation.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
-#include "shared/config/load_config.h"
 #include "shared/run/run_state.h"
 
 namespace stoker::evaluator {
@@ -130,7 +130,7 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
 }
 
 Status EvaluatorApp::load_config(const std::string& path) {
-  auto loaded = config::load_config(path, command_.overrides);
+  auto loaded = load_run_config(path, command_.overrides, command_.trust);
   if (loaded.status().code() == StatusCode::kNotFound && command_.config.empty())
     return Status(StatusCode::kNotFound,
                   command_.run_dir +

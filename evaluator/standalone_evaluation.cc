@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "evaluator/checkpoint_evaluator.h"
+#include "evaluator/load_run_config.h"
 #include "evaluator/memory_limit.h"
 #include "evaluator/priority.h"
 #include "shared/base/log.h"
-#include "shared/config/load_config.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {
@@ -86,7 +86,7 @@ Result<run::EvalResult> evaluate_path(CheckpointEvaluator& evaluator, const std:
 Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_token stop) {
   STOKER_ASSIGN_OR_RETURN(const std::string path, config_path(command));
   STOKER_ASSIGN_OR_RETURN(const config::Config config,
-                          config::load_config(path, command.overrides));
+                          load_run_config(path, command.overrides, command.trust));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = ""}));
   STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
   lower_priority(config.eval.priority);

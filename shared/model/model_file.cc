@@ -3,10 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <variant>
 
 #include "shared/base/file.h"
@@ -22,12 +19,6 @@ Result<struct stat> inspect(const std::string& path) {
   return found;
 }
 
-bool is_writable_by_others(const struct stat& file) { return (file.st_mode & S_IWOTH) != 0; }
-// In a directory with the sticky bit, such as /tmp, only the owner can replace a file.
-bool is_replaceable_by_others(const struct stat& folder) {
-  return is_writable_by_others(folder) && (folder.st_mode & S_ISVTX) == 0;
-}
-
 // model.path; null for built-in models.
 const std::string* find_model_path(const config::ModelConfig& config) {
   if (const auto* const plugin = std::get_if<config::PluginConfig>(&config.arch))
@@ -38,26 +29,6 @@ const std::string* find_model_path(const config::ModelConfig& config) {
 }
 
 }  // namespace
-
-Result<std::string> trusted_file(const std::string& path) {
-  std::array<char, PATH_MAX> resolved{};
-  if (::realpath(path.c_str(), resolved.data()) == nullptr) return Status::from_errno(errno, path);
-  const std::string real = resolved.data();
-  STOKER_ASSIGN_OR_RETURN(const struct stat file, inspect(real));
-  if (!S_ISREG(file.st_mode)) return Status(StatusCode::kInvalidArgument, real + ": is not a file");
-  const auto unsafe = [&](const std::string& what, const std::string& target) {
-    return Status(StatusCode::kPermission,
-                  real + ": is " + what +
-                      "writable by any user, and its code would run with your permissions; "
-                      "chmod o-w " +
-                      target);
-  };
-  if (is_writable_by_others(file)) return unsafe("", real);
-  const std::string folder = real.substr(0, real.rfind('/') + 1);
-  STOKER_ASSIGN_OR_RETURN(const struct stat folder_stat, inspect(folder));
-  if (is_replaceable_by_others(folder_stat)) return unsafe("in a directory that is ", folder);
-  return real;
-}
 
 Result<std::string> file_digest(const config::ModelConfig& config) {
   const std::string* const path = find_model_path(config);

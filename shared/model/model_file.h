@@ -1,5 +1,4 @@
-// The code file of a user-defined model (model.path: a plugin or a TorchScript module): checks
-// whether it is safe to load and computes its digest.
+// The digest of the code file of a user-defined model (model.path: a plugin or a TorchScript module).
 //
 // Threads: any.
 #pragma once
@@ -10,12 +9,6 @@
 #include "shared/config/model_config.h"
 
 namespace stoker::model {
-
-// Resolves symlinks and checks the permissions of the file; returns the resolved path, so that the
-// checked file is the one that is loaded. The file is a program that runs with the rights of the
-// user who starts stoker. kNotFound, kIoError: of the path. kInvalidArgument: not a regular file.
-// kPermission: any user can write to it, or replace it in its directory.
-Result<std::string> trusted_file(const std::string& path);
 
 // SHA-256 (hex) of the file at model.path, which is part of the identity of a run; empty for models
 // without a file. Logs it. kNotFound, kIoError; kInvalidArgument: not a regular file; kCorrupt: the

@@ -9,7 +9,7 @@
 #include <torch/version.h>
 
 #include "shared/base/file.h"
-#include "shared/model/model_file.h"
+#include "shared/base/trusted_file.h"
 
 namespace stoker::model {
 namespace {

@@ -11,8 +11,8 @@
 #include <torch/csrc/jit/python/update_graph_executor_opt.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include "shared/base/trusted_file.h"
 #include "shared/model/model_factories.h"
-#include "shared/model/model_file.h"
 #include "shared/model/out_of_vocab.h"
 #include "shared/model/torch_status.h"
 #include "shared/model/torchscript_validation.h"

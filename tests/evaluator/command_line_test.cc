@@ -29,6 +29,11 @@ TEST(EvaluatorCommandLineTest, AcceptsUntilStepOnlyWithFollow) {
         << wrong;
 }
 
+TEST(EvaluatorCommandLineTest, TrustsConfigurationsOfOthersOnlyOnRequest) {
+  EXPECT_FALSE(parse({"--run-dir", "r"}).command->trust);
+  EXPECT_TRUE(parse({"--run-dir", "r", "--trust"}).command->trust);
+}
+
 TEST(EvaluatorCommandLineTest, RejectsConflictingOptions) {
   EXPECT_EQ(parse({"--run-dir", "r", "--once", "--follow"}).exit_code, ExitCode::kUsage);
   EXPECT_EQ(parse({"--run-dir", "r", "--follow", "--checkpoint", "c"}).exit_code, ExitCode::kUsage);

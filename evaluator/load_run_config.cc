@@ -1,0 +1,52 @@
+#include "evaluator/load_run_config.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <variant>
+
+#include "shared/base/file.h"
+#include "shared/config/load_config.h"
+
+namespace stoker::evaluator {
+namespace {
+
+constexpr off_t kMaxConfigBytes = (1 << 20) + 1;  // parse_config() rejects more than 1 MiB
+
+// The keys that name code; empty if there is none.
+std::string list_code_keys(const config::Config& config) {
+  std::string keys;
+  if (std::holds_alternative<config::PluginConfig>(config.model.arch) ||
+      std::holds_alternative<config::TorchscriptConfig>(config.model.arch))
+    keys = "model.path";
+  if (!config.eval.on_best_command.empty())
+    keys += std::string(keys.empty() ? "" : " and ") + "eval.on_best_command";
+  return keys;
+}
+
+}  // namespace
+
+Result<config::Config> load_run_config(const std::string& path,
+                                       const std::vector<std::string>& overrides, bool trust) {
+  // One descriptor, so that the checked file is the one that is read.
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                          default_file_system().open(path, O_RDONLY | O_NONBLOCK));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode))
+    return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
+  std::string text(static_cast<size_t>(std::min(info.st_size, kMaxConfigBytes)), '\0');
+  STOKER_RETURN_IF_ERROR(read_exactly(fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
+  STOKER_ASSIGN_OR_RETURN(auto config, config::parse_config(text, path, overrides));
+  const std::string keys = list_code_keys(config);
+  if (trust || keys.empty() || info.st_uid == 0 || info.st_uid == ::geteuid()) return config;
+  return Status(StatusCode::kPermission,
+                path + ": belongs to uid " + std::to_string(info.st_uid) + ", and its " + keys +
+                    " would run with your permissions; check it, then use --trust");
+}
+
+}  // namespace stoker::evaluator

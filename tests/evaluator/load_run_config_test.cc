@@ -1,0 +1,73 @@
+#include "evaluator/load_run_config.h"
+
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::evaluator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kData =
+    "data: {train: {format: synthetic, num_samples: 8, input_shape: [4], num_classes: 2}}\n"
+    "task: {name: classification}\n";
+constexpr const char* kBuiltIn = "model: {name: mlp, hidden_sizes: [4]}\n";
+
+class LoadRunConfigTest : public ::testing::Test {
+ protected:
+  Result<config::Config> load(const std::string& text, bool trust = false) {
+    test::write_whole(path_, kData + text);
+    if (::geteuid() == 0 && ::chown(path_.c_str(), owner_, owner_) != 0) ADD_FAILURE() << "chown";
+    return load_run_config(path_, {}, trust);
+  }
+
+  const test::TemporaryDirectory folder_;
+  const std::string path_ = folder_ / "config.yaml";
+  uid_t owner_ = 0;
+};
+
+TEST_F(LoadRunConfigTest, RejectsCodeInFileOfAnotherUserUnlessTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  owner_ = 4242;
+  for (const std::string text :
+       {"model: {name: plugin, path: /m.so}\n", "model: {name: torchscript, path: /m.pt}\n"}) {
+    const auto loaded = load(text);
+    EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
+    EXPECT_THAT(loaded.status().message(),
+                AllOf(HasSubstr(path_ + ": belongs to uid 4242, and its model.path would run"),
+                      HasSubstr("--trust")));
+    EXPECT_TRUE(load(text, true).ok());
+  }
+  const std::string command = std::string(kBuiltIn) + "eval: {on_best_command: [/bin/true]}\n";
+  EXPECT_THAT(load(command).status().message(), HasSubstr("its eval.on_best_command would run"));
+  EXPECT_TRUE(load(command, true).ok());
+}
+
+TEST_F(LoadRunConfigTest, AcceptsFileOfAnotherUserWithoutCode) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  owner_ = 4242;
+  const auto loaded = load(kBuiltIn);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+}
+
+TEST_F(LoadRunConfigTest, AcceptsCodeInOwnFile) {
+  const auto loaded = load("model: {name: plugin, path: /m.so}\n");
+  EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+}
+
+TEST_F(LoadRunConfigTest, ReportsErrorsOfFileWithPath) {
+  EXPECT_EQ(load_run_config(path_, {}, false).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(load("model: {nam: mlp}\n").status().message(), HasSubstr(path_ + ":3:"));
+  EXPECT_THAT(load("# " + std::string(2 << 20, 'x') + "\n").status().message(),
+              HasSubstr("larger than 1 MiB"));
+  EXPECT_THAT(load_run_config(folder_.path(), {}, false).status().message(),
+              HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace stoker::evaluator
