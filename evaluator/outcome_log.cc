@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <span>
 
 #include "shared/base/log.h"
@@ -23,6 +24,9 @@ Result<OutcomeLog> OutcomeLog::open(FileSystem& files, const std::string& path) 
     log_warn("partial line removed",
              {{"path", path}, {"offset", complete_bytes}, {"bytes", text.size() - complete_bytes}});
   }
+  // A new file; without its name, a power failure would lose synced lines.
+  if (text.empty())
+    STOKER_RETURN_IF_ERROR(files.sync_directory(std::filesystem::path(path).parent_path()));
   return log;
 }
 

@@ -81,6 +81,7 @@ Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& c
   std::unique_ptr<EventFile> file(new EventFile(files, clock, join_path(directory, name)));
   STOKER_ASSIGN_OR_RETURN(
       file->fd_, files.open(file->path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW));
+  STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
   file->add_record(encode_file_version(file->now()));
   if (maybe_after_step.has_value())
     file->add_record(encode_session_start(file->now(), *maybe_after_step + 1));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -89,6 +90,9 @@ Result<std::unique_ptr<JsonLinesFile>> JsonLinesFile::open(FileSystem& files,
     return Status(StatusCode::kInvalidArgument, path + ": not a regular file");
   file->size_ = static_cast<uint64_t>(info.st_size);
   STOKER_RETURN_IF_ERROR(file->remove_partial_line());
+  // A new file; without its name, a power failure would lose synced records.
+  if (file->size_ == 0)
+    STOKER_RETURN_IF_ERROR(files.sync_directory(std::filesystem::path(path).parent_path()));
   return file;
 }
 

@@ -25,7 +25,7 @@ inline constexpr uint64_t kMaxLineBytes = 1 << 20;
 
 class JsonLinesFile {
  public:
-  // Creates the file if it does not exist. `files` must outlive this object.
+  // Creates the file, durably, if it does not exist. `files` must outlive this object.
   static Result<std::unique_ptr<JsonLinesFile>> open(FileSystem& files, const std::string& path);
 
   Status append(const MetricsRecord& record) { return append_line(to_json(record)); }

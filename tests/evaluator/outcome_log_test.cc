@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/faulty_files.h"
+
 namespace stoker::evaluator {
 namespace {
 
@@ -58,6 +60,21 @@ TEST_F(OutcomeLogTest, RemovesPartialLastLineBeforeAppending) {
   const auto log = open();
   EXPECT_NE(log->find(1, "aa"), nullptr);
   EXPECT_NE(log->find(3, "cc"), nullptr);
+}
+
+TEST_F(OutcomeLogTest, SurvivesPowerCutAfterFirstAppend) {
+  test::FaultyFiles files(folder_);
+  {
+    auto log = OutcomeLog::open(files, file_);
+    ASSERT_TRUE(log.ok());
+    ASSERT_TRUE(log->append({200, "aa", Outcome::kEvaluated, 1, ""}, "now").ok());
+  }
+  const std::string after = folder_ + "-after";
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
+  const auto log = OutcomeLog::open(default_file_system(), after + "/outcomes.jsonl");
+  std::filesystem::remove_all(after);
+  ASSERT_TRUE(log.ok()) << log.status().to_string();
+  EXPECT_NE(log->find(200, "aa"), nullptr);
 }
 
 TEST_F(OutcomeLogTest, IgnoresInvalidLinesAndReadsOthers) {

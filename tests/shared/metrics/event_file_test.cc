@@ -11,6 +11,7 @@
 
 #include "shared/metrics/tensorboard_messages.h"
 #include "tests/shared/metrics/failing_files.h"
+#include "tests/support/faulty_files.h"
 
 namespace stoker::metrics {
 namespace {
@@ -63,6 +64,15 @@ class EventFileTest : public ::testing::Test {
   const std::string output = read_with_tensorboard(); \
   if (output.empty())                                 \
   GTEST_SKIP() << "no TensorBoard: set STOKER_PYTHON to a Python that can import tensorboard"
+
+TEST_F(EventFileTest, KeepsNameOfNewFileAfterPowerCut) {
+  test::FaultyFiles files(directory_);
+  ASSERT_TRUE(EventFile::create(files, clock_, directory_, {}).ok());
+  const std::string after = directory_ + "-after";
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
+  EXPECT_FALSE(std::filesystem::is_empty(after));
+  std::filesystem::remove_all(after);
+}
 
 TEST_F(EventFileTest, WritesScalarsAndTextsReadableByTensorBoard) {
   auto file = create();

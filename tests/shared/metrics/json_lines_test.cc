@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/shared/metrics/failing_files.h"
+#include "tests/support/faulty_files.h"
 
 namespace stoker::metrics {
 namespace {
@@ -52,6 +53,22 @@ class JsonLinesFileTest : public ::testing::Test {
   std::string directory_;
   std::string path_;
 };
+
+TEST_F(JsonLinesFileTest, KeepsSyncedRecordsOfNewFileAfterPowerCut) {
+  test::FaultyFiles files(directory_);
+  {
+    auto file = JsonLinesFile::open(files, path_);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    ASSERT_TRUE((*file)->append(make_record(1)).ok());
+    ASSERT_TRUE((*file)->sync().ok());
+  }
+  const std::string after = directory_ + "-after";
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
+  const auto read = read_records(after + "/train.jsonl");
+  std::filesystem::remove_all(after);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->records.size(), 1u);
+}
 
 TEST_F(JsonLinesFileTest, AppendsCompleteLinesAndCountsBytes) {
   auto file = open();
