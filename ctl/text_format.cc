@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::ctl {
 
 int num_decimals(double value, int digits) {
@@ -82,14 +84,14 @@ std::string format_duration(double seconds) {
 std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // Some terminals also interpret C1 controls, which are C2 80 to C2 9F in UTF-8.
-    const bool c1 = byte == 0xC2 && i + 1 < text.size() &&
-                    static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
-                    static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (c1) ++i;
-    out += byte < 0x20 || byte == 0x7F || c1 ? '?' : static_cast<char>(byte);
+  while (!text.empty()) {
+    const size_t valid_bytes = utf8_character_bytes(text);
+    const std::string_view character = text.substr(0, valid_bytes > 0 ? valid_bytes : 1);
+    text.remove_prefix(character.size());
+    if (valid_bytes == 0 || is_control_character(character))
+      out += '?';
+    else
+      out += character;
   }
   return out;
 }

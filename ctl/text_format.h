@@ -32,8 +32,9 @@ std::string format_bytes(uint64_t bytes);
 // "0.52 s", "4 min 2 s", "3 h 7 min", "2 d 4 h".
 std::string format_duration(double seconds);
 
-// Untrusted text (a file name, an error message), with control characters replaced by '?', so that
-// it cannot move the cursor or change colors of the terminal.
+// Untrusted text (a file name, an error message), with control characters and bytes that are not
+// UTF-8 replaced by '?', so that it cannot move the cursor, change colors of the terminal or reverse
+// the order of other text.
 std::string printable(std::string_view text);
 
 // A column of a TextTable.

@@ -19,6 +19,10 @@ struct Limits {
   // Per user, including new connections; also the burst size.
   double requests_per_s = 500;
   double changes_per_s = 20;  // per user: requests that change state
+  // Per user: log lines about commands that the user may not execute, and their burst size. The
+  // others are counted, so that no user can push executed commands out of the log.
+  double denials_logged_per_s = 1.0 / 60;
+  double denials_logged_burst = 5;
   // From the first byte of a line to its newline; also for reading the last reply.
   std::chrono::milliseconds line_time{5000};
   std::chrono::milliseconds idle_time{60000};  // without a request, while none is in flight

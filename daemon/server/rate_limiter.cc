@@ -11,7 +11,7 @@ constexpr size_t kMaxBuckets = 256;
 
 double RateLimiter::tokens_now(const Bucket& bucket) const {
   const double passed = seconds_between(bucket.at, clock_.monotonic());
-  return std::min(per_s_, bucket.tokens + passed * per_s_);
+  return std::min(burst_, bucket.tokens + passed * per_s_);
 }
 
 bool RateLimiter::try_acquire(uid_t uid) {
@@ -19,7 +19,7 @@ bool RateLimiter::try_acquire(uid_t uid) {
   auto at = buckets_.find(uid);
   if (at == buckets_.end()) {
     if (buckets_.size() >= kMaxBuckets) remove_full_buckets();
-    at = buckets_.emplace(uid, Bucket{.tokens = per_s_, .at = now}).first;
+    at = buckets_.emplace(uid, Bucket{.tokens = burst_, .at = now}).first;
   }
   Bucket& bucket = at->second;
   bucket = Bucket{.tokens = tokens_now(bucket), .at = now};
@@ -29,7 +29,7 @@ bool RateLimiter::try_acquire(uid_t uid) {
 }
 
 void RateLimiter::remove_full_buckets() {
-  std::erase_if(buckets_, [this](const auto& entry) { return tokens_now(entry.second) >= per_s_; });
+  std::erase_if(buckets_, [this](const auto& entry) { return tokens_now(entry.second) >= burst_; });
 }
 
 }  // namespace stoker::server

@@ -14,9 +14,11 @@ namespace stoker::server {
 
 class RateLimiter {
  public:
-  // A bucket holds `per_s` tokens and is refilled with `per_s` tokens a second. `clock` must
-  // outlive this object.
-  RateLimiter(Clock& clock, double per_s) : clock_(clock), per_s_(per_s) {}
+  // A bucket holds `burst` tokens and is refilled with `per_s` tokens a second. `clock` must outlive
+  // this object.
+  RateLimiter(Clock& clock, double per_s, double burst)
+      : clock_(clock), per_s_(per_s), burst_(burst) {}
+  RateLimiter(Clock& clock, double per_s) : RateLimiter(clock, per_s, per_s) {}
 
   // Takes one token of this user; false if there is none.
   bool try_acquire(uid_t uid);
@@ -31,6 +33,7 @@ class RateLimiter {
 
   Clock& clock_;
   const double per_s_;
+  const double burst_;
   std::map<uid_t, Bucket> buckets_;
 };
 

@@ -97,13 +97,26 @@ std::optional<control::ProtocolError> RequestHandler::find_change_error(const Se
     const Status why(StatusCode::kPermission,
                      "uid " + std::to_string(peer.uid) + " has read-only access; '" + words +
                          "' requires the daemon's owner, root or a user in control.operators");
-    log_change(peer, words, why);
+    log_denial(peer, words, why);
     return control::ProtocolError{.id = id, .code = control::ErrorCode::kFailed, .why = why};
   }
   if (session.in_flight() >= limits_.requests_in_flight)
     return busy(id, std::to_string(limits_.requests_in_flight) +
                         " requests of this connection are in flight; request ignored");
   return std::nullopt;
+}
+
+void RequestHandler::log_denial(const Peer& peer, const std::string& words, const Status& why) {
+  if (!denials_.try_acquire(peer.uid)) {
+    ++suppressed_denials_[peer.uid];
+    return;
+  }
+  const auto suppressed = suppressed_denials_.extract(peer.uid);
+  log_warn("control command", {{"command", words},
+                               {"uid", peer.uid},
+                               {"pid", peer.pid},
+                               {"result", why.to_string()},
+                               {"suppressed", suppressed.empty() ? 0 : suppressed.mapped()}});
 }
 
 // ---- Answered by the server

@@ -6,6 +6,8 @@
 // Ownership: training, the clock and limits must outlive this object.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +32,8 @@ class RequestHandler {
         run_(std::move(run)),
         replies_(std::move(replies)),
         requests_(clock, limits.requests_per_s),
-        changes_(clock, limits.changes_per_s) {}
+        changes_(clock, limits.changes_per_s),
+        denials_(clock, limits.denials_logged_per_s, limits.denials_logged_burst) {}
 
   void handle(Session& session, std::string_view line);
   // A connection counts as one request.
@@ -47,6 +50,8 @@ class RequestHandler {
   std::optional<control::ProtocolError> find_change_error(const Session& session,
                                                           const std::string& id,
                                                           const std::string& words);
+
+  void log_denial(const Peer& peer, const std::string& words, const Status& why);
 
   // One for each type of Call.
   void execute(Session& session, const std::string& id, const control::Hello&);
@@ -66,6 +71,8 @@ class RequestHandler {
   const std::shared_ptr<ReplyQueue> replies_;
   RateLimiter requests_;
   RateLimiter changes_;
+  RateLimiter denials_;
+  std::map<uid_t, uint64_t> suppressed_denials_;  // since the last logged one of this user
   control::TrainerStatus::Control counters_;
 };
 

@@ -14,6 +14,8 @@
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "shared/base/utf8.h"
+
 namespace stoker {
 namespace {
 
@@ -135,19 +137,28 @@ bool needs_quotes(std::string_view value) {
   return false;
 }
 
+void append_hex(std::string& out, std::string_view bytes) {
+  for (const char byte : bytes) {
+    char hex[8];
+    std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(byte));
+    out += hex;
+  }
+}
+
 void append_escaped(std::string& out, std::string_view value) {
-  for (const char c : value) {
-    if (c == '"' || c == '\\') {
+  while (!value.empty()) {
+    const size_t valid_bytes = utf8_character_bytes(value);
+    const std::string_view character = value.substr(0, valid_bytes > 0 ? valid_bytes : 1);
+    value.remove_prefix(character.size());
+    if (character == "\"" || character == "\\") {
       out += '\\';
-      out += c;
-    } else if (c == '\n') {
+      out += character;
+    } else if (character == "\n") {
       out += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      char hex[8];
-      std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(c));
-      out += hex;
+    } else if (valid_bytes == 0 || is_control_character(character)) {
+      append_hex(out, character);
     } else {
-      out += c;
+      out += character;
     }
   }
 }

@@ -60,8 +60,8 @@ void log_info(std::string_view event, Fields fields = {});
 void log_warn(std::string_view event, Fields fields = {});
 void log_error(std::string_view event, Fields fields = {});
 
-// Text of an event: "checkpoint saved step=1200 path=\"a b\"". Control characters are escaped, so
-// that an event is one line even if a file name contains newlines.
+// Text of an event: "checkpoint saved step=1200 path=\"a b\"". Control characters (utf8.h) and bytes
+// that are not UTF-8 are escaped, so that an event is one line that cannot control a terminal.
 std::string format_event(std::string_view event, Fields fields);
 
 // Progress line of the terminal: printed on standard error, erased before each log line and

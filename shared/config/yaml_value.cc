@@ -12,6 +12,8 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::config {
 namespace {
 
@@ -35,33 +37,6 @@ std::string hex(unsigned char byte) {
   return out.data();
 }
 
-// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is not valid (overlong
-// forms and surrogates are not).
-size_t character_bytes(std::string_view text) {
-  const auto at = [&](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto follows = [&](size_t from, size_t to) {
-    for (size_t i = from; i < to; ++i)
-      if ((at(i) & 0xc0) != 0x80) return false;
-    return true;
-  };
-  const unsigned first = at(0), second = at(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return follows(1, 2) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool overlong = first == 0xe0 && second < 0xa0;
-    const bool surrogate = first == 0xed && second > 0x9f;
-    return !overlong && !surrogate && follows(1, 3) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool overlong = first == 0xf0 && second < 0x90;
-    const bool beyond = first == 0xf4 && second > 0x8f;
-    return !overlong && !beyond && follows(1, 4) ? 4 : 0;
-  }
-  return 0;
-}
-
 // Finds the first byte that is not text: NUL, another control character, invalid UTF-8.
 std::optional<TextError> validate_text(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
@@ -74,7 +49,7 @@ std::optional<TextError> validate_text(std::string_view text) {
       return TextError{location_at(text, at), "the control character " + hex(byte) +
                                                   "; remove it (a configuration is text in UTF-8)"};
     }
-    const size_t bytes = character_bytes(text.substr(at));
+    const size_t bytes = utf8_character_bytes(text.substr(at));
     if (bytes == 0) {
       return TextError{location_at(text, at),
                        "the byte " + hex(byte) + " is not UTF-8; save the file as UTF-8"};

@@ -47,6 +47,7 @@ TEST(NumberFormatTest, EscapesControlCharacters) {
   EXPECT_EQ(printable("\xC2\x9B"
                       "2J"),
             "?2J");
+  EXPECT_EQ(printable("a\u202eb\x9b\xff"), "a?b??");
   EXPECT_EQ(printable("naïve ✓"), "naïve ✓");
 }
 

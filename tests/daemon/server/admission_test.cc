@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "shared/base/log.h"
 #include "tests/daemon/server/control_fixture.h"
 
 namespace stoker::server {
@@ -107,6 +108,37 @@ TEST_F(ConnectionAdmissionTest, RejectsControlCommandsFromReadOnlyUser) {
         << line;
   }
   EXPECT_THAT(training_.commands(), IsEmpty());
+}
+
+TEST_F(ConnectionAdmissionTest, LimitsLogLinesAboutDeniedCommandsOfOneUser) {
+  const std::string file = root_ + "/log";
+  ASSERT_TRUE(init_log({.file = file, .console = false}).ok());
+  options_.limits.denials_logged_burst = 3;
+  connect_as(kOtherUid);
+  start_serving();
+  auto reader = client();
+  for (int i = 0; i < 20; ++i)
+    EXPECT_THAT(reader.request("stop"), HasSubstr(R"("kind":"not permitted")"));
+  uid_ = kOtherUid + 1;
+  EXPECT_THAT(client().request("stop"), HasSubstr("not permitted"));
+  uid_ = ::geteuid();
+  auto owner = client();
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(owner.request("pause"), HasSubstr("result"));
+  clock_.advance(std::chrono::minutes(2));
+  EXPECT_THAT(reader.request("stop"), HasSubstr("not permitted"));
+  flush_log();
+  const std::string text = *read_file(file, 1 << 20);
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  const auto count = [&](const std::string& part) {
+    size_t found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++found;
+    return found;
+  };
+  EXPECT_EQ(count("command=stop uid=4242 "), 4u) << text;
+  EXPECT_EQ(count("suppressed=17"), 1u) << text;
+  EXPECT_EQ(count("command=stop uid=4243 "), 1u) << "other users are not affected";
+  EXPECT_EQ(count("command=pause"), 10u) << "executed commands are always logged";
 }
 
 TEST_F(ConnectionAdmissionTest, AcceptsControlCommandsFromListedOperator) {

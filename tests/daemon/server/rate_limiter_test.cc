@@ -23,6 +23,16 @@ TEST(RateLimiterTest, AllowsBurstThenConfiguredRatePerSecond) {
   EXPECT_EQ(acquire_all(rates, 1), 4) << "tokens do not accumulate beyond one burst";
 }
 
+TEST(RateLimiterTest, AllowsBurstLargerThanRate) {
+  ManualClock clock;
+  RateLimiter rates(clock, 1.0 / 60, 5);
+  EXPECT_EQ(acquire_all(rates, 1), 5);
+  clock.advance(59s);
+  EXPECT_EQ(acquire_all(rates, 1), 0);
+  clock.advance(2s);
+  EXPECT_EQ(acquire_all(rates, 1), 1);
+}
+
 TEST(RateLimiterTest, LimitsEachUserSeparately) {
   ManualClock clock;
   RateLimiter rates(clock, 2);

@@ -21,6 +21,13 @@ TEST(LogTest, FormatsEventOnOneLineWithEscapedFields) {
   EXPECT_EQ(format_event("odd", {{"empty", ""}, {"flag", true}}), "odd empty=\"\" flag=true");
 }
 
+TEST(LogTest, EscapesControlCharactersAndInvalidUtf8) {
+  EXPECT_EQ(format_event("e", {{"c1", "\u009b2J"}, {"bidi", "a\u202egpj"}, {"line", "\u2028"}}),
+            "e c1=\\xc2\\x9b2J bidi=a\\xe2\\x80\\xaegpj line=\\xe2\\x80\\xa8");
+  EXPECT_EQ(format_event("e", {{"raw", "\x9b[2J\xff\xc3"}, {"text", "naïve✓"}}),
+            "e raw=\\x9b[2J\\xff\\xc3 text=naïve✓");
+}
+
 TEST(LogTest, WritesTimeAndLevelToFile) {
   std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);

@@ -1,0 +1,52 @@
+#include "shared/base/utf8.h"
+
+#include <cstdint>
+
+namespace stoker {
+namespace {
+
+unsigned byte_at(std::string_view text, size_t i) {
+  return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+}
+
+// Of a valid character.
+uint32_t code_point(std::string_view character) {
+  const unsigned first = byte_at(character, 0);
+  if (character.size() == 1) return first;
+  uint32_t value = first & (0xffu >> (character.size() + 1));
+  for (size_t i = 1; i < character.size(); ++i) value = value << 6 | (byte_at(character, i) & 0x3f);
+  return value;
+}
+
+}  // namespace
+
+size_t utf8_character_bytes(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto follows = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i)
+      if ((byte_at(text, i) & 0xc0) != 0x80) return false;
+    return true;
+  };
+  const unsigned first = byte_at(text, 0), second = byte_at(text, 1);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1, 2) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool overlong = first == 0xe0 && second < 0xa0;
+    const bool surrogate = first == 0xed && second > 0x9f;
+    return !overlong && !surrogate && follows(1, 3) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool overlong = first == 0xf0 && second < 0x90;
+    const bool beyond = first == 0xf4 && second > 0x8f;
+    return !overlong && !beyond && follows(1, 4) ? 4 : 0;
+  }
+  return 0;
+}
+
+bool is_control_character(std::string_view character) {
+  const uint32_t code = code_point(character);
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e ||
+         code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+}  // namespace stoker

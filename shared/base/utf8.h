@@ -1,0 +1,20 @@
+// UTF-8 text, one character at a time.
+//
+// Threads: functions of their arguments.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace stoker {
+
+// Length in bytes of the character at the start of `text`; 0 if it is empty or not valid (overlong
+// forms and surrogates are not).
+size_t utf8_character_bytes(std::string_view text);
+
+// Whether a valid character can change how a terminal or viewer shows other text: C0 and C1
+// controls, DEL, the line and paragraph separators, and bidirectional marks, embeddings, overrides
+// and isolates.
+bool is_control_character(std::string_view character);
+
+}  // namespace stoker

@@ -1,0 +1,34 @@
+#include "shared/base/utf8.h"
+
+#include <gtest/gtest.h>
+
+namespace stoker {
+namespace {
+
+TEST(Utf8Test, ReturnsLengthOfFirstCharacter) {
+  EXPECT_EQ(utf8_character_bytes("ab"), 1u);
+  EXPECT_EQ(utf8_character_bytes(std::string_view("\0", 1)), 1u);
+  EXPECT_EQ(utf8_character_bytes("é"), 2u);
+  EXPECT_EQ(utf8_character_bytes("€x"), 3u);
+  EXPECT_EQ(utf8_character_bytes("😀"), 4u);
+}
+
+TEST(Utf8Test, RejectsInvalidCharacters) {
+  for (const char* const text :
+       {"", "\x80", "\x9b", "\xc0\xaf", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x80\xaf", "\xed\xa0\x80",
+        "\xe2\x82", "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"})
+    EXPECT_EQ(utf8_character_bytes(text), 0u) << testing::PrintToString(text);
+}
+
+TEST(Utf8Test, DetectsControlCharacters) {
+  for (const char* const control :
+       {"\x01", "\x1b", "\x7f", "\u0080", "\u009b", "\u009f", "\u061c", "\u200e", "\u200f",
+        "\u2028", "\u2029", "\u202a", "\u202e", "\u2066", "\u2069"})
+    EXPECT_TRUE(is_control_character(control)) << testing::PrintToString(control);
+  for (const char* const letter :
+       {" ", "a", "~", "\u00a0", "é", "\u061b", "\u200d", "\u2027", "\u202f", "\u206a", "😀"})
+    EXPECT_FALSE(is_control_character(letter)) << letter;
+}
+
+}  // namespace
+}  // namespace stoker
