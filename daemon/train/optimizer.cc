@@ -166,11 +166,6 @@ at::Tensor Optimizer::update() {
   return norm;
 }
 
-at::Tensor Optimizer::step_if_finite(double lr, const at::Tensor& loss) {
-  set_lr(lr);
-  return update_if_finite(loss);
-}
-
 at::Tensor Optimizer::update_if_finite(const at::Tensor& loss) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm = clip();

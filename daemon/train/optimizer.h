@@ -42,14 +42,12 @@ class Optimizer {
   // Clips the gradients, then updates the parameters. Clipping is the only change to the gradients.
   // Returns the norm before clipping, an F32 scalar on the device.
   at::Tensor step(double lr);
-  // Same as step(), but changes nothing if the norm or `loss` (a scalar on the device) is not
-  // finite. skipped() then returns 1. Does not wait for the device.
-  at::Tensor step_if_finite(double lr, const at::Tensor& loss);
   const at::Tensor& skipped() const { return found_inf_; }  // F32 scalar on the device: 1 or 0
 
   // step() in two parts, so that the second can be captured in a CUDA graph: all inputs of an
-  // update are on the device. update_unless() changes nothing if `found_inf`, an F32 scalar on the
-  // device, is 1.
+  // update are on the device. update_if_finite() changes nothing if the norm or `loss` (a scalar on
+  // the device) is not finite; skipped() is then 1. update_unless() changes nothing if `found_inf`,
+  // an F32 scalar on the device, is 1. None waits for the device.
   void set_lr(double lr);
   at::Tensor update();
   at::Tensor update_if_finite(const at::Tensor& loss);

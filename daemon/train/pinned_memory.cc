@@ -25,14 +25,15 @@ PinnedMemory::PinnedMemory(Driver driver, std::span<std::byte> memory, size_t sl
     : driver_(std::move(driver)) {
   if (memory.empty()) return;
   const size_t chunk = chunk_of(slot_bytes, chunk_bytes, memory.size());
+  size_t pinned_bytes = 0;
   for (size_t from = 0; from < memory.size(); from += chunk) {
     const auto part = memory.subspan(from, std::min(chunk, memory.size() - from));
     if (!driver_.pin(part.data(), part.size())) break;
     chunks_.push_back(part.data());
-    pinned_bytes_ += part.size();
+    pinned_bytes += part.size();
   }
-  if (pinned_bytes_ == memory.size()) return;
-  log_warn("ring partially pinned", {{"bytes", memory.size()}, {"pinned_bytes", pinned_bytes_}});
+  if (pinned_bytes == memory.size()) return;
+  log_warn("ring partially pinned", {{"bytes", memory.size()}, {"pinned_bytes", pinned_bytes}});
 }
 
 PinnedMemory::~PinnedMemory() {

@@ -30,12 +30,9 @@ class PinnedMemory {
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
-  size_t pinned_bytes() const { return pinned_bytes_; }
-
  private:
   const Driver driver_;
   std::vector<std::byte*> chunks_;
-  size_t pinned_bytes_ = 0;
 };
 
 }  // namespace stoker::train

@@ -124,7 +124,8 @@ TEST_P(ParamGroupsTest, DoesNotChangeAnyBitOnNonfiniteLoss) {
   const auto optimizer = Optimizer::create(options, kUnclipped, parameters.all);
   ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
   parameters.set_gradients(1);
-  (*optimizer)->step_if_finite(0.1, at::scalar_tensor(1.0));
+  (*optimizer)->set_lr(0.1);
+  (*optimizer)->update_if_finite(at::scalar_tensor(1.0));
   std::vector<at::Tensor> before;
   for (const auto& [name, tensor] : parameters.all) before.push_back(tensor.detach().clone());
   for (const auto& [name, tensor] : (*optimizer)->state()) before.push_back(tensor.clone());
@@ -133,7 +134,8 @@ TEST_P(ParamGroupsTest, DoesNotChangeAnyBitOnNonfiniteLoss) {
     const at::NoGradGuard no_grad;
     parameters.at("a.w").mutable_grad().fill_(std::numeric_limits<float>::quiet_NaN());
   }
-  (*optimizer)->step_if_finite(0.1, at::scalar_tensor(1.0));
+  (*optimizer)->set_lr(0.1);
+  (*optimizer)->update_if_finite(at::scalar_tensor(1.0));
   EXPECT_EQ((*optimizer)->skipped().item<float>(), 1.0F);
   size_t at = 0;
   for (const auto& [name, tensor] : parameters.all)
