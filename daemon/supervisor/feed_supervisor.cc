@@ -285,6 +285,7 @@ Status FeedSupervisor::check_workers() {
   if (stopping_) return {};
   for (Worker& worker : workers_) check_worker(worker);
   external_.check_producers(clock_.monotonic());
+  ring_.set_active_workers(tuner_ ? tuner_->wanted() : 0);  // a producer can overwrite it
   const ring::RingCounters counters = ring_.counters();
   activity_.update(clock_.monotonic(), counters);
   tune_worker_count(counters);
@@ -370,6 +371,7 @@ void FeedSupervisor::kill_timed_out(Worker& worker) {
 
 std::string FeedSupervisor::crash_cause(const Worker& worker, const WorkerProcess::End& end) const {
   std::string cause = end.to_string();
+  if (end.clean()) cause += " before the end of the data";
   if (worker.maybe_killed) cause += " after a timeout";
   if (const auto call = table_->take_denied_syscall(worker.number))
     cause +=
@@ -388,7 +390,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const WorkerProcess::End& end)
       worker.number, cause,
       waited ? Quarantine::CrashAttribution::kNone : Quarantine::CrashAttribution::kPossible);
   const uint64_t num_requeued = ring_.requeue(worker.producer);
-  if (end.clean() && num_requeued == 0) {
+  if (end.clean() && num_requeued == 0 && ring_.has_ended()) {
     worker.done = true;
     return;
   }
@@ -428,6 +430,12 @@ void FeedSupervisor::schedule_restart(Worker& worker) {
 // available.
 Status FeedSupervisor::count_sample_errors() {
   const ring::RingCounters counters = ring_.counters();
+  if (counters.lost_reports > counters.sample_errors ||
+      counters.lost_reports < std::exchange(lost_reports_, counters.lost_reports))
+    return Status(StatusCode::kInternal,
+                  "the ring counts " + std::to_string(counters.lost_reports) + " lost reports of " +
+                      std::to_string(counters.sample_errors) +
+                      ": a worker process overwrote the ring");
   return sample_errors_.add_reports(ring_.drain_sample_errors(), counters);
 }
 

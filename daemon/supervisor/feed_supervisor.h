@@ -16,7 +16,8 @@
 //            start() from a thread that lives as long as training, because the kernel ends the
 //            processes together with the thread that started them.
 // Errors:    start(): stoker-feed is missing or cannot be started, kNoSpace. Later errors call
-//            request_stop(): kInternal (worker processes crash repeatedly), kCorrupt (more sample
+//            request_stop(): kInternal (worker processes crash repeatedly, or one overwrote the
+//            counters of the ring), kCorrupt (more sample
 //            errors than the configuration allows), kPermission (a worker process is not permitted
 //            to install its seccomp filter).
 // Crash:     if this process ends for any reason, the kernel kills the workers and frees the ring.
@@ -150,6 +151,7 @@ class FeedSupervisor {
   WorkerActivity activity_;
   ExternalProducers external_;
   uint64_t timeouts_ = 0;
+  uint64_t lost_reports_ = 0;  // counted by the ring so far
 };
 
 }  // namespace stoker::supervisor

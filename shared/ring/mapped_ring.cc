@@ -56,7 +56,7 @@ ProducerRecord* ProducerTable::find_row(ProducerId producer) {
 Result<ProducerId> ProducerTable::add(std::string_view name) {
   for (uint32_t index = 0; index < rows_.size(); ++index) {
     ProducerRecord& row = rows_[index];
-    const std::atomic_ref word(row.word);
+    const std::atomic_ref word = word_at(index);
     uint64_t seen = word.load();
     const auto generation = static_cast<uint32_t>(seen >> 32);
     if (seen != word_of(generation, RowState::kFree) || generation >= kMaxGeneration) continue;
@@ -68,7 +68,7 @@ Result<ProducerId> ProducerTable::add(std::string_view name) {
     std::atomic_ref(row.polls).store(0);
     std::memset(row.name, 0, sizeof(row.name));
     std::memcpy(row.name, name.data(), std::min(name.size(), sizeof(row.name) - 1));
-    word.store(word_of(generation + 1, RowState::kAlive));
+    store(index, word_of(generation + 1, RowState::kAlive));
     return ProducerId{.index = index, .generation = generation + 1};
   }
   return Status(StatusCode::kBusy,
@@ -76,25 +76,36 @@ Result<ProducerId> ProducerTable::add(std::string_view name) {
 }
 
 bool ProducerTable::alive(ProducerId producer) const {
+  return producer.index < rows_.size() &&
+         word_at(producer.index).load() == word_of(producer.generation, RowState::kAlive);
+}
+
+bool ProducerTable::is_registered(ProducerId producer) const {
   if (producer.index >= rows_.size()) return false;
-  const std::atomic_ref word(rows_[producer.index].word);
-  return word.load() == word_of(producer.generation, RowState::kAlive);
+  const uint64_t word = word_at(producer.index).load();
+  return word == word_of(producer.generation, RowState::kAlive) ||
+         word == word_of(producer.generation, RowState::kRetired);
+}
+
+void ProducerTable::store(uint32_t index, uint64_t word) {
+  word_at(index).store(word);
+  if (!own_words_.empty()) std::atomic_ref(rows_[index].word).store(word);
 }
 
 bool ProducerTable::remove(ProducerId producer, uint32_t& waiting) {
   ProducerRecord* row = find_row(producer);
   if (row == nullptr) return false;
+  const uint64_t retired = word_of(producer.generation, RowState::kRetired);
   uint64_t expected = word_of(producer.generation, RowState::kAlive);
-  if (!std::atomic_ref(row->word).compare_exchange_strong(
-          expected, word_of(producer.generation, RowState::kRetired)))
-    return false;
+  if (!word_at(producer.index).compare_exchange_strong(expected, retired)) return false;
+  store(producer.index, retired);
   waiting = std::atomic_ref(row->waiting).exchange(0);
   return true;
 }
 
 void ProducerTable::free_row(ProducerId producer) {
-  if (ProducerRecord* row = find_row(producer))
-    std::atomic_ref(row->word).store(word_of(producer.generation, RowState::kFree));
+  if (producer.index < rows_.size())
+    store(producer.index, word_of(producer.generation, RowState::kFree));
 }
 
 namespace {
@@ -128,12 +139,20 @@ void write_fields(ReportRecord& entry, const SampleError& error) {
   std::memcpy(entry.reason, error.reason.data(), entry.length);
 }
 
-SampleError read_fields(const ReportRecord& entry) {
-  SampleError error{.ticket = entry.ticket, .sample = entry.sample};
-  // The writer can be a faulty process, so all fields are validated.
-  const bool known = entry.code >= 1 && entry.code <= static_cast<uint32_t>(StatusCode::kInternal);
-  error.code = known ? static_cast<StatusCode>(entry.code) : StatusCode::kCorrupt;
-  error.reason.assign(entry.reason, std::min<size_t>(entry.length, kReasonBytes));
+// Reads a field exactly once: the compiler must not read it again after the check.
+template <typename T>
+T read_once(T& field) {
+  return std::atomic_ref(field).load(std::memory_order_relaxed);
+}
+
+// The writer can be a faulty process that still writes, so all fields are copied, then validated.
+SampleError read_fields(ReportRecord& entry) {
+  SampleError error{.ticket = read_once(entry.ticket), .sample = read_once(entry.sample)};
+  const uint32_t code = read_once(entry.code);
+  const bool known = code >= 1 && code <= static_cast<uint32_t>(StatusCode::kInternal);
+  error.code = known ? static_cast<StatusCode>(code) : StatusCode::kCorrupt;
+  const size_t length = std::min<size_t>(read_once(entry.length), kReasonBytes);
+  error.reason.assign(entry.reason, length);
   return error;
 }
 
@@ -143,14 +162,15 @@ void ErrorReportQueue::report(const SampleError& error) {
   std::atomic_ref(header_.sample_errors).fetch_add(1, std::memory_order_relaxed);
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
   while (!try_report(error)) {
-    if (std::atomic_ref(header_.closed).load() != 0) return;  // the batch will not be consumed
+    if (std::atomic_ref(closed_).load() != 0) return;  // the batch will not be consumed
     if (is_drained_.load(std::memory_order_relaxed) &&
         std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kPollInterval);
       continue;
     }
     is_drained_.store(false, std::memory_order_relaxed);
-    std::atomic_ref(header_.lost_reports).fetch_add(1, std::memory_order_relaxed);
+    // Release: who sees it also sees that it was counted as a report (counters()).
+    std::atomic_ref(header_.lost_reports).fetch_add(1, std::memory_order_release);
     return;
   }
   is_drained_.store(true, std::memory_order_relaxed);
@@ -175,14 +195,19 @@ bool ErrorReportQueue::try_report(const SampleError& error) {
   return false;
 }
 
-std::vector<SampleError> ErrorReportQueue::drain() {
+std::vector<SampleError> ErrorReportQueue::drain(uint64_t next_ticket) {
   std::vector<std::pair<uint64_t, SampleError>> found;
   for (auto& entry : entries_) {
     const std::atomic_ref word(entry.word);
-    const uint64_t seen = word.load(std::memory_order_acquire);
-    if (!has_phase(seen, ReportPhase::kComplete)) continue;
-    found.emplace_back(seen, read_fields(entry));
-    word.store(kFreeWord, std::memory_order_release);
+    uint64_t seen = word.load(std::memory_order_acquire);
+    if (seen == kFreeWord) continue;
+    if (has_phase(seen, ReportPhase::kComplete)) {
+      found.emplace_back(seen, read_fields(entry));
+      word.store(kFreeWord, std::memory_order_release);
+    } else if (!has_phase(seen, ReportPhase::kWriting) || seen >> 4 < next_ticket) {
+      // Overwritten; a producer reports only while it holds the ticket.
+      word.compare_exchange_strong(seen, kFreeWord, std::memory_order_acq_rel);
+    }
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -209,19 +234,32 @@ std::span<T> table(std::span<std::byte> segment, uint64_t offset, size_t count) 
 
 }  // namespace
 
-MappedRing::MappedRing(Segment segment, SegmentView known)
+MappedRing::MappedRing(Segment segment, SegmentView known, Role role)
     : segment_(std::move(segment)),
       view_(std::move(known)),
+      role_(role),
+      own_(role == Role::kAttached
+               ? OwnState{}
+               : OwnState{.next_ticket = view_.header.first_ticket,
+                          .producer_words = std::vector<uint64_t>(kMaxProducers),
+                          .held = std::vector<uint64_t>(view_.header.slots)}),
       header_(*reinterpret_cast<RingHeader*>(segment_.bytes().data())),
       slot_records_(
           table<SlotRecord>(segment_.bytes(), view_.header.slot_table, view_.header.slots)),
+      next_ticket_(role == Role::kCreator ? own_.next_ticket : header_.next_ticket),
+      closed_(role == Role::kCreator ? own_.closed : header_.closed),
+      active_workers_(role == Role::kCreator ? own_.active_workers : header_.active_workers),
       producers_(
-          table<ProducerRecord>(segment_.bytes(), view_.header.producer_table, kMaxProducers)),
-      reports_(header_, table<ReportRecord>(segment_.bytes(), view_.header.report_table, kReports)),
+          table<ProducerRecord>(segment_.bytes(), view_.header.producer_table, kMaxProducers),
+          own_.producer_words),
+      reports_(header_, closed_,
+               table<ReportRecord>(segment_.bytes(), view_.header.report_table, kReports)),
       slot_freed_(header_.slot_freed),
       batch_ready_(header_.batch_ready) {}
 
+// The own flag first: the consumer must not take its copy in the segment for an overwritten one.
 void MappedRing::close() {
+  std::atomic_ref(closed_).store(1);
   std::atomic_ref(header_.closed).store(1);
   slot_freed_.notify();
   batch_ready_.notify();
@@ -232,10 +270,13 @@ RingCounters MappedRing::counters() const {
     return std::atomic_ref(counter).load(std::memory_order_relaxed);
   };
   const uint64_t next = next_ticket();
+  // Before sample_errors, which includes them.
+  const uint64_t lost_reports =
+      std::atomic_ref(header_.lost_reports).load(std::memory_order_acquire);
   RingCounters counters{.consumed = next - view_.header.first_ticket,
                         .requeued = read(header_.requeued),
                         .sample_errors = read(header_.sample_errors),
-                        .lost_reports = read(header_.lost_reports),
+                        .lost_reports = lost_reports,
                         .read_ns = read(header_.read_ns),
                         .decode_ns = read(header_.decode_ns),
                         .transform_ns = read(header_.transform_ns),
@@ -253,15 +294,15 @@ Result<std::unique_ptr<ShmRing>> ShmRing::create(const BatchLayout& layout,
   STOKER_ASSIGN_OR_RETURN(const RingHeader header, make_header(layout, options));
   STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::create(header.segment_bytes));
   initialize_segment(segment.bytes(), header, layout);
-  return std::unique_ptr<ShmRing>(
-      std::make_unique<MappedRing>(std::move(segment), SegmentView{header, layout}));
+  return std::unique_ptr<ShmRing>(std::make_unique<MappedRing>(
+      std::move(segment), SegmentView{header, layout}, MappedRing::Role::kCreator));
 }
 
 Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd) {
   STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::attach(std::move(fd)));
   STOKER_ASSIGN_OR_RETURN(SegmentView known, read_layout(segment.bytes()));
-  return std::unique_ptr<ShmRing>(
-      std::make_unique<MappedRing>(std::move(segment), std::move(known)));
+  return std::unique_ptr<ShmRing>(std::make_unique<MappedRing>(std::move(segment), std::move(known),
+                                                               MappedRing::Role::kAttached));
 }
 
 // ---- Supervisor: registering producers and requeueing the tickets of dead producers
@@ -300,6 +341,19 @@ ProducerProgress MappedRing::progress(ProducerId producer) const {
     if (word_of(ticket).load(std::memory_order_relaxed) == claimed_word(producer, ticket))
       ++progress.claims;
   return progress;
+}
+
+// A ticket that is popped meanwhile is in use, then below next_ticket().
+bool MappedRing::has_ended() const {
+  if (closed()) return true;
+  const uint64_t end = view_.header.end_ticket;
+  for (uint64_t ticket = next_ticket(); ticket < end; ++ticket) {
+    const uint64_t word = word_of(ticket).load();
+    if (word != plain_word(Phase::kReady, ticket) && word != plain_word(Phase::kInUse, ticket) &&
+        ticket >= next_ticket())
+      return false;
+  }
+  return true;
 }
 
 // ---- Producer: claim, publish, abandon
@@ -375,29 +429,56 @@ void MappedRing::add_completed_samples(ProducerId producer, uint64_t count) {
 
 // ---- Consumer: batches in ticket order
 
+Status MappedRing::overwritten(const std::string& what) const {
+  return Status(StatusCode::kInternal, what + ": a worker process overwrote the ring");
+}
+
+// The copies for the producers. If they are wrong, the producers wait or exit, and no batch arrives.
+Status MappedRing::check_header(uint64_t ticket) const {
+  if (role_ != Role::kCreator) return {};
+  if (const uint64_t copy = std::atomic_ref(header_.next_ticket).load(); copy != ticket)
+    return overwritten("the ring's next_ticket is " + std::to_string(copy) + " instead of " +
+                       std::to_string(ticket));
+  if (const uint32_t copy = std::atomic_ref(header_.closed).load(); copy != 0 && !closed())
+    return overwritten("the ring's closed is " + std::to_string(copy) + " instead of 0");
+  return {};
+}
+
+bool MappedRing::can_become_ready(uint64_t ticket, uint64_t word) const {
+  const SlotState state = decode(word);
+  const bool is_creator = role_ == Role::kCreator;
+  if (is_creator && held_in(ticket) != 0)
+    return word == plain_word(Phase::kInUse, ticket - slots());
+  if (state.phase == Phase::kInUse) return !is_creator && state.turn == turn_of(ticket) - 1;
+  if (state.turn != turn_of(ticket)) return false;
+  if (state.phase != Phase::kClaimed)
+    return state.phase == Phase::kFree || state.phase == Phase::kReady ||
+           state.phase == Phase::kRequeued;
+  // The claims of a dead producer are requeued before it is unregistered, so the word is read again.
+  return !is_creator ||
+         producers_.is_registered({.index = state.owner, .generation = state.generation}) ||
+         word_of(ticket).load() != word;
+}
+
 std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
   if (closed()) return closed_status();
   const uint64_t ticket = next_ticket();
   if (ticket >= view_.header.end_ticket) return ended_status();
+  STOKER_RETURN_IF_ERROR(check_header(ticket));
   // Sequentially consistent, like the preceding store of next_ticket: either this load sees the
   // batch, or its producer sees which ticket the consumer is waiting for (publish).
   uint64_t seen = word_of(ticket).load();
-  if (seen == plain_word(Phase::kReady, ticket)) {
+  const bool is_held = role_ == Role::kCreator && held_in(ticket) != 0;
+  if (seen == plain_word(Phase::kReady, ticket) && !is_held) {
     if (!word_of(ticket).compare_exchange_strong(seen, plain_word(Phase::kInUse, ticket)))
       return std::nullopt;
-    std::atomic_ref(header_.next_ticket).store(ticket + 1);
+    if (role_ == Role::kCreator) held_in(ticket) = ticket + 1;
+    store_next_ticket(ticket + 1);
     return ReadyBatch{.ticket = ticket, .slot = slot_of(ticket)};
   }
-  const SlotState state = decode(seen);
-  const bool is_in_use = state.phase == Phase::kInUse && state.turn == turn_of(ticket) - 1;
-  const bool is_pending = state.turn == turn_of(ticket) &&
-                          (state.phase == Phase::kFree || state.phase == Phase::kClaimed ||
-                           state.phase == Phase::kReady || state.phase == Phase::kRequeued);
-  if (is_in_use || is_pending) return std::nullopt;
-  return Status(StatusCode::kCorrupt, "ring slot " + std::to_string(ticket % slots()) +
-                                          " has state " + std::to_string(seen) +
-                                          " instead of ticket " + std::to_string(ticket) +
-                                          ": a worker process overwrote the ring");
+  if (can_become_ready(ticket, seen)) return std::nullopt;
+  return overwritten("ring slot " + std::to_string(ticket % slots()) + " has state " +
+                     std::to_string(seen) + " instead of ticket " + std::to_string(ticket));
 }
 
 Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
@@ -409,11 +490,16 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
 }
 
 void MappedRing::release(uint64_t ticket) {
+  if (role_ == Role::kCreator && held_in(ticket) != ticket + 1) return;
   uint64_t expected = plain_word(Phase::kInUse, ticket);
-  if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kFree, ticket + slots())))
-    // One slot is useful to one producer only. If the woken producer is stopped, the others poll
-    // again within 100 ms.
-    slot_freed_.notify_one();
+  // If the word was overwritten, the batch stays held, which pop() reports when it needs the slot.
+  if (!word_of(ticket).compare_exchange_strong(expected,
+                                               plain_word(Phase::kFree, ticket + slots())))
+    return;
+  if (role_ == Role::kCreator) held_in(ticket) = 0;
+  // One slot is useful to one producer only. If the woken producer is stopped, the others poll
+  // again within 100 ms.
+  slot_freed_.notify_one();
 }
 
 }  // namespace stoker::ring

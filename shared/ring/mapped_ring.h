@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -51,14 +52,21 @@ class EventCount {
 
 // ProducerTable: registry of the producers. A row is reused only under a higher generation.
 //
-// Threads:  every method may be called from any thread and process.
+// The creator of the ring decides from a copy of its own and only writes to the words of the rows,
+// because every producer can overwrite them.
+//
+// Threads:  every method may be called from any thread.
 // Crash:    a row stays in use until remove(), which only the supervisor of a dead producer calls.
 class ProducerTable {
  public:
-  explicit ProducerTable(std::span<ProducerRecord> rows) : rows_(rows) {}
+  // `own_words`: the creator's copy of the words, one per row; empty in other processes.
+  ProducerTable(std::span<ProducerRecord> rows, std::span<uint64_t> own_words)
+      : rows_(rows), own_words_(own_words) {}
 
   Result<ProducerId> add(std::string_view name);  // kBusy
   bool alive(ProducerId producer) const;
+  // Whether the producer is alive, or removed and its row not free yet.
+  bool is_registered(ProducerId producer) const;
   // Prevents further claims by the producer. `waiting` receives the number of its threads that were
   // waiting. False if the producer was not alive.
   bool remove(ProducerId producer, uint32_t& waiting);
@@ -66,7 +74,14 @@ class ProducerTable {
   ProducerRecord* find_row(ProducerId producer);
 
  private:
+  // The word that decides.
+  std::atomic_ref<uint64_t> word_at(uint32_t index) const {
+    return std::atomic_ref(own_words_.empty() ? rows_[index].word : own_words_[index]);
+  }
+  void store(uint32_t index, uint64_t word);
+
   std::span<ProducerRecord> rows_;
+  std::span<uint64_t> own_words_;
 };
 
 // ErrorReportQueue: bounded, lock-free queue of sample error reports from any producer to the
@@ -76,17 +91,20 @@ class ProducerTable {
 // reports can therefore be found and cleared when its tickets are requeued.
 //
 // Threads:  report() from any thread; drain() from one thread at a time.
-// Blocking: report() waits at most one second while the queue is full, and not at all once the ring
-//           is closed. It then counts the report as lost. Further calls do not wait until a report
+// Blocking: report() waits at most one second while the queue is full, and not at all once `closed`
+//           is set. It then counts the report as lost. Further calls do not wait until a report
 //           finds space again, because the queue is not being drained.
 // Crash:    a report becomes visible only when it is complete, because its word is stored last.
 class ErrorReportQueue {
  public:
-  ErrorReportQueue(RingHeader& header, std::span<ReportRecord> entries)
-      : header_(header), entries_(entries) {}
+  // `closed`: as in the header.
+  ErrorReportQueue(RingHeader& header, uint32_t& closed, std::span<ReportRecord> entries)
+      : header_(header), closed_(closed), entries_(entries) {}
 
   void report(const SampleError& error);
-  std::vector<SampleError> drain();  // in the order in which they were reported
+  // In the order in which they were reported. Frees entries that no producer can be writing: those
+  // of tickets before `next_ticket` and those in an unknown state.
+  std::vector<SampleError> drain(uint64_t next_ticket);
   // Clears the incomplete reports of the dead owner of `ticket`. Call it before the ticket is
   // requeued.
   void clear_unfinished(uint64_t ticket);
@@ -95,6 +113,7 @@ class ErrorReportQueue {
   bool try_report(const SampleError& error);  // false: the queue is full
 
   RingHeader& header_;
+  uint32_t& closed_;
   std::span<ReportRecord> entries_;
   // Local to this process; written by all reporting threads. A hint without ordering requirements.
   std::atomic<bool> is_drained_{true};
@@ -102,12 +121,17 @@ class ErrorReportQueue {
 
 // MappedRing: the implementation of ShmRing on a mapped segment.
 //
+// Every process that maps the segment can write to all of it. The creator therefore keeps what it
+// depends on in private memory (OwnState), stores copies in the segment for the producers, and
+// never reads those back, except to detect that they were overwritten.
+//
 // Threads:  as ShmRing.
 // Blocking: as ShmRing; only wait_for() waits.
 // Format:   ring_layout.h.
 class MappedRing final : public ShmRing {
  public:
-  MappedRing(Segment segment, SegmentView known);
+  enum class Role { kCreator, kAttached };
+  MappedRing(Segment segment, SegmentView known, Role role);
 
   int fd() const override { return segment_.fd(); }
   const BatchLayout& layout() const override { return view_.layout; }
@@ -129,18 +153,20 @@ class MappedRing final : public ShmRing {
   void add_completed_samples(ProducerId producer, uint64_t count) override;
   void add_read_time(const ReadTime& spent) override;
   void set_active_workers(uint32_t threads) override {
+    std::atomic_ref(active_workers_).store(threads);
     std::atomic_ref(header_.active_workers).store(threads);
   }
   uint32_t active_workers() const override {
-    return std::atomic_ref(header_.active_workers).load(std::memory_order_relaxed);
+    return std::atomic_ref(active_workers_).load(std::memory_order_relaxed);
   }
 
   Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) override;
   void release(uint64_t ticket) override;
-  std::vector<SampleError> drain_sample_errors() override { return reports_.drain(); }
+  std::vector<SampleError> drain_sample_errors() override { return reports_.drain(next_ticket()); }
 
   void close() override;
-  bool closed() const override { return std::atomic_ref(header_.closed).load() != 0; }
+  bool closed() const override { return std::atomic_ref(closed_).load() != 0; }
+  bool has_ended() const override;
   RingCounters counters() const override;
 
  private:
@@ -152,6 +178,9 @@ class MappedRing final : public ShmRing {
   static Status ended_status() { return Status(StatusCode::kClosed, "end of data"); }
   PollResult<Claim> poll_ticket(ProducerId producer);
   PollResult<ReadyBatch> poll_batch();
+  Status check_header(uint64_t ticket) const;
+  bool can_become_ready(uint64_t ticket, uint64_t word) const;
+  Status overwritten(const std::string& what) const;
 
   struct Wait {
     EventCount& event;
@@ -180,20 +209,46 @@ class MappedRing final : public ShmRing {
     return encode({.phase = phase, .turn = turn_of(ticket)});
   }
   // The lowest ticket that has not been popped. Written by the consumer only.
-  uint64_t next_ticket() const { return std::atomic_ref(header_.next_ticket).load(); }
+  uint64_t next_ticket() const { return std::atomic_ref(next_ticket_).load(); }
+  void store_next_ticket(uint64_t ticket) {
+    std::atomic_ref(next_ticket_).store(ticket);
+    std::atomic_ref(header_.next_ticket).store(ticket);
+  }
+  // 1 + the ticket whose batch the consumer holds in this slot, 0 if none.
+  uint64_t& held_in(uint64_t ticket) { return own_.held[ticket % view_.header.slots]; }
+  uint64_t held_in(uint64_t ticket) const { return own_.held[ticket % view_.header.slots]; }
   // Statistics; no ordering required.
   static void add(uint64_t& counter, std::chrono::nanoseconds spent) {
     std::atomic_ref(counter).fetch_add(static_cast<uint64_t>(spent.count()),
                                        std::memory_order_relaxed);
   }
 
+  // What the creator knows. Accessed as the fields of the same names in the segment, through
+  // std::atomic_ref; `held` by the consumer thread only.
+  struct OwnState {
+    uint64_t next_ticket = 0;
+    uint32_t closed = 0;
+    uint32_t active_workers = 0;
+    std::vector<uint64_t> producer_words;
+    std::vector<uint64_t> held;  // by slot
+  };
+
   // Constant after construction.
   Segment segment_;
   SegmentView view_;
+  const Role role_;
+
+  OwnState own_;  // of the creator; empty in other processes
 
   // In the segment; own synchronization (ring_layout.h).
   RingHeader& header_;
   std::span<SlotRecord> slot_records_;
+
+  // In own_ for the creator, otherwise in the segment.
+  uint64_t& next_ticket_;
+  uint32_t& closed_;
+  uint32_t& active_workers_;
+
   mutable ProducerTable producers_;
   ErrorReportQueue reports_;
   EventCount slot_freed_;

@@ -14,8 +14,12 @@
 // Errors:    kTimedOut; kClosed (end of data or close()); kNoSpace (create: not enough memory, with
 //            the required size); kInvalidArgument (create: invalid options); kMismatch (attach: not
 //            a ring, or another version or geometry; claim: the producer was removed by requeue());
-//            kCorrupt (pop: a process overwrote the slot table). A producer gets end of data only
-//            when every ticket has been filled, because until then a ticket can be requeued.
+//            kInternal (pop: a process overwrote the header or the slot table). A producer gets end
+//            of data only when every ticket has been filled, because until then a ticket can be
+//            requeued.
+// Trust:     every producer can write to the whole segment. What the creator needs (tickets, closed,
+//            which producers and batches exist) it keeps in private memory; in the segment are
+//            copies for the producers. Bytes of a slot can change at any time, also while in use.
 // Format:    ring_layout.h, version 2; positions are offsets from the start of the segment, never
 //            pointers.
 // Crash:     a slot claimed by a process that crashed was never visible to the consumer; requeue()
@@ -145,7 +149,9 @@ class ShmRing {
 
   // Permanent: claim() and pop() return kClosed immediately, in every process.
   virtual void close() = 0;
-  virtual bool closed() const = 0;
+  virtual bool closed() const = 0;  // the creator: by its own close() only
+  // Whether there is nothing left to claim: closed, or all tickets are filled or consumed.
+  virtual bool has_ended() const = 0;
   virtual RingCounters counters() const = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "feeder/sandbox.h"
 #include "shared/base/file.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
+#include "tests/shared/ring/ring_view.h"
 
 namespace stoker::supervisor {
 namespace {
@@ -174,6 +175,40 @@ TEST_F(FeedSupervisorTest, FailsRunAfterWorkersExitWithError) {
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
   EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 78"));
+}
+
+// The producers of a closed ring exit; only stokerd knows that it is not closed.
+TEST_F(FeedSupervisorTest, FailsRunWhenWorkersExitBecauseOfOverwrittenFlag) {
+  open_ring({.slots = 4});
+  const ring::RingView view(*ring_);
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  ring::overwrite(view.header().closed, 1u);
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 0 before the end of the data"));
+}
+
+TEST_F(FeedSupervisorTest, RestartsWorkerWithOverwrittenRow) {
+  options_.feed.num_workers = 1;
+  open_ring({.slots = 4});
+  const ring::RingView view(*ring_);
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  ring::overwrite(view.producer(0).word, uint64_t{0});
+  for (uint64_t ticket = 1; ticket < 20; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_GE(supervisor_->crashes(), 1u);
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
+TEST_F(FeedSupervisorTest, FailsRunOnImpossibleNumberOfLostReports) {
+  open_ring({.slots = 4});
+  const ring::RingView view(*ring_);
+  ASSERT_TRUE(start().ok());
+  ring::overwrite(view.header().lost_reports, uint64_t{5});
+  ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  EXPECT_EQ(coordinator_.reason().code(), StatusCode::kInternal);
+  EXPECT_THAT(coordinator_.reason().message(), HasSubstr("5 lost reports of 0"));
 }
 
 TEST_F(FeedSupervisorTest, EndsRunWhenFirstWorkerHasNoSandbox) {
