@@ -329,6 +329,8 @@ void FeedSupervisor::check_worker(Worker& worker) {
     const auto end = worker.maybe_process->try_reap();
     return end ? handle_crash(worker, *end) : watch_progress(worker);
   }
+  // Somebody can make all tickets look filled and then take that back.
+  if (worker.done && !coordinator_.should_stop()) worker.done = ring_.has_ended();
   if (worker.done || clock_.monotonic() < worker.next_start_time) return;
   const Status spawned = spawn(worker);
   if (spawned.ok()) return;

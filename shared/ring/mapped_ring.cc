@@ -444,20 +444,19 @@ Status MappedRing::check_header(uint64_t ticket) const {
   return {};
 }
 
+// Compares whole words, as producers do.
 bool MappedRing::can_become_ready(uint64_t ticket, uint64_t word) const {
-  const SlotState state = decode(word);
   const bool is_creator = role_ == Role::kCreator;
-  if (is_creator && held_in(ticket) != 0)
-    return word == plain_word(Phase::kInUse, ticket - slots());
-  if (state.phase == Phase::kInUse) return !is_creator && state.turn == turn_of(ticket) - 1;
-  if (state.turn != turn_of(ticket)) return false;
-  if (state.phase != Phase::kClaimed)
-    return state.phase == Phase::kFree || state.phase == Phase::kReady ||
-           state.phase == Phase::kRequeued;
+  const uint64_t in_use = plain_word(Phase::kInUse, ticket - slots());
+  if (is_creator && held_in(ticket) != 0) return word == in_use;
+  if (!is_creator && word == in_use) return true;
+  for (const Phase phase : {Phase::kFree, Phase::kReady, Phase::kRequeued})
+    if (word == plain_word(phase, ticket)) return true;
+  const SlotState state = decode(word);
+  const ProducerId owner{.index = state.owner, .generation = state.generation};
+  if (word != claimed_word(owner, ticket)) return false;
   // The claims of a dead producer are requeued before it is unregistered, so the word is read again.
-  return !is_creator ||
-         producers_.is_registered({.index = state.owner, .generation = state.generation}) ||
-         word_of(ticket).load() != word;
+  return !is_creator || producers_.is_registered(owner) || word_of(ticket).load() != word;
 }
 
 std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {

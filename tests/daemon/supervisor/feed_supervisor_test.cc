@@ -189,6 +189,16 @@ TEST_F(FeedSupervisorTest, FailsRunWhenWorkersExitBecauseOfOverwrittenFlag) {
   EXPECT_THAT(coordinator_.reason().message(), HasSubstr("exit code 0 before the end of the data"));
 }
 
+TEST_F(FeedSupervisorTest, RestartsWorkersWhenDataOnlySeemedToEnd) {
+  open_ring({.slots = 4, .end_ticket = 4});
+  const ring::RingView view(*ring_);
+  ASSERT_TRUE(start().ok());
+  ASSERT_TRUE(eventually([&] { return supervisor_->live_workers() == 0; }));
+  ring::overwrite(view.slot_word(2), ring::encode({.phase = ring::Phase::kFree, .turn = 0}));
+  for (uint64_t ticket = 0; ticket < 4; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
+  EXPECT_FALSE(coordinator_.should_stop()) << coordinator_.reason().to_string();
+}
+
 TEST_F(FeedSupervisorTest, RestartsWorkerWithOverwrittenRow) {
   options_.feed.num_workers = 1;
   open_ring({.slots = 4});

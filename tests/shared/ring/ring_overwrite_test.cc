@@ -92,6 +92,14 @@ TEST_F(RingOverwriteTest, ReportsSlotsThatAreNotInUse) {
   }
 }
 
+// Producers compare whole words and would never claim it.
+TEST_F(RingOverwriteTest, ReportsFreeSlotWithOwner) {
+  overwrite(view_->slot_word(0), encode({Phase::kFree, 2, 0, 0}));
+  expect_overwritten("ring slot 0 has state");
+  overwrite(view_->slot_word(0), encode({Phase::kRequeued, 0, 1, 0}));
+  expect_overwritten("ring slot 0 has state");
+}
+
 TEST_F(RingOverwriteTest, NeverReturnsAnotherBatchInSlotInUse) {
   for (int i = 0; i < 3; ++i) produce();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ring_->pop(kPollOnce).ok());
