@@ -10,6 +10,7 @@
 #include "daemon/train/make_engine.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/train_step.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::bench {
@@ -56,6 +57,7 @@ class RingFedTraining final : public DeviceTraining {
         trained_(std::move(trained)),
         step_(*trained_.model, *trained_.task, *trained_.optimizer, setup_.train),
         ring_(std::move(ring)),
+        receiver_(ring_->layout(), ring_->layout(), kSlots),
         feed_(*ring_, setup) {}
 
   Status open(c10::Device device) {
@@ -68,7 +70,7 @@ class RingFedTraining final : public DeviceTraining {
             },
         .release = [this](uint64_t ticket) { ring_->release(ticket); }};
     STOKER_ASSIGN_OR_RETURN(
-        engine_, train::make_engine(setup_.train, device, *ring_, ring_->layout(), calls));
+        engine_, train::make_engine(setup_.train, device, *ring_, receiver_.memory(), calls));
     return {};
   }
 
@@ -92,7 +94,7 @@ class RingFedTraining final : public DeviceTraining {
   Status run_step() {
     STOKER_ASSIGN_OR_RETURN(const ring::ReadyBatch batch, ring_->pop(10s));
     trained_.optimizer->set_lr(kLearningRate);
-    engine_->run(batch, {});
+    engine_->run(receiver_.receive(batch), {});
     return {};
   }
   // Reading the last loss waits for all previous work.
@@ -105,6 +107,7 @@ class RingFedTraining final : public DeviceTraining {
   TrainedModel trained_;
   train::TrainStep step_;
   std::unique_ptr<ring::ShmRing> ring_;
+  feed::BatchReceiver receiver_;
   EndlessFeed feed_;
   std::unique_ptr<train::StepEngine> engine_;  // destroyed before the ring that it copies from
 };

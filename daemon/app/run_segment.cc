@@ -114,8 +114,8 @@ Status RunSegment::start_feed() {
 
 Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels,
                                                 std::stop_token stop) {
-  validate_ = validate_batch(config_, *data_, *ring_);
-  summarize_first_batch_ = first_batch_summarizer(config_, *data_, plan_, *metrics_);
+  validate_ = validate_batch(config_, *data_);
+  summarize_first_batch_ = first_batch_summarizer(config_, *data_, *metrics_);
   // A permanent failure of the workers ends the data: the trainer saves its state and returns.
   const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
   const uint64_t first_step = state_->step;
@@ -160,7 +160,7 @@ bool RunSegment::has_new_version_at(uint64_t ticket) const {
   return maybe_refresher_ && maybe_refresher_->has_new_version_at(ticket, plan_);
 }
 
-bool RunSegment::accept(const ring::ReadyBatch& batch) {
+bool RunSegment::accept(const feed::ReceivedBatch& batch) {
   const Status valid = validate_ ? validate_(batch) : Status();
   if (!valid.ok()) feeders_.request_stop(valid);
   return valid.ok();
@@ -178,7 +178,7 @@ uint64_t RunSegment::report(const metrics::TrainMetrics& record) {
   return metrics_->report(record);
 }
 
-void RunSegment::report_first_batch(const ring::ReadyBatch& batch) {
+void RunSegment::report_first_batch(const feed::ReceivedBatch& batch) {
   if (summarize_first_batch_) summarize_first_batch_(batch);
 }
 

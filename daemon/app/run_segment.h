@@ -34,6 +34,7 @@
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/run/run_layout.h"
@@ -92,13 +93,13 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const data::order::SamplePlan& plan() const override { return plan_; }
   feed::BatchShapes shapes() const override;
   bool has_new_version_at(uint64_t ticket) const override;
-  bool accept(const ring::ReadyBatch& batch) override;
+  bool accept(const feed::ReceivedBatch& batch) override;
   std::vector<uint64_t> quarantined() const override;
   uint64_t sample_errors_before(uint64_t ticket) override;
 
   // MetricsSink
   uint64_t report(const metrics::TrainMetrics& record) override;
-  void report_first_batch(const ring::ReadyBatch& batch) override;
+  void report_first_batch(const feed::ReceivedBatch& batch) override;
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override;
   void save_profile(train::RecordedProfile recorded, train::Done done) override;
 
@@ -126,8 +127,9 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   std::unique_ptr<supervisor::FeedSupervisor> feed_;
 
   // Set by train().
-  std::function<Status(const ring::ReadyBatch&)> validate_;  // empty: every batch is valid
-  std::function<void(const ring::ReadyBatch&)> summarize_first_batch_;  // empty: nothing to report
+  std::function<Status(const feed::ReceivedBatch&)> validate_;  // empty: every batch is valid
+  std::function<void(const feed::ReceivedBatch&)>
+      summarize_first_batch_;  // empty: nothing to report
 
   // The threads of the objects above, so destroyed first, in reverse order.
   Coordinator writers_;

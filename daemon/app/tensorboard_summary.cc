@@ -11,7 +11,6 @@
 #include "daemon/app/sample_summary.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
-#include "shared/feed/batch_shapes.h"
 #include "shared/metrics/event_file.h"
 #include "shared/metrics/tensorboard_messages.h"
 #include "shared/ring/batch_layout.h"
@@ -46,19 +45,18 @@ void write_events(const run::RunLayout& layout, Clock& clock, Add&& add) {
   if (!written.ok()) log_warn("tensorboard write failed", {{"error", written.to_string()}});
 }
 
-// The first samples of a batch, copied out of the ring.
+// The first samples of a batch.
 struct Samples {
   std::vector<std::vector<std::byte>> components;
   size_t count = 0;
 };
 
-Samples copy_first(const ring::BatchLayout& layout, std::span<const std::byte> slot,
-                   size_t max_index) {
+Samples copy_first(const feed::ReceivedBatch& batch, size_t max_index) {
+  const ring::BatchLayout& layout = batch.layout;
   Samples samples;
   samples.count = std::min<size_t>(max_index, layout.batch());
   for (size_t t = 0; t < layout.sample().size(); ++t) {
-    const auto bytes =
-        layout.tensor_bytes(slot, t).first(samples.count * layout.sample()[t].bytes());
+    const auto bytes = batch.tensors[t].first(samples.count * layout.sample()[t].bytes());
     samples.components.emplace_back(bytes.begin(), bytes.end());
   }
   return samples;
@@ -94,16 +92,13 @@ void write_end_summary(const config::Config& config, const run::RunLayout& layou
   });
 }
 
-std::function<void(const ring::ReadyBatch&)> first_batch_summarizer(
-    const config::Config& config, const data::Dataset& data, const data::order::SamplePlan& plan,
-    metrics::MetricsWriter& metrics) {
+std::function<void(const feed::ReceivedBatch&)> first_batch_summarizer(
+    const config::Config& config, const data::Dataset& data, metrics::MetricsWriter& metrics) {
   if (!config.metrics.tensorboard || config.metrics.num_logged_samples == 0) return {};
   const auto max_index = static_cast<size_t>(config.metrics.num_logged_samples);
-  return [shapes = feed::BatchShapes(data, plan), max_index, names = data.class_names(),
-          &metrics](const ring::ReadyBatch& batch) {
-    const ring::BatchLayout& layout = shapes.of(batch.ticket);
-    const auto samples = std::make_shared<const Samples>(copy_first(layout, batch.slot, max_index));
-    (void)metrics.post([samples, spec = layout.sample(), names, &metrics] {
+  return [max_index, names = data.class_names(), &metrics](const feed::ReceivedBatch& batch) {
+    const auto samples = std::make_shared<const Samples>(copy_first(batch, max_index));
+    (void)metrics.post([samples, spec = batch.layout.sample(), names, &metrics] {
       report(summarize_samples(spec, samples->components, samples->count, names), metrics);
     });
   };

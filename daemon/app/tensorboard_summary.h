@@ -5,7 +5,7 @@
 //           first_batch_summarizer(): the trainer thread.
 // Blocking: the first two for the disk. The trainer only waits for the copy of a few samples; the
 //           rest runs on the thread of the metrics writer.
-// Owner:    the plan and the metrics must outlive the function of first_batch_summarizer().
+// Owner:    the metrics must outlive the function of first_batch_summarizer().
 // Errors:   logged; training is not affected.
 #pragma once
 
@@ -14,10 +14,9 @@
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
-#include "shared/data/order/sample_plan.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/model/model.h"
-#include "shared/ring/shm_ring.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::app {
@@ -30,8 +29,7 @@ void write_start_summary(const config::Config& config, const model::Model& model
 void write_end_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock);
 
 // Empty if there is nothing to show.
-std::function<void(const ring::ReadyBatch&)> first_batch_summarizer(
-    const config::Config& config, const data::Dataset& data, const data::order::SamplePlan& plan,
-    metrics::MetricsWriter& metrics);
+std::function<void(const feed::ReceivedBatch&)> first_batch_summarizer(
+    const config::Config& config, const data::Dataset& data, metrics::MetricsWriter& metrics);
 
 }  // namespace stoker::app

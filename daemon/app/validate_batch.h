@@ -1,11 +1,12 @@
 // validate_batch(): whether all labels and tokens of a batch are in the range of model and task.
 //
-// Workers check each of their samples (label_range_check.h). Batches of external producers are unchecked,
-// and a model uses their numbers as table indexes.
+// Workers check each of their samples (label_range_check.h), but batches of external producers are
+// unchecked, and every process that maps the ring can overwrite a batch. A model uses these numbers
+// as table indexes.
 //
 // Threads:   the trainer thread calls the returned function.
-// Ownership: the ring must outlive the returned function.
-// Errors:    kCorrupt, with ticket, row and value.
+// Errors:    with ticket, row and value: kCorrupt for an external producer's batch; kInternal if only
+//            workers fill batches.
 #pragma once
 
 #include <functional>
@@ -13,13 +14,12 @@
 #include "shared/base/status.h"
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
-#include "shared/ring/shm_ring.h"
+#include "shared/feed/batch_receiver.h"
 
 namespace stoker::app {
 
-// Empty if only workers fill batches, or if every number is valid.
-std::function<Status(const ring::ReadyBatch&)> validate_batch(const config::Config& config,
-                                                              const data::Dataset& data,
-                                                              const ring::ShmRing& ring);
+// Empty if every number is valid.
+std::function<Status(const feed::ReceivedBatch&)> validate_batch(const config::Config& config,
+                                                                 const data::Dataset& data);
 
 }  // namespace stoker::app

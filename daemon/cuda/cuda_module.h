@@ -13,7 +13,7 @@
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 3;
+inline constexpr int kModuleVersion = 4;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 

@@ -161,10 +161,12 @@ class CudaQueue final : public DeviceQueue {
 
   void* input(size_t buffer) override { return inputs_[buffer].data_ptr(); }
 
-  void start_copy(size_t buffer, size_t slot, std::span<const std::byte> bytes) override {
+  void start_copy(size_t buffer, size_t slot, std::span<const CopyPart> parts) override {
     buffer_done_[buffer].block(copy_stream_);  // an unrecorded event does not block
-    C10_CUDA_CHECK(cudaMemcpyAsync(input(buffer), bytes.data(), bytes.size(),
-                                   cudaMemcpyHostToDevice, copy_stream_.stream()));
+    for (const CopyPart& part : parts)
+      C10_CUDA_CHECK(cudaMemcpyAsync(static_cast<std::byte*>(input(buffer)) + part.offset,
+                                     part.bytes.data(), part.bytes.size(), cudaMemcpyHostToDevice,
+                                     copy_stream_.stream()));
     copied_[slot].record(copy_stream_);
   }
   bool is_copied(size_t slot) override { return copied_[slot].query(); }

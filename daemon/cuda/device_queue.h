@@ -31,6 +31,12 @@ struct DeviceUsage {
   uint64_t peak_bytes = 0;       // maximum of allocated_bytes
 };
 
+// Host bytes and their position in a buffer.
+struct CopyPart {
+  size_t offset = 0;
+  std::span<const std::byte> bytes;
+};
+
 // Captured work that can be replayed on the same memory.
 class Graph {
  public:
@@ -49,9 +55,9 @@ class DeviceQueue {
   // Device memory for one batch; its address never changes.
   virtual void* input(size_t buffer) = 0;
 
-  // Copies `bytes`, the memory of ring slot `slot`, into a buffer after the previous work on that
-  // buffer is done.
-  virtual void start_copy(size_t buffer, size_t slot, std::span<const std::byte> bytes) = 0;
+  // Copies the parts of the batch in ring slot `slot` into a buffer after the previous work on that
+  // buffer is done. Their bytes must not be reused until then.
+  virtual void start_copy(size_t buffer, size_t slot, std::span<const CopyPart> parts) = 0;
   virtual bool is_copied(size_t slot) = 0;
   virtual void wait_until_copied(size_t slot) = 0;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shared/data/order/sample_plan.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/feed/batch_shapes.h"
 #include "shared/ring/shm_ring.h"
 
@@ -25,9 +26,9 @@ class BatchSource {
   virtual feed::BatchShapes shapes() const = 0;
   // Whether a new dataset version starts at this ticket, the first of a step.
   virtual bool has_new_version_at(uint64_t ticket) const = 0;
-  // Whether the trainer may use the batch. A rejected batch ends training like the end of the data:
+  // Whether the trainer may use the batch, whose integers cannot change any more. A rejected batch ends training like the end of the data:
   // the state is saved. The source records the reason.
-  virtual bool accept(const ring::ReadyBatch& batch) = 0;
+  virtual bool accept(const feed::ReceivedBatch& batch) = 0;
   // The samples that the workers have quarantined so far.
   virtual std::vector<uint64_t> quarantined() const = 0;
   // The number of sample errors in the tickets before `ticket`, for a checkpoint.

@@ -8,9 +8,11 @@
 #include "shared/model/torch_dtype.h"
 
 namespace stoker::train {
+namespace {
 
-task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes,
-                       c10::Device device) {
+// `address(i)`: of tensor i of the layout.
+template <typename Address>
+task::Batch views_of(const ring::BatchLayout& layout, c10::Device device, Address address) {
   task::Batch batch;
   batch.reserve(layout.sample().size());
   for (size_t i = 0; i < layout.sample().size(); ++i) {
@@ -18,12 +20,24 @@ task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes,
     std::vector<int64_t> shape{static_cast<int64_t>(layout.batch())};
     shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
     // from_blob() takes a mutable pointer; nothing writes to a batch.
-    void* const tensor = const_cast<std::byte*>(bytes + layout.offset(i));
+    void* const tensor = const_cast<std::byte*>(address(i));
     batch.push_back(
         at::from_blob(tensor, shape,
                       at::TensorOptions().dtype(model::to_scalar_type(spec.dtype)).device(device)));
   }
   return batch;
+}
+
+}  // namespace
+
+task::Batch batch_view(const feed::ReceivedBatch& batch) {
+  return views_of(batch.layout, c10::Device(c10::kCPU),
+                  [&](size_t i) { return batch.tensors[i].data(); });
+}
+
+task::Batch batch_view(const ring::BatchLayout& layout, const std::byte* bytes,
+                       c10::Device device) {
+  return views_of(layout, device, [&](size_t i) { return bytes + layout.offset(i); });
 }
 
 }  // namespace stoker::train

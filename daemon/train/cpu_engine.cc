@@ -6,11 +6,9 @@
 
 namespace stoker::train {
 
-void CpuEngine::run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) {
+void CpuEngine::run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) {
   const auto began = std::chrono::steady_clock::now();
-  const ring::BatchLayout& layout = shapes_.of(batch.ticket);
-  task::Batch tensors = batch_view(layout, batch.slot.data(), c10::Device(c10::kCPU));
-  calls_.work(calls_.prepare(std::move(tensors), batch.ticket), micro_batch);
+  calls_.work(calls_.prepare(batch_view(batch), batch.ticket), micro_batch);
   calls_.release(batch.ticket);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
   usage_.work_ms += took.count();

@@ -1,5 +1,5 @@
-// CpuEngine: the StepEngine for the CPU. The tensors of a batch are views of its ring slot, and all
-// work is complete when a call returns.
+// CpuEngine: the StepEngine for the CPU. The tensors of a batch are views of the received batch, and
+// all work is complete when a call returns.
 //
 // Threads:  the trainer thread only.
 // Blocking: run(), for the computation.
@@ -8,23 +8,20 @@
 #include <utility>
 
 #include "daemon/train/step_engine.h"
-#include "shared/feed/batch_shapes.h"
 
 namespace stoker::train {
 
 class CpuEngine final : public StepEngine {
  public:
-  CpuEngine(feed::BatchShapes shapes, Calls calls)
-      : shapes_(std::move(shapes)), calls_(std::move(calls)) {}
+  explicit CpuEngine(Calls calls) : calls_(std::move(calls)) {}
 
-  void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) override;
+  void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) override;
   void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
   bool poll() override { return false; }
   void synchronize() override {}
   cuda::DeviceUsage device_usage() override { return usage_; }
 
  private:
-  const feed::BatchShapes shapes_;
   const Calls calls_;
   cuda::DeviceUsage usage_;
 };

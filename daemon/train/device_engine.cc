@@ -27,17 +27,35 @@ std::string shape_of(const task::Batch& batch) {
   return text;
 }
 
+// The tensors of a batch; those that follow each other in the buffer and in memory are one part.
+std::vector<cuda::CopyPart> copy_parts(const feed::ReceivedBatch& batch) {
+  std::vector<cuda::CopyPart> parts;
+  const std::vector<TensorSpec>& sample = batch.layout.sample();
+  for (size_t i = 0; i < sample.size(); ++i) {
+    const std::span<const std::byte> bytes = batch.tensors[i];
+    const size_t offset = batch.layout.offset(i);
+    if (i > 0 && feed::BatchReceiver::is_copied(sample[i]) ==
+                     feed::BatchReceiver::is_copied(sample[i - 1])) {
+      cuda::CopyPart& last = parts.back();
+      last.bytes = {last.bytes.data(), offset - last.offset + bytes.size()};
+      assert(last.bytes.last(bytes.size()).data() == bytes.data());
+    } else {
+      parts.push_back({.offset = offset, .bytes = bytes});
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 DeviceEngine::DeviceEngine(std::unique_ptr<DeviceQueue> queue,
-                           std::unique_ptr<PinnedMemory> maybe_pinned, feed::BatchShapes shapes,
+                           std::vector<std::unique_ptr<PinnedMemory>> pinned,
                            DeviceEngineOptions options, Calls calls)
-    : shapes_(std::move(shapes)),
-      options_(options),
+    : options_(options),
       // Leaves at least one slot to the workers.
       max_copying_(std::clamp<size_t>(options.slots - 1, 1, DeviceQueue::kBuffers)),
       calls_(std::move(calls)),
-      pinned_(std::move(maybe_pinned)),
+      pinned_(std::move(pinned)),
       queue_(std::move(queue)),
       schedule_(options.captures) {}
 
@@ -49,23 +67,22 @@ DeviceEngine::~DeviceEngine() {
   }
 }
 
-void DeviceEngine::run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) {
+void DeviceEngine::run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) {
   poll();
   while (copying_.size() >= max_copying_) release_oldest();
   const size_t buffer = batches_++ % DeviceQueue::kBuffers;
   const size_t slot = batch.ticket % options_.slots;
-  const size_t used = shapes_.of(batch.ticket).slot_bytes();
-  queue_->start_copy(buffer, slot, batch.slot.first(used));
+  queue_->start_copy(buffer, slot, copy_parts(batch));
   copying_.push_back({batch.ticket, slot});
   queue_->begin_work(slot);
-  compute(buffer, batch.ticket, micro_batch);
+  compute(buffer, batch, micro_batch);
   queue_->end_work(buffer);
 }
 
-task::Batch DeviceEngine::prepared(size_t buffer, uint64_t ticket) {
+task::Batch DeviceEngine::prepared(size_t buffer, const feed::ReceivedBatch& received) {
   const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
-  const task::Batch input = batch_view(shapes_.of(ticket), bytes, options_.device);
-  task::Batch batch = calls_.prepare(input, ticket);
+  const task::Batch input = batch_view(received.layout, bytes, options_.device);
+  task::Batch batch = calls_.prepare(input, received.ticket);
   task::Batch& kept = prepared_[buffer][shape_of(batch)];
   kept.resize(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -76,8 +93,9 @@ task::Batch DeviceEngine::prepared(size_t buffer, uint64_t ticket) {
   return batch;
 }
 
-void DeviceEngine::compute(size_t buffer, uint64_t ticket, MicroBatchInfo micro_batch) {
-  const task::Batch batch = prepared(buffer, ticket);
+void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
+                           MicroBatchInfo micro_batch) {
+  const task::Batch batch = prepared(buffer, received);
   const auto work = [this, batch, micro_batch] { calls_.work(batch, micro_batch); };
   if (micro_batch.is_instrumented) return work();
   const GraphSchedule::Part part{shape_of(batch), buffer, micro_batch.is_first,

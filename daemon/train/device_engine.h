@@ -5,8 +5,8 @@
 // complete. The host is at most two batches ahead, so the workers always have slots to fill.
 //
 // Threads:   the trainer thread only.
-// Ownership: must not outlive the ring whose slots it copies from. The destructor waits for pending
-//            copies.
+// Ownership: must not outlive the ring and the BatchReceiver from whose memory it copies. The
+//            destructor waits for pending copies.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/cuda/device_queue.h"
 #include "daemon/train/graph_schedule.h"
 #include "daemon/train/pinned_memory.h"
 #include "daemon/train/step_engine.h"
-#include "shared/feed/batch_shapes.h"
 
 namespace stoker::train {
 
@@ -31,14 +31,15 @@ struct DeviceEngineOptions {
 
 class DeviceEngine final : public StepEngine {
  public:
-  // `maybe_pinned` page-locks the ring's memory for the lifetime of this object.
-  DeviceEngine(std::unique_ptr<cuda::DeviceQueue> queue, std::unique_ptr<PinnedMemory> maybe_pinned,
-               feed::BatchShapes shapes, DeviceEngineOptions options, Calls calls);
+  // `pinned` page-locks the memory of the batches for the lifetime of this object.
+  DeviceEngine(std::unique_ptr<cuda::DeviceQueue> queue,
+               std::vector<std::unique_ptr<PinnedMemory>> pinned, DeviceEngineOptions options,
+               Calls calls);
   ~DeviceEngine() override;
   DeviceEngine(const DeviceEngine&) = delete;
   DeviceEngine& operator=(const DeviceEngine&) = delete;
 
-  void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) override;
+  void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) override;
   void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
   bool poll() override;
   void synchronize() override;
@@ -55,17 +56,16 @@ class DeviceEngine final : public StepEngine {
     OnRead on_read;
   };
 
-  void compute(size_t buffer, uint64_t ticket, MicroBatchInfo micro_batch);
-  task::Batch prepared(size_t buffer, uint64_t ticket);
+  void compute(size_t buffer, const feed::ReceivedBatch& received, MicroBatchInfo micro_batch);
+  task::Batch prepared(size_t buffer, const feed::ReceivedBatch& received);
   void capture(const GraphSchedule::Part& part, const std::function<void()>& work);
   void release_oldest();
   void deliver_oldest();
 
-  const feed::BatchShapes shapes_;
   const DeviceEngineOptions options_;
   const size_t max_copying_;
   const Calls calls_;
-  std::unique_ptr<PinnedMemory> pinned_;
+  const std::vector<std::unique_ptr<PinnedMemory>> pinned_;
   std::unique_ptr<cuda::DeviceQueue> queue_;
   GraphSchedule schedule_;  // its graphs must be destroyed before the queue
   // Copies of the tensors that prepare() replaced, per buffer and shape. Graphs need them at fixed

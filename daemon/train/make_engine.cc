@@ -1,6 +1,7 @@
 #include "daemon/train/make_engine.h"
 
 #include <utility>
+#include <vector>
 
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device.h"
@@ -11,20 +12,21 @@ namespace stoker::train {
 
 Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& config,
                                                 c10::Device device, ring::ShmRing& ring,
-                                                feed::BatchShapes shapes, StepEngine::Calls calls) {
+                                                std::span<std::byte> copies,
+                                                StepEngine::Calls calls) {
   using Engine = std::unique_ptr<StepEngine>;
-  if (device.is_cpu())
-    return Engine(std::make_unique<CpuEngine>(std::move(shapes), std::move(calls)));
+  if (device.is_cpu()) return Engine(std::make_unique<CpuEngine>(std::move(calls)));
   STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
   // Must come first: it sets the current device of this thread, and the memory is pinned through
   // that device.
   auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
-  const std::span<std::byte> payload = ring.payload();
-  auto pinned = std::make_unique<PinnedMemory>(
-      PinnedMemory::Driver{module->pin_host_memory, module->unpin_host_memory}, payload,
-      payload.size() / ring.slots());
+  std::vector<std::unique_ptr<PinnedMemory>> pinned;
+  for (const std::span<std::byte> memory : {ring.payload(), copies})
+    pinned.push_back(std::make_unique<PinnedMemory>(
+        PinnedMemory::Driver{module->pin_host_memory, module->unpin_host_memory}, memory,
+        memory.size() / ring.slots()));
   return Engine(std::make_unique<DeviceEngine>(
-      std::move(queue), std::move(pinned), std::move(shapes),
+      std::move(queue), std::move(pinned),
       DeviceEngineOptions{.device = device,
                           .slots = ring.slots(),
                           .captures = config.cuda_graphs == config::CudaGraphs::kAuto},

@@ -11,9 +11,9 @@
 
 #include "daemon/train/mailbox.h"
 #include "daemon/train/step_profiler.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/metrics/metrics_record.h"
 #include "shared/metrics/tensor_summary.h"
-#include "shared/ring/shm_ring.h"
 
 namespace stoker::train {
 
@@ -23,8 +23,8 @@ class MetricsSink {
 
   // Returns the length of train.jsonl in bytes including this record, for the manifest.
   virtual uint64_t report(const metrics::TrainMetrics& record) = 0;
-  // The first batch of a new run, before it is trained on. Its slot is valid during the call only.
-  virtual void report_first_batch(const ring::ReadyBatch& batch) = 0;
+  // The first batch of a new run, before it is trained on. Its memory is valid during the call only.
+  virtual void report_first_batch(const feed::ReceivedBatch& batch) = 0;
   virtual void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) = 0;
   // Writes the profile and replies through `done`, both on another thread; or replies kBusy through
   // `done` before it returns.

@@ -18,7 +18,7 @@
 
 #include "daemon/cuda/device_queue.h"
 #include "shared/base/status.h"
-#include "shared/ring/shm_ring.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/task/task.h"
 
 namespace stoker::train {
@@ -49,7 +49,8 @@ class StepEngine {
 
   virtual ~StepEngine() = default;
 
-  virtual void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) = 0;
+  // The memory of the batch must stay valid until it is released.
+  virtual void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) = 0;
   // Reads the scalars as of all work issued so far and passes their values to `on_read` when they
   // are available: immediately, or from a later run(), poll() or synchronize(). In the order of the
   // calls.

@@ -31,6 +31,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       writer_(writer),
       clock_(clock),
       make_engine_(std::move(make_engine)),
+      receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
       manifest_(std::move(start.manifest)),
       metrics_bytes_(start.metrics_bytes),
       step_(state.model(), state.task(), state.optimizer(), config.train, state.loss_scale()),
@@ -104,7 +105,7 @@ Status Trainer::open_engine() {
   const StepEngine::Calls calls{prepare, work, release};
   auto made = make_engine_ ? make_engine_(calls)
                            : make_engine(config_.train, state_.device(), source_.ring(),
-                                         source_.shapes(), calls);
+                                         receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   return {};
@@ -234,22 +235,31 @@ double Trainer::learning_rate() const {
                                                 state_.step, config_.train.max_steps);
 }
 
-Result<std::optional<ring::ReadyBatch>> Trainer::next_batch(std::stop_token stop) {
+// nullopt: training ends here.
+Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
+                                                               std::stop_token stop) {
+  using NextBatch = std::optional<feed::ReceivedBatch>;
   const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kFeedWait);
   const nanoseconds began = clock_.monotonic();
   while (true) {
     // Polls more often while the device still reads slots that the workers wait for.
     auto batch = source_.ring().pop(engine_->poll() ? kBusyPollInterval : kPollInterval);
     interval_.waited += batch.ok() ? clock_.monotonic() - began : nanoseconds(0);
-    if (batch.ok() && !source_.accept(*batch)) return std::optional<ring::ReadyBatch>();
-    if (batch.ok()) return std::optional(*batch);
-    if (batch.status().code() == StatusCode::kClosed) return std::optional<ring::ReadyBatch>();
+    if (batch.ok() && batch->ticket != ticket)
+      return Status(StatusCode::kInternal, "the ring returned the batch of ticket " +
+                                               std::to_string(batch->ticket) + " instead of " +
+                                               std::to_string(ticket));
+    if (batch.ok()) {
+      const feed::ReceivedBatch received = receiver_.receive(*batch);
+      return source_.accept(received) ? NextBatch(received) : NextBatch();
+    }
+    if (batch.status().code() == StatusCode::kClosed) return NextBatch();
     if (batch.status().code() != StatusCode::kTimedOut) return batch.status();
-    if (stop.stop_requested()) return std::optional<ring::ReadyBatch>();
+    if (stop.stop_requested()) return NextBatch();
     // Commands are also handled while waiting for data. Only stop takes effect here; pause and
     // checkpoint wait until the step is done.
     execute_commands();
-    if (stop_requested_) return std::optional<ring::ReadyBatch>();
+    if (stop_requested_) return NextBatch();
   }
 }
 
@@ -259,7 +269,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   std::optional<TrainingState::Mark> began;
   if (config_.train.gradient_accumulation_steps > 1) began = state_.mark();
   for (int64_t part = 0; part < config_.train.gradient_accumulation_steps; ++part) {
-    STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(stop));
+    STOKER_ASSIGN_OR_RETURN(const auto batch,
+                            next_batch(state_.ticket + static_cast<uint64_t>(part), stop));
     if (!batch) {
       // An incomplete step is undone, and the ticket stays at the start of the step.
       if (part > 0) {

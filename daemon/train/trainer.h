@@ -33,8 +33,8 @@
 #include "daemon/writer/checkpoint_writer.h"
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/metrics/metrics_record.h"
-#include "shared/ring/shm_ring.h"
 
 namespace stoker::train {
 
@@ -87,7 +87,7 @@ class Trainer {
   Status nonfinite_state() const;         // why it is not saved
   // False if the run must end (stop or end of data); the step was then not done.
   Result<bool> do_step(std::stop_token stop);
-  Result<std::optional<ring::ReadyBatch>> next_batch(std::stop_token stop);
+  Result<std::optional<feed::ReceivedBatch>> next_batch(uint64_t ticket, std::stop_token stop);
   double learning_rate() const;
 
   Status open_engine();
@@ -127,6 +127,7 @@ class Trainer {
   writer::CheckpointWriter& writer_;
   Clock& clock_;
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
+  feed::BatchReceiver receiver_;
 
   checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent
   uint64_t metrics_bytes_;         // length of train.jsonl

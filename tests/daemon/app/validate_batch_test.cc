@@ -1,6 +1,7 @@
 #include "daemon/app/validate_batch.h"
 
 #include <cstring>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,10 +34,10 @@ class ValidateBatchTest : public ::testing::Test {
     auto ring = ring::ShmRing::create(ring::BatchLayout(data_->spec(), 2), {.slots = 2});
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
-    check_ = validate_batch(*config, *data_, *ring_);
+    receiver_.emplace(ring_->layout(), ring_->layout(), ring_->slots());
+    check_ = validate_batch(*config, *data_);
   }
-  // Publishes a batch with these labels as an external producer does; returns the result of the
-  // check.
+  // Publishes a batch with these labels; returns the result of the check.
   Status action(std::vector<int64_t> labels) {
     const auto producer = ring_->add_producer("test");
     EXPECT_TRUE(producer.ok());
@@ -48,7 +49,7 @@ class ValidateBatchTest : public ::testing::Test {
     EXPECT_TRUE(ring_->publish(*producer, *claim));
     const auto batch = ring_->pop(30s);
     EXPECT_TRUE(batch.ok());
-    Status status = check_(*batch);
+    Status status = check_(receiver_->receive(*batch));
     ring_->release(batch->ticket);
     return status;
   }
@@ -56,12 +57,18 @@ class ValidateBatchTest : public ::testing::Test {
   const test::TemporaryDirectory folder_;
   std::unique_ptr<data::Dataset> data_;
   std::unique_ptr<ring::ShmRing> ring_;
-  std::function<Status(const ring::ReadyBatch&)> check_;
+  std::optional<feed::BatchReceiver> receiver_;
+  std::function<Status(const feed::ReceivedBatch&)> check_;
 };
 
-TEST_F(ValidateBatchTest, SkipsBatchesOfInternalWorkers) {
+TEST_F(ValidateBatchTest, ReportsOverwrittenBatchOfInternalWorkers) {
   open("internal");
-  EXPECT_FALSE(check_);
+  ASSERT_TRUE(check_);
+  EXPECT_TRUE(action({0, 3}).ok());
+  const Status rejected = action({0, -7});
+  EXPECT_EQ(rejected.code(), StatusCode::kInternal);
+  EXPECT_THAT(rejected.message(), HasSubstr("ticket 1, row 1: label -7: there are 4"));
+  EXPECT_THAT(rejected.message(), HasSubstr("overwrote the ring"));
 }
 
 TEST_F(ValidateBatchTest, ReportsTicketAndRowOfInvalidExternalLabel) {

@@ -1,5 +1,8 @@
 #include "daemon/train/device_engine.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -23,7 +26,7 @@ class DeviceEngineTest : public ::testing::Test {
     auto queue = std::make_unique<FakeQueue>(log_, layout_.slot_bytes());
     queue_ = queue.get();
     engine_ = std::make_unique<DeviceEngine>(
-        std::move(queue), nullptr, layout_,
+        std::move(queue), std::vector<std::unique_ptr<PinnedMemory>>(),
         DeviceEngineOptions{.slots = slots, .captures = captures},
         StepEngine::Calls{.prepare =
                               [this](task::Batch batch, uint64_t ticket) {
@@ -43,7 +46,8 @@ class DeviceEngineTest : public ::testing::Test {
     slot.resize(layout_.slot_bytes());
     const auto number = static_cast<float>(ticket);
     std::memcpy(slot.data(), &number, sizeof number);
-    engine_->run({.ticket = ticket, .slot = slot}, micro_batch);
+    engine_->run({.ticket = ticket, .layout = layout_, .tensors = {layout_.tensor_bytes(slot, 0)}},
+                 micro_batch);
   }
 
   const ring::BatchLayout layout_{{{"input", DType::kF32, {}}}, 1};
@@ -96,7 +100,7 @@ TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
   const size_t slot_bytes = ring::BatchLayout(data.spec(), 2).slot_bytes();
   std::vector<at::Tensor> seen;
   DeviceEngine engine(
-      std::make_unique<FakeQueue>(log, slot_bytes), nullptr, shapes, {.slots = 4},
+      std::make_unique<FakeQueue>(log, slot_bytes), {}, {.slots = 4},
       {.prepare =
            [](const task::Batch& batch, uint64_t) {
              return task::Batch{batch[0] + 1, batch[1]};  // the result of + has its own memory
@@ -104,13 +108,14 @@ TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
        .work = [&](const task::Batch& batch, MicroBatchInfo) { seen.push_back(batch[0].clone()); },
        .release = [](uint64_t) {}});
   std::vector<std::byte> slot(slot_bytes, std::byte{0xee});
+  feed::BatchReceiver receiver(shapes, ring::BatchLayout(data.spec(), 2), 4);
   for (uint64_t ticket = 0; ticket < 60; ++ticket) {
     const ring::BatchLayout& layout = shapes.of(ticket);
     for (uint64_t row = 0; row < 2; ++row)
       ASSERT_TRUE(data.read(plan.at(ticket, row).sample, {},
                             std::vector{layout.row(slot, 0, row), layout.row(slot, 1, row)})
                       .ok());
-    engine.run({.ticket = ticket, .slot = slot}, {});
+    engine.run(receiver.receive({.ticket = ticket, .slot = slot}), {});
     const at::Tensor& batch = seen.back();
     ASSERT_EQ(batch.sizes(), (std::vector<int64_t>{2, layout.sample()[0].shape[0]}));
     for (int64_t row = 0; row < 2; ++row)
@@ -119,6 +124,44 @@ TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
   }
   EXPECT_EQ(log->captures, 6) << "three lengths in two buffers";
   EXPECT_GT(log->replays, 30);
+}
+
+// Images and numbers come from the slot; labels, tokens and lengths from the private copy, whatever
+// is written to the slot meanwhile.
+TEST(DeviceEngineCopyTest, CopiesEachTensorFromReceivedBatch) {
+  const ring::BatchLayout layout({{"input", DType::kU8, {3}},
+                                  {"weight", DType::kF32, {}},
+                                  {"tokens", DType::kU8, {5}},
+                                  {"length", DType::kI64, {}},
+                                  {"target", DType::kF32, {2}},
+                                  {"label", DType::kI64, {}}},
+                                 3);
+  const auto log = std::make_shared<FakeQueue::Log>();
+  std::vector<at::Tensor> seen;
+  DeviceEngine engine(std::make_unique<FakeQueue>(log, layout.slot_bytes()), {}, {.slots = 2},
+                      {.prepare = [](const task::Batch& batch, uint64_t) { return batch; },
+                       .work =
+                           [&](const task::Batch& batch, MicroBatchInfo) {
+                             for (const at::Tensor& tensor : batch) seen.push_back(tensor.clone());
+                           },
+                       .release = [](uint64_t) {}});
+  feed::BatchReceiver receiver(layout, layout, 2);
+  std::vector<std::byte> slot(layout.slot_bytes());
+  for (uint64_t ticket = 0; ticket < 6; ++ticket) {
+    for (size_t i = 0; i < slot.size(); ++i) slot[i] = static_cast<std::byte>(ticket * 31 + i);
+    const std::vector<std::byte> published = slot;
+    const feed::ReceivedBatch batch = receiver.receive({.ticket = ticket, .slot = slot});
+    for (const size_t integers : {2, 3, 5})
+      std::ranges::fill(layout.rows(slot, integers, 0, 3), std::byte{0xff});
+    seen.clear();
+    engine.run(batch, {});
+    ASSERT_EQ(seen.size(), 6u);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const auto expected = layout.tensor_bytes(published, i);
+      ASSERT_EQ(seen[i].nbytes(), expected.size());
+      EXPECT_EQ(std::memcmp(seen[i].data_ptr(), expected.data(), expected.size()), 0) << i;
+    }
+  }
 }
 
 TEST_F(DeviceEngineTest, CapturesNothingWhenDisabled) {

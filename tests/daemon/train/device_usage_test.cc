@@ -20,7 +20,8 @@ TEST_F(DeviceUsageTest, ReportsDeviceTimeAndMemoryInStatus) {
   around.make_engine = [log, ring](StepEngine::Calls calls) -> Result<std::unique_ptr<StepEngine>> {
     const auto& layout = (*ring)->layout();
     return std::unique_ptr<StepEngine>(std::make_unique<DeviceEngine>(
-        std::make_unique<FakeQueue>(log, layout.slot_bytes()), nullptr, layout,
+        std::make_unique<FakeQueue>(log, layout.slot_bytes()),
+        std::vector<std::unique_ptr<PinnedMemory>>(),
         DeviceEngineOptions{.slots = (*ring)->slots()}, std::move(calls)));
   };
   Session run(

@@ -37,12 +37,12 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   void* input(size_t buffer) override { return inputs_[buffer].data(); }
 
-  void start_copy(size_t buffer, size_t slot, std::span<const std::byte> bytes) override {
+  void start_copy(size_t buffer, size_t slot, std::span<const cuda::CopyPart> parts) override {
     EXPECT_NE(maybe_working_on_, static_cast<int>(buffer)) << "the buffer is still read";
     ++log_->copies;
     log_->buffers.push_back(buffer);
     log_->finished.erase(slot);
-    copies_[slot] = {buffer, bytes};
+    copies_[slot] = {buffer, {parts.begin(), parts.end()}};
   }
   bool is_copied(size_t slot) override {
     return !log_->copies_are_slow || log_->finished.contains(slot);
@@ -52,8 +52,10 @@ class FakeQueue final : public cuda::DeviceQueue {
     log_->finished.insert(slot);
   }
   void begin_work(size_t slot) override {
-    const auto& [buffer, bytes] = copies_.at(slot);
-    std::ranges::copy(bytes, inputs_[buffer].begin());
+    const auto& [buffer, parts] = copies_.at(slot);
+    for (const cuda::CopyPart& part : parts)
+      std::ranges::copy(part.bytes,
+                        inputs_[buffer].begin() + static_cast<std::ptrdiff_t>(part.offset));
     maybe_working_on_ = static_cast<int>(buffer);
   }
   void end_work(size_t buffer) override {
@@ -100,7 +102,8 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   const std::shared_ptr<Log> log_;
   std::array<std::vector<std::byte>, kBuffers> inputs_;
-  std::map<size_t, std::pair<size_t, std::span<const std::byte>>> copies_;  // by ring slot
+  // By ring slot: the buffer, and what is copied to it.
+  std::map<size_t, std::pair<size_t, std::vector<cuda::CopyPart>>> copies_;
   std::array<std::vector<double>, kReads> reads_;
   std::set<size_t> unread_;
   int maybe_working_on_ = -1;

@@ -57,6 +57,15 @@ TEST_F(TrainerSaveTest, SavesStateBeforeInvalidBatch) {
   EXPECT_THAT(run.saved(), ElementsAre(6));
 }
 
+TEST_F(TrainerSaveTest, FailsOnBatchOfAnotherTicket) {
+  Session run(slow_config(10), root_);
+  run.state_->ticket = 3;
+  const auto outcome = run.train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), StatusCode::kInternal);
+  EXPECT_THAT(outcome.status().message(), testing::HasSubstr("ticket 0 instead of 3"));
+}
+
 TEST_F(TrainerSaveTest, SavesByWallTime) {
   ManualClock clock;
   auto config = slow_config(10);

@@ -180,7 +180,7 @@ class Session : private BatchSource, private MetricsSink {
   const data::order::SamplePlan& plan() const override { return *plan_; }
   feed::BatchShapes shapes() const override { return ring_->layout(); }
   bool has_new_version_at(uint64_t) const override { return false; }
-  bool accept(const ring::ReadyBatch& batch) override {
+  bool accept(const feed::ReceivedBatch& batch) override {
     if (on_batch) on_batch(batch.ticket);
     return batch.ticket != maybe_rejected_;
   }
@@ -193,7 +193,7 @@ class Session : private BatchSource, private MetricsSink {
     if (on_row) on_row(record);
     return 0;
   }
-  void report_first_batch(const ring::ReadyBatch& batch) override {
+  void report_first_batch(const feed::ReceivedBatch& batch) override {
     first_batches_.push_back(batch.ticket);
   }
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {

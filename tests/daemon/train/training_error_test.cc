@@ -22,10 +22,9 @@ using testing::Not;
 // A CpuEngine that fails at one batch.
 class FailingEngine final : public StepEngine {
  public:
-  FailingEngine(const ring::BatchLayout& layout, Calls calls, int64_t batches,
-                std::function<void()> fail)
-      : inner_(layout, std::move(calls)), left_(batches), fail_(std::move(fail)) {}
-  void run(const ring::ReadyBatch& batch, MicroBatchInfo micro_batch) override {
+  FailingEngine(Calls calls, int64_t batches, std::function<void()> fail)
+      : inner_(std::move(calls)), left_(batches), fail_(std::move(fail)) {}
+  void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) override {
     if (left_-- == 0) fail_();
     inner_.run(batch, micro_batch);
   }
@@ -52,15 +51,12 @@ class TrainingErrorTest : public TrainerTest {
   std::unique_ptr<Session> session(const config::Config& config, int64_t good,
                                    std::function<void()> fail) {
     ModelContext around;
-    auto run = std::make_shared<Session*>(nullptr);
-    around.make_engine = [run, good,
+    around.make_engine = [good,
                           fail](StepEngine::Calls calls) -> Result<std::unique_ptr<StepEngine>> {
       return std::unique_ptr<StepEngine>(
-          std::make_unique<FailingEngine>((*run)->ring_->layout(), std::move(calls), good, fail));
+          std::make_unique<FailingEngine>(std::move(calls), good, fail));
     };
-    auto made = std::make_unique<Session>(config, root_, kNoPoison, std::move(around));
-    *run = made.get();
-    return made;
+    return std::make_unique<Session>(config, root_, kNoPoison, std::move(around));
   }
 };
 
@@ -165,7 +161,8 @@ TEST_F(TrainerTest, TrainsIdenticallyOnSlowDevice) {
                           ring](StepEngine::Calls calls) -> Result<std::unique_ptr<StepEngine>> {
       const auto& layout = (*ring)->layout();
       return std::unique_ptr<StepEngine>(std::make_unique<DeviceEngine>(
-          std::make_unique<FakeQueue>(log, layout.slot_bytes()), nullptr, layout,
+          std::make_unique<FakeQueue>(log, layout.slot_bytes()),
+          std::vector<std::unique_ptr<PinnedMemory>>(),
           DeviceEngineOptions{.slots = (*ring)->slots()}, std::move(calls)));
     };
     Session late(config, fresh(), kNoPoison, std::move(around));
