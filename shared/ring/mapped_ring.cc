@@ -327,6 +327,7 @@ uint64_t MappedRing::requeue(ProducerId crashed) {
   std::atomic_ref(header_.requeued).fetch_add(num_requeued, std::memory_order_relaxed);
   producers_.free_row(crashed);
   slot_freed_.notify();
+  batch_ready_.notify();  // it can have been killed between publishing and notifying
   return num_requeued;
 }
 
@@ -488,6 +489,13 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
   return wait_for<ReadyBatch>(wait, timeout, [this] { return poll_batch(); });
 }
 
+// One slot is useful to one producer only; if that is stopped, the others poll again within 100 ms.
+// A slot that no ticket needs can be the last event before the end of data, which is for all.
+void MappedRing::wake_producers(uint64_t released) {
+  if (released + slots() < view_.header.end_ticket) return slot_freed_.notify_one();
+  slot_freed_.notify();
+}
+
 void MappedRing::release(uint64_t ticket) {
   if (role_ == Role::kCreator && held_in(ticket) != ticket + 1) return;
   uint64_t expected = plain_word(Phase::kInUse, ticket);
@@ -496,9 +504,7 @@ void MappedRing::release(uint64_t ticket) {
                                                plain_word(Phase::kFree, ticket + slots())))
     return;
   if (role_ == Role::kCreator) held_in(ticket) = 0;
-  // One slot is useful to one producer only. If the woken producer is stopped, the others poll
-  // again within 100 ms.
-  slot_freed_.notify_one();
+  wake_producers(ticket);
 }
 
 }  // namespace stoker::ring

@@ -181,6 +181,7 @@ class MappedRing final : public ShmRing {
   Status check_header(uint64_t ticket) const;
   bool can_become_ready(uint64_t ticket, uint64_t word) const;
   Status overwritten(const std::string& what) const;
+  void wake_producers(uint64_t released);
 
   struct Wait {
     EventCount& event;

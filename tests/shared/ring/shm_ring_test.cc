@@ -1,8 +1,11 @@
 #include "shared/ring/shm_ring.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
 #include <latch>
 #include <set>
 #include <string>
@@ -11,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/ring/mapped_ring.h"
 #include "tests/shared/ring/ring_fixture.h"
 
 namespace stoker::ring {
@@ -238,6 +242,52 @@ TEST_F(ShmRingTest, WakesBothSidesOnCloseAndRemainsClosed) {
   EXPECT_EQ(of_pop.code(), StatusCode::kClosed);
   EXPECT_TRUE(ring_->closed());
   EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
+}
+
+// A second mapping of the ring's header, to wait without the poll every 100 ms.
+class MappedHeader {
+ public:
+  explicit MappedHeader(int fd)
+      : mapped_(::mmap(nullptr, sizeof(RingHeader), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
+  ~MappedHeader() { ::munmap(mapped_, sizeof(RingHeader)); }
+  MappedHeader(const MappedHeader&) = delete;
+  MappedHeader& operator=(const MappedHeader&) = delete;
+  RingHeader& operator*() const { return *static_cast<RingHeader*>(mapped_); }
+
+ private:
+  void* const mapped_;
+};
+
+TEST_F(ShmRingTest, WakesAllProducersWhenLastBatchIsReleased) {
+  open({.slots = 1, .end_ticket = 1});
+  const MappedHeader header(ring_->fd());
+  std::latch waiting(2);
+  std::atomic<int> woken = 0;
+  const auto wait = [&] {
+    EventCount slot_freed((*header).slot_freed);
+    const uint32_t epoch = slot_freed.enter();
+    waiting.count_down();
+    const auto start = std::chrono::steady_clock::now();
+    slot_freed.sleep(epoch, kTestTimeout);
+    woken += std::chrono::steady_clock::now() - start < kTestTimeout;
+  };
+  std::thread one(wait), other(wait);
+  produce(producer_);
+  waiting.wait();
+  expect_next(0);
+  one.join();
+  other.join();
+  EXPECT_EQ(woken, 2) << "both must learn of the end of data";
+}
+
+TEST_F(ShmRingTest, NotifiesConsumerOnRequeue) {
+  open({.slots = 1});
+  const MappedHeader header(ring_->fd());
+  EventCount batch_ready((*header).batch_ready);
+  produce(producer_);
+  const uint32_t epoch = batch_ready.enter();
+  ring_->requeue(producer_);
+  EXPECT_NE(batch_ready.enter(), epoch) << "the producer can have been killed before it notified";
 }
 
 TEST_F(ShmRingTest, WakesConsumerOnPublishAndProducerOnRelease) {
