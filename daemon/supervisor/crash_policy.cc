@@ -34,7 +34,7 @@ Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
   if (marked_samples.size() != 1) return false;
   const uint64_t sample = marked_samples.front();
   const auto suspect = num_crashes_.find(sample);
-  if (suspect == num_crashes_.end() || ++suspect->second < kCrashesToQuarantine) return false;
+  if (suspect == num_crashes_.end() || ++suspect->second < feed::kCrashesToQuarantine) return false;
   STOKER_RETURN_IF_ERROR(put(sample));
   table_.clear_suspect(sample);
   num_crashes_.erase(suspect);
@@ -42,7 +42,7 @@ Result<bool> Quarantine::assess_crash(uint32_t worker, std::string_view cause,
   log_error("sample quarantined", {{"sample", sample},
                                    {"path", source.file},
                                    {"offset", source.offset},
-                                   {"crashes", kCrashesToQuarantine},
+                                   {"crashes", feed::kCrashesToQuarantine},
                                    {"cause", cause}});
   return true;
 }

@@ -1,6 +1,6 @@
 // Quarantine: stokerd's decisions about samples that crash worker processes.
 //
-// A sample is quarantined after kCrashesToQuarantine crashes that it can have caused and during which
+// A sample is quarantined after feed::kCrashesToQuarantine crashes that it can have caused and during which
 // it was the only sample being read, without a successful read in between. If the same samples
 // always crash, the result depends on the data alone, so a restarted run arrives at the same list.
 // restore() with the list from a checkpoint guarantees this.
@@ -24,8 +24,6 @@
 #include "shared/feed/quarantine_table.h"
 
 namespace stoker::supervisor {
-
-inline constexpr uint64_t kCrashesToQuarantine = 3;
 
 class Quarantine {
  public:

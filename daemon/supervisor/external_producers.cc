@@ -13,9 +13,9 @@
 
 #include <boost/json.hpp>
 
-#include "daemon/supervisor/worker_process.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
+#include "shared/feed/worker_process.h"
 #include "shared/ring/ring_layout.h"
 
 namespace stoker::supervisor {
@@ -81,7 +81,7 @@ bool ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseco
            {{"pid", pid},
             {"result", outcome},
             {"duration_seconds", seconds_between({}, producer.monitor.idle_time())},
-            {"state", process_state(pid)},
+            {"state", feed::process_state(pid)},
             {"tickets", progress.claims},
             {"requeued_tickets", num_requeued}});
   return producer.killed;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
 #include <utility>
 
@@ -96,7 +97,7 @@ Status FeedSupervisor::start_threads() {
 
 Status FeedSupervisor::start_processes() {
   if (options_.feed_program.empty()) {
-    STOKER_ASSIGN_OR_RETURN(options_.feed_program, find_feed_program());
+    STOKER_ASSIGN_OR_RETURN(options_.feed_program, feed::find_feed_program());
   }
   const int threads = max_threads(options_.feed);
   const int processes = std::clamp(options_.feed.num_processes, 1, threads);
@@ -135,9 +136,9 @@ Status FeedSupervisor::spawn(Worker& worker) {
                                      "--start-epoch",
                                      std::to_string(plan.first_epoch),
                                      "--ring-fd",
-                                     std::to_string(kRingFd),
+                                     std::to_string(feed::WorkerProcess::kFirstFd),
                                      "--quarantine-fd",
-                                     std::to_string(kQuarantineFd),
+                                     std::to_string(feed::WorkerProcess::kFirstFd + 1),
                                      "--worker-index",
                                      std::to_string(worker.number),
                                      "--num-workers",
@@ -150,7 +151,8 @@ Status FeedSupervisor::spawn(Worker& worker) {
                                      std::to_string(worker.threads),
                                      "--parent-pid",
                                      std::to_string(::getpid())};
-  auto process = WorkerProcess::spawn(options_.feed_program, arguments, ring_.fd(), table_->fd());
+  auto process = feed::WorkerProcess::spawn(options_.feed_program, arguments,
+                                            std::to_array({ring_.fd(), table_->fd()}));
   if (!process.ok()) {
     ring_.requeue(worker.producer);
     return process.status();
@@ -346,8 +348,9 @@ void FeedSupervisor::watch_progress(Worker& worker) {
   const int pid = worker.maybe_process->pid();
   const auto now = clock_.monotonic();
   if (!worker.maybe_killed) {
-    if (worker.monitor.has_timed_out(
-            {.now = now, .cpu_time = cpu_time(pid), .progress = ring_.progress(worker.producer)}))
+    if (worker.monitor.has_timed_out({.now = now,
+                                      .cpu_time = feed::cpu_time(pid),
+                                      .progress = ring_.progress(worker.producer)}))
       kill_timed_out(worker);
     return;
   }
@@ -355,7 +358,7 @@ void FeedSupervisor::watch_progress(Worker& worker) {
   if (worker.is_unkillable_logged || now - *worker.maybe_killed < kKillWarningDelay) return;
   worker.is_unkillable_logged = true;
   log_error("worker process unkillable", {{"pid", pid},
-                                          {"state", process_state(pid)},
+                                          {"state", feed::process_state(pid)},
                                           {"tickets", ring_.progress(worker.producer).claims}});
 }
 
@@ -364,14 +367,15 @@ void FeedSupervisor::kill_timed_out(Worker& worker) {
   log_warn("worker process timed out",
            {{"pid", pid},
             {"duration_seconds", seconds_between({}, worker.monitor.idle_time())},
-            {"state", worker.monitor.is_cpu_bound() ? "computing" : process_state(pid)},
+            {"state", worker.monitor.is_cpu_bound() ? "computing" : feed::process_state(pid)},
             {"tickets", ring_.progress(worker.producer).claims}});
   worker.maybe_killed = clock_.monotonic();
   ++timeouts_;
   worker.maybe_process->kill();
 }
 
-std::string FeedSupervisor::crash_cause(const Worker& worker, const WorkerProcess::End& end) const {
+std::string FeedSupervisor::crash_cause(const Worker& worker,
+                                        const feed::WorkerProcess::End& end) const {
   std::string cause = end.to_string();
   if (end.clean()) cause += " before the end of the data";
   if (worker.maybe_killed) cause += " after a timeout";
@@ -383,7 +387,7 @@ std::string FeedSupervisor::crash_cause(const Worker& worker, const WorkerProces
 
 // The process has been reaped. Its tickets can be requeued only now, after the suspects are
 // recorded.
-void FeedSupervisor::handle_crash(Worker& worker, const WorkerProcess::End& end) {
+void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End& end) {
   const std::string cause = crash_cause(worker, end);
   const bool waited = worker.maybe_killed && !worker.monitor.is_cpu_bound();
   worker.maybe_process.reset();
@@ -416,11 +420,7 @@ void FeedSupervisor::handle_crash(Worker& worker, const WorkerProcess::End& end)
 void FeedSupervisor::end_without_sandbox(Worker& worker) {
   ring_.requeue(worker.producer);
   worker.done = true;
-  coordinator_.request_stop(
-      Status(StatusCode::kPermission,
-             "feed.sandbox: the kernel or the service manager does not permit the seccomp filter "
-             "of a worker process; add SystemCallFilter=seccomp to the systemd unit (in a "
-             "container: allow seccomp in its profile), or set feed.sandbox: false"));
+  coordinator_.request_stop(feed::sandbox_refused());
 }
 
 void FeedSupervisor::schedule_restart(Worker& worker) {

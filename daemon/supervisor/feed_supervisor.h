@@ -37,7 +37,6 @@
 #include "daemon/supervisor/progress_monitor.h"
 #include "daemon/supervisor/sample_error_log.h"
 #include "daemon/supervisor/worker_autotuner.h"
-#include "daemon/supervisor/worker_process.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/status.h"
@@ -46,6 +45,7 @@
 #include "shared/data/order/sample_plan.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/worker_pool.h"
+#include "shared/feed/worker_process.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::supervisor {
@@ -56,7 +56,7 @@ struct FeedOptions {
   std::string index_dir;              // directory of the dataset index
   std::string sample_error_path;      // run/sample_errors.jsonl; empty: no list
   SampleErrorHistory sample_errors;   // up to the first ticket of this ring
-  std::string feed_program;           // empty: find_feed_program()
+  std::string feed_program;           // empty: feed::find_feed_program()
   std::vector<uint64_t> quarantined;  // samples that are not read, from the checkpoint
 };
 
@@ -94,7 +94,7 @@ class FeedSupervisor {
   struct Worker {
     uint32_t number = 0;  // index in the quarantine table
     int threads = 1;
-    std::optional<WorkerProcess> maybe_process;
+    std::optional<feed::WorkerProcess> maybe_process;
     ring::ProducerId producer;
     std::chrono::nanoseconds started{0};
     std::chrono::nanoseconds next_start_time{0};  // start time of the next process
@@ -118,8 +118,8 @@ class FeedSupervisor {
   void check_worker(Worker& worker);
   void watch_progress(Worker& worker);
   void kill_timed_out(Worker& worker);
-  void handle_crash(Worker& worker, const WorkerProcess::End& end);
-  std::string crash_cause(const Worker& worker, const WorkerProcess::End& end) const;
+  void handle_crash(Worker& worker, const feed::WorkerProcess::End& end);
+  std::string crash_cause(const Worker& worker, const feed::WorkerProcess::End& end) const;
   void end_without_sandbox(Worker& worker);
   void schedule_restart(Worker& worker);
   Status count_sample_errors();  // kCorrupt: the run must end

@@ -34,6 +34,8 @@ namespace stoker::feed {
 
 inline constexpr uint64_t kMaxSuspects = 256;
 inline constexpr uint64_t kMaxQuarantined = 256;
+// Crashes during which a sample was the only one being read, until it is quarantined.
+inline constexpr uint64_t kCrashesToQuarantine = 3;
 
 class QuarantineTable {
  public:

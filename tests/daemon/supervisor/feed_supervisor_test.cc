@@ -87,7 +87,7 @@ TEST_F(FeedSupervisorTest, QuarantinesCrashingSampleAndReadsReplacement) {
   for (uint64_t ticket = 0; ticket < 70; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   const auto found = supervisor_->quarantined();
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
-  EXPECT_GE(supervisor_->crashes(), 2 * kCrashesToQuarantine);
+  EXPECT_GE(supervisor_->crashes(), 2 * feed::kCrashesToQuarantine);
   supervisor_->stop();
   EXPECT_GE(supervisor_->sample_errors(), 4u);
   for (const uint64_t sample : unreadable_)
@@ -111,7 +111,7 @@ TEST_F(FeedSupervisorTest, QuarantinesSampleAndLogsSyscallOnDeniedSyscall) {
       ::testing::internal::GetCapturedStderr(),
       HasSubstr("for system call " + std::to_string(SYS_socket) + ", which is denied to workers"));
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
-  EXPECT_GE(supervisor_->crashes(), kCrashesToQuarantine);
+  EXPECT_GE(supervisor_->crashes(), feed::kCrashesToQuarantine);
 }
 
 TEST_F(FeedSupervisorTest, ReportsSampleErrorAndKeepsWorkerOnMemoryLimit) {

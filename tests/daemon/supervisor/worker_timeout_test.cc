@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "daemon/supervisor/worker_process.h"
+#include "shared/feed/worker_process.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
 
 namespace stoker::supervisor {
@@ -64,7 +64,7 @@ TEST_F(WorkerTimeoutTest, KillsStoppedWorkerAndRequeuesItsTicket) {
   ASSERT_EQ(supervisor_->process_ids().size(), 1u);
   const int stopped = supervisor_->process_ids()[0];
   wait_until_stopped(stopped);
-  EXPECT_EQ(process_state(stopped), "stopped");
+  EXPECT_EQ(feed::process_state(stopped), "stopped");
   EXPECT_EQ(ring_->pop(0ns).status().code(), StatusCode::kTimedOut);
   let_a_minute_pass_and_expect_a_kill();
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
@@ -132,7 +132,7 @@ TEST_F(WorkerTimeoutTest, QuarantinesSampleWithEndlessDecoding) {
   for (uint64_t ticket = 0; ticket < 40; ++ticket) ASSERT_NO_FATAL_FAILURE(expect_next(ticket));
   const auto found = supervisor_->quarantined();
   EXPECT_EQ(std::set<uint64_t>(found.begin(), found.end()), unreadable_);
-  EXPECT_GE(supervisor_->timeouts(), kCrashesToQuarantine);
+  EXPECT_GE(supervisor_->timeouts(), feed::kCrashesToQuarantine);
 }
 
 TEST_F(WorkerTimeoutTest, FailsRunWithReasonWhenAllWorkersHang) {
@@ -160,20 +160,20 @@ TEST(ProcessStateTest, ReportsUninterruptibleSleep) {
     ::_exit(0);
   }
   EXPECT_TRUE(eventually([parent] {
-    return process_state(parent).starts_with("in uninterruptible sleep (D)");
-  })) << process_state(parent);
+    return feed::process_state(parent).starts_with("in uninterruptible sleep (D)");
+  })) << feed::process_state(parent);
   ::kill(parent, SIGKILL);
   EXPECT_EQ(::waitpid(parent, nullptr, 0), parent);
 }
 
 TEST(ProcessStateTest, DescribesEachState) {
-  EXPECT_EQ(describe_process_state("12 (a b) T 1 2", "0"), "stopped");
-  EXPECT_EQ(describe_process_state("12 (a) D 1 2", "nfs_wait"),
+  EXPECT_EQ(feed::describe_process_state("12 (a b) T 1 2", "0"), "stopped");
+  EXPECT_EQ(feed::describe_process_state("12 (a) D 1 2", "nfs_wait"),
             "in uninterruptible sleep (D) in nfs_wait");
-  EXPECT_EQ(describe_process_state("12 (x) D) S 1", ""), "asleep");
-  EXPECT_EQ(describe_process_state("", ""), "");
-  EXPECT_EQ(describe_process_state("12 (a)", ""), "");
-  EXPECT_EQ(process_state(::getpid()).substr(0, 7), "running");
+  EXPECT_EQ(feed::describe_process_state("12 (x) D) S 1", ""), "asleep");
+  EXPECT_EQ(feed::describe_process_state("", ""), "");
+  EXPECT_EQ(feed::describe_process_state("12 (a)", ""), "");
+  EXPECT_EQ(feed::process_state(::getpid()).substr(0, 7), "running");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "daemon/supervisor/worker_process.h"
+#include "shared/feed/worker_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 extern char** environ;
 
-namespace stoker::supervisor {
+namespace stoker::feed {
 namespace {
 
 std::string read_text(const std::string& path) {
@@ -103,26 +103,24 @@ struct SpawnRecords {
   SpawnRecords& operator=(const SpawnRecords&) = delete;
 };
 
-// Descriptors for the child, duplicated to numbers that are not overwritten while the child's
+// Duplicates of the descriptors, with numbers that are not overwritten while the child's
 // descriptors are set up.
-struct HandedFds {
-  UniqueFd ring;
-  UniqueFd quarantine;
-};
-
-Result<HandedFds> lift(int ring_fd, int quarantine_fd) {
-  HandedFds lifted{
-      .ring = UniqueFd(::fcntl(ring_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1)),
-      .quarantine = UniqueFd(::fcntl(quarantine_fd, F_DUPFD_CLOEXEC, kQuarantineFd + 1))};
-  if (!lifted.ring.valid() || !lifted.quarantine.valid())
-    return Status::from_errno(errno, "pass the ring to a worker process");
+Result<std::vector<UniqueFd>> lift(std::span<const int> fds) {
+  std::vector<UniqueFd> lifted;
+  for (const int fd : fds) {
+    lifted.emplace_back(
+        ::fcntl(fd, F_DUPFD_CLOEXEC, WorkerProcess::kFirstFd + static_cast<int>(fds.size())));
+    if (!lifted.back().valid())
+      return Status::from_errno(errno, "pass a descriptor to a worker process");
+  }
   return lifted;
 }
 
-void prepare(SpawnRecords& records, const HandedFds& fds) {
+void prepare(SpawnRecords& records, const std::vector<UniqueFd>& fds) {
   // dup2 clears close-on-exec.
-  ::posix_spawn_file_actions_adddup2(&records.actions, fds.ring.get(), kRingFd);
-  ::posix_spawn_file_actions_adddup2(&records.actions, fds.quarantine.get(), kQuarantineFd);
+  for (size_t i = 0; i < fds.size(); ++i)
+    ::posix_spawn_file_actions_adddup2(&records.actions, fds[i].get(),
+                                       WorkerProcess::kFirstFd + static_cast<int>(i));
   ::posix_spawn_file_actions_addopen(&records.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   sigset_t blocked, defaults;
   ::sigemptyset(&blocked);
@@ -153,14 +151,14 @@ std::string WorkerProcess::End::to_string() const {
 }
 
 Result<WorkerProcess> WorkerProcess::spawn(const std::string& program,
-                                           const std::vector<std::string>& arguments, int ring_fd,
-                                           int quarantine_fd) {
-  STOKER_ASSIGN_OR_RETURN(const HandedFds fds, lift(ring_fd, quarantine_fd));
+                                           const std::vector<std::string>& arguments,
+                                           std::span<const int> fds) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<UniqueFd> lifted, lift(fds));
   std::vector<char*> words{const_cast<char*>(program.c_str())};
   for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);
   SpawnRecords records;
-  prepare(records, fds);
+  prepare(records, lifted);
   pid_t pid = -1;
   const int error = ::posix_spawn(&pid, program.c_str(), &records.actions, &records.attributes,
                                   words.data(), environment_of_child().data());
@@ -237,4 +235,11 @@ Result<std::string> find_feed_program() {
                     "/../libexec/stoker; install it there, or set feed.num_processes: 0");
 }
 
-}  // namespace stoker::supervisor
+Status sandbox_refused() {
+  return Status(StatusCode::kPermission,
+                "feed.sandbox: the kernel or the service manager does not permit the seccomp "
+                "filter of a worker process; add SystemCallFilter=seccomp to the systemd unit (in "
+                "a container: allow seccomp in its profile), or set feed.sandbox: false");
+}
+
+}  // namespace stoker::feed

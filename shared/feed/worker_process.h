@@ -6,7 +6,7 @@
 //            blocks.
 // Ownership: the destructor ends the child, unless the child is in an uninterruptible sleep; it
 //            then ends when it wakes and is reaped by init. The child also ends with the thread
-//            that spawned it (PR_SET_PDEATHSIG), so no child remains after a crash of stokerd.
+//            that spawned it (PR_SET_PDEATHSIG), so no child remains after a crash of its parent.
 // Errors:    spawn(): errno's text with the program's path.
 #pragma once
 
@@ -14,13 +14,14 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 
-namespace stoker::supervisor {
+namespace stoker::feed {
 
 // The state of a process from /proc, for diagnosing a hang: "stopped", "running", "in
 // uninterruptible sleep (D) in nfs_wait_bit_killable", …. Empty if the process does not exist.
@@ -30,10 +31,6 @@ std::string describe_process_state(const std::string& stat, const std::string& w
 
 // Total CPU time of all threads of the process; 0 if it does not exist.
 std::chrono::nanoseconds cpu_time(pid_t pid);
-
-// The descriptors of the ring and the quarantine table in a child.
-inline constexpr int kRingFd = 3;
-inline constexpr int kQuarantineFd = 4;
 
 class WorkerProcess {
  public:
@@ -48,11 +45,13 @@ class WorkerProcess {
     std::string to_string() const;  // "exit code 78", "signal 9 (Killed)"
   };
 
-  // Terminal and service signals (INT, TERM, HUP, USR1) are blocked in the child from the start.
-  // They are meant for stokerd, which ends its workers through the ring.
+  static constexpr int kFirstFd = 3;
+  // `fds` become the descriptors kFirstFd, kFirstFd + 1, … of the child. Terminal and service
+  // signals (INT, TERM, HUP, USR1) are blocked in the child from the start: they are meant for its
+  // parent, which ends its workers itself.
   static Result<WorkerProcess> spawn(const std::string& program,
-                                     const std::vector<std::string>& arguments, int ring_fd,
-                                     int quarantine_fd);
+                                     const std::vector<std::string>& arguments,
+                                     std::span<const int> fds);
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&& other) noexcept;
   ~WorkerProcess();
@@ -79,4 +78,7 @@ class WorkerProcess {
 // names the searched locations.
 Result<std::string> find_feed_program();
 
-}  // namespace stoker::supervisor
+// The error of a program whose worker process has End::is_sandbox_refused(). kPermission.
+Status sandbox_refused();
+
+}  // namespace stoker::feed
