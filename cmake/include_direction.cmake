@@ -44,7 +44,7 @@ shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/da
 shared/data/record shared/feed shared/data/pipeline daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
-shared/data shared/run shared/data/order shared/data/transform shared/model shared/data/record shared/task \
+shared/data shared/run shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
 set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/run \
 shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline")

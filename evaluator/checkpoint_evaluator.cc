@@ -60,7 +60,7 @@ struct CheckpointEvaluator::State {
 
   Result<eval_metrics::EvalReport> evaluate_dataset(EvaluatedDataset& dataset,
                                                     const EvaluationLimit& limit) {
-    const SampleBatches& batches = dataset.batches;
+    SampleBatches& batches = dataset.batches;
     // Allocated per evaluation, so that running out of memory fails only this checkpoint.
     SampleBatches::Memory memory;
     const auto evaluation = dataset.task->start_evaluation(
@@ -76,11 +76,14 @@ struct CheckpointEvaluator::State {
       if (!tensors.ok())
         return Status(StatusCode::kIoError,
                       "dataset " + dataset.name + ": " + tensors.status().message());
-      evaluation->add(*model, *tensors);
+      if (!tensors->empty()) evaluation->add(*model, *tensors);
     }
+    if (batches.quarantined() == batches.samples())
+      return Status(StatusCode::kIoError,
+                    "dataset " + dataset.name + ": every sample is quarantined");
     eval_metrics::EvalReport report = evaluation->report();
     for (eval_metrics::MisclassifiedSample& misclassified_sample : report.misclassified)
-      misclassified_sample.sample = batches.sample_at(misclassified_sample.sample);
+      misclassified_sample.sample = batches.evaluated_sample(misclassified_sample.sample);
     return report;
   }
 
@@ -110,8 +113,12 @@ struct CheckpointEvaluator::State {
       STOKER_ASSIGN_OR_RETURN(eval_metrics::EvalReport report, evaluate_dataset(dataset, limit));
       name_classes(*dataset.data, report.classes);
       run::DatasetResult& result = evaluation.result.datasets.emplace_back();
-      result = {dataset.name, dataset.batches.samples(), std::move(report.metrics),
-                std::move(report.classes), std::move(report.confusion_matrix)};
+      result = {.dataset = dataset.name,
+                .samples = dataset.batches.samples() - dataset.batches.quarantined(),
+                .metrics = std::move(report.metrics),
+                .classes = std::move(report.classes),
+                .confusion_matrix = std::move(report.confusion_matrix),
+                .quarantined = dataset.batches.quarantined()};
       if (!with_artifacts) continue;
       auto artifacts = dataset_artifacts(*dataset.data, result, report.misclassified);
       if (!artifacts.ok())
@@ -202,7 +209,8 @@ CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(
 CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
-    const config::Config& config, const Indexes& indexes, Clock& clock) {
+    const config::Config& config, const Indexes& indexes, Clock& clock,
+    const std::string& feed_program) {
   // LibTorch's default is one thread per core.
   if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);
   if (config.eval.datasets.empty())
@@ -212,7 +220,8 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
   try {
     ClassMapping train;
     if (!indexes.train.empty()) train = load_class_mapping(config, indexes.train);
-    STOKER_ASSIGN_OR_RETURN(state->datasets, open_evaluated_datasets(config, indexes.own, train));
+    STOKER_ASSIGN_OR_RETURN(state->datasets,
+                            open_evaluated_datasets(config, indexes.own, train, feed_program));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     STOKER_ASSIGN_OR_RETURN(state->model,

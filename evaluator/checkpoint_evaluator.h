@@ -4,10 +4,14 @@
 // Deterministic: the same checkpoint, data, batch size and number of threads give bit-for-bit the
 // same metrics. Another batch size changes only rounding in the model.
 //
+// A sample that crashes the worker process that reads it is excluded from the evaluation, counted in
+// the result and not read again by this object (shared/feed/sandboxed_dataset.h).
+//
 // Threads:  one.
 // Blocking: evaluate() runs as long as the data takes; it checks the stop token and the deadline
 //           between batches.
-// Errors:   create(): those of opening a dataset (kNotFound, kCorrupt, …), kMismatch. evaluate():
+// Errors:   create(): those of opening a dataset (kNotFound, kCorrupt, …), kMismatch; kPermission:
+//           its worker process may not install its sandbox. evaluate():
 //           kCorrupt (the checkpoint), kMismatch (another model), kTimedOut, kCancelled (stop),
 //           kInternal, kOutOfMemory. The object remains usable after an error.
 #pragma once
@@ -33,9 +37,11 @@ class CheckpointEvaluator {
     std::string own;         // of eval.datasets; missing indexes are built here
     std::string train = {};  // of data.train, written by stokerd; empty: no run
   };
-  // Opens the datasets of eval.datasets and builds the model.
+  // Opens the datasets of eval.datasets and builds the model. `feed_program`: see
+  // open_evaluated_datasets().
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
-                                                             const Indexes& indexes, Clock& clock);
+                                                             const Indexes& indexes, Clock& clock,
+                                                             const std::string& feed_program = {});
   ~CheckpointEvaluator();
 
   // Also creates the artifacts (eval.num_misclassified, eval.generate).

@@ -1,7 +1,6 @@
 #include "evaluator/class_mapping.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -43,12 +42,16 @@ class RemappedDataset final : public data::DatasetDecorator {
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
-    if (!label_ || train_indices_.empty()) return {};
-    int64_t label = 0;
-    std::memcpy(&label, outputs[*label_].data(), sizeof label);
-    assert(label >= 0 && static_cast<size_t>(label) < train_indices_.size());
-    std::memcpy(outputs[*label_].data(), &train_indices_[static_cast<size_t>(label)], sizeof label);
-    return {};
+    return map_label(outputs);
+  }
+  data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
+                                   std::span<const std::span<std::byte>> rows) const override {
+    data::BatchReadResult read = data_->read_batch(samples, rows);
+    data::RowOutputs outputs(rows, samples.size());
+    for (size_t row = 0; row < read.good; ++row)
+      if (Status mapped = map_label(outputs.of(row)); !mapped.ok())
+        return {.good = row, .status = std::move(mapped)};
+    return read;
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     STOKER_RETURN_IF_ERROR(data_->read_labels(first, labels));
@@ -59,6 +62,18 @@ class RemappedDataset final : public data::DatasetDecorator {
   }
 
  private:
+  // The label can come from another process, which is not trusted to respect classes().
+  Status map_label(std::span<const std::span<std::byte>> outputs) const {
+    if (!label_ || train_indices_.empty()) return {};
+    int64_t label = 0;
+    std::memcpy(&label, outputs[*label_].data(), sizeof label);
+    if (label < 0 || static_cast<size_t>(label) >= train_indices_.size())
+      return Status(StatusCode::kCorrupt, "label " + std::to_string(label) + ": there are " +
+                                              std::to_string(train_indices_.size()) + " classes");
+    std::memcpy(outputs[*label_].data(), &train_indices_[static_cast<size_t>(label)], sizeof label);
+    return {};
+  }
+
   const std::unique_ptr<Dataset> data_;
   data::DatasetInfo info_;
   const std::vector<int64_t> train_indices_;

@@ -6,6 +6,7 @@
 #include "shared/base/log.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
+#include "shared/feed/sandboxed_dataset.h"
 #include "shared/model/data_compatibility.h"
 
 namespace stoker::evaluator {
@@ -31,34 +32,56 @@ Status validate_same_schema(const std::string& name, const data::Dataset& data,
                     model::describe(data.spec()) + " of " + std::to_string(data.classes()));
 }
 
-// Opens the dataset with the classes of training.
-Result<std::unique_ptr<data::Dataset>> open_evaluated_dataset(const config::Config& config,
-                                                              const std::string& name,
-                                                              const std::string& index_dir,
-                                                              const ClassMapping& train) {
+struct OpenedDataset {
+  std::unique_ptr<data::Dataset> data;
+  SampleBatches::IsQuarantined is_quarantined;  // empty: read in this process
+};
+
+// Opens the dataset with the classes of training. Whatever the worker process sends is checked
+// last, in this process.
+Result<OpenedDataset> open_evaluated_dataset(const config::Config& config, const std::string& name,
+                                             const std::string& index_dir,
+                                             const ClassMapping& train,
+                                             const std::string& feed_program) {
   STOKER_ASSIGN_OR_RETURN(auto data,
                           data::pipeline::open_dataset(name, config.data, index_dir, {}));
+  SampleBatches::IsQuarantined is_quarantined;
+  if (config.feed.num_processes > 0) {
+    STOKER_ASSIGN_OR_RETURN(
+        auto sandboxed,
+        feed::SandboxedDataset::open(
+            config, {.dataset = name, .index_dir = index_dir, .feed_program = feed_program},
+            std::move(data)));
+    is_quarantined = [reader = sandboxed.get()](uint64_t sample) {
+      return reader->is_quarantined(sample);
+    };
+    data = std::move(sandboxed);
+  }
   STOKER_ASSIGN_OR_RETURN(data, with_class_mapping(train, name, std::move(data)));
   log_info("dataset opened", {{"dataset", name},
                               {"samples", data->size()},
                               {"fingerprint", data->fingerprint().substr(0, 12)}});
-  return data::record::with_range_check(config, std::move(data));
+  return OpenedDataset{.data = data::record::with_range_check(config, std::move(data)),
+                       .is_quarantined = std::move(is_quarantined)};
 }
 
 }  // namespace
 
 Result<std::vector<EvaluatedDataset>> open_evaluated_datasets(const config::Config& config,
                                                               const std::string& index_dir,
-                                                              const ClassMapping& train) {
+                                                              const ClassMapping& train,
+                                                              const std::string& feed_program) {
   std::vector<EvaluatedDataset> datasets;
   for (const std::string& name : config.eval.datasets) {
-    STOKER_ASSIGN_OR_RETURN(auto data, open_evaluated_dataset(config, name, index_dir, train));
+    STOKER_ASSIGN_OR_RETURN(OpenedDataset opened,
+                            open_evaluated_dataset(config, name, index_dir, train, feed_program));
+    auto& data = opened.data;
     STOKER_ASSIGN_OR_RETURN(auto task,
                             task::make_task(config.task, config::training_normalization(config),
                                             data->spec(), data->classes()));
     SampleBatches batches(*data, make_subset(config.eval, data->size()),
                           static_cast<uint64_t>(config.eval.batch_size),
-                          config.feed.bucket_boundaries);
+                          config.feed.bucket_boundaries, std::move(opened.is_quarantined));
     datasets.push_back({name, std::move(data), std::move(task), std::move(batches)});
     const EvaluatedDataset& first = datasets.front();
     STOKER_RETURN_IF_ERROR(

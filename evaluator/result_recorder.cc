@@ -26,6 +26,7 @@ metrics::EvalMetrics to_eval_metrics(const run::EvalResult& result,
   record.dataset = dataset.dataset;
   record.metrics = dataset.metrics;
   record.samples = dataset.samples;
+  record.quarantined = dataset.quarantined;
   record.manifest_sha256 = result.manifest_sha256;
   record.seconds = result.seconds;
   record.wall = result.created;

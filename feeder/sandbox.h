@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -34,6 +35,7 @@ struct SandboxOptions {
   uint64_t read_ahead_bytes = 0;
   bool filter = true;             // install the system call filter
   std::vector<int> writable_fds;  // see Dataset::writable_fds()
+  std::optional<int> reply_fd;    // a socket to the parent
 };
 
 // Must be called at the start of the process.

@@ -182,7 +182,8 @@ Status watch_violations(uint64_t& denied_syscall) {
 
 }  // namespace
 
-std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds) {
+std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds,
+                                        std::optional<int> reply_fd) {
   std::vector<sock_filter> program{
       load(offsetof(seccomp_data, arch)), unless_skip(kArchitecture, 1),
       BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
@@ -191,6 +192,7 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
   for (const Rule& rule : kRules) append(program, rule);
   for (const int descriptor : writable_fds)
     append(program, {SYS_pwrite64, 0, kAll, static_cast<uint32_t>(descriptor)});
+  if (reply_fd) append(program, {SYS_write, 0, kAll, static_cast<uint32_t>(*reply_fd)});
   // For abort() and the SIGSYS handler.
   append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});
   // The process may read its resource limits but not set them: the pointer to new limits must be
@@ -208,9 +210,10 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
   return program;
 }
 
-Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds) {
+Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds,
+                              std::optional<int> reply_fd) {
   STOKER_RETURN_IF_ERROR(watch_violations(denied_syscall));
-  auto instructions = filter_program(::getpid(), writable_fds);
+  auto instructions = filter_program(::getpid(), writable_fds, reply_fd);
   const sock_fprog program{.len = static_cast<unsigned short>(instructions.size()),
                            .filter = instructions.data()};
   const long result =

@@ -1,6 +1,6 @@
 // syscall_filter: limits a worker process to the system calls that it needs: reading files, memory,
-// futex, clock, its own threads, exit, writing to standard error, and writing samples to the cache
-// files opened for it. It denies everything else: network, exec, new processes, opening files for
+// futex, clock, its own threads, exit, writing to standard error, writing samples to the cache
+// files opened for it, and replies to its parent. It denies everything else: network, exec, new processes, opening files for
 // writing, executable memory.
 //
 // It is a table and a hundred lines of classic BPF instead of libseccomp, so that the allowlist is
@@ -18,6 +18,7 @@
 #include <linux/filter.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,13 @@
 namespace stoker::feeder {
 
 // Filter for the process `pid`, which can signal only its own threads and write to the given
-// descriptors.
-std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds = {});
+// descriptors: with pwrite() to files, with write() to the socket `reply_fd`.
+std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds = {},
+                                        std::optional<int> reply_fd = {});
 
 // `denied_syscall` receives the number of the call that terminated the process, plus 1 (0: none).
 // It must be valid for the lifetime of the process.
-Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds = {});
+Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds = {},
+                              std::optional<int> reply_fd = {});
 
 }  // namespace stoker::feeder

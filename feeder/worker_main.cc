@@ -4,13 +4,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include "feeder/sandbox.h"
+#include "feeder/serve_samples.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -19,7 +22,9 @@
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/feed/quarantine_table.h"
+#include "shared/feed/read_protocol.h"
 #include "shared/feed/worker_pool.h"
+#include "shared/ring/segment.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feeder {
@@ -31,28 +36,35 @@ constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the pr
 std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
   FeederArguments arguments;
   CLI::App app(
-      "Reads samples into the ring of the stokerd that starts it. Not intended to be started by "
-      "hand.");
+      "Reads samples into the ring of the stokerd that starts it, or those that the stoker-eval "
+      "that starts it requests. Not intended to be started by hand.");
+  const bool has_ring = std::none_of(
+      argv, argv + argc, [](std::string_view word) { return word.starts_with("--request-fd"); });
   app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
   app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")->required();
   app.add_option("--dataset-fingerprint", arguments.fingerprint, "Fingerprint of the dataset")
       ->required();
   app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
   app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
-  app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required();
+  app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required(has_ring);
   app.add_option("--quarantine-fd", arguments.quarantine_fd,
                  "File descriptor of the quarantine table")
-      ->required();
+      ->required(has_ring);
   app.add_option("--worker-index", arguments.worker, "Index of this worker process in that table")
-      ->required();
+      ->required(has_ring);
   app.add_option("--num-workers", arguments.workers, "Number of worker processes")
       ->check(CLI::Range(1, 1024));
   app.add_option("--producer-index", arguments.producer, "Index in the ring's producer table")
-      ->required();
+      ->required(has_ring);
   app.add_option("--producer-generation", arguments.generation, "Generation of that entry")
-      ->required();
+      ->required(has_ring);
   app.add_option("--num-threads", arguments.threads, "Number of worker threads")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--dataset", arguments.dataset, "Name of the dataset, with --request-fd");
+  app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
+  app.add_option("--memory-fd", arguments.memory_fd,
+                 "File descriptor of the memory for the requested samples")
+      ->required(!has_ring);
   app.add_option("--parent-pid", arguments.parent, "Process id of the required parent");
   try {
     app.parse(argc, argv);
@@ -91,7 +103,7 @@ Status initialize_process(int parent) {
     return Status(StatusCode::kCancelled, "the parent process has exited");
   // Ctrl-C in a terminal and SIGTERM from a service manager reach every process of the group.
   // stokerd finishes its step with the batches of its workers and then closes the ring, which ends
-  // them.
+  // them; stoker-eval finishes its batch.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) ::signal(signal, SIG_IGN);
   return disable_core_dumps_and_privileges();
 }
@@ -137,13 +149,46 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   return status;
 }
 
+namespace {
+
+// The same as run_worker() up to its first sample.
+Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sandbox_refused) {
+  STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
+  STOKER_ASSIGN_OR_RETURN(const auto memory, ring::Segment::attach(UniqueFd(arguments.memory_fd)));
+  if (memory.bytes().size() < sizeof(feed::SharedHeader))
+    return Status(StatusCode::kMismatch, "--memory-fd: too small");
+  STOKER_ASSIGN_OR_RETURN(const auto dataset,
+                          data::pipeline::open_indexed(arguments.dataset, config.data,
+                                                       arguments.index_dir, arguments.fingerprint));
+  SandboxOptions sandbox = make_sandbox_options(config.feed, 1, {}, *dataset);
+  sandbox.reply_fd = arguments.request_fd;
+  auto& header = *reinterpret_cast<feed::SharedHeader*>(memory.bytes().data());
+  const Status confined = enter_sandbox(sandbox, header.denied_syscall);
+  if (confined.code() == StatusCode::kPermission) sandbox_refused = true;
+  STOKER_RETURN_IF_ERROR(confined);
+  is_ready = true;
+  return serve_samples(*dataset, arguments.request_fd, memory.bytes());
+}
+
+}  // namespace
+
+Status run_reader(const FeederArguments& arguments, bool& sandbox_refused) {
+  bool is_ready = false;
+  const Status status = serve_requests(arguments, is_ready, sandbox_refused);
+  if (status.ok() || is_ready || sandbox_refused) return status;
+  reject_requests(status, arguments.request_fd);
+  return {};  // the parent reports it
+}
+
 ExitCode worker_main(int argc, char** argv) {
   ExitCode exit_code = ExitCode::kSuccess;
   const auto arguments = parse_arguments(argc, argv, exit_code);
   if (!arguments) return exit_code;
   Status status = initialize_process(arguments->parent);
   bool sandbox_refused = false;
-  if (status.ok()) status = run_worker(*arguments, sandbox_refused);
+  const auto run = arguments->request_fd < 0 ? run_worker : run_reader;
+  if (status.ok()) status = run(*arguments, sandbox_refused);
   if (sandbox_refused)
     log_warn("worker sandbox rejected", {{"reason", status.to_string()}});
   else if (!status.ok())

@@ -1,9 +1,10 @@
 // worker_main: the program stoker-feed. Opens the dataset and the ring passed by stokerd and reads
-// samples until the ring closes.
+// samples until the ring closes; or, with --request-fd, reads the samples that its parent requests
+// (serve_samples.h).
 //
 // Errors: the exit code of the process (shared/base/status.h); the reason is on standard error. If
 //         the seccomp filter is not permitted, the process logs a warning and exits with
-//         ExitCode::kSandbox; stokerd reports the error once for all of its workers.
+//         ExitCode::kSandbox; its parent reports the error once for all of its workers.
 // Crash:  ends with its parent (PR_SET_PDEATHSIG). sandbox.h describes the restrictions that apply
 //         before the first sample is read.
 #pragma once
@@ -29,6 +30,10 @@ struct FeederArguments {
   uint32_t generation = 0;
   int threads = 1;
   int parent = 0;  // 0: not checked
+  // With --request-fd, instead of the plan, the ring and what refers to them.
+  std::string dataset = "train";
+  int request_fd = -1;
+  int memory_fd = -1;
 };
 
 // Makes the process end with its parent, disables core dumps and new privileges, and ignores the
@@ -37,6 +42,8 @@ Status initialize_process(int parent);
 // Runs until the ring closes or the end of data. Sets `sandbox_refused` if enter_sandbox() returns
 // kPermission, and leaves it unchanged otherwise.
 Status run_worker(const FeederArguments& arguments, bool& sandbox_refused);
+// The same with --request-fd; runs until the parent closes the socket.
+Status run_reader(const FeederArguments& arguments, bool& sandbox_refused);
 // The main function of stoker-feed.
 ExitCode worker_main(int argc, char** argv);
 

@@ -44,7 +44,8 @@ Fields producer_fields(FeedConfig& feed) {
        .details =
            "From 0 to 64, at most num_workers. In a separate process, a decoder crash costs no "
            "training step; with several processes the others continue reading. 0: the workers are "
-           "threads of stokerd, for debugging and where no process can be started.",
+           "threads of stokerd, for debugging and where no process can be started. stoker-eval "
+           "reads each dataset in one process, or with 0 itself.",
        .min = 0,
        .max = 64},
       {.name = "prefetch_batches",
@@ -160,7 +161,8 @@ Fields worker_limit_fields(FeedConfig& feed) {
        .help = "Address space of a worker process per thread, in MiB, or null",
        .details =
            "At least 1, not counting the ring and the index; null: unlimited. A sample that needs "
-           "more is a sample error. In addition, each process caches the samples of a dataset that "
+           "more is a sample error; stoker-eval quarantines it. In addition, each process caches "
+           "the samples of a dataset that "
            "fits into an eighth of it, at most 256 MiB. Needs num_processes above 0.",
        .min = 1,
        .max = kMaxMib},

@@ -6,14 +6,10 @@
 namespace stoker::feed {
 namespace {
 
-constexpr size_t kAlignment = 64;  // as in a slot
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 size_t copied_bytes(const ring::BatchLayout& layout) {
   size_t bytes = 0;
   for (const TensorSpec& spec : layout.sample())
-    if (BatchReceiver::is_copied(spec)) bytes += aligned(layout.batch() * spec.bytes());
+    if (BatchReceiver::is_copied(spec)) bytes += ring::align_tensor(layout.batch() * spec.bytes());
   return bytes;
 }
 
@@ -55,7 +51,7 @@ ReceivedBatch BatchReceiver::receive(const ring::ReadyBatch& batch) {
     if (is_copied(layout.sample()[i])) {
       std::memcpy(copy, bytes.data(), bytes.size());
       bytes = {copy, bytes.size()};
-      copy += aligned(bytes.size());
+      copy += ring::align_tensor(bytes.size());
     }
     received.tensors.push_back(bytes);
   }

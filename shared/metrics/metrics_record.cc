@@ -232,8 +232,9 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kFixedFields{
-    "step", "dataset", "num_samples", "manifest_sha256", "duration_seconds", "wall_time"};
+constexpr std::array<std::string_view, 7> kFixedFields{
+    "step",     "dataset", "num_samples", "num_quarantined", "manifest_sha256", "duration_seconds",
+    "wall_time"};
 
 bool is_fixed_field(std::string_view name) {
   return std::find(kFixedFields.begin(), kFixedFields.end(), name) != kFixedFields.end();
@@ -248,8 +249,9 @@ MetricsRecord to_record(const EvalMetrics& record) {
     assert(!is_fixed_field(name) && "metric name conflicts with a fixed field");
     out.add(name, value);
   }
-  out.add("num_samples", record.samples)
-      .add("manifest_sha256", std::string_view(record.manifest_sha256))
+  out.add("num_samples", record.samples);
+  if (record.quarantined > 0) out.add("num_quarantined", record.quarantined);
+  out.add("manifest_sha256", std::string_view(record.manifest_sha256))
       .add("duration_seconds", record.seconds)
       .add("wall_time", std::string_view(record.wall));
   return out;
@@ -272,6 +274,7 @@ Result<EvalMetrics> eval_metrics_from(const MetricsRecord& record) {
   out.step = *step;
   out.dataset = *dataset;
   out.samples = *samples;
+  out.quarantined = record.find_count("num_quarantined").value_or(0);
   out.manifest_sha256 = *manifest;
   out.seconds = *seconds;
   out.wall = *wall;

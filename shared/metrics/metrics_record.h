@@ -90,13 +90,14 @@ struct EvalMetrics {
   // In order; the first one is the default monitor.
   std::vector<std::pair<std::string, double>> metrics;
   uint64_t samples = 0;
+  uint64_t quarantined = 0;     // samples that were not evaluated; absent if 0
   std::string manifest_sha256;  // of the checkpoint
   double seconds = 0;           // wall-clock duration
   std::string wall;             // ISO 8601, UTC
 };
 
-// A metric must not have the name of another field (step, dataset, num_samples, manifest_sha256,
-// duration_seconds, wall_time).
+// A metric must not have the name of another field (step, dataset, num_samples,
+// num_quarantined, manifest_sha256, duration_seconds, wall_time).
 MetricsRecord to_record(const EvalMetrics& record);
 // Every other field is a metric. kCorrupt: a field is missing or has the wrong type; names the
 // field.

@@ -7,7 +7,6 @@
 namespace stoker::ring {
 namespace {
 
-constexpr size_t kTensorAlignment = 64;
 constexpr size_t kOverflow = std::numeric_limits<size_t>::max();
 
 // Bytes of one row, or kTooBig. Shapes come from configurations and shared memory, so the
@@ -36,7 +35,7 @@ BatchLayout::BatchLayout(std::vector<TensorSpec> sample, uint64_t batch)
       end = kOverflow;
       break;
     }
-    end = (end + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+    end = align_tensor(end);
   }
   offsets_.resize(sample_.size(), end);
   slot_bytes_ = end;

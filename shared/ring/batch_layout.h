@@ -15,6 +15,12 @@
 
 namespace stoker::ring {
 
+inline constexpr size_t kTensorAlignment = 64;
+// The size rounded up to kTensorAlignment; must not overflow.
+constexpr size_t align_tensor(size_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
 class BatchLayout {
  public:
   BatchLayout(std::vector<TensorSpec> sample, uint64_t batch);

@@ -47,6 +47,8 @@ DatasetResult parse_dataset_result(const json::key_value_pair& entry) {
   for (const auto& field : entry.value().as_object()) {
     if (field.key() == "num_samples") {
       dataset.samples = field.value().to_number<uint64_t>();
+    } else if (field.key() == "num_quarantined") {
+      dataset.quarantined = field.value().to_number<uint64_t>();
     } else if (field.key() == "per_class") {
       for (const json::value& one : field.value().as_array())
         dataset.classes.push_back(parse_per_class(one.as_object()));
@@ -96,6 +98,7 @@ std::string to_json(const EvalResult& result) {
     json::object& fields = datasets[dataset.dataset].emplace_object();
     for (const auto& [name, value] : dataset.metrics) fields[name] = number_or_null(value);
     fields["num_samples"] = dataset.samples;
+    if (dataset.quarantined > 0) fields["num_quarantined"] = dataset.quarantined;
     if (!dataset.classes.empty()) fields["per_class"] = json_of(dataset.classes);
     if (!dataset.confusion_matrix.empty())
       fields["confusion_matrix"] = json_of(dataset.confusion_matrix);

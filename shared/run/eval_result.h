@@ -27,11 +27,14 @@ using eval_metrics::MetricValues;
 
 struct DatasetResult {
   std::string dataset;
-  uint64_t samples = 0;
+  uint64_t samples = 0;  // evaluated
   MetricValues metrics;
   // Only for classification; empty above kMaxPerClassMetrics or kMaxConfusionClasses classes.
   std::vector<eval_metrics::PerClassMetrics> classes = {};
   eval_metrics::ConfusionMatrix confusion_matrix = {};
+  // Samples that were not evaluated, because they crash the worker process that reads them. Stored
+  // if not 0.
+  uint64_t quarantined = 0;
 };
 
 struct EvalResult {

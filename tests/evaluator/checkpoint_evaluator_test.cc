@@ -48,11 +48,14 @@ class CheckpointEvaluatorTest : public ::testing::Test {
                     .ok());
   }
 
-  Result<std::unique_ptr<CheckpointEvaluator>> create(const std::vector<std::string>& options,
-                                                      Clock& clock = system_clock()) const {
+  // Reads in this process unless `feed_program` is set.
+  Result<std::unique_ptr<CheckpointEvaluator>> create(std::vector<std::string> options,
+                                                      Clock& clock = system_clock(),
+                                                      const std::string& feed_program = {}) const {
+    if (feed_program.empty()) options.push_back("feed.num_processes=0");
     const auto config = config::parse_config(kConfig, "test.yaml", options);
     EXPECT_TRUE(config.ok()) << config.status().message();
-    return CheckpointEvaluator::create(*config, {.own = scratch_ / "index"}, clock);
+    return CheckpointEvaluator::create(*config, {.own = scratch_ / "index"}, clock, feed_program);
   }
   Result<run::EvalResult> measure(const std::vector<std::string>& options,
                                   Clock& clock = system_clock(), std::stop_token stop = {}) const {
@@ -75,6 +78,57 @@ TEST_F(CheckpointEvaluatorTest, ReportsMetricsOfDatasetsInConfiguredOrder) {
   EXPECT_EQ(result->datasets[0].metrics.front().first, "loss");
   EXPECT_EQ(result->datasets[0].classes.size(), 2u);
   EXPECT_EQ(result->datasets[0].confusion_matrix.size(), 2u);
+}
+
+TEST_F(CheckpointEvaluatorTest, ReportsSameResultWithWorkerProcess) {
+  const auto evaluator = create({}, system_clock(), FEED_PROGRAM);
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  auto result = (*evaluator)->measure_file(scratch_ / "w.safetensors", {});
+  auto expected = measure({});
+  ASSERT_TRUE(result.ok() && expected.ok()) << result.status().to_string();
+  result->seconds = expected->seconds = 0;
+  result->created = expected->created = "";
+  EXPECT_EQ(run::to_json(*result), run::to_json(*expected));
+}
+
+TEST_F(CheckpointEvaluatorTest, CountsSampleThatCrashesItsWorkerProcess) {
+  const auto evaluator =
+      create({"data.crashes={format: synthetic, num_samples: 40, input_shape: [3], num_classes: 2}",
+              "eval.datasets=[crashes, val]"},
+             system_clock(), READER_TEST_PROGRAM);
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  for (int evaluation = 0; evaluation < 2; ++evaluation) {
+    const auto result = (*evaluator)->measure_file(scratch_ / "w.safetensors", {});
+    ASSERT_TRUE(result.ok()) << result.status().to_string();
+    EXPECT_EQ(result->datasets[0].samples, 39u);
+    EXPECT_EQ(result->datasets[0].quarantined, 1u);
+    EXPECT_EQ(result->datasets[1].samples, 40u);
+    EXPECT_EQ(result->datasets[1].quarantined, 0u);
+    const auto& classes = result->datasets[0].classes;
+    EXPECT_EQ(classes[0].samples + classes[1].samples, 39u);
+  }
+}
+
+TEST_F(CheckpointEvaluatorTest, FailsIfEverySampleIsQuarantined) {
+  const auto evaluator =
+      create({"data.noise={format: synthetic, num_samples: 3, input_shape: [3], num_classes: 2}",
+              "eval.datasets=[noise]"},
+             system_clock(), READER_TEST_PROGRAM);
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  const Status status = (*evaluator)->measure_file(scratch_ / "w.safetensors", {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_EQ(status.message(), "dataset noise: every sample is quarantined");
+}
+
+TEST_F(CheckpointEvaluatorTest, ReportsLabelOutOfRangeOfWorkerProcess) {
+  const auto evaluator = create(
+      {"data.wrong_label={format: synthetic, num_samples: 3, input_shape: [3], num_classes: 2}",
+       "eval.datasets=[wrong_label]"},
+      system_clock(), READER_TEST_PROGRAM);
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+  const Status status = (*evaluator)->measure_file(scratch_ / "w.safetensors", {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_NE(status.message().find("there are 2 classes"), std::string::npos) << status.message();
 }
 
 // The EMA weights and the raw weights of this checkpoint differ.
@@ -138,8 +192,9 @@ TEST_F(CheckpointEvaluatorTest, UsesClassesOfTrainingData) {
       "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
   ASSERT_TRUE(data::pipeline::open_dataset("train", config->data, scratch_ / "index", {}).ok());
-  const auto evaluator = CheckpointEvaluator::create(
-      *config, {.own = scratch_ / "eval", .train = scratch_ / "index"}, system_clock());
+  const auto evaluator =
+      CheckpointEvaluator::create(*config, {.own = scratch_ / "eval", .train = scratch_ / "index"},
+                                  system_clock(), FEED_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   const auto result = (*evaluator)->measure_file(scratch_ / "three.safetensors", {});
   ASSERT_TRUE(result.ok()) << result.status().to_string();
@@ -198,8 +253,8 @@ TEST_F(CheckpointEvaluatorTest, ReportsFileOfOutOfVocabToken) {
           "model: {name: lstm_lm, hidden_size: 4, context_length: 4, vocab_size: 100}\n",
       "test.yaml", {});
   ASSERT_TRUE(config.ok()) << config.status().message();
-  const auto evaluator =
-      CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"}, system_clock());
+  const auto evaluator = CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"},
+                                                     system_clock(), FEED_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   std::vector<checkpoint::OwnedTensor> tensors;
   tensors.push_back(checkpoint::make_tensor("tok.weight", DType::kF32, {100, 4}, 1));

@@ -1,10 +1,13 @@
 #include "evaluator/class_mapping.h"
 
+#include <cstring>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
 #include "shared/config/load_config.h"
+#include "shared/data/dataset_decorator.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/support/temporary_directory.h"
 
@@ -101,6 +104,45 @@ TEST_F(ClassMappingTest, RejectsLargerLabelUnlessModelHasOutput) {
   index_train();
   EXPECT_THAT(val().status().message(), HasSubstr("data.val: there is a label 5"));
   EXPECT_TRUE(val(", num_classes: 10").ok());
+}
+
+// As of a worker process that does not respect the classes of its dataset.
+class WrongLabels final : public data::DatasetDecorator {
+ public:
+  WrongLabels(std::unique_ptr<data::Dataset> data, int64_t label)
+      : DatasetDecorator(*data), data_(std::move(data)), label_(label) {}
+  Status read(uint64_t sample, const data::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
+    if (sample == 1) std::memcpy(outputs[1].data(), &label_, sizeof label_);
+    return {};
+  }
+
+ private:
+  const std::unique_ptr<data::Dataset> data_;
+  const int64_t label_;
+};
+
+TEST_F(ClassMappingTest, ReportsLabelThatDatasetDoesNotHave) {
+  write("train", {"cat", "cow", "dog"});
+  write("val", {"dog", "cat", "dog"});
+  index_train();
+  for (const int64_t label : {int64_t{-1}, int64_t{2}, int64_t{1} << 40}) {
+    auto wrong = std::make_unique<WrongLabels>(
+        *data::pipeline::open_dataset("val", config().data, folder_ / "eval", {}), label);
+    const auto data = with_class_mapping(load_class_mapping(config(), folder_ / "index"), "val",
+                                         std::move(wrong));
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    std::vector<float> inputs(3);
+    std::vector<int64_t> labels(3);
+    const std::vector<std::span<std::byte>> rows{std::as_writable_bytes(std::span(inputs)),
+                                                 std::as_writable_bytes(std::span(labels))};
+    const std::vector<data::SampleReadRequest> samples{{0, {}}, {1, {}}, {2, {}}};
+    const auto read = (*data)->read_batch(samples, rows);
+    EXPECT_EQ(read.good, 1u);
+    EXPECT_EQ(read.status.code(), StatusCode::kCorrupt);
+    EXPECT_EQ(labels[0], 2);
+  }
 }
 
 TEST_F(ClassMappingTest, PreservesLabelsWithEqualClasses) {

@@ -1,10 +1,12 @@
 #include "evaluator/sample_batches.h"
 
 #include <set>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/data/dataset_decorator.h"
 #include "tests/shared/data/sequence_test_data.h"
 
 namespace stoker::evaluator {
@@ -70,6 +72,58 @@ TEST(SampleBatchesTest, ReturnsOnlySamplesOfSubset) {
     for (int64_t row = 0; row < (*batches.read(number, memory))[0].size(0); ++row)
       order.push_back(batches.sample_at(order.size()));
   EXPECT_THAT(order, ElementsAre(0, 2, 1)) << "lengths 1 2 1";
+}
+
+// Samples whose reads fail.
+class FailingDataset final : public data::DatasetDecorator {
+ public:
+  FailingDataset(const data::Dataset& data, std::set<uint64_t> failing)
+      : DatasetDecorator(data), failing_(std::move(failing)) {}
+  Status read(uint64_t sample, const data::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    ++reads_;
+    if (failing_.contains(sample)) return Status(StatusCode::kCorrupt, std::to_string(sample));
+    return inner().read(sample, random_key, outputs);
+  }
+  uint64_t take_reads() const { return std::exchange(reads_, 0); }
+
+ private:
+  const std::set<uint64_t> failing_;
+  mutable uint64_t reads_ = 0;
+};
+
+TEST(SampleBatchesTest, ExcludesQuarantinedSamplesFromTheTimeTheyAreFound) {
+  const auto data = SequenceTestData::of_sizes({0, 0, 10});
+  const FailingDataset failing(data, {1, 4, 5, 8});
+  SampleBatches batches(failing, first_samples(10, data), 2, {},
+                        [](uint64_t sample) { return sample != 2; });
+  SampleBatches::Memory memory;
+  for (int evaluation = 0; evaluation < 2; ++evaluation) {
+    std::vector<uint64_t> read;
+    for (size_t number = 0; number < batches.size(); ++number) {
+      const auto batch = batches.read(number, memory);
+      ASSERT_TRUE(batch.ok());
+      if (number == 2) {
+        EXPECT_TRUE(batch->empty());
+        continue;
+      }
+      for (int64_t row = 0; row < (*batch)[0].size(0); ++row)
+        read.push_back(static_cast<uint64_t>((*batch)[0][row][0].item<float>()));
+    }
+    EXPECT_THAT(read, ElementsAre(0, 2, 3, 6, 7, 9));
+    EXPECT_EQ(batches.quarantined(), 4u);
+    for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(batches.evaluated_sample(i), read[i]);
+    EXPECT_EQ(failing.take_reads(), evaluation == 0 ? 10u : 6u) << "each sample is read once";
+  }
+}
+
+TEST(SampleBatchesTest, ReportsErrorOfSampleThatIsNotQuarantined) {
+  const auto data = SequenceTestData::of_sizes({0, 0, 4});
+  const FailingDataset failing(data, {2});
+  SampleBatches batches(failing, first_samples(4, data), 4, {}, [](uint64_t) { return false; });
+  SampleBatches::Memory memory;
+  EXPECT_EQ(batches.read(0, memory).status().message(), "2");
+  EXPECT_EQ(batches.quarantined(), 0u);
 }
 
 }  // namespace

@@ -166,6 +166,27 @@ TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
   ::close(other);
 }
 
+TEST_F(SandboxTest, AllowsRepliesOnlyOnTheirSocket) {
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  const SandboxOptions options{.reply_fd = pair[1]};
+  const ProcessExit allowed = run_in_sandbox(
+      [&] {
+        char byte = 0;
+        const bool is_sent = ::write(pair[1], "x", 1) == 1;
+        return is_sent && ::read(pair[0], &byte, 1) == 1 && byte == 'x' ? 0 : 1;
+      },
+      options);
+  EXPECT_EQ(allowed.exit_code, 0) << "signal " << allowed.signal;
+  msghdr message{};
+  for (const auto& call : std::vector<std::function<long()>>{
+           [&] { return ::write(pair[0], "x", 1); }, [&] { return ::send(pair[1], "x", 1, 0); },
+           [&] { return ::sendmsg(pair[1], &message, 0); },  // could pass descriptors
+           [&] { return ::pwrite(pair[1], "x", 1, 0); }})
+    EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
+  for (const int fd : pair) ::close(fd);
+}
+
 TEST_F(SandboxTest, AllowsAllSyscallsWithoutFilter) {
   const ProcessExit ending = run_in_sandbox(
       [] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }, {.filter = false});

@@ -28,7 +28,8 @@ class EvaluationParityTest : public ::testing::TestWithParam<std::string> {
   }
 
   run::DatasetResult evaluate(int batch) const {
-    std::vector<std::string> options{"eval.batch_size=" + std::to_string(batch)};
+    std::vector<std::string> options{"eval.batch_size=" + std::to_string(batch),
+                                     "feed.num_processes=0"};
     for (const char* const dataset : {"train", "val"}) {
       const std::string key = std::string("data.") + dataset;
       const bool is_text = GetParam() == "gpt";

@@ -1,12 +1,15 @@
 // stoker-eval as a process: command line, waiting, and restricted environments.
 #include <signal.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "feeder/sandbox.h"
 #include "shared/run/eval_result.h"
+#include "tests/shared/image/image_files.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -153,7 +156,69 @@ TEST_F(EvaluatorTest, ClearsPauseStateWhenTrainingResumes) {
   ASSERT_TRUE(wait_until(60s, [&] { return !paused(); }));
 }
 
+// ---- Worker processes
+
+TEST_F(EvaluatorTest, ExcludesImageThatCrashesItsDecoder) {
+  if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
+  for (int i = 0; i < 12; ++i) {
+    const std::string folder = path(i % 2 == 0 ? "images/cat" : "images/dog");
+    fs::create_directories(folder);
+    std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
+        << image::testing::encode_png_file(image::testing::pattern(12, 12));
+  }
+  const std::string images = "{format: image_folder, path: " + path("images") +
+                             ", image_mode: gray, transforms: [resize: {size: [12, 12]}]}\n";
+  const std::string config =
+      write_config("data:\n  train: " + images + "  val: " + images +
+                   "model: {name: lenet5}\ntask: {name: classification}\n"
+                   "train: {max_steps: 1, micro_batch_size: 4, device: cpu, num_threads: 1}\n");
+  ASSERT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  const std::string crashing = path("images/dog/5.png");
+  ::setenv("FAIL_READS", (crashing + " 0 0 1000000").c_str(), 1);
+  ::setenv("LD_PRELOAD", STOKER_FAILING_READS, 1);
+  const auto code = exit_code(evaluator(run_dir(), {"--once"}));
+  for (const char* name : {"LD_PRELOAD", "FAIL_READS"}) ::unsetenv(name);
+  EXPECT_EQ(code, 0) << log_of("stoker-eval");
+  const run::DatasetResult result = newest_result(run_dir());
+  EXPECT_EQ(result.samples, 11u);
+  EXPECT_EQ(result.quarantined, 1u);
+  const std::string log = log_of("stoker-eval");
+  EXPECT_NE(log.find("sample quarantined dataset=val"), std::string::npos) << log;
+  EXPECT_NE(log.find("path=" + crashing), std::string::npos) << log;
+}
+
+TEST_F(EvaluatorTest, LeavesNoWorkerProcessWhenKilled) {
+  const std::string config = write_config(small_config());
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=100000000"});
+  Process follower = evaluator(run_dir(), {"--follow"});
+  std::vector<pid_t> workers;
+  ASSERT_TRUE(wait_until(
+      60s, [&] { return !(workers = children_of(follower.pid(), "stoker-feed")).empty(); }));
+  follower.signal(SIGKILL);
+  ASSERT_TRUE(follower.wait(60s).has_value());
+  for (const pid_t worker : workers) {
+    EXPECT_TRUE(wait_until(10s, [&] {
+      return text_of("/proc/" + std::to_string(worker) + "/comm") != "stoker-feed\n";
+    }));
+  }
+}
+
 // ---- Restricted environments
+
+TEST_F(EvaluatorTest, EndsWith78AndFixWhenSeccompIsDenied) {
+  const std::string checkpoint = train_checkpoint();
+  const auto evaluate = [&](const std::vector<std::string>& more) {
+    return exit_code(Process(joined({STOKER_WITHOUT_CALLS, "EPERM:seccomp", program("stoker-eval"),
+                                     "--checkpoint", checkpoint},
+                                    more),
+                             path("stoker-eval.out")));
+  };
+  EXPECT_EQ(evaluate({}), 78);
+  EXPECT_NE(log_of("stoker-eval").find("add SystemCallFilter=seccomp"), std::string::npos)
+      << log_of("stoker-eval");
+  EXPECT_EQ(evaluate({"--set", "feed.sandbox=false"}), 0) << log_of("stoker-eval");
+  EXPECT_EQ(evaluate({"--set", "feed.num_processes=0"}), 0) << log_of("stoker-eval");
+}
 
 TEST_F(EvaluatorTest, EvaluatesAllCheckpointsWithoutInotifyAndLocks) {
   const std::string config =

@@ -1,6 +1,7 @@
 // A library for LD_PRELOAD: pread() of one file at one offset fails several times, as set by
-// FAIL_READS: "FILE OFFSET ERROR TIMES".
+// FAIL_READS: "FILE OFFSET ERROR TIMES". ERROR 0: the process crashes, like a decoder.
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -35,9 +36,16 @@ struct Failure {
   }
 };
 
+// Not raise(): a thread can block the signal.
+void write_invalid_address() {
+  void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *static_cast<volatile char*>(page) = 1;
+}
+
 ssize_t read_or_fail(const char* name, int fd, void* bytes, size_t count, off_t offset) {
   static Failure failure;
   if (failure.hits(fd, offset)) {
+    if (failure.error == 0) write_invalid_address();
     errno = failure.error;
     return -1;
   }

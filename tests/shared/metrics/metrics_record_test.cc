@@ -151,6 +151,15 @@ TEST(EvalMetricsTest, TreatsOtherFieldsAsMetricsInOrder) {
   EXPECT_EQ(read->metrics.size(), 3u);
   EXPECT_EQ(read->metrics[1].first, "bits_per_byte");
   EXPECT_EQ(to_json(to_record(*read)), text);
+  EXPECT_EQ(read->quarantined, 0u);
+}
+
+TEST(EvalMetricsTest, StoresNumberOfQuarantinedSamples) {
+  const EvalMetrics record{.step = 1, .dataset = "val", .samples = 9, .quarantined = 2};
+  const auto read = eval_metrics_from(*parse_record(to_json(to_record(record))));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->quarantined, 2u);
+  EXPECT_TRUE(read->metrics.empty());
 }
 
 TEST(EvalMetricsTest, RejectsNonnumericMetric) {

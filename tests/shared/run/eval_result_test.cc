@@ -36,6 +36,17 @@ TEST(EvalResultTest, RoundTripsThroughJsonWithInfinityAsNull) {
   EXPECT_TRUE(std::isnan(back->datasets[1].metrics[0].second));
 }
 
+TEST(EvalResultTest, StoresNumberOfQuarantinedSamplesUnlessZero) {
+  EvalResult result = two_sets();
+  EXPECT_EQ(to_json(result).find("quarantined"), std::string::npos);
+  result.datasets[1].quarantined = 3;
+  const auto back = parse_eval_result(to_json(result), "step.json");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->datasets[0].quarantined, 0u);
+  EXPECT_EQ(back->datasets[1].quarantined, 3u);
+  EXPECT_EQ(back->datasets[1].metrics.size(), 1u) << "it is not a metric";
+}
+
 TEST(EvalResultTest, RoundTripsPerClassMetricsAndConfusionMatrix) {
   EvalResult result = two_sets();
   result.datasets[0].classes = {{"cat", 40, 0.5, 0.25, 1.0 / 3}, {"dog \"x\"", 24, 0, 0, 0}};

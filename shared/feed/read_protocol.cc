@@ -1,0 +1,62 @@
+#include "shared/feed/read_protocol.h"
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+
+#include "shared/ring/batch_layout.h"
+
+namespace stoker::feed {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<ReadRequest>);
+static_assert(std::is_trivially_copyable_v<ReadReply>);
+
+}  // namespace
+
+ReadReply make_reply(uint64_t serial, const data::BatchReadResult& result) {
+  const std::string& message = result.status.message();
+  ReadReply reply{
+      .serial = serial,
+      .good = result.good,
+      .code = static_cast<uint32_t>(result.status.code()),
+      .text_bytes = static_cast<uint32_t>(std::min(message.size(), ReadReply::kMaxTextBytes))};
+  std::copy_n(message.data(), reply.text_bytes, reply.text.data());
+  return reply;
+}
+
+std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_t serial,
+                                                 uint64_t count) {
+  const bool is_ok = reply.code == static_cast<uint32_t>(StatusCode::kOk);
+  if (reply.serial != serial || reply.text_bytes > ReadReply::kMaxTextBytes ||
+      reply.code > static_cast<uint32_t>(StatusCode::kInternal) ||
+      (is_ok ? reply.good != count : reply.good > 0 && reply.good >= count))
+    return std::nullopt;
+  if (is_ok) return data::BatchReadResult{.good = count, .status = {}};
+  std::string text(reply.text.data(), reply.text_bytes);
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  return data::BatchReadResult{
+      .good = reply.good, .status = Status(static_cast<StatusCode>(reply.code), std::move(text))};
+}
+
+uint64_t shared_bytes(const std::vector<TensorSpec>& specs, uint64_t count) {
+  uint64_t bytes = sizeof(SharedHeader);
+  for (const TensorSpec& spec : specs) bytes += ring::align_tensor(count * spec.bytes());
+  return bytes;
+}
+
+std::vector<std::span<std::byte>> locate_samples(std::span<std::byte> memory,
+                                                 const std::vector<TensorSpec>& specs,
+                                                 uint64_t count) {
+  if (shared_bytes(specs, count) > memory.size()) return {};
+  std::vector<std::span<std::byte>> rows;
+  uint64_t offset = sizeof(SharedHeader);
+  for (const TensorSpec& spec : specs) {
+    rows.push_back(memory.subspan(offset, count * spec.bytes()));
+    offset += ring::align_tensor(count * spec.bytes());
+  }
+  return rows;
+}
+
+}  // namespace stoker::feed

@@ -1,0 +1,155 @@
+// A test program with the command line of a stoker-feed that reads on request. The name of its
+// dataset, a synthetic one, selects a fault, which the sample kFaultySample triggers:
+//   crashes          an invalid write, as of a decoder
+//   crashes_once     the same, only in the first process: while INDEX_DIR/armed exists
+//   makes_call       a denied system call
+//   needs_memory     more memory than permitted
+//   spins            never ends
+//   stops            stops itself
+// or how it answers every request:
+//   wrong_serial, wrong_count, wrong_code, long_text, short_reply, two_replies, noise
+//   closes           closes the socket and waits
+//   wrong_label      labels out of range
+//   flips            changes the samples after the reply, until it is killed
+// or how it ends before it is ready:
+//   fails, rejected  with code 70; like a process that may not install its seccomp filter
+// Any other name reads the dataset.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "feeder/sandbox.h"
+#include "feeder/serve_samples.h"
+#include "shared/config/load_config.h"
+#include "shared/data/dataset_decorator.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/feed/read_protocol.h"
+#include "shared/ring/segment.h"
+#include "tests/shared/feed/faulty_sample.h"
+
+namespace stoker::feed {
+namespace {
+
+class FaultyDataset final : public data::DatasetDecorator {
+ public:
+  FaultyDataset(const data::Dataset& data, std::function<void()> fault)
+      : DatasetDecorator(data), fault_(std::move(fault)) {}
+  Status read(uint64_t sample, const data::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    if (sample == kFaultySample && fault_) fault_();
+    return inner().read(sample, random_key, outputs);
+  }
+
+ private:
+  const std::function<void()> fault_;
+};
+
+void write_invalid_address() {
+  void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *static_cast<volatile char*>(page) = 1;
+}
+
+void loop_forever() {
+  std::atomic<uint64_t> iterations{0};
+  while (true) ++iterations;
+}
+
+void allocate_too_much() {
+  const std::vector<char> memory(4ull << 30, 1);
+  if (memory.back() != 1) std::abort();
+}
+
+std::function<void()> fault_of(const std::string& mode, const std::string& index_dir) {
+  if (mode == "crashes") return write_invalid_address;
+  if (mode == "crashes_once" && ::unlink((index_dir + "/armed").c_str()) == 0)
+    return write_invalid_address;
+  if (mode == "makes_call") return [] { (void)::socket(AF_INET, SOCK_STREAM, 0); };
+  if (mode == "needs_memory") return allocate_too_much;
+  if (mode == "spins") return loop_forever;
+  if (mode == "stops") return [] { ::raise(SIGSTOP); };
+  return {};
+}
+
+void flip_forever(std::span<std::byte> memory) {
+  const std::span words(reinterpret_cast<uint64_t*>(memory.data()),
+                        memory.size() / sizeof(uint64_t));
+  while (true)
+    for (uint64_t& word : words.subspan(sizeof(SharedHeader) / sizeof(uint64_t)))
+      std::atomic_ref(word).fetch_xor(~uint64_t{0}, std::memory_order_relaxed);
+}
+
+// Serves requests without a dataset; returns when there are no more.
+void answer_wrongly(const std::string& mode, int socket_fd, std::span<std::byte> memory) {
+  ReadReply reply;
+  ::send(socket_fd, &reply, sizeof reply, 0);
+  ReadRequest request;
+  while (::recv(socket_fd, &request, sizeof request, 0) > 0) {
+    std::ranges::fill(memory.subspan(sizeof(SharedHeader)), std::byte{0x5a});
+    reply = {.serial = request.serial, .good = request.count};
+    size_t bytes = sizeof reply;
+    if (mode == "wrong_serial") ++reply.serial;
+    if (mode == "wrong_count") reply.good = ~uint64_t{0};
+    if (mode == "wrong_code") reply.code = 1000;
+    if (mode == "long_text") reply = {.serial = reply.serial, .code = 7, .text_bytes = ~0u};
+    if (mode == "short_reply") bytes = 9;
+    if (mode == "noise") reply = {.serial = ~reply.serial, .good = 9, .code = 3, .text_bytes = 77};
+    if (mode == "closes") {
+      ::close(socket_fd);
+      while (true) ::pause();
+    }
+    ::send(socket_fd, &reply, bytes, 0);
+    if (mode == "two_replies") ::send(socket_fd, &reply, bytes, 0);
+    if (mode == "flips") flip_forever(memory);
+  }
+}
+
+int serve(std::map<std::string, std::string>& arguments) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string mode = arguments["--dataset"];
+  if (mode == "fails") return 70;
+  if (mode == "rejected") return static_cast<int>(ExitCode::kSandbox);
+  const int config_fd = std::stoi(arguments["--config"].substr(sizeof "/proc/self/fd/" - 1));
+  // A worker must not be able to change the settings of its successor.
+  if ((::fcntl(config_fd, F_GET_SEALS) & F_SEAL_WRITE) == 0) return 70;
+  const auto config = config::load_config(arguments["--config"], {});
+  const auto memory = ring::Segment::attach(UniqueFd(std::stoi(arguments["--memory-fd"])));
+  if (!config.ok() || !memory.ok()) return 70;
+  const int socket_fd = std::stoi(arguments["--request-fd"]);
+  if (is_wrong_reply(mode)) {
+    answer_wrongly(mode, socket_fd, memory->bytes());
+    return 0;
+  }
+  const auto data = data::pipeline::open_indexed(mode, config->data, arguments["--index-dir"],
+                                                 arguments["--dataset-fingerprint"]);
+  if (!data.ok()) {
+    feeder::reject_requests(data.status(), socket_fd);
+    return 0;
+  }
+  const FaultyDataset faulty(**data, fault_of(mode, arguments["--index-dir"]));
+  const feeder::SandboxOptions options{.memory_bytes = 256 << 20, .reply_fd = socket_fd};
+  auto& header = *reinterpret_cast<SharedHeader*>(memory->bytes().data());
+  if (!feeder::disable_core_dumps_and_privileges().ok() ||
+      !feeder::enter_sandbox(options, header.denied_syscall).ok())
+    return 70;
+  return feeder::serve_samples(faulty, socket_fd, memory->bytes()).ok() ? 0 : 70;
+}
+
+}  // namespace
+}  // namespace stoker::feed
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> arguments;
+  for (int i = 1; i + 1 < argc; i += 2) arguments[argv[i]] = argv[i + 1];
+  return stoker::feed::serve(arguments);
+}
