@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -48,8 +48,7 @@ Result<Attachment> ExternalProducers::attach(ExternalProcess process) {
 
 void ExternalProducers::check_producers(std::chrono::nanoseconds now) {
   std::erase_if(producers_, [this](const Producer& one) { return detach_if_ended(one); });
-  for (auto producer = producers_.begin(); producer != producers_.end();)
-    producer = watch_progress(*producer, now) ? std::next(producer) : producers_.erase(producer);
+  for (Producer& producer : producers_) watch_progress(producer, now);
 }
 
 bool ExternalProducers::detach_if_ended(const Producer& producer) {
@@ -61,12 +60,16 @@ bool ExternalProducers::detach_if_ended(const Producer& producer) {
   return true;
 }
 
-bool ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
-  if (producer.killed) return true;
+void ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseconds now) {
+  if (producer.killed) return;
+  if (producer.is_detached) {
+    (void)ring_.retire(producer.id);  // what it was claiming when it was detached
+    return;
+  }
   ring::ProducerProgress progress = ring_.progress(producer.id);
   // It can wait for its own data before it claims a ticket, which is not a timeout.
   if (progress.claims == 0) progress.polls = static_cast<uint64_t>(now.count());
-  if (!producer.monitor.has_timed_out({.now = now, .progress = progress})) return true;
+  if (!producer.monitor.has_timed_out({.now = now, .progress = progress})) return;
   const int pid = producer.process.pid;
   // ESRCH: it has ended meanwhile, which its pidfd will show.
   producer.killed =
@@ -74,9 +77,9 @@ bool ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseco
       errno == ESRCH;
   const std::string outcome =
       producer.killed ? "killed" : "detached, " + Status::from_errno(errno, "kill").message();
-  // Otherwise the run would wait for these tickets forever. The producer cannot publish them: its
-  // generation has ended.
-  const uint64_t num_requeued = producer.killed ? 0 : ring_.requeue(producer.id);
+  // Otherwise the run would wait for these tickets forever.
+  producer.is_detached = !producer.killed;
+  const uint64_t num_requeued = producer.is_detached ? ring_.retire(producer.id) : 0;
   log_warn("external producer timed out",
            {{"pid", pid},
             {"result", outcome},
@@ -84,7 +87,10 @@ bool ExternalProducers::watch_progress(Producer& producer, std::chrono::nanoseco
             {"state", feed::process_state(pid)},
             {"tickets", progress.claims},
             {"requeued_tickets", num_requeued}});
-  return producer.killed;
+}
+
+size_t ExternalProducers::size() const {
+  return static_cast<size_t>(std::ranges::count(producers_, false, &Producer::is_detached));
 }
 
 std::vector<int> ExternalProducers::pidfds() const {

@@ -54,7 +54,7 @@ class ExternalProducers {
   // Detaches producers that have exited, and kills or detaches those that have timed out.
   void check_producers(std::chrono::nanoseconds now);
 
-  size_t size() const { return producers_.size(); }
+  size_t size() const;  // without those that were detached and still run
   std::vector<int> pidfds() const;  // readable after their process has ended
 
  private:
@@ -63,10 +63,10 @@ class ExternalProducers {
     ring::ProducerId id;
     ProgressMonitor monitor;
     bool killed = false;
+    bool is_detached = false;
   };
   bool detach_if_ended(const Producer& producer);
-  // False if the producer has timed out and was detached.
-  bool watch_progress(Producer& producer, std::chrono::nanoseconds now);
+  void watch_progress(Producer& producer, std::chrono::nanoseconds now);
 
   ring::ShmRing& ring_;
   const size_t max_;

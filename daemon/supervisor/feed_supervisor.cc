@@ -437,7 +437,7 @@ Status FeedSupervisor::count_sample_errors() {
     return Status(StatusCode::kInternal,
                   "the ring counts " + std::to_string(counters.lost_reports) + " lost reports of " +
                       std::to_string(counters.sample_errors) +
-                      ": a worker process overwrote the ring");
+                      ": a producer overwrote the ring");
   return sample_errors_.add_reports(ring_.drain_sample_errors(), counters);
 }
 

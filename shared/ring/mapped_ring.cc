@@ -92,20 +92,25 @@ void ProducerTable::store(uint32_t index, uint64_t word) {
   if (!own_words_.empty()) std::atomic_ref(rows_[index].word).store(word);
 }
 
-bool ProducerTable::remove(ProducerId producer, uint32_t& waiting) {
-  ProducerRecord* row = find_row(producer);
-  if (row == nullptr) return false;
-  const uint64_t retired = word_of(producer.generation, RowState::kRetired);
-  uint64_t expected = word_of(producer.generation, RowState::kAlive);
-  if (!word_at(producer.index).compare_exchange_strong(expected, retired)) return false;
-  store(producer.index, retired);
-  waiting = std::atomic_ref(row->waiting).exchange(0);
-  return true;
+void ProducerTable::replace(ProducerId producer, uint64_t expected, uint64_t word) {
+  if (producer.index >= rows_.size() ||
+      !word_at(producer.index).compare_exchange_strong(expected, word))
+    return;
+  if (!own_words_.empty()) std::atomic_ref(rows_[producer.index].word).store(word);
+}
+
+void ProducerTable::retire(ProducerId producer) {
+  replace(producer, word_of(producer.generation, RowState::kAlive),
+          word_of(producer.generation, RowState::kRetired));
+}
+
+uint32_t ProducerTable::take_waiting(ProducerId producer) {
+  return std::atomic_ref(rows_[producer.index].waiting).exchange(0);
 }
 
 void ProducerTable::free_row(ProducerId producer) {
-  if (producer.index < rows_.size())
-    store(producer.index, word_of(producer.generation, RowState::kFree));
+  replace(producer, word_of(producer.generation, RowState::kRetired),
+          word_of(producer.generation, RowState::kFree));
 }
 
 namespace {
@@ -160,8 +165,10 @@ SampleError read_fields(ReportRecord& entry) {
 
 void ErrorReportQueue::report(const SampleError& error) {
   std::atomic_ref(header_.sample_errors).fetch_add(1, std::memory_order_relaxed);
-  const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
+  std::chrono::steady_clock::time_point deadline{};  // read only if the queue is full
   while (!try_report(error)) {
+    if (deadline == std::chrono::steady_clock::time_point{})
+      deadline = std::chrono::steady_clock::now() + kMaxWait;
     if (std::atomic_ref(closed_).load() != 0) return;  // the batch will not be consumed
     if (is_drained_.load(std::memory_order_relaxed) &&
         std::chrono::steady_clock::now() < deadline) {
@@ -312,20 +319,34 @@ void MappedRing::set_producer_pid(ProducerId producer, int pid) {
 }
 
 uint64_t MappedRing::requeue(ProducerId crashed) {
-  uint32_t waiting = 0;
-  if (!producers_.remove(crashed, waiting)) return 0;
-  if (waiting > 0) slot_freed_.leave(waiting);
+  if (!producers_.is_registered(crashed)) return 0;
+  producers_.retire(crashed);
+  if (const uint32_t waiting = producers_.take_waiting(crashed); waiting > 0)
+    slot_freed_.leave(waiting);
+  const uint64_t num_requeued = requeue_claims(crashed);
+  producers_.free_row(crashed);
+  return num_requeued;
+}
+
+// Its threads leave the events themselves, and one of them may just be claiming another ticket, so
+// the row is not free until requeue().
+uint64_t MappedRing::retire(ProducerId hung) {
+  if (!producers_.is_registered(hung)) return 0;
+  producers_.retire(hung);
+  return requeue_claims(hung);
+}
+
+uint64_t MappedRing::requeue_claims(ProducerId producer) {
   uint64_t num_requeued = 0;
   const uint64_t next = next_ticket();
   for (uint64_t ticket = next; ticket < next + slots(); ++ticket) {
-    uint64_t expected = claimed_word(crashed, ticket);
+    uint64_t expected = claimed_word(producer, ticket);
     if (word_of(ticket).load() != expected) continue;
     reports_.clear_unfinished(ticket);
     if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kRequeued, ticket)))
       ++num_requeued;
   }
   std::atomic_ref(header_.requeued).fetch_add(num_requeued, std::memory_order_relaxed);
-  producers_.free_row(crashed);
   slot_freed_.notify();
   batch_ready_.notify();  // it can have been killed between publishing and notifying
   return num_requeued;
@@ -431,7 +452,7 @@ void MappedRing::add_completed_samples(ProducerId producer, uint64_t count) {
 // ---- Consumer: batches in ticket order
 
 Status MappedRing::overwritten(const std::string& what) const {
-  return Status(StatusCode::kInternal, what + ": a worker process overwrote the ring");
+  return Status(StatusCode::kInternal, what + ": a producer overwrote the ring");
 }
 
 // The copies for the producers. If they are wrong, the producers wait or exit, and no batch arrives.

@@ -65,15 +65,18 @@ class ProducerTable {
 
   Result<ProducerId> add(std::string_view name);  // kBusy
   bool alive(ProducerId producer) const;
-  // Whether the producer is alive, or removed and its row not free yet.
+  // Whether the producer is alive or retired.
   bool is_registered(ProducerId producer) const;
-  // Prevents further claims by the producer. `waiting` receives the number of its threads that were
-  // waiting. False if the producer was not alive.
-  bool remove(ProducerId producer, uint32_t& waiting);
-  void free_row(ProducerId producer);  // after remove(), when none of its claims is left
+  // Prevents further claims by the producer; does nothing unless it is alive.
+  void retire(ProducerId producer);
+  // Number of its threads that were waiting; only after the producer has ended.
+  uint32_t take_waiting(ProducerId producer);
+  void free_row(ProducerId producer);  // after retire(), when none of its claims is left
   ProducerRecord* find_row(ProducerId producer);
 
  private:
+  // Does nothing unless the word is `expected`.
+  void replace(ProducerId producer, uint64_t expected, uint64_t word);
   // The word that decides.
   std::atomic_ref<uint64_t> word_at(uint32_t index) const {
     return std::atomic_ref(own_words_.empty() ? rows_[index].word : own_words_[index]);
@@ -144,6 +147,7 @@ class MappedRing final : public ShmRing {
   Result<ProducerId> add_producer(std::string_view name) override { return producers_.add(name); }
   void set_producer_pid(ProducerId producer, int pid) override;
   uint64_t requeue(ProducerId crashed) override;
+  uint64_t retire(ProducerId hung) override;
   ProducerProgress progress(ProducerId producer) const override;
 
   Result<Claim> claim(ProducerId producer, std::chrono::nanoseconds timeout) override;
@@ -182,6 +186,7 @@ class MappedRing final : public ShmRing {
   bool can_become_ready(uint64_t ticket, uint64_t word) const;
   Status overwritten(const std::string& what) const;
   void wake_producers(uint64_t released);
+  uint64_t requeue_claims(ProducerId producer);
 
   struct Wait {
     EventCount& event;

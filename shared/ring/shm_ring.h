@@ -124,6 +124,9 @@ class ShmRing {
   virtual void set_producer_pid(ProducerId producer, int pid) = 0;
   // Returns the number of requeued tickets; frees the table row.
   virtual uint64_t requeue(ProducerId crashed) = 0;
+  // For a producer that hangs and cannot be ended: it can claim and publish nothing more. Returns
+  // the number of requeued tickets. Repeat it until the producer has ended, then call requeue().
+  virtual uint64_t retire(ProducerId hung) = 0;
   virtual ProducerProgress progress(ProducerId producer) const = 0;
   // Number of the supervisor's own worker threads that are allowed to run; 0 means all. The others
   // pause.

@@ -154,7 +154,8 @@ TEST_F(ExternalProducersTest, RequeuesTicketOfHungProducerOfAnotherUser) {
     if (::setresuid(kOther, kOther, kOther) != 0) ::_exit(1);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ring::ProducerId id;
-    if (::read(ready[0], &id, sizeof id) == sizeof id) hold(*ring_, id);
+    auto attached = ring::ShmRing::attach(UniqueFd(::dup(ring_->fd())));
+    if (attached.ok() && ::read(ready[0], &id, sizeof id) == sizeof id) hold(**attached, id);
     ::_exit(1);
   }
   children_.push_back(pid);

@@ -4,8 +4,8 @@
  *
  * Each step that accesses shared variables is one atomic operation of the code; the comment at its
  * end names the function (shared/ring/mapped_ring.h). atomic and d_step only add what the function
- * does with the value, and variables of the checks. Operations are sequentially consistent here;
- * ring_interleaving_test.cc checks the memory orders, on the code itself.
+ * does with the value, and variables of the checks. Operations are sequentially consistent: weaker
+ * memory orders are outside of this model, and so are the copies of words that the creator keeps.
  *
  * Checked: the consumer gets tickets 0, 1 and 2 once each, in order, filled by the last process that
  * claimed them; no process claims a slot that the consumer reads; only tickets of the dead are
@@ -367,7 +367,7 @@ poll:
     if
     :: seen == PLAIN(READY, ticket) || (MUTATION(POP_ANY_PHASE) && IS_IN_TURN(seen, ticket))
     :: else ->
-       /* MappedRing::poll_batch: never kCorrupt */
+       /* MappedRing::poll_batch: never an impossible word */
        assert(PHASE(seen) == IN_USE -> seen == PLAIN(IN_USE, ticket - SLOTS) : IS_IN_TURN(seen, ticket));
        found = NOTHING;
        goto polled
@@ -436,11 +436,11 @@ done:
 
 inline requeue(me, generation) {
   if
-  :: atomic { /* MappedRing::requeue: remove; ProducerTable::remove: CAS */
+  :: atomic { /* MappedRing::requeue; ProducerTable::retire: CAS */
        row[me] == ROW_ALIVE(generation) || MUTATION(REQUEUE_REPEATEDLY) ->
        row[me] = (MUTATION(REQUEUE_WITHOUT_RETIRING) -> row[me] : ROW_RETIRED(generation))
      }
-     atomic { /* ProducerTable::remove: exchange waiting */
+     atomic { /* ProducerTable::take_waiting: exchange */
        waiting = row_waiting[me];
        row_waiting[me] = (MUTATION(SUBTRACT_TWICE) -> waiting : 0)
      }

@@ -31,7 +31,7 @@ class RingOverwriteTest : public ::testing::Test {
     const Status status = ring_->pop(kTestTimeout).status();
     EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(what));
-    EXPECT_THAT(status.message(), HasSubstr("a worker process overwrote the ring"));
+    EXPECT_THAT(status.message(), HasSubstr("a producer overwrote the ring"));
   }
 
   std::unique_ptr<ShmRing> ring_;

@@ -32,7 +32,7 @@ class SteppedProducer {
  public:
   // Stopped before the first instruction of its work.
   SteppedProducer(ShmRing& ring, ProducerId id) : pid_(::fork()) {
-    if (pid_ == 0) work(ring, id);
+    if (pid_ == 0) work(ring.fd(), id);
     ::waitpid(pid_, &status_, 0);
   }
   ~SteppedProducer() {
@@ -57,8 +57,11 @@ class SteppedProducer {
  private:
   static constexpr int kRejected = 3;
 
-  [[noreturn]] static void work(ShmRing& ring, ProducerId id) {
+  [[noreturn]] static void work(int fd, ProducerId id) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto attached = ShmRing::attach(UniqueFd(::dup(fd)));
+    if (!attached.ok()) ::_exit(1);
+    ShmRing& ring = **attached;
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kRejected);
     ::raise(SIGSTOP);
     const auto claim = ring.claim(id, kTestTimeout);

@@ -290,6 +290,25 @@ TEST_F(ShmRingTest, NotifiesConsumerOnRequeue) {
   EXPECT_NE(batch_ready.enter(), epoch) << "the producer can have been killed before it notified";
 }
 
+TEST_F(ShmRingTest, RetiresProducerWhoseThreadsStillWait) {
+  open({.slots = 1});
+  const MappedHeader header(ring_->fd());
+  const std::atomic_ref waiters((*header).slot_freed.waiters);
+  ASSERT_TRUE(ring_->claim(producer_, kTestTimeout).ok());
+  std::thread other([&] {
+    EXPECT_EQ(ring_->claim(producer_, kTestTimeout).status().code(), StatusCode::kMismatch);
+  });
+  while (waiters.load() == 0) std::this_thread::yield();
+  EXPECT_EQ(ring_->retire(producer_), 1U);
+  EXPECT_EQ(ring_->retire(producer_), 0U);
+  other.join();
+  EXPECT_EQ(waiters.load(), 0U) << "each thread leaves once";
+  EXPECT_EQ(ring_->requeue(producer_), 0U);
+  const auto next = ring_->add_producer("next");
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next->index, producer_.index) << "the row is free";
+}
+
 TEST_F(ShmRingTest, WakesConsumerOnPublishAndProducerOnRelease) {
   open({.slots = 1});
   std::thread reader([&] {
