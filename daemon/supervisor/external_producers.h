@@ -54,7 +54,7 @@ class ExternalProducers {
   // Detaches producers that have exited, and kills or detaches those that have timed out.
   void check_producers(std::chrono::nanoseconds now);
 
-  size_t size() const;  // without those that were detached and still run
+  size_t size() const;              // without those that were detached and still run
   std::vector<int> pidfds() const;  // readable after their process has ended
 
  private:

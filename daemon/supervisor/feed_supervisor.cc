@@ -331,7 +331,7 @@ void FeedSupervisor::check_worker(Worker& worker) {
     const auto end = worker.maybe_process->try_reap();
     return end ? handle_crash(worker, *end) : watch_progress(worker);
   }
-  // Somebody can make all tickets look filled and then take that back.
+  // A faulty producer can make all tickets look filled and revert it.
   if (worker.done && !coordinator_.should_stop()) worker.done = ring_.has_ended();
   if (worker.done || clock_.monotonic() < worker.next_start_time) return;
   const Status spawned = spawn(worker);
@@ -436,8 +436,7 @@ Status FeedSupervisor::count_sample_errors() {
       counters.lost_reports < std::exchange(lost_reports_, counters.lost_reports))
     return Status(StatusCode::kInternal,
                   "the ring counts " + std::to_string(counters.lost_reports) + " lost reports of " +
-                      std::to_string(counters.sample_errors) +
-                      ": a producer overwrote the ring");
+                      std::to_string(counters.sample_errors) + ": a producer overwrote the ring");
   return sample_errors_.add_reports(ring_.drain_sample_errors(), counters);
 }
 

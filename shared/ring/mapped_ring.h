@@ -52,7 +52,7 @@ class EventCount {
 
 // ProducerTable: registry of the producers. A row is reused only under a higher generation.
 //
-// The creator of the ring decides from a copy of its own and only writes to the words of the rows,
+// The creator of the ring decides from a private copy and only writes to the words of the rows,
 // because every producer can overwrite them.
 //
 // Threads:  every method may be called from any thread.
