@@ -20,7 +20,7 @@ if(STOKER_SANITIZE)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(stoker_options INTERFACE -fsanitize=${STOKER_SANITIZE})
   # UBSan's checks for null pointers and dynamic types take a quarter of the build's time.
-  # AddressSanitizer reports null pointers as well.
+  # AddressSanitizer reports dereferences of null.
   if(STOKER_SANITIZE MATCHES "undefined")
     target_compile_options(stoker_options INTERFACE -fno-sanitize=null,vptr)
   endif()

@@ -44,7 +44,10 @@ Status check_run(control::Client& client, const run::RunLayout& layout) {
   const auto reply = client.call("hello", "", kHelloTimeout);
   if (!reply.ok()) return describe_error(reply.status(), layout);
   const auto hello = control::parse_hello_reply(*reply);
-  if (!hello.ok()) return hello.status().with_context(printable(client.path()));
+  if (!hello.ok())
+    return Status(hello.status().code(), printable(client.path()) + ": " +
+                                             printable(hello.status().message()) +
+                                             " (an older stokerd? use --socket)");
   const control::RunIdentity& actual = hello->run;
   if (actual.run_dir_id == expected.run_dir_id) return {};
   return Status(StatusCode::kUnreachable,

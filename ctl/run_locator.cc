@@ -111,7 +111,8 @@ bool is_selector(const std::string& selector) {
 
 std::string explain_no_checkpoint(const run::RunLayout& layout) {
   const auto last = run::read_last_checkpoint(layout.last_checkpoint_file());
-  if (!last.ok() || !*last) return "yet";
+  if (!last.ok()) return "now, and the last one is unknown: " + last.status().message();
+  if (!*last) return "yet";
   return "now, but the run has saved step " + std::to_string((*last)->step) +
          "; mount or restore " + layout.checkpoints_dir();
 }

@@ -43,10 +43,16 @@ Result<config::Config> load_run_config(const std::string& path,
   STOKER_RETURN_IF_ERROR(read_exactly(fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
   STOKER_ASSIGN_OR_RETURN(auto config, config::parse_config(text, path, overrides));
   const std::string keys = list_code_keys(config);
-  if (trust || keys.empty() || info.st_uid == 0 || info.st_uid == ::geteuid()) return config;
-  return Status(StatusCode::kPermission,
-                path + ": belongs to uid " + std::to_string(info.st_uid) + ", and its " + keys +
-                    " would run with your permissions; check it, then use --trust");
+  if (trust || keys.empty()) return config;
+  const std::string code =
+      ", and its " + keys + " would run with your permissions; check it, then ";
+  if (info.st_uid != 0 && info.st_uid != ::geteuid())
+    return Status(StatusCode::kPermission,
+                  path + ": belongs to uid " + std::to_string(info.st_uid) + code + "use --trust");
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)  // stokerd writes it with mode 0640
+    return Status(StatusCode::kPermission, path + ": other users can write to it" + code +
+                                               "chmod go-w " + path + ", or use --trust");
+  return config;
 }
 
 }  // namespace stoker::evaluator

@@ -194,6 +194,7 @@ stub_library() {
     printf '%s { *; };\n' "$2" >"$work/stub.map"
     flags+=("-Wl,--version-script=$work/stub.map")
   fi
+  rm -f "$1"
   sed -E 's/(.*)/void \1(void) { __builtin_trap(); }/' | gcc "${flags[@]}" -x c - -o "$1"
 }
 
@@ -231,7 +232,8 @@ add_pytorch() {
   unzip -q -n "$(wheel_of "$sha")" 'torch/*' 'torchgen/*' 'functorch/*' '*.dist-info/*' \
     -x 'torch/include/*' 'torch/share/*' 'torch/bin/p*' -d "$site"
   if [[ $torch != cuda ]]; then stub_cuda_libraries "$site"; fi
-  "$venv/bin/python" -c 'import torch, torchvision; torch.ones(2) @ torch.ones(2)'  # also compiles it
+  # Also compiles it. LD_BIND_NOW: a function that a stub lacks is an error here.
+  LD_BIND_NOW=1 "$venv/bin/python" -c 'import torch, torchvision; torch.ones(2) @ torch.ones(2)'
 }
 
 make_venv() {
@@ -247,7 +249,8 @@ make_venv() {
 }
 
 python_stamp() {
-  cat "$root/scripts/deps.sh" "$root/scripts/requirements-test.txt" "$root/scripts/libtorch-cpu.txt" | sha256sum
+  cat "$root/scripts/deps.sh" "$root/scripts/requirements-test.txt" "$root/scripts/libtorch-cpu.txt" \
+    "$root/scripts/libtorch-cuda.txt" | sha256sum
   echo "PyTorch: $with_pytorch, $torch"
 }
 

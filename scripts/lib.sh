@@ -73,16 +73,16 @@ skipped_tests() {
   awk '
     function add() {
       if (!skipped) return
-      reason = told != "" ? told : last
+      reason = printed != "" ? printed : last
       gsub(/&lt;/, "<", reason); gsub(/&gt;/, ">", reason); gsub(/&quot;/, "\"", reason)
       gsub(/&apos;/, "\x27", reason); gsub(/&amp;/, "\\&", reason)
       if (!(reason in count)) { order[++reasons] = reason; first[reason] = name }
       ++count[reason]
     }
     /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name)
-                   skipped = 0; told = last = ""; due = 0 }
+                   skipped = 0; printed = last = ""; due = 0 }
     /<skipped/ { skipped = 1 }
-    skipped && due { told = $0; due = 0; next }
+    skipped && due { printed = $0; due = 0; next }
     skipped && /^[^ ]+:[0-9]+: Skipped$/ { due = 1; next }
     { line = $0; sub(/.*<system-out>/, "", line); if (line !~ /^[[:space:]]*(<.*)?$/) last = line }
     /<\/testcase>/ { add() }

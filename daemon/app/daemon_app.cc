@@ -228,7 +228,7 @@ void DaemonApp::tick() {
     publish_pause_state(*status);
     handle_early_stop_request();
   }
-  if (!status->waiting_for.empty()) notifier_.status("waiting: " + status->waiting_for);
+  publish_wait(*status);
   watchdog_->tick(*status);
   const bool starting = !training_ && stop_requested_;
   if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
@@ -245,6 +245,15 @@ void DaemonApp::tick() {
   });
 }
 
+void DaemonApp::publish_wait(const control::TrainerStatus& status) {
+  const bool is_waiting = !status.waiting_for.empty();
+  if (is_waiting)
+    notifier_.status("waiting: " + status.waiting_for);
+  else if (is_wait_shown_ && !training_)
+    notifier_.status(control::to_string(status.state));
+  is_wait_shown_ = is_waiting;
+}
+
 void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
   std::optional<run::PauseStatus> pause;
   if (status.state == control::TrainerState::kPaused)
@@ -256,13 +265,15 @@ void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
 // ---- End
 
 // Not counted: a configuration error before the first step, because systemd does not restart after
-// it (RestartPreventExitStatus), and a lock of another process, which is no fault of the run.
+// it (RestartPreventExitStatus), and a checkpoint that another process keeps locked, which is no
+// fault of the run.
 void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
   if (!directory_ || no_progress_) return;
   const bool is_before_first_step = !training_ || run_->step() == first_step_;
   if (ended_well)
     (void)starts_.reset();
-  else if (code == ExitCode::kLocked || (code == ExitCode::kConfiguration && is_before_first_step))
+  else if ((run_ && run_->is_blocked_by_lock()) ||
+           (code == ExitCode::kConfiguration && is_before_first_step))
     (void)starts_.undo();
 }
 

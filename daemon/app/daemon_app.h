@@ -52,9 +52,11 @@ class DaemonApp {
   void handle_early_stop_request();
   ExitCode exit_already_finished(const run::EarlyStopRequest& request);
   void tick();
+  void publish_wait(const control::TrainerStatus& status);
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
-  // Resets the restart count after success; does not count a configuration error or a lock.
+  // Resets the restart count after success; does not count a configuration error or a checkpoint
+  // that stays locked.
   void finalize_restart_count(bool ended_well, ExitCode code);
 
   // Constant after construction.
@@ -73,6 +75,7 @@ class DaemonApp {
   service::SignalPolicy policy_;
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
   bool no_progress_ = false;
+  bool is_wait_shown_ = false;  // as the status of the service
   bool stop_requested_ = false;
   bool ended_early_ = false;  // early stopping, requested by the evaluator
   std::chrono::nanoseconds stop_requested_at_{0};

@@ -1,5 +1,7 @@
 #include "daemon/app/resume_checkpoint.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <filesystem>
 #include <utility>
@@ -149,6 +151,7 @@ Status archive_later_checkpoints(FileSystem& files, const checkpoint::Checkpoint
     if (!moved) {
       const Status removed = files.remove_file(layout.last_checkpoint_file());
       if (!removed.ok() && removed.code() != StatusCode::kNotFound) return removed;
+      if (removed.ok()) STOKER_RETURN_IF_ERROR(files.sync_directory(layout.root()));
     }
     STOKER_ASSIGN_OR_RETURN(
         const std::string to,
@@ -181,9 +184,10 @@ void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointSt
 }
 
 Status archive_run(FileSystem& files, const std::string& run_dir) {
-  // The record is first: without it, a start that follows a crash in between is an ordinary one.
-  const std::array<const char*, 11> kRunEntries{"last_checkpoint.json",
-                                                "checkpoints",
+  // The record follows the checkpoints. After a crash in between, a start exits with 65, and one
+  // with --fresh moves the rest.
+  const std::array<const char*, 11> kRunEntries{"checkpoints",
+                                                "last_checkpoint.json",
                                                 "eval",
                                                 "metrics",
                                                 "tensorboard",
@@ -201,8 +205,15 @@ Status archive_run(FileSystem& files, const std::string& run_dir) {
   STOKER_ASSIGN_OR_RETURN(const std::string before, free_name(run_dir, "archive-", ""));
   STOKER_RETURN_IF_ERROR(files.make_directory(before));
   for (const std::string& name : there) {
-    STOKER_RETURN_IF_ERROR(
-        files.rename_noreplace(join_path(run_dir, name), join_path(before, name)));
+    const std::string path = join_path(run_dir, name);
+    const Status moved = files.rename_noreplace(path, join_path(before, name));
+    if (moved.ok()) continue;
+    (void)::rmdir(before.c_str());  // if it is still empty
+    if (moved.code() != StatusCode::kBusy) return moved;
+    return Status(StatusCode::kInvalidArgument,
+                  path +
+                      ": is a mount point; unmount it before a start with --fresh, or use another "
+                      "run.dir");
   }
   log_warn("new run started", {{"reason", "--fresh"}, {"archived_to", before}});
   STOKER_RETURN_IF_ERROR(files.sync_directory(before));

@@ -55,7 +55,7 @@ void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointSt
                                const checkpoint::VerifiedCheckpoint& resumed);
 
 // --fresh: moves the files of the previous run (checkpoints, eval, metrics, tensorboard, …) to
-// RUN/archive-<n>/.
+// RUN/archive-<n>/. kInvalidArgument: one of them is a mount point.
 Status archive_run(FileSystem& files, const std::string& run_dir);
 
 }  // namespace stoker::app

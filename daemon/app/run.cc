@@ -149,6 +149,7 @@ Result<Run::ResumeCheckpoint> Run::find_checkpoint(const checkpoint::CheckpointS
     return check_stop();
   };
   auto found = find_resume_checkpoint(store, layout_, resume, {.pause = pause, .clock = clock_});
+  is_blocked_by_lock_ = found.status().code() == StatusCode::kBusy;
   if (!channels_.board.read()->waiting_for.empty()) publish_wait("");
   return found;
 }

@@ -67,6 +67,8 @@ class Run final : public server::TrainingControl {
   // Whether a segment is open. False during each preparation, which can be aborted at any point;
   // remains true after the last segment.
   bool is_prepared() const;
+  // Whether train() ended because a checkpoint stayed locked. Only after train().
+  bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
   uint64_t step() const { return channels_.board.step(); }          // completed
   uint64_t progress() const { return channels_.board.progress(); }  // see StatusBoard
 
@@ -122,6 +124,7 @@ class Run final : public server::TrainingControl {
 
   // Only for the trainer thread.
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
+  bool is_blocked_by_lock_ = false;
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
 
   mutable std::mutex mutex_;

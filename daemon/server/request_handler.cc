@@ -116,7 +116,7 @@ void RequestHandler::log_denial(const Peer& peer, const std::string& words, cons
                                {"uid", peer.uid},
                                {"pid", peer.pid},
                                {"result", why.to_string()},
-                               {"suppressed", suppressed.empty() ? 0 : suppressed.mapped()}});
+                               {"num_suppressed", suppressed.empty() ? 0 : suppressed.mapped()}});
 }
 
 // ---- Answered by the server

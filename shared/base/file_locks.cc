@@ -11,7 +11,10 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <utility>
+
+#include "shared/base/utf8.h"
 
 namespace stoker {
 namespace {
@@ -34,9 +37,23 @@ dev_t device_of_mount(const std::string& path, dev_t otherwise) {
   return otherwise;
 }
 
+// Valid UTF-8 without control characters, which another user's process can have in its arguments;
+// cut at the end of a character.
+std::string printable_command(std::string_view command) {
+  constexpr size_t kMaxBytes = 200;
+  const std::string valid = valid_utf8(command);
+  std::string printable;
+  for (std::string_view rest = valid; !rest.empty();) {
+    const std::string_view character = rest.substr(0, utf8_character_bytes(rest));
+    rest.remove_prefix(character.size());
+    if (printable.size() + character.size() > kMaxBytes) return printable + "...";
+    printable += is_control_character(character) ? " " : character;
+  }
+  return printable;
+}
+
 // The arguments of a process, separated by spaces; its name if it has none. Empty: no such process.
 std::string command_of(pid_t pid) {
-  constexpr size_t kMaxLength = 200;
   const std::string folder = "/proc/" + std::to_string(pid) + "/";
   std::string command;
   for (const char* const name : {"cmdline", "comm"}) {
@@ -47,8 +64,7 @@ std::string command_of(pid_t pid) {
     while (!command.empty() && command.back() == ' ') command.pop_back();
     if (!command.empty()) break;
   }
-  if (command.size() > kMaxLength) command.replace(kMaxLength, std::string::npos, "...");
-  return command;
+  return printable_command(command);
 }
 
 }  // namespace

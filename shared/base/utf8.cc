@@ -49,4 +49,20 @@ bool is_control_character(std::string_view character) {
          code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (!text.empty()) {
+    const size_t bytes = utf8_character_bytes(text);
+    if (bytes == 0) {
+      valid += "\xEF\xBF\xBD";
+      text.remove_prefix(1);
+    } else {
+      valid += text.substr(0, bytes);
+      text.remove_prefix(bytes);
+    }
+  }
+  return valid;
+}
+
 }  // namespace stoker

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace stoker {
@@ -16,5 +17,9 @@ size_t utf8_character_bytes(std::string_view text);
 // controls, DEL, the line and paragraph separators, and bidirectional marks, embeddings, overrides
 // and isolates.
 bool is_control_character(std::string_view character);
+
+// `text` with each byte that is not part of a valid character replaced by U+FFFD. JSON parsers and
+// TensorBoard reject a complete record if its text is not valid UTF-8.
+std::string valid_utf8(std::string_view text);
 
 }  // namespace stoker

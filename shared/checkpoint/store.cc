@@ -282,15 +282,16 @@ namespace {
 
 // Exclusive lock of SHA256SUMS while the directory is renamed, so that no reader opens it in
 // between. kBusy: a reader holds the lock. The descriptor is writable, which NFS requires for an
-// exclusive lock (EBADF otherwise). Invalid without an error: a corrupt checkpoint without that
-// file, which no process can have open.
+// exclusive lock (EBADF otherwise). Invalid without an error: no process can hold a lock, because
+// it is a corrupt checkpoint without that file, or because the file system has no locks.
 Result<UniqueFd> lock_for_deletion(FileSystem& files, const std::string& checkpoint) {
   const std::string path = join_path(checkpoint, kChecksumsName);
   auto fd = files.open(path, O_RDWR | O_NOFOLLOW);
   if (fd.status().code() == StatusCode::kNotFound) return UniqueFd();
   if (!fd.ok()) return fd.status();
-  if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) return Status::from_errno(errno, "lock " + path);
-  return fd;
+  if (::flock(fd->get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno == ENOSYS || errno == EOPNOTSUPP) return UniqueFd();
+  return Status::from_errno(errno, "lock " + path);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/control/grammar.h"
 #include "shared/control/protocol.h"
 
@@ -37,7 +38,7 @@ std::string to_json(const HelloReply& reply) {
                                       {"stoker_version", reply.stoker_version},
                                       {"role", reply.role},
                                       {"methods", std::move(names)},
-                                      {"run_dir", reply.run.run_dir},
+                                      {"run_dir", valid_utf8(reply.run.run_dir)},
                                       {"run_dir_id", reply.run.run_dir_id},
                                       {"pid", reply.run.pid}});
 }

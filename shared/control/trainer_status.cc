@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::control {
 namespace {
@@ -214,7 +215,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
-                          {"waiting_for", status.waiting_for},
+                          {"waiting_for", valid_utf8(status.waiting_for)},
                           {"memory", memory_json(status.memory)},
                           {"feed", feed_json(status.feed)},
                           {"checkpoint", checkpoint_json(status.checkpoint)},

@@ -12,24 +12,6 @@
 #include "shared/base/utf8.h"
 
 namespace stoker::metrics {
-namespace {}  // namespace
-
-std::string valid_utf8(std::string_view text) {
-  std::string valid;
-  valid.reserve(text.size());
-  while (!text.empty()) {
-    const size_t bytes = utf8_character_bytes(text);
-    if (bytes == 0) {
-      valid += "\xEF\xBF\xBD";
-      text.remove_prefix(1);
-    } else {
-      valid += text.substr(0, bytes);
-      text.remove_prefix(bytes);
-    }
-  }
-  return valid;
-}
-
 namespace {
 
 namespace json = boost::json;

@@ -16,10 +16,6 @@
 
 namespace stoker::metrics {
 
-// `text` with each byte that is not part of a valid character replaced by U+FFFD. JSON parsers and
-// TensorBoard reject a complete record if its text is not valid UTF-8.
-std::string valid_utf8(std::string_view text);
-
 // MetricsRecord: one line of a metrics file, as names and values in the order in which they were
 // added.
 //

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "shared/base/hash.h"
-#include "shared/metrics/metrics_record.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::metrics {
 namespace {

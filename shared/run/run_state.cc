@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::run {
 namespace {
@@ -31,7 +32,7 @@ std::string_view to_string(RunOutcome outcome) {
 std::string to_json(const ExitStatus& end) {
   return json::serialize(json::object{{"state", to_string(end.outcome)},
                                       {"step", end.step},
-                                      {"reason", end.reason},
+                                      {"reason", valid_utf8(end.reason)},
                                       {"exit_code", end.exit_code}}) +
          "\n";
 }

@@ -209,6 +209,12 @@ TEST_F(CheckpointCommandsTest, ListSucceedsWithoutCheckpoints) {
   EXPECT_THAT(verify.err, HasSubstr("no checkpoint yet"));
 }
 
+TEST_F(CheckpointCommandsTest, ReportsInvalidRecordWhenCheckpointsAreMissing) {
+  write_file(layout().last_checkpoint_file(), "{");
+  EXPECT_THAT(ctl({"list"}).out, HasSubstr("now, and the last one is unknown: "));
+  EXPECT_THAT(ctl({"verify"}).err, HasSubstr("last_checkpoint.json: not JSON"));
+}
+
 TEST_F(CheckpointCommandsTest, NamesLastSavedStepWhenCheckpointsAreMissing) {
   write_file(layout().last_checkpoint_file(), R"({"step":400,"manifest_sha256":"ab"})");
   for (const char* const command : {"list", "verify"}) {

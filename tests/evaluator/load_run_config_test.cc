@@ -1,5 +1,6 @@
 #include "evaluator/load_run_config.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -23,12 +24,14 @@ class LoadRunConfigTest : public ::testing::Test {
   Result<config::Config> load(const std::string& text, bool trust = false) {
     test::write_whole(path_, kData + text);
     if (::geteuid() == 0 && ::chown(path_.c_str(), owner_, owner_) != 0) ADD_FAILURE() << "chown";
+    if (::chmod(path_.c_str(), mode_) != 0) ADD_FAILURE() << "chmod";
     return load_run_config(path_, {}, trust);
   }
 
   const test::TemporaryDirectory folder_;
   const std::string path_ = folder_ / "config.yaml";
   uid_t owner_ = 0;
+  mode_t mode_ = 0640;
 };
 
 TEST_F(LoadRunConfigTest, RejectsCodeInFileOfAnotherUserUnlessTrusted) {
@@ -46,6 +49,20 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileOfAnotherUserUnlessTrusted) {
   const std::string command = std::string(kBuiltIn) + "eval: {on_best_command: [/bin/true]}\n";
   EXPECT_THAT(load(command).status().message(), HasSubstr("its eval.on_best_command would run"));
   EXPECT_TRUE(load(command, true).ok());
+}
+
+TEST_F(LoadRunConfigTest, RejectsCodeInFileThatOthersCanWriteUnlessTrusted) {
+  const std::string code = "model: {name: plugin, path: /m.so}\n";
+  for (const mode_t mode : {0660, 0602}) {
+    mode_ = mode;
+    const auto loaded = load(code);
+    EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
+    EXPECT_THAT(loaded.status().message(),
+                AllOf(HasSubstr(path_ + ": other users can write to it, and its model.path"),
+                      HasSubstr("chmod go-w " + path_)));
+    EXPECT_TRUE(load(code, true).ok());
+    EXPECT_TRUE(load(kBuiltIn).ok());
+  }
 }
 
 TEST_F(LoadRunConfigTest, AcceptsFileOfAnotherUserWithoutCode) {

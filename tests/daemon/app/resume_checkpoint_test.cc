@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
 #include "shared/run/last_checkpoint.h"
+#include "tests/support/faulty_files.h"
 
 namespace stoker::app {
 namespace {
@@ -241,6 +243,29 @@ TEST_F(ResumeCheckpointTest, ArchivesExistingRunOnFresh) {
   EXPECT_FALSE(fs::exists(run_ + "/checkpoints"));
 }
 
+TEST_F(ResumeCheckpointTest, ChangesNothingOnFreshIfCheckpointsIsMountPoint) {
+  make_checkpoint(10);
+  record(10);
+  test::FaultyFiles files(run_);
+  files.fail_at(2, {.error = EBUSY});
+  const Status archived = archive_run(files, run_);
+  EXPECT_EQ(archived.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(archived.message(), HasSubstr(run_ + "/checkpoints: is a mount point; "));
+  EXPECT_EQ(recorded_step(), 10u);
+  EXPECT_FALSE(fs::exists(run_ + "/archive-1"));
+}
+
+TEST_F(ResumeCheckpointTest, ArchivesRestOnFreshAfterInterruption) {
+  make_checkpoint(10);
+  record(10);
+  test::FaultyFiles files(run_);
+  files.kill_at(3);
+  EXPECT_EQ(archive_run(files, run_).code(), StatusCode::kIoError);
+  EXPECT_EQ(find("").status().code(), StatusCode::kCorrupt);
+  ASSERT_TRUE(archive_run(default_file_system(), run_).ok());
+  EXPECT_FALSE((*find("")).has_value());
+}
+
 TEST_F(ResumeCheckpointTest, RejectsEmptyOrMissingDirectoryAfterSave) {
   make_checkpoint(10);
   make_checkpoint(20);
@@ -300,6 +325,18 @@ TEST_F(ResumeCheckpointTest, ForgetsLastCheckpointWhenItIsArchived) {
   ASSERT_TRUE(archive_later_checkpoints(default_file_system(), store(), layout(), 10).ok());
   EXPECT_TRUE(warnings_of_start().empty());
   EXPECT_EQ(recorded_step(), 0u);
+}
+
+TEST_F(ResumeCheckpointTest, SyncsRemovalOfRecordBeforeArchiving) {
+  for (const uint64_t step : {10u, 20u}) make_checkpoint(step);
+  record(20);
+  test::FaultyFiles files(run_);
+  ASSERT_TRUE(archive_later_checkpoints(files, store(), layout(), 10).ok());
+  std::vector<std::string> operations;
+  for (const test::Operation& operation : files.operations())
+    operations.push_back(to_string(operation));
+  EXPECT_THAT(operations, ElementsAre(HasSubstr("last_checkpoint.json"), "sync directory " + run_,
+                                      HasSubstr("rename "), HasSubstr("sync directory ")));
 }
 
 TEST_F(ResumeCheckpointTest, RecordsOnlyCheckpointsOfThisRun) {

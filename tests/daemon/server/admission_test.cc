@@ -136,7 +136,7 @@ TEST_F(ConnectionAdmissionTest, LimitsLogLinesAboutDeniedCommandsOfOneUser) {
     return found;
   };
   EXPECT_EQ(count("command=stop uid=4242 "), 4u) << text;
-  EXPECT_EQ(count("suppressed=17"), 1u) << text;
+  EXPECT_EQ(count("num_suppressed=17"), 1u) << text;
   EXPECT_EQ(count("command=stop uid=4243 "), 1u) << "other users are not affected";
   EXPECT_EQ(count("command=pause"), 10u) << "executed commands are always logged";
 }

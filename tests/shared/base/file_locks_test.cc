@@ -56,6 +56,27 @@ TEST_F(FileLocksTest, DescribesHolderByPidAndCommand) {
   EXPECT_THAT(describe_lock_holder(path()), HasSubstr("base_test"));
 }
 
+TEST_F(FileLocksTest, DescribesCommandAsPrintableText) {
+  const UniqueFd fd(::open(path().c_str(), O_RDWR));  // inherited, like the lock
+  const std::string unprintable = "<\x1b\x7f\u009b\u202e\xff>" + std::string(400, 'a') + "é";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0)
+      ::execl("/bin/sh", "sh", "-c", "kill -STOP $$", unprintable.c_str(), nullptr);
+    ::_exit(1);
+  }
+  std::string holder;
+  const auto has_started = [&] {
+    holder = describe_lock_holder(path());
+    return holder.find("kill -STOP") != std::string::npos;
+  };
+  for (int tries = 0; tries < 1000 && !has_started(); ++tries) ::usleep(10'000);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_THAT(holder, HasSubstr("<    \xEF\xBF\xBD>aaa"));
+  EXPECT_TRUE(holder.ends_with("a...)")) << holder;
+}
+
 // As after `(flock 9; …) 9<FILE` in a shell: the process that took the lock has exited.
 TEST_F(FileLocksTest, DescribesInheritedLock) {
   const UniqueFd fd(::open(path().c_str(), O_RDWR | O_CLOEXEC));

@@ -30,5 +30,16 @@ TEST(Utf8Test, DetectsControlCharacters) {
     EXPECT_FALSE(is_control_character(letter)) << letter;
 }
 
+TEST(Utf8Test, PreservesValidTextAndReplacesInvalidBytes) {
+  EXPECT_EQ(valid_utf8("plain \xc3\xa4 \xf0\x9f\x94\xa5"), "plain \xc3\xa4 \xf0\x9f\x94\xa5");
+  constexpr std::string_view kBad = "\xEF\xBF\xBD";
+  for (const char* text : {"\x80", "\xff", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80",
+                           "\xf4\x90\x80\x80", "\xe2\x82", "\xf0\x9f\x94"}) {
+    std::string expected;
+    for (size_t i = 0; i < std::string_view(text).size(); ++i) expected += kBad;
+    EXPECT_EQ(valid_utf8(text), expected) << text;
+  }
+}
+
 }  // namespace
 }  // namespace stoker

@@ -65,6 +65,15 @@ TEST(HelloReplyTest, ReturnsWhatWasRendered) {
   EXPECT_EQ(parsed->run.pid, reply.run.pid);
 }
 
+TEST(HelloReplyTest, RendersValidUtf8) {
+  const HelloReply reply{.stoker_version = "1",
+                         .role = "read",
+                         .run = {.run_dir = "/r\xff", .run_dir_id = "1:2", .pid = 7}};
+  const auto parsed = parse_hello_reply(to_json(reply));
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(parsed->run.run_dir, "/r\xEF\xBF\xBD");
+}
+
 TEST(HelloReplyTest, RejectsReplyWithoutRunIdentity) {
   for (const char* const text :
        {"", "[]", "{}", R"({"stoker_version":"1","role":"read"})",

@@ -45,6 +45,12 @@ TEST_F(RunStateTest, ReportsCrashAfterTrainerIsKilled) {
   EXPECT_EQ(read_run_state(layout_).phase, RunState::Phase::kCrashed);
 }
 
+TEST_F(RunStateTest, WritesReasonAsValidUtf8) {
+  const auto end = parse_exit_status(to_json(ExitStatus{.reason = "/r\xff"}), "exit_status.json");
+  ASSERT_TRUE(end.ok()) << end.status().to_string();
+  EXPECT_EQ(end->reason, "/r\xEF\xBF\xBD");
+}
+
 TEST_F(RunStateTest, RoundTripsExitStatus) {
   ASSERT_TRUE(write_exit_status(default_file_system(), layout_,
                                 {RunOutcome::kFailed, 12, "a \"quoted\" reason", 70})
