@@ -42,14 +42,14 @@ class RemappedDataset final : public data::DatasetDecorator {
   Status read(uint64_t sample, const data::RandomKey& random_key,
               std::span<const std::span<std::byte>> outputs) const override {
     STOKER_RETURN_IF_ERROR(data_->read(sample, random_key, outputs));
-    return map_label(outputs);
+    return map_label(sample, outputs);
   }
   data::BatchReadResult read_batch(std::span<const data::SampleReadRequest> samples,
                                    std::span<const std::span<std::byte>> rows) const override {
     data::BatchReadResult read = data_->read_batch(samples, rows);
     data::RowOutputs outputs(rows, samples.size());
     for (size_t row = 0; row < read.good; ++row)
-      if (Status mapped = map_label(outputs.of(row)); !mapped.ok())
+      if (Status mapped = map_label(samples[row].sample, outputs.of(row)); !mapped.ok())
         return {.good = row, .status = std::move(mapped)};
     return read;
   }
@@ -63,15 +63,22 @@ class RemappedDataset final : public data::DatasetDecorator {
 
  private:
   // The label can come from another process, which is not trusted to respect classes().
-  Status map_label(std::span<const std::span<std::byte>> outputs) const {
+  Status map_label(uint64_t sample, std::span<const std::span<std::byte>> outputs) const {
     if (!label_ || train_indices_.empty()) return {};
     int64_t label = 0;
     std::memcpy(&label, outputs[*label_].data(), sizeof label);
     if (label < 0 || static_cast<size_t>(label) >= train_indices_.size())
-      return Status(StatusCode::kCorrupt, "label " + std::to_string(label) + ": there are " +
-                                              std::to_string(train_indices_.size()) + " classes");
+      return in_sample(sample, Status(StatusCode::kCorrupt,
+                                      "label " + std::to_string(label) + ": there are " +
+                                          std::to_string(train_indices_.size()) + " classes"));
     std::memcpy(outputs[*label_].data(), &train_indices_[static_cast<size_t>(label)], sizeof label);
     return {};
+  }
+
+  Status in_sample(uint64_t sample, const Status& status) const {
+    const data::SampleSource where = source(sample);
+    return status.with_context(where.file + ": the sample at offset " +
+                               std::to_string(where.offset));
   }
 
   const std::unique_ptr<Dataset> data_;

@@ -14,6 +14,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 constexpr uint64_t kMaxManifest = 64ull << 20;
+constexpr auto kBusyDelay = std::chrono::seconds(10);
 
 std::string manifest_sha256_of(const std::string& checkpoint_path) {
   const auto text = read_file(join_path(checkpoint_path, "manifest.json"), kMaxManifest);
@@ -232,15 +233,22 @@ Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
     attempt_counts_->undo(entry.step, manifest_sha256);
     return {};
   }
-  // Retention deleted the checkpoint during the evaluation, or has locked it to delete it. On a
-  // network file system, open files can disappear as well, and reading them fails with various
-  // errors.
-  if (error.code() == StatusCode::kNotFound || error.code() == StatusCode::kBusy ||
-      is_deleted(entry.path)) {
+  // Retention deleted the checkpoint during the evaluation. On a network file system, open files
+  // can disappear as well, and reading them fails with various errors.
+  if (error.code() == StatusCode::kNotFound || is_deleted(entry.path)) {
     log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->remove(entry.step, manifest_sha256);
     if (manifest_sha256.empty()) return {};  // no longer listed, so no outcome is needed
     return record_outcome(Outcome::kSuperseded, entry, manifest_sha256, error.message());
+  }
+  // Another program has locked the checkpoint, or no process can be started now. Retention locks a
+  // checkpoint only until it has renamed it.
+  if (error.code() == StatusCode::kBusy) {
+    if (!not_before_.contains(entry.path))
+      log_warn("evaluation postponed", {{"step", entry.step}, {"reason", error.message()}});
+    attempt_counts_->undo(entry.step, manifest_sha256);
+    not_before_[entry.path] = clock_.monotonic() + kBusyDelay;
+    return {};
   }
   if (error.code() == StatusCode::kCorrupt || error.code() == StatusCode::kMismatch) {
     log_error("checkpoint corrupt", {{"step", entry.step}, {"reason", error.message()}});

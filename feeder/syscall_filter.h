@@ -1,11 +1,12 @@
 // syscall_filter: limits a worker process to the system calls that it needs: reading files, memory,
 // futex, clock, its own threads, exit, writing to standard error, writing samples to the cache
-// files opened for it, and replies to its parent. It denies everything else: network, exec, new processes, opening files for
-// writing, executable memory.
+// files opened for it, and replies to its parent. It denies everything else: network, exec, new
+// processes, opening files for writing, executable memory.
 //
 // It is a table and a hundred lines of classic BPF instead of libseccomp, so that the allowlist is
 // in one place and no library is required. A call that is not in the table raises SIGSYS. The
-// handler stores the number of the call for stokerd, and the process ends by that signal.
+// handler stores the number of the call for the parent process, and the process ends by that
+// signal.
 //
 // Threads: install_syscall_filter() applies to every thread of the process, including those already
 //          running.

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,8 +152,19 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
 
 namespace {
 
+// The soft limit of stoker-eval (eval.memory_limit_mib) is inherited; this process has its own
+// (feed.worker_memory_limit_mib).
+Status restore_memory_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_DATA, &limit) != 0) return Status::from_errno(errno, "RLIMIT_DATA");
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_DATA, &limit) != 0) return Status::from_errno(errno, "RLIMIT_DATA");
+  return {};
+}
+
 // The same as run_worker() up to its first sample.
 Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sandbox_refused) {
+  STOKER_RETURN_IF_ERROR(restore_memory_limit());
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
   STOKER_ASSIGN_OR_RETURN(const auto memory, ring::Segment::attach(UniqueFd(arguments.memory_fd)));

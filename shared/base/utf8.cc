@@ -43,12 +43,6 @@ size_t utf8_character_bytes(std::string_view text) {
   return 0;
 }
 
-bool is_control_character(std::string_view character) {
-  const uint32_t code = code_point(character);
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e ||
-         code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-}
-
 std::string valid_utf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());
@@ -63,6 +57,12 @@ std::string valid_utf8(std::string_view text) {
     }
   }
   return valid;
+}
+
+bool is_control_character(std::string_view character) {
+  const uint32_t code = code_point(character);
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e ||
+         code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
 }  // namespace stoker

@@ -13,13 +13,13 @@ namespace stoker {
 // forms and surrogates are not).
 size_t utf8_character_bytes(std::string_view text);
 
+// `text` with each byte that is not part of a valid character replaced by U+FFFD. JSON parsers and
+// TensorBoard reject a complete record if its text is not valid UTF-8.
+std::string valid_utf8(std::string_view text);
+
 // Whether a valid character can change how a terminal or viewer shows other text: C0 and C1
 // controls, DEL, the line and paragraph separators, and bidirectional marks, embeddings, overrides
 // and isolates.
 bool is_control_character(std::string_view character);
-
-// `text` with each byte that is not part of a valid character replaced by U+FFFD. JSON parsers and
-// TensorBoard reject a complete record if its text is not valid UTF-8.
-std::string valid_utf8(std::string_view text);
 
 }  // namespace stoker

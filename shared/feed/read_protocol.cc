@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "shared/base/utf8.h"
 #include "shared/ring/batch_layout.h"
 
 namespace stoker::feed {
@@ -33,7 +34,8 @@ std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_
       (is_ok ? reply.good != count : reply.good > 0 && reply.good >= count))
     return std::nullopt;
   if (is_ok) return data::BatchReadResult{.good = count, .status = {}};
-  std::string text(reply.text.data(), reply.text_bytes);
+  // It can end within a character.
+  std::string text = valid_utf8({reply.text.data(), reply.text_bytes});
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
   return data::BatchReadResult{

@@ -48,8 +48,8 @@ struct ReadReply {
 };
 
 ReadReply make_reply(uint64_t serial, const data::BatchReadResult& result);
-// nullopt: not a reply to this request for `count` samples. Control characters of the text are
-// replaced.
+// nullopt: not a reply to this request for `count` samples. Control characters of the text and
+// bytes that are not UTF-8 are replaced.
 std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_t serial,
                                                  uint64_t count);
 

@@ -81,24 +81,45 @@ class ReplyTimer {
 
   // 0: no limit.
   ReplyTimer(pid_t pid, std::chrono::nanoseconds limit)
-      : pid_(pid), limit_(limit), cpu_time_(cpu_time(pid)), start_(now()) {}
+      : pid_(pid),
+        limit_(limit),
+        first_cpu_time_(cpu_time(pid)),
+        last_cpu_time_(first_cpu_time_),
+        start_(now()),
+        last_growth_(start_) {}
 
   Verdict check() {
     if (limit_.count() == 0) return Verdict::kContinue;
-    if (cpu_time(pid_) - cpu_time_ >= limit_) return Verdict::kComputing;
-    // A process that is ready to run waits for a busy machine, not for the disk.
-    const bool is_overdue = now() - start_ >= limit_ && process_state(pid_) != "running";
-    num_overdue_ = is_overdue ? num_overdue_ + 1 : 0;
+    const std::chrono::nanoseconds spent = cpu_time(pid_);
+    if (spent - first_cpu_time_ >= limit_) return Verdict::kComputing;
+    if (spent != last_cpu_time_) {
+      last_cpu_time_ = spent;
+      last_growth_ = now();
+      num_overdue_ = 0;
+      return Verdict::kContinue;
+    }
+    num_overdue_ = is_overdue() ? num_overdue_ + 1 : 0;
     return num_overdue_ >= kConsecutiveOverdue ? Verdict::kWaiting : Verdict::kContinue;
   }
 
  private:
+  // Of a process that got no CPU time since the last check.
+  bool is_overdue() const {
+    if (now() - start_ < limit_) return false;
+    const std::string state = process_state(pid_);
+    // ProtectProc=invisible hides the state: it can be waiting for a busy machine.
+    if (state.empty()) return now() - last_growth_ >= limit_;
+    // A process that is ready to run waits for a busy machine, not for the disk.
+    return state != "running";
+  }
   static std::chrono::steady_clock::time_point now() { return std::chrono::steady_clock::now(); }
 
   const pid_t pid_;
   const std::chrono::nanoseconds limit_;
-  const std::chrono::nanoseconds cpu_time_;
+  const std::chrono::nanoseconds first_cpu_time_;
+  std::chrono::nanoseconds last_cpu_time_;
   const std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point last_growth_;  // of last_cpu_time_
   int num_overdue_ = 0;
 };
 
@@ -165,7 +186,7 @@ Status SandboxedDataset::start() const {
   std::string cause;
   for (int attempt = 0; attempt < kMaxFailedStarts; ++attempt) {
     STOKER_RETURN_IF_ERROR(spawn());
-    Attempt ready = wait_for_reply(0, /*is_limited=*/false);
+    Attempt ready = wait_for_reply(0);
     if (ready.end == Attempt::End::kNotStarted) return ready.result.status;
     if (ready.end == Attempt::End::kAnswered) {
       if (!ready.result.status.ok()) {
@@ -219,9 +240,10 @@ SandboxedDataset::Attempt SandboxedDataset::receive(uint64_t count) const {
   return {.end = Attempt::End::kAnswered, .result = *std::move(result)};
 }
 
-SandboxedDataset::Attempt SandboxedDataset::wait_for_reply(uint64_t count, bool is_limited) const {
-  const auto limit = std::chrono::nanoseconds(
-      static_cast<int64_t>(is_limited ? feed_.worker_timeout_seconds.value_or(0) * 1e9 : 0));
+SandboxedDataset::Attempt SandboxedDataset::wait_for_reply(uint64_t count) const {
+  // The setting limits the time of one sample. 0, while the dataset is opened: no limit.
+  const auto limit = std::chrono::nanoseconds(static_cast<int64_t>(
+      feed_.worker_timeout_seconds.value_or(0) * 1e9 * static_cast<double>(count)));
   ReplyTimer timer(worker_->process.pid(), limit);
   auto verdict = ReplyTimer::Verdict::kContinue;
   while (verdict == ReplyTimer::Verdict::kContinue) {
@@ -234,7 +256,8 @@ SandboxedDataset::Attempt SandboxedDataset::wait_for_reply(uint64_t count, bool 
     verdict = timer.check();
   }
   const bool is_waiting = verdict == ReplyTimer::Verdict::kWaiting;
-  const std::string state = is_waiting ? process_state(worker_->process.pid()) : "computing";
+  std::string state = is_waiting ? process_state(worker_->process.pid()) : "computing";
+  if (state.empty()) state = "waiting";
   Attempt attempt = end_crashed("timeout, " + state);
   if (is_waiting) attempt.end = Attempt::End::kWaiting;
   return attempt;
@@ -253,9 +276,8 @@ SandboxedDataset::Attempt SandboxedDataset::request(
   ssize_t sent = 0;
   do sent = ::send(worker_->socket.get(), &message, message.bytes(), MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
-  Attempt attempt = sent == static_cast<ssize_t>(message.bytes())
-                        ? wait_for_reply(samples.size(), /*is_limited=*/true)
-                        : end_crashed("");
+  Attempt attempt = sent == static_cast<ssize_t>(message.bytes()) ? wait_for_reply(samples.size())
+                                                                  : end_crashed("");
   if (attempt.end == Attempt::End::kAnswered &&
       !copy_rows(length, samples, attempt.result.good, rows))
     attempt = end_crashed("sent a sequence with another length than when it was indexed");

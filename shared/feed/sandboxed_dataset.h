@@ -15,8 +15,9 @@
 // Threads:   as Dataset; one reads at a time. The kernel ends the worker process together with the
 //            thread that started it: the one of open(), or of the read() after a crash.
 // Blocking:  open() until the process has opened the dataset; reads until the process answers or is
-//            killed. A read that does not end is not limited without feed.worker_timeout_seconds,
-//            nor while a busy machine gives the process no time.
+//            killed, after feed.worker_timeout_seconds for each sample of a request. A read that
+//            does not end is not limited without this setting, nor while a busy machine gives the
+//            process no time (if its state in /proc is hidden: no CPU time at all for this long).
 // Ownership: owns the dataset and the process.
 // Errors:    open(): those of find_feed_program() and of opening the dataset in the process;
 //            kPermission: sandbox_refused(). Reads: those of the dataset; kCorrupt: the sample is
@@ -96,7 +97,8 @@ class SandboxedDataset final : public data::DatasetDecorator {
   Status spawn() const;
   Attempt request(std::span<const data::SampleReadRequest> samples,
                   std::span<const std::span<std::byte>> rows) const;
-  Attempt wait_for_reply(uint64_t count, bool is_limited) const;
+  // `count`: samples of the request; 0: until the dataset is open.
+  Attempt wait_for_reply(uint64_t count) const;
   Attempt receive(uint64_t count) const;
   Attempt end_crashed(std::string cause) const;
   bool copy_rows(uint64_t length, std::span<const data::SampleReadRequest> samples, uint64_t good,

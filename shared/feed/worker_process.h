@@ -61,7 +61,7 @@ class WorkerProcess {
   // Reaps the process if it has ended.
   std::optional<End> try_reap();
   void kill();
-  // False: the kernel has not ended the process within `patience`, and it is abandoned.
+  // False: the kernel has not ended the process within `timeout`, and it is abandoned.
   bool kill_and_reap(std::chrono::milliseconds timeout = kExitTimeout);
 
  private:

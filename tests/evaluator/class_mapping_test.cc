@@ -141,6 +141,7 @@ TEST_F(ClassMappingTest, ReportsLabelThatDatasetDoesNotHave) {
     const auto read = (*data)->read_batch(samples, rows);
     EXPECT_EQ(read.good, 1u);
     EXPECT_EQ(read.status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(read.status.message(), HasSubstr("val.csv: the sample at offset"));
     EXPECT_EQ(labels[0], 2);
   }
 }

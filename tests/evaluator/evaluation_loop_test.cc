@@ -1,5 +1,8 @@
 #include "evaluator/evaluation_loop.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -217,6 +220,22 @@ TEST_F(EvaluationLoopTest, DoesNotCountStoppedAttempt) {
   EXPECT_EQ(outcomes(), Lines{});
   error_ = nullptr;
   loop_result(*open());
+  EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
+}
+
+TEST_F(EvaluationLoopTest, EvaluatesLockedCheckpointAfterItsLockIsReleased) {
+  commit(10);
+  const auto loop = open();
+  {
+    const UniqueFd lock(::open((path_of(10) + "/SHA256SUMS").c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      EXPECT_EQ(loop_result(*loop).maybe_due_at, clock_.monotonic() + 10s);
+      clock_.advance(10s);
+    }
+    EXPECT_EQ(outcomes(), Lines{});
+  }
+  EXPECT_FALSE(loop_result(*loop).maybe_due_at.has_value());
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
 }
 

@@ -1,6 +1,6 @@
 // UnprivilegedUser: for its lifetime this process has no rights that its user does not have. Root
-// becomes an unprivileged user with the groups of root, because root can read and write everything; others
-// remain themselves.
+// becomes an unprivileged user with the groups of root, because root can read and write everything;
+// others remain themselves.
 //
 // Threads: affects all threads of the process.
 #pragma once

@@ -48,7 +48,8 @@ class SharedFolder {
   // Locks the folder, so that not all create the same file. Only saves work: files are
   // complete and never replaced with or without it. kBusy if another process holds the lock.
   Result<FileLock> lock() const;
-  // Removes the temporary files of killed processes; those that other users' files hide remain.
+  // Removes the temporary files of killed processes. Leftovers of other users that cannot be opened
+  // remain.
   void remove_leftovers() const;
 
  private:

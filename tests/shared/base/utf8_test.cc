@@ -1,5 +1,8 @@
 #include "shared/base/utf8.h"
 
+#include <string>
+#include <string_view>
+
 #include <gtest/gtest.h>
 
 namespace stoker {

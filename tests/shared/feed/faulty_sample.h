@@ -13,7 +13,7 @@ inline constexpr uint64_t kFaultySample = 17;
 // Modes that need no dataset.
 inline constexpr auto kWrongReplies = std::to_array<std::string_view>(
     {"wrong_serial", "wrong_count", "wrong_code", "long_text", "short_reply", "noise",
-     "two_replies", "closes", "wrong_label", "flips"});
+     "two_replies", "closes", "wrong_label"});
 inline bool is_wrong_reply(std::string_view mode) {
   return std::ranges::find(kWrongReplies, mode) != kWrongReplies.end();
 }

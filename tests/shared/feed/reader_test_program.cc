@@ -6,11 +6,12 @@
 //   needs_memory     more memory than permitted
 //   spins            never ends
 //   stops            stops itself
+//   naps             sleeps 200 times for 10 ms
+//   pauses           sleeps for 1.5 seconds
 // or how it answers every request:
 //   wrong_serial, wrong_count, wrong_code, long_text, short_reply, two_replies, noise
 //   closes           closes the socket and waits
 //   wrong_label      labels out of range
-//   flips            changes the samples after the reply, until it is killed
 // or how it ends before it is ready:
 //   fails, rejected  with code 70; like a process that may not install its seccomp filter
 // Any other name reads the dataset.
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -70,6 +72,10 @@ void allocate_too_much() {
   if (memory.back() != 1) std::abort();
 }
 
+void nap() {
+  for (int i = 0; i < 200; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 std::function<void()> fault_of(const std::string& mode, const std::string& index_dir) {
   if (mode == "crashes") return write_invalid_address;
   if (mode == "crashes_once" && ::unlink((index_dir + "/armed").c_str()) == 0)
@@ -78,15 +84,9 @@ std::function<void()> fault_of(const std::string& mode, const std::string& index
   if (mode == "needs_memory") return allocate_too_much;
   if (mode == "spins") return loop_forever;
   if (mode == "stops") return [] { ::raise(SIGSTOP); };
+  if (mode == "naps") return nap;
+  if (mode == "pauses") return [] { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); };
   return {};
-}
-
-void flip_forever(std::span<std::byte> memory) {
-  const std::span words(reinterpret_cast<uint64_t*>(memory.data()),
-                        memory.size() / sizeof(uint64_t));
-  while (true)
-    for (uint64_t& word : words.subspan(sizeof(SharedHeader) / sizeof(uint64_t)))
-      std::atomic_ref(word).fetch_xor(~uint64_t{0}, std::memory_order_relaxed);
 }
 
 // Serves requests without a dataset; returns when there are no more.
@@ -110,7 +110,6 @@ void answer_wrongly(const std::string& mode, int socket_fd, std::span<std::byte>
     }
     ::send(socket_fd, &reply, bytes, 0);
     if (mode == "two_replies") ::send(socket_fd, &reply, bytes, 0);
-    if (mode == "flips") flip_forever(memory);
   }
 }
 
