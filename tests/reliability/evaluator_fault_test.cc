@@ -94,8 +94,9 @@ TEST_F(EvaluatorFaultTest, FindsNewCheckpointsByPollingWithoutInotifyEvents) {
   fs::rename(run_dir() + "/checkpoints/" + name, path("later"));
   fs::rename(run_dir() + "/exit_status.json", path("exit_status.json"));
   std::jthread delayed([&] {
-    EXPECT_TRUE(wait_until(
-        60s, [&] { return log_of("stoker-eval").find("info    waiting ") != std::string::npos; }));
+    EXPECT_TRUE(wait_until(60s, [&] {
+      return text_if_exists(path("stoker-eval.out")).find("info    waiting ") != std::string::npos;
+    }));
     fs::rename(path("later"), run_dir() + "/checkpoints/" + name);
     fs::rename(path("exit_status.json"), run_dir() + "/exit_status.json");
   });
