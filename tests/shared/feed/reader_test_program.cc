@@ -148,6 +148,7 @@ int serve(std::map<std::string, std::string>& arguments) {
 }  // namespace stoker::feed
 
 int main(int argc, char** argv) {
+  ::signal(SIGSEGV, SIG_DFL);  // AddressSanitizer's handler reports it and exits instead
   std::map<std::string, std::string> arguments;
   for (int i = 1; i + 1 < argc; i += 2) arguments[argv[i]] = argv[i + 1];
   return stoker::feed::serve(arguments);
