@@ -140,6 +140,9 @@ void expect_all_tickets(ShmRing& ring, ProducerId victim) {
 // segment after each instruction shows what a kill there leaves. Copies that equal the previous one
 // are not examined again.
 TEST_F(RingStepTest, RequeuesTicketsWhenProducerIsKilledAtAnyInstruction) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "takes minutes, because ThreadSanitizer multiplies the instructions to step over";
+#endif
   const auto ring = make_ring({.slots = 2, .end_ticket = 3});
   const auto victim = ring->add_producer("victim");
   SteppedProducer producer(*ring, *victim);
