@@ -95,8 +95,7 @@ TEST_F(TrainerDiskErrorTest, RetriesFailedSaveBeforeNextIsDue) {
   config.train.max_steps = 11;
   Session run(config, root_, kNoPoison, {.files = files_, .clock = clock});
   run.on_row = [&](const metrics::TrainMetrics& row) {
-    while (!run.writer_->wait_idle(100ms)) {
-    }
+    wait_until_saved(run);
     if (row.step == 4) files_.fail_at(files_.operations().size() + 1, {ENOSPC, {}, true});
     if (row.step == 5) files_.heal();
     clock.advance(row.step == 6 ? 31s : 1s);
@@ -120,8 +119,7 @@ TEST_F(TrainerSaveFaultTest, DoesNotRecreateMovedDirectory) {
   const std::string there = root_ + "/moved";
   std::string error;
   run.on_row = [&](const metrics::TrainMetrics& row) {
-    while (!run.writer_->wait_idle(100ms)) {
-    }
+    wait_until_saved(run);
     if (row.step == 4) std::filesystem::rename(here, there);
     if (row.step != 7) return;
     EXPECT_TRUE(run.writer_->is_degraded());
@@ -145,6 +143,7 @@ TEST_F(TrainerSaveFaultTest, NeverSavesNonfiniteState) {
     const auto outcome = run.train();
     EXPECT_TRUE(!outcome.ok() || *outcome == TrainerOutcome::kRolledBack)
         << static_cast<int>(policy);
+    wait_until_saved(run);  // the failing step may come before the commit of the step before it
     // The nonfinite parameters result from the update of a step with finite loss and gradient.
     EXPECT_THAT(run.saved(), AllOf(Not(IsEmpty()), Each(Le(3U)))) << static_cast<int>(policy);
   }

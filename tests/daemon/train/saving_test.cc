@@ -72,8 +72,7 @@ TEST_F(TrainerSaveTest, SavesByWallTime) {
   config.checkpoint.save_every_seconds = 30;
   Session run(config, root_, kNoPoison, {.clock = clock});
   run.on_row = [&](const metrics::TrainMetrics&) {
-    while (!run.writer_->wait_idle(100ms)) {
-    }
+    wait_until_saved(run);
     clock.advance(10s);
   };
   ASSERT_TRUE(run.train().ok());
@@ -95,8 +94,7 @@ TEST_F(TrainerSaveTest, SavesOnLossImprovementAcrossResume) {
   const std::string other = fresh();
   Session first(config, other);
   first.on_row = [&](const metrics::TrainMetrics& row) {
-    while (!first.writer_->wait_idle(100ms)) {
-    }
+    wait_until_saved(first);
     if (row.step == due[0] + 1) first.ask(control::Stop{});
   };
   ASSERT_TRUE(first.train().ok());
@@ -117,8 +115,7 @@ TEST_F(TrainerSaveTest, SavesStepOnceForSeveralTriggers) {
   config.checkpoint.save_on_loss_improvement = 0.0001;
   Session run(config, root_, kNoPoison, {.clock = clock, .save_after_resume = true});
   run.on_row = [&](const metrics::TrainMetrics& row) {
-    while (!run.writer_->wait_idle(100ms)) {
-    }
+    wait_until_saved(run);
     clock.advance(5s);
     if (row.step % 2 == 0) run.ask(control::SaveCheckpoint{});
   };
@@ -149,9 +146,7 @@ TEST_F(TrainerSaveTest, SkipsAndCountsSavesWhileOneIsInFlight) {
   Session run(config, root_, kNoPoison, {.before_commit = [&] { gate.pass(); }});
   run.on_row = [&](const metrics::TrainMetrics& row) {
     if (row.step == 7) gate.open();
-    if (row.step >= 7)
-      while (!run.writer_->wait_idle(100ms)) {
-      }
+    if (row.step >= 7) wait_until_saved(run);
   };
   ASSERT_TRUE(run.train().ok());
   EXPECT_THAT(run.saved(), ElementsAre(2, 8, 10));

@@ -225,11 +225,12 @@ inline config::Config slow_config(uint64_t steps) {
   config.metrics.log_every_steps = 1;
   return config;
 }
+inline void wait_until_saved(Session& run) {
+  while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
+  }
+}
 inline void wait_for_saves(Session& run) {
-  run.on_row = [&run](const metrics::TrainMetrics&) {
-    while (!run.writer_->wait_idle(std::chrono::milliseconds(100))) {
-    }
-  };
+  run.on_row = [&run](const metrics::TrainMetrics&) { wait_until_saved(run); };
 }
 inline const std::function<bool(uint64_t)> kNoPoison = [](uint64_t) { return false; };
 
