@@ -68,17 +68,11 @@ class RemappedDataset final : public data::DatasetDecorator {
     int64_t label = 0;
     std::memcpy(&label, outputs[*label_].data(), sizeof label);
     if (label < 0 || static_cast<size_t>(label) >= train_indices_.size())
-      return in_sample(sample, Status(StatusCode::kCorrupt,
-                                      "label " + std::to_string(label) + ": there are " +
-                                          std::to_string(train_indices_.size()) + " classes"));
+      return Status(StatusCode::kCorrupt, "label " + std::to_string(label) + ": there are " +
+                                              std::to_string(train_indices_.size()) + " classes")
+          .with_context(data::to_string(source(sample)));
     std::memcpy(outputs[*label_].data(), &train_indices_[static_cast<size_t>(label)], sizeof label);
     return {};
-  }
-
-  Status in_sample(uint64_t sample, const Status& status) const {
-    const data::SampleSource where = source(sample);
-    return status.with_context(where.file + ": the sample at offset " +
-                               std::to_string(where.offset));
   }
 
   const std::unique_ptr<Dataset> data_;

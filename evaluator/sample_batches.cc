@@ -75,8 +75,7 @@ Result<size_t> SampleBatches::read_rows(const Batch& batch,
 
 Result<task::Batch> SampleBatches::read(size_t number, Memory& memory) {
   const Batch& batch = batches_[number];
-  const std::vector<TensorSpec> specs =
-      batch.length == 0 ? data_.spec() : data_.spec_of_length(batch.length);
+  const std::vector<TensorSpec> specs = data_.spec_of_length(batch.length);
   memory.resize(specs.size());
   for (size_t t = 0; t < specs.size(); ++t) {
     const size_t bytes = specs[t].bytes() * batch.count;

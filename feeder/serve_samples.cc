@@ -57,10 +57,9 @@ Status serve_samples(const data::Dataset& dataset, int socket_fd, std::span<std:
     if (bytes < 0 && errno != ECONNRESET) return Status::from_errno(errno, "read request");
     if (bytes <= 0) return {};  // the parent needs no more samples
     const bool valid = is_valid(request, static_cast<size_t>(bytes), dataset);
-    const auto specs =
-        request.length == 0 || !valid ? dataset.spec() : dataset.spec_of_length(request.length);
-    const auto rows = valid ? feed::locate_samples(memory, specs, request.count)
-                            : std::vector<std::span<std::byte>>();
+    const auto rows =
+        valid ? feed::locate_samples(memory, dataset.spec_of_length(request.length), request.count)
+              : std::vector<std::span<std::byte>>();
     if (rows.empty())
       return Status(StatusCode::kMismatch,
                     "a read request is not compatible with this stoker-feed; install the same "

@@ -1,9 +1,9 @@
 // Quarantine: stokerd's decisions about samples that crash worker processes.
 //
-// A sample is quarantined after feed::kCrashesToQuarantine crashes that it can have caused and during which
-// it was the only sample being read, without a successful read in between. If the same samples
-// always crash, the result depends on the data alone, so a restarted run arrives at the same list.
-// restore() with the list from a checkpoint guarantees this.
+// A sample is quarantined after feed::kCrashesToQuarantine crashes that it can have caused and
+// during which it was the only sample being read, without a successful read in between. If the same
+// samples always crash, the result depends on the data alone, so a restarted run arrives at the
+// same list. restore() with the list from a checkpoint guarantees this.
 //
 // Threads:   one at a time.
 // Blocking:  never.

@@ -26,8 +26,8 @@ class BatchSource {
   virtual feed::BatchShapes shapes() const = 0;
   // Whether a new dataset version starts at this ticket, the first of a step.
   virtual bool has_new_version_at(uint64_t ticket) const = 0;
-  // Whether the trainer may use the batch, whose integers cannot change any more. A rejected batch ends training like the end of the data:
-  // the state is saved. The source records the reason.
+  // Whether the trainer may use the batch, whose integers cannot change any more. A rejected batch
+  // ends training like the end of the data: the state is saved. The source records the reason.
   virtual bool accept(const feed::ReceivedBatch& batch) = 0;
   // The samples that the workers have quarantined so far.
   virtual std::vector<uint64_t> quarantined() const = 0;

@@ -120,8 +120,8 @@ control::TrainerState Trainer::activity() const {
 }
 
 void Trainer::publish(control::TrainerState activity) {
-  const bool standing = channels_.is_paused && activity != control::TrainerState::kStopping;
-  status_.state = standing ? control::TrainerState::kPaused : activity;
+  const bool is_paused = channels_.is_paused && activity != control::TrainerState::kStopping;
+  status_.state = is_paused ? control::TrainerState::kPaused : activity;
   status_.step = state_.step;
   status_.epoch = source_.plan().epoch_of(state_.ticket);
   status_.lr = learning_rate();

@@ -4,8 +4,13 @@
 
 namespace stoker::data {
 
+std::string to_string(const SampleSource& source) {
+  return source.file + ": the sample at offset " + std::to_string(source.offset);
+}
+
 std::vector<TensorSpec> Dataset::spec_of_length(uint64_t length) const {
   std::vector<TensorSpec> tensors = spec();
+  if (length == 0) return tensors;
   for (const size_t tensor : info().length_tensors)
     tensors[tensor].shape.front() = static_cast<int64_t>(length);
   return tensors;

@@ -35,6 +35,8 @@ struct SampleSource {
   uint64_t offset = 0;       // of the first byte, or of the record
   std::string dataset = {};  // mixture: name of the dataset of the sample
 };
+// For errors of the sample: "FILE: the sample at offset 4711".
+std::string to_string(const SampleSource& source);
 
 // One of several samples that are read together.
 struct SampleReadRequest {
@@ -113,7 +115,8 @@ class Dataset {
   std::vector<uint64_t> component_sizes() const { return ends_or_size(info().component_sizes); }
   uint64_t max_length() const { return info().max_length; }
   const std::vector<int>& writable_fds() const { return info().writable_fds; }
-  // spec() of a batch whose longest sample has at most this length, which is at most max_length().
+  // spec() of a batch whose longest sample has at most this length, which is at most max_length();
+  // 0: spec().
   std::vector<TensorSpec> spec_of_length(uint64_t length) const;
 
   virtual SampleSource source(uint64_t sample) const = 0;

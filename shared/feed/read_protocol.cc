@@ -43,21 +43,20 @@ std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_
 }
 
 uint64_t shared_bytes(const std::vector<TensorSpec>& specs, uint64_t count) {
-  uint64_t bytes = sizeof(SharedHeader);
-  for (const TensorSpec& spec : specs) bytes += ring::align_tensor(count * spec.bytes());
-  return bytes;
+  return sizeof(SharedHeader) + ring::BatchLayout(specs, count).slot_bytes();
 }
 
 std::vector<std::span<std::byte>> locate_samples(std::span<std::byte> memory,
                                                  const std::vector<TensorSpec>& specs,
                                                  uint64_t count) {
-  if (shared_bytes(specs, count) > memory.size()) return {};
+  const ring::BatchLayout layout(specs, count);
+  if (memory.size() < sizeof(SharedHeader) ||
+      layout.slot_bytes() > memory.size() - sizeof(SharedHeader))
+    return {};
+  const std::span<std::byte> slot = memory.subspan(sizeof(SharedHeader));
   std::vector<std::span<std::byte>> rows;
-  uint64_t offset = sizeof(SharedHeader);
-  for (const TensorSpec& spec : specs) {
-    rows.push_back(memory.subspan(offset, count * spec.bytes()));
-    offset += ring::align_tensor(count * spec.bytes());
-  }
+  for (size_t tensor = 0; tensor < specs.size(); ++tensor)
+    rows.push_back(layout.rows(slot, tensor, 0, count));
   return rows;
 }
 

@@ -3,8 +3,8 @@
 //
 // Two channels connect them. A SOCK_SEQPACKET pair carries one ReadRequest per ReadReply; the first
 // reply, kReadySerial, comes without a request, when the dataset is open. Shared memory
-// (ring/segment.h) holds SharedHeader and then the samples of the last request, as
-// locate_samples() says.
+// (ring/segment.h) holds SharedHeader and then the samples of the last request, in
+// the layout of a ring slot.
 //
 // Neither side trusts the other's sizes. Both processes are of the same build.
 //

@@ -70,10 +70,6 @@ uint64_t padded_length(const data::DatasetInfo& info, std::span<const std::span<
   return rows[tensor].size() / count / (info.spec[tensor].bytes() / info.max_length);
 }
 
-std::vector<TensorSpec> specs_of(const data::Dataset& data, uint64_t length) {
-  return length == 0 ? data.spec() : data.spec_of_length(length);
-}
-
 // Whether a process that does not answer must be killed, and whether its samples can be the cause.
 class ReplyTimer {
  public:
@@ -289,7 +285,7 @@ SandboxedDataset::Attempt SandboxedDataset::request(
 // Copies the first `good` rows. False: the process sent an impossible length.
 bool SandboxedDataset::copy_rows(uint64_t length, std::span<const data::SampleReadRequest> samples,
                                  uint64_t good, std::span<const std::span<std::byte>> rows) const {
-  const std::vector<TensorSpec> specs = specs_of(*data_, length);
+  const std::vector<TensorSpec> specs = data_->spec_of_length(length);
   const auto shared = locate_samples(worker_->memory.bytes(), specs, samples.size());
   assert(shared.size() == rows.size());
   for (size_t t = 0; t < specs.size(); ++t) {
@@ -350,7 +346,7 @@ data::BatchReadResult SandboxedDataset::read_group(
 Status SandboxedDataset::read_alone(const data::SampleReadRequest& sample,
                                     std::span<const std::span<std::byte>> row) const {
   if (quarantined_.contains(sample.sample))
-    return Status(StatusCode::kCorrupt, location_text(sample.sample) +
+    return Status(StatusCode::kCorrupt, to_string(source(sample.sample)) +
                                             ": quarantined: it crashed its worker process "
                                             "repeatedly");
   std::string cause;
@@ -362,7 +358,7 @@ Status SandboxedDataset::read_alone(const data::SampleReadRequest& sample,
       case Attempt::End::kWaiting:
         return Status(
             StatusCode::kTimedOut,
-            location_text(sample.sample) + ": its worker process was killed: " + attempt.cause);
+            to_string(source(sample.sample)) + ": its worker process was killed: " + attempt.cause);
       case Attempt::End::kAnswered:
         if (attempt.result.status.code() != StatusCode::kOutOfMemory)
           return std::move(attempt.result.status);
@@ -387,13 +383,7 @@ Status SandboxedDataset::quarantine(uint64_t sample, std::string_view cause) con
                                   {"path", origin.file},
                                   {"offset", origin.offset},
                                   {"cause", cause}});
-  return Status(StatusCode::kCorrupt,
-                location_text(sample) + ": quarantined: " + std::string(cause));
-}
-
-std::string SandboxedDataset::location_text(uint64_t sample) const {
-  const data::SampleSource origin = source(sample);
-  return origin.file + ": the sample at offset " + std::to_string(origin.offset);
+  return Status(StatusCode::kCorrupt, to_string(origin) + ": quarantined: " + std::string(cause));
 }
 
 bool SandboxedDataset::is_quarantined(uint64_t sample) const {

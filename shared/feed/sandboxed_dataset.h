@@ -108,7 +108,6 @@ class SandboxedDataset final : public data::DatasetDecorator {
   Status read_alone(const data::SampleReadRequest& sample,
                     std::span<const std::span<std::byte>> row) const;
   Status quarantine(uint64_t sample, std::string_view cause) const;
-  std::string location_text(uint64_t sample) const;
 
   // Constant after construction.
   const std::unique_ptr<data::Dataset> data_;

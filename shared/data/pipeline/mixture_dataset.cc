@@ -107,8 +107,8 @@ std::string format_spec(const std::vector<TensorSpec>& spec) {
   return words;
 }
 
-// Tensors, their padding and class names must be equal, because the trainer does not know which component a sample
-// is from.
+// Tensors, their padding and class names must be equal, because the trainer does not know which
+// component a sample is from.
 Status validate_same_schema(const std::string& name, const NamedDataset& first,
                             const NamedDataset& other) {
   const std::string pair = "data." + name + ".of: data." + first.name + " and data." + other.name;

@@ -91,10 +91,7 @@ class DatasetWithinLimits final : public DatasetDecorator {
 
  private:
   Status in_sample(uint64_t sample, const Status& status) const {
-    if (status.ok()) return status;
-    const SampleSource where = source(sample);
-    return status.with_context(where.file + ": the sample at offset " +
-                               std::to_string(where.offset));
+    return status.ok() ? status : status.with_context(to_string(source(sample)));
   }
 
   const std::unique_ptr<Dataset> data_;
