@@ -15,6 +15,8 @@ Benchmark feed_images();
 Benchmark feed_cold_cache();
 Benchmark checkpoint_commit();
 Benchmark snapshot_stall();
-Benchmark evaluator();  // starts stokerd and stoker-eval from the folder of stoker-bench
+// These two start stokerd and stoker-eval from the folder of stoker-bench.
+Benchmark evaluator();
+Benchmark evaluator_without_core();
 
 }  // namespace stoker::bench

@@ -18,7 +18,7 @@ function(field line name type out)
 endfunction()
 
 function(check_line line)
-  foreach(name bench metric unit)
+  foreach(name bench metric unit processor)
     field("${line}" ${name} STRING value)
   endforeach()
   foreach(name value runs)

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -26,7 +27,7 @@ constexpr auto kWarmUpTime = 500ms;  // not measured after a change
 constexpr auto kStartLimit = 60s;
 constexpr uint64_t kMaxRows = 1 << 30;
 
-// One training and one evaluation thread, so that each has its own core on a machine with two.
+// One evaluation thread; with one training thread, each has its own core on a machine with two.
 constexpr char kConfig[] = R"(
 data:
   train: {format: text, path: CORPUS, split: [0.0, 0.7]}
@@ -34,7 +35,7 @@ data:
 feed: {num_workers: 1}
 model: {name: gpt, num_layers: LAYERS, embed_dim: 128, num_heads: 4, context_length: 64}
 task: {name: language_modeling}
-train: {max_steps: 100000000, micro_batch_size: 16, device: cpu, num_threads: 1}
+train: {max_steps: 100000000, micro_batch_size: 16, device: cpu, num_threads: THREADS}
 checkpoint: {save_every_steps: null, save_every_seconds: null, keep_last: 3}
 eval: {checkpoints: latest, batch_size: 64, num_threads: 1}
 metrics: {log_every_steps: 1, tensorboard: false}
@@ -83,14 +84,17 @@ uint64_t size_of(const std::string& path) {
 
 }  // namespace
 
-Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, bool tiny) {
+Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, bool tiny,
+                                                        TrainerCores cores) {
   if (!fs::exists(program("stokerd")) || !fs::exists(program("stoker-eval")))
     return Status(StatusCode::kNotFound,
                   program("stokerd") + ", stoker-eval: not found; build them");
   STOKER_ASSIGN_OR_RETURN(auto folder, ScratchFolder::create(dir));
   write_corpus(folder->file("corpus.txt"), tiny ? 100'000 : 2'000'000);
-  std::ofstream(folder->file("config.yaml")) << replaced(
-      replaced(kConfig, "CORPUS", folder->file("corpus.txt")), "LAYERS", tiny ? "1" : "4");
+  std::string config = replaced(kConfig, "CORPUS", folder->file("corpus.txt"));
+  config = replaced(config, "LAYERS", tiny ? "1" : "4");
+  config = replaced(config, "THREADS", cores == TrainerCores::kOne ? "1" : "null");
+  std::ofstream(folder->file("config.yaml")) << config;
   STOKER_ASSIGN_OR_RETURN(
       ChildProcess trainer,
       ChildProcess::exec({program("stokerd"), "--config", folder->file("config.yaml"), "--run-dir",
@@ -110,15 +114,16 @@ Status EndToEndRun::wait_for_first_steps() {
   return {};
 }
 
-Result<double> EndToEndRun::median_step_ms(BackgroundLoad background, Saving saving,
-                                           nanoseconds time) {
+Result<double> EndToEndRun::step_ms(BackgroundLoad background, Saving saving, nanoseconds time,
+                                    StepTime statistic) {
   STOKER_RETURN_IF_ERROR(set_load(background));
   STOKER_RETURN_IF_ERROR(wait(background, saving, kWarmUpTime));
   const uint64_t before = size_of(rows_path());
   STOKER_RETURN_IF_ERROR(wait(background, saving, time));
   for (;;) {
     STOKER_ASSIGN_OR_RETURN(const auto times, step_times(rows_path(), before));
-    if (!times.empty()) return median(times);
+    if (!times.empty() && statistic == StepTime::kMedian) return median(times);
+    if (!times.empty()) return std::reduce(times.begin(), times.end()) / double(times.size());
     STOKER_RETURN_IF_ERROR(wait(background, saving, kTick));
   }
 }
@@ -131,7 +136,9 @@ Status EndToEndRun::set_load(BackgroundLoad background) {
     evaluator_.reset();
     return {};
   }
-  const std::string priority = background == BackgroundLoad::kIdleEvaluator ? "idle" : "low";
+  const std::string priority = background == BackgroundLoad::kIdleEvaluator     ? "idle"
+                               : background == BackgroundLoad::kNormalEvaluator ? "normal"
+                                                                                : "low";
   if (!evaluator_ || priority != priority_)
     STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // replaces the previous one
   evaluator_->signal(SIGCONT);

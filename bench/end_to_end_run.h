@@ -2,7 +2,7 @@
 // measured.
 //
 // Threads:   one.
-// Blocking:  start() until the first steps are done; median_step_ms() for `time` and a short
+// Blocking:  start() until the first steps are done; step_ms() for `time` and a short
 //            settling time.
 // Ownership: destroying the object ends the processes and removes the folder.
 // Errors:    kNotFound: the programs are not in the folder of this one; kClosed: stokerd has
@@ -25,18 +25,22 @@ enum class BackgroundLoad {
   kBusyLoop,  // a busy loop with the nice value of an evaluator: the cost of any CPU load
   kEvaluator,
   kIdleEvaluator,
+  kNormalEvaluator,
   kStoppedEvaluator,
   kKilledEvaluators
 };
 enum class Saving { kNever, kEachSecond, kAlways };
+enum class TrainerCores { kOne, kAll };
+enum class StepTime { kMedian, kMean };
 
 class EndToEndRun {
  public:
-  static Result<std::shared_ptr<EndToEndRun>> start(const std::string& dir, bool tiny);
+  static Result<std::shared_ptr<EndToEndRun>> start(const std::string& dir, bool tiny,
+                                                    TrainerCores cores);
 
-  // The median time in milliseconds of the steps within `time`.
-  Result<double> median_step_ms(BackgroundLoad background, Saving saving,
-                                std::chrono::nanoseconds time);
+  // The time in milliseconds of a step within `time`.
+  Result<double> step_ms(BackgroundLoad background, Saving saving, std::chrono::nanoseconds time,
+                         StepTime statistic = StepTime::kMedian);
 
  private:
   EndToEndRun(std::shared_ptr<ScratchFolder> folder, ChildProcess trainer)

@@ -1,7 +1,10 @@
 // Effect of an evaluator on training: the median step time while an evaluator runs, is stopped, or
 // is killed repeatedly, compared with no other load and with a busy loop, which shows the cost of
 // any load on a machine whose cores share caches, memory and clock rate. A checkpoint is saved
-// every second in all of these. Also the cost of continuous checkpoint writing compared with none.
+// every second in all of these, and the trainer leaves a core to the evaluator. Also the cost of
+// continuous checkpoint writing compared with none, and the effect of an evaluator on a trainer that
+// uses all cores. There the mean counts too, because the evaluator works in bursts, which a median
+// can miss.
 // Lower is better.
 #include <memory>
 
@@ -12,10 +15,11 @@ namespace stoker::bench {
 
 Benchmark evaluator() {
   const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
-    STOKER_ASSIGN_OR_RETURN(const auto run, EndToEndRun::start(options.dir, options.quick));
-    const auto step = [=, time = options.run_time()](BackgroundLoad background,
-                                                     Saving saving) -> Measure {
-      return [=] { return run->median_step_ms(background, saving, time); };
+    const auto time = options.run_time();
+    STOKER_ASSIGN_OR_RETURN(const auto run,
+                            EndToEndRun::start(options.dir, options.quick, TrainerCores::kOne));
+    const auto step = [=](BackgroundLoad background, Saving saving) -> Measure {
+      return [=] { return run->step_ms(background, saving, time); };
     };
     const Baseline no_load{"no other load", step(BackgroundLoad::kNone, Saving::kEachSecond)};
     const Baseline busy_loop{"a busy loop", step(BackgroundLoad::kBusyLoop, Saving::kEachSecond)};
@@ -38,6 +42,30 @@ Benchmark evaluator() {
   };
   return {"evaluator", "milliseconds per step while an evaluator runs or checkpoints are written",
           prepare};
+}
+
+Benchmark evaluator_without_core() {
+  const auto prepare = [](const Options& options) -> Result<std::vector<Trial>> {
+    const auto time = options.run_time();
+    STOKER_ASSIGN_OR_RETURN(const auto run,
+                            EndToEndRun::start(options.dir, options.quick, TrainerCores::kAll));
+    std::vector<Trial> trials;
+    for (const auto& [name, statistic] :
+         {std::pair{"median step", StepTime::kMedian}, {"mean step", StepTime::kMean}}) {
+      const auto step = [=](BackgroundLoad background) -> Measure {
+        return [=] { return run->step_ms(background, Saving::kEachSecond, time, statistic); };
+      };
+      const Baseline no_load{"no other load", step(BackgroundLoad::kNone)};
+      for (const auto& [load, background] :
+           {std::pair{", evaluator running", BackgroundLoad::kEvaluator},
+            {", evaluator running, priority idle", BackgroundLoad::kIdleEvaluator},
+            {", evaluator running, priority normal", BackgroundLoad::kNormalEvaluator}})
+        trials.push_back({std::string(name) + load, "ms", step(background), {no_load}});
+    }
+    return trials;
+  };
+  return {"evaluator-without-core",
+          "milliseconds per step of a trainer on all cores while an evaluator runs", prepare};
 }
 
 }  // namespace stoker::bench

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include "evaluator/class_mapping.h"
+#include "evaluator/core_sharing.h"
 #include "evaluator/dataset_artifacts.h"
 #include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
@@ -59,7 +61,7 @@ struct CheckpointEvaluator::State {
   State(config::Config options, Clock& time) : config(std::move(options)), clock(time) {}
 
   Result<eval_metrics::EvalReport> evaluate_dataset(EvaluatedDataset& dataset,
-                                                    const EvaluationLimit& limit) {
+                                                    EvaluationLimit& limit) {
     SampleBatches& batches = dataset.batches;
     // Allocated per evaluation, so that running out of memory fails only this checkpoint.
     SampleBatches::Memory memory;
@@ -67,6 +69,7 @@ struct CheckpointEvaluator::State {
         {.top_k = config.eval.top_k.value_or(0),
          .misclassified = static_cast<size_t>(config.eval.num_misclassified)});
     for (size_t number = 0; number < batches.size(); ++number) {
+      pause_if_due(limit);
       const uint64_t first = batches.first_position(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
                                          std::to_string(batches.samples()) + " of " +
@@ -87,23 +90,29 @@ struct CheckpointEvaluator::State {
     return report;
   }
 
+  // Between two batches: leaves the cores to a trainer that competes for them.
+  void pause_if_due(EvaluationLimit& limit) {
+    if (core_sharing) limit.pause(core_sharing->pause_due());
+  }
+
   // Generates text if the model is a language model over bytes and eval.generate is set.
-  Result<std::optional<Artifact>> generate_artifact(const EvaluationLimit& limit) {
+  Result<std::optional<Artifact>> generate_artifact(EvaluationLimit& limit) {
     const bool is_enabled = config.task.name() == config::TaskName::kLanguageModeling &&
                             model->vocab() == 256 && config.eval.generate;
     if (!is_enabled) return std::optional<Artifact>();
     const std::string& prompt = config.eval.generate->prompt;
     std::string text =
         prompt + task::generate_text(*model, prompt, config.eval.generate->max_new_tokens,
-                                     config.eval.generate->temperature, config.run.seed,
-                                     limit.stop());
+                                     config.eval.generate->temperature, config.run.seed, [&] {
+                                       pause_if_due(limit);
+                                       return !limit.is_stop_requested();
+                                     });
     STOKER_RETURN_IF_ERROR(limit.check("text generation"));
     return std::optional<Artifact>(
         {datasets.front().name, ArtifactKind::kGeneratedText, std::move(text)});
   }
 
-  Result<Evaluation> evaluate(const Weights& weights, bool with_artifacts,
-                              const EvaluationLimit& limit) {
+  Result<Evaluation> evaluate(const Weights& weights, bool with_artifacts, EvaluationLimit& limit) {
     const auto start = clock.monotonic();
     Evaluation evaluation;
     evaluation.result.step = weights.step;
@@ -143,7 +152,8 @@ struct CheckpointEvaluator::State {
   // Converts LibTorch exceptions to Status.
   Result<Evaluation> try_evaluate(const Weights& weights, bool with_artifacts,
                                   std::stop_token stop) {
-    const EvaluationLimit limit(clock, config.eval.timeout_seconds, std::move(stop));
+    EvaluationLimit limit(clock, config.eval.timeout_seconds, std::move(stop));
+    if (config.eval.priority != config::EvaluationPriority::kNormal) core_sharing.emplace();
     try {
       const at::NoGradGuard no_grad;
       return evaluate(weights, with_artifacts, limit);
@@ -202,7 +212,8 @@ struct CheckpointEvaluator::State {
   Clock& clock;
   std::vector<EvaluatedDataset> datasets;
   model::ModelPtr model;
-  std::string model_file;  // checksum, as in Manifest
+  std::string model_file;                   // checksum, as in Manifest
+  std::optional<CoreSharing> core_sharing;  // of the current evaluation; empty: never pauses
 };
 
 CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <utility>
 
+#include "evaluator/core_sharing.h"
 #include "evaluator/directory_watcher.h"
 #include "evaluator/load_run_config.h"
 #include "evaluator/memory_limit.h"
@@ -167,8 +168,9 @@ Status EvaluatorApp::open_results() {
 
 Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                                           std::stop_token stop) {
+  // The timeout does not count the pauses of CoreSharing.
   watchdog_.begin(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(config_.eval.timeout_seconds)));
+      std::chrono::duration<double>(config_.eval.timeout_seconds / CoreSharing::kShare)));
   auto evaluation = evaluator_->evaluate(checkpoint, std::move(stop));
   watchdog_.end();
   return evaluation;
