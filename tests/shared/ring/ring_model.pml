@@ -11,7 +11,12 @@
  * claimed them; no process claims a slot that the consumer reads; only tickets of the dead are
  * requeued; every process ends (after a lost wake-up or lost ticket, one does not). FUTEX_WAIT has no
  * timeout, unless a producer is removed while it runs. Each MUTATION removes one state check or notification,
- * and spin must find an error with the fault that is named first. */
+ * and spin must find an error with the fault that is named first.
+ *
+ * Not among the mutations, because the protocol holds without them: the consumer's CAS operations (they
+ * could be stores) and its check of the turn of a ready slot, which detect faulty producers; the check of
+ * the own row before a claim, which ends a removed producer that finds nothing to claim; the comparison
+ * with next_ticket in publish and the number of waiters in notify, which save system calls. */
 
 c_decl { \#include <stdlib.h> }
 
