@@ -57,6 +57,21 @@ check_tests() {
   done < <(grep -oE '`tests/[^`]+_test\.cc`: `[A-Z][A-Za-z0-9_]+`(, `[A-Z][A-Za-z0-9_]+`)*' "$document" | sort -u)
 }
 
+# All tests, one Suite.Name per line. With -z a line break is white space.
+list_tests() {
+  grep -rzaohE --include='*_test.cc' 'TEST(_F|_P)?\([A-Za-z0-9_]+,[[:space:]]+[A-Za-z0-9_]+\)' tests 2>/dev/null |
+    tr '\0\n' '\n ' | sed -E 's/^[^(]*\(([A-Za-z0-9_]+), +([A-Za-z0-9_]+)\)$/\1.\2/' || true
+}
+tests=$(list_tests)
+
+# `RingTest.IsRound` means that a file contains this test of this suite.
+check_suites() {
+  local document=$1 name
+  while read -r name; do
+    grep -qxF "$name" <<<"$tests" || complain "$document: names the test $name, which does not exist"
+  done < <(grep -oE '`[A-Z][A-Za-z0-9]*Test\.[A-Z][A-Za-z0-9]*`' "$document" | tr -d '`' | sort -u)
+}
+
 # Machine-specific paths are not allowed. System paths that exist on every Debian are.
 check_machine_paths() {
   local document=$1 found
@@ -69,6 +84,7 @@ for document in "${documents[@]}"; do
   check_links "$document"
   check_paths "$document"
   check_tests "$document"
+  check_suites "$document"
   check_machine_paths "$document"
 done
 ((bad == 0)) || exit 1

@@ -6,7 +6,7 @@ check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_documents.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/docs" "$tree/scripts" "$tree/tests"
-printf 'TEST(Ring, IsRound) {}\nTEST_F(Ring,\n       HasAVeryLongName) {}\n' >"$tree/tests/ring_test.cc"
+printf 'TEST(RingTest, IsRound) {}\nTEST_F(RingTest,\n       HasAVeryLongName) {}\n' >"$tree/tests/ring_test.cc"
 touch "$tree/scripts/test.sh"
 printf '# Ring layout\n\n## The slot word\n' >"$tree/docs/ring.md"
 
@@ -23,10 +23,12 @@ expect_error() {
   fi
 }
 
-write_readme 'Shown by `tests/ring_test.cc`: `IsRound`, `HasAVeryLongName`.'
+write_readme 'Shown by `tests/ring_test.cc`: `IsRound`, `HasAVeryLongName`, and `RingTest.IsRound`, `RingTest.HasAVeryLongName`.'
 "$check" "$tree"
 expect_error 'a dead link' 'See [this](docs/gone.md).' 'docs/gone.md: no such file'
 expect_error 'a dead heading' 'See [this](docs/ring.md#gone).' 'no such heading'
 expect_error 'a dead path' 'Run `scripts/gone.sh`.' 'scripts/gone.sh, which does not exist'
 expect_error 'a dead test' 'Shown by `tests/ring_test.cc`: `IsRound`, `IsSquare`.' 'the test IsSquare'
+expect_error 'a dead test of a suite' 'Shown by `RingTest.IsRound`, `RingTest.IsSquare`.' 'the test RingTest.IsSquare'
+expect_error 'a test of another suite' 'Shown by `SquareTest.IsRound`.' 'the test SquareTest.IsRound'
 expect_error 'a path of a machine' 'Look into /home/me/stoker.' "a specific machine"
