@@ -17,6 +17,6 @@ Benchmark checkpoint_commit();
 Benchmark snapshot_stall();
 // These two start stokerd and stoker-eval from the folder of stoker-bench.
 Benchmark evaluator();
-Benchmark evaluator_without_core();
+Benchmark evaluator_without_cpu();
 
 }  // namespace stoker::bench

@@ -25,8 +25,8 @@ Status run_once(const Measure& measure, std::vector<double>& values) {
   return {};
 }
 
-// "2 x AMD EPYC, family 25, model 17": hypervisors shorten the name, and the model tells the
-// generation.
+// "2 x AMD EPYC, family 25, model 17": hypervisors shorten the name, and the model number
+// identifies the generation.
 std::string read_processor() {
   std::ifstream file("/proc/cpuinfo");
   std::map<std::string, std::string> fields;

@@ -25,6 +25,7 @@ using std::chrono::nanoseconds;
 constexpr auto kTick = 25ms;
 constexpr auto kWarmUpTime = 500ms;  // not measured after a change
 constexpr auto kStartLimit = 60s;
+constexpr auto kMaxEvaluatorStart = 20s;
 constexpr uint64_t kMaxRows = 1 << 30;
 
 // One evaluation thread; with one training thread, each has its own core on a machine with two.
@@ -76,6 +77,12 @@ void run_busy_loop(std::stop_token stop) {
   for (volatile uint64_t counted = 0; !stop.stop_requested();) counted = counted + 1;
 }
 
+std::string evaluation_priority(BackgroundLoad background) {
+  if (background == BackgroundLoad::kIdleEvaluator) return "idle";
+  if (background == BackgroundLoad::kNormalEvaluator) return "normal";
+  return "low";
+}
+
 uint64_t size_of(const std::string& path) {
   std::error_code missing;
   const auto bytes = fs::file_size(path, missing);
@@ -85,7 +92,7 @@ uint64_t size_of(const std::string& path) {
 }  // namespace
 
 Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, bool tiny,
-                                                        TrainerCores cores) {
+                                                        TrainerThreads threads) {
   if (!fs::exists(program("stokerd")) || !fs::exists(program("stoker-eval")))
     return Status(StatusCode::kNotFound,
                   program("stokerd") + ", stoker-eval: not found; build them");
@@ -93,7 +100,7 @@ Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, 
   write_corpus(folder->file("corpus.txt"), tiny ? 100'000 : 2'000'000);
   std::string config = replaced(kConfig, "CORPUS", folder->file("corpus.txt"));
   config = replaced(config, "LAYERS", tiny ? "1" : "4");
-  config = replaced(config, "THREADS", cores == TrainerCores::kOne ? "1" : "null");
+  config = replaced(config, "THREADS", threads == TrainerThreads::kOne ? "1" : "null");
   std::ofstream(folder->file("config.yaml")) << config;
   STOKER_ASSIGN_OR_RETURN(
       ChildProcess trainer,
@@ -122,9 +129,13 @@ Result<double> EndToEndRun::step_ms(BackgroundLoad background, Saving saving, na
   STOKER_RETURN_IF_ERROR(wait(background, saving, time));
   for (;;) {
     STOKER_ASSIGN_OR_RETURN(const auto times, step_times(rows_path(), before));
-    if (!times.empty() && statistic == StepTime::kMedian) return median(times);
-    if (!times.empty()) return std::reduce(times.begin(), times.end()) / double(times.size());
-    STOKER_RETURN_IF_ERROR(wait(background, saving, kTick));
+    if (times.empty()) {
+      STOKER_RETURN_IF_ERROR(wait(background, saving, kTick));
+    } else if (statistic == StepTime::kMedian) {
+      return median(times);
+    } else {
+      return std::reduce(times.begin(), times.end()) / static_cast<double>(times.size());
+    }
   }
 }
 
@@ -136,11 +147,11 @@ Status EndToEndRun::set_load(BackgroundLoad background) {
     evaluator_.reset();
     return {};
   }
-  const std::string priority = background == BackgroundLoad::kIdleEvaluator     ? "idle"
-                               : background == BackgroundLoad::kNormalEvaluator ? "normal"
-                                                                                : "low";
-  if (!evaluator_ || priority != priority_)
+  const std::string priority = evaluation_priority(background);
+  if (!evaluator_ || priority != priority_) {
     STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // replaces the previous one
+    STOKER_RETURN_IF_ERROR(wait_for_first_evaluation());
+  }
   evaluator_->signal(SIGCONT);
   if (background == BackgroundLoad::kStoppedEvaluator) {
     // Stop it while it is working.
@@ -159,6 +170,16 @@ Status EndToEndRun::start_evaluator(const std::string& priority) {
   evaluator_.reset();
   evaluator_.emplace(std::move(evaluator));
   priority_ = priority;
+  return {};
+}
+
+// Its start is not measured. One with priority idle may never get that far.
+Status EndToEndRun::wait_for_first_evaluation() {
+  const std::string results = folder_->file("run/metrics/eval.jsonl");
+  const uint64_t before = size_of(results);
+  const Stopwatch watch;
+  while (size_of(results) == before && watch.elapsed() < kMaxEvaluatorStart)
+    STOKER_RETURN_IF_ERROR(wait(BackgroundLoad::kEvaluator, Saving::kEachSecond, kTick));
   return {};
 }
 

@@ -30,13 +30,13 @@ enum class BackgroundLoad {
   kKilledEvaluators
 };
 enum class Saving { kNever, kEachSecond, kAlways };
-enum class TrainerCores { kOne, kAll };
+enum class TrainerThreads { kOne, kAll };
 enum class StepTime { kMedian, kMean };
 
 class EndToEndRun {
  public:
   static Result<std::shared_ptr<EndToEndRun>> start(const std::string& dir, bool tiny,
-                                                    TrainerCores cores);
+                                                    TrainerThreads threads);
 
   // The time in milliseconds of a step within `time`.
   Result<double> step_ms(BackgroundLoad background, Saving saving, std::chrono::nanoseconds time,
@@ -49,6 +49,7 @@ class EndToEndRun {
   Status wait(BackgroundLoad background, Saving saving, std::chrono::nanoseconds time);
   Status start_evaluator(const std::string& priority);
   Status wait_for_first_steps();
+  Status wait_for_first_evaluation();
   std::string rows_path() const { return folder_->file("run/metrics/train.jsonl"); }
 
   std::shared_ptr<ScratchFolder> folder_;

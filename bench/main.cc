@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
       feed_rows(),   feed_images(),     feed_cold_cache(), checkpoint_commit(), snapshot_stall()};
 #ifdef STOKER_WITH_TORCH
   benchmarks.push_back(evaluator());
-  benchmarks.push_back(evaluator_without_core());
+  benchmarks.push_back(evaluator_without_cpu());
 #endif
   return run_all(benchmarks, *options);
 }

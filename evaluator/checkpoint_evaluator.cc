@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,6 @@
 #include <c10/util/Exception.h>
 
 #include "evaluator/class_mapping.h"
-#include "evaluator/core_sharing.h"
 #include "evaluator/dataset_artifacts.h"
 #include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
@@ -69,7 +67,7 @@ struct CheckpointEvaluator::State {
         {.top_k = config.eval.top_k.value_or(0),
          .misclassified = static_cast<size_t>(config.eval.num_misclassified)});
     for (size_t number = 0; number < batches.size(); ++number) {
-      pause_if_due(limit);
+      pause(limit);
       const uint64_t first = batches.first_position(number);
       STOKER_RETURN_IF_ERROR(limit.check("sample " + std::to_string(first) + " of " +
                                          std::to_string(batches.samples()) + " of " +
@@ -90,9 +88,8 @@ struct CheckpointEvaluator::State {
     return report;
   }
 
-  // Between two batches: leaves the cores to a trainer that competes for them.
-  void pause_if_due(EvaluationLimit& limit) {
-    if (core_sharing) limit.pause(core_sharing->pause_due());
+  void pause(EvaluationLimit& limit) const {
+    if (pause_between_batches) limit.extend(pause_between_batches(limit.stop()));
   }
 
   // Generates text if the model is a language model over bytes and eval.generate is set.
@@ -104,8 +101,8 @@ struct CheckpointEvaluator::State {
     std::string text =
         prompt + task::generate_text(*model, prompt, config.eval.generate->max_new_tokens,
                                      config.eval.generate->temperature, config.run.seed, [&] {
-                                       pause_if_due(limit);
-                                       return !limit.is_stop_requested();
+                                       pause(limit);
+                                       return !limit.stop().stop_requested();
                                      });
     STOKER_RETURN_IF_ERROR(limit.check("text generation"));
     return std::optional<Artifact>(
@@ -153,7 +150,6 @@ struct CheckpointEvaluator::State {
   Result<Evaluation> try_evaluate(const Weights& weights, bool with_artifacts,
                                   std::stop_token stop) {
     EvaluationLimit limit(clock, config.eval.timeout_seconds, std::move(stop));
-    if (config.eval.priority != config::EvaluationPriority::kNormal) core_sharing.emplace();
     try {
       const at::NoGradGuard no_grad;
       return evaluate(weights, with_artifacts, limit);
@@ -212,9 +208,13 @@ struct CheckpointEvaluator::State {
   Clock& clock;
   std::vector<EvaluatedDataset> datasets;
   model::ModelPtr model;
-  std::string model_file;                   // checksum, as in Manifest
-  std::optional<CoreSharing> core_sharing;  // of the current evaluation; empty: never pauses
+  std::string model_file;  // checksum, as in Manifest
+  Pause pause_between_batches;
 };
+
+void CheckpointEvaluator::pause_between_batches(Pause pause) {
+  state_->pause_between_batches = std::move(pause);
+}
 
 CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CheckpointEvaluator::~CheckpointEvaluator() = default;

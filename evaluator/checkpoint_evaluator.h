@@ -17,6 +17,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -43,6 +44,11 @@ class CheckpointEvaluator {
                                                              const Indexes& indexes, Clock& clock,
                                                              const std::string& feed_program = {});
   ~CheckpointEvaluator();
+
+  // Called between batches; returns how long it took, which eval.timeout_seconds does not count. It
+  // returns early on a stop.
+  using Pause = std::function<std::chrono::nanoseconds(const std::stop_token&)>;
+  void pause_between_batches(Pause pause);
 
   // Also creates the artifacts (eval.num_misclassified, eval.generate).
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,

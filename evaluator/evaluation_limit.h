@@ -1,14 +1,11 @@
 // EvaluationLimit: ends an evaluation when eval.timeout_seconds have passed or a stop was
-// requested. Pauses are not counted.
+// requested.
 //
-// Threads:  one; the stop can be requested from any thread.
-// Blocking: pause(), until the time is over or a stop is requested.
-// Errors:   check(): kCancelled, kTimedOut; the message contains `where`.
+// Threads: one; the stop can be requested from any thread.
+// Errors:  check(): kCancelled, kTimedOut; the message contains `where`.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -32,14 +29,9 @@ class EvaluationLimit {
     if (clock_.monotonic() <= deadline_) return {};
     return Status(StatusCode::kTimedOut, "exceeded eval.timeout_seconds at " + where);
   }
-  void pause(std::chrono::nanoseconds time) {
-    if (time <= std::chrono::nanoseconds(0)) return;
-    deadline_ += time;
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any().wait_for(lock, stop_, time, [] { return false; });
-  }
-  bool is_stop_requested() const { return stop_.stop_requested(); }
+  // For time that is not counted.
+  void extend(std::chrono::nanoseconds time) { deadline_ += time; }
+  std::stop_token stop() const { return stop_; }
 
  private:
   Clock& clock_;

@@ -2,7 +2,7 @@
 // example in a read from a dead mount. Only exiting the process helps then. The attempt is already
 // recorded (attempt_counts.h), so the next start counts it.
 //
-// Threads: begin() and end() from the evaluating thread, is_overdue() from any.
+// Threads: begin(), extend() and end() from the evaluating thread, is_overdue() from any.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,10 @@ class EvaluationWatchdog {
 
   void begin(std::chrono::nanoseconds limit) {
     overdue_at_ = (clock_.monotonic() + limit + kMaxBatchDuration).count();
+  }
+  // As EvaluationLimit::extend().
+  void extend(std::chrono::nanoseconds time) {
+    if (overdue_at_ != 0) overdue_at_ += time.count();
   }
   void end() { overdue_at_ = 0; }
   bool is_overdue() const {

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <iostream>
+#include <mutex>
 #include <utility>
 
-#include "evaluator/core_sharing.h"
 #include "evaluator/directory_watcher.h"
 #include "evaluator/load_run_config.h"
 #include "evaluator/memory_limit.h"
@@ -60,6 +62,7 @@ EvaluatorApp::EvaluatorApp(CommandLine command, Clock& clock)
       layout_(command_.run_dir),
       clock_(clock),
       watchdog_(clock),
+      pacer_(clock),
       wait_logger_(clock) {}
 
 ExitCode EvaluatorApp::run() {
@@ -127,6 +130,8 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
         " is too small for the model; increase it");
   if (!created.ok()) return created.status();
   evaluator_ = *std::move(created);
+  if (config_.eval.priority != config::EvaluationPriority::kNormal)
+    evaluator_->pause_between_batches(std::bind_front(&EvaluatorApp::pause_if_due, this));
   return {};
 }
 
@@ -168,12 +173,33 @@ Status EvaluatorApp::open_results() {
 
 Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                                           std::stop_token stop) {
-  // The timeout does not count the pauses of CoreSharing.
   watchdog_.begin(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(config_.eval.timeout_seconds / CoreSharing::kShare)));
+      std::chrono::duration<double>(config_.eval.timeout_seconds)));
+  pacer_.start_burst();
+  paused_ = {};
   auto evaluation = evaluator_->evaluate(checkpoint, std::move(stop));
   watchdog_.end();
+  if (paused_ > 1s)
+    log_info("evaluation throttled", {{"step", checkpoint.manifest().step},
+                                      {"paused_seconds", seconds_between({}, paused_)},
+                                      {"reason", "it competes with training for CPUs"}});
   return evaluation;
+}
+
+std::chrono::nanoseconds EvaluatorApp::pause_if_due(const std::stop_token& stop) {
+  const std::chrono::nanoseconds due = pacer_.pause_due();
+  if (due <= 0ns) return 0ns;
+  const auto state = run::read_run_state(layout_);
+  if (state.phase != run::RunState::Phase::kRunning || state.pause) return 0ns;
+  const auto start = clock_.monotonic();
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any().wait_for(lock, stop, due, [] { return false; });
+  const std::chrono::nanoseconds paused = clock_.monotonic() - start;
+  pacer_.start_burst();
+  watchdog_.extend(paused);
+  paused_ += paused;
+  return paused;
 }
 
 Status EvaluatorApp::print_generated_text() {

@@ -10,6 +10,7 @@
 //          record per dataset and one outcome.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -17,6 +18,7 @@
 
 #include "evaluator/checkpoint_evaluator.h"
 #include "evaluator/command_line.h"
+#include "evaluator/cpu_pacer.h"
 #include "evaluator/evaluation_loop.h"
 #include "evaluator/evaluation_watchdog.h"
 #include "evaluator/wait_logger.h"
@@ -39,6 +41,8 @@ class EvaluatorApp {
   Status open_results();
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint,
                               std::stop_token stop);
+  // Limits the slowdown of a trainer on the same machine. Returns the duration of the pause.
+  std::chrono::nanoseconds pause_if_due(const std::stop_token& stop);
   Status print_generated_text();
   // Evaluates the pending checkpoints and returns.
   Status evaluate_once(std::stop_token stop);
@@ -54,6 +58,8 @@ class EvaluatorApp {
   EvaluationWatchdog watchdog_;
 
   // Used by the worker thread only.
+  CpuPacer pacer_;
+  std::chrono::nanoseconds paused_{0};  // during the current evaluation
   config::Config config_;
   std::optional<FileLock> lock_;
   std::unique_ptr<CheckpointEvaluator> evaluator_;

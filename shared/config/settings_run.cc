@@ -364,11 +364,13 @@ Fields resource_fields(EvalConfig& eval) {
       {.name = "priority",
        .target = choice(eval.priority),
        .help = "CPU priority of the evaluator relative to a trainer on the same machine",
-       .details = "idle: only otherwise unused CPU time; slows the trainer least, and makes no "
-                  "progress on a fully loaded machine. low: when both compete for a core, a tenth "
-                  "of the time of a trainer thread. With both, an evaluation that has to wait for "
-                  "cores also pauses between its batches and takes up to five times as long, so "
-                  "that training is hardly slowed. normal: the same as other programs."},
+       .details =
+           "idle: only otherwise unused CPU time; slows the trainer least, and makes no "
+           "progress on a fully loaded machine. low: when both compete for a core, a tenth "
+           "of the time of a trainer thread. In both cases, an evaluation that competes with "
+           "training for CPUs pauses between batches, four fifths of the time, to limit the "
+           "slowdown of training. normal: the same as other programs, without pauses; for "
+           "an evaluator on another machine or with a CPU quota."},
       {.name = "max_samples",
        .target = &eval.max_samples,
        .help = "Maximum number of samples per dataset; null evaluates all",
@@ -394,8 +396,8 @@ Fields attempt_fields(EvalConfig& eval) {
   return {{.name = "timeout_seconds",
            .target = &eval.timeout_seconds,
            .help = "Maximum duration of the evaluation of one checkpoint in seconds",
-           .details = "At least 1, without pauses for eval.priority. A longer evaluation is a "
-                      "failed attempt.",
+           .details = "At least 1. Pauses caused by eval.priority do not count. A longer "
+                      "evaluation is a failed attempt.",
            .min = 1,
            .max = 1e9},
           {.name = "max_attempts",

@@ -52,7 +52,7 @@ char sample_token(const at::Tensor& logits, double temperature, const at::Genera
 }  // namespace
 
 std::string generate_text(model::Model& model, std::string prompt, int bytes, double temperature,
-                          uint64_t seed, const std::function<bool()>& before_token) {
+                          uint64_t seed, const std::function<bool()>& should_continue) {
   TORCH_CHECK(model.vocab() == 256, "text generation requires a model with a vocabulary of 256 ",
               "bytes; this one has ", model.vocab());
   const at::NoGradGuard no_grad;
@@ -61,7 +61,7 @@ std::string generate_text(model::Model& model, std::string prompt, int bytes, do
   const c10::Device device = model.parameters().front().device();
   if (prompt.empty()) prompt = "\n";  // the model needs at least one token
   const size_t prompt_size = prompt.size();
-  for (int i = 0; i < bytes && (!before_token || before_token()); ++i) {
+  for (int i = 0; i < bytes && (!should_continue || should_continue()); ++i) {
     const at::Tensor logits = model.forward(context_tokens(prompt, model.context()).to(device));
     prompt += sample_token(logits.select(0, 0).select(0, -1).to(at::kCPU, at::kFloat), temperature,
                            generator);

@@ -285,6 +285,34 @@ TEST_F(CheckpointEvaluatorTest, TimesOutWithProgressInMessage) {
       << result.status().message();
 }
 
+TEST_F(CheckpointEvaluatorTest, DoesNotCountPausesBetweenBatches) {
+  TickingClock clock;
+  auto evaluator = create({"eval.timeout_seconds=3"}, clock);
+  ASSERT_TRUE(evaluator.ok());
+  int pauses = 0;
+  (*evaluator)->pause_between_batches([&](const std::stop_token&) {
+    ++pauses;
+    return 1h;
+  });
+  const auto result = (*evaluator)->measure_file(scratch_ / "w.safetensors", {});
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  EXPECT_EQ(pauses, 6 + 8) << "batches of 7 of 40 and 50 samples";
+}
+
+TEST_F(CheckpointEvaluatorTest, CancelsAfterPauseOnStop) {
+  std::stop_source stop;
+  auto evaluator = create({});
+  ASSERT_TRUE(evaluator.ok());
+  (*evaluator)->pause_between_batches([&](const std::stop_token& seen) {
+    EXPECT_FALSE(seen.stop_requested()) << "a batch after the stop";
+    stop.request_stop();
+    return 0h;
+  });
+  EXPECT_EQ(
+      (*evaluator)->measure_file(scratch_ / "w.safetensors", stop.get_token()).status().code(),
+      StatusCode::kCancelled);
+}
+
 TEST_F(CheckpointEvaluatorTest, CancelsBeforeNextBatchOnStop) {
   std::stop_source stop;
   stop.request_stop();

@@ -1,0 +1,44 @@
+#include "evaluator/cpu_pacer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <utility>
+
+namespace stoker::evaluator {
+
+using std::chrono::nanoseconds;
+
+CpuTimes read_cpu_times() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  int64_t run_time = 0;
+  int64_t run_delay = 0;
+  if (!(file >> run_time >> run_delay)) return {};
+  return {nanoseconds(run_time), nanoseconds(run_delay)};
+}
+
+CpuPacer::CpuPacer(Clock& clock, std::function<CpuTimes()> cpu_times)
+    : clock_(clock), cpu_times_(std::move(cpu_times)) {
+  start_burst();
+}
+
+void CpuPacer::start_burst() {
+  burst_start_ = clock_.monotonic();
+  times_at_start_ = cpu_times_();
+}
+
+nanoseconds CpuPacer::pause_due() {
+  const nanoseconds burst = clock_.monotonic() - burst_start_;
+  if (burst < kMinBurst) return nanoseconds(0);
+  const CpuTimes now = cpu_times_();
+  const nanoseconds waited = now.run_delay - times_at_start_.run_delay;
+  const nanoseconds wanted = now.run_time - times_at_start_.run_time + waited;
+  start_burst();
+  if (waited <= nanoseconds(0) || waited < wanted * kMinContention) return nanoseconds(0);
+  // While it waits, it slows nobody.
+  const auto computed = std::max<nanoseconds>(burst - waited, nanoseconds(0));
+  return std::min<nanoseconds>(
+      std::chrono::duration_cast<nanoseconds>(computed * (1 / kDutyCycle - 1)), kMaxPause);
+}
+
+}  // namespace stoker::evaluator

@@ -1,0 +1,90 @@
+#include "evaluator/cpu_pacer.h"
+
+#include <ctime>
+
+#include <gtest/gtest.h>
+
+namespace stoker::evaluator {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+
+class CpuPacerTest : public ::testing::Test {
+ protected:
+  // After a batch during which the thread ran, waited for a CPU, and slept while a worker process
+  // read samples.
+  nanoseconds pause_after(nanoseconds run_time, nanoseconds run_delay, nanoseconds slept = 0ns) {
+    times_.run_time += run_time;
+    times_.run_delay += run_delay;
+    clock_.advance(run_time + run_delay + slept);
+    return pacer_.pause_due();
+  }
+
+  ManualClock clock_;
+  CpuTimes times_{5s, 3s};  // before the evaluation
+  CpuPacer pacer_{clock_, [this] { return times_; }};
+};
+
+TEST_F(CpuPacerTest, NeverPausesWithFreeCpu) {
+  for (int batch = 0; batch < 100; ++batch) EXPECT_EQ(pause_after(200ms, 2ms), 0ns);
+}
+
+TEST_F(CpuPacerTest, LimitsComputingToDutyCycleWhileItCompetes) {
+  EXPECT_EQ(pause_after(100ms, 200ms), 400ms);
+  EXPECT_EQ(pause_after(200ms, 30ms), 800ms);
+}
+
+TEST_F(CpuPacerTest, CountsReadingOfSamplesAsComputing) {
+  EXPECT_EQ(pause_after(100ms, 50ms, 300ms), 1600ms);
+}
+
+TEST_F(CpuPacerTest, PausesFromMinimumContentionOn) {
+  EXPECT_EQ(pause_after(901ms, 99ms), 0ns);
+  EXPECT_EQ(pause_after(900ms, 100ms), 3600ms);
+}
+
+TEST_F(CpuPacerTest, StopsPausingWhenCpuIsFreeAgain) {
+  EXPECT_GT(pause_after(200ms, 50ms), 0ns);
+  EXPECT_EQ(pause_after(200ms, 0ms), 0ns);
+}
+
+TEST_F(CpuPacerTest, MergesShortBatches) {
+  EXPECT_EQ(pause_after(90ms, 100ms), 0ns);
+  EXPECT_EQ(pause_after(10ms, 0ms), 400ms);
+}
+
+TEST_F(CpuPacerTest, LimitsPauses) { EXPECT_EQ(pause_after(60s, 60s), CpuPacer::kMaxPause); }
+
+TEST_F(CpuPacerTest, IgnoresTimeBeforeBurst) {
+  clock_.advance(1h);
+  times_.run_delay += 1h;
+  pacer_.start_burst();
+  EXPECT_EQ(pause_after(200ms, 0ms), 0ns);
+}
+
+TEST_F(CpuPacerTest, NeverPausesIfKernelReportsNothing) {
+  CpuPacer pacer(clock_, [] { return CpuTimes(); });
+  clock_.advance(1s);
+  EXPECT_EQ(pacer.pause_due(), 0ns);
+}
+
+nanoseconds thread_cpu_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+TEST_F(CpuPacerTest, ReadsRunTimeAndRunDelayOfCallingThread) {
+  const nanoseconds start = thread_cpu_time();
+  for (volatile int i = 0; thread_cpu_time() < start + 50ms;) i = i + 1;
+  const nanoseconds before = thread_cpu_time();
+  const CpuTimes times = read_cpu_times();
+  if (times.run_time == 0ns) GTEST_SKIP() << "this kernel does not report the times of threads";
+  // The kernel updates run_time at least every scheduler tick, 10 ms or less.
+  EXPECT_GE(times.run_time, before - 20ms);
+  EXPECT_LE(times.run_time, thread_cpu_time());
+}
+
+}  // namespace
+}  // namespace stoker::evaluator
