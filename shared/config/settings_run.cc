@@ -472,9 +472,9 @@ Fields metric_fields(EvalConfig& eval) {
       {.name = "top_k",
        .target = &eval.top_k,
        .help = "Number of most likely classes of the top-k accuracy, or null",
-       .details = "From 2 to 1000000; 5 gives the metric top5, the fraction of samples whose label "
-                  "is among the 5 most likely classes. null, or no more classes than this: no such "
-                  "metric. Classification only.",
+       .details = "From 2 to 1000000; 5 gives the metric top5_accuracy, the fraction of samples "
+                  "whose label is among the 5 most likely classes. null, or no more classes than "
+                  "this: no such metric. Classification only.",
        .min = 2,
        .max = 1e6},
       {.name = "num_misclassified",
