@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -72,7 +73,6 @@ constexpr Rule kRules[] = {
     {SYS_fcntl, 1, kAll, F_SETFD},
     {SYS_fcntl, 1, kAll, F_GETFL},
     {SYS_fcntl, 1, kAll, F_GET_SEALS},
-    {SYS_fcntl, 1, kAll, F_DUPFD_CLOEXEC},
     {SYS_ioctl, 1, kAll, TCGETS},  // isatty()
     // Memory, never executable.
     {SYS_mmap, 2, PROT_EXEC, 0},
@@ -127,6 +127,16 @@ constexpr Rule kRules[] = {
 #endif
 };
 
+// Calls that could overwrite a log file to which standard error is redirected: they move its offset
+// or map it. Denied for descriptors 0 to 2, which can be the same open file; no call of the table
+// duplicates a descriptor.
+struct StandardStreamRule {
+  uint32_t call;
+  uint32_t argument;  // the descriptor
+};
+
+constexpr StandardStreamRule kStandardStreamRules[] = {{SYS_lseek, 0}, {SYS_mmap, 4}};
+
 // ---- BPF
 
 constexpr uint32_t at_argument(uint32_t index) {
@@ -149,6 +159,46 @@ void append(std::vector<sock_filter>& program, const Rule& rule) {
                  {unless_skip(rule.call, 5), load(at_argument(rule.argument)),
                   BPF_STMT(BPF_ALU | BPF_AND | BPF_K, rule.mask), unless_skip(rule.value, 1),
                   return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
+}
+
+void append(std::vector<sock_filter>& program, const StandardStreamRule& rule) {
+  program.insert(program.end(), {unless_skip(rule.call, 4), load(at_argument(rule.argument)),
+                                 BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, STDERR_FILENO, 1, 0),
+                                 return_value(SECCOMP_RET_TRAP), load(offsetof(seccomp_data, nr))});
+}
+
+// pwrite() to the first `size` bytes of a file. BPF has 32-bit words, so the end of the write is
+// computed in halves. The kernel rejects negative offsets.
+void append_pwrite(std::vector<sock_filter>& program, int descriptor, uint64_t size) {
+  constexpr uint32_t kCount = at_argument(2), kOffset = at_argument(3);
+  constexpr uint32_t kHigh = sizeof(uint32_t);
+  const auto low = static_cast<uint32_t>(size), high = static_cast<uint32_t>(size >> 32);
+  const std::vector<sock_filter> block{
+      unless_skip(SYS_pwrite64, 20),
+      load(at_argument(0)),
+      unless_skip(static_cast<uint32_t>(descriptor), 17),
+      load(kCount + kHigh),
+      unless_skip(0, 15),
+      // The lower half of the end.
+      load(kOffset),
+      BPF_STMT(BPF_MISC | BPF_TAX, 0),
+      load(kCount),
+      BPF_STMT(BPF_ALU | BPF_ADD | BPF_X, 0),
+      BPF_STMT(BPF_ST, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_X, 0, 3, 0),
+      // The upper half, with and without carry.
+      load(kOffset + kHigh),
+      BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
+      BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
+      load(kOffset + kHigh),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, high, 4, 0),
+      unless_skip(high, 2),
+      BPF_STMT(BPF_LD | BPF_MEM, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, low, 1, 0),
+      return_value(SECCOMP_RET_ALLOW),
+      load(offsetof(seccomp_data, nr)),
+  };
+  program.insert(program.end(), block.begin(), block.end());
 }
 
 void append_missing(std::vector<sock_filter>& program, uint32_t call) {
@@ -189,9 +239,13 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
       BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
       // Another architecture has other system call numbers.
       return_value(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
+  for (const StandardStreamRule& rule : kStandardStreamRules) append(program, rule);
   for (const Rule& rule : kRules) append(program, rule);
-  for (const int descriptor : writable_fds)
-    append(program, {SYS_pwrite64, 0, kAll, static_cast<uint32_t>(descriptor)});
+  for (const int descriptor : writable_fds) {
+    struct stat info {};  // after a failure of fstat(), no byte can be written
+    (void)::fstat(descriptor, &info);
+    append_pwrite(program, descriptor, static_cast<uint64_t>(info.st_size));
+  }
   if (reply_fd) append(program, {SYS_write, 0, kAll, static_cast<uint32_t>(*reply_fd)});
   // For abort() and the SIGSYS handler.
   append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});

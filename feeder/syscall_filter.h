@@ -1,7 +1,7 @@
 // syscall_filter: limits a worker process to the system calls that it needs: reading files, memory,
 // futex, clock, its own threads, exit, writing to standard error, writing samples to the cache
 // files opened for it, and replies to its parent. It denies everything else: network, exec, new
-// processes, opening files for writing, executable memory.
+// processes, opening files for writing, executable memory, duplicates of descriptors.
 //
 // It is a table and a hundred lines of classic BPF instead of libseccomp, so that the allowlist is
 // in one place and no library is required. A call that is not in the table raises SIGSYS. The
@@ -28,7 +28,8 @@
 namespace stoker::feeder {
 
 // Filter for the process `pid`, which can signal only its own threads and write to the given
-// descriptors: with pwrite() to files, with write() to the socket `reply_fd`.
+// descriptors: with pwrite() to files, but not beyond their present end, with write() to the socket
+// `reply_fd`.
 std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds = {},
                                         std::optional<int> reply_fd = {});
 

@@ -94,7 +94,7 @@ struct DatasetInfo {
   // length. 0: all samples have the shape of `spec`.
   uint64_t max_length = 0;
   std::vector<size_t> length_tensors = {};
-  // Descriptors that read() writes to (decoded cache).
+  // Descriptors that read() writes to (decoded cache). The files keep their size.
   std::vector<int> writable_fds = {};
   // Part of the dataset, and valid as long as it. A dataset that numbers its samples differently
   // from the one it reads must not pass on the latter's. Null: no files.

@@ -28,6 +28,7 @@
 #include <gtest/gtest.h>
 
 #include "feeder/syscall_filter.h"
+#include "shared/base/file.h"
 #include "shared/ring/segment.h"
 
 namespace stoker::feeder {
@@ -151,6 +152,7 @@ TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
   const int writable = ::memfd_create("writable", MFD_CLOEXEC),
             other = ::memfd_create("other", MFD_CLOEXEC);
   ASSERT_TRUE(writable >= 0 && other >= 0);
+  ASSERT_EQ(::ftruncate(writable, 6), 0);
   const SandboxOptions options{.writable_fds = {writable}};
   const ProcessExit allowed =
       run_in_sandbox([&] { return ::pwrite(writable, "x", 1, 5) == 1 ? 0 : 1; }, options);
@@ -164,6 +166,60 @@ TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
     EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
   ::close(writable);
   ::close(other);
+}
+
+TEST_F(SandboxTest, DeniesWritesBeyondEndOfCacheFile) {
+  constexpr uint64_t kWord = uint64_t{1} << 32;
+  struct Write {
+    uint64_t size, offset, count;
+    bool is_allowed;
+  };
+  for (const Write& write : std::vector<Write>{{10, 0, 10, true},
+                                               {10, 9, 1, true},
+                                               {10, 10, 0, true},
+                                               {10, 0, 11, false},
+                                               {10, 10, 1, false},
+                                               {10, kWord, 1, false},
+                                               {10, kWord - 1, 1, false},
+                                               {10, 0, kWord, false},
+                                               {0, 0, 1, false},
+                                               {kWord + 10, 20, 10, true},
+                                               {kWord + 10, kWord - 1, 1, true},
+                                               {kWord + 10, kWord - 2, 12, true},
+                                               {kWord + 10, kWord + 9, 1, true},
+                                               {kWord + 10, kWord - 2, 13, false},
+                                               {kWord + 10, kWord + 9, 2, false},
+                                               {kWord + 10, 2 * kWord - 1, 1, false},
+                                               {kWord + 10, 2 * kWord, 1, false}}) {
+    const UniqueFd file(::memfd_create("cache", MFD_CLOEXEC));
+    ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(write.size)), 0);
+    const std::vector<char> bytes(64, 'x');
+    const ProcessExit ending = run_in_sandbox(
+        [&] {
+          const ssize_t done =
+              ::pwrite(file.get(), bytes.data(), write.count, static_cast<off_t>(write.offset));
+          return done == static_cast<ssize_t>(write.count) ? 0 : 1;
+        },
+        {.writable_fds = {file.get()}});
+    EXPECT_EQ(ending.signal, write.is_allowed ? 0 : SIGSYS)
+        << write.count << " bytes at " << write.offset << " of " << write.size;
+    EXPECT_EQ(ending.exit_code, write.is_allowed ? 0 : -1);
+  }
+}
+
+TEST_F(SandboxTest, DeniesOverwritingFileOfStandardError) {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    for (const auto& call : std::vector<std::function<long()>>{
+             [&] { return ::lseek(fd, 0, SEEK_SET); },
+             [&] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); },
+             [&] {
+               return ::mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED;
+             }})
+      EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }).signal, SIGSYS) << fd;
+  }
+  const UniqueFd other(::memfd_create("other", MFD_CLOEXEC));
+  EXPECT_EQ(
+      run_in_sandbox([&] { return ::lseek(other.get(), 3, SEEK_SET) == 3 ? 0 : 1; }).exit_code, 0);
 }
 
 TEST_F(SandboxTest, AllowsRepliesOnlyOnTheirSocket) {
