@@ -307,6 +307,10 @@ Result<std::string> Run::read_inspection(uint64_t inspection, uint64_t after) {
   return channels_.inspections.read(inspection, after);
 }
 
+Result<std::string> Run::peek_inspection(uint64_t inspection, uint64_t after) {
+  return channels_.inspections.peek(inspection, after);
+}
+
 Status Run::close_inspection(uint64_t inspection) {
   return channels_.inspections.close(inspection);
 }

@@ -76,6 +76,7 @@ class Run final : public server::TrainingControl {
   std::shared_ptr<const control::TrainerStatus> status() const override;
   void post(control::Command command, Done done) override;
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
+  Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override;
   Status close_inspection(uint64_t inspection) override;
   // kBusy during the preparation. Otherwise as FeedSupervisor::attach().
   Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;

@@ -138,7 +138,11 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
 
 void RequestHandler::execute(Session& session, const std::string& id,
                              const control::ReadInspection& call) {
-  reply(session, id, training_.read_inspection(call.inspection, call.after));
+  // A read-only client neither keeps an inspection open nor discards records that an operator has not
+  // read.
+  reply(session, id,
+        session.role() == Role::kOperate ? training_.read_inspection(call.inspection, call.after)
+                                         : training_.peek_inspection(call.inspection, call.after));
 }
 
 void RequestHandler::execute(Session& session, const std::string& id,

@@ -35,9 +35,10 @@ class TrainingControl {
   // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy
   // through `done`: the mailbox is full, and the command was not executed.
   virtual void post(control::Command command, Done done) = 0;
-  // The records of an inspection after number `after`, and the end of an inspection. Both return
-  // immediately. kNotFound: no such inspection.
+  // The records of an inspection after number `after`, with and without any effect on it, and the end
+  // of an inspection. All return immediately. kNotFound: no such inspection.
   virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;
+  virtual Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) = 0;
   virtual Status close_inspection(uint64_t inspection) = 0;
   // `pidfd` refers to the process `pid`, which remains the producer for its lifetime. kPermission:
   // not with this configuration.

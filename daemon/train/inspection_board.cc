@@ -1,5 +1,6 @@
 #include "daemon/train/inspection_board.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -68,6 +69,28 @@ void InspectionBoard::end_all(const std::string& why) {
   }
 }
 
+InspectionBoard::Reply InspectionBoard::make_reply(uint64_t number, const Inspection& inspection,
+                                                   uint64_t after) {
+  const uint64_t before = inspection.first - 1;  // number of the last discarded record
+  const uint64_t lost = before > after ? before - after : 0;
+  const uint64_t skipped =
+      after > before ? std::min<uint64_t>(after - before, inspection.records.size()) : 0;
+  std::string records;
+  uint64_t next = before + skipped;
+  for (size_t i = skipped; i < inspection.records.size(); ++i) {
+    const std::string& record = inspection.records[i];
+    if (!records.empty() && records.size() + record.size() > kReplyBytes) break;
+    records += (records.empty() ? "" : ",") + record;
+    ++next;
+  }
+  const bool has_all = next == before + inspection.records.size();
+  const std::string ended = has_all ? inspection.ended : "";
+  return {.json = "{\"inspection\":" + std::to_string(number) + ",\"records\":[" + records +
+                  "],\"next\":" + std::to_string(next) + ",\"dropped\":" + std::to_string(lost) +
+                  ",\"end_reason\":" + boost::json::serialize(boost::json::value(ended)) + "}",
+          .is_last = !ended.empty()};
+}
+
 Result<std::string> InspectionBoard::read(uint64_t inspection, uint64_t after) {
   const std::lock_guard lock(mutex_);
   STOKER_ASSIGN_OR_RETURN(Inspection* const found, find(inspection));
@@ -77,20 +100,15 @@ Result<std::string> InspectionBoard::read(uint64_t inspection, uint64_t after) {
     found->records.pop_front();
     ++found->first;
   }
-  const uint64_t lost = found->first > after + 1 ? found->first - after - 1 : 0;
-  std::string records;
-  uint64_t next = found->first - 1;
-  for (const std::string& record : found->records) {
-    if (!records.empty() && records.size() + record.size() > kReplyBytes) break;
-    records += (records.empty() ? "" : ",") + record;
-    ++next;
-  }
-  const bool has_all = next + 1 == found->first + found->records.size();
-  const std::string ended = has_all ? found->ended : "";
-  if (!ended.empty()) inspections_.erase(inspection);
-  return "{\"inspection\":" + std::to_string(inspection) + ",\"records\":[" + records +
-         "],\"next\":" + std::to_string(next) + ",\"dropped\":" + std::to_string(lost) +
-         ",\"end_reason\":" + boost::json::serialize(boost::json::value(ended)) + "}";
+  Reply reply = make_reply(inspection, *found, after);
+  if (reply.is_last) inspections_.erase(inspection);
+  return std::move(reply.json);
+}
+
+Result<std::string> InspectionBoard::peek(uint64_t inspection, uint64_t after) {
+  const std::lock_guard lock(mutex_);
+  STOKER_ASSIGN_OR_RETURN(const Inspection* const found, find(inspection));
+  return make_reply(inspection, *found, after).json;
 }
 
 Status InspectionBoard::close(uint64_t inspection) {

@@ -4,8 +4,8 @@
 // reads too late is told the number of dropped records and never delays the trainer. An inspection
 // that is not read for kLease ends.
 //
-// Threads:  open(), push(), is_wanted(), end() and end_all() from the trainer thread; read() and
-//           close() from any thread.
+// Threads:  open(), push(), is_wanted(), end() and end_all() from the trainer thread; read(), peek()
+//           and close() from any thread.
 // Blocking: the lock is held while the reply is assembled.
 // Errors:   kBusy: kMaxInspections inspections are open. kNotFound: the inspection does not exist,
 //           or has ended.
@@ -46,8 +46,12 @@ class InspectionBoard {
   // {"inspection":3,"records":[…],"next":17,"dropped":0,"end_reason":""}: the records after number
   // `after`, up to the size limit of a reply. `next` is the value of `after` for the next call,
   // `dropped` the number of records after `after` that were discarded. A nonempty `end_reason`
-  // means that no more records follow; the inspection is then removed.
+  // means that no more records follow; the inspection is then removed. The records up to `after` are
+  // discarded.
   Result<std::string> read(uint64_t inspection, uint64_t after);
+  // The same reply without any effect on the inspection: it discards and removes nothing and does not
+  // count as a read.
+  Result<std::string> peek(uint64_t inspection, uint64_t after);
   Status close(uint64_t inspection);
 
  private:
@@ -58,6 +62,11 @@ class InspectionBoard {
     std::chrono::nanoseconds read_at{0};
     std::string ended;
   };
+  struct Reply {
+    std::string json;
+    bool is_last = false;
+  };
+  static Reply make_reply(uint64_t number, const Inspection& inspection, uint64_t after);
   bool is_over(const Inspection& inspection) const;
   Result<Inspection*> find(uint64_t inspection);
 

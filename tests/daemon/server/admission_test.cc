@@ -110,6 +110,17 @@ TEST_F(ConnectionAdmissionTest, RejectsControlCommandsFromReadOnlyUser) {
   EXPECT_THAT(training_.commands(), IsEmpty());
 }
 
+TEST_F(ConnectionAdmissionTest, ReadOnlyUserReadsInspectionWithoutEffectOnIt) {
+  connect_as(kOtherUid);
+  start_serving();
+  auto reader = client();
+  EXPECT_THAT(reader.request("inspect_read 3 17"), HasSubstr(R"("next":17)"));
+  EXPECT_EQ(training_.reads(), 0);
+  uid_ = ::geteuid();
+  EXPECT_THAT(client().request("inspect_read 3 17"), HasSubstr(R"("next":17)"));
+  EXPECT_EQ(training_.reads(), 1);
+}
+
 TEST_F(ConnectionAdmissionTest, LimitsLogLinesAboutDeniedCommandsOfOneUser) {
   const std::string file = root_ + "/log";
   ASSERT_TRUE(init_log({.file = file, .console = false}).ok());

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -37,13 +38,18 @@ class FakeTraining : public TrainingControl {
   }
 
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override {
+    ++reads_;
+    return peek_inspection(inspection, after);
+  }
+  Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override {
     if (inspection != 3)
       return Status(StatusCode::kNotFound, "there is no inspection " + std::to_string(inspection));
     return R"({"inspection":3,"records":[],"next":)" + std::to_string(after) + "}";
   }
   Status close_inspection(uint64_t inspection) override {
-    return read_inspection(inspection, 0).status();
+    return peek_inspection(inspection, 0).status();
   }
+  int reads() const { return reads_; }  // calls of read_inspection()
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     attached_.push_back(pid);
@@ -82,6 +88,7 @@ class FakeTraining : public TrainingControl {
   }
 
  private:
+  std::atomic<int> reads_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable posted_;
   // Guarded by mutex_.

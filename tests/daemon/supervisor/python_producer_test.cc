@@ -32,6 +32,9 @@ class RingForProducers final : public server::TrainingControl {
   Result<std::string> read_inspection(uint64_t, uint64_t) override {
     return Status(StatusCode::kNotFound, "no trainer");
   }
+  Result<std::string> peek_inspection(uint64_t, uint64_t) override {
+    return Status(StatusCode::kNotFound, "no trainer");
+  }
   Status close_inspection(uint64_t) override { return Status(StatusCode::kNotFound, "no trainer"); }
 
  private:

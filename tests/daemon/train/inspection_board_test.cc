@@ -91,6 +91,31 @@ TEST_F(InspectionBoardTest, ExpiresInspectionThatIsNotRead) {
   board_.push(inspection, row(1));  // ignored
 }
 
+TEST_F(InspectionBoardTest, PeekReturnsSameReplyAndChangesNothing) {
+  const uint64_t inspection = *board_.open();
+  for (const uint64_t number : {10, 20, 30}) board_.push(inspection, row(number));
+  board_.end_all("training ended");
+  const auto peeked = [&](uint64_t after) {
+    const auto answer = board_.peek(inspection, after);
+    EXPECT_TRUE(answer.ok()) << answer.status().to_string();
+    return answer.ok() ? *answer : "";
+  };
+  const std::string all = peeked(0), last = peeked(2), none = peeked(99);
+  EXPECT_THAT(last, HasSubstr(R"("records":[{"step":30}],"next":3,"dropped":0)"));
+  EXPECT_THAT(none, HasSubstr(R"("records":[],"next":3,"dropped":0)"));
+  EXPECT_EQ(peeked(0), all) << "records are not discarded, the inspection is not removed";
+  clock_.advance(InspectionBoard::kLease);
+  EXPECT_EQ(peeked(0), all);
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_FALSE(board_.is_wanted(inspection)) << "the lease is not renewed";
+  EXPECT_EQ(board_.peek(inspection, 0).status().code(), StatusCode::kNotFound);
+
+  const uint64_t other = *board_.open();
+  for (const uint64_t number : {10, 20, 30}) board_.push(other, row(number));
+  const std::string before = *board_.peek(other, 1);
+  EXPECT_EQ(*board_.read(other, 1), before);
+}
+
 TEST_F(InspectionBoardTest, LimitsOpenInspectionsUntilOneIsClosed) {
   std::vector<uint64_t> inspections;
   for (size_t i = 0; i < InspectionBoard::kMaxInspections; ++i)
