@@ -17,15 +17,22 @@ namespace {
 
 constexpr off_t kMaxConfigBytes = (1 << 20) + 1;  // parse_config() rejects more than 1 MiB
 
-// The keys that name code; empty if there is none.
-std::string list_code_keys(const config::Config& config) {
-  std::string keys;
-  if (std::holds_alternative<config::PluginConfig>(config.model.arch) ||
-      std::holds_alternative<config::TorchscriptConfig>(config.model.arch))
-    keys = "model.path";
-  if (!config.eval.on_best_command.empty())
-    keys += std::string(keys.empty() ? "" : " and ") + "eval.on_best_command";
-  return keys;
+// ", and its KEY and KEY EFFECT"; empty if no key is set.
+std::string describe_keys(bool is_first_set, const char* first, bool is_second_set,
+                          const char* second, const char* effect) {
+  if (!is_first_set && !is_second_set) return "";
+  return std::string(", and its ") + (is_first_set ? first : "") +
+         (is_first_set && is_second_set ? " and " : "") + (is_second_set ? second : "") + effect;
+}
+
+// What requires trust in the author of the configuration; empty if nothing does.
+std::string list_risks(const config::Config& config) {
+  const bool has_code = std::holds_alternative<config::PluginConfig>(config.model.arch) ||
+                        std::holds_alternative<config::TorchscriptConfig>(config.model.arch);
+  return describe_keys(has_code, "model.path", !config.eval.on_best_command.empty(),
+                       "eval.on_best_command", " would run with your permissions") +
+         describe_keys(!config.feed.sandbox, "feed.sandbox", config.feed.num_processes == 0,
+                       "feed.num_processes", " would read data without a sandbox");
 }
 
 }  // namespace
@@ -42,16 +49,16 @@ Result<config::Config> load_run_config(const std::string& path,
   std::string text(static_cast<size_t>(std::min(info.st_size, kMaxConfigBytes)), '\0');
   STOKER_RETURN_IF_ERROR(read_exactly(fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
   STOKER_ASSIGN_OR_RETURN(auto config, config::parse_config(text, path, overrides));
-  const std::string keys = list_code_keys(config);
-  if (trust || keys.empty()) return config;
-  const std::string code =
-      ", and its " + keys + " would run with your permissions; check it, then ";
+  const std::string risks = list_risks(config);
+  if (trust || risks.empty()) return config;
   if (info.st_uid != 0 && info.st_uid != ::geteuid())
-    return Status(StatusCode::kPermission,
-                  path + ": belongs to uid " + std::to_string(info.st_uid) + code + "use --trust");
+    return Status(StatusCode::kPermission, path + ": belongs to uid " +
+                                               std::to_string(info.st_uid) + risks +
+                                               "; check it, then use --trust");
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)  // stokerd writes it with mode 0640
-    return Status(StatusCode::kPermission, path + ": other users can write to it" + code +
-                                               "chmod go-w " + path + ", or use --trust");
+    return Status(StatusCode::kPermission, path + ": other users can write to it" + risks +
+                                               "; check it, then chmod go-w " + path +
+                                               ", or use --trust");
   return config;
 }
 

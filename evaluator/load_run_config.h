@@ -1,6 +1,6 @@
 // load_run_config: the configuration of a run, which another user can have written. stoker-eval
 // executes what it names (a plugin, a TorchScript module, eval.on_best_command) with the
-// permissions of its user.
+// permissions of its user, and reads data without a sandbox if it says so.
 //
 // Threads: a function of its arguments and the file system.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace stoker::evaluator {
 
-// As config::load_config(). kPermission: the file names code and belongs neither to root nor to the
-// user of this process, unless `trust`.
+// As config::load_config(). kPermission: the file names code or disables the sandbox, and belongs
+// neither to root nor to the user of this process, or other users can write to it; unless `trust`.
 Result<config::Config> load_run_config(const std::string& path,
                                        const std::vector<std::string>& overrides, bool trust);
 

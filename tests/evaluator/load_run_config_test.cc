@@ -65,6 +65,25 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileThatOthersCanWriteUnlessTrusted) {
   }
 }
 
+TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileOfAnotherUserUnlessTrusted) {
+  const std::string off = std::string(kBuiltIn) + "feed: {sandbox: false}\n";
+  const std::string in_process = std::string(kBuiltIn) + "feed: {num_processes: 0}\n";
+  EXPECT_TRUE(load(off).ok() && load(in_process).ok()) << "own file";
+  mode_ = 0660;
+  const auto loaded = load(off);
+  EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
+  EXPECT_THAT(loaded.status().message(),
+              HasSubstr("its feed.sandbox would read data without a sandbox; check it"));
+  EXPECT_THAT(load(in_process).status().message(), HasSubstr("its feed.num_processes would read"));
+  EXPECT_TRUE(load(off, true).ok() && load(in_process, true).ok());
+  EXPECT_TRUE(load_run_config(path_, {"feed.num_processes=1"}, false).ok());
+  if (::geteuid() != 0) return;  // only root can give a file to another user
+  owner_ = 4242;
+  mode_ = 0640;
+  EXPECT_EQ(load(off).status().code(), StatusCode::kPermission);
+  EXPECT_EQ(load(in_process).status().code(), StatusCode::kPermission);
+}
+
 TEST_F(LoadRunConfigTest, AcceptsFileOfAnotherUserWithoutCode) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   owner_ = 4242;
