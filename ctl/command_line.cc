@@ -271,6 +271,9 @@ class Parser {
     const bool reads_directory = command_.action >= Action::kList;
     if (reads_directory && !command_.socket.empty())
       throw CLI::ValidationError(name + " reads a run directory; use --run-dir, not --socket");
+    if (name == "profile" && !command_.output.empty() && !command_.socket.empty())
+      throw CLI::ValidationError(
+          "profile --output copies from the run directory; use --run-dir, not --socket");
     const bool text_only = command_.action == Action::kLogs || command_.action == Action::kReport ||
                            command_.action == Action::kPlot;
     if (text_only && command_.json) {

@@ -1,5 +1,9 @@
 #include "ctl/daemon_client.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <utility>
 
 #include "ctl/run_locator.h"
@@ -37,6 +41,19 @@ Status describe_error(const Status& status, const std::optional<run::RunLayout>&
           "down, or control.socket is set to another path (use --socket)");
 }
 
+// Another user who can write to the directory of the socket can listen in place of stokerd. The
+// owner of `directory` can replace everything in it, so that user is trusted.
+Status check_user(const control::Client& client, const std::string& directory) {
+  const uid_t uid = client.peer_uid();
+  if (uid == 0 || uid == ::geteuid()) return {};
+  struct stat info {};
+  if (::stat(directory.c_str(), &info) == 0 && uid == info.st_uid) return {};
+  return Status(StatusCode::kUnreachable,
+                printable(client.path()) + ": the listening process belongs to uid " +
+                    std::to_string(uid) + ", not to root, this user or the owner of " +
+                    printable(directory) + "; no command was sent");
+}
+
 // Another run can have the socket: both have the same control.socket, or the run crashed and its
 // symlink points to a path that another one uses now.
 Status check_run(control::Client& client, const run::RunLayout& layout) {
@@ -72,6 +89,11 @@ Result<DaemonClient> DaemonClient::open(const CommandLine& command) {
   }
   auto client = control::Client::connect(path, kConnectTimeout);
   if (!client.ok()) return describe_error(client.status(), maybe_layout);
+  std::string directory = maybe_layout.has_value()
+                              ? maybe_layout->root()
+                              : std::filesystem::path(path).parent_path().string();
+  if (directory.empty()) directory = ".";
+  STOKER_RETURN_IF_ERROR(check_user(*client, directory));
   if (maybe_layout.has_value()) STOKER_RETURN_IF_ERROR(check_run(*client, *maybe_layout));
   return DaemonClient(*std::move(client), std::move(maybe_layout));
 }

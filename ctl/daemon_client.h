@@ -1,11 +1,12 @@
-// DaemonClient: sends requests to the stokerd of a run and explains why it does not answer. Unless
-// only --socket was given, it first checks that the daemon trains that run.
+// DaemonClient: sends requests to the stokerd of a run and explains why it does not answer. It first
+// checks that the daemon belongs to root, this user, or the owner of the run directory (with --socket:
+// of the socket's directory) and, unless only --socket was given, that it trains that run.
 //
 // Threads:  one object per thread.
 // Blocking: open() at most two seconds for the connection and ten for `hello`; request() at most
 //           `timeout`.
 // Errors:   kUnreachable: stokerd does not answer (the message says whether the run has ended),
-//           or the stokerd of another run does (names both);
+//           or the stokerd of another run does (names both), or a process of another user;
 //           kNotFound, kInvalidArgument: no run directory; otherwise the error that stokerd
 //           returned.
 #pragma once

@@ -1,5 +1,10 @@
 #include "ctl/daemon_commands.h"
 
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -11,6 +16,7 @@
 #include "ctl/run_locator.h"
 #include "ctl/status_format.h"
 #include "ctl/text_format.h"
+#include "shared/base/file.h"
 #include "shared/base/json_parser.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
@@ -234,11 +240,28 @@ Result<std::string> render_profile(const std::string& reply, const TextStyle& st
   }
 }
 
-Status copy_trace(const std::string& from, const std::string& to) {
+// Copies the trace in profiles/ that has the file name of `named`. A stokerd of another user could
+// name any file that this user can read, or put a link there.
+Status copy_trace(const std::string& named, const run::RunLayout& layout, const std::string& to) {
+  namespace fs = std::filesystem;
+  const std::string from = join_path(layout.profiles_dir(), fs::path(named).filename().string());
+  const UniqueFd fd(::open(from.c_str(), O_PATH | O_CLOEXEC));
+  if (!fd.valid())
+    return Status(StatusCode::kIoError, Status::from_errno(errno, printable(from)).message());
+  // The file that was opened, even if the path leads to another one now.
+  const std::string opened = "/proc/self/fd/" + std::to_string(fd.get());
   std::error_code error;
-  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
+  const fs::path root = fs::canonical(layout.root(), error);
+  const fs::path resolved = error ? fs::path() : fs::read_symlink(opened, error);
+  const auto mismatch = std::mismatch(root.begin(), root.end(), resolved.begin(), resolved.end());
+  if (!error && mismatch.first != root.end())
+    return Status(StatusCode::kIoError, printable(from) + ": links to " +
+                                            printable(resolved.string()) +
+                                            ", outside of the run directory; not copied");
+  if (!error) fs::copy_file(opened, to, fs::copy_options::overwrite_existing, error);
   if (!error) return {};
-  return Status(StatusCode::kIoError, to + ": " + error.message() + "; the trace is " + from);
+  return Status(StatusCode::kIoError,
+                to + ": " + error.message() + "; the trace is " + printable(from));
 }
 
 }  // namespace
@@ -257,8 +280,9 @@ ExitCode record_profile(const control::Profile& request, const CommandLine& comm
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
   console.out << (command.json ? *reply + "\n" : *text);
   if (command.output.empty()) return ExitCode::kSuccess;
-  const Status copied =
-      copy_trace(string_field(json::parse(*reply).as_object(), "path"), command.output);
+  assert(client->maybe_layout().has_value());  // --output excludes --socket
+  const Status copied = copy_trace(string_field(json::parse(*reply).as_object(), "path"),
+                                   *client->maybe_layout(), command.output);
   return copied.ok() ? ExitCode::kSuccess : console.fail(copied, exit_code_for(copied));
 }
 

@@ -40,6 +40,13 @@ Status connect_error(const std::string& path, int error) {
   }
 }
 
+ucred credentials_of_listener(int fd) {
+  ucred credentials{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
+  socklen_t length = sizeof credentials;
+  (void)::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length);  // unchanged on failure
+  return credentials;
+}
+
 }  // namespace
 
 Result<Client> Client::connect(const std::string& path, milliseconds timeout) {
@@ -82,12 +89,9 @@ Result<std::string> Client::exchange(std::string_view line, milliseconds timeout
   return reply;
 }
 
-pid_t Client::peer_pid() const {
-  ucred credentials{};
-  socklen_t length = sizeof credentials;
-  if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return 0;
-  return credentials.pid;
-}
+pid_t Client::peer_pid() const { return credentials_of_listener(fd_.get()).pid; }
+
+uid_t Client::peer_uid() const { return credentials_of_listener(fd_.get()).uid; }
 
 Status Client::wait_for(short events, Deadline deadline) const {
   while (true) {

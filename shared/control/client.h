@@ -33,6 +33,8 @@ class Client {
   const std::string& path() const { return path_; }
   // The process that listens on the socket; 0 if it is not visible from here.
   pid_t peer_pid() const;
+  // Its user when it started to listen; -1 if unknown.
+  uid_t peer_uid() const;
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;

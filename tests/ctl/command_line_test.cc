@@ -97,6 +97,7 @@ TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
       {{"logs", "-n"}, "--lines"},
       {{"--run-dir", "a", "--socket", "b", "status"}, "excludes"},
       {{"--socket", "b", "list"}, "use --run-dir"},
+      {{"--socket", "b", "profile", "5", "--output", "c"}, "use --run-dir"},
       {{"--json", "plot"}, "metrics/*.jsonl"},
   };
   for (const auto& [words, text] : cases) {

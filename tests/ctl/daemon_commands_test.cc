@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "shared/control/socket_path.h"
 #include "shared/control/trainer_status.h"
 #include "tests/ctl/run_fixture.h"
+#include "tests/support/unprivileged_user.h"
 
 namespace stoker::ctl {
 namespace {
@@ -28,13 +30,19 @@ class FakeDaemon {
  public:
   using Reply = std::function<std::optional<std::string>(const std::string& line)>;
 
+  // `as_another_user`: for root only.
   FakeDaemon(const std::string& path, Reply reply,
-             std::optional<control::HelloReply> maybe_hello = std::nullopt)
+             std::optional<control::HelloReply> maybe_hello = std::nullopt,
+             bool as_another_user = false)
       : reply_(std::move(reply)), maybe_hello_(std::move(maybe_hello)) {
     const auto address = control::SocketAddress::of(path);
     fd_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::bind(fd_.get(), address->get(), address->length()), 0);
-    EXPECT_EQ(::listen(fd_.get(), 4), 0);
+    {
+      std::optional<test::UnprivilegedUser> user;
+      if (as_another_user) user.emplace();
+      EXPECT_EQ(::listen(fd_.get(), 4), 0);
+    }
     thread_ = std::jthread([this](std::stop_token stop) { serve(stop); });
   }
   std::vector<std::string> stop() {
@@ -110,11 +118,20 @@ class DaemonCommandsTest : public CtlTest {
     return daemon_of(layout().root(), std::move(reply));
   }
   // The stokerd of `run_dir` on the socket of this run.
-  FakeDaemon daemon_of(const std::string& run_dir, FakeDaemon::Reply reply) {
+  FakeDaemon daemon_of(const std::string& run_dir, FakeDaemon::Reply reply,
+                       bool as_another_user = false) {
     const auto run = control::identify_run(run_dir);
     EXPECT_TRUE(run.ok()) << run.status().to_string();
     return FakeDaemon(layout().control_socket(), std::move(reply),
-                      control::HelloReply{.stoker_version = "1", .role = "operate", .run = *run});
+                      control::HelloReply{.stoker_version = "1", .role = "operate", .run = *run},
+                      as_another_user);
+  }
+  // Of twenty steps; the trace is the file `trace`.
+  static std::string profile_of(const std::string& trace) {
+    return R"({"first_step":1201,"last_step":1220,"steps":20,"device":"cpu","total_ms":400,)"
+           R"("median_ms":20,"phases":[{"phase":"forward","median_ms":8,"sum_ms":160,"share":0.4},)"
+           R"({"phase":"other","median_ms":12,"sum_ms":240,"share":0.6}],"path":")" +
+           trace + "\"}";
   }
 };
 
@@ -149,12 +166,9 @@ TEST_F(DaemonCommandsTest, ControlCommandsSendMethodAndReportResult) {
 }
 
 TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
-  write_file(path("trace.json"), "the trace");
-  const std::string profile =
-      R"({"first_step":1201,"last_step":1220,"steps":20,"device":"cpu","total_ms":400,)"
-      R"("median_ms":20,"phases":[{"phase":"forward","median_ms":8,"sum_ms":160,"share":0.4},)"
-      R"({"phase":"other","median_ms":12,"sum_ms":240,"share":0.6}],"path":")" +
-      path("trace.json") + "\"}";
+  const std::string trace = layout().profiles_dir() + "/trace.json";
+  write_file(trace, "the trace");
+  const std::string profile = profile_of(trace);
   auto fake = daemon([&](const std::string& line) {
     return reply_line(line.find("status") != std::string::npos ? control::to_json(example_status())
                                                                : profile);
@@ -164,12 +178,33 @@ TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
   EXPECT_THAT(table.out, HasSubstr("steps 1 201 to 1 220 on cpu\n"));
   EXPECT_THAT(table.out, HasSubstr("  forward          8     160   40.0 %\n"));
   EXPECT_THAT(table.out, HasSubstr("  step            20     400  100.0 %\n"));
-  EXPECT_THAT(table.out, HasSubstr(path("trace.json")));
+  EXPECT_THAT(table.out, HasSubstr(trace));
   EXPECT_EQ(*read_file(path("copy.json"), 100), "the trace");
   EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
   EXPECT_EQ(ctl({"profile", "101", "--kernels"}).code, 64);
   const auto requests = fake.stop();
   EXPECT_THAT(requests.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
+}
+
+TEST_F(DaemonCommandsTest, ProfileCopiesNoFileOutsideOfRunDirectory) {
+  write_file(path("secret.json"), "secret");
+  std::string trace = path("secret.json");
+  auto fake = daemon([&](const std::string& line) {
+    return reply_line(line.find("status") != std::string::npos ? control::to_json(example_status())
+                                                               : profile_of(trace));
+  });
+  const auto copy = [&] { return ctl({"profile", "20", "--output", path("copy.json")}); };
+  EXPECT_EQ(copy().code, 74) << "another directory";
+  const std::string link = layout().profiles_dir() + "/link.json";
+  std::filesystem::create_directories(layout().profiles_dir());
+  std::filesystem::create_symlink(path("secret.json"), link);
+  trace = link;
+  const CommandResult linked = copy();
+  EXPECT_EQ(linked.code, 74);
+  EXPECT_THAT(linked.err, HasSubstr("outside of the run directory"));
+  trace = layout().profiles_dir() + "/..";
+  EXPECT_EQ(copy().code, 74) << "a directory";
+  EXPECT_FALSE(std::filesystem::exists(path("copy.json")));
 }
 
 TEST_F(DaemonCommandsTest, ProfileReportsWaitingOnPausedRun) {
@@ -317,6 +352,26 @@ TEST_F(DaemonCommandsTest, SendsNothingToDaemonOfAnotherRun) {
   EXPECT_EQ(run_with_arguments({"--socket", layout().control_socket(), "pause"}).code, 0)
       << "--socket names no run";
   EXPECT_EQ(fake.stop().size(), 1u);
+}
+
+TEST_F(DaemonCommandsTest, SendsNothingToDaemonOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can listen as another user";
+  auto fake = daemon_of(
+      layout().root(), [&](const std::string&) { return reply_line(R"({"step":1200})"); }, true);
+  write_train_metrics(1);
+  const std::vector<std::vector<std::string>> lines = {
+      {"--run-dir", layout().root(), "pause"}, {"--socket", layout().control_socket(), "pause"}};
+  for (const auto& words : lines) {
+    ASSERT_EQ(::chown(layout().root().c_str(), 0, 0), 0);
+    const CommandResult result = run_with_arguments(words);
+    EXPECT_EQ(result.code, 69) << words[0];
+    EXPECT_EQ(result.out, "") << words[0];
+    EXPECT_THAT(result.err, HasSubstr("belongs to uid 65534")) << words[0];
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    ASSERT_EQ(::chown(layout().root().c_str(), 65534, 65534), 0);
+    EXPECT_EQ(run_with_arguments(words).code, 0) << "the owner of the run directory";
+  }
+  EXPECT_EQ(fake.stop().size(), 2u);
 }
 
 TEST_F(DaemonCommandsTest, RecognizesRunThroughLink) {
