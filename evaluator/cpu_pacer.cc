@@ -35,7 +35,7 @@ nanoseconds CpuPacer::pause_due() {
   const nanoseconds wanted = now.run_time - times_at_start_.run_time + waited;
   start_burst();
   if (waited <= nanoseconds(0) || waited < wanted * kMinContention) return nanoseconds(0);
-  // While it waits, it slows nobody.
+  // A thread that waits for a CPU does not slow training.
   const auto computed = std::max<nanoseconds>(burst - waited, nanoseconds(0));
   return std::min<nanoseconds>(
       std::chrono::duration_cast<nanoseconds>(computed * (1 / kDutyCycle - 1)), kMaxPause);
