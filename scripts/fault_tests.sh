@@ -2,14 +2,14 @@
 # Runs the fault tests of docs/reliability.md in full; normal test runs execute only a part of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-all=(crash_enum powercut_enum program_enum exact_resume ring_model)
+all=(crash_enum powercut_enum program_enum exact_resume ring_model hostile)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/fault_tests.sh [TEST…]
 
 Builds the release preset and runs the tests with every fault point; without a TEST, all of
-them. Takes half an hour on two cores. A test that is not possible on this machine (no root, no loop
+them. Takes an hour on two cores. A test that is not possible on this machine (no root, no loop
 devices) is skipped with the reason.
 
   crash_enum     SIGKILL before each system call on the run directory (seconds)
@@ -17,6 +17,8 @@ devices) is skipped with the reason.
   program_enum   both faults with stokerd and stoker-eval (a quarter of an hour)
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
   ring_model     every interleaving of the ring's protocol (minutes, 6 GB)
+  hostile        all tests labelled `hostile`, with 10 s to 10 minutes of random writes to the ring
+                 each, those without LibTorch also with AddressSanitizer (20 minutes)
 
 Results: build/logs/fault_tests-TEST.log
 HELP
@@ -29,17 +31,31 @@ for name in "${names[@]}"; do
   [[ " ${all[*]} " == *" $name "* ]] || die "unknown test $name; one of: ${all[*]}"
 done
 
-programs=()
+targets=() sanitized=()
 for name in "${names[@]}"; do
-  [[ $name == ring_model ]] || programs+=("$name")
+  case $name in
+    ring_model) ;;
+    hostile)
+      targets+=(programs hostile_cache_test hostile_ring_test hostile_test slot_writer_test socket_collision_test)
+      sanitized=(hostile_cache_test hostile_ring_test)
+      ;;
+    *) targets+=(programs minimal-run "$name") ;;
+  esac
 done
 
-if ((${#programs[@]})); then "$root/scripts/build.sh" release programs minimal-run "${programs[@]}"; fi
+if ((${#targets[@]})); then "$root/scripts/build.sh" release "${targets[@]}"; fi
+if ((${#sanitized[@]})); then "$root/scripts/build.sh" asan "${sanitized[@]}"; fi
 printf 'On %s, kernel %s, %s; temporary files on %s\n' "$(date -u +%F)" "$(uname -r)" "$(uname -m)" \
   "$(stat -f -c %T /dev/shm 2>/dev/null || stat -f -c %T "${TMPDIR:-/tmp}")"
 for name in "${names[@]}"; do
   command=("$root/build/release/tests/$name")
-  [[ $name != ring_model ]] || command=("$root/tests/shared/ring/ring_model_test.sh" "$root")
+  case $name in
+    ring_model) command=("$root/tests/shared/ring/ring_model_test.sh" "$root") ;;
+    hostile)
+      STOKER_FAULT_TESTS=full step "Run $name with AddressSanitizer" "fault_tests-$name-asan" ctest --preset asan -L hostile
+      command=(ctest --preset release -L hostile)
+      ;;
+  esac
   STOKER_FAULT_TESTS=full step "Run $name" "fault_tests-$name" "${command[@]}"
   grep -E '^(enumerated|exact): |all interleavings|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
     grep -E '^(enumerated|exact): |all interleavings|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true

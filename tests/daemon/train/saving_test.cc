@@ -50,7 +50,7 @@ TEST_F(TrainerSaveTest, SavesByStepsAndAtEnd) {
 
 TEST_F(TrainerSaveTest, SavesStateBeforeInvalidBatch) {
   Session run(slow_config(10), root_);
-  run.maybe_rejected_ = 6;
+  run.is_valid = [](const feed::ReceivedBatch& batch) { return batch.ticket != 6; };
   const auto outcome = run.train();
   ASSERT_TRUE(outcome.ok());
   EXPECT_EQ(*outcome, TrainerOutcome::kStopped);

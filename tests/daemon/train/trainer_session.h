@@ -153,6 +153,8 @@ class Session : private BatchSource, private MetricsSink {
   // On the trainer thread: for each reported record, and for each batch before it is trained on.
   std::function<void(const metrics::TrainMetrics&)> on_row;
   std::function<void(uint64_t ticket)> on_batch;
+  // Whether a batch may be used; called after on_batch.
+  std::function<bool(const feed::ReceivedBatch&)> is_valid = [](const auto&) { return true; };
   const config::Config config_;
   checkpoint::CheckpointStore store_;
   std::unique_ptr<writer::CheckpointWriter> writer_;
@@ -168,8 +170,7 @@ class Session : private BatchSource, private MetricsSink {
   std::vector<std::string> replies_;
   std::vector<RecordedProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
-  std::vector<uint64_t> first_batches_;     // tickets passed to report_first_batch()
-  std::optional<uint64_t> maybe_rejected_;  // ticket of an invalid batch
+  std::vector<uint64_t> first_batches_;  // tickets passed to report_first_batch()
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
   Coordinator threads_;
@@ -182,7 +183,7 @@ class Session : private BatchSource, private MetricsSink {
   bool has_new_version_at(uint64_t) const override { return false; }
   bool accept(const feed::ReceivedBatch& batch) override {
     if (on_batch) on_batch(batch.ticket);
-    return batch.ticket != maybe_rejected_;
+    return is_valid(batch);
   }
   std::vector<uint64_t> quarantined() const override { return {31, 7}; }
   uint64_t sample_errors_before(uint64_t ticket) override { return 100 + ticket; }
