@@ -2,20 +2,22 @@
 # Runs the fault tests of docs/reliability.md in full; normal test runs execute only a part of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-all=(crash_enum powercut_enum program_enum exact_resume ring_model hostile)
+all=(crash_enum powercut_enum program_enum exact_resume damage memory ring_model hostile)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/fault_tests.sh [TEST…]
 
 Builds the release preset and runs the tests with every fault point; without a TEST, all of
-them. Takes an hour on two cores. A test that is not possible on this machine (no root, no loop
+them. Takes an hour and a half on two cores. A test that is not possible on this machine (no root, no loop
 devices) is skipped with the reason.
 
   crash_enum     SIGKILL before each system call on the run directory (seconds)
   powercut_enum  power cut of an ext4 file system at each of these calls; needs root (seconds)
   program_enum   both faults with stokerd and stoker-eval (a quarter of an hour)
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
+  damage         flipped bits and truncations of a checkpoint, read by each program (minutes)
+  memory         the memory of stokerd over 100,000 steps (a minute)
   ring_model     every interleaving of the ring's protocol (minutes, 6 GB)
   hostile        all tests labelled `hostile`, with 10 s to 10 minutes of random writes to the ring
                  each, those without LibTorch also with AddressSanitizer (20 minutes)
@@ -31,6 +33,30 @@ for name in "${names[@]}"; do
   [[ " ${all[*]} " == *" $name "* ]] || die "unknown test $name; one of: ${all[*]}"
 done
 
+# program_of TEST: the test program. filter_of TEST: those of its tests that run.
+program_of() {
+  case $1 in
+    damage) echo fault_test ;;
+    memory) echo system_test ;;
+    *) echo "$1" ;;
+  esac
+}
+filter_of() {
+  case $1 in
+    damage) echo 'CorruptCheckpointTest.*' ;;
+    memory) echo 'MemoryGrowthTest.*:MemoryUsageTest.*' ;;
+    *) echo '*' ;;
+  esac
+}
+# run_tests TEST: fails, too, if the filter matches no test.
+run_tests() {
+  local program filter
+  program=$(program_of "$1")
+  filter=$(filter_of "$1")
+  "$root/build/release/tests/$program" --gtest_filter="$filter"
+  ! grep -q '^\[==========\] Running 0 tests' "$logs/fault_tests-$1.log" || die "$program has no test $filter"
+}
+
 targets=() sanitized=()
 for name in "${names[@]}"; do
   case $name in
@@ -39,7 +65,7 @@ for name in "${names[@]}"; do
       targets+=(programs hostile_cache_test hostile_ring_test hostile_test slot_writer_test socket_collision_test)
       sanitized=(hostile_cache_test hostile_ring_test)
       ;;
-    *) targets+=(programs minimal-run "$name") ;;
+    *) targets+=(programs minimal-run "$(program_of "$name")") ;;
   esac
 done
 
@@ -48,7 +74,7 @@ if ((${#sanitized[@]})); then "$root/scripts/build.sh" asan "${sanitized[@]}"; f
 printf 'On %s, kernel %s, %s; temporary files on %s\n' "$(date -u +%F)" "$(uname -r)" "$(uname -m)" \
   "$(stat -f -c %T /dev/shm 2>/dev/null || stat -f -c %T "${TMPDIR:-/tmp}")"
 for name in "${names[@]}"; do
-  command=("$root/build/release/tests/$name")
+  command=(run_tests "$name")
   case $name in
     ring_model) command=("$root/tests/shared/ring/ring_model_test.sh" "$root") ;;
     hostile)
@@ -57,6 +83,6 @@ for name in "${names[@]}"; do
       ;;
   esac
   STOKER_FAULT_TESTS=full step "Run $name" "fault_tests-$name" "${command[@]}"
-  grep -E '^(enumerated|exact): |all interleavings|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
-    grep -E '^(enumerated|exact): |all interleavings|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
+  grep -E '^(enumerated|exact|memory): |all interleavings|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
+    grep -E '^(enumerated|exact|memory): |all interleavings|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
 done

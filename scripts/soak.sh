@@ -12,15 +12,15 @@ Trains for an hour with two worker processes and an evaluator that follows the r
 requests with stokerctl, kills a worker process every ten minutes, and measures the memory of each process every minute. Prints
 a table and a verdict; exit code 1 if a process has grown or has exited unexpectedly.
 
-  --seconds N     duration (3600)
-  --every N       seconds between two measurements (60)
+  --seconds N     duration (3600); longer if requests or the disk are slow, because the number of measurements is fixed
+  --every N       seconds between two measurements, at least (60)
   --bound-kib N   maximum growth of a process (4096)
   --config FILE   train with this configuration instead of a small network on a generated table; its train.max_steps is ignored
   --dir DIR       directory for table, run and measurements; must not exist (default: a temporary directory, which is removed)
   --report FILE   do not train: print the table and the verdict for the measurements in DIR/memory.tsv
 
 Compared are the private memory of each process (RssAnon in /proc/PID/status, which excludes the ring and the pages of programs
-and libraries) and its open files: medians over a sixth of the time, after a warm-up of a sixth (ten minutes of an hour), and at
+and libraries) and its open files: medians over a sixth of its measurements, after a warm-up of a sixth (ten of sixty), and at
 the end. STOKER_BIN: directory of the programs (build/release/bin).
 HELP
 }
@@ -58,13 +58,18 @@ done
 
 # A measurement is one line per process with tab-separated fields: seconds, step, number of
 # evaluated checkpoints, process, pid, anonymous KiB, total resident KiB, threads, open file
-# descriptors.
+# descriptors. Compared are parts of the measurements of a process, not of the time: a busy disk can
+# delay measurements. A process is missing without measurements at the end, or in half of all.
 report() {
   awk -F '\t' -v bound="$bound_kib" '
-    function median(process, column, from, to,    i, j, n, value, values) {
+    # Over the measurements of a process from number "from" to number "to", counted from 0.
+    function median(process, column, from, to,    i, j, n, number, value, values) {
       n = 0
+      number = -1
       for (i = 1; i <= times; i++) {
-        if (time[i] < from || time[i] > to || !((time[i], process) in own)) continue
+        if (!((time[i], process) in own)) continue
+        number++
+        if (number < from || number > to) continue
         value = column == "own" ? own[time[i], process] : open[time[i], process]
         for (j = n++; j > 0 && values[j - 1] > value; j--) values[j] = values[j - 1]
         values[j] = value
@@ -75,7 +80,7 @@ report() {
     $4 != "" {
       if (!($4 in known)) { known[$4]; process[++processes] = $4 }
       if (($4 in pid) && pid[$4] != $5) replaced[$4]++
-      pid[$4] = $5; own[$1, $4] = $6; resident[$1, $4] = $7; threads[$1, $4] = $8; open[$1, $4] = $9
+      pid[$4] = $5; measured[$4]++; last_time[$4] = times; own[$1, $4] = $6; resident[$1, $4] = $7; threads[$1, $4] = $8; open[$1, $4] = $9
     }
     END {
       if (times < 4 || processes == 0) { print "too few measurements"; exit 1 }
@@ -88,17 +93,20 @@ report() {
           printf " %14s", ((time[i], process[p]) in own) ? sprintf("%.2f", own[time[i], process[p]] / 1024) : "-"
         print ""
       }
-      first = time[1]; last = time[times]; part = (last - first) / 6
+      first = time[1]; last = time[times]
       printf "\n%-16s %10s %10s %10s %8s %8s %9s  %s\n", "process", "early MiB", "late MiB", "grown KiB", "files", "threads", "replaced", "verdict"
       for (p = 1; p <= processes; p++) {
         name = process[p]
-        early = median(name, "own", first + part, first + 2 * part)
-        late = median(name, "own", last - part, last)
-        more_files = median(name, "open", last - part, last) - median(name, "open", first + part, first + 2 * part)
-        is_flat = early >= 0 && late >= 0 && late - early <= bound && more_files <= 16
+        end = measured[name] - 1
+        part = end / 6
+        early = median(name, "own", part, 2 * part)
+        late = median(name, "own", end - part, end)
+        more_files = median(name, "open", end - part, end) - median(name, "open", part, 2 * part)
+        is_missing = early < 0 || measured[name] * 2 < times || last_time[name] < times - (times - 1) / 6
+        is_flat = !is_missing && late - early <= bound && more_files <= 16
         if (!is_flat) grown++
         printf "%-16s %10.2f %10.2f %+10d %+8d %8s %9d  %s\n", name, early / 1024, late / 1024, late - early, more_files,
-          ((last, name) in threads) ? threads[last, name] : "-", replaced[name], is_flat ? "flat" : (early < 0 || late < 0 ? "MISSING" : "GROWN")
+          ((last, name) in threads) ? threads[last, name] : "-", replaced[name], is_flat ? "flat" : (is_missing ? "MISSING" : "GROWN")
       }
       printf "\n%d steps and %d evaluated checkpoints in %d seconds; bound: %d KiB\n", step[times], evaluated[times], last - first, bound
       exit grown > 0
@@ -126,6 +134,7 @@ fi
 run=$dir/run
 measurements=$dir/memory.tsv
 : >"$measurements"
+given_config=$config
 if [[ -z $config ]]; then
   config=$dir/config.yaml
   # One value cannot be parsed, so that sample errors and replacement samples are covered.
@@ -221,7 +230,8 @@ measure() {
   done
 }
 request() { "$bin/stokerctl" --run-dir "$run" "$@" >>"$dir/stokerctl.out" 2>&1 || printf 'stokerctl %s failed\n' "$*" >>"$dir/stokerctl.out"; }
-kill_last_worker() {
+# last_worker: the pid of the worker process with the highest index above 0, if there is one.
+last_worker() {
   local pid last='' highest=0 number
   for pid in $(children "$trainer"); do
     number=$(worker_index "$pid")
@@ -230,7 +240,19 @@ kill_last_worker() {
       last=$pid
     fi
   done
-  [[ -z $last ]] || kill -KILL "$last" 2>/dev/null || true
+  printf '%s' "$last"
+}
+is_replaced() {
+  local pid
+  pid=$(last_worker)
+  has_ended "$trainer" || [[ -n $pid && $pid != "$1" ]]
+}
+kill_last_worker() {
+  local pid
+  pid=$(last_worker)
+  [[ -n $pid ]] || return 0
+  kill -KILL "$pid" 2>/dev/null || return 0
+  wait_for 120 is_replaced "$pid" || fail_with_log stokerd "does not replace a killed worker process"
 }
 # inject_load NUMBER: simulates user requests and a crash.
 inject_load() {
@@ -245,21 +267,28 @@ inject_load() {
   if (($1 % 10 == 5)); then kill_last_worker; fi
 }
 
-say "Training for $seconds seconds, measuring every $every; measurements so far: scripts/soak.sh --report $measurements"
+count=$((seconds / every + 1))
+say "Training for $seconds seconds, measuring $count times; measurements so far: scripts/soak.sh --report $measurements"
 start=$SECONDS
-for ((number = 0; ; number++)); do
-  passed=$((SECONDS - start))
-  measure "$passed"
+for ((number = 0; number < count; number++)); do
+  next=$((SECONDS + every))
+  measure $((SECONDS - start))
   ! has_ended "$trainer" || fail_with_log stokerd "exited"
   ! has_ended "$evaluator" || fail_with_log stoker-eval "exited"
-  ((passed < seconds)) || break
+  ((number + 1 < count)) || break
   inject_load "$number"
-  next=$((start + (number + 1) * every))
   if ((next > SECONDS)); then sleep $((next - SECONDS)); fi
 done
 
 # ---- Shutdown
 
+# The invalid value is read within the first epoch, however slow the machine is.
+has_read_table() {
+  local step
+  step=$(step_now)
+  has_ended "$trainer" || ((${step:-0} >= 18000 / 16))
+}
+if [[ -z $given_config ]]; then wait_for 600 has_read_table || fail_with_log stokerd "does not train"; fi
 kill -TERM "$trainer"
 wait_for 120 has_ended "$trainer" || fail_with_log stokerd "does not exit"
 status=0

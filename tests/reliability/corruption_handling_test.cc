@@ -1,11 +1,12 @@
 // Corrupt checkpoints with the real programs: stokerctl verify reports the file, stoker-eval and
-// stokerd reject the checkpoint. With STOKER_FAULT_TESTS=full, a bit is flipped in every byte of
-// the small files; otherwise, and in the large files, in bytes spread over the file.
-// (tests/shared/checkpoint/verify_test.cc flips a bit in every byte of every file within one
-// process.)
-#include <cstdlib>
+// stokerd reject the checkpoint. With STOKER_FAULT_TESTS=full, stokerctl verify reads the small
+// files with a bit flipped in every byte, and truncated at every byte; otherwise, and for the large
+// files, at bytes spread over the file. (tests/shared/checkpoint/verify_test.cc flips a bit in every
+// byte of every file within one process.)
+#include <algorithm>
 #include <filesystem>
-#include <string_view>
+#include <iostream>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -30,7 +31,7 @@ class CorruptCheckpointTest : public RunTest {
     checkpoint_ = run_dir() + "/checkpoints/step-000000080";
   }
 
-  // Runs stokerctl verify; returns its exit code and stores its output in `said`.
+  // Runs stokerctl verify; returns its exit code and stores its output in `output`.
   int verify(std::string& output) const {
     fs::remove(path("verify.out"));
     const auto exit = ctl(run_dir(), {"verify", "80"}, "verify").wait(30s);
@@ -42,12 +43,26 @@ class CorruptCheckpointTest : public RunTest {
     return exit ? exit->code : -1;
   }
 
-  static size_t stride_of(size_t bytes) {
-    const char* const mode = std::getenv("STOKER_FAULT_TESTS");
-    const bool is_full = mode != nullptr && std::string_view(mode) == "full";
+  // At most `count` positions spread over a file, from its first byte to its last.
+  static std::vector<size_t> positions(size_t bytes, size_t count) {
+    std::vector<size_t> spread;
+    for (size_t i = 0; i < std::min(bytes, count); ++i)
+      spread.push_back(bytes <= count ? i : i * (bytes - 1) / (count - 1));
+    return spread;
+  }
+  // All positions of a small file in a full test.
+  static std::vector<size_t> positions_to_verify(size_t bytes) {
     constexpr size_t kSmall = 4096;
-    const size_t num_positions = is_full ? (bytes <= kSmall ? bytes : 500) : 12;
-    return bytes / num_positions + (bytes % num_positions != 0);
+    return positions(bytes, is_full_test() ? (bytes <= kSmall ? bytes : 500) : 12);
+  }
+  static std::string with_flipped_bit(std::string bytes, size_t at) {
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << at % 8));
+    return bytes;
+  }
+  static void print_count(size_t flips, size_t truncations) {
+    if (HasFailure()) return;
+    std::cout << "enumerated: " << flips << " flipped bits, " << truncations
+              << " truncations, 0 accepted\n";
   }
 
   std::string config_;
@@ -57,55 +72,77 @@ class CorruptCheckpointTest : public RunTest {
 TEST_F(CorruptCheckpointTest, VerifyReportsFileWithAnyFlippedBit) {
   std::string output;
   ASSERT_EQ(verify(output), 0) << output;
+  size_t flips = 0;
   for (const char* const file : kFiles) {
     const std::string file_path = checkpoint_ + "/" + file;
     const std::string original = text_of(file_path);
-    for (size_t at = 0; at < original.size(); at += stride_of(original.size())) {
-      std::string flipped = original;
-      flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
-      write_whole(file_path, flipped);
+    for (const size_t at : positions_to_verify(original.size())) {
+      write_whole(file_path, with_flipped_bit(original, at));
       ASSERT_EQ(verify(output), 65) << file << " at byte " << at << ": " << output;
       ASSERT_NE(output.find(file), std::string::npos)
           << file << " at byte " << at << ": " << output;
+      ++flips;
     }
     write_whole(file_path, original);
   }
   EXPECT_EQ(verify(output), 0) << output;
+  print_count(flips, 0);
 }
 
 TEST_F(CorruptCheckpointTest, VerifyReportsTruncatedOrMissingFile) {
   std::string output;
+  size_t truncations = 0;
   for (const char* const file : kFiles) {
     const std::string file_path = checkpoint_ + "/" + file;
     const std::string original = text_of(file_path);
-    for (const size_t bytes : {size_t{0}, original.size() / 2, original.size() - 1}) {
+    const auto lengths =
+        is_full_test() ? positions_to_verify(original.size()) : positions(original.size(), 3);
+    for (const size_t bytes : lengths) {
       write_whole(file_path, original.substr(0, bytes));
-      EXPECT_EQ(verify(output), 65) << file;
-      EXPECT_NE(output.find(file), std::string::npos) << output;
+      ASSERT_EQ(verify(output), 65) << file << " with " << bytes << " bytes";
+      ASSERT_NE(output.find(file), std::string::npos)
+          << file << " with " << bytes << " bytes: " << output;
+      ++truncations;
     }
     fs::remove(file_path);
     EXPECT_EQ(verify(output), 65) << file;
     EXPECT_NE(output.find(file), std::string::npos) << output;
     write_whole(file_path, original);
   }
+  print_count(0, truncations);
 }
 
 // Flips tensor bytes, which only the checksums protect; a plain loader would accept them.
 TEST_F(CorruptCheckpointTest, EvaluatorRejectsCorruptCheckpointWithFile) {
   ASSERT_EQ(evaluate(), 0) << log_of("stoker-eval");
+  const auto expect_rejected = [this](const std::string& file, const std::string& content,
+                                      const std::string& description) {
+    write_whole(checkpoint_ + "/" + file, content);
+    fs::remove(path("stoker-eval.out"));
+    ASSERT_EQ(evaluate(), 65) << file << " " << description << ": " << log_of("stoker-eval");
+    ASSERT_NE(log_of("stoker-eval").find(file), std::string::npos)
+        << description << ": " << log_of("stoker-eval");
+  };
+  size_t flips = 0;
+  size_t truncations = 0;
   for (const char* const file : kFiles) {
-    const std::string file_path = checkpoint_ + "/" + file;
-    const std::string original = text_of(file_path);
-    std::string flipped = original;
-    flipped[original.size() - 2] = static_cast<char>(flipped[original.size() - 2] ^ 1);
-    for (const std::string& corrupt : {flipped, original.substr(0, original.size() / 2)}) {
-      write_whole(file_path, corrupt);
-      fs::remove(path("stoker-eval.out"));
-      EXPECT_EQ(evaluate(), 65) << file << ": " << log_of("stoker-eval");
-      EXPECT_NE(log_of("stoker-eval").find(file), std::string::npos) << log_of("stoker-eval");
+    const std::string original = text_of(checkpoint_ + "/" + file);
+    const size_t bytes = original.size();
+    const bool is_full = is_full_test();
+    for (const size_t at : is_full ? positions(bytes, 12) : std::vector{bytes - 2}) {
+      expect_rejected(file, with_flipped_bit(original, at), "flipped at " + std::to_string(at));
+      if (HasFatalFailure()) return;
+      ++flips;
     }
-    write_whole(file_path, original);
+    for (const size_t at : is_full ? positions(bytes, 12) : std::vector{bytes / 2}) {
+      expect_rejected(file, original.substr(0, at), "truncated at " + std::to_string(at));
+      if (HasFatalFailure()) return;
+      ++truncations;
+    }
+    write_whole(checkpoint_ + "/" + file, original);
   }
+  EXPECT_EQ(evaluate(), 0) << log_of("stoker-eval");
+  print_count(flips, truncations);
 }
 
 TEST_F(CorruptCheckpointTest, DaemonFallsBackOnTruncatedFileAndArchivesCheckpoint) {

@@ -2,8 +2,6 @@
 // uninterrupted ones: model, optimizer and state tensors, and metrics records.
 // STOKER_FAULT_TESTS=full covers all pairs of choices with twenty kills each; otherwise a few
 // configurations and kills are tested.
-#include <signal.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -28,11 +26,6 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
-
-bool is_full_test() {
-  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
-  return mode != nullptr && std::string_view(mode) == "full";
-}
 
 std::vector<ResumeCase> cases() {
   auto all = pairwise_cases();
@@ -189,20 +182,32 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     return {"--set", "train.max_steps=" + std::to_string(step)};
   }
 
-  // Runs stokerd and kills it at a random point: mostly after a new checkpoint, otherwise earlier.
-  // Returns false if the start was rejected, which happens once after four failed starts.
-  bool run_until_killed(std::mt19937& random) {
+  // Two thirds of the kills, rounded up, when a checkpoint has been saved, the others earlier; in an
+  // order that differs between cases.
+  static std::vector<KillPoint> kill_points(size_t kills) {
+    const std::string name = name_of(GetParam());
+    std::seed_seq seed(name.begin(), name.end());
+    std::mt19937 random(seed);
+    std::vector<KillPoint> points(kills, KillPoint::kCheckpointSaved);
+    const size_t first = random() % 3;
+    for (size_t i = 0; i < kills / 3; ++i) points[i] = static_cast<KillPoint>((first + i) % 3);
+    std::shuffle(points.begin(), points.end(), random);
+    return points;
+  }
+
+  // Runs stokerd, kills it at `point` and counts the kill. Returns false if the start was rejected,
+  // which happens once after four failed starts.
+  bool run_until_killed(KillPoint point) {
+    constexpr uint64_t kSteps = 1'000'000'000;
     const Progress before = progress_of(run_dir());
-    Process trainer = this->trainer(config_, run_dir(), until(1'000'000'000));
-    const auto point =
-        random() % 3 != 0 ? KillPoint::kCheckpointSaved : static_cast<KillPoint>(random() % 3);
+    Process trainer = this->trainer(config_, run_dir(), until(kSteps));
     if (const auto exit = wait_for(point, trainer, run_dir(), before)) {
       EXPECT_EQ(exit->code, 93) << log_of("stokerd");
       return false;
     }
-    trainer.signal(SIGKILL);
-    const auto killed = trainer.wait(60s);
-    EXPECT_TRUE(killed && killed->signal == SIGKILL);
+    EXPECT_TRUE(trainer.kill());
+    EXPECT_TRUE(count_kill(report_kill_of(run_dir(), before, kSteps), before.checkpoint,
+                           is_in_training(point), counts_));
     return true;
   }
 
@@ -229,24 +234,35 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
   }
 
   std::string config_;
+  KillCounts counts_;
 };
 
 TEST_P(ExactResumeTest, MatchesUninterruptedRunAfterRepeatedKills) {
-  const int kills = is_full_test() ? 20 : 3;
-  std::mt19937 random(static_cast<unsigned>(kills));
-  for (int killed = 0; killed < kills && !HasFailure();) killed += run_until_killed(random);
+  const auto points = kill_points(is_full_test() ? 20 : 3);
+  for (size_t killed = 0; killed < points.size() && !HasFailure();)
+    killed += run_until_killed(points[killed]);
   ASSERT_FALSE(HasFailure());
-  const uint64_t last = newest_step(run_dir()) + save_every_steps() / 2;
+  const Progress before = progress_of(run_dir());
+  const uint64_t last = before.checkpoint + save_every_steps() / 2;
   Exit end = train_until(last, run_dir());
   if (end.code == 93) end = train_until(last, run_dir());
   ASSERT_EQ(end.code, 0);
+  const auto start_step = start_step_of(log_since(before));
+  EXPECT_GT(start_step.value_or(0), 0u) << "the last start did not resume";
+  EXPECT_TRUE(count_start(start_step, before.checkpoint, counts_));
+  // After each kill that left a new checkpoint, a start resumed.
+  const auto saved = std::ranges::count(points, KillPoint::kCheckpointSaved);
+  EXPECT_GE(counts_.in_training, std::ranges::count_if(points, is_in_training))
+      << to_string(counts_);
+  EXPECT_GE(counts_.resumed, saved) << to_string(counts_);
   ASSERT_EQ(train_until(last, run_dir("uninterrupted")).code, 0);
   EXPECT_EQ(deterministic_results(run_dir(), last),
             deterministic_results(run_dir("uninterrupted"), last));
   const ResumeCase& one = GetParam();
   std::cout << "exact: | " << one.model << " | " << one.optimizer << " | " << one.precision << " | "
             << one.order << " | " << one.isolation << " | " << one.data << " | " << one.extra
-            << " | " << kills << " | " << last << " | " << deterministic_records(run_dir()).size()
+            << " | " << to_string(counts_) << " | " << last << " steps | "
+            << deterministic_records(run_dir()).size() << " records"
             << " | " << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
 }
 

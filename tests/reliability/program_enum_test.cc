@@ -8,8 +8,11 @@
 #include <sstream>
 #include <string_view>
 
+#include <gmock/gmock.h>
+
 #include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
+#include "tests/reliability/acknowledged_checkpoints.h"
 #include "tests/reliability/loop_disk.h"
 #include "tests/reliability/tracer.h"
 #include "tests/support/temporary_directory.h"
@@ -27,11 +30,6 @@ std::string name_of(CrashKind crash) {
   return kNames[static_cast<size_t>(crash)];
 }
 void PrintTo(CrashKind crash, std::ostream* out) { *out << name_of(crash); }
-
-bool is_full_test() {
-  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
-  return mode != nullptr && std::string_view(mode) == "full";
-}
 
 class ProgramCrashEnumerationTest : public RunTest {
  protected:
@@ -84,7 +82,7 @@ class ProgramCrashEnumerationTest : public RunTest {
     return changes;
   }
 
-  // Kills `command` before change number `change`. Its output until then is in dying.out.
+  // Kills `command` before change number `change`. Its output until then is in crashed.out.
   std::string crash_at(const std::vector<std::string>& command, CrashKind crash, size_t change) {
     clear_work_dir();
     prepare_work_dir(crash);
@@ -123,8 +121,11 @@ class ProgramCrashEnumerationTest : public RunTest {
       check();
       if (HasFailure()) return;
     }
-    std::cout << "enumerated: " << crashes << " of " << changes << " crashes, 0 failures\n";
+    std::cout << "enumerated: " << crashes << " of " << changes << " crashes, " << counts()
+              << "0 failures\n";
   }
+  // For the summary line: what the checks have counted, each followed by a comma.
+  virtual std::string counts() const { return ""; }
 
   std::string work_dir_;
   std::string base_;                 // initial contents of the run; need not exist
@@ -164,12 +165,15 @@ class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
     return results;
   }
 
-  uint64_t newest_saved() const {
-    constexpr std::string_view kSaved = "checkpoint saved step=";
-    const size_t last = output_before_crash_.rfind(kSaved);
-    return last == std::string::npos
-               ? 0
-               : std::stoull(output_before_crash_.substr(last + kSaved.size()));
+  static std::vector<uint64_t> visible_steps(const std::string& run) {
+    std::vector<uint64_t> steps;
+    for (const std::string& name : checkpoints(run))
+      steps.push_back(*checkpoint::CheckpointStore::parse_checkpoint_name(name));
+    return steps;
+  }
+
+  std::string counts() const override {
+    return std::to_string(resumed_) + " restarts resumed from a checkpoint, ";
   }
 
   void check() {
@@ -178,14 +182,23 @@ class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
       const auto opened = checkpoint::CheckpointStore::open_verified(run + "/checkpoints/" + name);
       EXPECT_TRUE(opened.ok()) << "invalid: " << opened.status().to_string();
     }
-    EXPECT_GE(newest_step(run), newest_saved()) << "lost";
+    const std::string output = output_before_base_ + output_before_crash_;
+    EXPECT_TRUE(none_lost(acknowledged_steps(output), visible_steps(run), kKeepLast)) << output;
+    const uint64_t newest = newest_step(run);
     ASSERT_EQ(train(config_, run, options_).code, 0) << log_of("stokerd");
+    const auto start_step = start_step_of(log_of("stokerd"));
+    ASSERT_TRUE(start_step.has_value()) << log_of("stokerd");
+    EXPECT_EQ(*start_step, newest) << "the restart did not resume from the newest checkpoint";
+    resumed_ += *start_step > 0;
+    EXPECT_TRUE(
+        none_lost(acknowledged_steps(output + log_of("stokerd")), visible_steps(run), kKeepLast));
     EXPECT_EQ(deterministic_results(run), uninterrupted_);
     for (const auto& entry : fs::recursive_directory_iterator(run))
       EXPECT_FALSE(entry.path().filename().string().starts_with('.'))
           << "leftover: " << entry.path();
   }
 
+  static constexpr size_t kKeepLast = 2;
   const std::vector<std::string> options_{
       "--set", "train.max_steps=40",       "--set", "checkpoint.save_every_steps=10",
       "--set", "checkpoint.keep_last=2",   "--set", "control.socket=null",
@@ -193,10 +206,14 @@ class DaemonCrashEnumerationTest : public ProgramCrashEnumerationTest,
       "--set", "metrics.log_every_steps=5"};
   std::string config_;
   std::string uninterrupted_;
+  std::string output_before_base_;  // output of the processes that made the base run
+  size_t resumed_ = 0;              // restarts that resumed from a checkpoint
 };
 
 TEST_P(DaemonCrashEnumerationTest, RecoversNewRunFromCrashAtAnyCall) {
   crash_everywhere(command(), GetParam(), [this] { check(); });
+  if (IsSkipped()) return;
+  EXPECT_GT(resumed_, 0u) << "no crash fell between a checkpoint and the end";
 }
 
 // The base run crashed while it deleted the first of three checkpoints. Each of them was the last
@@ -211,8 +228,15 @@ TEST_P(DaemonCrashEnumerationTest, RecoversResumedRunFromCrashAtAnyCall) {
                            return is_in_trash && call.changes ? Verdict::kKill : Verdict::kContinue;
                          });
   ASSERT_NE(end.signal, 0) << log_of("crashed");
+  output_before_base_ = log_of("stokerd") + log_of("crashed");
+  ASSERT_THAT(acknowledged_steps(output_before_base_), ::testing::IsSupersetOf({10u, 20u}));
   fs::rename(work_dir_ + "/run", base_);
-  crash_everywhere(command(), GetParam(), [this] { check(); });
+  size_t restarts = 0;
+  crash_everywhere(command(), GetParam(), [this, &restarts] {
+    ++restarts;
+    check();
+  });
+  EXPECT_EQ(resumed_, restarts) << "a restart began a new run";
 }
 
 // ---- stoker-eval

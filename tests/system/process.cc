@@ -49,6 +49,12 @@ void Process::signal(int number) const {
   if (!exit_) ::kill(pid_, number);
 }
 
+bool Process::kill() {
+  signal(SIGKILL);
+  const auto exit = wait(std::chrono::seconds(60));
+  return exit && exit->signal == SIGKILL;
+}
+
 std::optional<Exit> Process::wait(std::chrono::milliseconds timeout) {
   if (exit_) return exit_;
   pollfd ended{pidfd_, POLLIN, 0};

@@ -25,6 +25,9 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
+  // Sends SIGKILL and waits for the end. False if the process has exited before, which wait() returns
+  // then: it was not killed.
+  bool kill();
   // Empty if the process is still running after `timeout`.
   std::optional<Exit> wait(std::chrono::milliseconds timeout);
   const std::string& log() const { return log_; }

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
@@ -25,6 +27,11 @@ std::vector<std::string> joined(std::vector<std::string> first,
                                 const std::vector<std::string>& more) {
   first.insert(first.end(), more.begin(), more.end());
   return first;
+}
+
+bool is_full_test() {
+  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
+  return mode != nullptr && std::string_view(mode) == "full";
 }
 
 void RunTest::SetUp() {
@@ -161,6 +168,19 @@ size_t RunTest::num_records(const std::string& run) {
   return static_cast<size_t>(std::ranges::count(text, '\n'));
 }
 
+uint64_t RunTest::newest_record_step(const std::string& run) {
+  constexpr std::string_view kStart = "{\"step\":";
+  constexpr std::streamoff kLastRecords = 8192;  // bytes that hold at least one
+  std::ifstream in(run + "/metrics/train.jsonl", std::ios::binary | std::ios::ate);
+  const std::streamoff bytes = in.tellg();
+  in.seekg(std::max<std::streamoff>(bytes - kLastRecords, 0));
+  uint64_t step = 0;
+  // A line that ends with the file can be incomplete.
+  for (std::string line; std::getline(in, line) && !in.eof();)
+    if (line.starts_with(kStart)) step = std::strtoull(line.c_str() + kStart.size(), nullptr, 10);
+  return step;
+}
+
 RunTest::Progress RunTest::progress_of(const std::string& run) const {
   return {.log_bytes = text_if_exists(path("stokerd.out")).size(),
           .records = num_records(run),
@@ -169,17 +189,19 @@ RunTest::Progress RunTest::progress_of(const std::string& run) const {
 
 std::optional<Exit> RunTest::wait_for(KillPoint point, Process& trainer, const std::string& run,
                                       const Progress& before) const {
+  // A separate thread writes the log, possibly after the first records.
+  const auto is_training = [&] { return start_step_of(log_since(before)).has_value(); };
   const auto is_reached = [&] {
     const Progress now = progress_of(run);
     switch (point) {
       case KillPoint::kProcessStarted:
         return now.log_bytes > before.log_bytes;
       case KillPoint::kTrainingStarted:
-        return log_of("stokerd").find(" training started ", before.log_bytes) != std::string::npos;
+        return is_training();
       case KillPoint::kRecordWritten:
-        return now.records > before.records;
+        return now.records > before.records && is_training();
       case KillPoint::kCheckpointSaved:
-        return now.checkpoint > before.checkpoint;
+        return now.checkpoint > before.checkpoint && is_training();
     }
     return false;
   };
@@ -189,6 +211,16 @@ std::optional<Exit> RunTest::wait_for(KillPoint point, Process& trainer, const s
     return exit || is_reached();
   })) << "no progress";
   return exit;
+}
+
+KillReport RunTest::report_kill_of(const std::string& run, const Progress& before,
+                                   uint64_t max_steps) const {
+  return report_kill(log_since(before), std::max(newest_record_step(run), newest_step(run)),
+                     max_steps);
+}
+
+std::string RunTest::log_since(const Progress& before) const {
+  return log_of("stokerd").substr(before.log_bytes);
 }
 
 std::vector<pid_t> RunTest::children_of(pid_t parent, const std::string& name) {

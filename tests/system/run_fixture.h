@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/run/eval_result.h"
+#include "tests/system/kill_report.h"
 #include "tests/system/process.h"
 
 namespace stoker::test {
@@ -17,6 +18,8 @@ namespace stoker::test {
 std::string program(const std::string& name);
 std::vector<std::string> joined(std::vector<std::string> first,
                                 const std::vector<std::string>& more);
+// Whether scripts/fault_tests.sh runs the tests, with every fault.
+bool is_full_test();
 
 class RunTest : public ::testing::Test {
  protected:
@@ -53,7 +56,8 @@ class RunTest : public ::testing::Test {
   // The records of train.jsonl without the fields that depend on time. Fails the test if there are
   // none.
   static std::vector<std::string> deterministic_records(const std::string& run);
-  static size_t num_records(const std::string& run);  // 0 without the file; for polling
+  static size_t num_records(const std::string& run);           // 0 without the file; for polling
+  static uint64_t newest_record_step(const std::string& run);  // 0: no complete record; for polling
   static std::vector<pid_t> children_of(pid_t parent, const std::string& program);
 
   // What a run has done so far. Runs are killed after progress, not after a time, so that the point
@@ -65,9 +69,15 @@ class RunTest : public ::testing::Test {
   };
   enum class KillPoint { kProcessStarted, kTrainingStarted, kRecordWritten, kCheckpointSaved };
   Progress progress_of(const std::string& run) const;
+  static bool is_in_training(KillPoint point) { return point >= KillPoint::kRecordWritten; }
   // Waits until stokerd, started after `before`, has reached the point. Its exit, if it exits first.
   std::optional<Exit> wait_for(KillPoint point, Process& trainer, const std::string& run,
                                const Progress& before) const;
+  // Reports the kill of a process that was started after `before`.
+  KillReport report_kill_of(const std::string& run, const Progress& before,
+                            uint64_t max_steps) const;
+  // What stokerd has logged after `before`.
+  std::string log_since(const Progress& before) const;
 
   std::string folder_;
 };
