@@ -41,8 +41,11 @@ class HostileRunTest : public RunTest {
   static std::unique_ptr<RingView> find_ring(pid_t pid) {
     std::error_code error;
     const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-      const auto target = std::filesystem::read_symlink(entry.path(), error).string();
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+         it.increment(error)) {
+      const auto& entry = *it;
+      std::error_code gone;
+      const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
       if (target.find("stoker-ring") == std::string::npos) continue;
       const UniqueFd fd(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
       uint64_t magic = 0;
@@ -115,9 +118,11 @@ TEST_F(HostileRunTest, TrainsSameModelWhenCountersAndWakeUpsAreOverwritten) {
 }
 
 TEST_F(HostileRunTest, FailsWithOverwrittenField) {
+  // The workers, which end as at the end of the data, can be noticed before the field.
   expect_failure([](const RingView& view) { ring::overwrite(view.header().closed, 1u); },
                  small_config(), run_dir("closed"),
-                 HasSubstr("closed is 1 instead of 0: a producer overwrote the ring"));
+                 AnyOf(HasSubstr("closed is 1 instead of 0: a producer overwrote the ring"),
+                       HasSubstr("exit code 0 before the end of the data")));
   expect_failure(
       [](const RingView& view) { ring::overwrite(view.header().next_ticket, ~uint64_t{0}); },
       small_config(), run_dir("next_ticket"),

@@ -63,13 +63,17 @@ inline uint64_t plausible_word(uint64_t word, Random& random) {
   return ring::encode(state);
 }
 
-// Any word but that of a filled slot for its current or next ticket: only the producer knows
-// whether it has filled the slot, so publishing an unfilled one is like writing wrong pixels.
+// Any word but that of a filled slot for its current or next ticket, or of one that another producer
+// may claim: only the producer knows whether it has filled the slot, so publishing an unfilled one,
+// or letting two producers fill it, is like writing wrong pixels.
 inline uint64_t wrong_word(uint64_t seen, Random& random) {
   const uint64_t word = random() % 2 == 0 ? mutate(seen, random) : plausible_word(seen, random);
   const uint32_t turn = ring::decode(seen).turn;
   for (const uint32_t published : {turn, turn + 1})
-    if (word == ring::encode({.phase = ring::Phase::kReady, .turn = published})) return 0;
+    for (const ring::Phase phase :
+         {ring::Phase::kReady, ring::Phase::kFree, ring::Phase::kRequeued})
+      if (ring::decode(word).phase == phase && ring::decode(word).turn == published)
+        return ~uint64_t{0};  // no phase
   return word;
 }
 

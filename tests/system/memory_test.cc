@@ -40,17 +40,14 @@ struct MemorySample {
 std::optional<int64_t> growth_of(const std::vector<MemorySample>& samples) {
   constexpr size_t kMinSamples = 20;
   if (samples.size() < kMinSamples) return std::nullopt;
-  const uint64_t first = samples.front().step;
-  const uint64_t quarter = (samples.back().step - first) / 4;
-  std::optional<uint64_t> early;
-  std::optional<uint64_t> late;
-  for (const auto& [step, bytes] : samples) {
-    if (step >= first + quarter && step < first + 2 * quarter)
-      early = std::min(early.value_or(bytes), bytes);
-    if (step >= first + 3 * quarter) late = std::min(late.value_or(bytes), bytes);
-  }
-  if (!early || !late) return std::nullopt;
-  return static_cast<int64_t>(*late) - static_cast<int64_t>(*early);
+  if (samples.back().step == samples.front().step) return std::nullopt;
+  const size_t quarter = samples.size() / 4;
+  const auto minimum = [&](size_t from, size_t to) {
+    uint64_t bytes = samples[from].bytes;
+    for (size_t i = from; i < to; ++i) bytes = std::min(bytes, samples[i].bytes);
+    return static_cast<int64_t>(bytes);
+  };
+  return minimum(3 * quarter, samples.size()) - minimum(quarter, 2 * quarter);
 }
 
 constexpr int64_t kMaxHeapGrowth = 48 << 10;
@@ -147,8 +144,8 @@ class MemoryUsageTest : public RunTest {
     std::vector<MemorySample> heap;
     std::vector<MemorySample> resident;
   };
-  // Samples memory with each new record until the run has taken `steps` more steps. For each step,
-  // the process leaks `leaked_blocks`.
+  // Samples memory with each new record until the run has taken `steps` more steps and there are
+  // enough samples; a busy disk delays records. For each step, the process leaks `leaked_blocks`.
   Series measure(const Process& trainer, const HeapProbe& probe, uint64_t steps,
                  uint64_t leaked_blocks) const {
     Series series;
@@ -165,7 +162,7 @@ class MemoryUsageTest : public RunTest {
             EXPECT_GT(series.resident.back().bytes, 1u << 20);
             last = step;
           }
-          return last >= first + steps || HasFailure();
+          return (last >= first + steps && series.heap.size() >= 40) || HasFailure();
         }))
         << "after step " << last;
     return series;
