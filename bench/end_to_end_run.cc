@@ -107,7 +107,7 @@ Result<std::shared_ptr<EndToEndRun>> EndToEndRun::start(const std::string& dir, 
       ChildProcess::exec({program("stokerd"), "--config", folder->file("config.yaml"), "--run-dir",
                           folder->file("run")},
                          folder->file("stokerd.out")));
-  std::shared_ptr<EndToEndRun> run(new EndToEndRun(std::move(folder), std::move(trainer)));
+  std::shared_ptr<EndToEndRun> run(new EndToEndRun(std::move(folder), std::move(trainer), tiny));
   STOKER_RETURN_IF_ERROR(run->wait_for_first_steps());
   return run;
 }
@@ -150,7 +150,7 @@ Status EndToEndRun::set_load(BackgroundLoad background) {
   const std::string priority = evaluation_priority(background);
   if (!evaluator_ || priority != priority_) {
     STOKER_RETURN_IF_ERROR(start_evaluator(priority));  // replaces the previous one
-    STOKER_RETURN_IF_ERROR(wait_for_first_evaluation());
+    if (!tiny_) STOKER_RETURN_IF_ERROR(wait_for_first_evaluation());
   }
   evaluator_->signal(SIGCONT);
   if (background == BackgroundLoad::kStoppedEvaluator) {

@@ -43,8 +43,8 @@ class EndToEndRun {
                          StepTime statistic = StepTime::kMedian);
 
  private:
-  EndToEndRun(std::shared_ptr<ScratchFolder> folder, ChildProcess trainer)
-      : folder_(std::move(folder)), trainer_(std::move(trainer)) {}
+  EndToEndRun(std::shared_ptr<ScratchFolder> folder, ChildProcess trainer, bool tiny)
+      : folder_(std::move(folder)), trainer_(std::move(trainer)), tiny_(tiny) {}
   Status set_load(BackgroundLoad background);
   Status wait(BackgroundLoad background, Saving saving, std::chrono::nanoseconds time);
   Status start_evaluator(const std::string& priority);
@@ -54,6 +54,7 @@ class EndToEndRun {
 
   std::shared_ptr<ScratchFolder> folder_;
   ChildProcess trainer_;
+  const bool tiny_;
   std::optional<ChildProcess> evaluator_;
   std::string priority_;  // eval.priority of the evaluator
   std::jthread busy_loop_;
