@@ -67,13 +67,14 @@ inline uint64_t plausible_word(uint64_t word, Random& random) {
 // may claim: only the producer knows whether it has filled the slot, so publishing an unfilled one,
 // or letting two producers fill it, is like writing wrong pixels.
 inline uint64_t wrong_word(uint64_t seen, Random& random) {
+  using ring::Phase;
   const uint64_t word = random() % 2 == 0 ? mutate(seen, random) : plausible_word(seen, random);
   const uint32_t turn = ring::decode(seen).turn;
-  for (const uint32_t published : {turn, turn + 1})
-    for (const ring::Phase phase :
-         {ring::Phase::kReady, ring::Phase::kFree, ring::Phase::kRequeued})
-      if (ring::decode(word).phase == phase && ring::decode(word).turn == published)
-        return ~uint64_t{0};  // no phase
+  for (const auto& [phase, of] : {std::pair{Phase::kReady, turn},
+                                  {Phase::kReady, turn + 1},
+                                  {Phase::kFree, turn},
+                                  {Phase::kRequeued, turn}})
+    if (word == ring::encode({.phase = phase, .turn = of})) return 0;
   return word;
 }
 
