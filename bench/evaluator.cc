@@ -1,7 +1,7 @@
 // Effect of an evaluator on training: the median step time while an evaluator runs, is stopped, or
 // is killed repeatedly, compared with no other load and with a busy loop, which shows the cost of
 // any load on a machine whose cores share caches, memory and clock rate. A checkpoint is saved
-// every second in all of these, and on a machine with two CPUs one is free for the evaluator. Also
+// every second in all of these, and the trainer uses one CPU, so that the evaluator has its own. Also
 // the cost of continuous checkpoint writing compared with none, and the effect of an evaluator on a
 // trainer that uses all CPUs: the mean step time, because the evaluator works in bursts, which a
 // median can hide. It needs runs that are longer than these bursts: --seconds 10.

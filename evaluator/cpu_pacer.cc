@@ -28,12 +28,13 @@ void CpuPacer::start_burst() {
 }
 
 nanoseconds CpuPacer::pause_due() {
-  const nanoseconds burst = clock_.monotonic() - burst_start_;
+  const nanoseconds now = clock_.monotonic();
+  const nanoseconds burst = now - burst_start_;
   if (burst < kMinBurst) return nanoseconds(0);
-  const CpuTimes now = cpu_times_();
-  const nanoseconds waited = now.run_delay - times_at_start_.run_delay;
-  const nanoseconds wanted = now.run_time - times_at_start_.run_time + waited;
-  start_burst();
+  burst_start_ = now;
+  const CpuTimes before = std::exchange(times_at_start_, cpu_times_());
+  const nanoseconds waited = times_at_start_.run_delay - before.run_delay;
+  const nanoseconds wanted = times_at_start_.run_time - before.run_time + waited;
   if (waited <= nanoseconds(0) || waited < wanted * kMinContention) return nanoseconds(0);
   // A thread that waits for a CPU does not slow training.
   const auto computed = std::max<nanoseconds>(burst - waited, nanoseconds(0));

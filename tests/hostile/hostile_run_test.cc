@@ -80,7 +80,7 @@ class HostileRunTest : public RunTest {
     return exit.value_or(Exit{-1, 0});
   }
 
-  // Attacks a run that does not end by itself.
+  // Attacks a run whose max_steps is never reached.
   void expect_failure(const Attack& attack, const std::string& config, const std::string& run,
                       const testing::Matcher<std::string>& reason) const {
     const Exit exit = train_under(attack, config, run, 100'000'000);

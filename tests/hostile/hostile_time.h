@@ -6,25 +6,21 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
-#include <string_view>
+
+#include "tests/support/full_test.h"
 
 namespace stoker::hostile {
 
-// Whether scripts/fault_tests.sh runs the test.
-inline bool is_full_test() {
-  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
-  return mode != nullptr && std::string_view(mode) == "full";
-}
 inline std::chrono::steady_clock::time_point end_of_test(std::chrono::milliseconds usual,
                                                          std::chrono::milliseconds full) {
-  return std::chrono::steady_clock::now() + (is_full_test() ? full : usual);
+  return std::chrono::steady_clock::now() + (test::is_full_test() ? full : usual);
 }
 
 // A new seed in full tests, printed; otherwise the same one, so that a failure can be repeated.
 // STOKER_HOSTILE_SEED repeats a run.
 inline std::mt19937_64 make_random() {
   const char* const text = std::getenv("STOKER_HOSTILE_SEED");
-  uint64_t seed = is_full_test() ? std::random_device{}() : 1;
+  uint64_t seed = test::is_full_test() ? std::random_device{}() : 1;
   if (text != nullptr) seed = std::strtoull(text, nullptr, 10);
   std::printf("STOKER_HOSTILE_SEED=%llu\n", static_cast<unsigned long long>(seed));
   return std::mt19937_64(seed);

@@ -102,8 +102,8 @@ inline void overwrite_integers(const ring::RingView& view, const ring::BatchLayo
     std::ranges::fill(layout.rows(view.slot(ticket), i, 0, layout.batch()), std::byte{0xff});
 }
 
-// Without a pause, in all slots at random, it replaces an integer by another one, which can be
-// invalid, and restores it. Without integers it changes any byte.
+// Continuously replaces a random integer in a random slot with another value, possibly invalid, and
+// restores it. Without integers it changes any byte.
 class SlotWriter {
  public:
   explicit SlotWriter(const ring::ShmRing& ring)

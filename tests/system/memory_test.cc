@@ -39,8 +39,8 @@ struct MemorySample {
 // step grows by at least n times the half of the steps. Empty with too few samples.
 std::optional<int64_t> growth_of(const std::vector<MemorySample>& samples) {
   constexpr size_t kMinSamples = 20;
-  if (samples.size() < kMinSamples) return std::nullopt;
-  if (samples.back().step == samples.front().step) return std::nullopt;
+  if (samples.size() < kMinSamples || samples.back().step == samples.front().step)
+    return std::nullopt;
   const size_t quarter = samples.size() / 4;
   const auto minimum = [&](size_t from, size_t to) {
     uint64_t bytes = samples[from].bytes;

@@ -29,11 +29,6 @@ std::vector<std::string> joined(std::vector<std::string> first,
   return first;
 }
 
-bool is_full_test() {
-  const char* const mode = std::getenv("STOKER_FAULT_TESTS");
-  return mode != nullptr && std::string_view(mode) == "full";
-}
-
 void RunTest::SetUp() {
   std::string pattern = ::testing::TempDir() + "stoker-system-XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);

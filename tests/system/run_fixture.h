@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/run/eval_result.h"
+#include "tests/support/full_test.h"
 #include "tests/system/kill_report.h"
 #include "tests/system/process.h"
 
@@ -18,8 +19,6 @@ namespace stoker::test {
 std::string program(const std::string& name);
 std::vector<std::string> joined(std::vector<std::string> first,
                                 const std::vector<std::string>& more);
-// Whether scripts/fault_tests.sh runs the tests, with every fault.
-bool is_full_test();
 
 class RunTest : public ::testing::Test {
  protected:
