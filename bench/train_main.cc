@@ -31,6 +31,7 @@ Benchmark training_benchmark(const TrainingSetup& setup) {
   const auto prepare = [setup](const Options& options) -> Result<std::vector<Trial>> {
     std::vector<Trial> trials;
     for (const int threads : kThreads) {
+      if (options.quick && threads > 1) break;  // PyTorch takes seconds to start
       STOKER_ASSIGN_OR_RETURN(const auto training, Training::create(setup, threads));
       STOKER_ASSIGN_OR_RETURN(Trial trial, step_rate(setup, threads, training, options));
       trials.push_back(std::move(trial));
