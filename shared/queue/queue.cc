@@ -513,9 +513,7 @@ Status Queue::make_closed_status(const Attempt& attempt) const {
       message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
                  std::to_string(attempt.requested) + " elements were enqueued";
     if (!cause_.ok()) message += ": " + cause_.message();
-    return Status(
-        attempt.operation == Operation::kClose ? StatusCode::kClosed : StatusCode::kCancelled,
-        std::move(message));
+    return Status(StatusCode::kCancelled, std::move(message));
   }
   message += " with " + std::to_string(store_->size()) + " of " +
              std::to_string(attempt.requested) + " requested elements";
@@ -667,10 +665,7 @@ void Queue::cancel_enqueues(Wakeups& wakeups) {
     Attempt& attempt = *enqueues_.front();
     enqueues_.pop_front();
     attempt.status = make_closed_status(attempt);
-    if (attempt.operation == Operation::kClose) {
-      attempt.status = Status(StatusCode::kCancelled, attempt.status.message());
-      if (cause_.ok()) cause_ = std::move(attempt.cause);
-    }
+    if (attempt.operation == Operation::kClose && cause_.ok()) cause_ = std::move(attempt.cause);
     complete(attempt, wakeups);
   }
 }

@@ -10,9 +10,8 @@
 //           queue is destroyed.
 // Blocking: enqueue, dequeue and close() wait until `stop` or `deadline`; the others never wait.
 // Errors:   kInvalidArgument: a tuple does not match the components, or n is negative.
-//           kCancelled:       enqueue to a closed queue, or stop requested.
-//           kClosed:          dequeue: closed, with fewer elements than needed; close(): closed
-//                             before.
+//           kCancelled:       enqueue to, or close() of, a closed queue; stop requested.
+//           kClosed:          dequeue: closed, with fewer elements than needed.
 //           kTimedOut:        the deadline passed.
 //           kOutOfMemory:     no memory for a batch; no element was taken.
 //           The cause given to close(): dequeue, in place of kClosed.

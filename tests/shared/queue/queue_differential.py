@@ -31,10 +31,8 @@ CODES = {
     tf.errors.CancelledError: "CANCELLED",
     tf.errors.OutOfRangeError: "OUT_OF_RANGE",
     tf.errors.InvalidArgumentError: "INVALID_ARGUMENT",
-    tf.errors.AbortedError: "ABORTED",
 }
-# Time in which an operation reaches TensorFlow's queue, after which it counts as waiting.
-SETTLE_SECONDS = 0.006
+POLL_SECONDS = 0.002
 TIMEOUT_SECONDS = 30
 
 
@@ -80,8 +78,24 @@ class Operation:
     def __init__(self, fields):
         self.fields = fields
         self.cancellation = cancellation.CancellationManager()
+        self.started = threading.Event()
         self.done = threading.Event()
         self.outcome = None
+        self.thread = None
+
+
+def wait_until_blocked(operation):
+    """Returns when its thread sleeps. This thread does not hold the GIL meanwhile, so it sleeps in the queue."""
+    assert operation.started.wait(TIMEOUT_SECONDS)
+    before = None
+    while not operation.done.is_set():
+        with open(f"/proc/self/task/{operation.thread.native_id}/status", encoding="ascii") as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        sleeps = status["voluntary_ctxt_switches"] if status["State"].startswith("S") else None
+        if sleeps is not None and sleeps == before:
+            return
+        before = sleeps
+        time.sleep(POLL_SECONDS)
 
 
 class TensorFlow:
@@ -110,12 +124,14 @@ class TensorFlow:
             work = python_queue.SimpleQueue()
             thread = threading.Thread(target=self.run_thread, args=(work,), daemon=True)
             thread.start()
-            self.threads[name] = work
-        self.threads[name].put(operation)
+            self.threads[name] = (thread, work)
+        operation.thread, work = self.threads[name]
+        work.put(operation)
         return operation
 
     def run_thread(self, work):
         while (operation := work.get()) is not None:
+            operation.started.set()
             try:
                 value = self.perform(operation)
                 operation.outcome = {"ok": True} if value is None else {"value": value}
@@ -169,7 +185,7 @@ class TensorFlow:
     def close(self, operations):
         for operation in operations:
             operation.cancellation.start_cancel()
-        for work in self.threads.values():
+        for _, work in self.threads.values():
             work.put(None)
 
 
@@ -197,7 +213,8 @@ class Schedule:
                 [(["I64"], [[None]]), (["I64", "F32"], [[], [None, 2]]), (["I32"], [[None, None]]), (["I64"], [[2]])]
             )
         make["dtypes"] = dtypes
-        if kind == "PaddingFIFOQueue" or r.random() < 0.85:
+        # TensorFlow cannot create a PriorityQueue without shapes.
+        if kind in ("PaddingFIFOQueue", "PriorityQueue") or r.random() < 0.85:
             make["shapes"] = shapes
         self.shapes = shapes
         if kind == "RandomShuffleQueue":
@@ -226,8 +243,9 @@ class Schedule:
         values = [self.component(d, s, number) for d, s in zip(self.make["dtypes"], shapes)]
         return [number] + values if self.priority else values
 
-    def concrete_shapes(self):
-        return [[self.random.randrange(4) if extent is None else extent for extent in s] for s in self.shapes]
+    def concrete_shapes(self, smallest=0):
+        extent = self.random.randrange
+        return [[extent(smallest, 4) if e is None else e for e in shape] for shape in self.shapes]
 
     def invalid_operation(self):
         r = self.random
@@ -257,7 +275,8 @@ class Schedule:
         if op == "enqueue":
             return {"op": op, "value": self.element(self.concrete_shapes())}
         if op == "enqueue_many":
-            shapes = self.concrete_shapes()
+            # TensorFlow crashes when it slices a batch of elements without a value.
+            shapes = self.concrete_shapes(smallest=1)
             elements = [self.element(shapes) for _ in range(r.randrange(7))]
             if not elements:
                 shapes = ([[]] if self.priority else []) + shapes
@@ -293,9 +312,7 @@ class Schedule:
         try:
             for _ in range(steps):
                 self.run_step(stoker, reference)
-            time.sleep(5 * SETTLE_SECONDS)
-            for operation in self.waiting.values():
-                assert not operation.done.is_set(), f"TensorFlow completed {operation.fields}: {operation.outcome}"
+            self.check_waiting()
         except AssertionError as difference:
             text = "\n".join(stoker.transcript)
             raise AssertionError(f"schedule {self.seed}: {difference}\n{text}") from None
@@ -320,21 +337,20 @@ class Schedule:
                 fields = {"at": "t6", "queue": "q", "op": "close", "cancel_pending_enqueues": True}
             number, outcomes, size = stoker.step(fields, "q")
             self.waiting[number] = reference.submit(fields)
-        blocked = False
         for number, outcome in outcomes.items():
-            operation = self.waiting[number]
             if outcome.get("blocked"):
-                blocked = True
                 continue
+            operation = self.waiting.pop(number)
             assert operation.done.wait(TIMEOUT_SECONDS), f"TensorFlow waits in {operation.fields}"
             actual = {key: outcome[key] for key in ("ok", "value", "error") if key in outcome}
             assert actual == operation.outcome, f"{operation.fields}: {actual}; TensorFlow: {operation.outcome}"
-            del self.waiting[number]
-        if blocked:
-            time.sleep(SETTLE_SECONDS)
-        for operation in self.waiting.values():
-            assert not operation.done.is_set(), f"TensorFlow completed {operation.fields}: {operation.outcome}"
+        self.check_waiting()
         assert size == reference.size(), f"size is {size}; TensorFlow: {reference.size()}"
+
+    def check_waiting(self):
+        for operation in self.waiting.values():
+            wait_until_blocked(operation)
+            assert not operation.done.is_set(), f"TensorFlow completed {operation.fields}: {operation.outcome}"
 
 
 def main():

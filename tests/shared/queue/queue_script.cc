@@ -23,10 +23,10 @@ Status invalid_line(std::string message) {
 }
 
 // TensorFlow's names, where it has one for the condition.
-std::string error_name(StatusCode code, std::string_view operation) {
+std::string error_name(StatusCode code) {
   if (code == StatusCode::kInvalidArgument) return "INVALID_ARGUMENT";
   if (code == StatusCode::kCancelled) return "CANCELLED";
-  if (code == StatusCode::kClosed) return operation == "close" ? "ABORTED" : "OUT_OF_RANGE";
+  if (code == StatusCode::kClosed) return "OUT_OF_RANGE";
   if (code == StatusCode::kTimedOut) return "DEADLINE_EXCEEDED";
   if (code == StatusCode::kInternal) return "INTERNAL";
   return std::string(to_string(code));
@@ -269,10 +269,10 @@ Result<json::value> run_operation(Queue& queue, const json::object& operation,
   return invalid_line("unknown operation: " + std::string(op));
 }
 
-json::object make_outcome(const Result<json::value>& result, std::string_view op) {
+json::object make_outcome(const Result<json::value>& result) {
   json::object outcome;
   if (!result.ok()) {
-    outcome["error"] = error_name(result.status().code(), op);
+    outcome["error"] = error_name(result.status().code());
     outcome["message"] = result.status().message();
   } else if (result->is_null()) {
     outcome["ok"] = true;
@@ -358,12 +358,12 @@ Status QueueScript::run_object(json::object operation) {
   step.id = id_;
   step.operation = operation;
   if (op == "make") {
-    if (const Status status = make(operation); !status.ok()) report(step, make_outcome(status, op));
+    if (const Status status = make(operation); !status.ok()) report(step, make_outcome(status));
     return {};
   }
   if (op != "size" && op != "is_closed") return invalid_line("this operation needs \"at\"");
   STOKER_ASSIGN_OR_RETURN(Queue* const queue, find_queue(operation));
-  report(step, make_outcome(run_catching(*queue, operation, {}), op));
+  report(step, make_outcome(run_catching(*queue, operation, {})));
   return {};
 }
 
@@ -426,7 +426,7 @@ void QueueScript::run_thread(const std::stop_token& stop, ScriptThread& thread) 
     const Result<json::value> result =
         run_catching(**queue, step->operation, step->stop.get_token());
     lock.lock();
-    step->outcome = make_outcome(result, step->operation.at("op").as_string());
+    step->outcome = make_outcome(result);
     thread.steps.pop_front();
     if (thread.steps.empty()) --active_;
     changed_.notify_all();

@@ -170,7 +170,7 @@ TEST(FIFOQueueTest, ClosesAfterPendingEnqueues) {
   closing.join();
   EXPECT_TRUE(queue->is_closed());
   EXPECT_EQ(queue->enqueue(scalar(3), kNoStop).code(), StatusCode::kCancelled);
-  EXPECT_EQ(queue->close(false, kNoStop).code(), StatusCode::kClosed);
+  EXPECT_EQ(queue->close(false, kNoStop).code(), StatusCode::kCancelled);
   EXPECT_TRUE(queue->close(true, kNoStop).ok());
   EXPECT_EQ(text_of(queue->dequeue(kNoStop)), "2");
   EXPECT_EQ(queue->dequeue(kNoStop).status().code(), StatusCode::kClosed);
