@@ -161,6 +161,7 @@ struct Queue::Attempt {
   Status status;
   bool completed = false;
   bool waiting = false;   // its thread is in wait()
+  bool observed = false;  // the observer was told so
   bool detached = false;  // no thread waits: deleted when completed
   std::thread::id thread;
   std::chrono::steady_clock::time_point since;
@@ -456,7 +457,6 @@ void Queue::perform(Attempt& attempt, const std::stop_token& stop, Deadline dead
     attempt.waiting = true;
     attempt.thread = std::this_thread::get_id();
     attempt.since = std::chrono::steady_clock::now();
-    if (observer_ != nullptr) observer_->wait_started();
   }
   wait(attempt, stop, deadline);
 }
@@ -467,6 +467,12 @@ void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadlin
     pause_processor();
   }
   const std::stop_callback abandon_on_stop(stop, [&] { abandon(attempt, StatusCode::kCancelled); });
+  if (observer_ != nullptr) {  // after the callback exists, so that a stop has an effect
+    const std::lock_guard lock(mutex_);
+    if (attempt.completed) return;
+    attempt.observed = true;
+    observer_->wait_started();
+  }
   uint32_t expected = kWaiting;
   if (!attempt.state.compare_exchange_strong(expected, kSleeping)) return;
   while (attempt.state.load(std::memory_order_acquire) != kCompleted)
@@ -656,7 +662,7 @@ void Queue::complete(Attempt& attempt, Wakeups& wakeups) {
     return;
   }
   if (!attempt.waiting) return;
-  if (observer_ != nullptr) observer_->wait_ended();
+  if (attempt.observed) observer_->wait_ended();
   if (attempt.state.exchange(kCompleted) == kSleeping) wakeups.add(attempt.state);
 }
 

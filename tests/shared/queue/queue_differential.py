@@ -116,9 +116,13 @@ class TensorFlow:
             self.queue = getattr(tf.compat.v1, kind)(dtypes=dtypes, **arguments)
         self.dtypes = dtypes
         self.threads = {}
+        # TensorFlow identifies a waiting operation by the address of its cancellation manager, also after it was
+        # cancelled. An address must not be used again.
+        self.operations = []
 
     def submit(self, fields):
         operation = Operation(fields)
+        self.operations.append(operation)
         name = fields["at"]
         if name not in self.threads:
             work = python_queue.SimpleQueue()
