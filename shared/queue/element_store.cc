@@ -1,0 +1,183 @@
+#include "shared/queue/element_store.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <random>
+#include <utility>
+
+namespace stoker::queue {
+namespace {
+
+// A ring of tuples that doubles when it is full.
+class FifoStore final : public ElementStore {
+ public:
+  void push(Tuple&& element) override {
+    if (static_cast<size_t>(size_) == ring_.size()) grow();
+    ring_[(first_ + static_cast<size_t>(size_)) & (ring_.size() - 1)] = std::move(element);
+    ++size_;
+  }
+  void pop(Tuple& element) override {
+    element = std::move(ring_[first_]);
+    first_ = (first_ + 1) & (ring_.size() - 1);
+    --size_;
+  }
+  void restore(std::vector<Tuple>&& elements) override {
+    for (size_t i = elements.size(); i > 0; --i) {
+      if (static_cast<size_t>(size_) == ring_.size()) grow();
+      first_ = (first_ - 1) & (ring_.size() - 1);
+      ring_[first_] = std::move(elements[i - 1]);
+      ++size_;
+    }
+  }
+
+ private:
+  void grow() {
+    std::vector<Tuple> larger(std::max<size_t>(16, 2 * ring_.size()));
+    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
+      larger[i] = std::move(ring_[(first_ + i) & (ring_.size() - 1)]);
+    ring_ = std::move(larger);
+    first_ = 0;
+  }
+
+  std::vector<Tuple> ring_;  // its size is a power of two, or zero
+  size_t first_ = 0;
+};
+
+// The generator Philox4x32-10 (Salmon et al., 2011), keyed and read as in TensorFlow's
+// RandomShuffleQueue, so that equal seeds give equal orders.
+class Philox {
+ public:
+  Philox(uint64_t key, uint64_t stream)
+      : key_{low(key), high(key)}, counter_{0, 0, low(stream), high(stream)} {}
+
+  uint32_t next() {
+    if (used_ == output_.size()) {
+      output_ = block();
+      used_ = 0;
+      for (uint32_t& word : counter_)
+        if (++word != 0) break;
+    }
+    return output_[used_++];
+  }
+
+ private:
+  static uint32_t low(uint64_t value) { return static_cast<uint32_t>(value); }
+  static uint32_t high(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
+
+  std::array<uint32_t, 4> block() const {
+    std::array<uint32_t, 4> x = counter_;
+    std::array<uint32_t, 2> key = key_;
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t first = uint64_t{0xd2511f53} * x[0];
+      const uint64_t second = uint64_t{0xcd9e8d57} * x[2];
+      x = {high(second) ^ x[1] ^ key[0], low(second), high(first) ^ x[3] ^ key[1], low(first)};
+      key[0] += 0x9e3779b9;
+      key[1] += 0xbb67ae85;
+    }
+    return x;
+  }
+
+  std::array<uint32_t, 2> key_;
+  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 4> output_{};
+  size_t used_ = 4;
+};
+
+class RandomShuffleStore final : public ElementStore {
+ public:
+  explicit RandomShuffleStore(std::optional<uint64_t> seed) : random_(make_generator(seed)) {}
+
+  void push(Tuple&& element) override {
+    elements_.push_back(std::move(element));
+    ++size_;
+  }
+  void pop(Tuple& element) override {
+    const size_t index = random_.next() % elements_.size();
+    element = std::move(elements_[index]);
+    if (index + 1 < elements_.size()) elements_[index] = std::move(elements_.back());
+    elements_.pop_back();
+    --size_;
+  }
+  void restore(std::vector<Tuple>&& elements) override {
+    for (size_t i = elements.size(); i > 0; --i) push(std::move(elements[i - 1]));
+  }
+
+ private:
+  static Philox make_generator(std::optional<uint64_t> seed) {
+    // TensorFlow's seed of a graph that has none. An operation's seed is the second one.
+    constexpr uint64_t kGraphSeed = 87654321;
+    if (seed) return {kGraphSeed, *seed};
+    std::random_device device;
+    const auto random64 = [&] { return uint64_t{device()} << 32 | device(); };
+    const uint64_t key = random64();
+    return {key, random64()};
+  }
+
+  std::vector<Tuple> elements_;
+  Philox random_;
+};
+
+// A heap of the smallest priority first, by order of arrival within a priority.
+class PriorityStore final : public ElementStore {
+ public:
+  void push(Tuple&& element) override {
+    size_t slot = slots_.size();
+    const auto priority = element[0].value<int64_t>();
+    if (free_slots_.empty()) {
+      slots_.push_back(std::move(element));
+    } else {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+      slots_[slot] = std::move(element);
+    }
+    heap_.push_back({priority, arrivals_++, slot});
+    std::push_heap(heap_.begin(), heap_.end(), is_later);
+    ++size_;
+  }
+  void pop(Tuple& element) override {
+    std::pop_heap(heap_.begin(), heap_.end(), is_later);
+    const size_t slot = heap_.back().slot;
+    heap_.pop_back();
+    element = std::move(slots_[slot]);
+    free_slots_.push_back(slot);
+    --size_;
+  }
+  // Only if there was no memory for a batch. Elements that arrived since come first within a
+  // priority.
+  void restore(std::vector<Tuple>&& elements) override {
+    for (Tuple& element : elements) push(std::move(element));
+  }
+
+ private:
+  struct Entry {
+    int64_t priority;
+    uint64_t arrival;
+    size_t slot;
+  };
+  static bool is_later(const Entry& a, const Entry& b) {
+    return a.priority != b.priority ? a.priority > b.priority : a.arrival > b.arrival;
+  }
+
+  std::vector<Entry> heap_;
+  std::vector<Tuple> slots_;
+  std::vector<size_t> free_slots_;
+  uint64_t arrivals_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ElementStore> make_element_store(const QueueOptions& options) {
+  switch (options.type) {
+    case QueueType::kFIFO:
+    case QueueType::kPaddingFIFO:
+      return std::make_unique<FifoStore>();
+    case QueueType::kRandomShuffle:
+      return std::make_unique<RandomShuffleStore>(options.seed);
+    case QueueType::kPriority:
+      return std::make_unique<PriorityStore>();
+  }
+  return nullptr;
+}
+
+}  // namespace stoker::queue

@@ -1,0 +1,685 @@
+#include "shared/queue/queue.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <ctime>
+
+#include <boost/container/small_vector.hpp>
+
+#include "shared/queue/element_store.h"
+
+namespace stoker::queue {
+namespace {
+
+// States of an operation that waits. Only the waiting thread sets kSleeping.
+enum AttemptState : uint32_t { kWaiting, kSleeping, kCompleted };
+
+// Polls before the thread sleeps: about as long as a thread takes to wake up, so that two threads
+// that keep pace do not sleep for each element.
+constexpr int kPolls = 100;
+
+void pause_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// False if the deadline has passed; otherwise the state may have changed.
+bool sleep_until(std::atomic<uint32_t>& state, Deadline deadline) {
+  timespec relative{};
+  if (deadline != kNoDeadline) {
+    const auto now = std::chrono::steady_clock::now();
+    if (deadline <= now) return false;  // before the difference, which could overflow
+    const std::chrono::nanoseconds left = deadline - now;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    relative.tv_sec = seconds.count();
+    relative.tv_nsec = (left - seconds).count();
+  }
+  ::syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, kSleeping,
+            deadline == kNoDeadline ? nullptr : &relative, nullptr, 0);
+  return true;
+}
+
+bool is_enqueue(Operation operation) {
+  switch (operation) {
+    case Operation::kEnqueue:
+    case Operation::kEnqueueMany:
+    case Operation::kClose:
+      return true;
+    case Operation::kDequeue:
+    case Operation::kDequeueMany:
+    case Operation::kDequeueUpTo:
+      return false;
+  }
+  return false;
+}
+
+Status invalid(std::string message) {
+  return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+Status validate_components(const QueueOptions& options) {
+  if (options.components.empty()) return invalid("it needs a component");
+  const auto has_name = [](const Component& c) { return !c.name.empty(); };
+  const auto has_shape = [](const Component& c) { return c.shape.has_value(); };
+  for (size_t i = 0; i < options.components.size(); ++i) {
+    const Component& component = options.components[i];
+    const std::string label = "component " + std::to_string(i);
+    if (has_name(component) != has_name(options.components[0]))
+      return invalid("name all components or none");
+    if (has_shape(component) != has_shape(options.components[0]))
+      return invalid("declare the shapes of all components or of none");
+    for (size_t j = 0; j < i && has_name(component); ++j)
+      if (options.components[j].name == component.name)
+        return invalid("two components have the name '" + component.name + "'");
+    if (!component.shape) {
+      if (options.type == QueueType::kPaddingFIFO) return invalid(label + " needs a shape");
+      continue;
+    }
+    if (component.shape->rank() >= kMaxRank)
+      return invalid(label + " has " + std::to_string(component.shape->rank()) +
+                     " dimensions; at most " + std::to_string(kMaxRank - 1) + " are possible");
+    for (const int64_t extent : component.shape->extents())
+      if (extent < 0 && (extent != kUnknownExtent || options.type != QueueType::kPaddingFIFO))
+        return invalid(label + " has shape " + to_string(*component.shape) +
+                       "; only a PaddingFIFOQueue can have unknown extents");
+  }
+  return {};
+}
+
+Status validate_options(const QueueOptions& options) {
+  STOKER_RETURN_IF_ERROR(validate_components(options));
+  if (options.capacity == 0) return invalid("capacity 0 holds no element");
+  if (options.type != QueueType::kRandomShuffle) {
+    if (options.min_after_dequeue != 0 || options.seed)
+      return invalid("only a RandomShuffleQueue has min_after_dequeue and seed");
+    return {};
+  }
+  if (options.min_after_dequeue < 0) return invalid("min_after_dequeue is negative");
+  if (options.capacity > 0 && options.min_after_dequeue >= options.capacity)
+    return invalid("min_after_dequeue (" + std::to_string(options.min_after_dequeue) +
+                   ") must be less than capacity (" + std::to_string(options.capacity) + ")");
+  return {};
+}
+
+std::string label_of(const QueueOptions& options) {
+  return std::string(to_string(options.type)) + " '" + options.name + "'";
+}
+
+}  // namespace
+
+std::string_view to_string(QueueType type) {
+  switch (type) {
+    case QueueType::kFIFO:
+      return "FIFOQueue";
+    case QueueType::kRandomShuffle:
+      return "RandomShuffleQueue";
+    case QueueType::kPaddingFIFO:
+      return "PaddingFIFOQueue";
+    case QueueType::kPriority:
+      return "PriorityQueue";
+  }
+  return "?";
+}
+
+std::string_view to_string(Operation operation) {
+  switch (operation) {
+    case Operation::kEnqueue:
+      return "enqueue";
+    case Operation::kEnqueueMany:
+      return "enqueue_many";
+    case Operation::kDequeue:
+      return "dequeue";
+    case Operation::kDequeueMany:
+      return "dequeue_many";
+    case Operation::kDequeueUpTo:
+      return "dequeue_up_to";
+    case Operation::kClose:
+      return "close";
+  }
+  return "?";
+}
+
+// An operation in progress. It is on the stack of its thread, except for a close whose thread does
+// not wait.
+struct Queue::Attempt {
+  Attempt(Operation performed, int64_t elements, Tuple* element = nullptr)
+      : operation(performed), requested(elements), remaining(elements), tuple(element) {}
+
+  const Operation operation;
+  int64_t requested;
+  int64_t remaining;         // elements still to be added or taken
+  Tuple* const tuple;        // to be enqueued, or the dequeued element
+  std::vector<Tuple> taken;  // elements of a batch
+  Status cause;              // of a close
+  Status status;
+  bool completed = false;
+  bool waiting = false;   // its thread is in wait()
+  bool observed = false;  // the observer was told so
+  bool detached = false;  // no thread waits: deleted when completed
+  std::thread::id thread;
+  std::chrono::steady_clock::time_point since;
+  std::atomic<uint32_t> state{kWaiting};  // kCompleted publishes the results to the thread
+};
+
+// Threads to wake up, after the mutex is unlocked. An address can be one of a thread that returned
+// already; at worst, an unrelated wait there checks its condition once more.
+class Queue::Wakeups {
+ public:
+  Wakeups() = default;
+  Wakeups(const Wakeups&) = delete;
+  Wakeups& operator=(const Wakeups&) = delete;
+  ~Wakeups() {
+    for (const void* state : states_)
+      ::syscall(SYS_futex, state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+  void add(const std::atomic<uint32_t>& state) { states_.push_back(&state); }
+
+ private:
+  boost::container::small_vector<const void*, 8> states_;
+};
+
+Producer& Producer::operator=(Producer&& other) noexcept {
+  if (this == &other) return *this;
+  end(Status(StatusCode::kInternal, "ended without a status"));
+  queue_ = std::exchange(other.queue_, nullptr);
+  name_ = std::move(other.name_);
+  return *this;
+}
+
+Producer::~Producer() { end(Status(StatusCode::kInternal, "ended without a status")); }
+
+void Producer::end(Status status) {
+  if (Queue* const queue = std::exchange(queue_, nullptr))
+    queue->end_producer(status.with_context(name_));
+}
+
+Result<std::unique_ptr<Queue>> Queue::create(QueueOptions options) {
+  if (options.type == QueueType::kPriority) {
+    Component priority{.name = "", .dtype = DType::kI64, .shape = Shape()};
+    if (!options.components.empty()) {
+      if (!options.components[0].name.empty()) priority.name = "priority";
+      if (!options.components[0].shape) priority.shape.reset();
+    }
+    options.components.insert(options.components.begin(), std::move(priority));
+  }
+  STOKER_RETURN_IF_ERROR(validate_options(options).with_context(label_of(options)));
+  auto store = make_element_store(options);
+  return std::unique_ptr<Queue>(new Queue(std::move(options), std::move(store)));
+}
+
+Queue::Queue(QueueOptions options, std::unique_ptr<ElementStore> store)
+    : options_(std::move(options)),
+      capacity_(options_.capacity < 0 ? kUnbounded : options_.capacity),
+      specified_shapes_(options_.components[0].shape.has_value()),
+      store_(std::move(store)) {}
+
+Queue::~Queue() {
+  for (Attempt* const attempt : enqueues_) {
+    assert(attempt->detached && "an operation is in progress");
+    delete attempt;
+  }
+  assert(dequeues_.empty() && "an operation is in progress");
+}
+
+Status Queue::validate(const Tuple& tuple, bool is_batch) const {
+  const auto& components = options_.components;
+  if (tuple.size() != components.size())
+    return invalid(label_of(options_) + " has " + std::to_string(components.size()) +
+                   " components; the tuple has " + std::to_string(tuple.size()));
+  for (size_t i = 0; i < tuple.size(); ++i) {
+    const Tensor& tensor = tuple[i];
+    const auto mismatch = [&](std::string_view got, std::string_view expected) {
+      return invalid(label_of(options_) + ": component " + std::to_string(i) + " of the tuple is " +
+                     std::string(got) + ", expected " + std::string(expected));
+    };
+    if (tensor.dtype() != components[i].dtype)
+      return mismatch(to_string(tensor.dtype()), to_string(components[i].dtype));
+    if (is_batch) {
+      if (tensor.rank() == 0) return mismatch("a scalar", "a batch of elements");
+      if (tensor.shape()[0] != tuple[0].shape()[0])
+        return mismatch("a batch of " + std::to_string(tensor.shape()[0]),
+                        std::to_string(tuple[0].shape()[0]) + " as component 0");
+    }
+    if (!specified_shapes_) continue;
+    const Shape& declared = *components[i].shape;
+    if (is_batch) {
+      const Shape element = tensor.shape().without_first();
+      if (!declared.compatible_with(element))
+        return mismatch("a batch of shape " + to_string(element), to_string(declared));
+    } else if (!declared.compatible_with(tensor.shape())) {
+      return mismatch("of shape " + to_string(tensor.shape()), to_string(declared));
+    }
+  }
+  return {};
+}
+
+Status Queue::validate_batch_size(int64_t n) const {
+  if (n < 0)
+    return invalid(label_of(options_) + ": cannot dequeue " + std::to_string(n) + " elements");
+  if (!specified_shapes_)
+    return invalid(label_of(options_) +
+                   ": dequeue_many and dequeue_up_to need components with declared shapes");
+  for (const Component& component : options_.components)
+    if (component.shape->fully_defined())
+      STOKER_RETURN_IF_ERROR(tensor_bytes(component.dtype, component.shape->prepended(n)).status());
+  return {};
+}
+
+Status Queue::enqueue(Tuple&& element, const std::stop_token& stop, Deadline deadline) {
+  STOKER_RETURN_IF_ERROR(validate(element, false));
+  Attempt attempt(Operation::kEnqueue, 1, &element);
+  perform(attempt, stop, deadline);
+  return std::move(attempt.status);
+}
+
+Status Queue::enqueue_many(Tuple&& batch, const std::stop_token& stop, Deadline deadline) {
+  STOKER_RETURN_IF_ERROR(validate(batch, true));
+  Attempt attempt(Operation::kEnqueueMany, batch[0].shape()[0], &batch);
+  if (attempt.requested == 0) return {};
+  perform(attempt, stop, deadline);
+  const int64_t enqueued = attempt.requested - attempt.remaining;
+  if (attempt.status.ok())
+    batch.clear();
+  else if (enqueued > 0)
+    for (Tensor& tensor : batch) tensor = tensor.remainder(enqueued);
+  return std::move(attempt.status);
+}
+
+Result<Tuple> Queue::dequeue(const std::stop_token& stop, Deadline deadline) {
+  Result<Tuple> element{Tuple()};  // returned without a move
+  Attempt attempt(Operation::kDequeue, 1, &*element);
+  perform(attempt, stop, deadline);
+  if (!attempt.status.ok()) element = std::move(attempt.status);
+  return element;
+}
+
+Result<Tuple> Queue::dequeue_many(int64_t n, const std::stop_token& stop, Deadline deadline) {
+  return dequeue_batch(Operation::kDequeueMany, n, stop, deadline);
+}
+
+Result<Tuple> Queue::dequeue_up_to(int64_t n, const std::stop_token& stop, Deadline deadline) {
+  return dequeue_batch(Operation::kDequeueUpTo, n, stop, deadline);
+}
+
+Result<Tuple> Queue::dequeue_batch(Operation operation, int64_t n, const std::stop_token& stop,
+                                   Deadline deadline) {
+  STOKER_RETURN_IF_ERROR(validate_batch_size(n));
+  Attempt attempt(operation, n);
+  if (n > 0) perform(attempt, stop, deadline);
+  if (!attempt.status.ok()) return std::move(attempt.status);
+  // Without the mutex: this copies every byte.
+  Tuple batch;
+  if (Status status = make_batch(attempt.taken, batch); !status.ok()) {
+    Wakeups wakeups;
+    const std::lock_guard lock(mutex_);
+    restore(attempt);
+    advance_all(wakeups);
+    return status.with_context(label_of(options_));
+  }
+  return batch;
+}
+
+Status Queue::make_batch(std::vector<Tuple>& elements, Tuple& batch) const {
+  for (size_t i = 0; i < options_.components.size(); ++i) {
+    const Component& component = options_.components[i];
+    Shape shape = *component.shape;
+    const bool padded = !shape.fully_defined();
+    for (size_t d = 0; d < shape.rank(); ++d) {
+      if (shape[d] != kUnknownExtent) continue;
+      shape[d] = 0;
+      for (const Tuple& element : elements) shape[d] = std::max(shape[d], element[i].shape()[d]);
+    }
+    STOKER_ASSIGN_OR_RETURN(
+        Tensor tensor,
+        Tensor::allocate(component.dtype, shape.prepended(static_cast<int64_t>(elements.size()))));
+    std::byte* destination = tensor.mutable_data();
+    if (padded) std::memset(destination, 0, tensor.bytes());
+    for (const Tuple& element : elements) {
+      copy_padded(element[i], destination, shape);
+      destination += tensor.bytes() / elements.size();
+    }
+    batch.push_back(std::move(tensor));
+  }
+  return {};
+}
+
+Status Queue::close(bool cancel_pending_enqueues, const std::stop_token& stop, Deadline deadline,
+                    Status cause) {
+  if (cancel_pending_enqueues) {
+    start_close(true, std::move(cause));
+    return {};
+  }
+  Attempt attempt(Operation::kClose, 0);
+  attempt.cause = std::move(cause);
+  perform(attempt, stop, deadline);
+  return std::move(attempt.status);
+}
+
+void Queue::start_close(bool cancel_pending_enqueues, Status cause) {
+  auto attempt = std::make_unique<Attempt>(Operation::kClose, 0);
+  attempt->detached = true;
+  attempt->cause = std::move(cause);
+  Wakeups wakeups;
+  const std::lock_guard lock(mutex_);
+  if (cancel_pending_enqueues) {
+    run_close(*attempt);
+    cancel_enqueues(wakeups);
+  } else {
+    enqueues_.push_back(attempt.release());
+  }
+  advance_all(wakeups);
+}
+
+Producer Queue::add_producer(std::string name) {
+  const std::lock_guard lock(mutex_);
+  ++producers_;
+  return Producer(this, std::move(name));
+}
+
+void Queue::end_producer(Status status) {
+  Status cause;
+  {
+    const std::lock_guard lock(mutex_);
+    if (producer_failure_.ok()) producer_failure_ = std::move(status);
+    if (--producers_ > 0) return;
+    cause = producer_failure_;
+  }
+  start_close(false, std::move(cause));
+}
+
+int64_t Queue::size() const {
+  const std::lock_guard lock(mutex_);
+  return store_->size();
+}
+
+bool Queue::is_closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+std::vector<Waiter> Queue::waiters() const {
+  std::vector<Waiter> waiters;
+  const std::lock_guard lock(mutex_);
+  for (const Attempts* attempts : {&enqueues_, &dequeues_})
+    for (const Attempt* attempt : *attempts)
+      if (attempt->waiting)
+        waiters.push_back({.thread = attempt->thread,
+                           .operation = attempt->operation,
+                           .requested = attempt->requested,
+                           .completed = attempt->requested - attempt->remaining,
+                           .since = attempt->since});
+  return waiters;
+}
+
+Result<Tuple> Queue::arrange(std::vector<std::pair<std::string, Tensor>> named) const {
+  Tuple tuple;
+  for (const Component& component : options_.components) {
+    const auto found =
+        std::ranges::find(named, component.name, &std::pair<std::string, Tensor>::first);
+    if (component.name.empty() || found == named.end()) break;
+    tuple.push_back(std::move(found->second));
+  }
+  if (tuple.size() != options_.components.size() || named.size() != tuple.size()) {
+    std::string names;
+    for (const Component& component : options_.components)
+      names += (names.empty() ? "" : ", ") + component.name;
+    return invalid(label_of(options_) + ": the names of the tensors differ from those of the " +
+                   "components: " + names);
+  }
+  return tuple;
+}
+
+void Queue::perform(Attempt& attempt, const std::stop_token& stop, Deadline deadline) {
+  if (stop.stop_requested() && attempt.operation != Operation::kClose) {
+    attempt.status = make_abandoned_status(attempt, StatusCode::kCancelled);
+    return;
+  }
+  {
+    Wakeups wakeups;
+    const std::lock_guard lock(mutex_);
+    const bool enqueue = is_enqueue(attempt.operation);
+    Attempts& attempts = enqueue ? enqueues_ : dequeues_;
+    const Attempts& others = enqueue ? dequeues_ : enqueues_;
+    if (attempts.empty() && run(attempt) == Progress::kComplete) {
+      if (!others.empty()) advance_all(wakeups);
+      return;
+    }
+    attempts.push_back(&attempt);
+    advance_all(wakeups);
+    if (attempt.completed) return;
+    attempt.waiting = true;
+    attempt.thread = std::this_thread::get_id();
+    attempt.since = std::chrono::steady_clock::now();
+  }
+  wait(attempt, stop, deadline);
+}
+
+void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadline) {
+  for (int i = 0; i < kPolls; ++i) {
+    if (attempt.state.load(std::memory_order_acquire) == kCompleted) return;
+    pause_processor();
+  }
+  const std::stop_callback abandon_on_stop(stop, [&] { abandon(attempt, StatusCode::kCancelled); });
+  if (observer_ != nullptr) {  // after the callback exists, so that a stop has an effect
+    const std::lock_guard lock(mutex_);
+    if (attempt.completed) return;
+    attempt.observed = true;
+    observer_->wait_started();
+  }
+  uint32_t expected = kWaiting;
+  if (!attempt.state.compare_exchange_strong(expected, kSleeping)) return;
+  while (attempt.state.load(std::memory_order_acquire) != kCompleted)
+    if (!sleep_until(attempt.state, deadline)) abandon(attempt, StatusCode::kTimedOut);
+}
+
+// Ends the wait. Has no effect if the operation completed in the meantime.
+void Queue::abandon(Attempt& attempt, StatusCode code) {
+  Wakeups wakeups;
+  const std::lock_guard lock(mutex_);
+  if (attempt.completed) return;
+  attempt.status = make_abandoned_status(attempt, code);
+  Attempts& attempts = is_enqueue(attempt.operation) ? enqueues_ : dequeues_;
+  const auto position = std::ranges::find(attempts, &attempt);
+  assert(position != attempts.end());
+  if (attempt.operation == Operation::kClose) {
+    auto close = std::make_unique<Attempt>(Operation::kClose, 0);
+    close->detached = true;
+    close->cause = std::move(attempt.cause);
+    *position = close.release();
+  } else {
+    attempts.erase(position);
+    restore(attempt);
+  }
+  complete(attempt, wakeups);
+  advance_all(wakeups);
+}
+
+Status Queue::make_abandoned_status(const Attempt& attempt, StatusCode code) const {
+  std::string message = label_of(options_) + ": " + std::string(to_string(attempt.operation)) +
+                        (code == StatusCode::kTimedOut ? " timed out" : " was cancelled");
+  if (attempt.operation == Operation::kClose)
+    message += "; the queue closes when the pending enqueues have completed";
+  if (attempt.operation == Operation::kEnqueueMany)
+    message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
+               std::to_string(attempt.requested) + " elements were enqueued";
+  return Status(code, std::move(message));
+}
+
+Status Queue::make_closed_status(const Attempt& attempt) const {
+  std::string message = label_of(options_) + " is closed";
+  if (is_enqueue(attempt.operation)) {
+    if (attempt.operation == Operation::kEnqueueMany)
+      message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
+                 std::to_string(attempt.requested) + " elements were enqueued";
+    if (!cause_.ok()) message += ": " + cause_.message();
+    return Status(StatusCode::kCancelled, std::move(message));
+  }
+  message += " with " + std::to_string(store_->size()) + " of " +
+             std::to_string(attempt.requested) + " requested elements";
+  if (cause_.ok()) return Status(StatusCode::kClosed, std::move(message));
+  return Status(cause_.code(), message + ": " + cause_.message());
+}
+
+bool Queue::has_space() const {
+  int64_t limit = capacity_;
+  // A sorted batch is complete only when all of its elements are here.
+  if (options_.type == QueueType::kPriority && !dequeues_.empty())
+    limit = std::max(limit, dequeues_.front()->requested);
+  return store_->size() < limit;
+}
+
+Queue::Progress Queue::run(Attempt& attempt) {
+  switch (attempt.operation) {
+    case Operation::kEnqueue:
+    case Operation::kEnqueueMany:
+      return run_enqueue(attempt);
+    case Operation::kClose:
+      return run_close(attempt);
+    case Operation::kDequeue:
+      return run_dequeue(attempt);
+    case Operation::kDequeueMany:
+    case Operation::kDequeueUpTo:
+      return options_.type == QueueType::kPriority ? run_dequeue_sorted(attempt)
+                                                   : run_dequeue_batch(attempt);
+  }
+  return Progress::kNone;
+}
+
+Queue::Progress Queue::run_enqueue(Attempt& attempt) {
+  if (closed_) {
+    attempt.status = make_closed_status(attempt);
+    return Progress::kComplete;
+  }
+  const bool single = attempt.operation == Operation::kEnqueue;
+  Tuple& tuple = *attempt.tuple;
+  Progress progress = Progress::kNone;
+  while (has_space()) {
+    if (options_.type == QueueType::kPriority && tuple[0].rank() != (single ? 0u : 1u)) {
+      attempt.status =
+          invalid(label_of(options_) + ": the priority of an element must be a scalar");
+      return Progress::kComplete;
+    }
+    if (single) {
+      store_->push(std::move(tuple));
+      return Progress::kComplete;
+    }
+    Tuple element;
+    for (const Tensor& batch : tuple)
+      element.push_back(batch.slice(attempt.requested - attempt.remaining));
+    store_->push(std::move(element));
+    if (--attempt.remaining == 0) return Progress::kComplete;
+    progress = Progress::kSome;
+  }
+  return progress;
+}
+
+Queue::Progress Queue::run_close(Attempt& attempt) {
+  if (closed_) attempt.status = make_closed_status(attempt);
+  closed_ = true;
+  if (cause_.ok()) cause_ = std::move(attempt.cause);
+  return Progress::kComplete;
+}
+
+Queue::Progress Queue::run_dequeue(Attempt& attempt) {
+  const int64_t size = store_->size();
+  if (closed_ && size == 0) {
+    attempt.status = make_closed_status(attempt);
+    return Progress::kComplete;
+  }
+  if (size <= (closed_ ? 0 : options_.min_after_dequeue)) return Progress::kNone;
+  store_->pop(*attempt.tuple);
+  return Progress::kComplete;
+}
+
+Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
+  if (closed_ && store_->size() < attempt.remaining) {
+    restore(attempt);
+    if (attempt.operation != Operation::kDequeueUpTo || store_->size() == 0) {
+      attempt.status = make_closed_status(attempt);
+      return Progress::kComplete;
+    }
+    attempt.requested = attempt.remaining = store_->size();
+  }
+  const int64_t available = store_->size() - (closed_ ? 0 : options_.min_after_dequeue);
+  const int64_t n = std::min(available, attempt.remaining);
+  for (int64_t i = 0; i < n; ++i) store_->pop(attempt.taken.emplace_back());
+  if (n > 0) attempt.remaining -= n;
+  if (attempt.remaining == 0) return Progress::kComplete;
+  return n > 0 ? Progress::kSome : Progress::kNone;
+}
+
+// A PriorityQueue's batch is sorted, so it is taken when all of its elements are here.
+Queue::Progress Queue::run_dequeue_sorted(Attempt& attempt) {
+  const int64_t size = store_->size();
+  if (size < attempt.requested) {
+    if (!closed_) return Progress::kNone;
+    if (attempt.operation != Operation::kDequeueUpTo || size == 0) {
+      attempt.status = make_closed_status(attempt);
+      return Progress::kComplete;
+    }
+    attempt.requested = size;
+  }
+  for (int64_t i = 0; i < attempt.requested; ++i) store_->pop(attempt.taken.emplace_back());
+  attempt.remaining = 0;
+  return Progress::kComplete;
+}
+
+// Runs waiting operations of one side while they complete. True if an element or a close made
+// progress possible for the other side.
+bool Queue::advance(Attempts& attempts, Wakeups& wakeups) {
+  bool progress = false;
+  while (!attempts.empty()) {
+    Attempt& attempt = *attempts.front();
+    const Progress result = run(attempt);
+    progress = progress || result != Progress::kNone;
+    if (result != Progress::kComplete) break;
+    attempts.pop_front();
+    complete(attempt, wakeups);
+  }
+  return progress;
+}
+
+void Queue::advance_all(Wakeups& wakeups) {
+  bool progress = true;
+  while (progress) {
+    progress = advance(enqueues_, wakeups);
+    progress = advance(dequeues_, wakeups) || progress;
+  }
+}
+
+// Its thread may return as soon as the state is set.
+void Queue::complete(Attempt& attempt, Wakeups& wakeups) {
+  attempt.completed = true;
+  if (attempt.detached) {
+    delete &attempt;
+    return;
+  }
+  if (!attempt.waiting) return;
+  if (attempt.observed) observer_->wait_ended();
+  if (attempt.state.exchange(kCompleted) == kSleeping) wakeups.add(attempt.state);
+}
+
+void Queue::cancel_enqueues(Wakeups& wakeups) {
+  while (!enqueues_.empty()) {
+    Attempt& attempt = *enqueues_.front();
+    enqueues_.pop_front();
+    attempt.status = make_closed_status(attempt);
+    if (attempt.operation == Operation::kClose && cause_.ok()) cause_ = std::move(attempt.cause);
+    complete(attempt, wakeups);
+  }
+}
+
+void Queue::restore(Attempt& attempt) {
+  store_->restore(std::move(attempt.taken));
+  attempt.taken.clear();
+  if (!is_enqueue(attempt.operation)) attempt.remaining = attempt.requested;
+}
+
+}  // namespace stoker::queue

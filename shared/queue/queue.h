@@ -1,0 +1,224 @@
+// Queue: bounded queue of tuples of tensors: FIFOQueue, RandomShuffleQueue, PaddingFIFOQueue and
+// PriorityQueue with the semantics of TensorFlow's (docs/queues.md, which lists the deviations).
+//
+// Waiting operations are served in order of arrival, enqueues and dequeues separately. The first
+// one progresses as far as it can: enqueue_many() of more elements than there is space for adds
+// some and waits, dequeue_many() takes some and waits. An operation that can progress never waits
+// behind one of the other side.
+//
+// Threads:  every method may be called from any thread. No operation may be in progress when the
+//           queue is destroyed.
+// Blocking: enqueue, dequeue and close() wait until `stop` or `deadline`; the others never wait.
+// Errors:   kInvalidArgument: a tuple does not match the components, or n is negative.
+//           kCancelled:       enqueue to, or close() of, a closed queue; stop requested.
+//           kClosed:          dequeue: closed, with fewer elements than needed.
+//           kTimedOut:        the deadline passed.
+//           kOutOfMemory:     no memory for a batch; no element was taken.
+//           The cause given to close(): dequeue, in place of kClosed.
+//           A dequeue that fails takes no elements: partial batches return to the queue. A failed
+//           enqueue_many() can have enqueued some.
+// Crash:    contents are lost with the process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/queue/tensor.h"
+
+namespace stoker::queue {
+
+using Deadline = std::chrono::steady_clock::time_point;
+inline constexpr Deadline kNoDeadline = Deadline::max();
+inline constexpr int64_t kUnbounded = std::numeric_limits<int32_t>::max();
+
+enum class QueueType { kFIFO, kRandomShuffle, kPaddingFIFO, kPriority };
+std::string_view to_string(QueueType type);  // "FIFOQueue", …
+
+// One component of each element.
+struct Component {
+  std::string name;  // empty: none of the components has a name
+  DType dtype = DType::kF32;
+  std::optional<Shape> shape;  // nullopt: any shape; then dequeue_many() is not possible
+};
+
+struct QueueOptions {
+  std::string name;  // in messages and in lists of threads
+  QueueType type = QueueType::kFIFO;
+  int64_t capacity = -1;          // elements; negative: unbounded
+  int64_t min_after_dequeue = 0;  // kRandomShuffle: elements that remain until the queue closes
+  std::optional<uint64_t> seed;   // kRandomShuffle; nullopt: a random one
+  // Shapes: all or none. kPaddingFIFO needs them and allows kUnknownExtent. kPriority adds the
+  // priority, an I64 scalar, as component 0.
+  std::vector<Component> components;
+};
+
+enum class Operation { kEnqueue, kEnqueueMany, kDequeue, kDequeueMany, kDequeueUpTo, kClose };
+std::string_view to_string(Operation operation);  // "enqueue", "dequeue_many", …
+
+// An operation that waits.
+struct Waiter {
+  std::thread::id thread;
+  Operation operation;
+  int64_t requested = 0;  // elements in total; 0 for close()
+  int64_t completed = 0;  // of these, already added or taken
+  std::chrono::steady_clock::time_point since;
+};
+
+// WaitObserver: is told when operations start and stop waiting, so that a test can tell that no
+// thread can progress.
+//
+// Threads:  called by any thread with the queue locked; must not use the queue.
+class WaitObserver {
+ public:
+  virtual ~WaitObserver() = default;
+  virtual void wait_started() = 0;
+  // By the thread that completed the operation, before the waiting thread runs.
+  virtual void wait_ended() = 0;
+};
+
+class ElementStore;
+class Queue;
+
+// Producer: one of the threads or processes that feed a queue. When the last one ends, the queue
+// closes, so that no consumer waits forever.
+//
+// Threads:  not thread-safe; may be moved to another thread.
+// Owner:    must not outlive the queue.
+class Producer {
+ public:
+  Producer() = default;
+  Producer(Producer&& other) noexcept
+      : queue_(std::exchange(other.queue_, nullptr)), name_(std::move(other.name_)) {}
+  Producer& operator=(Producer&& other) noexcept;
+  // Without end(): as end() with an error that names the producer.
+  ~Producer();
+
+  // The first status that is not ok becomes the cause with which the queue closes. Pending enqueues
+  // of others complete first. Only the first call has an effect.
+  void end(Status status);
+
+ private:
+  friend class Queue;
+  Producer(Queue* queue, std::string name) : queue_(queue), name_(std::move(name)) {}
+  Queue* queue_ = nullptr;  // null: ended
+  std::string name_;
+};
+
+class Queue {
+ public:
+  // kInvalidArgument: names, shapes, capacity or min_after_dequeue contradict each other.
+  static Result<std::unique_ptr<Queue>> create(QueueOptions options);
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  // The tuple is moved from on success only.
+  Status enqueue(Tuple&& element, const std::stop_token& stop, Deadline deadline = kNoDeadline);
+  // Enqueues the slices of the outermost dimension; they share the batch's bytes. After an error the
+  // batch has the elements that were not enqueued.
+  Status enqueue_many(Tuple&& batch, const std::stop_token& stop, Deadline deadline = kNoDeadline);
+
+  Result<Tuple> dequeue(const std::stop_token& stop, Deadline deadline = kNoDeadline);
+  // n elements as a batch. A PaddingFIFOQueue pads them with zeros to the largest extents.
+  Result<Tuple> dequeue_many(int64_t n, const std::stop_token& stop,
+                             Deadline deadline = kNoDeadline);
+  // Like dequeue_many(), but of a closed queue the remaining elements if they are fewer than n.
+  Result<Tuple> dequeue_up_to(int64_t n, const std::stop_token& stop,
+                              Deadline deadline = kNoDeadline);
+
+  // No more elements will be enqueued. Enqueues that are waiting complete first, and close() waits
+  // for them; after kCancelled and kTimedOut the queue still closes when they have completed.
+  // With cancel_pending_enqueues they fail with kCancelled, and the queue closes immediately.
+  // `cause`, if not ok, is what dequeues report in place of kClosed; the first one counts.
+  Status close(bool cancel_pending_enqueues, const std::stop_token& stop,
+               Deadline deadline = kNoDeadline, Status cause = {});
+  // As close() without a wait: the queue closes when waiting enqueues have completed.
+  void start_close(bool cancel_pending_enqueues, Status cause = {});
+
+  // Registers a producer. Of a queue that is closed, the producer has no effect.
+  Producer add_producer(std::string name);
+
+  int64_t size() const;
+  bool is_closed() const;
+  std::vector<Waiter> waiters()
+      const;  // enqueues and closes, then dequeues, each in order of arrival
+
+  const std::string& name() const { return options_.name; }
+  QueueType type() const { return options_.type; }
+  int64_t capacity() const { return capacity_; }  // kUnbounded if unbounded
+  // With the priority, if there is one.
+  const std::vector<Component>& components() const { return options_.components; }
+  // The tensors in the order of the components. kInvalidArgument: the names differ from those
+  // declared.
+  Result<Tuple> arrange(std::vector<std::pair<std::string, Tensor>> named) const;
+
+  // Before the first operation. Must outlive this object.
+  void set_wait_observer(WaitObserver* observer) { observer_ = observer; }
+
+ private:
+  friend class Producer;
+  struct Attempt;
+  class Wakeups;
+  using Attempts = std::deque<Attempt*>;
+  enum class Progress { kNone, kSome, kComplete };
+
+  Queue(QueueOptions options, std::unique_ptr<ElementStore> store);
+  Status validate(const Tuple& tuple, bool is_batch) const;
+  Status validate_batch_size(int64_t n) const;
+  Result<Tuple> dequeue_batch(Operation operation, int64_t n, const std::stop_token& stop,
+                              Deadline deadline);
+  Status make_batch(std::vector<Tuple>& elements, Tuple& batch) const;
+  Status make_abandoned_status(const Attempt& attempt, StatusCode code) const;
+
+  // Performs the operation, and returns when it has completed.
+  void perform(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
+  void wait(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
+  void abandon(Attempt& attempt, StatusCode code);
+  void end_producer(Status status);
+
+  // Require mutex_.
+  Status make_closed_status(const Attempt& attempt) const;
+  bool has_space() const;
+  Progress run(Attempt& attempt);
+  Progress run_enqueue(Attempt& attempt);
+  Progress run_dequeue(Attempt& attempt);
+  Progress run_dequeue_batch(Attempt& attempt);
+  Progress run_dequeue_sorted(Attempt& attempt);
+  Progress run_close(Attempt& attempt);
+  bool advance(Attempts& attempts, Wakeups& wakeups);
+  void advance_all(Wakeups& wakeups);
+  void complete(Attempt& attempt, Wakeups& wakeups);
+  void cancel_enqueues(Wakeups& wakeups);
+  void restore(Attempt& attempt);
+
+  // Constant after construction.
+  const QueueOptions options_;
+  const int64_t capacity_;
+  const bool specified_shapes_;
+  WaitObserver* observer_ = nullptr;
+
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  std::unique_ptr<ElementStore> store_;
+  Attempts enqueues_;  // waiting, in order of arrival; closes too
+  Attempts dequeues_;
+  bool closed_ = false;
+  Status cause_;
+  int64_t producers_ = 0;
+  Status producer_failure_;
+};
+
+}  // namespace stoker::queue
