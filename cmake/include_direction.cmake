@@ -32,6 +32,7 @@ shared/data/cache shared/data/format")
 set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/feed \
 shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
+set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
