@@ -33,6 +33,7 @@ shared/data/cache shared/data/format")
 set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/feed \
 shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
+set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
@@ -53,7 +54,7 @@ shared/data/order shared/data/transform shared/retention shared/feed shared/data
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
-set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/app evaluator")
+set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/group daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
 set(ONLY_stoker "shared/model")  # include/stoker: the plugin headers

@@ -75,6 +75,8 @@ std::string_view to_string(StatusCode code) {
       return "device lost";
     case StatusCode::kUnreachable:
       return "unreachable";
+    case StatusCode::kPeerLost:
+      return "peer lost";
     case StatusCode::kInternal:
       return "internal error";
   }
@@ -116,6 +118,8 @@ ExitCode exit_code_for(const Status& status) {
       return ExitCode::kOutOfMemory;
     case StatusCode::kDeviceLost:
       return ExitCode::kDeviceLost;
+    case StatusCode::kPeerLost:
+      return ExitCode::kCollectiveTimedOut;
     case StatusCode::kBusy:
       return ExitCode::kLocked;
     case StatusCode::kIoError:

@@ -34,6 +34,7 @@ enum class StatusCode {
   kOutOfMemory,      // host or device memory
   kDeviceLost,       // the accelerator is no longer usable by this process
   kUnreachable,      // no peer responds
+  kPeerLost,         // another rank of the group exited, hangs, never joined or is unreachable
   kInternal,         // a bug, or an unexpected exception
 };
 
@@ -101,7 +102,7 @@ enum class ExitCode : int {
   kInternal = 70,
   kOutOfMemory = 71,
   kDeviceLost = 72,
-  kCollectiveTimedOut = 73,
+  kCollectiveTimedOut = 73,  // another rank of the group is lost; all ranks must be restarted
   kIoError = 74,
   kLocked = 75,         // another process holds the lock of the run directory; try later
   kSandbox = 77,        // stoker-feed only, read by stokerd: its seccomp filter is not permitted

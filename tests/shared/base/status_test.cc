@@ -59,6 +59,7 @@ TEST(ExitCodeTest, MapsStatusCodeToExitCode) {
   EXPECT_EQ(exit_code_for(Status(StatusCode::kBusy, "")), ExitCode::kLocked);
   EXPECT_EQ(exit_code_for(Status(StatusCode::kCorrupt, "")), ExitCode::kDataError);
   EXPECT_EQ(exit_code_for(Status(StatusCode::kDeviceLost, "")), ExitCode::kDeviceLost);
+  EXPECT_EQ(exit_code_for(Status(StatusCode::kPeerLost, "")), ExitCode::kCollectiveTimedOut);
 }
 
 TEST(Sha256Test, MatchesPublishedTestVectors) {

@@ -1,0 +1,69 @@
+#include "daemon/group/failure_record.h"
+
+#include <set>
+
+#include <boost/json.hpp>
+
+#include "shared/base/json_parser.h"
+
+namespace stoker::group {
+namespace {
+
+namespace json = boost::json;
+
+std::string failure_key(int rank) { return "failure/" + std::to_string(rank); }
+
+std::string to_json(const FailureRecord& record) {
+  json::object fields{{"rank", record.rank}, {"reason", record.reason}};
+  if (record.lost_rank) fields["lost_rank"] = *record.lost_rank;
+  return json::serialize(fields);
+}
+
+Result<FailureRecord> parse_failure_record(const std::string& text, const std::string& key) {
+  return parse_json_object<FailureRecord>(text, "store key " + key, [](const json::object& fields) {
+    FailureRecord record{.rank = fields.at("rank").to_number<int>(),
+                         .lost_rank = std::nullopt,
+                         .reason = std::string(fields.at("reason").as_string())};
+    if (const json::value* const lost = fields.if_contains("lost_rank"))
+      record.lost_rank = lost->to_number<int>();
+    return record;
+  });
+}
+
+// The record of a rank; waits for it, because a connection can be closed before the record is
+// written.
+Result<std::optional<FailureRecord>> wait_for_record(Store& store, int rank,
+                                                     std::chrono::milliseconds grace) {
+  const std::string key = failure_key(rank);
+  const Status written = store.wait(key, std::chrono::steady_clock::now() + grace, {});
+  if (written.code() == StatusCode::kTimedOut) return std::optional<FailureRecord>();
+  STOKER_RETURN_IF_ERROR(written);
+  STOKER_ASSIGN_OR_RETURN(const auto text, store.get(key));
+  if (!text) return std::optional<FailureRecord>();
+  STOKER_ASSIGN_OR_RETURN(auto record, parse_failure_record(*text, key));
+  return std::optional(std::move(record));
+}
+
+}  // namespace
+
+Status write_failure_record(Store& store, const FailureRecord& record) {
+  return store.set_if_absent(failure_key(record.rank), to_json(record)).status();
+}
+
+Result<FailedRank> find_failed_rank(Store& store, int suspect, std::chrono::milliseconds grace) {
+  std::set<int> visited;
+  int rank = suspect;
+  while (true) {
+    visited.insert(rank);
+    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_record(store, rank, grace));
+    if (!record) return FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+    if (!record->lost_rank)
+      return FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}};
+    if (visited.contains(*record->lost_rank))
+      return FailedRank{
+          .rank = rank, .reason = record->reason, .disconnected_from = *record->lost_rank};
+    rank = *record->lost_rank;
+  }
+}
+
+}  // namespace stoker::group

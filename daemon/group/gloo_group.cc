@@ -1,0 +1,393 @@
+#include "daemon/group/gloo_group.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "daemon/group/failure_record.h"
+#include "daemon/group/rendezvous.h"
+#include "daemon/group/socket_address.h"
+#include "daemon/group/tcp_store.h"
+
+namespace stoker::group {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kMaxReplyTimeout{10'000};
+// For the failure record of a rank whose connection was closed. Survivors wait at least this long
+// before they exit; otherwise torchrun reports one of them as the cause.
+constexpr milliseconds kRecordGrace{1'000};
+// For the other ranks to notice and to read the records, before the store ends with this process.
+constexpr milliseconds kStoreGrace{5'000};
+constexpr milliseconds kMinPollInterval{20};  // longer with more ranks, which load the store
+constexpr const char* kLoopbackAddress = "127.0.0.1";
+
+Deadline after(milliseconds timeout) { return std::chrono::steady_clock::now() + timeout; }
+
+milliseconds until(Deadline deadline) {
+  const auto remaining =
+      std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(remaining, milliseconds(1));  // 0 would mean no limit
+}
+
+std::string seconds_text(milliseconds timeout) {
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(timeout).count()) + " s";
+}
+
+// LibTorch logs a stack trace for each lost connection, which is a normal error here.
+void disable_torch_warnings() {
+  if (::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+}
+
+// Gloo writes to connections that another rank has closed.
+bool is_sigpipe_ignored() {
+  struct sigaction action {};
+  return ::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Set by a rank that does not need the store any more.
+std::string left_key(int rank) { return "left/" + std::to_string(rank); }
+
+// Sum of parts[begin] … parts[end - 1], in parts[begin].
+const at::Tensor& sum_tree(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
+  const at::Tensor& left = parts[begin];
+  if (end - begin == 1) return left;
+  const size_t middle = begin + (end - begin) / 2;
+  (void)sum_tree(parts, begin, middle);
+  left.add_(sum_tree(parts, middle, end));
+  return left;
+}
+
+class GlooGroup final : public ProcessGroup {
+ public:
+  GlooGroup(const LaunchEnvironment& environment, std::unique_ptr<TcpStore> store,
+            c10::intrusive_ptr<c10d::Backend> backend, milliseconds timeout)
+      : environment_(environment),
+        timeout_(timeout),
+        store_(std::move(store)),
+        backend_(std::move(backend)) {}
+
+  int rank() const override { return environment_.rank; }
+  int world_size() const override { return environment_.world_size; }
+  Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
+  Status all_reduce_ordered(const at::Tensor& tensor, const std::stop_token& stop) override;
+  void report_failure(const Status& reason) override;
+
+ private:
+  struct Transfer {
+    c10::intrusive_ptr<c10d::Work> work;
+    int peer = 0;
+  };
+  // Transfers of a collective that are awaited together.
+  struct Phase {
+    Deadline deadline;
+    int tag = 0;  // differs between collectives and phases, and is equal on all ranks
+    std::vector<Transfer> transfers;
+  };
+
+  Status begin_collective();
+  Phase phase(int index, Deadline deadline) const;
+  Status send(Phase& in, const at::Tensor& tensor, int peer);
+  Status receive(Phase& in, const at::Tensor& tensor, int peer);
+  static Status wait_for_each(const Phase& all, const std::stop_token& stop, int& failed_peer);
+  Status wait_for(Phase& all, const std::stop_token& stop);
+  void close(Phase& last);
+  at::Tensor scratch(const at::Tensor& like, int64_t elements);
+  std::string describe(const FailedRank& failed);
+  Status lose(Phase& last, int peer, const std::string& reason);
+  void leave_store(int failed_rank);
+
+  // Constant after construction.
+  const LaunchEnvironment environment_;
+  const milliseconds timeout_;
+  const std::unique_ptr<TcpStore> store_;
+  // Of the thread that uses the group.
+  c10::intrusive_ptr<c10d::Backend> backend_;  // null after a failure
+  at::Tensor scratch_;
+  uint64_t collectives_ = 0;
+};
+
+Status GlooGroup::begin_collective() {
+  if (!backend_) return Status(StatusCode::kPeerLost, "the group has ended after an earlier error");
+  ++collectives_;
+  return {};
+}
+
+GlooGroup::Phase GlooGroup::phase(int index, Deadline deadline) const {
+  const uint64_t tag = (2 * collectives_ + static_cast<uint64_t>(index)) & 0x3fffffff;
+  return {.deadline = deadline, .tag = static_cast<int>(tag), .transfers = {}};
+}
+
+// Posting fails if the connection is closed already.
+Status GlooGroup::send(Phase& in, const at::Tensor& tensor, int peer) {
+  if (tensor.numel() == 0) return {};
+  try {
+    std::vector<at::Tensor> tensors{tensor};
+    in.transfers.push_back({backend_->send(tensors, peer, in.tag), peer});
+    return {};
+  } catch (const std::exception& error) {
+    return lose(in, peer, short_message(error));
+  }
+}
+
+Status GlooGroup::receive(Phase& in, const at::Tensor& tensor, int peer) {
+  if (tensor.numel() == 0) return {};
+  try {
+    std::vector<at::Tensor> tensors{tensor};
+    in.transfers.push_back({backend_->recv(tensors, peer, in.tag), peer});
+    return {};
+  } catch (const std::exception& error) {
+    return lose(in, peer, short_message(error));
+  }
+}
+
+// Each transfer is awaited separately, so that an error is that of one peer: kPeerLost and
+// `failed_peer`.
+Status GlooGroup::wait_for_each(const Phase& all, const std::stop_token& stop, int& failed_peer) {
+  const std::stop_callback wake(stop, [&all] {
+    for (const Transfer& transfer : all.transfers) transfer.work->abort();
+  });
+  for (const Transfer& transfer : all.transfers) {
+    try {
+      if (!transfer.work->wait(until(all.deadline)))  // aborted
+        return Status(StatusCode::kCancelled, "stopped in a collective");
+    } catch (const std::exception& error) {
+      failed_peer = transfer.peer;
+      return Status(StatusCode::kPeerLost, short_message(error));
+    }
+  }
+  return {};
+}
+
+Status GlooGroup::wait_for(Phase& all, const std::stop_token& stop) {
+  int failed_peer = 0;
+  const Status completed = wait_for_each(all, stop, failed_peer);
+  if (completed.code() == StatusCode::kPeerLost) return lose(all, failed_peer, completed.message());
+  if (!completed.ok()) close(all);
+  return completed;
+}
+
+at::Tensor GlooGroup::scratch(const at::Tensor& like, int64_t elements) {
+  if (!scratch_.defined() || scratch_.scalar_type() != like.scalar_type() ||
+      scratch_.numel() < elements)
+    scratch_ = at::empty({elements}, like.options());
+  return scratch_;
+}
+
+// ---- collectives ---------------------------------------------------------------------------------
+
+// Binomial tree: in round k, the 2^k ranks that have the tensor send it to as many others.
+Status GlooGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
+  assert(tensor.is_cpu() && tensor.is_contiguous() && root >= 0 && root < world_size());
+  STOKER_RETURN_IF_ERROR(begin_collective());
+  const at::Tensor flat = tensor.detach().view({-1});
+  const int world = world_size();
+  const int position = (rank() - root + world) % world;
+  const auto rank_at = [=](int at) { return (at + root) % world; };
+  const Deadline deadline = after(timeout_);
+  int distance = 1;
+  while (distance <= position) distance *= 2;
+  if (position > 0) {
+    Phase receipt = phase(0, deadline);
+    STOKER_RETURN_IF_ERROR(receive(receipt, flat, rank_at(position - distance / 2)));
+    STOKER_RETURN_IF_ERROR(wait_for(receipt, stop));
+  }
+  Phase forwarding = phase(0, deadline);
+  for (; position + distance < world; distance *= 2)
+    STOKER_RETURN_IF_ERROR(send(forwarding, flat, rank_at(position + distance)));
+  return wait_for(forwarding, stop);
+}
+
+// Each rank sums one part of the tensor, and sends the sum to all.
+Status GlooGroup::all_reduce_ordered(const at::Tensor& tensor, const std::stop_token& stop) {
+  assert(tensor.is_cpu() && tensor.is_contiguous());
+  STOKER_RETURN_IF_ERROR(begin_collective());
+  const at::Tensor flat = tensor.detach().view({-1});
+  const int world = world_size();
+  const auto part = [&](int of_rank) {
+    const int64_t begin = flat.numel() * of_rank / world;
+    return flat.narrow(0, begin, flat.numel() * (of_rank + 1) / world - begin);
+  };
+  const at::Tensor own = part(rank());
+  const at::Tensor received = scratch(flat, own.numel() * world);
+  std::vector<at::Tensor> parts;
+  for (int peer = 0; peer < world; ++peer)
+    parts.push_back(peer == rank() ? own : received.narrow(0, own.numel() * peer, own.numel()));
+
+  const Deadline deadline = after(timeout_);
+  Phase exchange = phase(0, deadline);
+  for (int i = 1; i < world; ++i) {
+    const int peer = (rank() + i) % world;
+    STOKER_RETURN_IF_ERROR(receive(exchange, parts[static_cast<size_t>(peer)], peer));
+    STOKER_RETURN_IF_ERROR(send(exchange, part(peer), peer));
+  }
+  STOKER_RETURN_IF_ERROR(wait_for(exchange, stop));
+
+  const at::Tensor& sum = sum_tree(parts, 0, parts.size());
+  if (!sum.is_same(own)) own.copy_(sum);
+
+  Phase distribution = phase(1, deadline);
+  for (int i = 1; i < world; ++i) {
+    const int peer = (rank() + i) % world;
+    STOKER_RETURN_IF_ERROR(receive(distribution, part(peer), peer));
+    STOKER_RETURN_IF_ERROR(send(distribution, own, peer));
+  }
+  return wait_for(distribution, stop);
+}
+
+// ---- failures ------------------------------------------------------------------------------------
+
+std::string GlooGroup::describe(const FailedRank& failed) {
+  const std::string name = describe_rank(*store_, environment_, failed.rank);
+  if (failed.disconnected_from)
+    return name + " and " + describe_rank(*store_, environment_, *failed.disconnected_from) +
+           " lost their connection; check the network between them";
+  if (failed.reason) return name + " failed: " + *failed.reason;
+  return name + " exited, hangs or cannot be reached";
+}
+
+// Closes the connections. Unfinished transfers would keep them open.
+void GlooGroup::close(Phase& last) {
+  last.transfers.clear();
+  backend_.reset();
+}
+
+// The error of a collective that failed because of a peer.
+Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
+  const std::string noticed = "; rank " + std::to_string(rank()) + " lost rank " +
+                              std::to_string(peer) + " in collective " +
+                              std::to_string(collectives_) + ": " + reason;
+  const Status written =
+      write_failure_record(*store_, {.rank = rank(), .lost_rank = peer, .reason = reason});
+  close(last);  // so that the other ranks notice
+  const auto failed =
+      written.ok() ? find_failed_rank(*store_, peer, kRecordGrace) : Result<FailedRank>(written);
+  if (!failed.ok()) {
+    if (failed.status().code() != StatusCode::kPeerLost || environment_.launcher_serves_store)
+      return Status(StatusCode::kPeerLost, failed.status().message() + noticed);
+    return Status(StatusCode::kPeerLost, environment_.name_of(0) +
+                                             " exited, hangs or cannot be reached: " +
+                                             failed.status().message() + noticed);
+  }
+  const std::string cause = describe(*failed);
+  leave_store(failed->rank);
+  return Status(StatusCode::kPeerLost, cause + noticed);
+}
+
+// If this process serves the store, it waits until the other ranks do not need it any more.
+void GlooGroup::leave_store(int failed_rank) {
+  (void)store_->set(left_key(rank()), "1");
+  if (!environment_.is_chief() || environment_.launcher_serves_store) return;
+  const Deadline deadline = after(kStoreGrace);
+  for (int other = 1; other < world_size(); ++other) {
+    if (other != failed_rank) (void)store_->wait(left_key(other), deadline, {});
+  }
+}
+
+void GlooGroup::report_failure(const Status& reason) {
+  if (!backend_) return;  // the other ranks know already
+  (void)write_failure_record(*store_,
+                             {.rank = rank(), .lost_rank = {}, .reason = reason.to_string()});
+  backend_.reset();  // so that the other ranks notice
+  leave_store(rank());
+}
+
+// ---- opening -------------------------------------------------------------------------------------
+
+Status loopback_error(const LaunchEnvironment& environment, const std::string& address) {
+  return Status(StatusCode::kInvalidArgument,
+                "rank 0's host " + environment.store_host + " is " + address + " on " +
+                    host_name() +
+                    ", which other nodes cannot reach; set MASTER_ADDR to an address of rank 0 in "
+                    "the network of the nodes");
+}
+
+Result<std::unique_ptr<TcpStore>> open_store(const LaunchEnvironment& environment,
+                                             const GroupOptions& options, Deadline deadline,
+                                             const std::stop_token& stop) {
+  const bool is_served_by_chief = !environment.launcher_serves_store;
+  const bool is_local = environment.is_single_node() && is_served_by_chief;
+  const std::string host = is_local ? kLoopbackAddress : environment.store_host;
+  const TcpStoreOptions store_options{
+      .prefix = "stoker/" + std::to_string(environment.restart_count),
+      .server = is_served_by_chief ? environment.name_of(0)
+                                   : std::string(to_string(environment.launcher)),
+      .reply_timeout = std::min(options.timeout, kMaxReplyTimeout),
+      .poll_interval = kMinPollInterval + milliseconds(environment.world_size) / 4};
+  if (environment.is_chief() && is_served_by_chief) {
+    STOKER_ASSIGN_OR_RETURN(auto listening, listen_on(host, environment.store_port));
+    if (!is_local && is_loopback(listening.address))
+      return loopback_error(environment, listening.address);
+    if (options.on_listening) options.on_listening(listening.address, listening.port);
+    return TcpStore::serve(std::move(listening), store_options);
+  }
+  const auto address = wait_for_listener(host, environment.store_port, deadline, stop);
+  if (address.status().code() == StatusCode::kTimedOut)
+    return Status(StatusCode::kPeerLost,
+                  "cannot connect to the group's store, which " + store_options.server +
+                      " serves, within " + seconds_text(options.start_timeout) + ": " +
+                      address.status().message() + "; see the log of " + store_options.server);
+  if (!address.ok()) return address.status();
+  return TcpStore::connect(*address, environment.store_port, store_options);
+}
+
+// Address on which this rank listens for the others.
+Result<std::string> choose_address(const LaunchEnvironment& environment,
+                                   const GroupOptions& options, const std::string& store_address) {
+  if (options.interface == "auto" && environment.is_single_node())
+    return std::string(kLoopbackAddress);
+  STOKER_ASSIGN_OR_RETURN(auto address, own_address(options.interface, store_address));
+  if (!environment.is_single_node() && is_loopback(address))
+    return loopback_error(environment, address);
+  return address;
+}
+
+Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment& environment,
+                                                        const TcpStore& store,
+                                                        const std::string& address,
+                                                        milliseconds timeout) {
+  try {
+    auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
+    gloo->threads = 1;  // for collectives of Gloo, which are not used
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store.c10d_store()),
+        environment.rank, environment.world_size, std::move(gloo)));
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kPeerLost,
+                  "rank " + std::to_string(environment.rank) + " cannot connect from " + address +
+                      " to all other ranks: " + short_message(error) +
+                      "; check the network interface, and firewalls between the nodes");
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& environment,
+                                                 const GroupOptions& options,
+                                                 const std::stop_token& stop) {
+  if (environment.world_size == 1)
+    return std::unique_ptr<ProcessGroup>(std::make_unique<SingleProcessGroup>());
+  assert(is_sigpipe_ignored());
+  disable_torch_warnings();
+  const Deadline deadline = after(options.start_timeout);
+  STOKER_ASSIGN_OR_RETURN(auto store, open_store(environment, options, deadline, stop));
+  STOKER_ASSIGN_OR_RETURN(const std::string address,
+                          choose_address(environment, options, store->address()));
+  const StartRecord own{.host = host_name(), .pid = ::getpid()};
+  STOKER_RETURN_IF_ERROR(join_group(*store, environment, options.run_id, own, deadline, stop));
+  STOKER_ASSIGN_OR_RETURN(auto backend, connect_ranks(environment, *store, address,
+                                                      std::min(options.timeout, until(deadline))));
+  return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(
+      environment, std::move(store), std::move(backend), options.timeout));
+}
+
+}  // namespace stoker::group

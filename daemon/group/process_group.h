@@ -1,0 +1,51 @@
+// ProcessGroup: the ranks that train one run, and their collectives.
+//
+// Threads:  one: all ranks must call the same collectives in the same order.
+// Blocking: a collective waits for the other ranks, at most for the group's timeout; a stop wakes
+//           it within 100 ms, after which the group cannot be used any more.
+// Errors:   kPeerLost: a rank exited, hangs or cannot be reached; the message names it and its host.
+//           The process must then exit with ExitCode::kCollectiveTimedOut, and its launcher restart
+//           all ranks. kCancelled: stopped. Tensors are undefined after an error.
+// Crash:    the other ranks get kPeerLost.
+#pragma once
+
+#include <stop_token>
+
+#include "shared/base/status.h"
+
+namespace at {
+class Tensor;  // so that this header does not include LibTorch
+}
+
+namespace stoker::group {
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  bool is_chief() const { return rank() == 0; }
+
+  // Overwrites the tensor by that of rank `root`.
+  virtual Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) = 0;
+  // Overwrites the tensor by the sum over all ranks, added in a fixed tree: the first half of the
+  // ranks plus the second half, recursively. The bytes of the result depend only on the tensors, and
+  // are equal on all ranks.
+  virtual Status all_reduce_ordered(const at::Tensor& tensor, const std::stop_token& stop) = 0;
+  // Tells the other ranks why this one leaves. Returns within seconds, whatever state they are in.
+  virtual void report_failure(const Status& reason) = 0;
+};
+
+// The group of a process that trains alone. Its collectives do nothing, and LibTorch's distributed
+// code is never called.
+class SingleProcessGroup final : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  Status broadcast(const at::Tensor&, int, const std::stop_token&) override { return {}; }
+  Status all_reduce_ordered(const at::Tensor&, const std::stop_token&) override { return {}; }
+  void report_failure(const Status&) override {}
+};
+
+}  // namespace stoker::group

@@ -1,0 +1,216 @@
+#include "daemon/group/tcp_store.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+namespace stoker::group {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::string to_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+uint16_t port_of_peer(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return 0;
+  if (peer.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&peer)->sin_port);
+  if (peer.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_port);
+  return 0;
+}
+
+// The sockets of this process that are connected to `port`. TCPStore does not expose its own.
+std::vector<int> sockets_connected_to(uint16_t port) {
+  std::vector<int> sockets;
+  DIR* const directory = ::opendir("/proc/self/fd");
+  if (directory == nullptr) return sockets;
+  while (const dirent* const entry = ::readdir(directory)) {
+    const std::string_view name = entry->d_name;
+    int fd = -1;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), fd);
+    if (parsed.ec == std::errc() && port_of_peer(fd) == port) sockets.push_back(fd);
+  }
+  ::closedir(directory);
+  return sockets;
+}
+
+// TCPStore waits for most replies without a limit; a timeout of the socket makes it throw. It does
+// not apply to nonblocking sockets, as those of Gloo are.
+void limit_replies(uint16_t port, milliseconds timeout) {
+  const timeval limit{.tv_sec = timeout.count() / 1000,
+                      .tv_usec = static_cast<suseconds_t>(timeout.count() % 1000 * 1000)};
+  for (const int fd : sockets_connected_to(port)) {
+    (void)::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    (void)::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  }
+}
+
+// Ends the first exchange of TCPStore's constructor, which waits without a limit, if the process on
+// `port` does not reply, as a stopped one or another program.
+class FirstReplyLimit {
+ public:
+  FirstReplyLimit(uint16_t port, milliseconds timeout)
+      : thread_([port, timeout](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::condition_variable_any never;
+          std::unique_lock lock(mutex);
+          // Again after the first time, because TCPStore connects again.
+          while (!stop.stop_requested()) {
+            (void)never.wait_for(lock, stop, timeout, [] { return false; });
+            if (stop.stop_requested()) return;
+            for (const int fd : sockets_connected_to(port)) (void)::shutdown(fd, SHUT_RDWR);
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace
+
+struct TcpStore::Connection {
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+std::string short_message(const std::exception& error) {
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  text = text.substr(0, text.find('\n'));
+  // "[/path/gloo/transport/tcp/pair.cc:547] "
+  const size_t end = text.find("] ");
+  if (text.starts_with('[') && end != std::string::npos) text.erase(0, end + 2);
+  return text;
+}
+
+TcpStore::TcpStore(std::unique_ptr<Connection> connection, std::string address, uint16_t port,
+                   TcpStoreOptions options)
+    : connection_(std::move(connection)),
+      address_(std::move(address)),
+      port_(port),
+      options_(std::move(options)) {}
+
+TcpStore::~TcpStore() = default;
+
+Result<std::unique_ptr<TcpStore>> TcpStore::open(const std::string& address, uint16_t port,
+                                                 std::optional<int> listening_fd,
+                                                 TcpStoreOptions options) {
+  c10d::TCPStoreOptions tcp;
+  tcp.port = port;
+  tcp.isServer = listening_fd.has_value();
+  tcp.waitWorkers = false;
+  tcp.timeout = options.reply_timeout;
+  tcp.masterListenFd = listening_fd;
+  try {
+    auto connection = std::make_unique<Connection>();
+    {
+      const FirstReplyLimit limit(port, options.reply_timeout);
+      connection->store = c10::make_intrusive<c10d::PrefixStore>(
+          options.prefix, c10::make_intrusive<c10d::TCPStore>(address, tcp));
+    }
+    limit_replies(port, options.reply_timeout);
+    return std::unique_ptr<TcpStore>(
+        new TcpStore(std::move(connection), address, port, std::move(options)));
+  } catch (const std::exception& error) {
+    const std::string where = join_host_and_port(address, port);
+    if (listening_fd)
+      return Status(StatusCode::kIoError,
+                    "serve the group's store on " + where + ": " + short_message(error));
+    return Status(StatusCode::kPeerLost,
+                  "the process that listens on " + where +
+                      " does not respond as the group's store: " + short_message(error) +
+                      "; if it is another program, set MASTER_PORT to a free port");
+  }
+}
+
+Result<std::unique_ptr<TcpStore>> TcpStore::serve(ListeningPort listening,
+                                                  TcpStoreOptions options) {
+  return open(listening.address, listening.port, listening.fd.release(), std::move(options));
+}
+
+Result<std::unique_ptr<TcpStore>> TcpStore::connect(const std::string& address, uint16_t port,
+                                                    TcpStoreOptions options) {
+  return open(address, port, std::nullopt, std::move(options));
+}
+
+Status TcpStore::lost() const {
+  return Status(StatusCode::kPeerLost, "the group's store on " +
+                                           join_host_and_port(address_, port_) + ", served by " +
+                                           options_.server + ", does not respond");
+}
+
+Status TcpStore::call(const std::function<void()>& request) {
+  if (is_lost_) return lost();
+  try {
+    request();
+    return {};
+  } catch (const std::exception&) {
+    is_lost_ = true;
+    return lost();
+  }
+}
+
+Status TcpStore::set(const std::string& key, const std::string& value) {
+  return call([&] { connection_->store->set(key, to_bytes(value)); });
+}
+
+Result<std::optional<std::string>> TcpStore::get(const std::string& key) {
+  std::optional<std::string> value;
+  STOKER_RETURN_IF_ERROR(call([&] {
+    if (connection_->store->check({key})) value = to_text(connection_->store->get(key));
+  }));
+  return value;
+}
+
+Result<std::string> TcpStore::set_if_absent(const std::string& key, const std::string& value) {
+  std::string found;
+  STOKER_RETURN_IF_ERROR(
+      call([&] { found = to_text(connection_->store->compareSet(key, {}, to_bytes(value))); }));
+  return found;
+}
+
+Result<int64_t> TcpStore::add(const std::string& key, int64_t summand) {
+  int64_t sum = 0;
+  STOKER_RETURN_IF_ERROR(call([&] { sum = connection_->store->add(key, summand); }));
+  return sum;
+}
+
+// TCPStore::wait() cannot be stopped, and logs each of its timeouts.
+Status TcpStore::wait(const std::string& key, Deadline deadline, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  milliseconds interval(1);
+  while (true) {
+    if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
+    bool is_set = false;
+    STOKER_RETURN_IF_ERROR(call([&] { is_set = connection_->store->check({key}); }));
+    if (is_set) return {};
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline)
+      return Status(StatusCode::kTimedOut, "store key " + key + " is not set in time");
+    (void)never.wait_until(lock, stop, std::min<Deadline>(deadline, now + interval),
+                           [] { return false; });
+    interval = std::min(2 * interval, options_.poll_interval);
+  }
+}
+
+c10d::Store& TcpStore::c10d_store() const { return *connection_->store; }
+
+}  // namespace stoker::group

@@ -1,0 +1,77 @@
+// TcpStore: the store of LibTorch (c10d::TCPStore) over one TCP connection, with a limit for each
+// reply. One process serves it, in a thread of LibTorch.
+//
+// Threads, Blocking, Errors: see Store.
+// Owner:    the serving object; the store ends with it.
+// Crash:    of a client: none. Of the server: kPeerLost for all clients.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "daemon/group/socket_address.h"
+#include "daemon/group/store.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace stoker::group {
+
+struct TcpStoreOptions {
+  std::string prefix;  // of all keys; a restarted group uses another one
+  std::string server;  // in messages: "rank 0 (node-1)"
+  std::chrono::milliseconds reply_timeout{10'000};
+  std::chrono::milliseconds poll_interval{20};  // of wait(), after some shorter ones
+};
+
+class TcpStore final : public Store {
+ public:
+  // Serves a store on the port. kIoError.
+  static Result<std::unique_ptr<TcpStore>> serve(ListeningPort listening, TcpStoreOptions options);
+  // `address` is numeric; a process listens there. kPeerLost.
+  static Result<std::unique_ptr<TcpStore>> connect(const std::string& address, uint16_t port,
+                                                   TcpStoreOptions options);
+  ~TcpStore() override;
+
+  Status set(const std::string& key, const std::string& value) override;
+  Result<std::optional<std::string>> get(const std::string& key) override;
+  Result<std::string> set_if_absent(const std::string& key, const std::string& value) override;
+  Result<int64_t> add(const std::string& key, int64_t summand) override;
+  Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) override;
+
+  const std::string& address() const { return address_; }
+  // For ProcessGroupGloo, which must be destroyed before this object.
+  c10d::Store& c10d_store() const;
+
+ private:
+  struct Connection;  // hides LibTorch
+
+  TcpStore(std::unique_ptr<Connection> connection, std::string address, uint16_t port,
+           TcpStoreOptions options);
+  static Result<std::unique_ptr<TcpStore>> open(const std::string& address, uint16_t port,
+                                                std::optional<int> listening_fd,
+                                                TcpStoreOptions options);
+  Status call(const std::function<void()>& request);
+  Status lost() const;
+
+  // Constant after construction.
+  const std::unique_ptr<Connection> connection_;
+  const std::string address_;
+  const uint16_t port_;
+  const TcpStoreOptions options_;
+  // Set by the thread whose call failed: replies can no longer be matched to requests.
+  std::atomic<bool> is_lost_{false};
+};
+
+// The first line of an exception of LibTorch or Gloo, without a backtrace and source location.
+std::string short_message(const std::exception& error);
+
+}  // namespace stoker::group

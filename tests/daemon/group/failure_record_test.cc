@@ -1,0 +1,89 @@
+#include "daemon/group/failure_record.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/group/memory_store.h"
+
+namespace stoker::group {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kNoGrace{0};
+constexpr milliseconds kLongGrace{60'000};
+
+void record_loss(Store& store, int rank, int lost_rank) {
+  EXPECT_TRUE(write_failure_record(
+                  store, {.rank = rank, .lost_rank = lost_rank, .reason = "connection closed"})
+                  .ok());
+}
+
+FailedRank find(Store& store, int suspect, milliseconds grace = kNoGrace) {
+  auto failed = find_failed_rank(store, suspect, grace);
+  EXPECT_TRUE(failed.ok()) << failed.status().message();
+  return failed.ok() ? *std::move(failed) : FailedRank{.rank = -1};
+}
+
+TEST(FailureRecordTest, BlamesRankThatLeftWithoutRecord) {
+  MemoryStore store;
+  record_loss(store, 0, 1);
+  EXPECT_EQ(find(store, 1), FailedRank{.rank = 1});
+}
+
+// Ranks notice one after the other: 3 lost 2, because 2 left after it lost 1.
+TEST(FailureRecordTest, FollowsLossesToTheirCause) {
+  MemoryStore store;
+  record_loss(store, 3, 2);
+  record_loss(store, 2, 1);
+  EXPECT_EQ(find(store, 2), FailedRank{.rank = 1});
+}
+
+TEST(FailureRecordTest, ReturnsReasonOfRankThatFailed) {
+  MemoryStore store;
+  record_loss(store, 2, 1);
+  ASSERT_TRUE(
+      write_failure_record(store, {.rank = 1, .lost_rank = {}, .reason = "out of memory"}).ok());
+  EXPECT_EQ(find(store, 2), (FailedRank{.rank = 1, .reason = "out of memory"}));
+}
+
+TEST(FailureRecordTest, KeepsFirstRecordOfRank) {
+  MemoryStore store;
+  ASSERT_TRUE(write_failure_record(store, {.rank = 1, .lost_rank = {}, .reason = "first"}).ok());
+  ASSERT_TRUE(write_failure_record(store, {.rank = 1, .lost_rank = {}, .reason = "second"}).ok());
+  EXPECT_EQ(find(store, 1).reason, "first");
+}
+
+TEST(FailureRecordTest, ReportsConnectionWhenRanksBlameEachOther) {
+  MemoryStore store;
+  record_loss(store, 1, 2);
+  record_loss(store, 2, 1);
+  EXPECT_EQ(find(store, 1),
+            (FailedRank{.rank = 2, .reason = "connection closed", .disconnected_from = 1}));
+}
+
+TEST(FailureRecordTest, WaitsForRecordThatIsWrittenAfterConnectionWasClosed) {
+  MemoryStore store;
+  record_loss(store, 3, 2);
+  std::jthread writer([&store] {
+    record_loss(store, 2, 1);
+    EXPECT_TRUE(write_failure_record(store, {.rank = 1, .lost_rank = {}, .reason = "late"}).ok());
+  });
+  EXPECT_EQ(find(store, 2, kLongGrace), (FailedRank{.rank = 1, .reason = "late"}));
+}
+
+TEST(FailureRecordTest, RejectsCorruptRecord) {
+  MemoryStore store;
+  ASSERT_TRUE(store.set("failure/1", R"({"rank": 1})").ok());
+  EXPECT_EQ(find_failed_rank(store, 1, kNoGrace).status().code(), StatusCode::kCorrupt);
+}
+
+TEST(FailureRecordTest, FailsWhenStoreIsLost) {
+  MemoryStore store;
+  store.lose();
+  EXPECT_EQ(find_failed_rank(store, 1, kLongGrace).status().code(), StatusCode::kPeerLost);
+}
+
+}  // namespace
+}  // namespace stoker::group

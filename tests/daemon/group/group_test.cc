@@ -1,0 +1,411 @@
+// Groups of real processes over Gloo. Rank 0 serves the store on a port that the store chooses.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/group/gloo_group.h"
+#include "daemon/group/socket_address.h"
+#include "daemon/group/tcp_store.h"
+#include "shared/base/file.h"
+#include "tests/daemon/group/group_values.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/system/process.h"
+
+namespace stoker::group {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kPatience{100'000};  // beyond every wait of a test that succeeds
+
+sockaddr_in loopback_address(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return address;
+}
+
+// A socket bound to a free port of the loopback interface.
+class BoundSocket {
+ public:
+  BoundSocket() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = loopback_address(0);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  int fd() const { return fd_.get(); }
+  int port() const { return port_; }
+
+ private:
+  UniqueFd fd_;
+  int port_ = 0;
+};
+
+struct Settings {
+  std::string scenario = "collectives";
+  milliseconds timeout{60'000};
+  milliseconds start_timeout{60'000};
+  std::string run_id = "runs/test";
+  // As under torchrun, whose agent serves the store on this port and restarts the ranks.
+  int agent_port = 0;
+  int restart_count = 0;
+};
+
+class GroupTest : public ::testing::Test {
+ protected:
+  // Starts rank `rank`; its output is in `name`.
+  test::Process& start(int rank, int world_size, const Settings& settings,
+                       const std::string& name) {
+    const auto set = [](const std::string& variable, int value) {
+      return variable + "=" + std::to_string(value);
+    };
+    // The address is not that of this host: ranks of one node use the loopback interface.
+    const bool has_agent = settings.agent_port != 0;
+    const int port = has_agent ? settings.agent_port : port_;
+    // Without an agent the address is not that of this host: ranks of one node use the loopback
+    // interface.
+    const std::vector<std::string> command{
+        "/usr/bin/env",
+        has_agent ? "TORCHELASTIC_USE_AGENT_STORE=True" : "TORCHELASTIC_USE_AGENT_STORE=",
+        has_agent ? "MASTER_ADDR=127.0.0.1" : "MASTER_ADDR=192.0.2.1",
+        set("MASTER_PORT", port == 0 ? 1 : port),
+        set("RANK", rank),
+        set("WORLD_SIZE", world_size),
+        set("LOCAL_RANK", rank),
+        set("LOCAL_WORLD_SIZE", world_size),
+        set("TORCHELASTIC_RESTART_COUNT", settings.restart_count),
+        GROUP_TEST_PROGRAM,
+        settings.scenario,
+        std::to_string(settings.timeout.count()),
+        std::to_string(settings.start_timeout.count()),
+        settings.run_id};
+    test::Process& started = start(command, name);
+    if (rank == 0 && !has_agent) read_port();
+    return started;
+  }
+  test::Process& start(const std::vector<std::string>& command, const std::string& name) {
+    processes_.push_back(std::make_unique<test::Process>(command, directory_ / name));
+    return *processes_.back();
+  }
+  test::Process& start(int rank, int world_size, const Settings& settings) {
+    return start(rank, world_size, settings, "rank-" + std::to_string(rank));
+  }
+  std::vector<test::Process*> start_all(int world_size, const Settings& settings) {
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < world_size; ++rank)
+      ranks.push_back(&start(rank, world_size, settings));
+    return ranks;
+  }
+
+  static std::string output_of(const test::Process& process) {
+    std::ifstream file(process.log());
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  static bool wait_for_output(const test::Process& process, const std::string& text) {
+    return test::wait_until(kPatience,
+                            [&] { return output_of(process).find(text) != std::string::npos; });
+  }
+  static int exit_code_of(test::Process& process) {
+    const auto exit = process.wait(kPatience);
+    EXPECT_TRUE(exit) << "is still running: " << output_of(process);
+    if (!exit) return -1;
+    EXPECT_EQ(exit->signal, 0) << output_of(process);
+    return exit->code;
+  }
+
+  int port_ = 0;  // of the store
+
+ private:
+  void read_port() {
+    const test::Process& chief = *processes_.back();
+    ASSERT_TRUE(test::wait_until(kPatience, [&] {
+      const std::string output = output_of(chief);
+      const size_t begin = output.find("listening ");
+      if (begin == std::string::npos || output.find('\n', begin) == std::string::npos) return false;
+      port_ = std::stoi(output.substr(begin + 10));
+      return true;
+    })) << output_of(chief);
+  }
+
+  const test::TemporaryDirectory directory_;
+  std::vector<std::unique_ptr<test::Process>> processes_;
+};
+
+std::string expected_sum(int world_size, size_t size) {
+  std::vector<float> sums;
+  for (size_t i = 0; i < size; ++i) sums.push_back(test::sum_of(0, world_size, i));
+  return "sum " + std::to_string(size) + " " + test::digest(sums) + "\n";
+}
+
+std::string expected_broadcast(int root) {
+  std::vector<float> values;
+  for (size_t i = 0; i < 1000; ++i) values.push_back(test::value_of(root, i));
+  return "broadcast " + std::to_string(root) + " " + test::digest(values) + "\n";
+}
+
+class GroupOfSizeTest : public GroupTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
+  const int world_size = GetParam();
+  std::string expected;
+  for (const size_t size : test::kSumSizes) {
+    expected += expected_sum(world_size, size) + expected_sum(world_size, size);
+  }
+  for (int root = 0; root < world_size; ++root) expected += expected_broadcast(root);
+  expected += "count " + std::to_string(6 * world_size * (world_size + 1) / 2) + "\n";
+  for (test::Process* const rank : start_all(world_size, {})) {
+    EXPECT_EQ(exit_code_of(*rank), 0) << output_of(*rank);
+    EXPECT_THAT(output_of(*rank),
+                HasSubstr("opened " + std::to_string(rank->pid()) + "\n" + expected));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, GroupOfSizeTest, ::testing::Values(2, 3, 4));
+
+TEST_F(GroupTest, NamesRankThatNeverJoins) {
+  test::Process& chief = start(0, 2, {.start_timeout = milliseconds(500)});
+  EXPECT_EQ(exit_code_of(chief), 73);
+  EXPECT_THAT(output_of(chief), HasSubstr("error peer lost: 1 of 2 ranks joined the group in time; "
+                                          "missing: rank 1; see their logs"));
+}
+
+TEST_F(GroupTest, NamesChiefThatNeverListens) {
+  const BoundSocket reserved;  // not listening, and no other process gets its port
+  port_ = reserved.port();
+  test::Process& rank = start(1, 2, {.start_timeout = milliseconds(500)});
+  EXPECT_EQ(exit_code_of(rank), 73);
+  EXPECT_THAT(
+      output_of(rank),
+      HasSubstr("error peer lost: cannot connect to the group's store, which rank 0 serves, "
+                "within 1 s: 127.0.0.1:" +
+                std::to_string(port_) + ": Connection refused; see the log of rank 0"));
+}
+
+// A process that accepts the connection and is stopped, or is another program.
+TEST_F(GroupTest, ReportsListenerThatDoesNotReply) {
+  const BoundSocket silent;
+  ASSERT_EQ(::listen(silent.fd(), 64), 0);
+  port_ = silent.port();
+  test::Process& rank = start(1, 2, {.timeout = milliseconds(500)});
+  EXPECT_EQ(exit_code_of(rank), 73);
+  EXPECT_THAT(output_of(rank),
+              HasSubstr("error peer lost: the process that listens on 127.0.0.1:" +
+                        std::to_string(port_) + " does not respond as the group's store"));
+}
+
+TEST_F(GroupTest, NamesKilledRankOnAllOthers) {
+  const auto ranks = start_all(3, {.scenario = "forever"});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
+  ASSERT_TRUE(ranks[1]->kill());
+  for (const size_t survivor : {0, 2}) {
+    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+    EXPECT_THAT(
+        output_of(*ranks[survivor]),
+        ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
+                      "\\) exited, hangs or cannot be reached; rank " + std::to_string(survivor) +
+                      " lost rank [0-9] in collective [0-9]+: "));
+  }
+}
+
+TEST_F(GroupTest, NamesKilledChief) {
+  const auto ranks = start_all(3, {.scenario = "forever"});
+  ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
+  ASSERT_TRUE(ranks[0]->kill());
+  for (const size_t survivor : {1, 2}) {
+    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+    EXPECT_THAT(output_of(*ranks[survivor]),
+                HasSubstr("error peer lost: rank 0 exited, hangs or cannot be reached: the group's "
+                          "store on 127.0.0.1:" +
+                          std::to_string(port_)));
+  }
+}
+
+// The store survives, so that a restarted group uses it again.
+TEST_F(GroupTest, NamesKilledChiefAndRestartsWithStoreOfAgent) {
+  ::signal(SIGPIPE, SIG_IGN);  // of the store's server
+  auto listening = listen_on("127.0.0.1", 0);
+  ASSERT_TRUE(listening.ok()) << listening.status().message();
+  const int port = listening->port;
+  const auto agent = TcpStore::serve(*std::move(listening), {.prefix = "agent", .server = "test"});
+  ASSERT_TRUE(agent.ok()) << agent.status().message();
+  const auto ranks = start_all(2, {.scenario = "forever", .agent_port = port});
+  ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
+  ASSERT_TRUE(ranks[0]->kill());
+  EXPECT_EQ(exit_code_of(*ranks[1]), 73);
+  EXPECT_THAT(output_of(*ranks[1]), ContainsRegex("error peer lost: rank 0 \\([^ ]+, pid " +
+                                                  std::to_string(ranks[0]->pid()) +
+                                                  "\\) exited, hangs or cannot be reached"));
+  const Settings restarted{.agent_port = port, .restart_count = 1};
+  test::Process& chief = start(0, 2, restarted, "restarted-0");
+  test::Process& other = start(1, 2, restarted, "restarted-1");
+  EXPECT_EQ(exit_code_of(chief), 0) << output_of(chief);
+  EXPECT_EQ(exit_code_of(other), 0) << output_of(other);
+}
+
+// PIDs of the ranks that have joined, in all attempts.
+std::vector<pid_t> joined_ranks(const std::string& output) {
+  std::vector<pid_t> pids;
+  for (size_t at = 0; (at = output.find("opened ", at)) != std::string::npos; ++at) {
+    if (output.find('\n', at) != std::string::npos)
+      pids.push_back(std::stoi(output.substr(at + 7)));
+  }
+  return pids;
+}
+
+// torchrun stops the other rank, perhaps before it has noticed.
+TEST_F(GroupTest, RestartsUnderTorchrunWhenRankIsKilled) {
+  const char* const python = std::getenv("STOKER_PYTHON");
+  if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
+  test::Process& agent = start({python, "-m", "torch.distributed.run", "--standalone",
+                                "--nproc-per-node=2", "--max-restarts=1", "--no-python",
+                                GROUP_TEST_PROGRAM, "forever", "60000", "60000", "runs/test"},
+                               "torchrun");
+  const auto count = [&] { return joined_ranks(output_of(agent)).size(); };
+  ASSERT_TRUE(test::wait_until(
+      kPatience, [&] { return count() == 2 || agent.wait(milliseconds(0)).has_value(); }));
+  if (output_of(agent).find("No module named") != std::string::npos)
+    GTEST_SKIP() << python << " has no PyTorch";
+  ASSERT_EQ(count(), 2) << output_of(agent);
+  const pid_t killed = joined_ranks(output_of(agent)).front();
+  ASSERT_EQ(::kill(killed, SIGKILL), 0);
+  ASSERT_TRUE(test::wait_until(kPatience, [&] { return count() == 4; })) << output_of(agent);
+  agent.signal(SIGTERM);
+  EXPECT_TRUE(agent.wait(kPatience)) << output_of(agent);
+}
+
+TEST_F(GroupTest, NamesStoppedRankAfterTimeout) {
+  const auto ranks = start_all(3, {.scenario = "forever", .timeout = milliseconds(3'000)});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
+  ranks[1]->signal(SIGSTOP);
+  for (const size_t survivor : {0, 2}) {
+    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+    EXPECT_THAT(
+        output_of(*ranks[survivor]),
+        ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
+                      "\\) exited, hangs or cannot be reached"));
+  }
+}
+
+TEST_F(GroupTest, NamesStoppedChiefAfterTimeout) {
+  const auto ranks = start_all(2, {.scenario = "forever", .timeout = milliseconds(3'000)});
+  ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);
+  ranks[0]->signal(SIGSTOP);
+  EXPECT_EQ(exit_code_of(*ranks[1]), 73);
+  EXPECT_THAT(output_of(*ranks[1]), HasSubstr("error peer lost: rank 0"));
+}
+
+TEST_F(GroupTest, ReportsReasonOfRankThatFailed) {
+  const auto ranks = start_all(3, {.scenario = "idle"});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 1\n")) << output_of(*ranks[1]);
+  ranks[1]->signal(SIGTERM);
+  EXPECT_EQ(exit_code_of(*ranks[1]), 71);
+  for (const size_t survivor : {0, 2}) {
+    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+    EXPECT_THAT(
+        output_of(*ranks[survivor]),
+        ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
+                      "\\) failed: out of memory: no memory is left"));
+  }
+}
+
+TEST_F(GroupTest, StopsInCollectiveOnRequest) {
+  const auto ranks = start_all(2, {.scenario = "idle"});
+  // Rank 1 does not enter the second collective, in which rank 0 waits.
+  ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 1\n")) << output_of(*ranks[0]);
+  ranks[0]->signal(SIGTERM);
+  EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  EXPECT_THAT(output_of(*ranks[0]), HasSubstr("error cancelled: stopped in a collective"));
+}
+
+TEST_F(GroupTest, StopsWhileRanksAreMissingOnRequest) {
+  test::Process& chief = start(0, 2, {});
+  chief.signal(SIGTERM);
+  EXPECT_EQ(exit_code_of(chief), 0);
+  EXPECT_THAT(output_of(chief), HasSubstr("error cancelled"));
+}
+
+TEST_F(GroupTest, RejectsSecondProcessOfSameRank) {
+  (void)start(0, 3, {});
+  test::Process& first = start(1, 3, {}, "first");
+  test::Process& second = start(1, 3, {}, "second");
+  ASSERT_TRUE(test::wait_until(kPatience, [&] {
+    return first.wait(milliseconds(0)).has_value() || second.wait(milliseconds(0)).has_value();
+  }));
+  test::Process& rejected = first.wait(milliseconds(0)) ? first : second;
+  EXPECT_EQ(exit_code_of(rejected), 75);
+  EXPECT_THAT(output_of(rejected), HasSubstr("error busy: two processes are rank 1"));
+}
+
+TEST_F(GroupTest, RejectsRankOfAnotherRun) {
+  (void)start(0, 2, {});
+  test::Process& other = start(1, 2, {.run_id = "runs/other"});
+  EXPECT_EQ(exit_code_of(other), 78);
+  EXPECT_THAT(output_of(other), HasSubstr("rank 1 is of run 'runs/other' with 2 ranks"));
+}
+
+TEST_F(GroupTest, IgnoresGarbageOnPortOfStore) {
+  test::Process& chief = start(0, 2, {});
+  const sockaddr_in address = loopback_address(port_);
+  std::vector<UniqueFd> connections;
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, '\xff'), std::string(5000, '\0'),
+        std::string("\xce\xf7\x85\x3c\x01", 5)}) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    connections.push_back(std::move(fd));
+  }
+  test::Process& rank = start(1, 2, {});
+  EXPECT_EQ(exit_code_of(rank), 0) << output_of(rank);
+  EXPECT_EQ(exit_code_of(chief), 0) << output_of(chief);
+}
+
+// ---- one process ---------------------------------------------------------------------------------
+
+size_t entries_of(const std::string& directory) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    (void)entry;
+    ++count;
+  }
+  return count;
+}
+
+TEST(SingleProcessGroupTest, OpensNeitherSocketNorThread) {
+  const size_t descriptors = entries_of("/proc/self/fd");
+  const size_t threads = entries_of("/proc/self/task");
+  // An address that does not exist is not used.
+  const LaunchEnvironment environment{
+      .launcher = Launcher::kTorchrun, .store_host = "192.0.2.1", .store_port = 1};
+  const auto group = open_group(environment, {}, {});
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  EXPECT_EQ((*group)->world_size(), 1);
+  EXPECT_TRUE((*group)->is_chief());
+  EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries_of("/proc/self/task"), threads);
+}
+
+}  // namespace
+}  // namespace stoker::group

@@ -1,0 +1,115 @@
+// group_test_program: one rank of a group. Its environment is that of torchrun.
+//
+// Usage: group_test_program SCENARIO TIMEOUT_MS START_TIMEOUT_MS RUN_ID
+//
+// Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
+// "sum SIZE DIGEST", "broadcast ROOT DIGEST", "collectives N", "error MESSAGE". Exits with the exit
+// code of its error. SIGTERM requests a stop.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "daemon/group/gloo_group.h"
+#include "tests/daemon/group/group_values.h"
+
+namespace stoker::group {
+namespace {
+
+void print(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::span<const float> values_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+at::Tensor fill(int rank, size_t size) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(size)}, at::kFloat);
+  for (size_t i = 0; i < size; ++i) tensor.mutable_data_ptr<float>()[i] = test::value_of(rank, i);
+  return tensor;
+}
+
+// Sums and broadcasts of several sizes, each twice, and then tensors of other types.
+Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
+  for (const size_t size : test::kSumSizes) {
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      const at::Tensor tensor = fill(group.rank(), size);
+      STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(tensor, stop));
+      print("sum " + std::to_string(size) + " " + test::digest(values_of(tensor)));
+    }
+  }
+  for (int root = 0; root < group.world_size(); ++root) {
+    const at::Tensor tensor = fill(group.rank(), 1000);
+    STOKER_RETURN_IF_ERROR(group.broadcast(tensor, root, stop));
+    print("broadcast " + std::to_string(root) + " " + test::digest(values_of(tensor)));
+  }
+  const at::Tensor count = at::full({2, 3}, group.rank() + 1, at::kLong);
+  STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(count, stop));
+  print("count " + std::to_string(count.sum().item<int64_t>()));
+  return group.all_reduce_ordered(at::empty({0}, at::kFloat), stop);
+}
+
+// Collectives until an error. Rank `idle_rank` never enters the second one.
+Status run_forever(ProcessGroup& group, int idle_rank, const std::stop_token& stop) {
+  const at::Tensor tensor = fill(group.rank(), 1000);
+  for (int i = 1;; ++i) {
+    STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(tensor, stop));
+    print("collectives " + std::to_string(i));
+    while (group.rank() == idle_rank && !stop.stop_requested()) ::usleep(10'000);
+    if (group.rank() == idle_rank) return Status(StatusCode::kOutOfMemory, "no memory is left");
+  }
+}
+
+Status run(const std::string& scenario, const GroupOptions& options, const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(auto environment,
+                          parse_launch_environment(read_environment_variables(), "runs/test"));
+  if (!environment.launcher_serves_store && environment.is_chief()) environment.store_port = 0;
+  STOKER_ASSIGN_OR_RETURN(const auto group, open_group(environment, options, stop));
+  print("opened " + std::to_string(::getpid()));
+  if (scenario == "collectives") return run_collectives(*group, stop);
+  const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
+  if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
+  return ended;
+}
+
+}  // namespace
+}  // namespace stoker::group
+
+int main(int argc, char** argv) {
+  using namespace stoker;
+  if (argc != 5) return 64;
+  ::signal(SIGPIPE, SIG_IGN);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the test is killed, or the launcher that it started
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::stop_source stop;
+  const std::jthread on_signal([&signals, &stop](const std::stop_token& ended) {
+    const timespec poll{.tv_sec = 0, .tv_nsec = 20'000'000};
+    while (!ended.stop_requested()) {
+      if (::sigtimedwait(&signals, nullptr, &poll) == SIGTERM) stop.request_stop();
+    }
+  });
+  const group::GroupOptions options{.run_id = argv[4],
+                                    .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
+                                    .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
+                                    .on_listening = [](const std::string&, uint16_t port) {
+                                      group::print("listening " + std::to_string(port));
+                                    }};
+  const Status ended = group::run(argv[1], options, stop.get_token());
+  if (!ended.ok()) group::print("error " + ended.to_string());
+  return static_cast<int>(exit_code_for(ended));
+}
