@@ -30,7 +30,7 @@ set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/da
 shared/data/transform shared/data/cache shared/data/record")
 set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
 shared/data/cache shared/data/format")
-set(ALLOW_feeder "shared/base shared/config shared/ring shared/data shared/data/record shared/feed \
+set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record shared/feed \
 shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/group "shared/base")
@@ -46,7 +46,7 @@ shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/da
 shared/data/record shared/feed shared/data/pipeline daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
-shared/data shared/run shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
+shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
 set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/run \
 shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline")

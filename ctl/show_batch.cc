@@ -14,8 +14,10 @@
 #include "shared/data/order/sample_plan.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/transform/batch_transforms.h"
+#include "shared/data/transform/image_geometry.h"
 #include "shared/feed/dataset_versions.h"
 #include "shared/feed/make_sample_plan.h"
+#include "shared/feed/sandboxed_dataset.h"
 #include "shared/metrics/json_lines.h"
 
 namespace stoker::ctl {
@@ -96,6 +98,13 @@ Status add_batch_transforms(BatchDescription& description, const config::Config&
   return {};
 }
 
+// Whether the random transforms of a sample depend on the size of its image.
+bool decodes_images(const config::Config& config) {
+  return std::ranges::any_of(config.data, [](const auto& dataset) {
+    return data::transform::has_random_resized_crop(dataset.second);
+  });
+}
+
 // For example "18 % padding".
 std::string format_padding(const std::vector<SampleDescription>& samples) {
   uint64_t own = 0, all = 0;
@@ -122,9 +131,15 @@ Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t s
                           feed::read_dataset_versions(layout.dataset_versions_file()));
   const auto state = history.empty() ? feed::DatasetVersion() : feed::version_at(history, first);
   const std::string index_dir = feed::index_dir_for(layout.index_dir(), state);
-  // Use the index that the run used. The data can have changed since then and is not read.
-  STOKER_ASSIGN_OR_RETURN(const auto data, data::pipeline::open_indexed(
-                                               "train", config.data, index_dir, state.fingerprint));
+  // Use the index that the run used. The data can have changed since then and is not read, except
+  // images of which random regions are described.
+  STOKER_ASSIGN_OR_RETURN(
+      auto data, data::pipeline::open_indexed("train", config.data, index_dir, state.fingerprint));
+  if (config.feed.num_processes > 0 && decodes_images(config)) {
+    STOKER_ASSIGN_OR_RETURN(
+        data, feed::SandboxedDataset::open(config, {.dataset = "train", .index_dir = index_dir},
+                                           std::move(data)));
+  }
   STOKER_ASSIGN_OR_RETURN(const data::order::SamplePlan plan,
                           feed::load_sample_plan(config, *data, index_dir, first, state.start));
   STOKER_ASSIGN_OR_RETURN(

@@ -4,9 +4,13 @@
 // sample plan is a pure function of them. Samples that could not be read are replaced in the same
 // way as the workers replaced them.
 //
+// The size of an image, which a random region depends on, is read by a worker process
+// (shared/feed/sandboxed_dataset.h) unless feed.num_processes is 0.
+//
 // Threads: stateless functions; they access only their arguments and the file system.
 // Errors:  kNotFound: the run has no configuration or index yet; kInvalidArgument, kCorrupt,
-//          kMismatch: these are invalid or do not belong together; kIoError, kPermission.
+//          kMismatch: these are invalid or do not belong together; kIoError, kPermission; those of
+//          starting the worker process.
 #pragma once
 
 #include <cstdint>

@@ -221,7 +221,7 @@ CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& config, const Indexes& indexes, Clock& clock,
-    const std::string& feed_program) {
+    const std::string& feed_program, const std::stop_token& stop) {
   // LibTorch's default is one thread per core.
   if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);
   if (config.eval.datasets.empty())
@@ -231,8 +231,8 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
   try {
     ClassMapping train;
     if (!indexes.train.empty()) train = load_class_mapping(config, indexes.train);
-    STOKER_ASSIGN_OR_RETURN(state->datasets,
-                            open_evaluated_datasets(config, indexes.own, train, feed_program));
+    STOKER_ASSIGN_OR_RETURN(
+        state->datasets, open_evaluated_datasets(config, indexes.own, train, feed_program, stop));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     STOKER_ASSIGN_OR_RETURN(state->model,

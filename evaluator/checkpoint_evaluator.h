@@ -10,8 +10,8 @@
 // Threads:  one.
 // Blocking: evaluate() runs as long as the data takes; it checks the stop token and the deadline
 //           between batches.
-// Errors:   create(): those of opening a dataset (kNotFound, kCorrupt, …), kMismatch; kPermission:
-//           its worker process may not install its sandbox. evaluate():
+// Errors:   create(): those of opening a dataset (kNotFound, kCorrupt, …), kMismatch, kCancelled;
+//           kPermission: its worker process may not install its sandbox. evaluate():
 //           kCorrupt (the checkpoint), kMismatch (another model), kTimedOut, kCancelled (stop),
 //           kInternal, kOutOfMemory. The object remains usable after an error.
 #pragma once
@@ -38,11 +38,12 @@ class CheckpointEvaluator {
     std::string own;         // of eval.datasets; missing indexes are built here
     std::string train = {};  // of data.train, written by stokerd; empty: no run
   };
-  // Opens the datasets of eval.datasets and builds the model. `feed_program`: see
+  // Opens the datasets of eval.datasets and builds the model. `feed_program`, `stop`: see
   // open_evaluated_datasets().
   static Result<std::unique_ptr<CheckpointEvaluator>> create(const config::Config& config,
                                                              const Indexes& indexes, Clock& clock,
-                                                             const std::string& feed_program = {});
+                                                             const std::string& feed_program = {},
+                                                             const std::stop_token& stop = {});
   ~CheckpointEvaluator();
 
   // Called between batches; returns how long it took, which eval.timeout_seconds does not count. It

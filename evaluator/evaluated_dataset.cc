@@ -1,12 +1,15 @@
 #include "evaluator/evaluated_dataset.h"
 
+#include <string_view>
 #include <utility>
 
 #include "evaluator/subset.h"
 #include "shared/base/log.h"
+#include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/sandboxed_dataset.h"
+#include "shared/feed/worker_sandbox.h"
 #include "shared/model/data_compatibility.h"
 
 namespace stoker::evaluator {
@@ -42,9 +45,14 @@ struct OpenedDataset {
 Result<OpenedDataset> open_evaluated_dataset(const config::Config& config, const std::string& name,
                                              const std::string& index_dir,
                                              const ClassMapping& train,
-                                             const std::string& feed_program) {
-  STOKER_ASSIGN_OR_RETURN(auto data,
-                          data::pipeline::open_dataset(name, config.data, index_dir, {}));
+                                             const std::string& feed_program,
+                                             const std::stop_token& stop) {
+  const auto progress = [&stop](uint64_t, std::string_view) {
+    if (stop.stop_requested()) throw data::files::ScanStopped();
+  };
+  const auto sandbox = feed::make_sandbox(config, feed_program);
+  STOKER_ASSIGN_OR_RETURN(auto data, data::pipeline::open_dataset(name, config.data, index_dir,
+                                                                  progress, 0, sandbox.get()));
   SampleBatches::IsQuarantined is_quarantined;
   if (config.feed.num_processes > 0) {
     STOKER_ASSIGN_OR_RETURN(
@@ -70,11 +78,13 @@ Result<OpenedDataset> open_evaluated_dataset(const config::Config& config, const
 Result<std::vector<EvaluatedDataset>> open_evaluated_datasets(const config::Config& config,
                                                               const std::string& index_dir,
                                                               const ClassMapping& train,
-                                                              const std::string& feed_program) {
+                                                              const std::string& feed_program,
+                                                              const std::stop_token& stop) {
   std::vector<EvaluatedDataset> datasets;
   for (const std::string& name : config.eval.datasets) {
-    STOKER_ASSIGN_OR_RETURN(OpenedDataset opened,
-                            open_evaluated_dataset(config, name, index_dir, train, feed_program));
+    STOKER_ASSIGN_OR_RETURN(
+        OpenedDataset opened,
+        open_evaluated_dataset(config, name, index_dir, train, feed_program, stop));
     auto& data = opened.data;
     STOKER_ASSIGN_OR_RETURN(auto task,
                             task::make_task(config.task, config::training_normalization(config),

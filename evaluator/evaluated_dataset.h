@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,12 @@ struct EvaluatedDataset {
 
 // `index_dir`: the directory of the dataset indexes; missing ones are built there. Samples are read
 // in a worker process per dataset, the program `feed_program` (empty: feed::find_feed_program()),
-// which ends with the calling thread; with feed.num_processes: 0, in this process.
+// which ends with the calling thread; with feed.num_processes: 0, in this process. kCancelled:
+// `stop` while a dataset was indexed.
 Result<std::vector<EvaluatedDataset>> open_evaluated_datasets(const config::Config& config,
                                                               const std::string& index_dir,
                                                               const ClassMapping& train,
-                                                              const std::string& feed_program);
+                                                              const std::string& feed_program,
+                                                              const std::stop_token& stop = {});
 
 }  // namespace stoker::evaluator

@@ -123,7 +123,8 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_limit_mib));
   lower_priority(config_.eval.priority);
   auto created = CheckpointEvaluator::create(
-      config_, {.own = layout_.eval_index_dir(), .train = layout_.index_dir()}, clock_);
+      config_, {.own = layout_.eval_index_dir(), .train = layout_.index_dir()}, clock_, {}, stop);
+  if (created.status().code() == StatusCode::kCancelled) return {};
   if (created.status().code() == StatusCode::kOutOfMemory && config_.eval.memory_limit_mib)
     return created.status().with_context(
         "eval.memory_limit_mib: " + std::to_string(*config_.eval.memory_limit_mib) +

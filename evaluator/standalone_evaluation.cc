@@ -98,7 +98,7 @@ Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_t
       CheckpointEvaluator::create(config,
                                   {.own = has_run_index ? run_index_dir : scratch.path(),
                                    .train = training_indexes(command, path)},
-                                  clock));
+                                  clock, {}, stop));
   for (const std::string& path_argument : command.checkpoints) {
     STOKER_ASSIGN_OR_RETURN(const run::EvalResult result,
                             evaluate_path(*evaluator, path_argument, stop));

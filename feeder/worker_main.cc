@@ -7,14 +7,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "feeder/sandbox.h"
-#include "feeder/serve_samples.h"
+#include "feeder/serve_requests.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -25,6 +27,7 @@
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/read_protocol.h"
 #include "shared/feed/worker_pool.h"
+#include "shared/image/add_restart_markers.h"
 #include "shared/ring/segment.h"
 #include "shared/ring/shm_ring.h"
 
@@ -37,14 +40,18 @@ constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the pr
 std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
   FeederArguments arguments;
   CLI::App app(
-      "Reads samples into the ring of the stokerd that starts it, or those that the stoker-eval "
-      "that starts it requests. Not intended to be started by hand.");
-  const bool has_ring = std::none_of(
-      argv, argv + argc, [](std::string_view word) { return word.starts_with("--request-fd"); });
+      "Reads samples into the ring of the stokerd that starts it, or reads samples or rewrites "
+      "images that its parent requests. Not intended to be started by hand.");
+  const auto any_word = [argc, argv](std::string_view wanted) {
+    return std::any_of(argv, argv + argc,
+                       [wanted](std::string_view word) { return word.starts_with(wanted); });
+  };
+  const bool has_ring = !any_word("--request-fd"), has_index = !any_word("--operation");
   app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
-  app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")->required();
+  app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")
+      ->required(has_index);
   app.add_option("--dataset-fingerprint", arguments.fingerprint, "Fingerprint of the dataset")
-      ->required();
+      ->required(has_index);
   app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
   app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
   app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required(has_ring);
@@ -63,8 +70,11 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
       ->check(CLI::Range(1, 1024));
   app.add_option("--dataset", arguments.dataset, "Name of the dataset, with --request-fd");
   app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
+  app.add_option("--operation", arguments.operation,
+                 "With --request-fd: read samples, or rewrite JPEG files with restart markers")
+      ->check(CLI::IsMember({"read", "rewrite"}));
   app.add_option("--memory-fd", arguments.memory_fd,
-                 "File descriptor of the memory for the requested samples")
+                 "File descriptor of the memory for the requested data")
       ->required(!has_ring);
   app.add_option("--parent-pid", arguments.parent, "Process id of the required parent");
   try {
@@ -86,13 +96,13 @@ Status check_fit(const ring::ShmRing& ring, const data::Dataset& dataset,
 
 SandboxOptions make_sandbox_options(const config::FeedConfig& feed, int threads,
                                     const feed::ReadAheadOptions& ahead,
-                                    const data::Dataset& dataset) {
+                                    std::vector<int> writable_fds) {
   return {.threads = threads,
           .memory_bytes = static_cast<uint64_t>(feed.worker_memory_limit_mib.value_or(0)) << 20,
           .reads_ahead = ahead.max_reads,
           .read_ahead_bytes = ahead.memory_bytes,
           .filter = feed.sandbox,
-          .writable_fds = dataset.writable_fds()};
+          .writable_fds = std::move(writable_fds)};
 }
 
 }  // namespace
@@ -132,9 +142,9 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   const feed::CrashTrackingDataset guarded(*dataset, quarantine, arguments.worker);
   const auto ahead =
       feed::make_read_ahead_options(config.feed, arguments.worker, arguments.workers);
-  const Status confined =
-      enter_sandbox(make_sandbox_options(config.feed, arguments.threads, ahead, *dataset),
-                    quarantine.denied_syscall_slot(arguments.worker));
+  const Status confined = enter_sandbox(
+      make_sandbox_options(config.feed, arguments.threads, ahead, dataset->writable_fds()),
+      quarantine.denied_syscall_slot(arguments.worker));
   if (confined.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(confined);
   feed::WorkerPool pool(*ring, producer, guarded, plan);
@@ -162,7 +172,7 @@ Status restore_memory_limit() {
   return {};
 }
 
-// The same as run_worker() up to its first sample.
+// The same as run_worker() up to its first sample or file.
 Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sandbox_refused) {
   STOKER_RETURN_IF_ERROR(restore_memory_limit());
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
@@ -170,17 +180,25 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
   STOKER_ASSIGN_OR_RETURN(const auto memory, ring::Segment::attach(UniqueFd(arguments.memory_fd)));
   if (memory.bytes().size() < sizeof(feed::SharedHeader))
     return Status(StatusCode::kMismatch, "--memory-fd: too small");
-  STOKER_ASSIGN_OR_RETURN(const auto dataset,
-                          data::pipeline::open_indexed(arguments.dataset, config.data,
-                                                       arguments.index_dir, arguments.fingerprint));
-  SandboxOptions sandbox = make_sandbox_options(config.feed, 1, {}, *dataset);
+  std::unique_ptr<data::Dataset> maybe_dataset;
+  if (arguments.operation == "read") {
+    STOKER_ASSIGN_OR_RETURN(
+        maybe_dataset, data::pipeline::open_indexed(arguments.dataset, config.data,
+                                                    arguments.index_dir, arguments.fingerprint));
+  }
+  SandboxOptions sandbox = make_sandbox_options(
+      config.feed, 1, {}, maybe_dataset ? maybe_dataset->writable_fds() : std::vector<int>());
   sandbox.reply_fd = arguments.request_fd;
   auto& header = *reinterpret_cast<feed::SharedHeader*>(memory.bytes().data());
   const Status confined = enter_sandbox(sandbox, header.denied_syscall);
   if (confined.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(confined);
   is_ready = true;
-  return serve_samples(*dataset, arguments.request_fd, memory.bytes());
+  if (maybe_dataset) return serve_samples(*maybe_dataset, arguments.request_fd, memory.bytes());
+  const auto rewrite = [](std::span<const std::byte> file) {
+    return image::add_restart_markers(file, image::kRewritingLimits);
+  };
+  return serve_rewrites(rewrite, arguments.request_fd, memory.bytes());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // worker_main: the program stoker-feed. Opens the dataset and the ring passed by stokerd and reads
-// samples until the ring closes; or, with --request-fd, reads the samples that its parent requests
-// (serve_samples.h).
+// samples until the ring closes; or, with --request-fd, reads the samples or rewrites the files
+// that its parent requests (serve_requests.h).
 //
 // Errors: the exit code of the process (shared/base/status.h); the reason is on standard error. If
 //         the seccomp filter is not permitted, the process logs a warning and exits with
@@ -31,6 +31,7 @@ struct FeederArguments {
   int threads = 1;
   int parent = 0;  // 0: not checked
   // With --request-fd, instead of the plan, the ring and what refers to them.
+  std::string operation = "read";  // or "rewrite", which needs no index
   std::string dataset = "train";
   int request_fd = -1;
   int memory_fd = -1;

@@ -9,13 +9,13 @@
 #include "shared/base/log.h"
 #include "shared/config/config.h"
 #include "shared/data/files/index.h"
+#include "shared/data/files/scan.h"
 #include "shared/data/pipeline/dataset_refresh.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/feed/worker_sandbox.h"
 
 namespace stoker::app {
 namespace {
-
-struct Stopped {};  // thrown by the progress callback, the only way to abort a scan
 
 void wait(const std::stop_token& stop, double seconds) {
   std::mutex mutex;
@@ -35,12 +35,8 @@ DatasetMonitor::DatasetMonitor(const config::Config& config, const data::Dataset
 
 Status DatasetMonitor::run(std::stop_token stop) {
   while (!stop.stop_requested() && !found()) {
-    Status scanned;
-    try {
-      scanned = scan(stop);
-    } catch (const Stopped&) {
-      break;
-    }
+    const Status scanned = scan(stop);
+    if (stop.stop_requested()) break;
     if (!scanned.ok() && scanned.message() != last_error_)
       log_warn("dataset refresh rejected", {{"error", scanned.message()}});
     last_error_ = scanned.ok() ? "" : scanned.message();
@@ -65,10 +61,12 @@ Status DatasetMonitor::scan(const std::stop_token& stop) {
   if (!seeded_) STOKER_RETURN_IF_ERROR(prepare_next_index());
   seeded_ = true;
   const auto listener = [&stop](uint64_t, std::string_view) {
-    if (stop.stop_requested()) throw Stopped();
+    if (stop.stop_requested()) throw data::files::ScanStopped();
   };
-  STOKER_ASSIGN_OR_RETURN(const auto next,
-                          data::pipeline::open_dataset("train", config_.data, next_dir_, listener));
+  const auto sandbox = feed::make_sandbox(config_);
+  STOKER_ASSIGN_OR_RETURN(
+      const auto next,
+      data::pipeline::open_dataset("train", config_.data, next_dir_, listener, 0, sandbox.get()));
   if (next->fingerprint() == data_.fingerprint()) return {};
   STOKER_RETURN_IF_ERROR(data::pipeline::validate_refresh(
       config_.data, config::sampled_datasets(config_), index_dir_, next_dir_));

@@ -7,6 +7,7 @@
 #include "shared/base/log.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
+#include "shared/feed/worker_sandbox.h"
 
 namespace stoker::app {
 namespace {
@@ -46,13 +47,12 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open(
       if (history_.size() == 1) history_.front().samples = now_.samples = (*data)->size();
       return data;
     }
+    if (data.status().code() == StatusCode::kCancelled) return data;
     log_warn("dataset changed", {{"start_ticket", now_.start.ticket},
                                  {"reason", data.ok() ? "files or modification times differ"
                                                       : data.status().message()}});
   }
-  STOKER_ASSIGN_OR_RETURN(
-      auto data, data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
-                                              cache_bytes()));
+  STOKER_ASSIGN_OR_RETURN(auto data, scan(layout_.index_dir(), progress));
   now_ = {.start = {}, .samples = data->size(), .fingerprint = data->fingerprint()};
   history_ = {now_};
   return data;
@@ -64,7 +64,14 @@ Result<std::unique_ptr<data::Dataset>> DatasetRefresher::open_state(
   auto indexed = data::pipeline::open_indexed("train", config_.data, index_dir(), now_.fingerprint,
                                               cache_bytes());
   if (indexed.ok()) return indexed;
-  return data::pipeline::open_dataset("train", config_.data, index_dir(), progress, cache_bytes());
+  return scan(index_dir(), progress);
+}
+
+Result<std::unique_ptr<data::Dataset>> DatasetRefresher::scan(
+    const std::string& index_dir, const data::files::ScanProgress& progress) const {
+  const auto sandbox = feed::make_sandbox(config_);
+  return data::pipeline::open_dataset("train", config_.data, index_dir, progress, cache_bytes(),
+                                      sandbox.get());
 }
 
 Status DatasetRefresher::save() const {

@@ -59,6 +59,8 @@ class DatasetRefresher {
 
  private:
   Result<std::unique_ptr<data::Dataset>> open_state(const data::files::ScanProgress& progress);
+  Result<std::unique_ptr<data::Dataset>> scan(const std::string& index_dir,
+                                              const data::files::ScanProgress& progress) const;
   // The recorded version after the open one; null: none.
   const feed::DatasetVersion* find_next() const;
   std::string next_dir() const;

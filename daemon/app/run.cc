@@ -21,9 +21,11 @@
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
+#include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/worker_pool.h"
+#include "shared/feed/worker_sandbox.h"
 #include "shared/model/model_file.h"
 
 namespace stoker::app {
@@ -66,7 +68,10 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
   std::string resume = command_.resume;
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
-    STOKER_ASSIGN_OR_RETURN(data, open_data(std::nullopt));
+    auto opened = open_data(std::nullopt);
+    if (opened.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
+    if (!opened.ok()) return opened.status();
+    data = *std::move(opened);
   }
   for (bool first = true;; first = false) {
     auto prepared = prepare(std::move(data), resume);
@@ -163,16 +168,19 @@ void Run::publish_wait(const std::string& waiting_for) {
 }
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
-  auto progress = [this](uint64_t count, std::string_view what) {
-    channels_.board.record_progress();
+  auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
+    if (stop_requested_) throw data::files::ScanStopped();
+    // It is also called while a worker process is waited for.
+    if (std::exchange(last, count) != count) channels_.board.record_progress();
     set_progress_line("indexing data.train: " + std::to_string(count) + ' ' + std::string(what));
   };
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
-  auto data =
-      maybe_refresher_
-          ? maybe_refresher_->open(manifest ? manifest->ticket : 0, manifest, progress)
-          : data::pipeline::open_dataset("train", config_.data, layout_.index_dir(), progress,
-                                         feed::in_process_cache_budget(config_.feed));
+  const auto sandbox = feed::make_sandbox(config_);
+  auto data = maybe_refresher_
+                  ? maybe_refresher_->open(manifest ? manifest->ticket : 0, manifest, progress)
+                  : data::pipeline::open_dataset(
+                        "train", config_.data, layout_.index_dir(), progress,
+                        feed::in_process_cache_budget(config_.feed), sandbox.get());
   set_progress_line("");
   if (!data.ok()) return data.status();
   log_info("dataset opened", {{"dataset", "train"},

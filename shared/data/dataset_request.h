@@ -2,7 +2,7 @@
 // messages.
 //
 // Threads:   a value.
-// Ownership: name, config and budget must outlive this object.
+// Ownership: name, config, budget and sandbox must outlive this object.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ class MemoryBudget;
 
 namespace stoker::data {
 
+class Sandbox;
+
 // One named dataset of the configuration.
 struct DatasetRequest {
   const std::string& name;  // "train"
@@ -26,6 +28,8 @@ struct DatasetRequest {
   std::string_view index_dir = {};  // folder for files that build_metadata() creates
   // For opening: memory for data that is cheaper to keep than to read again. Null: none.
   files::MemoryBudget* maybe_cache_budget = nullptr;
+  // For building an index. Null: files are decoded in this process.
+  const Sandbox* maybe_sandbox = nullptr;
 
   // The format-specific part of the configuration; `config` must have this format.
   template <typename Source>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "shared/base/utf8.h"
 #include "shared/ring/batch_layout.h"
@@ -11,6 +12,7 @@ namespace stoker::feed {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<ReadRequest>);
+static_assert(std::is_trivially_copyable_v<RewriteRequest>);
 static_assert(std::is_trivially_copyable_v<ReadReply>);
 
 }  // namespace
@@ -26,6 +28,14 @@ ReadReply make_reply(uint64_t serial, const data::BatchReadResult& result) {
   return reply;
 }
 
+std::string text_of(const ReadReply& reply) {
+  // It can end within a character.
+  std::string text = valid_utf8({reply.text.data(), reply.text_bytes});
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  return text;
+}
+
 std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_t serial,
                                                  uint64_t count) {
   const bool is_ok = reply.code == static_cast<uint32_t>(StatusCode::kOk);
@@ -34,12 +44,17 @@ std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_
       (is_ok ? reply.good != count : reply.good > 0 && reply.good >= count))
     return std::nullopt;
   if (is_ok) return data::BatchReadResult{.good = count, .status = {}};
-  // It can end within a character.
-  std::string text = valid_utf8({reply.text.data(), reply.text_bytes});
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
   return data::BatchReadResult{
-      .good = reply.good, .status = Status(static_cast<StatusCode>(reply.code), std::move(text))};
+      .good = reply.good, .status = Status(static_cast<StatusCode>(reply.code), text_of(reply))};
+}
+
+std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const RewriteRequest& request) {
+  const bool is_ok = reply.code == static_cast<uint32_t>(StatusCode::kOk);
+  if (is_ok && reply.good > request.max_bytes) return std::nullopt;
+  auto result = parse_reply(reply, request.serial, is_ok ? reply.good : 0);
+  if (!result) return std::nullopt;
+  if (!result->status.ok()) return Result<uint64_t>(std::move(result->status));
+  return Result<uint64_t>(result->good);
 }
 
 uint64_t shared_bytes(const std::vector<TensorSpec>& specs, uint64_t count) {
@@ -58,6 +73,20 @@ std::vector<std::span<std::byte>> locate_samples(std::span<std::byte> memory,
   for (size_t tensor = 0; tensor < specs.size(); ++tensor)
     rows.push_back(layout.rows(slot, tensor, 0, count));
   return rows;
+}
+
+uint64_t shared_bytes(const RewriteRequest& request) {
+  return sizeof(SharedHeader) + request.file_bytes + request.max_bytes;
+}
+
+std::optional<RewriteSpans> locate_rewrite(std::span<std::byte> memory,
+                                           const RewriteRequest& request) {
+  if (memory.size() < sizeof(SharedHeader)) return std::nullopt;
+  const std::span<std::byte> rest = memory.subspan(sizeof(SharedHeader));
+  if (request.file_bytes > rest.size() || request.max_bytes > rest.size() - request.file_bytes)
+    return std::nullopt;
+  return RewriteSpans{.file = rest.first(request.file_bytes),
+                      .rewritten = rest.subspan(request.file_bytes, request.max_bytes)};
 }
 
 }  // namespace stoker::feed

@@ -1,10 +1,11 @@
-// read_protocol: the messages between a program and a stoker-feed that reads samples on request
-// (sandboxed_dataset.h and feeder/serve_samples.h).
+// read_protocol: the messages between a program and a stoker-feed that answers its requests
+// (request_worker.h and feeder/serve_requests.h): it either reads samples of a dataset or rewrites
+// JPEG files.
 //
-// Two channels connect them. A SOCK_SEQPACKET pair carries one ReadRequest per ReadReply; the first
-// reply, kReadySerial, comes without a request, when the dataset is open. Shared memory
-// (ring/segment.h) holds SharedHeader and then the samples of the last request, in
-// the layout of a ring slot.
+// Two channels connect them. A SOCK_SEQPACKET pair carries one ReadRequest or RewriteRequest per
+// ReadReply; the first reply, kReadySerial, comes without a request, when the process is ready.
+// Shared memory (ring/segment.h) holds SharedHeader and then the samples of the last request, in
+// the layout of a ring slot, or the file and then its rewritten bytes.
 //
 // Neither side trusts the other's sizes. Both processes are of the same build.
 //
@@ -16,9 +17,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
+#include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/data/dataset.h"
 
@@ -31,27 +33,45 @@ struct ReadRequest {
   uint64_t serial = 0;  // from 1
   uint64_t length = 0;  // padded length of variable-length sequences; 0: spec() of the dataset
   uint64_t count = 0;   // from 1 to kMaxSamplesPerRequest
+  // 1: the samples are not read; the text of the reply is SampleFiles::describe_transforms() of the
+  // first one.
+  uint64_t describes = 0;
   std::array<data::SampleReadRequest, kMaxSamplesPerRequest> samples = {};
 
   // The message ends after `count` samples.
   size_t bytes() const { return offsetof(ReadRequest, samples) + count * sizeof(samples[0]); }
 };
 
+// Asks for the file with restart markers.
+struct RewriteRequest {
+  uint64_t serial = 0;
+  uint64_t file_bytes = 0;
+  uint64_t max_bytes = 0;  // of the result
+
+  size_t bytes() const { return sizeof *this; }
+};
+
 struct ReadReply {
   static constexpr size_t kMaxTextBytes = 1000;
 
   uint64_t serial = 0;  // of the request
-  uint64_t good = 0;    // samples read; the next one has failed unless `code` is kOk
-  uint32_t code = 0;    // StatusCode
+  // Samples read; the next one has failed unless `code` is kOk. Or bytes of the rewritten file; 0:
+  // it is not worth it or not possible.
+  uint64_t good = 0;
+  uint32_t code = 0;  // StatusCode
   uint32_t text_bytes = 0;
-  std::array<char, kMaxTextBytes> text = {};  // message of the status
+  std::array<char, kMaxTextBytes> text = {};  // message of the status, or a description
 };
 
 ReadReply make_reply(uint64_t serial, const data::BatchReadResult& result);
-// nullopt: not a reply to this request for `count` samples. Control characters of the text and
-// bytes that are not UTF-8 are replaced.
+// The text of a valid reply; control characters and bytes that are not UTF-8 are replaced.
+std::string text_of(const ReadReply& reply);
+// nullopt: not a reply to this request for `count` samples. The message is text_of().
 std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_t serial,
                                                  uint64_t count);
+
+// The bytes of the rewritten file, at most request.max_bytes, or the error.
+std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const RewriteRequest& request);
 
 struct SharedHeader {
   uint64_t denied_syscall = 0;  // as QuarantineTable::denied_syscall_slot()
@@ -65,5 +85,14 @@ uint64_t shared_bytes(const std::vector<TensorSpec>& specs, uint64_t count);
 std::vector<std::span<std::byte>> locate_samples(std::span<std::byte> memory,
                                                  const std::vector<TensorSpec>& specs,
                                                  uint64_t count);
+
+uint64_t shared_bytes(const RewriteRequest& request);
+struct RewriteSpans {
+  std::span<std::byte> file;
+  std::span<std::byte> rewritten;  // request.max_bytes
+};
+// nullopt if they do not fit.
+std::optional<RewriteSpans> locate_rewrite(std::span<std::byte> memory,
+                                           const RewriteRequest& request);
 
 }  // namespace stoker::feed

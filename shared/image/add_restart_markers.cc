@@ -1,5 +1,7 @@
 #include "shared/image/add_restart_markers.h"
 
+#include <algorithm>
+#include <array>
 #include <csetjmp>
 #include <cstdint>
 
@@ -17,9 +19,6 @@ constexpr uint32_t kMinSide = 96;
 // MCUs per restart interval, at most. Shorter intervals fit a region more closely but take more
 // space.
 constexpr uint32_t kMaxRestartInterval = 4;
-
-// Upper limit for the rewritten size; an image that exceeds it is not worth rewriting.
-size_t max_bytes(size_t file) { return file + file / 8 + 1024; }
 
 // The largest interval that divides a row of MCUs.
 uint32_t restart_interval(uint32_t units) {
@@ -91,14 +90,73 @@ class Rewriter {
   jpeg_destination_mgr destination_{};
 };
 
+// Markers are this byte, any number of times, and another.
+constexpr std::byte kMarkerByte{0xff};
+constexpr std::byte kStartOfImage{0xd8}, kEndOfImage{0xd9}, kStartOfScan{0xda};
+
+bool has_length_field(std::byte marker) {
+  const bool is_restart = std::byte{0xd0} <= marker && marker <= std::byte{0xd7};
+  return !is_restart && marker != std::byte{0x00} && marker != std::byte{0x01};
+}
+
+// Baseline, progressive, … but not DHT, JPG and DAC.
+bool is_frame(std::byte marker) {
+  return std::byte{0xc0} <= marker && marker <= std::byte{0xcf} && marker != std::byte{0xc4} &&
+         marker != std::byte{0xc8} && marker != std::byte{0xcc};
+}
+
+// What a frame header states.
+struct JpegFrame {
+  std::array<std::byte, 5> height_width_components{};
+  bool operator==(const JpegFrame&) const = default;
+};
+
+// Of a header segment from its length field on.
+std::optional<JpegFrame> parse_frame(std::span<const std::byte> segment) {
+  constexpr size_t kBefore = 3;  // length and precision
+  JpegFrame frame;
+  if (segment.size() < kBefore + frame.height_width_components.size()) return {};
+  std::copy_n(segment.begin() + kBefore, frame.height_width_components.size(),
+              frame.height_width_components.begin());
+  return frame;
+}
+
+// Skips what libjpeg skips, so that every file that can be rewritten has a frame.
+std::optional<JpegFrame> find_frame(std::span<const std::byte> file) {
+  if (file.size() < 2 || file[0] != kMarkerByte || file[1] != kStartOfImage) return {};
+  size_t at = 2;
+  while (true) {
+    while (at < file.size() && file[at] != kMarkerByte) ++at;
+    while (at < file.size() && file[at] == kMarkerByte) ++at;
+    if (at >= file.size()) return {};
+    const std::byte marker = file[at++];
+    if (marker == kStartOfImage || marker == kEndOfImage || marker == kStartOfScan) return {};
+    if (!has_length_field(marker)) continue;
+    const std::span<const std::byte> rest = file.subspan(at);
+    if (rest.size() < 2) return {};
+    const size_t length = std::to_integer<size_t>(rest[0]) << 8 | std::to_integer<size_t>(rest[1]);
+    if (length < 2 || length > rest.size()) return {};
+    if (is_frame(marker)) return parse_frame(rest.first(length));
+    at += length;
+  }
+}
+
 }  // namespace
+
+size_t max_rewritten_bytes(size_t file_bytes) { return file_bytes + file_bytes / 8 + 1024; }
+
+bool is_possible_result(std::span<const std::byte> rewritten, std::span<const std::byte> file) {
+  if (rewritten.size() > max_rewritten_bytes(file.size())) return false;
+  const auto frame = find_frame(rewritten);
+  return frame && frame == find_frame(file);
+}
 
 std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::byte> file,
                                                           const DecodeLimits& limits) {
   if (detect_format(file) != Format::kJpeg) return {};
   Rewriter rewriter(limits);
   if (!rewriter.read(file)) return {};
-  std::vector<std::byte> rewritten(max_bytes(file.size()));
+  std::vector<std::byte> rewritten(max_rewritten_bytes(file.size()));
   if (!rewriter.write(rewritten)) return {};
   rewritten.resize(rewritten.size() - rewriter.remaining_bytes());
   return rewritten;

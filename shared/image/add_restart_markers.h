@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -24,5 +25,16 @@ namespace stoker::image {
 
 std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::byte> file,
                                                           const DecodeLimits& limits);
+
+// For packed caches. The memory is that of the coefficients of one image: a JPEG of more than 20
+// million pixels is not rewritten.
+inline constexpr DecodeLimits kRewritingLimits{.memory_bytes = uint64_t{128} << 20};
+
+// Maximum size of the result; an image that exceeds it is not worth rewriting.
+size_t max_rewritten_bytes(size_t file_bytes);
+
+// Whether bytes of an untrusted process can be the result for `file`: a JPEG of at most this size
+// whose header states the same height, width and number of components. Does not decode them.
+bool is_possible_result(std::span<const std::byte> rewritten, std::span<const std::byte> file);
 
 }  // namespace stoker::image

@@ -49,7 +49,7 @@ Decoded decode(std::span<const std::byte> file, const image::CropFunction& crop)
 
 // The first four bytes select the crop box, in 256ths of the available size; the rest is the file.
 // In addition to the invariants of file_under_test.h, a JPEG that can be rewritten with restart
-// markers must decode to the same image, completely and cropped.
+// markers must have the same header and decode to the same image, completely and cropped.
 bool run(std::string_view input) {
   if (input.size() < kCropBytes) return false;
   const auto fraction = [&](size_t i) { return static_cast<unsigned char>(input[i]) / 256.0; };
@@ -64,6 +64,8 @@ bool run(std::string_view input) {
   const Decoded complete = decode(file, {}), cropped = decode(file, crop);
   if (const auto rewritten = image::add_restart_markers(file, kLimits)) {
     check_invariant(complete.ok, "a JPEG that can be rewritten must decode");
+    check_invariant(image::is_possible_result(*rewritten, file),
+                    "a rewritten JPEG must have the header of the file");
     check_invariant(decode(*rewritten, {}) == complete,
                     "a rewritten JPEG must decode to the same image");
     check_invariant(decode(*rewritten, crop) == cropped,

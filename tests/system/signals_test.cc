@@ -3,12 +3,16 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "tests/shared/image/image_files.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -52,6 +56,35 @@ TEST_F(SignalHandlingTest, ExitsImmediatelyWith143OnSecondSigterm) {
   EXPECT_EQ(exit->code, 143);
   EXPECT_NE(log_of("stokerd").find("exit forced"), std::string::npos);
   EXPECT_TRUE(checkpoints(run_dir()).empty());
+}
+
+// The worker processes that rewrite images do not answer, and there is no timeout.
+TEST_F(SignalHandlingTest, StopsWhileImagesAreRewritten) {
+  std::filesystem::create_directories(path("images/a"));
+  std::ofstream(path("images/a/0.jpg"), std::ios::binary) << image::testing::encode_jpeg(
+      image::testing::pattern(1000, 1000), {.quality = 50, .progressive = true});
+  for (int i = 1; i < 2000; ++i)
+    std::filesystem::create_hard_link(path("images/a/0.jpg"),
+                                      path("images/a/" + std::to_string(i) + ".jpg"));
+  const std::string config = write_config(
+      "data:\n  train: {format: image_folder, path: " + path("images") +
+      ", transforms: [resize: {size: [8, 8]}], cache: {type: packed, jpeg_restart_markers: true}}\n"
+      "model: {name: mlp, hidden_sizes: [8]}\ntask: {name: classification}\n"
+      "optimizer: {name: adam}\ntrain: {max_steps: 10, micro_batch_size: 4}\n"
+      "feed: {worker_timeout_seconds: null}\n");
+  Process trainer = this->trainer(config, run_dir());
+  std::vector<pid_t> workers;
+  ASSERT_TRUE(wait_until(60s, [&] {
+    workers = children_of(trainer.pid(), "stoker-feed");
+    return !workers.empty();
+  }));
+  for (const pid_t worker : workers) ::kill(worker, SIGSTOP);
+  trainer.signal(SIGTERM);
+  const auto exit = trainer.wait(60s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+  EXPECT_EQ(log_of("stokerd").find("packed cache built"), std::string::npos);
+  for (const pid_t worker : workers) EXPECT_NE(::kill(worker, 0), 0) << "a process is left";
 }
 
 TEST_F(SignalHandlingTest, ReloadsLogLevelOnSighupAndReportsOtherChanges) {

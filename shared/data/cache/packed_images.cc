@@ -7,9 +7,14 @@
 #include <atomic>
 #include <cassert>
 #include <cerrno>
-#include <functional>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
 #include <span>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -21,7 +26,9 @@
 #include "shared/data/cache/cache_location.h"
 #include "shared/data/files/derived_file.h"
 #include "shared/data/files/scan.h"
+#include "shared/data/sandbox.h"
 #include "shared/image/add_restart_markers.h"
+#include "shared/image/image_types.h"
 
 namespace stoker::data::cache {
 namespace {
@@ -30,7 +37,8 @@ namespace {
 constexpr uint64_t kGroupBytes = uint64_t{64} << 20;
 constexpr size_t kGroupFiles = 4096;
 // Number of concurrent reads: needed for disks with high latency, harmless for fast ones.
-constexpr size_t kWorkers = 16;
+constexpr size_t kReaders = 16;
+constexpr std::chrono::milliseconds kProgressInterval{50};
 // Additional disk space for rewritten files, as a divisor of their size.
 constexpr uint64_t kRewritingPart = 16;
 
@@ -59,16 +67,23 @@ struct PackFooter {
 };
 static_assert(sizeof(PackFooter) == 88 && std::is_trivially_copyable_v<PackFooter>);
 
-using Rewrite = std::function<void(std::vector<std::byte>& bytes)>;
+// Replaces the bytes of a file before it is packed; they must not become much larger. Called from
+// several threads at a time.
+class FileRewriter {
+ public:
+  virtual ~FileRewriter() = default;
+  virtual Status rewrite(const std::string& path, std::vector<std::byte>& bytes) = 0;
+  // Ends present and later calls, if they can take long.
+  virtual void stop() {}
+  virtual uint64_t num_failed() const { return 0; }
+};
 
 struct PackOptions {
   const CacheLocation& location;
   std::string identity;
   std::string setting;  // configuration key that requests the pack, for messages
   uint64_t limit = 0;   // maximum bytes of a file; a larger one is kCorrupt
-  // Replaces the bytes of a file before it is packed; they must not become much larger. Optional.
-  // Called from several threads at a time.
-  Rewrite rewrite = {};
+  FileRewriter* maybe_rewriter = nullptr;
 };
 
 // The first file after the group that starts at `begin`, which contains at least one file.
@@ -81,23 +96,117 @@ size_t group_end(const files::FileTable& files, size_t begin) {
   return end;
 }
 
-// Reads contents.size() files, starting with `begin`.
-Status read_group(const files::FileReader& reader, size_t begin, const PackOptions& packing,
-                  Contents& contents) {
-  std::atomic<size_t> next{0};
-  const size_t readers = std::max<size_t>(kWorkers, std::thread::hardware_concurrency());
-  std::vector<Status> results(std::min(readers, contents.size()));
-  std::vector<std::jthread> threads;
-  for (Status& result : results)
-    threads.emplace_back([&] {
-      for (size_t i = next++; i < contents.size() && result.ok(); i = next++) {
-        result = reader.read_whole(begin + i, packing.limit, contents[i]);
-        if (result.ok() && packing.rewrite) packing.rewrite(contents[i]);
-      }
-    });
-  threads.clear();  // joins
-  for (const Status& result : results) STOKER_RETURN_IF_ERROR(result);
+// GroupReader: reads and rewrites groups of files on several threads. They exist as long as this
+// object, because a worker process that rewrites files ends with the thread that started it.
+//
+// Threads: one at a time.
+// Errors:  read(): those of FileReader and of the rewriter; kOutOfMemory. The object can then only
+//          be destroyed.
+class GroupReader {
+ public:
+  GroupReader(const files::FileTable& files, const PackOptions& packing)
+      : files_(files), reader_(files), packing_(packing) {}
+  GroupReader(const GroupReader&) = delete;
+  GroupReader& operator=(const GroupReader&) = delete;
+  ~GroupReader();
+
+  // `count` files, starting with `begin`. Calls `progress` several times a second; kCancelled: it
+  // has stopped the scan.
+  Result<Contents> read(size_t begin, size_t count, const files::ScanProgress& progress);
+
+ private:
+  Status start_threads(size_t count);
+  void run();
+  Status read_file(size_t file, std::vector<std::byte>& bytes) const;
+
+  // Constant after construction.
+  const files::FileTable& files_;
+  const files::FileReader reader_;
+  const PackOptions& packing_;
+
+  // Guarded by mutex_. A thread writes to the bytes of a file without it.
+  std::mutex mutex_;
+  std::condition_variable has_files_;  // or is_stopping_
+  std::condition_variable is_done_;    // the group, or an error
+  bool is_stopping_ = false;
+  Contents contents_;
+  size_t begin_ = 0;  // file of contents_[0]
+  size_t next_ = 0;   // in contents_
+  size_t num_done_ = 0;
+  Status result_;
+
+  std::vector<std::jthread> threads_;  // joined first
+};
+
+GroupReader::~GroupReader() {
+  if (packing_.maybe_rewriter != nullptr) packing_.maybe_rewriter->stop();
+  const std::lock_guard lock(mutex_);
+  is_stopping_ = true;
+  has_files_.notify_all();
+}
+
+Status GroupReader::start_threads(size_t count) {
+  threads_.reserve(count);
+  try {
+    while (threads_.size() < count) threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error& error) {
+    if (threads_.empty())
+      return Status::from_errno(error.code().value(), "start a thread that reads files of a cache");
+  }
   return {};
+}
+
+Result<Contents> GroupReader::read(size_t begin, size_t count,
+                                   const files::ScanProgress& progress) {
+  const size_t readers = std::max<size_t>(kReaders, std::thread::hardware_concurrency());
+  STOKER_RETURN_IF_ERROR(start_threads(std::min(readers, count)));
+  std::unique_lock lock(mutex_);
+  contents_.resize(count);
+  begin_ = begin;
+  next_ = num_done_ = 0;
+  has_files_.notify_all();
+  while (result_.ok() && num_done_ < count) {
+    is_done_.wait_for(lock, kProgressInterval);
+    const size_t num_packed = begin_ + num_done_;
+    lock.unlock();
+    try {
+      progress(num_packed, "files packed");
+    } catch (const files::ScanStopped&) {  // a status, so that the incomplete file is removed
+      return Status(StatusCode::kCancelled, packing_.setting + ": packing was stopped");
+    }
+    lock.lock();
+  }
+  if (!result_.ok()) return result_;
+  return std::exchange(contents_, {});
+}
+
+void GroupReader::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    has_files_.wait(lock, [this] { return is_stopping_ || next_ < contents_.size(); });
+    if (is_stopping_) return;
+    const size_t index = next_++, file = begin_ + index;
+    std::vector<std::byte>& bytes = contents_[index];
+    lock.unlock();
+    Status status = read_file(file, bytes);
+    lock.lock();
+    ++num_done_;
+    if (!status.ok() && result_.ok()) result_ = std::move(status);
+    if (!result_.ok() || num_done_ == contents_.size()) is_done_.notify_one();
+  }
+}
+
+Status GroupReader::read_file(size_t file, std::vector<std::byte>& bytes) const {
+  try {
+    STOKER_RETURN_IF_ERROR(reader_.read_whole(file, packing_.limit, bytes));
+    if (packing_.maybe_rewriter == nullptr) return {};
+    return packing_.maybe_rewriter->rewrite(files_.path(file), bytes);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kOutOfMemory,
+                  files_.path(file) + ": not enough memory to pack it; free memory on this host");
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kInternal, files_.path(file) + ": " + error.what());
+  }
 }
 
 Status write_group(int fd, const std::string& path, const Contents& contents) {
@@ -136,7 +245,8 @@ Result<std::vector<PackEntry>> read_entries(int fd, uint64_t bytes, const files:
   uint64_t left = end;
   for (size_t file = 0; file < entries.size(); ++file) {
     const uint64_t size = entries[file].size;
-    if (size > left || (!packing.rewrite && size != files.stamp(file).size)) return wrong;
+    if (size > left || (packing.maybe_rewriter == nullptr && size != files.stamp(file).size))
+      return wrong;
     left -= size;
   }
   if (left != 0) return wrong;
@@ -145,12 +255,12 @@ Result<std::vector<PackEntry>> read_entries(int fd, uint64_t bytes, const files:
 
 Status write_pack(const files::FileTable& files, const PackOptions& packing, int fd,
                   const std::string& path, const files::ScanProgress& progress) {
-  const files::FileReader reader(files);
+  GroupReader reader(files, packing);
   std::vector<PackEntry> entries;
   entries.reserve(files.size());
   for (size_t begin = 0; begin < files.size();) {
-    Contents contents(group_end(files, begin) - begin);
-    STOKER_RETURN_IF_ERROR(read_group(reader, begin, packing, contents));
+    STOKER_ASSIGN_OR_RETURN(const Contents contents,
+                            reader.read(begin, group_end(files, begin) - begin, progress));
     STOKER_RETURN_IF_ERROR(write_group(fd, path, contents));
     for (const auto& bytes : contents)
       entries.push_back({.size = bytes.size(), .crc = crc32c(bytes)});
@@ -173,7 +283,7 @@ Status open_pack(const files::FileTable& files, const PackOptions& packing,
   const files::FileStamp stamp = files::stamp_of(info);
   STOKER_ASSIGN_OR_RETURN(const auto entries, read_entries(fd.get(), stamp.size, files, packing));
   for (const PackEntry& entry : entries) {
-    if (packing.rewrite) metadata.pack_sizes.push_back(entry.size);
+    if (packing.maybe_rewriter != nullptr) metadata.pack_sizes.push_back(entry.size);
     metadata.pack_checksums.push_back(entry.crc);
   }
   metadata.made.add(path, stamp);
@@ -184,7 +294,7 @@ Status open_pack(const files::FileTable& files, const PackOptions& packing,
 Status build_pack(const files::FileTable& files, const PackOptions& packing,
                   const files::ScanProgress& progress, files::IndexMetadata& metadata) {
   const uint64_t bytes = size_in_bytes(files);
-  const uint64_t more = packing.rewrite ? bytes / kRewritingPart : 0;
+  const uint64_t more = packing.maybe_rewriter != nullptr ? bytes / kRewritingPart : 0;
   STOKER_RETURN_IF_ERROR(files::check_free_space(packing.location.path(), bytes + more,
                                                  "a pack of the files", packing.setting)
                              .with_context(packing.location.key()));
@@ -193,9 +303,12 @@ Status build_pack(const files::FileTable& files, const PackOptions& packing,
         return write_pack(files, packing, fd, name, progress);
       }));
   STOKER_RETURN_IF_ERROR(open_pack(files, packing, metadata));
+  const uint64_t num_failed =
+      packing.maybe_rewriter == nullptr ? 0 : packing.maybe_rewriter->num_failed();
   log_info("packed cache built", {{"files", files.size()},
                                   {"bytes", bytes},
                                   {"packed_bytes", metadata.made.stamp(0).size},
+                                  {"num_failed", num_failed},
                                   {"path", packing.location.path()}});
   return {};
 }
@@ -278,13 +391,50 @@ void PackedFiles::prefetch(size_t file, uint64_t limit, files::PrefetchedBytes& 
 
 namespace {
 
-// Memory limit per thread, for the coefficients of one image. A JPEG of more than 20 million pixels
-// remains unchanged.
-constexpr uint64_t kRewritingMemory = uint64_t{128} << 20;
+class InProcessRewriter final : public FileRewriter {
+ public:
+  Status rewrite(const std::string&, std::vector<std::byte>& bytes) override {
+    auto rewritten = image::add_restart_markers(bytes, image::kRewritingLimits);
+    if (rewritten) bytes = std::move(*rewritten);
+    return {};
+  }
+};
 
-void rewrite(std::vector<std::byte>& image_file) {
-  auto rewritten = image::add_restart_markers(image_file, {.memory_bytes = kRewritingMemory});
-  if (rewritten) image_file = std::move(*rewritten);
+// A file that is not rewritten because of its process is logged and remains unchanged.
+class SandboxRewriter final : public FileRewriter {
+ public:
+  explicit SandboxRewriter(std::unique_ptr<JpegRewriter> rewriter)
+      : rewriter_(std::move(rewriter)) {}
+
+  Status rewrite(const std::string& path, std::vector<std::byte>& bytes) override {
+    if (image::detect_format(bytes) != image::Format::kJpeg) return {};
+    auto rewritten = rewriter_->rewrite(bytes, image::max_rewritten_bytes(bytes.size()));
+    if (rewritten.ok() && rewritten->empty()) return {};
+    if (rewritten.ok() && image::is_possible_result(*rewritten, bytes)) {
+      bytes = *std::move(rewritten);
+      return {};
+    }
+    if (!rewritten.ok() && rewritten.status().code() != StatusCode::kCorrupt)
+      return rewritten.status();
+    ++num_failed_;
+    log_warn("image not rewritten",
+             {{"path", path},
+              {"reason", rewritten.ok() ? "its worker process sent another image"
+                                        : rewritten.status().message()}});
+    return {};
+  }
+  void stop() override { rewriter_->stop(); }
+  uint64_t num_failed() const override { return num_failed_; }
+
+ private:
+  const std::unique_ptr<JpegRewriter> rewriter_;
+  std::atomic<uint64_t> num_failed_{0};  // read after the threads that write it have ended
+};
+
+std::unique_ptr<FileRewriter> make_rewriter(const DatasetRequest& request) {
+  if (!request.config.cache()->jpeg_restart_markers) return nullptr;
+  if (request.maybe_sandbox == nullptr) return std::make_unique<InProcessRewriter>();
+  return std::make_unique<SandboxRewriter>(request.maybe_sandbox->make_rewriter(request.name));
 }
 
 std::string content_of(const files::FileTable& files, const config::CacheConfig& cache) {
@@ -310,11 +460,12 @@ Result<files::IndexMetadata> pack_images(const DatasetRequest& request,
   const config::CacheConfig& cache = *request.config.cache();
   const std::string identity = content_of(files, cache);
   const CacheLocation location(request, "files", identity);
-  PackOptions packing{.location = location,
-                      .identity = identity,
-                      .setting = request.key("cache"),
-                      .limit = kMaxImageFileBytes};
-  if (cache.jpeg_restart_markers) packing.rewrite = rewrite;
+  const std::unique_ptr<FileRewriter> rewriter = make_rewriter(request);
+  const PackOptions packing{.location = location,
+                            .identity = identity,
+                            .setting = request.key("cache"),
+                            .limit = kMaxImageFileBytes,
+                            .maybe_rewriter = rewriter.get()};
   if (location.is_shared()) {
     STOKER_RETURN_IF_ERROR(reuse_or_build_pack(files, packing, progress, metadata));
   } else {

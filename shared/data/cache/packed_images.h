@@ -64,9 +64,13 @@ class PackedFiles {
 // index is created, either unchanged or with restart markers in JPEG files, so that regions are
 // decoded faster. In a shared folder it uses a complete pack of these files if there is one.
 //
+// JPEG files are rewritten in the sandbox of the request, if it has one. What it returns is used
+// only if its header states the size of the image; it remains that of an untrusted process.
+//
 // Blocking: reads all files, and waits for the disk and for another run that creates the pack.
-//           Adding restart markers uses all processors.
-// Errors:   those of FileReader and CacheLocation; kNoSpace. No pack is then created or changed.
+//           Adding restart markers uses all processors, or those of the sandbox.
+// Errors:   those of FileReader, CacheLocation and JpegRewriter; kNoSpace, kOutOfMemory. No pack is
+//           then created or changed.
 inline constexpr uint64_t kMaxImageFileBytes = uint64_t{256} << 20;  // bytes
 
 bool is_packed(const DatasetRequest& request);

@@ -1,4 +1,5 @@
-// ScanProgress: callback that reports the progress of a dataset scan.
+// ScanProgress: callback that reports the progress of a dataset scan. It can throw ScanStopped to
+// abort the scan.
 //
 // Threads: called by the scanning thread.
 #pragma once
@@ -16,6 +17,8 @@
 #include "shared/data/files/file_table.h"
 
 namespace stoker::data::files {
+
+struct ScanStopped {};
 
 class ScanProgress {
  public:

@@ -24,6 +24,7 @@
 #include "shared/data/pipeline/dataset_refresh.h"
 #include "shared/data/pipeline/mixture_dataset.h"
 #include "shared/data/sample_range.h"
+#include "shared/data/sandbox.h"
 #include "shared/data/transform/image_geometry.h"
 #include "shared/data/transform/random_transforms.h"
 
@@ -34,29 +35,42 @@ namespace {
 // none of its records are reported at startup instead of as a thousand sample errors.
 //
 // Threads:  functions of their arguments.
-// Blocking: reads up to kProbes samples.
+// Blocking: reads up to kProbes samples, in the sandbox of the request if it has one.
 // Errors:   none of the samples can be read: the code and message of the first error, with the name
-//           of the dataset.
+//           of the dataset. Those of starting the sandbox.
 
 constexpr uint64_t kProbes = 16;
 
-Status validate_samples(const DatasetRequest& request, const Dataset& dataset) {
+// `num_read`: how many samples have been tried.
+Status read_some(const DatasetRequest& request, const Dataset& dataset, uint64_t& num_read) {
   std::vector<std::vector<std::byte>> tensors;
   for (const TensorSpec& spec : dataset.spec()) tensors.emplace_back(spec.bytes());
   const std::vector<std::span<std::byte>> outputs(tensors.begin(), tensors.end());
   const uint64_t probes = std::min(dataset.size(), kProbes);
-  if (probes < 2) return {};  // a single sample error says nothing about the settings
   Status first;
   for (uint64_t i = 0; i < probes; ++i) {
     const uint64_t sample = i * dataset.size() / probes;
     const Status status = dataset.read(sample, {.sample = sample}, outputs);
     if (status.ok()) return {};
     if (first.ok()) first = status;
+    ++num_read;
   }
   return Status(first.code(), "data." + request.name + ": none of " + std::to_string(probes) +
                                   " inspected samples fits input, shape, label and target; the "
                                   "first: " +
                                   first.message());
+}
+
+Status validate_samples(const DatasetRequest& request, const Dataset& dataset,
+                        const files::ScanProgress& progress) {
+  if (dataset.size() < 2) return {};  // a single sample error says nothing about the settings
+  uint64_t num_read = 0;
+  if (request.maybe_sandbox == nullptr) return read_some(request, dataset, num_read);
+  const auto report = [&] { progress(num_read, "samples validated"); };
+  STOKER_ASSIGN_OR_RETURN(const auto reader,
+                          request.maybe_sandbox->open_reader(
+                              request.name, std::string(request.index_dir), dataset, report));
+  return read_some(request, *reader, num_read);
 }
 
 // Checks the name because it becomes a file name.
@@ -202,9 +216,19 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   }
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           open_with(kind, request, std::move(index), Makes::kFiles, progress));
+  STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
   if (is_new && config.has_named_fields() && config.fields()->text.empty())
-    STOKER_RETURN_IF_ERROR(validate_samples(request, *whole));
-  return with_sample_range(request, std::move(whole));
+    STOKER_RETURN_IF_ERROR(validate_samples(request, *data, progress));
+  return data;
+}
+
+Result<std::unique_ptr<Dataset>> scan_unless_stopped(const DatasetRequest& request,
+                                                     const files::ScanProgress& progress) {
+  try {
+    return scan_and_open(request, progress);
+  } catch (const files::ScanStopped&) {
+    return Status(StatusCode::kCancelled, "data." + request.name + ": indexing was stopped");
+  }
 }
 
 Result<std::unique_ptr<Dataset>> load_and_open(const DatasetRequest& request,
@@ -269,25 +293,24 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const files::ScanProgress& progress,
-                                              uint64_t cache_bytes) {
+                                              uint64_t cache_bytes, const Sandbox* maybe_sandbox) {
   files::MemoryBudget budget(cache_bytes);
-  return scan_and_open({dataset_name, config, index_dir, &budget}, progress);
+  return scan_unless_stopped({dataset_name, config, index_dir, &budget, maybe_sandbox}, progress);
 }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
                                               const files::ScanProgress& progress,
-                                              uint64_t cache_bytes) {
+                                              uint64_t cache_bytes, const Sandbox* maybe_sandbox) {
   files::MemoryBudget budget(cache_bytes);
   STOKER_ASSIGN_OR_RETURN(const config::DatasetConfig* const dataset,
                           find_dataset(dataset_name, datasets));
-  if (!dataset->combines_datasets())
-    return scan_and_open({dataset_name, *dataset, index_dir, &budget}, progress);
-  return open_mixture(dataset_name, *dataset, datasets,
-                      [&](const std::string& name, const config::DatasetConfig& config) {
-                        return scan_and_open({name, config, index_dir, &budget}, progress);
-                      });
+  const OpenOne open_one = [&](const std::string& name, const config::DatasetConfig& config) {
+    return scan_unless_stopped({name, config, index_dir, &budget, maybe_sandbox}, progress);
+  };
+  if (!dataset->combines_datasets()) return open_one(dataset_name, *dataset);
+  return open_mixture(dataset_name, *dataset, datasets, open_one);
 }
 
 Result<std::unique_ptr<Dataset>> open_indexed(const std::string& dataset_name,

@@ -14,6 +14,7 @@
 #include "shared/config/dataset_config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/files/scan.h"
+#include "shared/data/sandbox.h"
 
 namespace stoker::data::pipeline {
 
@@ -21,23 +22,29 @@ namespace stoker::data::pipeline {
 // does not exist or the files or settings have changed. Errors contain the path: kNotFound (no such
 // file or folder, or no matching file in it: "data.train.path: … holds no file that matches
 // '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file does not have this format),
-// kIoError. `dataset_name` ("train") is used in messages and in the name of the index file.
+// kIoError, kCancelled (`progress` has thrown files::ScanStopped). `dataset_name` ("train") is used
+// in messages and in the name of the index file.
 // A mixture or concat also opens its components, all of which must be in `datasets`.
 //
 // `cache_bytes`: memory for samples that are cheaper to keep than to read again. A dataset of such
 // samples caches them after their first read if all of them fit; the components of a mixture take
 // their memory in order.
+//
+// `maybe_sandbox`: rewrites images of a packed cache and reads the samples that a new index is
+// validated with; its errors are those of opening. Null: this process does.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfigs& datasets,
                                               const std::string& index_dir,
                                               const files::ScanProgress& progress,
-                                              uint64_t cache_bytes = 0);
+                                              uint64_t cache_bytes = 0,
+                                              const Sandbox* maybe_sandbox = nullptr);
 // For a single dataset, which is neither a mixture nor a concat.
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& dataset_name,
                                               const config::DatasetConfig& config,
                                               const std::string& index_dir,
                                               const files::ScanProgress& progress,
-                                              uint64_t cache_bytes = 0);
+                                              uint64_t cache_bytes = 0,
+                                              const Sandbox* maybe_sandbox = nullptr);
 
 // Opens the dataset with the index that open_dataset() wrote, without another scan: the same
 // samples, or an error. kNotFound: there is no index yet. kMismatch: the index was built with other

@@ -9,6 +9,7 @@
 namespace stoker::feed {
 
 inline constexpr uint64_t kFaultySample = 17;
+inline constexpr std::string_view kFaultyEnd = "fault";
 
 // Modes that need no dataset.
 inline constexpr auto kWrongReplies = std::to_array<std::string_view>(

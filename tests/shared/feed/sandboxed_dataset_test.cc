@@ -335,6 +335,37 @@ TEST(ReadProtocolTest, RejectsImpossibleReplies) {
   EXPECT_TRUE(is_rejected(bad, [](ReadReply& reply) { reply.code = 17; }));
 }
 
+TEST(ReadProtocolTest, ReturnsSizeOfRewrittenFileUpToMaximum) {
+  const RewriteRequest request{.serial = 4, .file_bytes = 90, .max_bytes = 100};
+  const auto parse = [&](uint64_t bytes) {
+    return parse_reply(make_reply(4, {.good = bytes, .status = {}}), request);
+  };
+  EXPECT_EQ(**parse(0), 0u);
+  EXPECT_EQ(**parse(100), 100u);
+  EXPECT_FALSE(parse(101).has_value());
+  EXPECT_FALSE(parse_reply(make_reply(5, {.good = 9, .status = {}}), request).has_value());
+  const Status error(StatusCode::kOutOfMemory, "x");
+  EXPECT_EQ(parse_reply(make_reply(4, {.good = 0, .status = error}), request)->status().message(),
+            "x");
+  EXPECT_FALSE(parse_reply(make_reply(4, {.good = 1, .status = error}), request).has_value());
+}
+
+TEST(ReadProtocolTest, LocatesNoFileThatDoesNotFit) {
+  const RewriteRequest request{.serial = 4, .file_bytes = 90, .max_bytes = 100};
+  std::vector<std::byte> memory(shared_bytes(request));
+  const auto spans = locate_rewrite(memory, request);
+  ASSERT_TRUE(spans.has_value());
+  EXPECT_EQ(spans->file.data(), memory.data() + sizeof(SharedHeader));
+  EXPECT_EQ(spans->file.size(), 90u);
+  EXPECT_EQ(spans->rewritten.data(), spans->file.data() + 90);
+  EXPECT_EQ(spans->rewritten.size(), 100u);
+  for (const uint64_t bytes : {uint64_t{91}, ~uint64_t{0}, ~uint64_t{0} - 99}) {
+    EXPECT_FALSE(locate_rewrite(memory, {.file_bytes = bytes, .max_bytes = 100}).has_value());
+    EXPECT_FALSE(locate_rewrite(memory, {.file_bytes = 100, .max_bytes = bytes}).has_value());
+  }
+  EXPECT_FALSE(locate_rewrite(std::span(memory).first(10), {}).has_value());
+}
+
 TEST(ReadProtocolTest, LocatesNoSamplesThatDoNotFit) {
   const std::vector<TensorSpec> specs{{.name = "a", .dtype = DType::kU8, .shape = {70}},
                                       {.name = "b", .dtype = DType::kI64, .shape = {}}};

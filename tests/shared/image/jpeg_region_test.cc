@@ -136,12 +136,44 @@ TEST(AddRestartMarkersTest, RejectsOrPreservesImageOnChangedByte) {
     corrupted[at] = static_cast<char>(corrupted[at] ^ 0x24);
     const auto rewritten = add_restart_markers(bytes_of(corrupted), {});
     if (!rewritten) continue;
+    ASSERT_TRUE(is_possible_result(*rewritten, bytes_of(corrupted))) << at;
     Bytes expected(shape.bytes()), planes(shape.bytes());
     Decoder decoder;
     ASSERT_TRUE(decoder.decode(bytes_of(corrupted), shape, expected).ok()) << at;
     ASSERT_TRUE(decoder.decode(*rewritten, shape, planes).ok()) << at;
     ASSERT_EQ(planes, expected) << at;
   }
+}
+
+// ---- Results of another process
+
+TEST(PossibleResultTest, IsJpegOfSameSizeAndComponents) {
+  const std::string file = encode_jpeg(pattern(120, 130));
+  const auto is_possible = [&file](const std::string& result) {
+    return is_possible_result(bytes_of(result), bytes_of(file));
+  };
+  EXPECT_TRUE(is_possible(file));
+  EXPECT_TRUE(is_possible(encode_jpeg(gradient(120, 130, 3), {.progressive = true})));
+  EXPECT_TRUE(is_possible(file.substr(0, 2) + "garbage\xff\xff" + file.substr(2)));
+  EXPECT_FALSE(is_possible(encode_jpeg(pattern(130, 120))));
+  EXPECT_FALSE(is_possible(encode_jpeg(gradient(120, 130, 1))));
+  EXPECT_FALSE(is_possible(testing::encode_png_file(pattern(120, 130))));
+  EXPECT_FALSE(is_possible(std::string(100, '\0')));
+  EXPECT_FALSE(is_possible(""));
+  EXPECT_TRUE(is_possible(file + std::string(file.size() / 8 + 1024, '\0')));
+  EXPECT_FALSE(is_possible(file + std::string(file.size() / 8 + 1025, '\0')));
+}
+
+TEST(PossibleResultTest, IsNotFileThatEndsBeforeItsFrame) {
+  const std::string file = encode_jpeg(pattern(120, 130));
+  bool had_frame = false;
+  for (size_t length = 0; length <= file.size(); ++length) {
+    const auto cut = bytes_of(file).first(length);
+    const bool has_frame = is_possible_result(cut, cut);
+    ASSERT_TRUE(has_frame || !had_frame) << length;
+    had_frame = has_frame;
+  }
+  EXPECT_TRUE(had_frame);
 }
 
 // ---- Extraction

@@ -1,8 +1,12 @@
-#include "feeder/serve_samples.h"
+#include "feeder/serve_requests.h"
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <future>
+#include <new>
+#include <optional>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -94,6 +98,74 @@ TEST_F(ServeSamplesTest, EndsOnMoreSamplesThanMessageHolds) {
 TEST_F(ServeSamplesTest, EndsOnTruncatedRequest) {
   const feed::ReadRequest request = request_for(0, 3);
   send(request, request.bytes() - 1);
+  EXPECT_EQ(end().code(), StatusCode::kMismatch);
+}
+
+// Rewrites files in a thread: to their first half, except "x", which needs too much memory, and
+// "y", which remains unchanged.
+class ServeRewritesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    own_ = UniqueFd(pair[0]);
+    served_ = std::async(std::launch::async, [this, fd = pair[1]] {
+      const UniqueFd socket(fd);
+      return serve_rewrites(rewrite, socket.get(), memory_);
+    });
+    EXPECT_EQ(receive().serial, feed::kReadySerial);
+  }
+  static std::optional<std::vector<std::byte>> rewrite(std::span<const std::byte> file) {
+    if (file.front() == std::byte{'x'}) throw std::bad_alloc();
+    if (file.front() == std::byte{'y'}) return {};
+    const auto half = file.first(file.size() / 2);
+    return std::vector<std::byte>(half.begin(), half.end());
+  }
+  feed::ReadReply receive() const {
+    feed::ReadReply reply{.serial = 99};
+    EXPECT_EQ(::recv(own_.get(), &reply, sizeof reply, 0), ssize_t{sizeof reply});
+    return reply;
+  }
+  // Returns the request for `file`.
+  feed::RewriteRequest send(const std::string& file, uint64_t max_bytes) {
+    const feed::RewriteRequest request{
+        .serial = 7, .file_bytes = file.size(), .max_bytes = max_bytes};
+    if (const auto spans = feed::locate_rewrite(memory_, request))
+      std::ranges::copy(std::as_bytes(std::span(file)), spans->file.begin());
+    EXPECT_EQ(::send(own_.get(), &request, sizeof request, MSG_NOSIGNAL), ssize_t{sizeof request});
+    return request;
+  }
+  feed::ReadReply receive_after(const std::string& file, uint64_t max_bytes) {
+    send(file, max_bytes);
+    return receive();
+  }
+  Status end() {
+    EXPECT_EQ(::shutdown(own_.get(), SHUT_WR), 0);
+    return served_.get();
+  }
+
+  std::vector<std::byte> memory_ = std::vector<std::byte>(sizeof(feed::SharedHeader) + 20);
+  UniqueFd own_;
+  std::future<Status> served_;
+};
+
+TEST_F(ServeRewritesTest, RewritesFilesUntilSocketCloses) {
+  const auto request = send("abcdef", 10);
+  const auto reply = feed::parse_reply(receive(), request);
+  ASSERT_TRUE(reply && reply->ok());
+  ASSERT_EQ(**reply, 3u);
+  const auto result = feed::locate_rewrite(memory_, request)->rewritten.first(3);
+  EXPECT_TRUE(std::ranges::equal(result, std::as_bytes(std::span("abc", 3))));
+  const auto refused = feed::parse_reply(receive_after("x", 10), request);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status().code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(receive_after("y", 10).good, 0u);
+  EXPECT_EQ(receive_after("twelve bytes", 5).good, 0u);
+  EXPECT_TRUE(end().ok());
+}
+
+TEST_F(ServeRewritesTest, EndsOnFileThatDoesNotFit) {
+  send("abc", 18);
   EXPECT_EQ(end().code(), StatusCode::kMismatch);
 }
 

@@ -1,0 +1,53 @@
+// Sandbox: reads untrusted data of a dataset outside of this process while the dataset is indexed
+// (shared/feed/worker_sandbox.h).
+//
+// What comes out is that of an untrusted process: the caller checks it before use.
+//
+// Threads:   Sandbox: const methods may be called from any thread.
+// Ownership: must outlive what it creates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/data/dataset.h"
+
+namespace stoker::data {
+
+// JpegRewriter: adds restart markers to JPEG files (shared/image/add_restart_markers.h).
+//
+// Threads:  any, concurrently. A thread that calls rewrite() must live until the last rewrite() of
+//           any thread has returned, because a worker process ends with the thread that started it.
+// Blocking: rewrite() for the decoder, and for other threads if there are more than processes.
+class JpegRewriter {
+ public:
+  virtual ~JpegRewriter() = default;
+  // The rewritten file, of at most `max_bytes`; empty: it is not worth it or not possible.
+  // kCorrupt: the file crashes its process or exceeds its limits, in two processes. kCancelled:
+  // after stop(). Others: no process can be started.
+  virtual Result<std::vector<std::byte>> rewrite(std::span<const std::byte> file,
+                                                 uint64_t max_bytes) = 0;
+  // Ends present and later calls of rewrite().
+  virtual void stop() = 0;
+};
+
+class Sandbox {
+ public:
+  virtual ~Sandbox() = default;
+  // `dataset`: its name.
+  virtual std::unique_ptr<JpegRewriter> make_rewriter(const std::string& dataset) const = 0;
+  // The same dataset, read in another process. `dataset`, whose index is in `index_dir`, must
+  // outlive the result. `on_wait` is called several times a second during reads and may throw.
+  virtual Result<std::unique_ptr<Dataset>> open_reader(const std::string& name,
+                                                       const std::string& index_dir,
+                                                       const Dataset& dataset,
+                                                       std::function<void()> on_wait) const = 0;
+};
+
+}  // namespace stoker::data

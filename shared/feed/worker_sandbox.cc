@@ -1,0 +1,209 @@
+#include "shared/feed/worker_sandbox.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shared/base/log.h"
+#include "shared/feed/read_protocol.h"
+#include "shared/feed/request_worker.h"
+#include "shared/feed/sandboxed_dataset.h"
+
+namespace stoker::feed {
+namespace {
+
+// Shared memory of a process, for a file of this size.
+constexpr uint64_t kUsualFileBytes = uint64_t{4} << 20;
+constexpr int kAttempts = 2;
+constexpr int kMaxAutoProcesses = 64;
+
+uint64_t usual_memory_bytes() {
+  return shared_bytes(
+      {.file_bytes = kUsualFileBytes, .max_bytes = kUsualFileBytes + kUsualFileBytes / 4});
+}
+
+size_t max_rewriting_processes(const config::FeedConfig& feed) {
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  const int automatic = std::clamp(processors, 1, kMaxAutoProcesses);
+  return static_cast<size_t>(std::max(1, feed.num_workers.value_or(automatic)));
+}
+
+class SandboxedRewriter final : public data::JpegRewriter {
+ public:
+  SandboxedRewriter(const config::Config& config, std::string dataset, std::string feed_program)
+      : config_(config),
+        dataset_(std::move(dataset)),
+        max_workers_(max_rewriting_processes(config.feed)),
+        feed_program_(std::move(feed_program)) {
+    idle_.reserve(max_workers_);
+  }
+
+  Result<std::vector<std::byte>> rewrite(std::span<const std::byte> file,
+                                         uint64_t max_bytes) override;
+  void stop() override {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  // A worker that no other thread uses meanwhile.
+  class Lease {
+   public:
+    Lease(SandboxedRewriter& owner, std::unique_ptr<RequestWorker> worker)
+        : owner_(owner), worker_(std::move(worker)) {}
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease() { owner_.give_back(std::move(worker_)); }
+    RequestWorker& worker() const { return *worker_; }
+
+   private:
+    SandboxedRewriter& owner_;
+    std::unique_ptr<RequestWorker> worker_;
+  };
+  // What a process made of a file.
+  struct Attempt {
+    std::vector<std::byte> rewritten = {};
+    std::string failure = {};  // why it must be tried again; empty: it need not
+    Status status = {};        // there is no process
+  };
+
+  Result<std::unique_ptr<RequestWorker>> take();
+  Result<std::unique_ptr<RequestWorker>> make_worker();  // requires mutex_
+  void give_back(std::unique_ptr<RequestWorker> worker);
+  bool is_stopped() const {
+    const std::lock_guard lock(mutex_);
+    return is_stopped_;
+  }
+  Status stopped() const {
+    return Status(StatusCode::kCancelled, "data." + dataset_ + ": rewriting its files was stopped");
+  }
+  static Attempt try_rewrite(RequestWorker& worker, std::span<const std::byte> file,
+                             uint64_t max_bytes);
+
+  // Constant after construction.
+  const config::Config& config_;
+  const std::string dataset_;
+  const size_t max_workers_;
+
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // a worker is idle, or is_stopped_
+  bool is_stopped_ = false;
+  std::string feed_program_;  // empty: not found yet
+  UniqueFd config_file_;      // invalid before the first worker
+  size_t num_workers_ = 0;
+  std::vector<std::unique_ptr<RequestWorker>> idle_;
+};
+
+Result<std::unique_ptr<RequestWorker>> SandboxedRewriter::make_worker() {
+  if (feed_program_.empty()) {
+    STOKER_ASSIGN_OR_RETURN(feed_program_, find_feed_program());
+  }
+  if (!config_file_.valid()) {
+    STOKER_ASSIGN_OR_RETURN(config_file_, make_config_file(config_));
+  }
+  auto worker = std::make_unique<RequestWorker>(
+      RequestWorker::Service{.dataset = dataset_,
+                             .feed_program = feed_program_,
+                             .arguments = {"--operation", "rewrite"},
+                             .config_fd = config_file_.get(),
+                             .timeout_seconds = config_.feed.worker_timeout_seconds,
+                             .should_stop = [this] { return is_stopped(); }});
+  ++num_workers_;
+  return worker;
+}
+
+Result<std::unique_ptr<RequestWorker>> SandboxedRewriter::take() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock,
+                [this] { return is_stopped_ || !idle_.empty() || num_workers_ < max_workers_; });
+  if (is_stopped_) return stopped();
+  if (idle_.empty()) return make_worker();
+  std::unique_ptr<RequestWorker> worker = std::move(idle_.back());
+  idle_.pop_back();
+  return worker;
+}
+
+void SandboxedRewriter::give_back(std::unique_ptr<RequestWorker> worker) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(worker));  // within the capacity
+  changed_.notify_one();
+}
+
+SandboxedRewriter::Attempt SandboxedRewriter::try_rewrite(RequestWorker& worker,
+                                                          std::span<const std::byte> file,
+                                                          uint64_t max_bytes) {
+  RewriteRequest request{.file_bytes = file.size(), .max_bytes = max_bytes};
+  const uint64_t memory = shared_bytes(request);
+  if (Status ready = worker.prepare(std::max(memory, usual_memory_bytes())); !ready.ok())
+    return {.status = std::move(ready)};
+  std::ranges::copy(file, locate_rewrite(worker.memory(), request)->file.begin());
+  RequestWorker::Attempt answer = worker.request(request, 1);
+  Attempt attempt{.failure = answer.cause, .status = std::move(answer.status)};
+  if (answer.end != RequestWorker::Attempt::End::kAnswered) return attempt;
+  const auto bytes = parse_reply(answer.reply, request);
+  if (!bytes) {
+    attempt.failure = worker.reject("sent an invalid reply").cause;
+  } else if (!bytes->ok()) {
+    attempt.failure = bytes->status().message();
+    worker.end();  // the memory of a new process is not fragmented
+  } else {
+    const auto rewritten = locate_rewrite(worker.memory(), request)->rewritten.first(**bytes);
+    attempt.rewritten.assign(rewritten.begin(), rewritten.end());
+    if (memory > usual_memory_bytes()) worker.end();
+  }
+  return attempt;
+}
+
+Result<std::vector<std::byte>> SandboxedRewriter::rewrite(std::span<const std::byte> file,
+                                                          uint64_t max_bytes) {
+  STOKER_ASSIGN_OR_RETURN(std::unique_ptr<RequestWorker> worker, take());
+  const Lease lease(*this, std::move(worker));
+  std::string failure;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Attempt made = try_rewrite(lease.worker(), file, max_bytes);
+    if (is_stopped()) return stopped();
+    if (!made.status.ok()) return std::move(made.status);
+    if (made.failure.empty()) return std::move(made.rewritten);
+    failure = std::move(made.failure);
+    log_debug("worker process crashed", {{"dataset", dataset_}, {"cause", failure}});
+  }
+  return Status(StatusCode::kCorrupt, std::move(failure));
+}
+
+}  // namespace
+
+std::unique_ptr<data::JpegRewriter> WorkerSandbox::make_rewriter(const std::string& dataset) const {
+  return std::make_unique<SandboxedRewriter>(config_, dataset, feed_program_);
+}
+
+Result<std::unique_ptr<data::Dataset>> WorkerSandbox::open_reader(
+    const std::string& name, const std::string& index_dir, const data::Dataset& dataset,
+    std::function<void()> on_wait) const {
+  const auto call = [on_wait = std::move(on_wait)] {
+    on_wait();
+    return false;
+  };
+  STOKER_ASSIGN_OR_RETURN(auto reader, SandboxedDataset::open(config_,
+                                                              {.dataset = name,
+                                                               .index_dir = index_dir,
+                                                               .feed_program = feed_program_,
+                                                               .should_stop = call},
+                                                              dataset));
+  return std::unique_ptr<data::Dataset>(std::move(reader));
+}
+
+std::unique_ptr<WorkerSandbox> make_sandbox(const config::Config& config,
+                                            const std::string& feed_program) {
+  if (config.feed.num_processes == 0) return nullptr;
+  return std::make_unique<WorkerSandbox>(config, feed_program);
+}
+
+}  // namespace stoker::feed
