@@ -37,9 +37,10 @@ TEST(ValidationTest, DerivesSingleOutputOfBinaryClassification) {
   EXPECT_EQ(config.model.num_classes, 1);
   EXPECT_EQ(std::get<BinaryClassificationTask>(config.task.task).pos_weight, 2);
   EXPECT_EQ(valid_config(binary, {"model.num_classes=1"}), config);
-  EXPECT_THAT(errors_of(binary, {"model.num_classes=2"}),
-              ElementsAre(HasSubstr("model.num_classes=2: must be 1 for task binary_classification, "
-                                    "which has one logit, got 2; remove it")));
+  EXPECT_THAT(
+      errors_of(binary, {"model.num_classes=2"}),
+      ElementsAre(HasSubstr("model.num_classes=2: must be 1 for task binary_classification, "
+                            "which has one logit, got 2; remove it")));
   EXPECT_THAT(errors_of(binary, {"task={name: classification}", "model.num_classes=1"}),
               ElementsAre(HasSubstr("model.num_classes=1: must be at least 2 for task "
                                     "classification; for one logit set task "
