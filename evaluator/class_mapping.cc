@@ -105,9 +105,7 @@ Result<std::vector<int64_t>> map_class_names(const ClassMapping& train, const st
 }  // namespace
 
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
-  const bool needs_classes =
-      config.task.name() == config::TaskName::kClassification || config.task.has_per_step_labels();
-  if (!needs_classes) return {};  // avoid opening a large index
+  if (!config.task.has_classes()) return {};  // avoid opening a large index
   const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
     return {.count = (*train)->classes(),

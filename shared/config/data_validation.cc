@@ -92,6 +92,11 @@ class DataValidator {
       if (csv->delimiter.size() != 1 || csv->delimiter == "\"")
         add("delimiter", "must be one character and not a quote, for example \"\\t\"");
     }
+    if (const auto* const synthetic = std::get_if<SyntheticDataset>(&dataset.source)) {
+      if (synthetic->label_rule == LabelRule::kSumPositive &&
+          synthetic->num_classes.value_or(2) != 2)
+        add("num_classes", "must be 2 for label_rule sum_positive; remove it");
+    }
     if (const CacheConfig* const cache = dataset.cache() ? &*dataset.cache() : nullptr) {
       if (cache->jpeg_restart_markers && cache->type != CacheType::kPacked)
         add("cache.jpeg_restart_markers", "requires cache.type packed");

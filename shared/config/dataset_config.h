@@ -280,11 +280,15 @@ struct JsonlDataset {
   bool operator==(const JsonlDataset&) const = default;
 };
 
+enum class LabelRule { kClassMean, kSumPositive };
+template <>
+inline constexpr auto kWords<LabelRule> = words("class_mean", "sum_positive");
 struct SyntheticDataset {
   uint64_t num_samples = 0;            // required
   std::vector<int64_t> input_shape;    // required
   std::optional<int64_t> num_classes;  // null: regression
-  int64_t num_targets = 1;             // for regression
+  LabelRule label_rule = LabelRule::kClassMean;
+  int64_t num_targets = 1;  // for regression
   double noise_std = 0.1;
   bool operator==(const SyntheticDataset&) const = default;
 };

@@ -137,8 +137,8 @@ json::object schema_of_target(const Field&, const ListField& target) {
   return schema;
 }
 
-// "- relu", or "- linear: {out_features: 10}".
-json::object schema_of_target(const Field&, const TaggedListField& target) {
+// "relu", or "linear: {out_features: 10}".
+json::object choices_schema(const TaggedListField& target) {
   json::array choices;
   for (size_t i = 0; i < target.names.size(); ++i) {
     target.clear(target.target);
@@ -154,7 +154,13 @@ json::object schema_of_target(const Field&, const TaggedListField& target) {
   }
   target.clear(target.target);
   choices.push_back(words_schema(target.names));
-  return {{"type", "array"}, {"items", json::object{{"anyOf", choices}}}};
+  return {{"anyOf", choices}};
+}
+json::object schema_of_target(const Field&, const TaggedListField& target) {
+  return {{"type", "array"}, {"items", choices_schema(target)}};
+}
+json::object schema_of_target(const Field&, const TaggedMapField& target) {
+  return {{"type", "object"}, {"additionalProperties", choices_schema(target.values)}};
 }
 
 // `is_expanded`: describe the items of a tagged list. False inside such a list, because layers

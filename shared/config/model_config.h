@@ -100,6 +100,78 @@ struct Layer : LayerVariant {
 
 inline bool operator==(const Layer& a, const Layer& b) { return a.variant() == b.variant(); }
 
+// ---- initial values of parameters: functions of torch.nn.init ------------------------------------
+
+struct ZerosInit {
+  bool operator==(const ZerosInit&) const = default;
+};
+struct OnesInit {
+  bool operator==(const OnesInit&) const = default;
+};
+struct ConstantInit {
+  double val = 0;  // required
+  bool operator==(const ConstantInit&) const = default;
+};
+struct NormalInit {
+  double mean = 0;
+  double std = 1;
+  bool operator==(const NormalInit&) const = default;
+};
+struct UniformInit {
+  double a = 0;
+  double b = 1;
+  bool operator==(const UniformInit&) const = default;
+};
+struct TruncNormalInit {
+  double mean = 0;
+  double std = 1;
+  double a = -2;
+  double b = 2;
+  bool operator==(const TruncNormalInit&) const = default;
+};
+struct XavierUniformInit {
+  double gain = 1;
+  bool operator==(const XavierUniformInit&) const = default;
+};
+struct XavierNormalInit {
+  double gain = 1;
+  bool operator==(const XavierNormalInit&) const = default;
+};
+enum class FanMode { kFanIn, kFanOut };
+template <>
+inline constexpr auto kWords<FanMode> = words("fan_in", "fan_out");
+enum class Nonlinearity { kLinear, kSigmoid, kTanh, kRelu, kLeakyRelu };
+template <>
+inline constexpr auto kWords<Nonlinearity> = words("linear", "sigmoid", "tanh", "relu",
+                                                   "leaky_relu");
+struct KaimingUniformInit {
+  double a = 0;  // negative slope of leaky_relu
+  FanMode mode = FanMode::kFanIn;
+  Nonlinearity nonlinearity = Nonlinearity::kLeakyRelu;
+  bool operator==(const KaimingUniformInit&) const = default;
+};
+struct KaimingNormalInit {
+  double a = 0;  // negative slope of leaky_relu
+  FanMode mode = FanMode::kFanIn;
+  Nonlinearity nonlinearity = Nonlinearity::kLeakyRelu;
+  bool operator==(const KaimingNormalInit&) const = default;
+};
+struct OrthogonalInit {
+  double gain = 1;
+  bool operator==(const OrthogonalInit&) const = default;
+};
+
+using InitVariant = std::variant<ZerosInit, OnesInit, ConstantInit, NormalInit, UniformInit,
+                                 TruncNormalInit, XavierUniformInit, XavierNormalInit,
+                                 KaimingUniformInit, KaimingNormalInit, OrthogonalInit>;
+
+// Initializes the parameters whose name, or last part of the name, matches `pattern`.
+struct InitRule {
+  std::string pattern;
+  InitVariant value;
+  bool operator==(const InitRule&) const = default;
+};
+
 // ---- models --------------------------------------------------------------------------------------
 
 struct GptConfig {
@@ -134,6 +206,7 @@ struct BlstmConfig {
   std::optional<int64_t> embedding_dim;  // for token inputs; null: hidden_size
   double dropout = 0.0;
   Pooling pooling = Pooling::kLast;  // kNone by default for sequence_labeling and ctc
+  double forget_bias = 0;            // added to the initial bias of the forget gates
   bool operator==(const BlstmConfig&) const = default;
 };
 
@@ -222,8 +295,9 @@ struct PretrainedConfig {
 struct ModelConfig {
   ModelVariant arch;
   // For all models except gpt and lstm_lm. Null: inferred from the data; for regression the number
-  // of targets.
+  // of targets. 1 for binary_classification.
   std::optional<int64_t> num_classes;
+  std::vector<InitRule> init;  // in the order of the file; the first match applies
   std::optional<PretrainedConfig> pretrained;
   std::vector<std::string> freeze;  // globs of parameters that are not trained
 

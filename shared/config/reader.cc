@@ -555,15 +555,41 @@ class Reader {
     const size_t errors_before = errors_.count();
     target.clear(target.target);
     for (size_t i = 0; i < value.items.size(); ++i)
-      read_item(value.items[i], target, key + '[' + std::to_string(i) + ']');
+      read_item(value.items[i], target, key + '[' + std::to_string(i) + ']',
+                "'- name: {arguments}'");
     // Consequential errors of a list with an invalid item are not reported.
     if (errors_.count() != errors_before) errors_.mark(key);
   }
-  void read_item(const Value& item, const TaggedListField& target, const std::string& key) {
+
+  void read_into(const Value& value, const TaggedMapField& target) {
+    const TaggedListField& values = target.values;
+    if (value.type != Value::Type::kMap) {
+      must_be(value, "a mapping such as {\"*\": " + std::string(values.names[0]) + "}");
+      return;
+    }
+    const std::string key = key_;
+    const size_t errors_before = errors_.count();
+    values.clear(values.target);
+    for (const Entry& entry : value.entries) {
+      if (entry.value.type == Value::Type::kRemoved) continue;
+      key_ = key;
+      std::string pattern;
+      const Value name{.type = Value::Type::kScalar, .location = entry.location, .text = entry.key};
+      if (!read_text(name, pattern)) continue;
+      const size_t size = values.size(values.target);
+      read_item(entry.value, values, key + '.' + pattern, "'{name: {arguments}}'");
+      if (values.size(values.target) > size) target.pattern(values.target, size) = pattern;
+    }
+    if (errors_.count() != errors_before) errors_.mark(key);
+  }
+
+  // `form`: of an item with arguments, for messages.
+  void read_item(const Value& item, const TaggedListField& target, const std::string& key,
+                 const char* form) {
     key_ = key;
     const bool is_mapping = item.type == Value::Type::kMap && item.entries.size() == 1;
     if (!is_mapping && item.type != Value::Type::kScalar) {
-      must_be(item, "a mapping with one key, '- name: {arguments}'");
+      must_be(item, std::string("a mapping with one key, ") + form);
       return;
     }
     const std::string& name = is_mapping ? item.entries[0].key : item.text;

@@ -130,7 +130,10 @@ class ManualWriter {
     out_ += wrapped(is_repeated ? repeated : sentences(entry.help, entry.details), prefix);
     write_remarks(entry, prefix);
     if (entry.nesting == Nesting::kItem) write_item(entry);
-    if (entry.nesting == Nesting::kChoices) write_choices(entry);
+    if (entry.nesting == Nesting::kChoices)
+      write_choices(entry, "Items of the list, with their arguments:", "- ");
+    if (entry.nesting == Nesting::kValues)
+      write_choices(entry, "Values of the mapping, with their arguments:", "");
   }
 
   void write_remarks(const ReferenceEntry& entry, const std::string& prefix) {
@@ -161,21 +164,23 @@ class ManualWriter {
     out_ += lines;
   }
 
-  void write_choices(const ReferenceEntry& entry) {
+  // `start`: written before each choice.
+  void write_choices(const ReferenceEntry& entry, std::string_view title,
+                     const std::string& start) {
     if (!choices_seen_.insert(choices_key(entry)).second) return;
-    out_ += indent_ + "# Items of the list, with their arguments:\n";
+    out_ += indent_ + "# " + std::string(title) + '\n';
     std::vector<std::string> bare;
     for (const ReferenceEntry& choice : entry.nested) {
       if (choice.nested.empty()) {
         bare.push_back(choice.name);
         continue;
       }
-      write_hanging("- " + choice.name + ": " + arguments_of(choice), indent_ + "#   ");
+      write_hanging(start + choice.name + ": " + arguments_of(choice), indent_ + "#   ");
       for (const ReferenceEntry& argument : choice.nested)
         write_argument(argument, indent_ + "#       ");
     }
     if (!bare.empty())
-      out_ += wrapped("- " + join(bare, ", - ") + ": without arguments.", indent_ + "#   ");
+      out_ += wrapped(start + join(bare, ", " + start) + ": without arguments.", indent_ + "#   ");
   }
   static std::string choices_key(const ReferenceEntry& entry) {
     std::string key = entry.name;
@@ -288,6 +293,9 @@ class TableWriter {
           break;
         case Nesting::kChoices:
           write_choice(key + "[]." + each.name, each);
+          break;
+        case Nesting::kValues:
+          write_choice(key + ".*." + each.name, each);
           break;
       }
     }

@@ -92,6 +92,8 @@ std::string values_of(const Field& field) {
           return "list of mappings";
         } else if constexpr (std::is_same_v<T, TaggedListField>) {
           return "list of " + words_of(target.names);
+        } else if constexpr (std::is_same_v<T, TaggedMapField>) {
+          return "mapping of patterns to " + words_of(target.values.names);
         } else if constexpr (std::is_same_v<T, SharesField>) {
           return "mapping of names to numbers" + range_of(field);
         } else {
@@ -131,8 +133,8 @@ void describe(const ListField& list, ReferenceEntry& entry) {
   list.resize(list.target, size);
 }
 
-void describe(const TaggedListField& list, ReferenceEntry& entry) {
-  entry.nesting = Nesting::kChoices;
+void describe(const TaggedListField& list, Nesting nesting, ReferenceEntry& entry) {
+  entry.nesting = nesting;
   for (size_t i = 0; i < list.names.size(); ++i) {
     list.clear(list.target);
     list.add(list.target, i);
@@ -158,7 +160,9 @@ ReferenceEntry entry_of(const Field& field, bool is_expanded) {
     describe(*list, entry);
   } else if (const auto* const tagged = std::get_if<TaggedListField>(&field.target);
              tagged != nullptr && is_expanded) {
-    describe(*tagged, entry);
+    describe(*tagged, Nesting::kChoices, entry);
+  } else if (const auto* const map = std::get_if<TaggedMapField>(&field.target)) {
+    describe(map->values, Nesting::kValues, entry);
   }
   return entry;
 }

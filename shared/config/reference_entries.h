@@ -17,6 +17,7 @@ enum class Nesting {
   kKeys,     // keys of a mapping
   kItem,     // keys of each item of a list
   kChoices,  // choices for each item of a list: transforms, layers
+  kValues,   // choices for each value of a mapping with patterns as keys: model.init
 };
 
 // A setting as some variants of its section define it; other variants can define the same key

@@ -63,6 +63,13 @@ struct TaggedListField {
   std::vector<Field> (*fields)(void* target, size_t item);
 };
 
+// A mapping with patterns as keys, whose values have the form of the items of a tagged list:
+// model.init.
+struct TaggedMapField {
+  TaggedListField values;
+  std::string& (*pattern)(void* target, size_t item);
+};
+
 // A mapping with user-defined keys, as the text of a JSON object: model.args of a plugin.
 struct UntypedMapField {
   std::string* json;
@@ -85,7 +92,7 @@ using Target =
                  std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
                  std::optional<std::string>*, std::vector<double>*, std::vector<int64_t>*,
                  std::vector<std::string>*, EnumField, NumbersOrKeyword, MappingField, ListField,
-                 TaggedListField, UntypedMapField, SharesField>;
+                 TaggedListField, TaggedMapField, UntypedMapField, SharesField>;
 
 struct Field {
   std::string_view name;
@@ -179,6 +186,29 @@ TaggedListField tagged_list(std::vector<T>& target, std::span<const std::string_
       .variant = [](const void* of,
                     size_t item) { return (*static_cast<const List*>(of))[item].index(); },
       .fields = [](void* of, size_t item) { return fields_of((*static_cast<List*>(of))[item]); }};
+}
+
+// As tagged_list(), for items with a `pattern` and the variant in `value`.
+template <auto fields_of, typename T>
+TaggedMapField tagged_map(std::vector<T>& target, std::span<const std::string_view> names) {
+  using Map = std::vector<T>;
+  return {
+      .values = {
+          .names = names,
+          .target = &target,
+          .size = [](const void* of) { return static_cast<const Map*>(of)->size(); },
+          .clear = [](void* of) { static_cast<Map*>(of)->clear(); },
+          .add =
+              [](void* of, size_t variant) {
+                emplace_alternative(static_cast<Map*>(of)->emplace_back().value, variant);
+              },
+          .variant = [](const void* of,
+                        size_t item) { return (*static_cast<const Map*>(of))[item].value.index(); },
+          .fields = [](void* of,
+                       size_t item) { return fields_of((*static_cast<Map*>(of))[item].value); }},
+      .pattern = [](void* of, size_t item) -> std::string& {
+        return (*static_cast<Map*>(of))[item].pattern;
+      }};
 }
 
 // ---- sections ------------------------------------------------------------------------------------

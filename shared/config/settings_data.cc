@@ -851,6 +851,14 @@ Fields fields_of(SyntheticDataset& synthetic) {
                         .min = 1,
                         .max = kMaxClasses,
                         .example = "10"}),
+          sample_field({.name = "label_rule",
+                        .target = choice(synthetic.label_rule),
+                        .help = "What determines the label: class_mean, sum_positive",
+                        .details = "class_mean: num_classes, as above. sum_positive: the numbers "
+                                   "of the input are approximately standard normal, without noise, "
+                                   "and the label is 1 if their sum is above 0, otherwise 0; "
+                                   "num_classes is 2.",
+                        .example = "sum_positive"}),
           sample_field({.name = "num_targets",
                         .target = &synthetic.num_targets,
                         .help = "Numbers in a target; only without num_classes",

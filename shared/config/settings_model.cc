@@ -17,6 +17,7 @@ constexpr double kMaxOutputs = 1e7;  // classes or vocabulary tokens
 constexpr double kMaxPixels = 1e5;   // per side
 constexpr double kMaxLayers = 1000;
 constexpr double kMaxDropout = 0.99;
+constexpr double kMaxInit = 1e6;  // absolute value of an argument of an initialization
 
 // For settings that determine the model.
 Field model_field(Field field) {
@@ -144,6 +145,77 @@ Fields layer_fields(Layer& layer) {
   return std::visit([](auto& each) { return fields_of(each); }, layer.variant());
 }
 
+// ---- initial values -----------------------------------------------------------------------------
+
+// Not OnResume::kModel: a resumed run has the values of its checkpoint.
+Field init_field(Field field) {
+  field.affects_result = true;
+  return field;
+}
+
+Field std_field(double& std) {
+  return init_field({.name = "std",
+                     .target = &std,
+                     .help = "Standard deviation",
+                     .min = 0,
+                     .max = kMaxInit,
+                     .exclusive_min = true});
+}
+// A number of any sign, unless `min` is given.
+Field init_number(std::string_view name, double& target, std::string_view help,
+                  std::string_view details = {}, double min = -kMaxInit) {
+  return init_field({.name = name,
+                     .target = &target,
+                     .help = help,
+                     .details = details,
+                     .min = min,
+                     .max = kMaxInit});
+}
+Field mean_field(double& mean) { return init_number("mean", mean, "Mean of the distribution"); }
+Field gain_field(double& gain) { return init_number("gain", gain, "Scaling factor"); }
+
+Fields fields_of(ZerosInit&) { return {}; }
+Fields fields_of(OnesInit&) { return {}; }
+Fields fields_of(ConstantInit& constant) {
+  Field field = init_number("", constant.val, "Value of every element");
+  field.is_required = true;
+  field.example = "0.1";
+  return {field};
+}
+Fields fields_of(NormalInit& normal) { return {mean_field(normal.mean), std_field(normal.std)}; }
+Fields fields_of(UniformInit& uniform) {
+  return {init_number("a", uniform.a, "Lower bound"), init_number("b", uniform.b, "Upper bound")};
+}
+Fields fields_of(TruncNormalInit& normal) {
+  return {mean_field(normal.mean), std_field(normal.std), init_number("a", normal.a, "Lower bound"),
+          init_number("b", normal.b, "Upper bound")};
+}
+Fields fields_of(XavierUniformInit& xavier) { return {gain_field(xavier.gain)}; }
+Fields fields_of(XavierNormalInit& xavier) { return {gain_field(xavier.gain)}; }
+Fields kaiming_fields(auto& kaiming) {
+  return {init_number("a", kaiming.a, "Negative slope of leaky_relu", {}, 0),
+          init_field({.name = "mode",
+                      .target = choice(kaiming.mode),
+                      .help = "Pass whose variance is preserved: fan_in, fan_out",
+                      .details = "fan_in: the forward pass. fan_out: the backward pass."}),
+          init_field({.name = "nonlinearity",
+                      .target = choice(kaiming.nonlinearity),
+                      .help = "Activation function that follows"})};
+}
+Fields fields_of(KaimingUniformInit& kaiming) { return kaiming_fields(kaiming); }
+Fields fields_of(KaimingNormalInit& kaiming) { return kaiming_fields(kaiming); }
+Fields fields_of(OrthogonalInit& orthogonal) { return {gain_field(orthogonal.gain)}; }
+
+constexpr auto kInitNames =
+    std::to_array({"zeros"sv, "ones"sv, "constant"sv, "normal"sv, "uniform"sv, "trunc_normal"sv,
+                   "xavier_uniform"sv, "xavier_normal"sv, "kaiming_uniform"sv, "kaiming_normal"sv,
+                   "orthogonal"sv});
+static_assert(kInitNames.size() == std::variant_size_v<InitVariant>);
+
+Fields init_fields(InitVariant& init) {
+  return std::visit([](auto& each) { return fields_of(each); }, init);
+}
+
 // ---- models -------------------------------------------------------------------------------------
 
 Field num_layers_field(int64_t& num_layers, std::string_view help) {
@@ -207,24 +279,28 @@ Fields fields_of(LstmLmConfig& lstm) {
 }
 
 Fields fields_of(BlstmConfig& blstm) {
-  return {num_layers_field(blstm.num_layers, "Number of bidirectional LSTM layers"),
-          count_field("hidden_size", blstm.hidden_size, kMaxUnits,
-                      "Size of the state of each direction"),
-          vocab_size_field(blstm.vocab_size,
-                           "Not used if the samples are vectors. At least 256 if the tokens are "
-                           "bytes."),
-          count_field("embedding_dim", blstm.embedding_dim, kMaxUnits,
-                      "Size of the vector of each token; null: hidden_size",
-                      "Not used if the samples are vectors."),
-          dropout_field(blstm.dropout, kDropoutDetails),
-          model_field(
-              {.name = "pooling",
-               .target = choice(blstm.pooling),
-               .help = "States that the output layer sees: last, mean, none",
-               .details = "last: the final states of both directions. mean: the mean of the states "
-                          "over all time steps. none: the states of each time step; required by "
-                          "the tasks sequence_labeling and ctc, and their default. Padding is "
-                          "never included."})};
+  return {
+      num_layers_field(blstm.num_layers, "Number of bidirectional LSTM layers"),
+      count_field("hidden_size", blstm.hidden_size, kMaxUnits,
+                  "Size of the state of each direction"),
+      vocab_size_field(blstm.vocab_size,
+                       "Not used if the samples are vectors. At least 256 if the tokens are "
+                       "bytes."),
+      count_field("embedding_dim", blstm.embedding_dim, kMaxUnits,
+                  "Size of the vector of each token; null: hidden_size",
+                  "Not used if the samples are vectors."),
+      dropout_field(blstm.dropout, kDropoutDetails),
+      model_field({.name = "pooling",
+                   .target = choice(blstm.pooling),
+                   .help = "States that the output layer sees: last, mean, none",
+                   .details =
+                       "last: the final states of both directions. mean: the mean of the states "
+                       "over all time steps. none: the states of each time step; required by "
+                       "the tasks sequence_labeling and ctc, and their default. Padding is "
+                       "never included."}),
+      init_number("forget_bias", blstm.forget_bias, "Added to the initial bias of the forget gates",
+                  "1 makes the states persist at the start of training, as TensorFlow's LSTM "
+                  "cells do by default. It is added to bias_ih after model.init.")};
 }
 
 Fields fields_of(MlpConfig& mlp) {
@@ -385,7 +461,18 @@ Field num_outputs_field(std::optional<int64_t>& num_classes) {
 }
 
 Fields common_fields(ModelConfig& model) {
-  return {{.name = "pretrained",
+  return {init_field(
+              {.name = "init",
+               .target = tagged_map<init_fields>(model.init, kInitNames),
+               .help = "Initial values of parameters, by patterns of their names",
+               .details =
+                   "Functions of torch.nn.init with their arguments. A pattern applies to the "
+                   "parameters whose name, or whose name's last part, it matches; the first that "
+                   "matches counts. A pattern that applies to no parameter is an error. The others "
+                   "have the initial values of PyTorch's modules. Drawn after those, in the order "
+                   "of the parameters; pretrained replaces them.",
+               .example = "{weight: {normal: {std: 0.1}}, bias: {constant: 0.1}}"}),
+          {.name = "pretrained",
            .target = mapping<pretrained_fields>(model.pretrained),
            .help = "Weights that a new run is initialized from; null: random ones",
            .details = "Not read when a run is resumed.",

@@ -94,6 +94,20 @@ Fields fields_of_task(ClassificationTask& task) {
               "weights. balanced requires feed.producers internal.")};
 }
 
+Fields fields_of_task(BinaryClassificationTask& task) {
+  return {{.name = "pos_weight",
+           .target = &task.pos_weight,
+           .help = "Weight of samples with label 1 in the loss",
+           .details = "Above 0, at most 1000000. Samples with label 0 have weight 1; the number of "
+                      "negative samples divided by that of positive ones balances them. As in "
+                      "PyTorch's BCEWithLogitsLoss, in training and evaluation.",
+           .min = 0,
+           .max = 1e6,
+           .exclusive_min = true,
+           .affects_result = true,
+           .on_resume = OnResume::kModel}};
+}
+
 Fields fields_of_task(MultilabelClassificationTask& task) {
   return {label_weights("pos_weight", &task.pos_weight,
                         "Weight of a positive label of each class in the loss",
@@ -493,8 +507,9 @@ Section task_section(TaskConfig& task) {
   variants.help = "Quantity that the model predicts";
   variants.details =
       "language_modeling: the next token; for gpt, lstm_lm, and sequential with an embedding as "
-      "its first layer. classification: the class of a sample. regression: the numbers of the "
-      "target. multilabel_classification: a target of zeros and ones, each label independently. "
+      "its first layer. classification: the class of a sample. binary_classification: which of "
+      "two classes, with one logit. regression: the numbers of the target. "
+      "multilabel_classification: a target of zeros and ones, each label independently. "
       "sequence_labeling: a label per time step; for blstm. ctc: a sequence of labels that is "
       "shorter than the input and not aligned with it; for blstm; class 0 is the blank.";
   return {.key = "task",

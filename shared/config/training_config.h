@@ -18,13 +18,15 @@ namespace stoker::config {
 enum class TaskName {
   kLanguageModeling,
   kClassification,
+  kBinaryClassification,
   kRegression,
   kMultilabelClassification,
   kSequenceLabeling,
   kCtc
 };
 template <>
-inline constexpr auto kWords<TaskName> = words("language_modeling", "classification", "regression",
+inline constexpr auto kWords<TaskName> = words("language_modeling", "classification",
+                                               "binary_classification", "regression",
                                                "multilabel_classification", "sequence_labeling",
                                                "ctc");
 // The weight of each class in the loss; empty: 1.
@@ -44,6 +46,10 @@ struct ClassificationTask {
   ClassWeights class_weights;
   bool operator==(const ClassificationTask&) const = default;
 };
+struct BinaryClassificationTask {
+  double pos_weight = 1;  // weight of samples with label 1
+  bool operator==(const BinaryClassificationTask&) const = default;
+};
 struct RegressionTask {
   bool operator==(const RegressionTask&) const = default;
 };
@@ -62,8 +68,9 @@ struct CtcTask {
 };
 
 // The alternatives are in the order of TaskName.
-using TaskVariant = std::variant<LanguageModelingTask, ClassificationTask, RegressionTask,
-                                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask>;
+using TaskVariant =
+    std::variant<LanguageModelingTask, ClassificationTask, BinaryClassificationTask, RegressionTask,
+                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask>;
 
 struct TaskConfig {
   TaskVariant task;
@@ -72,6 +79,11 @@ struct TaskConfig {
   bool has_balanced_weights() const {
     const auto* const each = std::get_if<ClassificationTask>(&task);
     return each != nullptr && each->class_weights.is_balanced;
+  }
+  // Labels are class indices.
+  bool has_classes() const {
+    return name() == TaskName::kClassification || name() == TaskName::kBinaryClassification ||
+           has_per_step_labels();
   }
   bool has_per_step_labels() const {
     return name() == TaskName::kSequenceLabeling || name() == TaskName::kCtc;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <type_traits>
 
 namespace stoker::config {
 namespace {
@@ -23,6 +24,7 @@ class Validator {
     validate_data(config_, keys_, errors_);
     validate_feed();
     if (!errors_.has_error_for("model.name")) validate_model();
+    validate_init();
     validate_pretrained();
     validate_sequences();
     // What a model from a user file accepts is known only after loading.
@@ -31,6 +33,7 @@ class Validator {
       validate_task_and_model();
       validate_model_and_data();
     }
+    validate_num_outputs();
     validate_class_weights();
     validate_optimizer();
     validate_device();
@@ -75,6 +78,22 @@ class Validator {
       validate_heads("model.embed_dim", gpt->embed_dim, gpt->num_heads);
     if (const auto* const vit = model<VitConfig>())
       validate_heads("model.hidden_dim", vit->hidden_dim, vit->num_heads);
+  }
+
+  void validate_init() {
+    for (const InitRule& rule : config_.model.init) {
+      std::visit(
+          [&](const auto& init) {
+            if constexpr (requires { init.b; }) {
+              constexpr bool kIsUniform = std::is_same_v<std::decay_t<decltype(init)>, UniformInit>;
+              if (init.a >= init.b)
+                add_error(
+                    "model.init." + rule.pattern + (kIsUniform ? ".uniform.b" : ".trunc_normal.b"),
+                    "must be above a, the lower bound");
+            }
+          },
+          rule.value);
+    }
   }
 
   void validate_pretrained() {
@@ -131,6 +150,22 @@ class Validator {
                                  "; set language_modeling");
     else if (!is_lm_task)
       validate_per_step_labels();
+  }
+
+  // One logit, or an output per class.
+  void validate_num_outputs() {
+    const std::optional<int64_t> outputs = config_.model.num_classes;
+    if (!outputs || errors_.has_error_for("task.name") || !config_.task.has_classes()) return;
+    const std::string task(to_string(config_.task.name()));
+    if (config_.task.name() == TaskName::kBinaryClassification) {
+      if (*outputs != 1)
+        add_error("model.num_classes", "must be 1 for task " + task +
+                                           ", which has one logit, got " +
+                                           std::to_string(*outputs) + "; remove it");
+    } else if (*outputs < 2) {
+      add_error("model.num_classes", "must be at least 2 for task " + task +
+                                         "; for one logit set task binary_classification");
+    }
   }
 
   void validate_per_step_labels() {
@@ -279,6 +314,8 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
       blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     blstm->pooling = Pooling::kNone;
+  if (config.task.name() == TaskName::kBinaryClassification && !config.model.num_classes)
+    config.model.num_classes = 1;
   if (!keys.contains("eval.datasets") && !config.data.contains("val")) config.eval.datasets.clear();
   for (auto& [name, dataset] : config.data) {
     SequenceConfig* const sequence = dataset.sequence();

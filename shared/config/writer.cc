@@ -116,6 +116,19 @@ std::string yaml_of(const TaggedListField& list) {
   return out + "]";
 }
 
+// "{weight: {normal: {mean: 0, std: 0.1}}, bias: zeros}"
+std::string yaml_of(const TaggedMapField& map) {
+  const TaggedListField& values = map.values;
+  std::string out;
+  for (size_t i = 0; i < values.size(values.target); ++i) {
+    const std::string item = item_of(values, i);
+    const bool has_arguments = !values.fields(values.target, i).empty();
+    out += (i > 0 ? ", " : "") + yaml_of(map.pattern(values.target, i)) + ": " +
+           (has_arguments ? '{' + item + '}' : item);
+  }
+  return '{' + out + '}';
+}
+
 std::string yaml_of(const SharesField& field) {
   std::string out;
   for (const auto& [name, share] : *field.shares)

@@ -105,6 +105,53 @@ EvalReport ClassificationMetrics::report() const {
   return report;
 }
 
+void BinaryClassificationMetrics::add(std::span<const float> losses, std::span<const float> logits,
+                                      std::span<const int64_t> labels) {
+  std::vector<int64_t> predictions;
+  std::vector<float> confidences;
+  predictions.reserve(logits.size());
+  confidences.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    predictions.push_back(logits[i] > 0 ? 1 : 0);
+    confidences.push_back(1 / (1 + std::exp(-std::abs(logits[i]))));
+    predictions_.push_back({logits[i], labels[i] == 1});
+  }
+  counts_.add({losses, labels, predictions, confidences, {}});
+}
+
+// Over groups of equal logits, in ascending order: each positive sample exceeds the negative ones
+// of earlier groups.
+double BinaryClassificationMetrics::auroc(std::vector<Prediction> predictions) {
+  if (std::ranges::any_of(predictions, [](const Prediction& p) { return std::isnan(p.logit); }))
+    return std::numeric_limits<double>::quiet_NaN();
+  std::ranges::sort(predictions, {}, &Prediction::logit);
+  double ordered_pairs = 0, positive = 0, negative = 0;
+  for (size_t i = 0; i < predictions.size();) {
+    double group_positive = 0, group_negative = 0;
+    const float logit = predictions[i].logit;
+    for (; i < predictions.size() && predictions[i].logit == logit; ++i)
+      ++(predictions[i].is_positive ? group_positive : group_negative);
+    ordered_pairs += group_positive * (negative + group_negative / 2);
+    positive += group_positive;
+    negative += group_negative;
+  }
+  return ordered_pairs / (positive * negative);
+}
+
+EvalReport BinaryClassificationMetrics::report() const {
+  EvalReport report = counts_.report();
+  const PerClassMetrics& positive = report.classes.at(1);
+  const auto accuracy = report.metrics.at(1);
+  assert(accuracy.first == "accuracy");
+  report.metrics = {report.metrics.front(),
+                    accuracy,
+                    {"precision", positive.precision},
+                    {"recall", positive.recall},
+                    {"f1", positive.f1},
+                    {"auroc", auroc(predictions_)}};
+  return report;
+}
+
 namespace {
 
 constexpr float kTrueAbove = 0.5F;  // targets are 0 or 1

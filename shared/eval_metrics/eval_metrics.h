@@ -1,5 +1,5 @@
-// The evaluation metrics for each task type: classification, multilabel, regression, language
-// modeling and label sequences.
+// The evaluation metrics for each task type: classification, binary, multilabel, regression,
+// language modeling and label sequences.
 //
 // Sums are accumulated in double precision and in sample order, so the metrics are bit-for-bit
 // independent of the batch size.
@@ -101,6 +101,36 @@ class ClassificationMetrics {
   std::vector<uint64_t> labeled_, predicted_, correct_;  // per class
   ConfusionMatrix confusion_;
   std::vector<MisclassifiedSample> misclassified_;  // worst first
+};
+
+// BinaryClassificationMetrics: loss, accuracy, area under the ROC curve, and precision, recall and
+// F1 of class 1, of samples with one of two classes.
+//
+// Class 1 is predicted if the logit is above 0, i.e. its probability is above one half. AUROC is
+// scikit-learn's roc_auc_score: the probability that a sample of class 1 has a larger logit than
+// one of class 0, where equal logits count one half; NaN if a class has no sample or a logit is NaN.
+//
+// Memory: AUROC needs all logits in order: 8 bytes per sample.
+class BinaryClassificationMetrics {
+ public:
+  // `misclassified`: number of misclassified samples to store.
+  explicit BinaryClassificationMetrics(size_t misclassified)
+      : counts_({.classes = 2, .misclassified = misclassified}) {}
+
+  // One value per sample. Labels must be 0 or 1.
+  void add(std::span<const float> losses, std::span<const float> logits,
+           std::span<const int64_t> labels);
+  EvalReport report() const;
+
+ private:
+  struct Prediction {
+    float logit;
+    bool is_positive;  // the label
+  };
+  static double auroc(std::vector<Prediction> predictions);
+
+  ClassificationMetrics counts_;
+  std::vector<Prediction> predictions_;
 };
 
 // MultilabelMetrics: loss, F1, average precision and exact match ratio of samples with independent

@@ -5,6 +5,7 @@
 // where the forward direction ends. This matches PyTorch's nn.LSTM with pack_padded_sequence().
 #include <string>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/dropout.h>
 #include <torch/nn/modules/embedding.h>
@@ -101,6 +102,16 @@ Result<SequenceInput> find_sequence_input(const config::BlstmConfig& config,
 }
 
 }  // namespace
+
+// The gates of nn.LSTM are input, forget, cell, output. Of its two biases, which are always added,
+// one suffices.
+void add_forget_bias(Model& model, const config::BlstmConfig& config) {
+  if (config.forget_bias == 0) return;
+  const at::NoGradGuard no_grad;
+  for (const auto& parameter : model.named_parameters())
+    if (parameter.key().starts_with("lstm.bias_ih"))
+      parameter.value().narrow(0, config.hidden_size, config.hidden_size).add_(config.forget_bias);
+}
 
 Result<ModelPtr> make_blstm(const config::BlstmConfig& config, std::optional<int64_t> num_classes,
                             const Samples& sample, uint64_t classes) {

@@ -47,9 +47,11 @@ Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
                   "data has neither classes nor targets: " +
                       describe(sample));
   }
-  // The model may have more outputs than classes (a head trained elsewhere); the width of a target
-  // must match exactly.
-  const bool fits = classes > 0 ? *num_classes >= wanted : (wanted == 0 || *num_classes == wanted);
+  // The model may have more outputs than classes (a head trained elsewhere), or one logit for two
+  // classes (binary_classification); the width of a target must match exactly.
+  const bool is_logit = classes == 2 && *num_classes == 1;
+  const bool fits =
+      classes > 0 ? is_logit || *num_classes >= wanted : (wanted == 0 || *num_classes == wanted);
   if (fits) return *num_classes;
   return Status(StatusCode::kMismatch, "model.num_classes is " + std::to_string(*num_classes) +
                                            ", but the data has " + data);

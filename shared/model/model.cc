@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "shared/base/hash.h"
+#include "shared/model/initialize.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
@@ -63,7 +64,12 @@ struct ModelFactory {
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
   try {
-    return std::visit(ModelFactory{config.num_classes, sample, classes}, config.arch);
+    STOKER_ASSIGN_OR_RETURN(
+        ModelPtr model, std::visit(ModelFactory{config.num_classes, sample, classes}, config.arch));
+    STOKER_RETURN_IF_ERROR(initialize(*model, config.init));
+    if (const auto* const blstm = std::get_if<config::BlstmConfig>(&config.arch))
+      add_forget_bias(*model, *blstm);
+    return model;
   } catch (const c10::Error& error) {
     return to_status(error, "create the model");
   } catch (const std::bad_alloc&) {

@@ -48,10 +48,10 @@ class Model : public torch::nn::Module {
 };
 using ModelPtr = std::shared_ptr<Model>;
 
-// Builds and initializes a model as PyTorch does, using the default CPU generator (call
-// torch::manual_seed first). `sample` and `classes` describe the dataset (dataset.h).
+// Builds and initializes a model as PyTorch does, then by model.init, using the default CPU
+// generator (call torch::manual_seed first). `sample` and `classes` describe the dataset (dataset.h).
 // kMismatch: model and data are incompatible; names both sides. kInvalidArgument: the arguments
-// contradict each other. kOutOfMemory.
+// contradict each other, or a pattern of model.init applies to no parameter. kOutOfMemory.
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
 

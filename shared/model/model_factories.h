@@ -32,6 +32,8 @@ Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
                                  uint64_t classes);
 Result<ModelPtr> make_blstm(const config::BlstmConfig& config, std::optional<int64_t> num_classes,
                             const Samples& sample, uint64_t classes);
+// model.forget_bias of a model that make_blstm() built.
+void add_forget_bias(Model& model, const config::BlstmConfig& config);
 Result<ModelPtr> make_lstm(const config::LstmLmConfig& config, const Samples& sample,
                            uint64_t classes);
 Result<ModelPtr> make_plugin(const config::PluginConfig& config, std::optional<int64_t> num_classes,

@@ -14,21 +14,19 @@
 namespace stoker::model {
 namespace {
 
-constexpr double kTruncation = 2.0;
-
 double normal_cdf(double x) { return (1.0 + std::erf(x / std::numbers::sqrt2)) / 2.0; }
 
 }  // namespace
 
-void trunc_normal_(const at::Tensor& tensor, double deviation) {
+void trunc_normal_(const at::Tensor& tensor, double deviation, double mean, double low,
+                   double high) {
   const at::NoGradGuard no_grad;
-  const double low = normal_cdf(-kTruncation / deviation),
-               high = normal_cdf(kTruncation / deviation);
-  tensor.uniform_(2 * low - 1, 2 * high - 1);
+  tensor.uniform_(2 * normal_cdf((low - mean) / deviation) - 1,
+                  2 * normal_cdf((high - mean) / deviation) - 1);
   tensor.copy_(tensor.to(at::kDouble).erfinv_())
       .mul_(deviation * std::numbers::sqrt2)
-      .add_(0.0)
-      .clamp_(-kTruncation, kTruncation);
+      .add_(mean)
+      .clamp_(low, high);
 }
 
 }  // namespace stoker::model

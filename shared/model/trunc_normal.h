@@ -7,10 +7,12 @@
 
 namespace stoker::model {
 
-// Fills `tensor` from N(0, deviation²) truncated at -2 and 2, with the same random numbers as
-// torch.nn.init.trunc_normal_(tensor, std=deviation) for the same seed. The relative difference of
-// a float32 value from PyTorch's is at most 2.5e-7. For a deviation of at most 0.35 the result is
-// bit-for-bit independent of processor and number of threads, which PyTorch's is not.
-void trunc_normal_(const at::Tensor& tensor, double deviation);
+// Fills `tensor` from N(mean, deviation²) truncated at `low` and `high`, with the same random
+// numbers as torch.nn.init.trunc_normal_(tensor, mean, deviation, low, high) for the same seed. The
+// relative difference of a float32 value from PyTorch's is at most 2.5e-7 without a mean. For a
+// deviation of at most 0.35 and the default bounds the result is bit-for-bit independent of
+// processor and number of threads, which PyTorch's is not.
+void trunc_normal_(const at::Tensor& tensor, double deviation, double mean = 0, double low = -2,
+                   double high = 2);
 
 }  // namespace stoker::model

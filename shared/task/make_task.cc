@@ -18,6 +18,9 @@ struct TaskFactory {
   Result<std::unique_ptr<Task>> operator()(const config::ClassificationTask& config) const {
     return make_classification(config, maybe_normalize, sample, classes, batch_transforms);
   }
+  Result<std::unique_ptr<Task>> operator()(const config::BinaryClassificationTask& config) const {
+    return make_binary_classification(config, maybe_normalize, sample, classes);
+  }
   Result<std::unique_ptr<Task>> operator()(const config::RegressionTask&) const {
     return make_regression(maybe_normalize, sample, classes);
   }

@@ -26,7 +26,7 @@ using Batch = std::vector<at::Tensor>;
 // What an evaluation reports in addition to its metrics.
 struct EvaluationOptions {
   int top_k = 5;             // classification only; omitted if 0, 1 or >= the number of classes
-  size_t misclassified = 0;  // classification only: number of misclassified samples to report
+  size_t misclassified = 0;  // number of misclassified samples to report
 };
 
 // Accumulates over batches. The result does not depend on the batch size, except for rounding
@@ -38,8 +38,9 @@ class Evaluation {
   virtual void add(model::Model& model, const Batch& batch) = 0;
   // language_modeling: loss (nats per token), bits_per_byte (bits_per_token if tokens are not
   // bytes), perplexity, accuracy. classification: loss, accuracy, topK_accuracy (K from the
-  // options), macro_precision, macro_recall, macro_f1, and metrics per class. sequence_labeling:
-  // the same, over labels instead of samples. multilabel_classification: loss, exact_match,
+  // options), macro_precision, macro_recall, macro_f1, and metrics per class.
+  // binary_classification: loss, accuracy, precision, recall, f1, auroc. sequence_labeling: those
+  // of classification, over labels instead of samples. multilabel_classification: loss, exact_match,
   // micro_f1, macro_f1, mean_average_precision, and metrics per label. ctc: loss, label_error_rate,
   // exact_match. regression: loss (mean squared error), mae, r2.
   virtual eval_metrics::EvalReport report() const = 0;

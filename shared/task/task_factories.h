@@ -12,6 +12,9 @@ Result<std::unique_ptr<Task>> make_classification(
     const config::ClassificationTask& config, const config::Normalize* maybe_normalize,
     const Samples& sample, uint64_t classes,
     const std::vector<config::BatchTransform>& batch_transforms);
+Result<std::unique_ptr<Task>> make_binary_classification(
+    const config::BinaryClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes);
 Result<std::unique_ptr<Task>> make_regression(const config::Normalize* maybe_normalize,
                                               const Samples& sample, uint64_t classes);
 Result<std::unique_ptr<Task>> make_multilabel_classification(

@@ -1,5 +1,6 @@
 """Case: a model and its training settings, and helpers shared by all kinds of cases."""
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,16 @@ def round_erfinv_correctly():
     Computed in double precision and rounded it does not. stoker does the same.
     """
     torch.Tensor.erfinv_ = lambda self: self.copy_(self.double().erfinv())
+
+
+def initialized(model, rules):
+    """model.init: applies the first rule whose pattern matches a parameter's name or its last part."""
+    for name, parameter in model.named_parameters():
+        for pattern, init in rules.items():
+            if fnmatchcase(name, pattern) or fnmatchcase(name.split(".")[-1], pattern):
+                init(parameter)
+                break
+    return model
 
 
 def warm_up_then(optimizer, warmup, after):

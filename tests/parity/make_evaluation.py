@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden files of parity_evaluation_test.cc: make_evaluation.py [FOLDER].
 
-For a language model and a classifier: weights as safetensors, the evaluation data, the stoker
+For a language model, a classifier and a binary classifier: weights as safetensors, the evaluation data, the stoker
 configuration, and the metrics that PyTorch computes, in double precision from the model's float32
 outputs.
 """
@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 
 from case import SEED, language_model_loss, normalize_image
-from models import Gpt, Lenet
+from models import Gpt, Lenet, Mlp
 
 CONTEXT = 8
 CLASSES = 7
 TOP = 3
+POS_WEIGHT = 2
 
 GPT_CONFIG = f"""data:
   train: {{format: text, path: corpus.txt}}
@@ -37,6 +38,12 @@ LENET_CONFIG = f"""data:
 model: {{name: lenet5, num_classes: {CLASSES}}}
 task: {{name: classification}}
 eval: {{top_k: {TOP}}}
+"""
+BINARY_CONFIG = f"""data:
+  train: {{format: numpy, path: vectors.npy, labels_path: binary_labels.npy}}
+  val: {{format: numpy, path: vectors.npy, labels_path: binary_labels.npy}}
+model: {{name: mlp, hidden_sizes: [8]}}
+task: {{name: binary_classification, pos_weight: {POS_WEIGHT}}}
 """
 
 
@@ -71,19 +78,59 @@ def language_model_metrics(model, tokens):
     }
 
 
-def classifier_metrics(model, images, labels):
-    logits = model(normalize_image(images))
-    loss = F.cross_entropy(logits, labels, reduction="none").double().mean()
-    said = logits.argmax(1)
-    confusion = torch.zeros(CLASSES, CLASSES, dtype=torch.long)
+def count_predictions(labels, said, classes):
+    """Confusion matrix, number of labels, precision, recall and F1 of each class."""
+    confusion = torch.zeros(classes, classes, dtype=torch.long)
     for label, prediction in zip(labels, said):
         confusion[label, prediction] += 1
     right = confusion.diag().double()
     labelled, predicted = confusion.sum(1).double(), confusion.sum(0).double()
     ratio = lambda part, total: torch.where(total > 0, part / total, torch.zeros_like(part))
-    precision, recall = ratio(right, predicted), ratio(right, labelled)
     f1 = ratio(2 * right, labelled + predicted)
-    occurs = labelled + predicted > 0
+    return confusion, labelled, ratio(right, predicted), ratio(right, labelled), f1
+
+
+def per_class(labelled, precision, recall, f1):
+    return [
+        {"samples": int(labelled[i]), "precision": precision[i].item(), "recall": recall[i].item(), "f1": f1[i].item()}
+        for i in range(len(labelled))
+    ]
+
+
+def binary_loss(model, vectors, labels, reduction="mean"):
+    logits = model(vectors).squeeze(1)
+    weight = torch.tensor(float(POS_WEIGHT))
+    return logits, F.binary_cross_entropy_with_logits(logits, labels.float(), pos_weight=weight, reduction=reduction)
+
+
+def binary_metrics(model, vectors, labels):
+    logits, loss = binary_loss(model, vectors, labels, "none")
+    said = (logits > 0).long()
+    confusion, labelled, precision, recall, f1 = count_predictions(labels, said, 2)
+    # Of every positive sample with every negative one.
+    apart = logits[labels == 1][:, None] - logits[labels == 0][None]
+    assert apart.abs().min() > 1e-5, "rounding could change the order of two samples"
+    return {
+        "metrics": {
+            "loss": loss.double().mean().item(),
+            "accuracy": said.eq(labels).double().mean().item(),
+            "precision": precision[1].item(),
+            "recall": recall[1].item(),
+            "f1": f1[1].item(),
+            "auroc": apart.gt(0).double().mean().item(),
+        },
+        "samples": len(labels),
+        "confusion": confusion.tolist(),
+        "classes": per_class(labelled, precision, recall, f1),
+    }
+
+
+def classifier_metrics(model, images, labels):
+    logits = model(normalize_image(images))
+    loss = F.cross_entropy(logits, labels, reduction="none").double().mean()
+    said = logits.argmax(1)
+    confusion, labelled, precision, recall, f1 = count_predictions(labels, said, CLASSES)
+    occurs = confusion.sum(1) + confusion.sum(0) > 0
     return {
         "metrics": {
             "loss": loss.item(),
@@ -95,10 +142,7 @@ def classifier_metrics(model, images, labels):
         },
         "samples": len(labels),
         "confusion": confusion.tolist(),
-        "classes": [
-            {"samples": int(labelled[i]), "precision": precision[i].item(), "recall": recall[i].item(), "f1": f1[i].item()}
-            for i in range(CLASSES)
-        ],
+        "classes": per_class(labelled, precision, recall, f1),
     }
 
 
@@ -116,15 +160,27 @@ def main():
     labels = torch.randint(CLASSES - 1, (101,))  # one class never occurs as a label
     lenet = Lenet(1, 12, CLASSES)
     train(lenet, lambda model: F.cross_entropy(model(normalize_image(images[:60])), labels[:60]), 20)
+    vectors = torch.randn(101, 6)
+    binary_labels = (vectors.sum(1) + 2 * torch.randn(101) > 0).long()
+    binary = Mlp(6, [8], 1)
+    train(binary, lambda model: binary_loss(model, vectors[:60], binary_labels[:60])[1], 60)
     with torch.no_grad():
-        expected = {"gpt": language_model_metrics(gpt, tokens), "lenet": classifier_metrics(lenet, images, labels)}
+        expected = {
+            "gpt": language_model_metrics(gpt, tokens),
+            "lenet": classifier_metrics(lenet, images, labels),
+            "binary": binary_metrics(binary, vectors, binary_labels),
+        }
     (folder / "corpus.txt").write_bytes(corpus)
     numpy.save(folder / "images.npy", images.numpy())
     numpy.save(folder / "labels.npy", labels.numpy())
+    numpy.save(folder / "vectors.npy", vectors.numpy())
+    numpy.save(folder / "binary_labels.npy", binary_labels.numpy())
     save_file(gpt.state_dict(), folder / "gpt.safetensors", {"format": "pt"})
     save_file(lenet.state_dict(), folder / "lenet.safetensors", {"format": "pt"})
+    save_file(binary.state_dict(), folder / "binary.safetensors", {"format": "pt"})
     (folder / "gpt.yaml").write_text(GPT_CONFIG)
     (folder / "lenet.yaml").write_text(LENET_CONFIG)
+    (folder / "binary.yaml").write_text(BINARY_CONFIG)
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 

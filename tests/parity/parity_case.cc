@@ -39,6 +39,38 @@ std::vector<ParityCase> published_cases() {
   return cases;
 }
 
+namespace {
+
+// INIT of cases.py.
+std::vector<config::InitRule> init_rules() {
+  using config::FanMode, config::Nonlinearity;
+  return {{"0.weight", config::NormalInit{.mean = 0.5, .std = 0.1}},
+          {"2.weight", config::UniformInit{.a = -0.2, .b = 0.3}},
+          {"4.weight", config::TruncNormalInit{.mean = 0.1, .std = 0.3, .a = -0.2, .b = 0.5}},
+          {"6.weight", config::XavierUniformInit{.gain = 2}},
+          {"8.weight", config::XavierNormalInit{}},
+          {"10.weight", config::KaimingUniformInit{.a = 0.1}},
+          {"12.weight", config::KaimingNormalInit{.mode = FanMode::kFanOut,
+                                                  .nonlinearity = Nonlinearity::kRelu}},
+          {"14.weight", config::KaimingUniformInit{.mode = FanMode::kFanOut,
+                                                   .nonlinearity = Nonlinearity::kTanh}},
+          {"0.bias", config::OnesInit{}},
+          {"2.bias", config::ConstantInit{.val = 0.1}},
+          {"4.bias", config::NormalInit{}},
+          {"bias", config::ZerosInit{}}};
+}
+
+ParityCase mlp_init() {
+  ParityCase parity_case{.name = "mlp_init",
+                         .model = mlp({20, 18, 16, 14, 12, 10, 8}, 0),
+                         .sample = labelled(DType::kF32, {12}),
+                         .classes = 3};
+  parity_case.model.init = init_rules();
+  return parity_case;
+}
+
+}  // namespace
+
 std::vector<ParityCase> initial_cases() {
   const auto image_spec = [](int64_t channels) { return labelled(DType::kU8, {channels, 64, 64}); };
   return {
@@ -70,6 +102,7 @@ std::vector<ParityCase> initial_cases() {
        .model = mlp({7, 5}, 0.1),
        .sample = labelled(DType::kF32, {12}),
        .classes = 3},
+      mlp_init(),
       {.name = "gpt", .model = gpt(3, 24, 3, 16, 256), .sample = tokens(17), .classes = 256},
       {.name = "blstm",
        .model = blstm(2, 16, config::Pooling::kLast),

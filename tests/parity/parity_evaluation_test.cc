@@ -32,9 +32,14 @@ class EvaluationParityTest : public ::testing::TestWithParam<std::string> {
                                      "feed.num_processes=0"};
     for (const char* const dataset : {"train", "val"}) {
       const std::string key = std::string("data.") + dataset;
-      const bool is_text = GetParam() == "gpt";
-      options.push_back(key + ".path=" + folder_ + (is_text ? "/corpus.txt" : "/images.npy"));
-      if (!is_text) options.push_back(key + ".labels_path=" + folder_ + "/labels.npy");
+      if (GetParam() == "gpt") {
+        options.push_back(key + ".path=" + folder_ + "/corpus.txt");
+        continue;
+      }
+      const bool is_binary = GetParam() == "binary";
+      options.push_back(key + ".path=" + folder_ + (is_binary ? "/vectors.npy" : "/images.npy"));
+      options.push_back(key + ".labels_path=" + folder_ +
+                        (is_binary ? "/binary_labels.npy" : "/labels.npy"));
     }
     const auto config = config::load_config(folder_ + "/" + GetParam() + ".yaml", options);
     EXPECT_TRUE(config.ok()) << config.status().message();
@@ -104,7 +109,7 @@ TEST_P(EvaluationParityTest, ChangesOnlyRoundingWithBatchSize) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EvaluationParityTest, ::testing::Values("gpt", "lenet"),
+INSTANTIATE_TEST_SUITE_P(Models, EvaluationParityTest, ::testing::Values("gpt", "lenet", "binary"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -49,6 +49,22 @@ ParityCase blstm_momentum_mean() {
           .classes = 4};
 }
 
+ParityCase blstm_adam_binary() {
+  return {
+      .name = "blstm_adam_binary",
+      .model = {.arch =
+                    config::BlstmConfig{
+                        .hidden_size = 8, .pooling = Pooling::kMean, .forget_bias = 1},
+                .num_classes = 1,
+                .init = {{"weight*", config::XavierUniformInit{}}, {"bias*", config::ZerosInit{}}}},
+      .task = {config::BinaryClassificationTask{}},
+      .optimizer = {.method = config::AdamConfig{.lr = 5e-3, .betas = {0.9, 0.999}, .eps = 1e-6}},
+      .schedule = kConstant,
+      .sample = sequences(7, 5),
+      .classes = 2,
+      .num_stored = 48};
+}
+
 // The samples of padded() in sequence_cases.py.
 std::vector<TensorSpec> padded(const TensorSpec& values, const TensorSpec& target) {
   return {values, {"length", DType::kI64, {}}, target};
@@ -127,7 +143,9 @@ ParityCase layers_lstm_momentum() {
 
 std::vector<ParityCase> sequence_cases() {
   std::vector<ParityCase> cases{over_texts("gpt_adamw_cosine", gpt(2, 16, 2, 8, 64)),
-                                blstm_adamw_last(), blstm_momentum_mean(),
+                                blstm_adamw_last(),
+                                blstm_momentum_mean(),
+                                blstm_adam_binary(),
                                 over_texts("lstm_adamw_tied", lstm(2, 12, 64, true)),
                                 layers_lstm_momentum()};
   const std::vector<ParityCase> of_padded = padded_cases();

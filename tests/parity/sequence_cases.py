@@ -2,9 +2,10 @@
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn import init
 from torch.optim import lr_scheduler
 
-from case import CLASS_WEIGHTS, STEPS, Case, constant, language_model_loss, tokens, warm_up_then
+from case import CLASS_WEIGHTS, STEPS, Case, constant, initialized, language_model_loss, tokens, warm_up_then
 from models import Blstm, Gpt, Lstm, LstmLayer
 
 LENGTHS = ([7, 3, 1, 6, 7, 2], [4, 7, 5, 1, 2, 7])
@@ -17,6 +18,25 @@ def sequences():
 def sequence_loss(model, batch):
     logits = model(batch["input"])
     return logits, F.cross_entropy(logits, batch["label"])
+
+
+def binary_sequences():
+    return [{"input": torch.randn(6, 7, 5), "label": torch.randint(2, (6,))} for _ in range(2)]
+
+
+def binary_sequence_loss(model, batch):
+    logits = model(batch["input"])
+    return logits, F.binary_cross_entropy_with_logits(logits.squeeze(1), batch["label"].float())
+
+
+def binary_blstm():
+    """With TensorFlow's initialization of an LSTM: Glorot weights, biases 0, forget bias 1."""
+    rules = {"weight*": init.xavier_uniform_, "bias*": init.zeros_}
+    model = initialized(Blstm(5, 8, 1, states="mean"), rules)
+    with torch.no_grad():
+        for bias in (model.lstm.bias_ih_l0, model.lstm.bias_ih_l0_reverse):
+            bias[8:16] += 1
+    return model
 
 
 def padded(values, classes, labels_each_step):
@@ -120,6 +140,16 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=0.0,
+    ),
+    Case(
+        name="blstm_adam_binary",
+        model=binary_blstm,
+        batches=binary_sequences,
+        loss=binary_sequence_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.999), eps=1e-6, fused=True),
+        schedule=constant,
+        clip_norm=1.0,
+        num_stored=48,
     ),
     Case(
         name="blstm_adam_padded_last",

@@ -96,6 +96,23 @@ ParityCase mlp_sgd_weighted_multi_label() {
           .sample = with_target(3)};
 }
 
+ParityCase mlp_adam_binary() {
+  config::ModelConfig model = mlp({16, 8}, 0.0);
+  model.num_classes = 1;
+  model.init = {{"0.weight", config::NormalInit{.std = 0.1}},
+                {"bias", config::ConstantInit{.val = 0.1}}};
+  return {
+      .name = "mlp_adam_binary",
+      .model = model,
+      .task = {config::BinaryClassificationTask{.pos_weight = 3}},
+      .optimizer = {.method = config::AdamConfig{.lr = 1e-2, .betas = {0.9, 0.999}, .eps = 1e-6}},
+      .train = kUnclipped,
+      .schedule = kConstant,
+      .sample = labelled(DType::kF32, {10}),
+      .classes = 2,
+      .num_stored = 48};
+}
+
 ParityCase mlp_muon_groups() {
   return {.name = "mlp_muon_groups",
           .model = mlp({16, 8}, 0.0),
@@ -135,6 +152,7 @@ std::vector<ParityCase> update_cases() {
           mlp_adagrad_smoothed(),
           mlp_sgd_weighted(),
           mlp_sgd_weighted_multi_label(),
+          mlp_adam_binary(),
           mlp_muon_groups(),
           mlp_lion_linear()};
 }

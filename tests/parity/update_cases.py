@@ -2,9 +2,10 @@
 schedulers, and parameter groups. update_cases.cc has the same in C++."""
 import torch
 import torch.nn.functional as F
+from torch.nn import init
 from torch.optim import lr_scheduler
 
-from case import CLASS_WEIGHTS, STEPS, Case, constant, halved, warm_up_then
+from case import CLASS_WEIGHTS, STEPS, Case, constant, halved, initialized, warm_up_then
 from models import Lion, Mlp, MuonAndAdamW
 
 
@@ -18,6 +19,21 @@ def labelled_vectors():
 
 def marked_vectors():
     return [{"input": torch.randn(6, 10), "target": torch.randint(2, (6, 3)).float()} for _ in range(2)]
+
+
+def binary_vectors():
+    return [{"input": torch.randn(6, 10), "label": torch.randint(2, (6,))} for _ in range(2)]
+
+
+def binary_loss(model, batch):
+    logits = model(batch["input"])
+    weight = torch.tensor(3.0)
+    return logits, F.binary_cross_entropy_with_logits(logits.squeeze(1), batch["label"].float(), pos_weight=weight)
+
+
+def binary_mlp():
+    rules = {"0.weight": lambda p: init.normal_(p, std=0.1), "bias": lambda p: init.constant_(p, 0.1)}
+    return initialized(Mlp(10, [16, 8], 1), rules)
 
 
 def regression_loss(model, batch):
@@ -135,6 +151,16 @@ CASES = [
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
         schedule=constant,
         clip_norm=0.0,
+    ),
+    Case(
+        name="mlp_adam_binary",
+        model=binary_mlp,
+        batches=binary_vectors,
+        loss=binary_loss,
+        optimizer=lambda p: torch.optim.Adam(p, lr=1e-2, betas=(0.9, 0.999), eps=1e-6, fused=True),
+        schedule=constant,
+        clip_norm=0.0,
+        num_stored=48,
     ),
     Case(
         name="mlp_muon_groups",

@@ -26,18 +26,25 @@ uint64_t stream_key(Stream stream, uint64_t row) {
 
 // Approximately normal with mean 0 and variance 1: the sum of four uniform 16-bit numbers, centered
 // and scaled. The absolute value is below 3.5.
-float nearly_normal(uint64_t key, uint64_t index) {
+int32_t unscaled_normal(uint64_t key, uint64_t index) {
   const uint64_t bits = mix64(key + (index + 1) * 0xd1342543de82ef95ull);
   const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
                                         (bits >> 32 & 0xffff) + (bits >> 48));
+  return sum - 131070;
+}
+float scaled_normal(int32_t unscaled) {
   constexpr float kScale = 2.6429175e-05f;  // sqrt(3) / 65536
-  return static_cast<float>(sum - 131070) * kScale;
+  return static_cast<float>(unscaled) * kScale;
+}
+float nearly_normal(uint64_t key, uint64_t index) {
+  return scaled_normal(unscaled_normal(key, index));
 }
 
 struct Shape {
   uint64_t elements = 1;  // of the input
   uint64_t targets = 0;   // 0: labels
   uint64_t classes = 0;
+  config::LabelRule label_rule = config::LabelRule::kClassMean;
   float noise = 0;
 };
 
@@ -60,45 +67,71 @@ class SyntheticDataset final : public Dataset {
   Status read(uint64_t sample, const RandomKey&,
               std::span<const std::span<std::byte>> outputs) const override {
     assert(sample < size() && outputs.size() == 2 && outputs[0].size() == spec()[0].bytes());
-    if (shape_.classes > 0) {
-      write_labelled(range_.begin + sample, outputs[0], outputs[1]);
+    const uint64_t number = range_.begin + sample;
+    if (shape_.classes == 0) {
+      write_regression(number, outputs[0], outputs[1]);
+    } else if (shape_.label_rule == config::LabelRule::kSumPositive) {
+      write_label(write_normal(number, outputs[0]) > 0 ? 1 : 0, outputs[1]);
     } else {
-      write_regression(range_.begin + sample, outputs[0], outputs[1]);
+      write_class(number, outputs[0]);
+      write_label(class_of(number), outputs[1]);
     }
     return {};
   }
   Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     if (shape_.classes == 0) return Dataset::read_labels(first, labels);
-    for (int64_t& label : labels) label = static_cast<int64_t>(class_of(range_.begin + first++));
+    for (int64_t& label : labels) {
+      const uint64_t number = range_.begin + first++;
+      label = shape_.label_rule == config::LabelRule::kSumPositive
+                  ? (unscaled_sum(number) > 0 ? 1 : 0)
+                  : class_of(number);
+    }
     return {};
   }
 
  private:
-  uint64_t class_of(uint64_t number) const { return number % shape_.classes; }
+  int64_t class_of(uint64_t number) const { return static_cast<int64_t>(number % shape_.classes); }
+
+  static void write_label(int64_t label, std::span<std::byte> output) {
+    std::memcpy(output.data(), &label, sizeof label);
+  }
+
+  // The sum of a sample's numbers before scaling and rounding, so that its sign is exact.
+  int64_t unscaled_sum(uint64_t number) const {
+    const uint64_t point = stream_key(Stream::kInput, number);
+    int64_t sum = 0;
+    for (uint64_t i = 0; i < shape_.elements; ++i) sum += unscaled_normal(point, i);
+    return sum;
+  }
+  // Writes a random point and returns its unscaled_sum().
+  int64_t write_normal(uint64_t number, std::span<std::byte> input) const {
+    const uint64_t point = stream_key(Stream::kInput, number);
+    int64_t sum = 0;
+    for (uint64_t i = 0; i < shape_.elements; ++i) {
+      const int32_t unscaled = unscaled_normal(point, i);
+      const float value = scaled_normal(unscaled);
+      std::memcpy(input.data() + i * sizeof value, &value, sizeof value);
+      sum += unscaled;
+    }
+    return sum;
+  }
 
   // The mean of the sample's class plus noise.
-  void write_labelled(uint64_t number, std::span<std::byte> input,
-                      std::span<std::byte> label) const {
-    const uint64_t of_class = class_of(number);
-    const uint64_t mean = stream_key(Stream::kMean, of_class);
+  void write_class(uint64_t number, std::span<std::byte> input) const {
+    const uint64_t mean = stream_key(Stream::kMean, static_cast<uint64_t>(class_of(number)));
     const uint64_t noise = stream_key(Stream::kInput, number);
     for (uint64_t i = 0; i < shape_.elements; ++i) {
       const float value = nearly_normal(mean, i) + shape_.noise * nearly_normal(noise, i);
       std::memcpy(input.data() + i * sizeof value, &value, sizeof value);
     }
-    const auto written = static_cast<int64_t>(of_class);
-    std::memcpy(label.data(), &written, sizeof written);
   }
 
   // A random point and the output of a fixed linear teacher for it, plus noise. The teacher's
   // weights are scaled so that its output has variance 1.
   void write_regression(uint64_t number, std::span<std::byte> input,
                         std::span<std::byte> target) const {
+    write_normal(number, input);
     const uint64_t point = stream_key(Stream::kInput, number);
-    for (uint64_t i = 0; i < shape_.elements; ++i) {
-      const float value = nearly_normal(point, i);
-      std::memcpy(input.data() + i * sizeof value, &value, sizeof value);
-    }
     const uint64_t noise = stream_key(Stream::kTargetNoise, number);
     const double scale = 1.0 / std::sqrt(static_cast<double>(shape_.elements));
     for (uint64_t t = 0; t < shape_.targets; ++t) {
@@ -138,7 +171,9 @@ Result<Shape> shape_of(const DatasetRequest& request) {
   if (!(given.noise_std >= 0.0 && given.noise_std <= 1e6))
     return request.config_error("noise_std", "must be between 0 and 1e6");
   shape.classes = static_cast<uint64_t>(given.num_classes.value_or(0));
-  shape.targets = given.num_classes ? 0 : static_cast<uint64_t>(given.num_targets);
+  shape.label_rule = given.label_rule;
+  if (given.label_rule == config::LabelRule::kSumPositive) shape.classes = 2;
+  shape.targets = shape.classes > 0 ? 0 : static_cast<uint64_t>(given.num_targets);
   shape.noise = static_cast<float>(given.noise_std);
   return shape;
 }
@@ -154,6 +189,8 @@ Result<std::string> synthetic_fingerprint_text(const DatasetRequest& request) {
                      " num_targets=" + std::to_string(shape.targets) +
                      " noise_std=" + format_double_exact(given.noise_std) + " input_shape=";
   for (const int64_t extent : given.input_shape) text += std::to_string(extent) + ',';
+  if (given.label_rule != config::LabelRule::kClassMean)
+    text += " label_rule=" + std::string(config::to_string(given.label_rule));
   return text;
 }
 

@@ -149,9 +149,9 @@ void PrintTo(const Bound& bound, std::ostream* out) { *out << bound.key << "=" <
 class NumberRangeTest : public testing::TestWithParam<Bound> {};
 
 std::string text_for(const std::string& key) {
-  if (key == "model.hidden_sizes" || key == "model.in_features" || key == "model.num_classes")
+  if (key == "model.hidden_sizes" || key == "model.in_features")
     return kImageData + "model: {name: mlp}\n";
-  if (key.starts_with("data.train."))
+  if (key == "model.num_classes" || key.starts_with("data.train."))
     return "data: {train: {format: synthetic, num_samples: 5, input_shape: [3]}}\n"
            "task: {name: regression}\nmodel: {name: mlp}\n";
   std::string text = kTextData;

@@ -76,7 +76,8 @@ std::vector<ManualKey> manual_keys(const std::string& manual) {
     } else {
       // Arguments of a transform can also be required.
       const std::string own = comment.substr(
-          0, std::min(comment.find("Items of the list,"), comment.find("Keys of an item:")));
+          0, std::min({comment.find("Items of the list,"), comment.find("Keys of an item:"),
+                       comment.find("Values of the mapping,")}));
       ManualKey key{.section = section + (in_data ? dataset : ""),
                     .parent = {},
                     .name = found.name,

@@ -85,6 +85,15 @@ class Filler {
     for (uint64_t i = 0; i < 1 + below(3); ++i)
       target.shares->emplace_back("d" + std::to_string(i), number(field));
   }
+  void fill(const Field&, const TaggedMapField& target) {
+    const TaggedListField& values = target.values;
+    values.clear(values.target);
+    for (size_t i = 0; i < below(3); ++i) {
+      values.add(values.target, below(values.names.size()));
+      target.pattern(values.target, i) = text() + std::to_string(i);
+      fill(values.fields(values.target, i));
+    }
+  }
   void fill(const Field&, const MappingField& target) {
     const bool is_set = !target.is_optional || coin();
     target.reset(target.target, is_set);
@@ -145,11 +154,15 @@ void fill_task(Config& config, Filler& filler) {
   if (config.model.is_language_model())
     fill_section(config, "task", filler, 0, 0);
   else
-    fill_section(config, "task", filler, 1, has_steps ? 5 : 3);
+    fill_section(config, "task", filler, 1, has_steps ? 6 : 4);
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch)) {
     const bool is_per_step = config.task.has_per_step_labels();
     blstm->pooling = is_per_step ? Pooling::kNone : filler.coin() ? Pooling::kLast : Pooling::kMean;
   }
+  if (config.task.name() == TaskName::kBinaryClassification)
+    config.model.num_classes = 1;
+  else if (config.task.has_classes() && config.model.num_classes)
+    ++*config.model.num_classes;
   if (auto* const task = std::get_if<ClassificationTask>(&config.task.task))
     fix_weights(task->class_weights.values);
   if (auto* const task = std::get_if<SequenceLabelingTask>(&config.task.task))
@@ -158,8 +171,19 @@ void fill_task(Config& config, Filler& filler) {
     fix_weights(task->pos_weight);
 }
 
+// The bounds of an initialization must be increasing.
+void fix_init(std::vector<InitRule>& rules) {
+  for (InitRule& rule : rules)
+    std::visit(
+        [](auto& init) {
+          if constexpr (requires { init.b; }) init.b = init.a + 1;
+        },
+        rule.value);
+}
+
 void fill_model(Config& config, Filler& filler) {
   fill_section(config, "model", filler);
+  fix_init(config.model.init);
   ModelVariant& arch = config.model.arch;
   const auto heads = static_cast<int64_t>(1 + filler.below(16));
   const auto width = heads * static_cast<int64_t>(1 + filler.below(100));
@@ -294,7 +318,10 @@ class DatasetFiller {
       fields.label += 'y', fields.target.clear();
   }
   void fix(JsonlDataset& jsonl) { fix_record(jsonl.record, false, true); }
-  void fix(SyntheticDataset& synthetic) { synthetic.num_samples += 1; }
+  void fix(SyntheticDataset& synthetic) {
+    synthetic.num_samples += 1;
+    if (synthetic.label_rule == LabelRule::kSumPositive) synthetic.num_classes.reset();
+  }
   void fix(Mixture&) {}
   void fix(Concat&) {}
 

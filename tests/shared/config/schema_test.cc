@@ -34,6 +34,14 @@ void for_each_field(const std::string& prefix, const std::vector<Field>& fields,
         for_each_field(name + '.' + std::string(tagged->names[i]),
                        tagged->fields(tagged->target, 0), visit, depth + 1);
       }
+    } else if (const auto* const map = std::get_if<TaggedMapField>(&field.target)) {
+      const TaggedListField& values = map->values;
+      for (size_t i = 0; i < values.names.size(); ++i) {
+        values.clear(values.target);
+        values.add(values.target, i);
+        for_each_field(name + '.' + std::string(values.names[i]), values.fields(values.target, 0),
+                       visit, depth + 1);
+      }
     }
   }
 }

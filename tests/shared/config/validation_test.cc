@@ -29,6 +29,29 @@ TEST(ValidationTest, RequiresModelWithOutputPerTimeStep) {
         << name;
 }
 
+TEST(ValidationTest, DerivesSingleOutputOfBinaryClassification) {
+  const std::string binary =
+      "data: {train: {format: synthetic, num_samples: 8, input_shape: [4], label_rule: "
+      "sum_positive}}\ntask: {name: binary_classification, pos_weight: 2}\nmodel: {name: mlp}\n";
+  const Config config = valid_config(binary);
+  EXPECT_EQ(config.model.num_classes, 1);
+  EXPECT_EQ(std::get<BinaryClassificationTask>(config.task.task).pos_weight, 2);
+  EXPECT_EQ(valid_config(binary, {"model.num_classes=1"}), config);
+  EXPECT_THAT(
+      errors_of(binary, {"model.num_classes=2"}),
+      ElementsAre(HasSubstr("model.num_classes=2: must be 1 for task binary_classification, "
+                            "which has one logit, got 2; remove it")));
+  EXPECT_THAT(errors_of(binary, {"task={name: classification}", "model.num_classes=1"}),
+              ElementsAre(HasSubstr("model.num_classes=1: must be at least 2 for task "
+                                    "classification; for one logit set task "
+                                    "binary_classification")));
+  EXPECT_THAT(errors_of(binary, {"task.pos_weight=0"}),
+              ElementsAre(HasSubstr("task.pos_weight=0: must be a number above 0")));
+  EXPECT_THAT(errors_of(binary, {"data.train.num_classes=3"}),
+              ElementsAre(HasSubstr("data.train.num_classes=3: must be 2 for label_rule "
+                                    "sum_positive; remove it")));
+}
+
 TEST(ValidationTest, RequiresWeightAboveZeroForSomeClass) {
   const std::string images = kImageData + "model: {name: mlp}\n";
   EXPECT_THAT(errors_of(images, {"task.class_weights=[0, 0]"}),

@@ -132,6 +132,45 @@ TEST(ClassificationMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
   }
 }
 
+// By hand: class 1 is predicted for samples 1, 2, 3 and 5, and is the label of 1, 3 and 4. Of the
+// nine pairs of a sample of each class, three are in order and two have equal logits.
+TEST(BinaryClassificationMetricsTest, MatchesManuallyComputedValues) {
+  BinaryClassificationMetrics score(1);
+  const std::vector<float> losses{0.5F, 0.25F, 2, 0.25F, 1, 0.5F}, logits{-1, 2, 3, 2, -0.5F, 2};
+  const std::vector<int64_t> labels{0, 1, 0, 1, 1, 0};
+  score.add(std::span(losses).first(2), std::span(logits).first(2), std::span(labels).first(2));
+  score.add(std::span(losses).subspan(2), std::span(logits).subspan(2),
+            std::span(labels).subspan(2));
+  const EvalReport report = score.report();
+  EXPECT_EQ(report.metrics, (MetricValues{{"loss", 0.75},
+                                          {"accuracy", 0.5},
+                                          {"precision", 0.5},
+                                          {"recall", 2.0 / 3},
+                                          {"f1", 4.0 / 7},
+                                          {"auroc", (1 + 1 + 1 + 0.5 + 0.5) / 9}}));
+  EXPECT_EQ(report.confusion_matrix, (ConfusionMatrix{{1, 2}, {1, 2}}));
+  ASSERT_EQ(report.classes.size(), 2u);
+  EXPECT_EQ(report.classes[1], (PerClassMetrics{"1", 3, 0.5, 2.0 / 3, 4.0 / 7}));
+  ASSERT_EQ(report.misclassified.size(), 1u);
+  EXPECT_EQ(report.misclassified[0].sample, 2u);
+  EXPECT_EQ(report.misclassified[0].prediction, 1);
+  EXPECT_NEAR(report.misclassified[0].confidence, 1 / (1 + std::exp(-3.0)), 1e-6);
+}
+
+double auroc(const std::vector<float>& logits, const std::vector<int64_t>& labels) {
+  BinaryClassificationMetrics score(0);
+  score.add(std::vector<float>(logits.size()), logits, labels);
+  return metrics_of(score.report())["auroc"];
+}
+
+TEST(BinaryClassificationMetricsTest, MeasuresOrderOfLogits) {
+  EXPECT_EQ(auroc({-2, -1, 1, 2}, {0, 0, 1, 1}), 1);
+  EXPECT_EQ(auroc({5, 4, 3, 2}, {0, 0, 1, 1}), 0);
+  EXPECT_EQ(auroc({0, 0, 0, 0}, {0, 1, 1, 1}), 0.5);
+  EXPECT_TRUE(std::isnan(auroc({1, 2}, {1, 1}))) << "no sample of class 0";
+  EXPECT_TRUE(std::isnan(auroc({1, NAN, 2}, {1, 0, 0})));
+}
+
 TEST(LanguageModelingMetricsTest, DerivesBitsAndPerplexityFromLoss) {
   LanguageModelingMetrics score(true);
   const std::vector<float> losses{1, 2, 3, 2};
@@ -201,6 +240,7 @@ TEST(EmptyMetricsTest, ReturnsNanWithoutSamples) {
   EXPECT_TRUE(std::isnan(metrics_of(ClassificationMetrics({.classes = 2}).report())["loss"]));
   EXPECT_TRUE(std::isnan(metrics_of(LanguageModelingMetrics(true).report())["loss"]));
   EXPECT_TRUE(std::isnan(metrics_of(RegressionMetrics(2).report())["r2"]));
+  EXPECT_TRUE(std::isnan(metrics_of(BinaryClassificationMetrics(0).report())["auroc"]));
 }
 
 using Labels = std::vector<int64_t>;

@@ -87,6 +87,30 @@ TEST_F(SyntheticDatasetTest, GeneratesTargetsWithOneLinearModel) {
   }
 }
 
+TEST_F(SyntheticDatasetTest, LabelsNormalNumbersBySignOfTheirSum) {
+  auto config = synthetic(0);
+  of(config).label_rule = config::LabelRule::kSumPositive;
+  const auto dataset = open(config);
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->classes(), 2u);
+  EXPECT_EQ((*dataset)->spec()[1],
+            (TensorSpec{.name = "label", .dtype = DType::kI64, .shape = {}}));
+  std::vector<int64_t> labels(100);
+  ASSERT_TRUE((*dataset)->read_labels(0, labels).ok());
+  int64_t positive = 0;
+  for (uint64_t i = 0; i < 100; ++i) {
+    const auto sample = read_sample(**dataset, i);
+    double sum = 0;
+    for (const float value : sample.values<float>(0)) sum += value;
+    EXPECT_EQ(sample.label(), sum > 0 ? 1 : 0) << i;
+    EXPECT_EQ(labels[i], sample.label()) << i;
+    positive += sample.label();
+  }
+  EXPECT_GT(positive, 25);
+  EXPECT_LT(positive, 75);
+  EXPECT_NE((*dataset)->fingerprint(), (*open(synthetic(2), "val"))->fingerprint());
+}
+
 TEST_F(SyntheticDatasetTest, SelectsRangesFromSameSequence) {
   const auto whole = open(synthetic(4));
   auto config = synthetic(4);

@@ -1,0 +1,105 @@
+// binary_classification: one of two classes per sample, from one logit; binary cross entropy with
+// logits.
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+
+#include "shared/eval_metrics/eval_metrics.h"
+#include "shared/task/class_weights.h"
+#include "shared/task/host_values.h"
+#include "shared/task/model_input.h"
+#include "shared/task/task_factories.h"
+
+namespace stoker::task {
+namespace {
+
+struct BinaryBatch {
+  ModelInput input;
+  size_t label = 0;  // index in a batch
+};
+
+// [batch]
+at::Tensor logits_of(model::Model& model, const Batch& batch, const BinaryBatch& indices) {
+  return model_outputs(model, batch, indices.input).squeeze(1);
+}
+
+// The weight is the pos_weight of BCEWithLogitsLoss.
+at::Tensor binary_loss(const at::Tensor& logits, const at::Tensor& labels,
+                       const ClassWeights& pos_weight, int64_t reduction) {
+  const auto maybe_weight = pos_weight.has_weights()
+                                ? std::optional(pos_weight.matching(logits.unsqueeze(1)))
+                                : std::nullopt;
+  return at::binary_cross_entropy_with_logits(logits, labels.to(at::kFloat), {}, maybe_weight,
+                                              reduction);
+}
+
+class BinaryEvaluation : public Evaluation {
+ public:
+  BinaryEvaluation(BinaryBatch indices, ClassWeights pos_weight, const EvaluationOptions& options)
+      : indices_(std::move(indices)),
+        pos_weight_(std::move(pos_weight)),
+        metrics_(options.misclassified) {}
+
+  void add(model::Model& model, const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor logits = logits_of(model, batch, indices_);
+    const at::Tensor& labels = batch.at(indices_.label);
+    const HostValues<float> losses(binary_loss(logits, labels, pos_weight_, at::Reduction::None));
+    const HostValues<float> logit_values(logits);
+    const HostValues<int64_t> label_values(labels);
+    metrics_.add(losses.span(), logit_values.span(), label_values.span());
+  }
+
+  eval_metrics::EvalReport report() const override { return metrics_.report(); }
+
+ private:
+  const BinaryBatch indices_;
+  const ClassWeights pos_weight_;
+  eval_metrics::BinaryClassificationMetrics metrics_;
+};
+
+class BinaryClassification : public Task {
+ public:
+  BinaryClassification(BinaryBatch indices, ClassWeights pos_weight)
+      : indices_(std::move(indices)), pos_weight_(std::move(pos_weight)) {}
+
+  at::Tensor loss(model::Model& model, const Batch& batch) const override {
+    return binary_loss(logits_of(model, batch, indices_), batch.at(indices_.label), pos_weight_,
+                       at::Reduction::Mean);
+  }
+  std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
+    return std::make_unique<BinaryEvaluation>(indices_, pos_weight_, options);
+  }
+
+ private:
+  const BinaryBatch indices_;
+  const ClassWeights pos_weight_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> make_binary_classification(
+    const config::BinaryClassificationTask& config, const config::Normalize* maybe_normalize,
+    const Samples& sample, uint64_t classes) {
+  BinaryBatch indices;
+  STOKER_ASSIGN_OR_RETURN(indices.input,
+                          find_model_input(maybe_normalize, sample, "binary_classification"));
+  STOKER_ASSIGN_OR_RETURN(indices.label, component_index(sample, "label", "binary_classification"));
+  const TensorSpec& label = sample[indices.label];
+  if (label.dtype != DType::kI64 || !label.shape.empty() || classes != 2) {
+    return Status(StatusCode::kMismatch,
+                  "task binary_classification needs `label` I64 [] of 2 classes; the data has " +
+                      to_string(label) + " of " + std::to_string(classes) + " classes");
+  }
+  const std::vector<double> weights =
+      config.pos_weight == 1 ? std::vector<double>() : std::vector<double>{config.pos_weight};
+  STOKER_ASSIGN_OR_RETURN(ClassWeights pos_weight,
+                          ClassWeights::of(weights, "task.pos_weight", 1, "logit"));
+  return std::unique_ptr<Task>(
+      std::make_unique<BinaryClassification>(std::move(indices), std::move(pos_weight)));
+}
+
+}  // namespace stoker::task
