@@ -19,6 +19,7 @@
 #include "ctl/text_format.h"
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
 
