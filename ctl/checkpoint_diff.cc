@@ -11,6 +11,7 @@
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
 #include "shared/base/tensor_spec.h"
+#include "shared/base/utf8.h"
 #include "shared/checkpoint/safetensors.h"
 #include "shared/checkpoint/store.h"
 

@@ -10,6 +10,7 @@
 #include "ctl/run_locator.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
+#include "shared/base/utf8.h"
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/store.h"
 

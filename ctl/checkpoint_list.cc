@@ -11,6 +11,7 @@
 #include "shared/base/file.h"
 #include "shared/base/file_locks.h"
 #include "shared/base/hash.h"
+#include "shared/base/utf8.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/verify.h"

@@ -8,6 +8,7 @@
 
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
+#include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
 #include "shared/control/grammar.h"
 

@@ -8,6 +8,7 @@
 
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
+#include "shared/base/utf8.h"
 #include "shared/control/grammar.h"
 #include "shared/control/hello_reply.h"
 #include "shared/run/run_state.h"
@@ -42,16 +43,19 @@ Status describe_error(const Status& status, const std::optional<run::RunLayout>&
 }
 
 // Another user who can write to the directory of the socket can listen in place of stokerd. The
-// owner of `directory` can replace everything in it, so that user is trusted.
+// owner of `directory` can replace everything in it, so that user is trusted. Root manages the runs
+// of all users.
 Status check_user(const control::Client& client, const std::string& directory) {
   const uid_t uid = client.peer_uid();
-  if (uid == 0 || uid == ::geteuid()) return {};
+  if (uid == 0 || ::geteuid() == 0 || uid == ::geteuid()) return {};
   struct stat info {};
   if (::stat(directory.c_str(), &info) == 0 && uid == info.st_uid) return {};
+  const std::string user = "uid " + std::to_string(uid);
   return Status(StatusCode::kUnreachable,
-                printable(client.path()) + ": the listening process belongs to uid " +
-                    std::to_string(uid) + ", not to root, this user or the owner of " +
-                    printable(directory) + "; no command was sent");
+                printable(client.path()) + ": the listening process belongs to " + user +
+                    ", not to root, this user or the owner of " + printable(directory) +
+                    "; no command was sent (if it is the run's stokerd, run stokerctl as " + user +
+                    " or root, or let " + user + " own that directory)");
 }
 
 // Another run can have the socket: both have the same control.socket, or the run crashed and its

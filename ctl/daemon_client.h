@@ -1,6 +1,7 @@
 // DaemonClient: sends requests to the stokerd of a run and explains why it does not answer. It first
-// checks that the daemon belongs to root, this user, or the owner of the run directory (with --socket:
-// of the socket's directory) and, unless only --socket was given, that it trains that run.
+// checks, except for root, that the daemon belongs to root, this user, or the owner of the run
+// directory (with --socket: of the socket's directory) and, unless only --socket was given, that it
+// trains that run.
 //
 // Threads:  one object per thread.
 // Blocking: open() at most two seconds for the connection and ten for `hello`; request() at most

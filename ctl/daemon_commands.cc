@@ -1,6 +1,7 @@
 #include "ctl/daemon_commands.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cassert>
@@ -18,6 +19,7 @@
 #include "ctl/text_format.h"
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
 
@@ -241,24 +243,28 @@ Result<std::string> render_profile(const std::string& reply, const TextStyle& st
 }
 
 // Copies the trace in profiles/ that has the file name of `named`. A stokerd of another user could
-// name any file that this user can read, or put a link there.
+// name any file that this user can read, or put a link there, so neither may be a link.
 Status copy_trace(const std::string& named, const run::RunLayout& layout, const std::string& to) {
   namespace fs = std::filesystem;
-  const std::string from = join_path(layout.profiles_dir(), fs::path(named).filename().string());
-  const UniqueFd fd(::open(from.c_str(), O_PATH | O_CLOEXEC));
-  if (!fd.valid())
-    return Status(StatusCode::kIoError, Status::from_errno(errno, printable(from)).message());
-  // The file that was opened, even if the path leads to another one now.
-  const std::string opened = "/proc/self/fd/" + std::to_string(fd.get());
+  const std::string name = fs::path(named).filename().string();
+  const std::string from = join_path(layout.profiles_dir(), name);
+  const UniqueFd folder(
+      ::open(layout.profiles_dir().c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd fd(folder.valid() ? ::openat(folder.get(), name.c_str(),
+                                              O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                                   : -1);
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
+    const int cause = errno;
+    const bool is_link = cause == ELOOP || cause == ENOTDIR;
+    return Status(StatusCode::kIoError, Status::from_errno(cause, printable(from)).message() +
+                                            (is_link ? " (a link is not followed)" : ""));
+  }
+  if (!S_ISREG(info.st_mode))
+    return Status(StatusCode::kIoError, printable(from) + ": not a regular file; not copied");
   std::error_code error;
-  const fs::path root = fs::canonical(layout.root(), error);
-  const fs::path resolved = error ? fs::path() : fs::read_symlink(opened, error);
-  const auto mismatch = std::mismatch(root.begin(), root.end(), resolved.begin(), resolved.end());
-  if (!error && mismatch.first != root.end())
-    return Status(StatusCode::kIoError, printable(from) + ": links to " +
-                                            printable(resolved.string()) +
-                                            ", outside of the run directory; not copied");
-  if (!error) fs::copy_file(opened, to, fs::copy_options::overwrite_existing, error);
+  fs::copy_file("/proc/self/fd/" + std::to_string(fd.get()), to,
+                fs::copy_options::overwrite_existing, error);
   if (!error) return {};
   return Status(StatusCode::kIoError,
                 to + ": " + error.message() + "; the trace is " + printable(from));

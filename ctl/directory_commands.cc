@@ -24,6 +24,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/base/utf8.h"
 #include "shared/checkpoint/store.h"
 #include "shared/run/run_state.h"
 

@@ -6,6 +6,7 @@
 
 #include "ctl/text_format.h"
 #include "shared/base/hash.h"
+#include "shared/base/utf8.h"
 #include "shared/checkpoint/verify.h"
 #include "shared/run/eval_result.h"
 #include "shared/run/last_checkpoint.h"

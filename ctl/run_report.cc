@@ -9,6 +9,7 @@
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
 #include "shared/base/file.h"
+#include "shared/base/utf8.h"
 #include "shared/metrics/json_lines.h"
 
 namespace stoker::ctl {

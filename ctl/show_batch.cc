@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 
 #include "ctl/text_format.h"
+#include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/bucket_plan.h"

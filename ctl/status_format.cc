@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ctl/text_format.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::ctl {
 namespace {

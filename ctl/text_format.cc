@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "shared/base/utf8.h"
-
 namespace stoker::ctl {
 
 int num_decimals(double value, int digits) {
@@ -79,21 +77,6 @@ std::string format_duration(double seconds) {
   if (rounded < 3600) return pair(60, " min ", 1, " s");
   if (rounded < 86400) return pair(3600, " h ", 60, " min");
   return pair(86400, " d ", 3600, " h");
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const size_t valid_bytes = utf8_character_bytes(text);
-    const std::string_view character = text.substr(0, valid_bytes > 0 ? valid_bytes : 1);
-    text.remove_prefix(character.size());
-    if (valid_bytes == 0 || is_control_character(character))
-      out += '?';
-    else
-      out += character;
-  }
-  return out;
 }
 
 namespace {

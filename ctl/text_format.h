@@ -1,4 +1,4 @@
-// Formats numbers, untrusted text and tables for a terminal.
+// Formats numbers and tables for a terminal.
 //
 // Threads: pure functions; one TextTable object per thread.
 #pragma once
@@ -31,11 +31,6 @@ std::string format_count(uint64_t value);
 std::string format_bytes(uint64_t bytes);
 // "0.52 s", "4 min 2 s", "3 h 7 min", "2 d 4 h".
 std::string format_duration(double seconds);
-
-// Untrusted text (a file name, an error message), with control characters and bytes that are not
-// UTF-8 replaced by '?', so that it cannot move the cursor, change colors of the terminal or reverse
-// the order of other text.
-std::string printable(std::string_view text);
 
 // A column of a TextTable.
 struct Column {

@@ -23,7 +23,7 @@ Selection, order and pace of checkpoints: eval.checkpoints, order, start_delay_s
 Results: RUN/eval/step-*.json, best.json, outcomes.jsonl, artifacts/; RUN/metrics/eval.jsonl; RUN/tensorboard; RUN/logs/stoker-eval.log.
 --follow exits with 0 when the run has ended and all checkpoints are evaluated. It logs what it waits for.
 Exit codes: 0 done or stopped, 64 usage, 65 corrupt checkpoint or data, 70 internal error or hung evaluation,
-71 out of memory, 74 I/O error, 75 another evaluator has locked the run, 78 configuration.)";
+71 out of memory, 74 I/O error, 75 another evaluator has locked the run, or another program a checkpoint, 78 configuration.)";
 
 // Not a CLI11 range check, whose help text would show the largest double.
 std::string check_step(const std::string& text) {

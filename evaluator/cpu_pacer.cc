@@ -17,8 +17,8 @@ CpuTimes read_cpu_times() {
   return {nanoseconds(run_time), nanoseconds(run_delay)};
 }
 
-CpuPacer::CpuPacer(Clock& clock, std::function<CpuTimes()> cpu_times)
-    : clock_(clock), cpu_times_(std::move(cpu_times)) {
+CpuPacer::CpuPacer(Clock& clock, Sleep sleep, std::function<CpuTimes()> cpu_times)
+    : clock_(clock), sleep_(std::move(sleep)), cpu_times_(std::move(cpu_times)) {
   start_burst();
 }
 
@@ -38,8 +38,21 @@ nanoseconds CpuPacer::pause_due() {
   if (waited <= nanoseconds(0) || waited < wanted * kMinContention) return nanoseconds(0);
   // A thread that waits for a CPU does not slow training.
   const auto computed = std::max<nanoseconds>(burst - waited, nanoseconds(0));
-  return std::min<nanoseconds>(
-      std::chrono::duration_cast<nanoseconds>(computed * (1 / kDutyCycle - 1)), kMaxPause);
+  return std::chrono::duration_cast<nanoseconds>(computed * (1 / kDutyCycle - 1));
+}
+
+nanoseconds CpuPacer::pause_if_due(const std::stop_token& stop,
+                                   const std::function<bool()>& is_training) {
+  const nanoseconds due = pause_due();
+  if (due <= nanoseconds(0)) return nanoseconds(0);
+  const nanoseconds start = clock_.monotonic();
+  nanoseconds paused{0};
+  while (paused < due && !stop.stop_requested() && is_training()) {
+    sleep_(std::min<nanoseconds>(due - paused, kCheckInterval), stop);
+    paused = clock_.monotonic() - start;
+  }
+  start_burst();
+  return paused;
 }
 
 }  // namespace stoker::evaluator

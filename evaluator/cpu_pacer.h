@@ -4,17 +4,20 @@
 // hundreds of times per step, so a thread that loses its CPU for a moment delays all of them. An
 // evaluator that had to wait for a CPU therefore pauses between batches. The kernel reports such
 // waits, so the trainer's device and number of threads need not be known; an evaluator that finds
-// a free CPU never pauses.
+// a free CPU never pauses. Training is slowed roughly by the CPU time that the evaluator takes, so
+// its share is small; it pauses only while training runs.
 //
 // Waits are those of the evaluating thread. The kernel also counts the time in which a CPU quota
 // (cgroup) stops it.
 //
-// Threads: the evaluating thread.
-// Errors:  none; if the kernel does not report run delays, there are no pauses.
+// Threads:  the evaluating thread; a stop can be requested from any.
+// Blocking: pause_if_due(), until the pause is over, training has ended or a stop is requested.
+// Errors:   none; if the kernel does not report run delays, there are no pauses.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <stop_token>
 
 #include "shared/base/clock.h"
 
@@ -31,24 +34,32 @@ CpuTimes read_cpu_times();
 class CpuPacer {
  public:
   // Maximum fraction of time that a competing evaluator computes, reading of samples included.
-  static constexpr double kDutyCycle = 0.2;
+  static constexpr double kDutyCycle = 0.04;
   // Minimum fraction of run_delay in a burst that counts as competition.
   static constexpr double kMinContention = 0.1;
   // A shorter burst continues after the next batch: a single time slice is no competition.
   static constexpr std::chrono::milliseconds kMinBurst{200};
-  // The competition can end during a pause.
-  static constexpr std::chrono::seconds kMaxPause{10};
+  // Interval of the checks during a pause whether training still runs.
+  static constexpr std::chrono::seconds kCheckInterval{1};
+
+  // Sleeps for that time, less if a stop is requested.
+  using Sleep = std::function<void(std::chrono::nanoseconds, const std::stop_token&)>;
 
   // `clock` must outlive this object.
-  explicit CpuPacer(Clock& clock, std::function<CpuTimes()> cpu_times = read_cpu_times);
+  CpuPacer(Clock& clock, Sleep sleep, std::function<CpuTimes()> cpu_times = read_cpu_times);
 
   // Starts a burst, at the start of an evaluation.
   void start_burst();
-  // The pause that is due between two batches, often 0. After a pause, call start_burst().
-  std::chrono::nanoseconds pause_due();
+  // Call it between two batches. Returns the duration of the pause, often 0. A pause ends when
+  // `is_training` returns false.
+  std::chrono::nanoseconds pause_if_due(const std::stop_token& stop,
+                                        const std::function<bool()>& is_training);
 
  private:
+  std::chrono::nanoseconds pause_due();
+
   Clock& clock_;
+  const Sleep sleep_;
   const std::function<CpuTimes()> cpu_times_;
   std::chrono::nanoseconds burst_start_{0};
   CpuTimes times_at_start_;

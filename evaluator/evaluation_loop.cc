@@ -15,6 +15,7 @@ namespace {
 using std::chrono::nanoseconds;
 constexpr uint64_t kMaxManifest = 64ull << 20;
 constexpr auto kBusyDelay = std::chrono::seconds(10);
+constexpr auto kMaxBusyTime = std::chrono::minutes(10);  // once no more checkpoints are expected
 
 std::string manifest_sha256_of(const std::string& checkpoint_path) {
   const auto text = read_file(join_path(checkpoint_path, "manifest.json"), kMaxManifest);
@@ -119,8 +120,26 @@ bool EvaluationLoop::has_reached_step(const std::vector<checkpoint::CheckpointEn
          std::ranges::none_of(due, [&](const auto& entry) { return entry.step <= until; });
 }
 
+Status EvaluationLoop::check_busy(const std::vector<checkpoint::CheckpointEntry>& due) const {
+  if (!last_checkpoint_time_) return {};
+  for (const auto& entry : due) {
+    const auto busy = busy_.find(entry.path);
+    if (busy == busy_.end() ||
+        clock_.monotonic() - std::max(busy->second.since, *last_checkpoint_time_) < kMaxBusyTime)
+      continue;
+    return Status(StatusCode::kBusy, busy->second.reason + ", for " +
+                                         std::to_string(kMaxBusyTime.count()) +
+                                         " minutes; end that, then start stoker-eval again");
+  }
+  return {};
+}
+
 Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState& loop_state,
                                                                 std::stop_token stop) {
+  if (loop_state.paced && !loop_state.run_ended)
+    last_checkpoint_time_.reset();
+  else if (!last_checkpoint_time_)
+    last_checkpoint_time_ = clock_.monotonic();
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), files_);
   int num_considered = 0;
   for (; !stop.stop_requested(); ++num_considered) {
@@ -144,7 +163,10 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
       if (!soonest.maybe_due_at || *wait.maybe_due_at < *soonest.maybe_due_at) soonest = wait;
     }
     soonest.num_considered = num_considered;
-    if (!next) return soonest;
+    if (!next) {
+      STOKER_RETURN_IF_ERROR(check_busy(due));
+      return soonest;
+    }
     STOKER_RETURN_IF_ERROR(evaluate_checkpoint(*next, stop));
   }
   return LoopResult{.maybe_due_at = {}, .waiting_for = "", .num_considered = num_considered};
@@ -228,6 +250,7 @@ void EvaluationLoop::request_early_stop(uint64_t step) {
 
 Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
                                       const std::string& manifest_sha256, const Status& error) {
+  if (error.code() != StatusCode::kBusy) busy_.erase(entry.path);
   if (error.ok()) return record_outcome(Outcome::kEvaluated, entry, manifest_sha256, "");
   if (error.code() == StatusCode::kCancelled) {  // stop requested; the checkpoint stays pending
     attempt_counts_->undo(entry.step, manifest_sha256);
@@ -248,6 +271,7 @@ Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
       log_warn("evaluation postponed", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->undo(entry.step, manifest_sha256);
     not_before_[entry.path] = clock_.monotonic() + kBusyDelay;
+    busy_.try_emplace(entry.path, Busy{clock_.monotonic(), error.message()});
     return {};
   }
   if (error.code() == StatusCode::kCorrupt || error.code() == StatusCode::kMismatch) {

@@ -8,9 +8,9 @@
 // Blocking: evaluate_due() runs as long as the evaluations take; a stop ends it after the current
 //           batch.
 // Errors:   open(): kIoError, kNoSpace, kCorrupt (metrics/eval.jsonl). evaluate_due(): a required
-//           file cannot be written, or the results do not have the metric of eval.monitor
-//           (kInvalidArgument). A checkpoint that cannot be evaluated is not an error; its outcome
-//           is logged.
+//           file cannot be written, the results do not have the metric of eval.monitor
+//           (kInvalidArgument), or only checkpoints remain that another program keeps locked
+//           (kBusy). A checkpoint that cannot be evaluated is not an error; its outcome is logged.
 // Crash:    after a crash at any point and a restart, each checkpoint has exactly one result, one
 //           record per dataset and one outcome.
 #pragma once
@@ -76,6 +76,8 @@ class EvaluationLoop {
   bool has_reached_step(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
   LoopResult wait_time(const checkpoint::CheckpointEntry& entry, const LoopState& loop_state) const;
+  // kBusy: nothing but an entry of `due` has been waited for, for too long.
+  Status check_busy(const std::vector<checkpoint::CheckpointEntry>& due) const;
   Status evaluate_checkpoint(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
   // Returns the recorded result if the checkpoint was evaluated before a crash, else evaluates it.
   Result<Evaluation> evaluate_or_reuse(const checkpoint::CheckpointEntry& entry,
@@ -104,7 +106,14 @@ class EvaluationLoop {
   std::optional<OutcomeLog> outcome_log_;
   std::optional<AttemptCounts> attempt_counts_;
   std::unique_ptr<ResultRecorder> results_;
-  std::map<std::string, std::chrono::nanoseconds> not_before_;     // retry time by checkpoint path
+  std::map<std::string, std::chrono::nanoseconds> not_before_;  // retry time by checkpoint path
+  struct Busy {
+    std::chrono::nanoseconds since;
+    std::string reason;
+  };
+  std::map<std::string, Busy> busy_;  // by checkpoint path, until another result
+  // Since when no more checkpoints are expected: the run has ended, or this is not followed.
+  std::optional<std::chrono::nanoseconds> last_checkpoint_time_;
   std::optional<std::chrono::nanoseconds> last_evaluation_start_;  // start of the last evaluation
   uint64_t newest_resolved_ = 0;
 };

@@ -26,6 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kRunPollInterval = 1s;  // until the configuration is loaded
 constexpr auto kStopTimeout = 5s;      // time for the current batch to finish after a stop
+constexpr auto kReportedPause = 60s;   // an evaluation that has paused for longer says why
 
 std::string wait_reason(const run::RunState& state) {
   if (!state.no_locks.empty())
@@ -62,7 +63,7 @@ EvaluatorApp::EvaluatorApp(CommandLine command, Clock& clock)
       layout_(command_.run_dir),
       clock_(clock),
       watchdog_(clock),
-      pacer_(clock),
+      pacer_(clock, std::bind_front(&EvaluatorApp::sleep, this)),
       wait_logger_(clock) {}
 
 ExitCode EvaluatorApp::run() {
@@ -188,19 +189,21 @@ Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& 
 }
 
 std::chrono::nanoseconds EvaluatorApp::pause_if_due(const std::stop_token& stop) {
-  const std::chrono::nanoseconds due = pacer_.pause_due();
-  if (due <= 0ns) return 0ns;
-  const auto state = run::read_run_state(layout_);
-  if (state.phase != run::RunState::Phase::kRunning || state.pause) return 0ns;
-  const auto start = clock_.monotonic();
+  return pacer_.pause_if_due(stop, [this] {
+    const auto state = run::read_run_state(layout_);
+    return state.phase == run::RunState::Phase::kRunning && !state.pause;
+  });
+}
+
+void EvaluatorApp::sleep(std::chrono::nanoseconds duration, const std::stop_token& stop) {
+  // Before the sleep, because a pause can be longer than the watchdog waits.
+  watchdog_.extend(duration);
   std::mutex mutex;
   std::unique_lock lock(mutex);
-  std::condition_variable_any().wait_for(lock, stop, due, [] { return false; });
-  const std::chrono::nanoseconds paused = clock_.monotonic() - start;
-  pacer_.start_burst();
-  watchdog_.extend(paused);
-  paused_ += paused;
-  return paused;
+  std::condition_variable_any().wait_for(lock, stop, duration, [] { return false; });
+  paused_ += duration;
+  if (paused_ > kReportedPause)
+    wait_logger_.waiting("CPUs for the evaluation; training uses all of them");
 }
 
 Status EvaluatorApp::print_generated_text() {

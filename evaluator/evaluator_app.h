@@ -43,6 +43,8 @@ class EvaluatorApp {
                               std::stop_token stop);
   // Limits the slowdown of a trainer on the same machine. Returns the duration of the pause.
   std::chrono::nanoseconds pause_if_due(const std::stop_token& stop);
+  // Part of a pause.
+  void sleep(std::chrono::nanoseconds duration, const std::stop_token& stop);
   Status print_generated_text();
   // Evaluates the pending checkpoints and returns.
   Status evaluate_once(std::stop_token stop);

@@ -17,22 +17,30 @@ namespace {
 
 constexpr off_t kMaxConfigBytes = (1 << 20) + 1;  // parse_config() rejects more than 1 MiB
 
-// ", and its KEY and KEY EFFECT"; empty if no key is set.
-std::string describe_keys(bool is_first_set, const char* first, bool is_second_set,
-                          const char* second, const char* effect) {
-  if (!is_first_set && !is_second_set) return "";
-  return std::string(", and its ") + (is_first_set ? first : "") +
-         (is_first_set && is_second_set ? " and " : "") + (is_second_set ? second : "") + effect;
+struct Setting {
+  const char* key;
+  bool is_risky;
+};
+
+// ", and with KEY and KEY EFFECT"; empty if no setting is risky.
+std::string describe(const std::vector<Setting>& settings, const char* effect) {
+  std::string keys;
+  for (const auto& [key, is_risky] : settings)
+    if (is_risky) keys += (keys.empty() ? ", and with " : " and ") + std::string(key);
+  return keys.empty() ? "" : keys + effect;
 }
 
-// What requires trust in the author of the configuration; empty if nothing does.
+// What requires trust in the author of the configuration, who also chooses the data, whether the
+// configuration or the caller has set it; empty if nothing does.
 std::string list_risks(const config::Config& config) {
   const bool has_code = std::holds_alternative<config::PluginConfig>(config.model.arch) ||
                         std::holds_alternative<config::TorchscriptConfig>(config.model.arch);
-  return describe_keys(has_code, "model.path", !config.eval.on_best_command.empty(),
-                       "eval.on_best_command", " would run with your permissions") +
-         describe_keys(!config.feed.sandbox, "feed.sandbox", config.feed.num_processes == 0,
-                       "feed.num_processes", " would read data without a sandbox");
+  return describe({{"model.path", has_code},
+                   {"eval.on_best_command", !config.eval.on_best_command.empty()}},
+                  ", code would run with your permissions") +
+         describe({{"feed.sandbox", !config.feed.sandbox},
+                   {"feed.num_processes", config.feed.num_processes == 0}},
+                  ", data would be read without a sandbox");
 }
 
 }  // namespace

@@ -13,8 +13,9 @@
 
 namespace stoker::evaluator {
 
-// As config::load_config(). kPermission: the file names code or disables the sandbox, and belongs
-// neither to root nor to the user of this process, or other users can write to it; unless `trust`.
+// As config::load_config(). kPermission: the file with the overrides names code or disables the
+// sandbox, and belongs neither to root nor to the user of this process, or other users can write to
+// it; unless `trust`.
 Result<config::Config> load_run_config(const std::string& path,
                                        const std::vector<std::string>& overrides, bool trust);
 

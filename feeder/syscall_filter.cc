@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <string>
 
 #include <asm/ioctls.h>
 
@@ -206,6 +207,11 @@ void append_missing(std::vector<sock_filter>& program, uint32_t call) {
                                  return_value(SECCOMP_RET_ERRNO | (ENOSYS & SECCOMP_RET_DATA))});
 }
 
+// A kernel without filters reports EINVAL for any filter, one with filters EFAULT for none.
+bool has_seccomp_filters() {
+  return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, nullptr) == -1 && errno == EFAULT;
+}
+
 // ---- Violations
 
 std::atomic<uint64_t*> denied_syscall_word{nullptr};  // set before the filter is installed
@@ -278,9 +284,13 @@ Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> wri
     return Status(StatusCode::kInternal,
                   "the seccomp filter of a worker process cannot be applied to its thread " +
                       std::to_string(result));
-  if (cause == ENOSYS || cause == EINVAL)
+  if (cause == ENOSYS || (cause == EINVAL && !has_seccomp_filters()))
     return Status(StatusCode::kUnreachable, "this kernel has no seccomp filters");
-  return Status::from_errno(cause, "seccomp filter of a worker process");
+  const std::string what = "seccomp filter of a worker process (" +
+                           std::to_string(instructions.size()) + " instructions)";
+  // Such as one of more than BPF_MAXINSNS.
+  if (cause == EINVAL) return Status(StatusCode::kInternal, what + ": rejected as invalid");
+  return Status::from_errno(cause, what);
 }
 
 }  // namespace stoker::feeder

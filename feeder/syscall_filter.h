@@ -10,9 +10,9 @@
 //
 // Threads: install_syscall_filter() applies to every thread of the process, including those already
 //          running.
-// Errors:  kUnreachable: the kernel has no seccomp. kPermission: the kernel or an installed filter
-//          (of a service manager or container) does not permit another filter. kInternal: the
-//          filter cannot be applied to a thread of the process.
+// Errors:  kUnreachable: the kernel has no seccomp filters. kPermission: the kernel or an installed
+//          filter (of a service manager or container) does not permit another filter. kInternal:
+//          the filter is invalid, or cannot be applied to a thread of the process.
 // Crash:   the filter ends with the process, which can have no children.
 #pragma once
 

@@ -2,7 +2,7 @@
 # Runs the fault tests of docs/reliability.md in full; normal test runs execute only a part of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-all=(crash_enum powercut_enum program_enum exact_resume damage memory ring_model hostile)
+all=(crash_enum powercut_enum program_enum exact_resume corruption memory ring_model hostile)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
@@ -16,7 +16,7 @@ devices) is skipped with the reason.
   powercut_enum  power cut of an ext4 file system at each of these calls; needs root (seconds)
   program_enum   both faults with stokerd and stoker-eval (a quarter of an hour)
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
-  damage         flipped bits and truncations of a checkpoint, read by each program (minutes)
+  corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
   ring_model     every interleaving of the ring's protocol (minutes, 6 GB)
   hostile        all tests labelled `hostile`, with 10 s to 10 minutes of random writes to the ring
@@ -36,14 +36,14 @@ done
 # program_of TEST: the test program. filter_of TEST: those of its tests that run.
 program_of() {
   case $1 in
-    damage) echo fault_test ;;
+    corruption) echo fault_test ;;
     memory) echo system_test ;;
     *) echo "$1" ;;
   esac
 }
 filter_of() {
   case $1 in
-    damage) echo 'CorruptCheckpointTest.*' ;;
+    corruption) echo 'CorruptCheckpointTest.*' ;;
     memory) echo 'MemoryGrowthTest.*:MemoryUsageTest.*' ;;
     *) echo '*' ;;
   esac

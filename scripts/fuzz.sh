@@ -1,18 +1,28 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets of tests/fuzz with Clang, runs each for a while and stores the findings.
+# Builds the fuzz targets of tests/fuzz with Clang, runs each for a while and stores the findings and,
+# with --merge, inputs with new coverage.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
-Usage: scripts/fuzz.sh [SECONDS [FORMAT…]]
+Usage: scripts/fuzz.sh [--merge] [SECONDS [FORMAT…]]
 
-Runs the target of each FORMAT (default: all) for SECONDS (default: 60) under AddressSanitizer and UBSan, from the
-seeds of its tests and the corpus of earlier runs (build/fuzz/corpus). An input that causes a failure ends the
-run and is stored in build/fuzz/found; fix the bug and move the file to tests/fuzz/regressions/FORMAT/, which every test
-run reads. Requires the Debian packages clang and libclang-rt-14-dev.
+Runs the target of each FORMAT (default: all) for SECONDS (default: 60; 0: not at all) under AddressSanitizer and UBSan,
+from the seeds of its tests, its corpus (tests/fuzz/corpus) and that of earlier runs (build/fuzz/corpus). An input that
+causes a failure ends the run and is stored in build/fuzz/found; fix the bug and move the file to
+tests/fuzz/regressions/FORMAT/. Every test run reads these and the corpus in tests/fuzz. Requires the Debian packages clang
+and libclang-rt-14-dev.
+
+  --merge  then replaces tests/fuzz/corpus/FORMAT by the smallest inputs of both corpora that cover what the seeds do not,
+           at most 32 KiB
 HELP
   exit 0
+fi
+merge=''
+if [[ ${1:-} == --merge ]]; then
+  merge=yes
+  shift
 fi
 seconds=${1:-60}
 shift || true
@@ -30,11 +40,30 @@ build() {
 scratch=$(mktemp -d /dev/shm/stoker-fuzz-XXXXXX 2>/dev/null || mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# run_target FORMAT ARGUMENT…
+run_target() {
+  mkdir -p "build/fuzz/corpus/$1" "build/fuzz/found/$1" "tests/fuzz/corpus/$1"
+  TMPDIR=$scratch "build/fuzz/bin/fuzz_$1" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=256 \
+    -artifact_prefix="build/fuzz/found/$1/" "${@:2}"
+}
 run_format() {
-  mkdir -p "build/fuzz/corpus/$1" "build/fuzz/found/$1"
-  TMPDIR=$scratch "build/fuzz/bin/fuzz_$1" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \
-    -malloc_limit_mb=256 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$1/" \
-    "build/fuzz/corpus/$1" "build/fuzz/seeds/$1"
+  run_target "$1" -max_total_time="$seconds" -print_final_stats=1 \
+    "build/fuzz/corpus/$1" "build/fuzz/seeds/$1" "tests/fuzz/corpus/$1"
+}
+
+merge_format() {
+  local merged=$scratch/merged-$1 bytes=0
+  mkdir "$merged"
+  cp "build/fuzz/seeds/$1"/seed-* "$merged"
+  run_target "$1" -merge=1 "$merged" "tests/fuzz/corpus/$1" "build/fuzz/corpus/$1"
+  rm "$merged"/seed-*
+  rm -rf "tests/fuzz/corpus/$1"
+  mkdir "tests/fuzz/corpus/$1"
+  while read -r size name; do
+    bytes=$((bytes + size))
+    if ((bytes > 32768)); then break; fi
+    mv "$merged/$name" "tests/fuzz/corpus/$1/"
+  done < <(find "$merged" -type f -printf '%s %f\n' | sort -n)
 }
 
 step "Build the fuzz targets" fuzz-build build
@@ -42,5 +71,6 @@ if (($# == 0)); then
   for folder in build/fuzz/seeds/*/; do set -- "$@" "$(basename "$folder")"; done
 fi
 for format in "$@"; do
-  step "Fuzz $format for $seconds s" "fuzz-$format" run_format "$format"
+  if [[ $seconds != 0 ]]; then step "Fuzz $format for $seconds s" "fuzz-$format" run_format "$format"; fi
+  if [[ $merge ]]; then step "Merge the corpus of $format" "fuzz-merge-$format" merge_format "$format"; fi
 done

@@ -183,6 +183,14 @@ Status ControlServer::Impl::admit(const Peer& peer) {
   if (sessions_.size() >= limit)
     return Status(StatusCode::kBusy, std::to_string(sessions_.size()) +
                                          " clients are connected, the maximum; try again later");
+  const auto read_only = std::ranges::count(sessions_, Role::kRead,
+                                            [](const auto& session) { return session->role(); });
+  if (authorizer_.role_of(peer.uid) == Role::kRead &&
+      static_cast<size_t>(read_only) >= limits.read_only_connections) {
+    return Status(StatusCode::kBusy, std::to_string(read_only) +
+                                         " clients with read-only access are connected, the "
+                                         "maximum; try again later");
+  }
   const auto same_user =
       std::count_if(sessions_.begin(), sessions_.end(),
                     [&](const auto& session) { return session->peer().uid == peer.uid; });

@@ -12,10 +12,11 @@ namespace stoker::server {
 
 struct Limits {
   size_t connections = 32;
-  size_t reserved_connections = 4;  // of these, only for the owner and root
-  size_t connections_per_uid = 8;   // for a user who is neither the owner nor root
-  size_t requests_in_flight = 4;    // per connection, without a reply so far
-  size_t unsent_bytes = 1 << 20;    // per connection: replies that the client has not read
+  size_t reserved_connections = 4;    // of these, only for the owner and root
+  size_t read_only_connections = 16;  // of all users with the read role together
+  size_t connections_per_uid = 8;     // for a user who is neither the owner nor root
+  size_t requests_in_flight = 4;      // per connection, without a reply so far
+  size_t unsent_bytes = 1 << 20;      // per connection: replies that the client has not read
   // Per user, including new connections; also the burst size.
   double requests_per_s = 500;
   double changes_per_s = 20;  // per user: requests that change state

@@ -251,7 +251,7 @@ void set_progress_line(std::string_view text) {
     if (!log.console) log.console = std::make_shared<ConsoleSink>();
     console = log.console;
   }
-  console->set_progress(text);
+  console->set_progress(printable(text));
 }
 
 }  // namespace stoker

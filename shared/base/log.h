@@ -65,7 +65,8 @@ void log_error(std::string_view event, Fields fields = {});
 std::string format_event(std::string_view event, Fields fields);
 
 // Progress line of the terminal: printed on standard error, erased before each log line and
-// restored after it. Ignored if standard error is not a terminal. Empty text removes it.
+// restored after it. Control characters and bytes that are not UTF-8 are replaced. Ignored if
+// standard error is not a terminal. Empty text removes it.
 void set_progress_line(std::string_view text);
 bool supports_progress_line();
 

@@ -65,4 +65,19 @@ bool is_control_character(std::string_view character) {
          code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t valid_bytes = utf8_character_bytes(text);
+    const std::string_view character = text.substr(0, valid_bytes > 0 ? valid_bytes : 1);
+    text.remove_prefix(character.size());
+    if (valid_bytes == 0 || is_control_character(character))
+      out += '?';
+    else
+      out += character;
+  }
+  return out;
+}
+
 }  // namespace stoker

@@ -22,4 +22,9 @@ std::string valid_utf8(std::string_view text);
 // and isolates.
 bool is_control_character(std::string_view character);
 
+// Untrusted text (a file name, an error message), with control characters and bytes that are not
+// UTF-8 replaced by '?', so that it cannot move the cursor, change colors of the terminal or reverse
+// the order of other text.
+std::string printable(std::string_view text);
+
 }  // namespace stoker

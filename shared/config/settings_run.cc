@@ -368,9 +368,10 @@ Fields resource_fields(EvalConfig& eval) {
            "idle: only otherwise unused CPU time; slows the trainer least, and makes no "
            "progress on a fully loaded machine. low: when both compete for a core, a tenth "
            "of the time of a trainer thread. In both cases, an evaluation that competes with "
-           "training for CPUs pauses between batches, four fifths of the time, to limit the "
-           "slowdown of training. normal: the same as other programs, without pauses; for "
-           "an evaluator on another machine or with a CPU quota."},
+           "training for CPUs pauses between batches 96 % of the time, to limit the slowdown of "
+           "training: where training keeps all CPUs busy, it takes 25 times as long. normal: the "
+           "same as other programs, without pauses; for results sooner at the cost of slower "
+           "steps, for an evaluator on another machine, or with a CPU quota."},
       {.name = "max_samples",
        .target = &eval.max_samples,
        .help = "Maximum number of samples per dataset; null evaluates all",

@@ -122,6 +122,11 @@ void prepare(SpawnRecords& records, const std::vector<UniqueFd>& fds) {
     ::posix_spawn_file_actions_adddup2(&records.actions, fds[i].get(),
                                        WorkerProcess::kFirstFd + static_cast<int>(i));
   ::posix_spawn_file_actions_addopen(&records.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&records.actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  // Libraries and the process that started this one can have opened descriptors without
+  // close-on-exec.
+  ::posix_spawn_file_actions_addclosefrom_np(
+      &records.actions, WorkerProcess::kFirstFd + static_cast<int>(fds.size()));
   sigset_t blocked, defaults;
   ::sigemptyset(&blocked);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::sigaddset(&blocked, signal);

@@ -46,9 +46,10 @@ class WorkerProcess {
   };
 
   static constexpr int kFirstFd = 3;
-  // `fds` become the descriptors kFirstFd, kFirstFd + 1, … of the child. Terminal and service
-  // signals (INT, TERM, HUP, USR1) are blocked in the child from the start: they are meant for its
-  // parent, which ends its workers itself.
+  // `fds` become the descriptors kFirstFd, kFirstFd + 1, … of the child. It has no others but
+  // standard error; standard input and output are /dev/null. Terminal and service signals (INT,
+  // TERM, HUP, USR1) are blocked in the child from the start: they are meant for its parent, which
+  // ends its workers itself.
   static Result<WorkerProcess> spawn(const std::string& program,
                                      const std::vector<std::string>& arguments,
                                      std::span<const int> fds);

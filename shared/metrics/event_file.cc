@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "shared/metrics/tensorboard_messages.h"
@@ -81,7 +82,11 @@ Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& c
   std::unique_ptr<EventFile> file(new EventFile(files, clock, join_path(directory, name)));
   STOKER_ASSIGN_OR_RETURN(
       file->fd_, files.open(file->path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW));
-  STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
+  // Also the names of the directory (train, or a dataset) and of the one that it is in (tensorboard,
+  // or tensorboard/eval): no other file there is synced.
+  const std::filesystem::path parent = std::filesystem::path(directory).parent_path();
+  for (const std::string& changed : {directory, parent.string(), parent.parent_path().string()})
+    STOKER_RETURN_IF_ERROR(files.sync_directory(changed));
   file->add_record(encode_file_version(file->now()));
   if (maybe_after_step.has_value())
     file->add_record(encode_session_start(file->now(), *maybe_after_step + 1));

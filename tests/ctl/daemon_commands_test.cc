@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -201,10 +202,31 @@ TEST_F(DaemonCommandsTest, ProfileCopiesNoFileOutsideOfRunDirectory) {
   trace = link;
   const CommandResult linked = copy();
   EXPECT_EQ(linked.code, 74);
-  EXPECT_THAT(linked.err, HasSubstr("outside of the run directory"));
+  EXPECT_THAT(linked.err, HasSubstr("a link is not followed"));
   trace = layout().profiles_dir() + "/..";
   EXPECT_EQ(copy().code, 74) << "a directory";
   EXPECT_FALSE(std::filesystem::exists(path("copy.json")));
+}
+
+TEST_F(DaemonCommandsTest, ProfileFollowsNoLinkInsideRunDirectory) {
+  write_file(layout().root() + "/private/trace.json", "private");
+  const std::string trace = layout().profiles_dir() + "/trace.json";
+  auto fake = daemon([&](const std::string& line) {
+    return reply_line(line.find("status") != std::string::npos ? control::to_json(example_status())
+                                                               : profile_of(trace));
+  });
+  const auto copy = [&] { return ctl({"profile", "20", "--output", path("copy.json")}).code; };
+  std::filesystem::create_directory_symlink("private", layout().profiles_dir());
+  EXPECT_EQ(copy(), 74) << "the folder is a link";
+  std::filesystem::remove(layout().profiles_dir());
+  std::filesystem::create_directory(layout().profiles_dir());
+  std::filesystem::create_symlink("../private/trace.json", trace);
+  EXPECT_EQ(copy(), 74) << "the file is a link";
+  EXPECT_FALSE(std::filesystem::exists(path("copy.json")));
+  std::filesystem::remove(trace);
+  write_file(trace, "steps");
+  EXPECT_EQ(copy(), 0);
+  EXPECT_EQ(*read_file(path("copy.json"), 100), "steps");
 }
 
 TEST_F(DaemonCommandsTest, ProfileReportsWaitingOnPausedRun) {
@@ -355,23 +377,37 @@ TEST_F(DaemonCommandsTest, SendsNothingToDaemonOfAnotherRun) {
 }
 
 TEST_F(DaemonCommandsTest, SendsNothingToDaemonOfAnotherUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can listen as another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be several users";
+  constexpr uid_t kClient = 4242, kDaemon = 65534;
   auto fake = daemon_of(
       layout().root(), [&](const std::string&) { return reply_line(R"({"step":1200})"); }, true);
   write_train_metrics(1);
   const std::vector<std::vector<std::string>> lines = {
       {"--run-dir", layout().root(), "pause"}, {"--socket", layout().control_socket(), "pause"}};
+  // Every user may connect.
+  for (const std::string& reachable : {root_, layout().root()})
+    ASSERT_EQ(::chmod(reachable.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(layout().control_socket().c_str(), 0777), 0);
+  const auto run_as = [](uid_t user, const std::vector<std::string>& words) {
+    EXPECT_EQ(::seteuid(user), 0);
+    CommandResult result = run_with_arguments(words);
+    EXPECT_EQ(::seteuid(0), 0);
+    return result;
+  };
   for (const auto& words : lines) {
     ASSERT_EQ(::chown(layout().root().c_str(), 0, 0), 0);
-    const CommandResult result = run_with_arguments(words);
+    const CommandResult result = run_as(kClient, words);
     EXPECT_EQ(result.code, 69) << words[0];
     EXPECT_EQ(result.out, "") << words[0];
     EXPECT_THAT(result.err, HasSubstr("belongs to uid 65534")) << words[0];
+    EXPECT_THAT(result.err, HasSubstr("run stokerctl as uid 65534 or root")) << words[0];
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    ASSERT_EQ(::chown(layout().root().c_str(), 65534, 65534), 0);
-    EXPECT_EQ(run_with_arguments(words).code, 0) << "the owner of the run directory";
+    EXPECT_EQ(run_as(kDaemon, words).code, 0) << "the same user";
+    EXPECT_EQ(run_as(0, words).code, 0) << "root";
+    ASSERT_EQ(::chown(layout().root().c_str(), kDaemon, kDaemon), 0);
+    EXPECT_EQ(run_as(kClient, words).code, 0) << "the owner of the run directory";
   }
-  EXPECT_EQ(fake.stop().size(), 2u);
+  EXPECT_EQ(fake.stop().size(), 6u);
 }
 
 TEST_F(DaemonCommandsTest, RecognizesRunThroughLink) {

@@ -42,15 +42,6 @@ TEST(NumberFormatTest, FormatsBytesAndDurations) {
   EXPECT_EQ(format_duration(std::numeric_limits<double>::quiet_NaN()), "?");
 }
 
-TEST(NumberFormatTest, EscapesControlCharacters) {
-  EXPECT_EQ(printable("a\x1b[2J\nb\t\x7f"), "a?[2J?b??");
-  EXPECT_EQ(printable("\xC2\x9B"
-                      "2J"),
-            "?2J");
-  EXPECT_EQ(printable("a\u202eb\x9b\xff"), "a?b??");
-  EXPECT_EQ(printable("naïve ✓"), "naïve ✓");
-}
-
 TEST(TextTableTest, AlignsNumbersRightAndTextLeft) {
   TextTable table({{.title = "step"}, {.title = "train\nloss"}, {.title = "file", .left = true}});
   table.add({"1 000", "2.5", "a.h"});

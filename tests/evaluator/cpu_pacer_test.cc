@@ -1,7 +1,11 @@
 #include "evaluator/cpu_pacer.h"
 
 #include <ctime>
+#include <functional>
+#include <stop_token>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace stoker::evaluator {
@@ -9,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
+using testing::Each;
 
 class CpuPacerTest : public ::testing::Test {
  protected:
@@ -18,12 +23,20 @@ class CpuPacerTest : public ::testing::Test {
     times_.run_time += run_time;
     times_.run_delay += run_delay;
     clock_.advance(run_time + run_delay + slept);
-    return pacer_.pause_due();
+    return pacer_.pause_if_due(stop_.get_token(), [this] { return is_training_(); });
   }
 
   ManualClock clock_;
   CpuTimes times_{5s, 3s};  // before the evaluation
-  CpuPacer pacer_{clock_, [this] { return times_; }};
+  std::stop_source stop_;
+  std::function<bool()> is_training_ = [] { return true; };
+  std::vector<nanoseconds> sleeps_;
+  CpuPacer pacer_{clock_,
+                  [this](nanoseconds duration, const std::stop_token&) {
+                    sleeps_.push_back(duration);
+                    clock_.advance(duration);
+                  },
+                  [this] { return times_; }};
 };
 
 TEST_F(CpuPacerTest, NeverPausesWithFreeCpu) {
@@ -31,17 +44,18 @@ TEST_F(CpuPacerTest, NeverPausesWithFreeCpu) {
 }
 
 TEST_F(CpuPacerTest, LimitsComputingToDutyCycleWhileItCompetes) {
-  EXPECT_EQ(pause_after(100ms, 200ms), 400ms);
-  EXPECT_EQ(pause_after(200ms, 30ms), 800ms);
+  EXPECT_EQ(pause_after(100ms, 200ms), 2400ms);
+  EXPECT_EQ(pause_after(200ms, 30ms), 4800ms);
+  EXPECT_EQ(pause_after(60s, 60s), 24min);
 }
 
 TEST_F(CpuPacerTest, CountsReadingOfSamplesAsComputing) {
-  EXPECT_EQ(pause_after(100ms, 50ms, 300ms), 1600ms);
+  EXPECT_EQ(pause_after(100ms, 50ms, 300ms), 9600ms);
 }
 
 TEST_F(CpuPacerTest, PausesFromMinimumContentionOn) {
   EXPECT_EQ(pause_after(901ms, 99ms), 0ns);
-  EXPECT_EQ(pause_after(900ms, 100ms), 3600ms);
+  EXPECT_EQ(pause_after(900ms, 100ms), 21600ms);
 }
 
 TEST_F(CpuPacerTest, StopsPausingWhenCpuIsFreeAgain) {
@@ -51,10 +65,34 @@ TEST_F(CpuPacerTest, StopsPausingWhenCpuIsFreeAgain) {
 
 TEST_F(CpuPacerTest, MergesShortBatches) {
   EXPECT_EQ(pause_after(90ms, 100ms), 0ns);
-  EXPECT_EQ(pause_after(10ms, 0ms), 400ms);
+  EXPECT_EQ(pause_after(10ms, 0ms), 2400ms);
 }
 
-TEST_F(CpuPacerTest, LimitsPauses) { EXPECT_EQ(pause_after(60s, 60s), CpuPacer::kMaxPause); }
+TEST_F(CpuPacerTest, NeverPausesWithoutTraining) {
+  is_training_ = [] { return false; };
+  EXPECT_EQ(pause_after(60s, 60s), 0ns);
+  EXPECT_TRUE(sleeps_.empty());
+}
+
+TEST_F(CpuPacerTest, EndsPauseSoonAfterTrainingEnds) {
+  const nanoseconds end = clock_.monotonic() + 2min + 90s;
+  is_training_ = [&] { return clock_.monotonic() < end; };
+  EXPECT_EQ(pause_after(60s, 60s), 90s);
+  EXPECT_THAT(sleeps_, Each(nanoseconds(CpuPacer::kCheckInterval)));
+}
+
+TEST_F(CpuPacerTest, EndsPauseOnStop) {
+  is_training_ = [this] {
+    if (sleeps_.size() == 3) stop_.request_stop();
+    return true;
+  };
+  EXPECT_EQ(pause_after(60s, 60s), 4s);
+}
+
+TEST_F(CpuPacerTest, CountsNoPauseAsComputing) {
+  EXPECT_EQ(pause_after(100ms, 200ms), 2400ms);
+  EXPECT_EQ(pause_after(100ms, 200ms), 2400ms);
+}
 
 TEST_F(CpuPacerTest, IgnoresTimeBeforeBurst) {
   clock_.advance(1h);
@@ -64,9 +102,10 @@ TEST_F(CpuPacerTest, IgnoresTimeBeforeBurst) {
 }
 
 TEST_F(CpuPacerTest, NeverPausesIfKernelReportsNothing) {
-  CpuPacer pacer(clock_, [] { return CpuTimes(); });
+  CpuPacer pacer(
+      clock_, [](auto&&...) {}, [] { return CpuTimes(); });
   clock_.advance(1s);
-  EXPECT_EQ(pacer.pause_due(), 0ns);
+  EXPECT_EQ(pacer.pause_if_due({}, [] { return true; }), 0ns);
 }
 
 nanoseconds thread_cpu_time() {

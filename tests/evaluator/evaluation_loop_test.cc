@@ -239,6 +239,29 @@ TEST_F(EvaluationLoopTest, EvaluatesLockedCheckpointAfterItsLockIsReleased) {
   EXPECT_EQ(outcomes(), Lines{"10 evaluated"});
 }
 
+TEST_F(EvaluationLoopTest, FailsIfCheckpointStaysLockedAfterRunEnded) {
+  commit(10);
+  commit(20);
+  const auto loop = open();
+  const UniqueFd lock(::open((path_of(10) + "/SHA256SUMS").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    ASSERT_TRUE(loop->evaluate_due({.paced = true}, {}).ok()) << "the run can still add some";
+    clock_.advance(10s);
+  }
+  const auto end = clock_.monotonic();
+  Status status;
+  while (status.ok() && clock_.monotonic() < end + 1h) {
+    status = loop->evaluate_due({.run_ended = true, .paced = true}, {}).status();
+    if (status.ok()) clock_.advance(10s);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kBusy);
+  EXPECT_EQ(clock_.monotonic(), end + 10min);
+  EXPECT_NE(status.message().find(path_of(10)), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("start stoker-eval again"), std::string::npos);
+  EXPECT_EQ(outcomes(), Lines{"20 evaluated"}) << "the others are evaluated first";
+}
+
 // ---- Throttling
 
 TEST_F(EvaluationLoopTest, WaitsThrottleTimeBetweenEvaluations) {

@@ -41,13 +41,14 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileOfAnotherUserUnlessTrusted) {
        {"model: {name: plugin, path: /m.so}\n", "model: {name: torchscript, path: /m.pt}\n"}) {
     const auto loaded = load(text);
     EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
-    EXPECT_THAT(loaded.status().message(),
-                AllOf(HasSubstr(path_ + ": belongs to uid 4242, and its model.path would run"),
-                      HasSubstr("--trust")));
+    EXPECT_THAT(
+        loaded.status().message(),
+        AllOf(HasSubstr(path_ + ": belongs to uid 4242, and with model.path, code would run"),
+              HasSubstr("--trust")));
     EXPECT_TRUE(load(text, true).ok());
   }
   const std::string command = std::string(kBuiltIn) + "eval: {on_best_command: [/bin/true]}\n";
-  EXPECT_THAT(load(command).status().message(), HasSubstr("its eval.on_best_command would run"));
+  EXPECT_THAT(load(command).status().message(), HasSubstr("with eval.on_best_command, code would"));
   EXPECT_TRUE(load(command, true).ok());
 }
 
@@ -58,7 +59,7 @@ TEST_F(LoadRunConfigTest, RejectsCodeInFileThatOthersCanWriteUnlessTrusted) {
     const auto loaded = load(code);
     EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
     EXPECT_THAT(loaded.status().message(),
-                AllOf(HasSubstr(path_ + ": other users can write to it, and its model.path"),
+                AllOf(HasSubstr(path_ + ": other users can write to it, and with model.path"),
                       HasSubstr("chmod go-w " + path_)));
     EXPECT_TRUE(load(code, true).ok());
     EXPECT_TRUE(load(kBuiltIn).ok());
@@ -73,8 +74,8 @@ TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileOfAnotherUserUnlessTrusted
   const auto loaded = load(off);
   EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << loaded.status().to_string();
   EXPECT_THAT(loaded.status().message(),
-              HasSubstr("its feed.sandbox would read data without a sandbox; check it"));
-  EXPECT_THAT(load(in_process).status().message(), HasSubstr("its feed.num_processes would read"));
+              HasSubstr("with feed.sandbox, data would be read without a sandbox; check it"));
+  EXPECT_THAT(load(in_process).status().message(), HasSubstr("with feed.num_processes, data"));
   EXPECT_TRUE(load(off, true).ok() && load(in_process, true).ok());
   EXPECT_TRUE(load_run_config(path_, {"feed.num_processes=1"}, false).ok());
   if (::geteuid() != 0) return;  // only root can give a file to another user
@@ -82,6 +83,17 @@ TEST_F(LoadRunConfigTest, RejectsDisabledSandboxInFileOfAnotherUserUnlessTrusted
   mode_ = 0640;
   EXPECT_EQ(load(off).status().code(), StatusCode::kPermission);
   EXPECT_EQ(load(in_process).status().code(), StatusCode::kPermission);
+}
+
+TEST_F(LoadRunConfigTest, RejectsSandboxDisabledByCallerForFileOfOthersUnlessTrusted) {
+  mode_ = 0660;
+  ASSERT_TRUE(load(kBuiltIn).ok());
+  for (const std::string override_text : {"feed.sandbox=false", "feed.num_processes=0"}) {
+    const auto loaded = load_run_config(path_, {override_text}, false);
+    EXPECT_EQ(loaded.status().code(), StatusCode::kPermission) << override_text;
+    EXPECT_THAT(loaded.status().message(), HasSubstr("--trust"));
+    EXPECT_TRUE(load_run_config(path_, {override_text}, true).ok()) << override_text;
+  }
 }
 
 TEST_F(LoadRunConfigTest, AcceptsFileOfAnotherUserWithoutCode) {

@@ -168,6 +168,21 @@ TEST_F(SandboxTest, AllowsWritesOnlyToCacheFiles) {
   ::close(other);
 }
 
+TEST_F(SandboxTest, HasRoomForCacheFileOfEachDataset) {
+  constexpr size_t kMaxDatasets = 64;  // of a configuration
+  const std::vector<int> writable(kMaxDatasets, STDERR_FILENO);
+  const ProcessExit ending = run_in_sandbox(
+      [] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }, {.writable_fds = writable});
+  EXPECT_EQ(ending.signal, SIGSYS) << "exit code " << ending.exit_code;
+}
+
+TEST_F(SandboxTest, FailsIfFilterExceedsLimitOfKernel) {
+  const std::vector<int> writable(1000, STDERR_FILENO);
+  EXPECT_GT(filter_program(1, writable).size(), static_cast<size_t>(BPF_MAXINSNS));
+  const ProcessExit ending = run_in_sandbox([] { return 0; }, {.writable_fds = writable});
+  EXPECT_EQ(ending.exit_code, 99) << "ran without a sandbox";
+}
+
 TEST_F(SandboxTest, DeniesWritesBeyondEndOfCacheFile) {
   constexpr uint64_t kWord = uint64_t{1} << 32;
   struct Write {

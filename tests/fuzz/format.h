@@ -2,8 +2,9 @@
 //
 // To add one, write NAME_format.cc like idx_format.cc and add a line to format.cc and
 // CMakeLists.txt. This creates a libFuzzer target fuzz_NAME, a seed corpus, and a test that runs
-// the seeds, systematic mutations of them, and the inputs in regressions/NAME/ (inputs that once
-// caused a failure).
+// the seeds, systematic mutations of them, and the inputs in corpus/NAME/ (found by the target, for
+// their coverage: `scripts/fuzz.sh --merge`) and regressions/NAME/ (inputs that once caused a
+// failure).
 #pragma once
 
 #include <span>

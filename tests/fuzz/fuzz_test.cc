@@ -1,4 +1,5 @@
-// Runs the seeds of every format, mutations of them, and the regression inputs without a fuzzer.
+// Runs the seeds of every format, mutations of them, the corpus and the regression inputs without a
+// fuzzer.
 #include <algorithm>
 #include <filesystem>
 
@@ -21,6 +22,17 @@ class FuzzFormatTest : public testing::TestWithParam<Format> {
     for (const std::string& seed : GetParam().seeds()) {
       const size_t stride = std::max<size_t>(1, seed.size() / kMaxMutations);
       for (size_t at = 0; at < seed.size(); at += stride) GetParam().run(mutate(seed, at));
+    }
+  }
+  // Runs the inputs in FOLDER/NAME, if any.
+  static void run_files(const std::string& folder) {
+    const auto files = std::filesystem::path(STOKER_FUZZ_INPUTS) / folder / GetParam().name;
+    if (!std::filesystem::is_directory(files)) return;
+    for (const auto& entry : std::filesystem::directory_iterator(files)) {
+      SCOPED_TRACE(entry.path().string());
+      const auto input = read_file(entry.path().string(), 1 << 24);
+      EXPECT_TRUE(input.ok()) << input.status().to_string();
+      if (input.ok()) GetParam().run(*input);
     }
   }
 };
@@ -49,16 +61,9 @@ TEST_P(FuzzFormatTest, PreservesInvariantsOnInsertedOrRemovedByte) {
   run_mutated([](std::string seed, size_t at) { return seed.insert(at, 1, seed[at]); });
 }
 
-TEST_P(FuzzFormatTest, PassesRegressionInputs) {
-  const auto folder = std::filesystem::path(STOKER_FUZZ_REGRESSIONS) / GetParam().name;
-  if (!std::filesystem::is_directory(folder)) return;  // no regression inputs yet
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    SCOPED_TRACE(entry.path().string());
-    const auto input = read_file(entry.path().string(), 1 << 24);
-    ASSERT_TRUE(input.ok());
-    GetParam().run(*input);
-  }
-}
+TEST_P(FuzzFormatTest, PreservesInvariantsOnCorpus) { run_files("corpus"); }
+
+TEST_P(FuzzFormatTest, PassesRegressionInputs) { run_files("regressions"); }
 
 INSTANTIATE_TEST_SUITE_P(Formats, FuzzFormatTest,
                          testing::ValuesIn(formats().begin(), formats().end()),

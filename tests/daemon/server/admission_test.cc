@@ -87,6 +87,21 @@ TEST_F(ConnectionAdmissionTest, ReservesConnectionsForOwnerAndRoot) {
   expect_rejected("5 clients are connected");
 }
 
+TEST_F(ConnectionAdmissionTest, KeepsConnectionsForOperatorsFromReadOnlyUsers) {
+  constexpr uid_t kOperator = 7;
+  options_.operators = {kOperator};
+  connect_as(kOtherUid);
+  start_serving();
+  std::vector<std::vector<TestClient>> readers;
+  for (int user = 0; user < 2; ++user, ++uid_) readers.push_back(connect_clients(8));
+  expect_rejected("16 clients with read-only access are connected");
+  uid_ = kOperator;
+  auto of_operator = connect_clients(8);
+  EXPECT_THAT(of_operator.front().request("pause"), HasSubstr("result"));
+  uid_ = 0;
+  const auto of_root = connect_clients(8);
+}
+
 TEST_F(ConnectionAdmissionTest, RejectsClientWithUnknownCredentials) {
   options_.peer_of = [](int) -> Result<Peer> {
     return Status(StatusCode::kPermission, "SO_PEERCRED: not permitted");

@@ -1,6 +1,8 @@
 #include "shared/base/log.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -26,6 +28,26 @@ TEST(LogTest, EscapesControlCharactersAndInvalidUtf8) {
             "e c1=\\xc2\\x9b2J bidi=a\\xe2\\x80\\xaegpj line=\\xe2\\x80\\xa8");
   EXPECT_EQ(format_event("e", {{"raw", "\x9b[2J\xff\xc3"}, {"text", "naïve✓"}}),
             "e raw=\\x9b[2J\\xff\\xc3 text=naïve✓");
+}
+
+TEST(LogTest, ReplacesControlCharactersInProgressLine) {
+  int terminal = -1, program_side = -1;
+  if (::openpty(&terminal, &program_side, nullptr, nullptr, nullptr) != 0)
+    GTEST_SKIP() << "no pseudoterminals on this machine";
+  const UniqueFd reader(terminal), writer(program_side);
+  const UniqueFd stderr_copy(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_EQ(::dup2(writer.get(), STDERR_FILENO), STDERR_FILENO);
+  set_progress_line("waiting: /run\x1b[2J\u009b");
+  set_progress_line("");
+  ASSERT_EQ(::dup2(stderr_copy.get(), STDERR_FILENO), STDERR_FILENO);
+  const std::string expected = "\r\033[Kwaiting: /run?[2J?\r\033[K";
+  std::string text;
+  pollfd readable{.fd = reader.get(), .events = POLLIN, .revents = 0};
+  char byte = 0;
+  while (text.size() < expected.size() && ::poll(&readable, 1, 10'000) == 1 &&
+         ::read(reader.get(), &byte, 1) == 1)
+    text += byte;
+  EXPECT_EQ(text, expected);
 }
 
 TEST(LogTest, WritesTimeAndLevelToFile) {

@@ -44,5 +44,14 @@ TEST(Utf8Test, PreservesValidTextAndReplacesInvalidBytes) {
   }
 }
 
+TEST(Utf8Test, ReplacesControlCharactersInPrintableText) {
+  EXPECT_EQ(printable("a\x1b[2J\nb\t\x7f"), "a?[2J?b??");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "2J"),
+            "?2J");
+  EXPECT_EQ(printable("a\u202eb\x9b\xff"), "a?b??");
+  EXPECT_EQ(printable("naïve ✓"), "naïve ✓");
+}
+
 }  // namespace
 }  // namespace stoker

@@ -74,6 +74,20 @@ TEST_F(EventFileTest, KeepsNameOfNewFileAfterPowerCut) {
   std::filesystem::remove_all(after);
 }
 
+TEST_F(EventFileTest, KeepsNameOfNewDirectoryAfterPowerCut) {
+  test::FaultyFiles files(directory_);
+  const std::string folder = "/tensorboard/eval/val";
+  ASSERT_TRUE(make_directories(files, directory_ + "/tensorboard").ok());
+  ASSERT_TRUE(files.sync_directory(directory_).ok());  // as stokerd does
+  ASSERT_TRUE(EventFile::create(files, clock_, directory_ + folder, {}).ok());
+  const std::string after = directory_ + "-after";
+  files.simulate_power_loss(files.operations().size(), test::Survival::kNothing, 1, after);
+  std::error_code error;
+  EXPECT_FALSE(std::filesystem::is_empty(after + folder, error));
+  EXPECT_FALSE(error) << error.message();
+  std::filesystem::remove_all(after);
+}
+
 TEST_F(EventFileTest, WritesScalarsAndTextsReadableByTensorBoard) {
   auto file = create();
   file->add_scalar("loss", 10, 2.5);
