@@ -7,6 +7,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/config/config.h"
 #include "shared/data/files/index.h"
 #include "shared/data/pipeline/dataset_refresh.h"
@@ -15,9 +16,13 @@
 namespace stoker::app {
 namespace {
 
+constexpr ThreadActivity kScan{.operation = "scan datasets"};
+constexpr ThreadActivity kWaitForScan{.operation = "wait for next scan", .is_waiting = true};
+
 struct Stopped {};  // thrown by the progress callback, the only way to abort a scan
 
 void wait(const std::stop_token& stop, double seconds) {
+  const ScopedActivity waiting(kWaitForScan);
   std::mutex mutex;
   std::condition_variable_any never_notified;
   std::unique_lock lock(mutex);
@@ -35,6 +40,7 @@ DatasetMonitor::DatasetMonitor(const config::Config& config, const data::Dataset
 
 Status DatasetMonitor::run(std::stop_token stop) {
   while (!stop.stop_requested() && !found()) {
+    const ScopedActivity scanning(kScan);
     Status scanned;
     try {
       scanned = scan(stop);

@@ -18,6 +18,7 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/data/cache/cache_location.h"
 #include "shared/data/files/derived_file.h"
 #include "shared/data/files/scan.h"
@@ -90,6 +91,8 @@ Status read_group(const files::FileReader& reader, size_t begin, const PackOptio
   std::vector<std::jthread> threads;
   for (Status& result : results)
     threads.emplace_back([&] {
+      ThreadRecord record("pack-images-" + std::to_string(&result - results.data()), "read images");
+      record.begin();
       for (size_t i = next++; i < contents.size() && result.ok(); i = next++) {
         result = reader.read_whole(begin + i, packing.limit, contents[i]);
         if (result.ok() && packing.rewrite) packing.rewrite(contents[i]);
