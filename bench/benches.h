@@ -9,6 +9,7 @@ Benchmark plan_orders();
 Benchmark ring_operations();
 Benchmark ring_bandwidth();
 Benchmark ring_consumer();
+Benchmark queue_pairs();
 Benchmark feed_text();
 Benchmark feed_rows();
 Benchmark feed_images();

@@ -20,9 +20,10 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       ->check(CLI::Range(0.001, 3600.0));
   app.add_option("--dir", options.dir, "Directory for files, on the disk to measure")
       ->check(CLI::ExistingDirectory);
-  app.add_option("--baselines", options.baselines,
-                 "Directory created by scripts/bench_baselines.sh: feed-images also measures those "
-                 "libraries")
+  app.add_option(
+         "--baselines", options.baselines,
+         "Directory created by scripts/bench_baselines.sh: feed-images and queue also measure "
+         "those libraries")
       ->check(CLI::ExistingDirectory);
   app.add_flag("--quick", options.quick,
                "Use tiny sizes and one short run, to test that everything runs");

@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo status        show the training status
   stokerctl --run-dir runs/demo watch         the same continuously, until the run ends
+  stokerctl --run-dir runs/demo threads       list the threads of stokerd and what each does
   stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
   stokerctl --run-dir runs/demo profile 50    profile the next 50 steps
   stokerctl --run-dir runs/demo inspect 'blocks.0.*' --gradients --histograms
@@ -36,8 +37,9 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, watch, pause, resume, checkpoint, stop, set, profile and inspect need a running stokerd. The
-others read the run directory only: the run may be running, have ended, or be a copy elsewhere.
+status, watch, threads, pause, resume, checkpoint, stop, set, profile and inspect need a running
+stokerd. The others read the run directory only: the run may be running, have ended, or be a copy
+elsewhere.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
@@ -120,6 +122,7 @@ class Parser {
   void add_commands_for_daemon() {
     add_method(control::GetStatus{}, Action::kStatus);
     add("watch", Action::kWatch, "Show the training status continuously until the run ends");
+    add_method(control::GetThreads{}, Action::kThreads);
     add_command(control::Pause{});
     add_command(control::Resume{});
     add_command(control::SaveCheckpoint{});

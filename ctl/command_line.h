@@ -17,6 +17,7 @@ namespace stoker::ctl {
 enum class Action {
   kStatus,
   kWatch,
+  kThreads,
   kCommand,  // sent to stokerd: CommandLine::request
   kList,
   kVerify,

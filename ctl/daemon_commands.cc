@@ -17,9 +17,11 @@
 #include "ctl/run_locator.h"
 #include "ctl/status_format.h"
 #include "ctl/text_format.h"
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
+#include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
 #include "shared/run/run_state.h"
 
@@ -168,6 +170,64 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
     return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (!command.json) console.out << format_run_state(state) << "\n";
   return static_cast<ExitCode>(state.end->exit_code);
+}
+
+namespace {
+
+// "26 queue threads (25 stopped, 1 failed)": the rows of one kind.
+std::string count_threads(const control::ThreadTable& table, bool queue_threads,
+                          const std::string& kind) {
+  const auto count = [&](std::optional<ThreadState> maybe_state) {
+    return std::ranges::count_if(table.rows, [&](const control::ThreadRow& row) {
+      return row.is_queue_thread == queue_threads && (!maybe_state || row.state == *maybe_state);
+    });
+  };
+  std::string ended;
+  for (const ThreadState state :
+       {ThreadState::kNotStarted, ThreadState::kStopped, ThreadState::kFailed}) {
+    if (const auto number = count(state); number > 0)
+      ended += (ended.empty() ? "" : ", ") + std::to_string(number) + " " +
+               std::string(to_string(state));
+  }
+  return std::to_string(count(std::nullopt)) + " " + kind +
+         (ended.empty() ? "" : " (" + ended + ")");
+}
+
+std::string render_threads(const control::ThreadTable& table, const TextStyle& style) {
+  constexpr size_t kTimeBegin = 11, kTimeBytes = 8;  // "12:00:00" in an ISO time
+  TextTable text({{.title = "thread", .left = true},
+                  {.title = "queue", .left = true},
+                  {.title = "operation", .left = true},
+                  {.title = "state", .left = true},
+                  {.title = "since (UTC)", .can_drop = true},
+                  {.title = "for"}});
+  for (const control::ThreadRow& row : table.rows) {
+    const bool is_time = parse_iso8601(row.since).has_value();
+    text.add({printable(row.name), printable(row.queue), printable(row.operation),
+              std::string(to_string(row.state)),
+              is_time ? row.since.substr(kTimeBegin, kTimeBytes) : printable(row.since),
+              format_duration(row.seconds)});
+  }
+  return text.render(style) + "\n" + count_threads(table, true, "queue threads") + ", " +
+         count_threads(table, false, "of stokerd") + ", " + std::to_string(table.library_threads) +
+         " of libraries\n";
+}
+
+}  // namespace
+
+ExitCode show_threads(const CommandLine& command, const Console& console) {
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  const auto reply = client->request(control::GetThreads{}, kStatusTimeout);
+  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
+  if (command.json) {
+    console.out << *reply << "\n";
+    return ExitCode::kSuccess;
+  }
+  const auto table = control::parse_thread_table(*reply);
+  if (!table.ok()) return console.fail(table.status(), exit_code_for_reply(table.status()));
+  console.out << render_threads(*table, console.style);
+  return ExitCode::kSuccess;
 }
 
 ExitCode run_command(const CommandLine& command, const Console& console) {

@@ -17,6 +17,8 @@ ExitCode show_status(const CommandLine& command, const Console& console);
 // watch: updates every `interval`. Returns the exit code of the run if the run ends meanwhile.
 ExitCode watch_status(const CommandLine& command, const Console& console,
                       std::chrono::milliseconds interval);
+// threads: a row for each thread, and their number
+ExitCode show_threads(const CommandLine& command, const Console& console);
 // pause, resume, checkpoint, stop, set, profile, inspect: CommandLine::request
 ExitCode run_command(const CommandLine& command, const Console& console);
 

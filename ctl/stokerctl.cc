@@ -28,6 +28,8 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return show_status(command, console);
     case Action::kWatch:
       return watch_status(command, console, 1s);
+    case Action::kThreads:
+      return show_threads(command, console);
     case Action::kCommand:
       return run_command(command, console);
     case Action::kList:

@@ -12,6 +12,7 @@ Creates FOLDER/torch (PyTorch, torchvision, simplejpeg, SPDL, DALI, safetensors)
 
   STOKER_DATA=IMAGES build/release/bin/stoker-bench --only feed-images --baselines FOLDER --runs 5 --seconds 5
   STOKER_PYTHON=FOLDER/torch/bin/python build/release/bin/stoker-bench --only checkpoint-commit
+  build/release/bin/stoker-bench --only queue --baselines FOLDER
   STOKER_PYTHON=FOLDER/torch/bin/python build/release/bin/stoker-bench-train
 
 FFCV is compiled and requires Debian's libopencv-dev, libturbojpeg0-dev and pkg-config; SPDL requires ffmpeg.

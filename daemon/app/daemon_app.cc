@@ -45,6 +45,7 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
 DaemonApp::~DaemonApp() = default;
 
 ExitCode DaemonApp::run() {
+  main_thread_.begin();
   if (const Status opened = open(); !opened.ok()) return finish(opened, 0);
   if (const auto request = find_early_stop_request(config_.eval, layout_))
     return exit_already_finished(*request);
@@ -127,7 +128,8 @@ Status DaemonApp::start_control() {
 }
 
 void DaemonApp::start_training() {
-  trainer_.start("trainer", [this](std::stop_token stop) -> Status {
+  auto record = std::make_unique<ThreadRecord>("trainer", "train");
+  trainer_.start(std::move(record), [this](std::stop_token stop) -> Status {
     auto on_training = [this] {
       first_step_ = run_->step();
       training_ = true;

@@ -25,6 +25,7 @@
 #include "daemon/service/systemd_notifier.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/thread_registry.h"
 #include "shared/config/config.h"
 #include "shared/run/early_stopping.h"
 #include "shared/run/run_layout.h"
@@ -66,6 +67,7 @@ class DaemonApp {
   Clock& clock_;
 
   // Only for the main thread.
+  ThreadRecord main_thread_{"main", "serve events"};
   boost::asio::io_context io_{1};
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_;

@@ -7,6 +7,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/config/config.h"
 #include "shared/data/files/index.h"
 #include "shared/data/files/scan.h"
@@ -17,7 +18,11 @@
 namespace stoker::app {
 namespace {
 
+constexpr ThreadActivity kScan{.operation = "scan datasets"};
+constexpr ThreadActivity kWaitForScan{.operation = "wait for next scan", .is_waiting = true};
+
 void wait(const std::stop_token& stop, double seconds) {
+  const ScopedActivity waiting(kWaitForScan);
   std::mutex mutex;
   std::condition_variable_any never_notified;
   std::unique_lock lock(mutex);
@@ -35,6 +40,7 @@ DatasetMonitor::DatasetMonitor(const config::Config& config, const data::Dataset
 
 Status DatasetMonitor::run(std::stop_token stop) {
   while (!stop.stop_requested() && !found()) {
+    const ScopedActivity scanning(kScan);
     const Status scanned = scan(stop);
     if (stop.stop_requested()) break;
     if (!scanned.ok() && scanned.message() != last_error_)

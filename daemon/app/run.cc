@@ -307,6 +307,8 @@ std::shared_ptr<const control::TrainerStatus> Run::status() const {
   return status;
 }
 
+ThreadList Run::threads() const { return list_threads(); }
+
 void Run::post(control::Command command, Done done) {
   channels_.mailbox.post({std::move(command), std::move(done)});
 }

@@ -29,6 +29,7 @@
 #include "daemon/train/trainer_channels.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
+#include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
@@ -74,6 +75,7 @@ class Run final : public server::TrainingControl {
 
   // TrainingControl
   std::shared_ptr<const control::TrainerStatus> status() const override;
+  ThreadList threads() const override;
   void post(control::Command command, Done done) override;
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
   Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override;

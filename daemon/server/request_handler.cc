@@ -4,6 +4,7 @@
 
 #include "shared/base/log.h"
 #include "shared/control/grammar.h"
+#include "shared/control/thread_table.h"
 
 namespace stoker::server {
 namespace {
@@ -134,6 +135,10 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
 
 void RequestHandler::execute(Session& session, const std::string& id, const control::GetStatus&) {
   reply(session, id, status_json());
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const control::GetThreads&) {
+  reply(session, id, control::to_json(control::make_thread_table(training_.threads())));
 }
 
 void RequestHandler::execute(Session& session, const std::string& id,

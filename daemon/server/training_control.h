@@ -12,6 +12,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/base/thread_registry.h"
 #include "shared/control/command.h"
 #include "shared/control/trainer_status.h"
 
@@ -31,6 +32,8 @@ class TrainingControl {
 
   virtual ~TrainingControl() = default;
   virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
+  // The threads of this process.
+  virtual ThreadList threads() const = 0;
   // `done` is called exactly once, on a trainer thread or before post() returns. SaveCheckpoint:
   // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy
   // through `done`: the mailbox is full, and the command was not executed.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/feed/worker_pool.h"
 
 namespace stoker::supervisor {
@@ -23,6 +24,7 @@ constexpr std::chrono::nanoseconds kHealthyRunTime =
 constexpr std::chrono::nanoseconds kKillWarningDelay = 5s;
 constexpr auto kStopGrace = 900ms;
 constexpr int kMaxAutoThreads = 64;
+constexpr ThreadActivity kSupervise{.operation = "supervise workers", .is_waiting = true};
 
 std::chrono::nanoseconds worker_timeout(const config::FeedConfig& feed) {
   return std::chrono::nanoseconds(
@@ -274,6 +276,7 @@ std::vector<int> FeedSupervisor::process_ids() const {
 
 // The supervisor thread.
 Status FeedSupervisor::supervise(std::stop_token stop) {
+  const ScopedActivity supervising(kSupervise);
   while (!stop.stop_requested() && !ring_.closed()) {
     wait_for_exits(kMaxWait);
     STOKER_RETURN_IF_ERROR(check_workers());  // an error stops all threads

@@ -10,6 +10,7 @@
 #include "daemon/train/schedule.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 
 namespace stoker::train {
 namespace {
@@ -17,6 +18,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 constexpr milliseconds kBusyPollInterval{1};  // poll interval while device work is pending
+constexpr ThreadActivity kWaitForBatch{.operation = "wait for batch", .is_waiting = true};
+constexpr ThreadActivity kPaused{.operation = "wait for resume", .is_waiting = true};
 
 }  // namespace
 
@@ -217,6 +220,7 @@ void Trainer::wait_while_paused(std::stop_token stop) {
   if (!channels_.is_paused) return;
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
+  const ScopedActivity paused(kPaused);
   const nanoseconds began = clock_.monotonic();
   while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
     channels_.mailbox.wait(kPollInterval);
@@ -240,6 +244,7 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
                                                                std::stop_token stop) {
   using NextBatch = std::optional<feed::ReceivedBatch>;
   const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kFeedWait);
+  const ScopedActivity activity(kWaitForBatch);
   const nanoseconds began = clock_.monotonic();
   while (true) {
     // Polls more often while the device still reads slots that the workers wait for.

@@ -5,9 +5,16 @@
 
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/run/last_checkpoint.h"
 
 namespace stoker::writer {
+namespace {
+
+constexpr ThreadActivity kWaitForSnapshot{.operation = "wait for snapshot", .is_waiting = true};
+constexpr ThreadActivity kWriteCheckpoint{.operation = "write checkpoint"};
+
+}  // namespace
 
 CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterOptions options,
                                    Clock& clock)
@@ -67,11 +74,13 @@ Status CheckpointWriter::run(std::stop_token stop) {
     OnDone on_done;
     {
       std::unique_lock lock(mutex_);
+      const ScopedActivity waiting(kWaitForSnapshot);
       const auto is_submitted = [this] { return phase_ == Phase::kSubmitted; };
       if (!changed_.wait(lock, stop, is_submitted)) return {};
       submitted_at = submitted_at_;
       on_done = std::exchange(on_done_, nullptr);
     }
+    const ScopedActivity writing(kWriteCheckpoint);
     auto result = write(stop);
     if (result.ok()) options_.delete_expired(false);
     record_result(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));

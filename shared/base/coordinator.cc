@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "shared/base/log.h"
@@ -37,68 +37,112 @@ bool is_normal_end(const Status& status) {
          status.code() == StatusCode::kClosed;
 }
 
-Status run_catching(const std::string& name, const std::function<Status(std::stop_token)>& body,
-                    std::stop_token token) {
+}  // namespace
+
+Status catch_exceptions(const std::function<Status()>& body) {
   try {
-    return body(std::move(token)).with_context(name);
+    return body();
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, name + ": out of memory");
+    return Status(StatusCode::kOutOfMemory, "out of memory");
   } catch (const std::exception& error) {
-    return Status(StatusCode::kInternal, name + ": " + error.what());
+    return Status(StatusCode::kInternal, error.what());
   } catch (...) {
-    return Status(StatusCode::kInternal, name + ": exception of an unknown type");
+    return Status(StatusCode::kInternal, "exception of an unknown type");
   }
 }
-
-}  // namespace
 
 Coordinator::~Coordinator() {
   request_stop();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     joined_ = true;
+    changed_.wait(lock, [this] { return running_names().empty(); });
   }
   for (auto& worker : workers_)
     if (worker.thread.joinable()) worker.thread.join();
 }
 
-void Coordinator::start(std::string name, std::function<Status(std::stop_token)> body) {
+// ---- Threads
+
+void Coordinator::start(std::string name, Body body) {
+  start(std::make_unique<ThreadRecord>(std::move(name)), std::move(body));
+}
+
+void Coordinator::start(std::unique_ptr<ThreadRecord> record, Body body) {
   const std::lock_guard lock(mutex_);
   if (joined_) return;  // called by a thread that outlived join(), possibly during the destructor
   Worker& worker = workers_.emplace_back();
-  worker.name = std::move(name);
+  worker.record = std::move(record);
   const BlockedSignalsGuard blocked;
   worker.thread = std::thread([this, &worker, run = std::move(body)] { run_body(worker, run); });
+  worker.ended = false;  // only now, in case that the thread cannot be started
 }
 
-void Coordinator::run_body(Worker& worker, const std::function<Status(std::stop_token)>& body) {
-  pthread_setname_np(pthread_self(), worker.name.substr(0, 15).c_str());
-  const Status status = run_catching(worker.name, body, stop_.get_token());
-  if (!is_normal_end(status)) request_stop(status);
+void Coordinator::run_body(Worker& worker, const Body& body) {
+  worker.record->begin();
+  const Status status = stop_on_exception(worker.record->name(), body);
+  worker.record->end(!is_normal_end(status));
+  end_worker(worker);
+}
+
+void Coordinator::end_worker(Worker& worker) {
   const std::lock_guard lock(mutex_);
   worker.ended = true;
   changed_.notify_all();
 }
 
+Coordinator::RegisteredThread::RegisteredThread(Coordinator& coordinator, std::string name)
+    : coordinator_(coordinator), maybe_worker_(nullptr) {
+  auto record = std::make_unique<ThreadRecord>(std::move(name));
+  const std::lock_guard lock(coordinator_.mutex_);
+  if (coordinator_.joined_) return;
+  maybe_worker_ = &coordinator_.workers_.emplace_back();
+  maybe_worker_->record = std::move(record);
+  maybe_worker_->record->begin();
+  maybe_worker_->ended = false;
+}
+
+Coordinator::RegisteredThread::~RegisteredThread() {
+  if (maybe_worker_ == nullptr) return;
+  maybe_worker_->record->end(false);
+  coordinator_.end_worker(*maybe_worker_);
+}
+
+Status Coordinator::stop_on_exception(const std::string& name, const Body& body) {
+  const Status status = catch_exceptions([&] { return body(token()); }).with_context(name);
+  if (!is_normal_end(status)) request_stop(status);
+  return status;
+}
+
+// ---- Stop
+
 void Coordinator::request_stop(Status reason) {
+  std::stop_source stop(std::nostopstate);
   {
     const std::lock_guard lock(mutex_);
+    const bool is_new = known_reasons_.insert(reason.to_string()).second;
     if (stopped_) {
-      if (!reason.ok())
+      if (!reason.ok() && is_new)
         log_warn("shutdown already in progress", {{"additional_reason", reason.to_string()}});
       return;
     }
-    stopped_ = true;
     reason_ = std::move(reason);
+    stopped_.store(true, std::memory_order_release);
+    stop = stop_;
   }
-  stop_.request_stop();  // outside the lock, because it runs the stop callbacks of waiting threads
+  stop.request_stop();  // outside the lock, because it runs the stop callbacks of waiting threads
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
 }
 
 bool Coordinator::wait_for_stop(std::chrono::nanoseconds timeout) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [this] { return stopped_; });
+  return changed_.wait_for(lock, timeout, [this] { return stopped_.load(); });
+}
+
+std::stop_token Coordinator::token() const {
+  const std::lock_guard lock(mutex_);
+  return stop_.get_token();
 }
 
 Status Coordinator::reason() const {
@@ -106,15 +150,32 @@ Status Coordinator::reason() const {
   return reason_;
 }
 
-bool Coordinator::all_joined() const {
+Status Coordinator::clear_stop() {
   const std::lock_guard lock(mutex_);
-  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.ended; });
+  if (const std::string running = running_names(); !running.empty())
+    return Status(StatusCode::kBusy, "threads are running: " + running);
+  for (auto& worker : workers_)
+    if (worker.thread.joinable()) worker.thread.join();
+  workers_.clear();
+  stop_ = std::stop_source();
+  joined_ = false;
+  reason_ = {};
+  known_reasons_.clear();
+  stopped_.store(false, std::memory_order_release);
+  return {};
 }
 
-std::vector<std::string> Coordinator::running_names() const {
-  std::vector<std::string> names;
+// ---- End
+
+bool Coordinator::all_joined() const {
+  const std::lock_guard lock(mutex_);
+  return running_names().empty();
+}
+
+std::string Coordinator::running_names() const {
+  std::string names;
   for (const auto& worker : workers_)
-    if (!worker.ended) names.push_back(worker.name);
+    if (!worker.ended) names += (names.empty() ? "" : ", ") + worker.record->name();
   return names;
 }
 
@@ -122,15 +183,15 @@ Status Coordinator::join(std::chrono::nanoseconds grace) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stopped_ || running_names().empty(); });
   changed_.wait_for(lock, grace, [this] { return running_names().empty(); });
-  const auto running = running_names();
+  const std::string running = running_names();
   joined_ = stopped_;
   for (auto& worker : workers_)
     if (worker.ended && worker.thread.joinable()) worker.thread.join();
-  if (!reason_.ok() || running.empty()) return reason_;
-  std::string names;
-  for (const auto& name : running) names += (names.empty() ? "" : ", ") + name;
-  return Status(StatusCode::kTimedOut,
-                "threads that did not stop within the grace period: " + names);
+  if (running.empty()) return reason_;
+  const std::string late = "threads that did not stop within the grace period: " + running;
+  if (reason_.ok()) return Status(StatusCode::kTimedOut, late);
+  log_warn("threads not joined", {{"reason", late}});
+  return reason_;
 }
 
 }  // namespace stoker

@@ -14,6 +14,7 @@
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "shared/base/thread_registry.h"
 #include "shared/base/utf8.h"
 
 namespace stoker {
@@ -121,6 +122,11 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   }
 }
 
+void register_thread() {
+  static ThreadRecord* const record = new ThreadRecord("log", "write log lines");
+  record->begin();  // never ended or destroyed, as the log
+}
+
 // Child processes must not inherit the log file.
 spdlog::file_event_handlers not_inherited() {
   spdlog::file_event_handlers handlers;
@@ -200,7 +206,9 @@ Status init_log(const LogOptions& options) {
   const std::lock_guard lock(log.mutex);
   if (!log.console) log.console = std::make_shared<ConsoleSink>();
   if (options.console) sinks.push_back(log.console);
-  if (!log.pool) log.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
+  if (!log.pool) {
+    log.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1, register_thread);
+  }
   auto logger =
       std::make_shared<spdlog::async_logger>("stoker", sinks.begin(), sinks.end(), log.pool,
                                              spdlog::async_overflow_policy::overrun_oldest);

@@ -1,7 +1,6 @@
 #include "shared/checkpoint/hashed_files.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "shared/base/hash.h"
+#include "shared/base/thread_registry.h"
 
 namespace stoker::checkpoint {
 namespace {
@@ -33,7 +33,8 @@ class HashTask {
       hash(content, {});
     } else {
       thread_ = std::jthread([this, &content](const std::stop_token& stop) {
-        pthread_setname_np(pthread_self(), "hash");
+        ThreadRecord record("hash", "hash file");
+        record.begin();
         hash(content, stop);
       });
     }

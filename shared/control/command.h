@@ -88,6 +88,10 @@ struct GetStatus {
   bool operator==(const GetStatus&) const = default;
 };
 
+struct GetThreads {
+  bool operator==(const GetThreads&) const = default;
+};
+
 // Attaches the client's process to the ring as a producer.
 struct Attach {
   bool operator==(const Attach&) const = default;
@@ -106,6 +110,7 @@ struct CloseInspection {
   bool operator==(const CloseInspection&) const = default;
 };
 
-using Call = std::variant<Hello, Help, GetStatus, Attach, ReadInspection, CloseInspection, Command>;
+using Call = std::variant<Hello, Help, GetStatus, GetThreads, Attach, ReadInspection,
+                          CloseInspection, Command>;
 
 }  // namespace stoker::control

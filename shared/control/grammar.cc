@@ -89,6 +89,7 @@ constexpr std::tuple kRows{
     Row<Hello>{"hello", kReads, "protocol version, build and methods"},
     Row<Help>{"help", kReads, "this list"},
     Row<GetStatus>{"status", kReads, "show the training status"},
+    Row<GetThreads>{"threads", kReads, "list the threads and what each of them does"},
     Row<Pause>{"pause", kChanges, "pause after the current step"},
     Row<Resume>{"resume", kChanges, "resume training"},
     Row<SaveCheckpoint>{"checkpoint", kChanges, "save a checkpoint now", "it is durable"},

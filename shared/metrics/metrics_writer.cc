@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 
 namespace stoker::metrics {
 namespace {
+
+constexpr ThreadActivity kWaitForRecords{.operation = "wait for records", .is_waiting = true};
 
 // Measurements are never deleted, except records of steps that are reported again.
 Status archive(FileSystem& files, const std::string& path, const std::string& why) {
@@ -154,7 +157,10 @@ Status MetricsWriter::run(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto has_work = [this] { return !queue_.empty() || flush_requested_ != flush_completed_; };
   for (;;) {
-    (void)work_.wait(lock, stop, has_work);
+    {
+      const ScopedActivity waiting(kWaitForRecords);
+      (void)work_.wait(lock, stop, has_work);
+    }
     const bool last = stop.stop_requested();
     const std::deque<Entry> entries = std::exchange(queue_, {});
     const uint64_t flush_to = flush_requested_;

@@ -11,10 +11,13 @@
 #include <optional>
 #include <thread>
 
+#include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
+#include "shared/control/thread_table.h"
 #include "shared/control/trainer_status.h"
+#include "shared/queue/queue_runner.h"
 #include "tests/ctl/run_fixture.h"
 #include "tests/support/unprivileged_user.h"
 
@@ -135,6 +138,85 @@ class DaemonCommandsTest : public CtlTest {
            trace + "\"}";
   }
 };
+
+TEST_F(DaemonCommandsTest, ThreadsPrintsTableOrRawJson) {
+  control::ThreadTable table{.rows = {}, .library_threads = 3};
+  table.rows.push_back({.name = "trainer",
+                        .tid = 4712,
+                        .operation = "wait for batch",
+                        .state = ThreadState::kWaiting,
+                        .since = "2026-01-31T12:00:05.250Z",
+                        .seconds = 1.5});
+  table.rows.push_back({.name = "examples/enqueue-0\x1b[2J",
+                        .tid = 4713,
+                        .is_queue_thread = true,
+                        .queue = "examples",
+                        .operation = "enqueue_many 3/6",
+                        .state = ThreadState::kWaiting,
+                        .since = "2026-01-31T12:00:00.000Z",
+                        .seconds = 242});
+  table.rows.push_back({.name = "examples/close",
+                        .is_queue_thread = true,
+                        .queue = "examples",
+                        .operation = "close",
+                        .state = ThreadState::kNotStarted,
+                        .since = "yesterday",
+                        .seconds = 0});
+  const std::string json = control::to_json(table);
+  auto fake = daemon([&](const std::string&) { return reply_line(json); });
+  const CommandResult shown = ctl({"threads"}, {.columns = 120});
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out,
+              testing::ContainsRegex("trainer +wait for batch +waiting +12:00:05 +1.5 s\n"));
+  EXPECT_THAT(shown.out, testing::ContainsRegex(
+                             "examples/enqueue-0.\\[2J +examples +enqueue_many 3/6 +waiting "
+                             "+12:00:00 +4 min 2 s\n"));
+  EXPECT_THAT(shown.out,
+              HasSubstr("\n2 queue threads (1 not started), 1 of stokerd, 3 of libraries\n"));
+  EXPECT_THAT(shown.out, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(ctl({"--json", "threads"}).out, json + "\n");
+  EXPECT_THAT(fake.stop(), testing::Each(HasSubstr("\"threads\"")));
+}
+
+// The program of queue_runner_test.cc: 13 enqueue threads, 13 that wait for the stop, 5 of the process.
+TEST_F(DaemonCommandsTest, ThreadsCountsQueueThreadsApartFromThoseOfProcess) {
+  Coordinator own;
+  for (const char* name : {"main", "trainer", "checkpoints", "metrics", "log"}) {
+    own.start(name, [&own](std::stop_token) {
+      own.wait_for_stop(60s);
+      return Status();
+    });
+  }
+  std::vector<std::unique_ptr<queue::Queue>> queues;
+  queue::QueueRunnerRegistry runners;
+  Coordinator coordinator;
+  for (int i = 0; i < 13; ++i) {
+    auto made = queue::Queue::create({.name = "queue-" + std::to_string(i),
+                                      .capacity = 1,
+                                      .components = {{.dtype = DType::kI64}}});
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    queue::Queue& target = *queues.emplace_back(*std::move(made));
+    const queue::EnqueueOperation enqueue_one = [&target](const std::stop_token& stop) {
+      return target.enqueue(queue::Tuple{queue::Tensor::scalar<int64_t>(1)}, stop);
+    };
+    runners.add_queue_runner(target, {enqueue_one});
+  }
+  runners.start_queue_runners(&coordinator);
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  const auto is_waiting_to_run = [](const ThreadInfo& thread) {
+    return thread.state == ThreadState::kNotStarted;
+  };
+  while (std::ranges::any_of(runners.list_threads().threads, is_waiting_to_run) &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  auto fake = daemon([&](const std::string&) {
+    return reply_line(control::to_json(control::make_thread_table(runners.list_threads())));
+  });
+  EXPECT_THAT(ctl({"threads"}).out, HasSubstr("\n26 queue threads, 5 of stokerd, "));
+  coordinator.request_stop();
+  EXPECT_TRUE(coordinator.join(60s).ok());
+  EXPECT_THAT(ctl({"threads"}).out, HasSubstr("\n26 queue threads (26 stopped), 5 of stokerd, "));
+}
 
 TEST_F(DaemonCommandsTest, StatusPrintsTableOrRawJson) {
   const std::string json = control::to_json(example_status());

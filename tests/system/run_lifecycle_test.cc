@@ -160,6 +160,15 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
   };
   const std::string step = step_now();
   EXPECT_NE(log_of("status").find("\"paused\""), std::string::npos);
+  const auto list_threads = [&] {
+    fs::remove(path("threads.out"));
+    EXPECT_EQ(run_stokerctl({"threads"}, "threads"), 0);
+    return log_of("threads");
+  };
+  EXPECT_TRUE(
+      wait_until(30s, [&] { return list_threads().find("wait for resume") != std::string::npos; }));
+  for (const char* name : {"main", "trainer", "checkpoints", "metrics", "feed-supervisor", "log"})
+    EXPECT_NE(log_of("threads").find(std::string("\n  ") + name + " "), std::string::npos) << name;
   EXPECT_EQ(run_stokerctl({"checkpoint"}, "checkpoint"), 0);
   EXPECT_FALSE(checkpoints(run_dir()).empty());
   EXPECT_EQ(step_now(), step) << "it trained while paused";

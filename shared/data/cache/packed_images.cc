@@ -23,6 +23,7 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/base/thread_registry.h"
 #include "shared/data/cache/cache_location.h"
 #include "shared/data/files/derived_file.h"
 #include "shared/data/files/scan.h"
@@ -148,7 +149,13 @@ GroupReader::~GroupReader() {
 Status GroupReader::start_threads(size_t count) {
   threads_.reserve(count);
   try {
-    while (threads_.size() < count) threads_.emplace_back([this] { run(); });
+    while (threads_.size() < count) {
+      threads_.emplace_back([this, name = "pack-images-" + std::to_string(threads_.size())] {
+        ThreadRecord record(name, "read images");
+        record.begin();
+        run();
+      });
+    }
   } catch (const std::system_error& error) {
     if (threads_.empty())
       return Status::from_errno(error.code().value(), "start a thread that reads files of a cache");

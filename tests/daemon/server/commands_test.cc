@@ -6,6 +6,7 @@
 #include "shared/control/client.h"
 #include "shared/control/grammar.h"
 #include "shared/control/protocol.h"
+#include "shared/control/thread_table.h"
 #include "tests/daemon/server/control_fixture.h"
 
 namespace stoker::server {
@@ -64,7 +65,7 @@ TEST_F(ControlCommandsTest, HelloReturnsVersionBuildRoleAndMethods) {
   EXPECT_EQ(
       client().request(R"({"id":1,"method":"hello"})"),
       R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","methods":)"
-      R"(["hello","help","status","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"],)"
+      R"(["hello","help","status","threads","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"],)"
       R"("run_dir":"/runs/a b","run_dir_id":"2049:17","pid":4711}})");
 }
 
@@ -82,6 +83,25 @@ TEST_F(ControlCommandsTest, HelloAndStatusIdentifyRun) {
   EXPECT_EQ(status.run_dir, "/runs/a b");
   EXPECT_EQ(status.run_dir_id, "2049:17");
   EXPECT_EQ(status.pid, 4711);
+}
+
+TEST_F(ControlCommandsTest, ThreadsListsThreadsOfTraining) {
+  ThreadList list{.threads = {}, .library_threads = 2};
+  list.threads.push_back({.name = "trainer",
+                          .tid = 4712,
+                          .operation = "wait for batch",
+                          .state = ThreadState::kWaiting});
+  training_.set_threads(std::move(list));
+  start_serving();
+  const auto reply = control::parse_reply(client().request("threads"));
+  ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+  const auto table = control::parse_thread_table(*reply);
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  ASSERT_THAT(table->rows, SizeIs(1));
+  EXPECT_EQ(table->rows[0].name, "trainer");
+  EXPECT_EQ(table->rows[0].operation, "wait for batch");
+  EXPECT_EQ(table->rows[0].state, ThreadState::kWaiting);
+  EXPECT_EQ(table->library_threads, 2u);
 }
 
 TEST_F(ControlCommandsTest, HelpListsEveryMethodWithTextForm) {

@@ -24,6 +24,10 @@ class FakeTraining : public TrainingControl {
     const std::lock_guard lock(mutex_);
     return status_;
   }
+  ThreadList threads() const override {
+    const std::lock_guard lock(mutex_);
+    return threads_;
+  }
   void post(control::Command command, Done done) override {
     std::unique_lock lock(mutex_);
     commands_.push_back(std::move(command));
@@ -67,6 +71,10 @@ class FakeTraining : public TrainingControl {
     const std::lock_guard lock(mutex_);
     status_ = std::make_shared<const control::TrainerStatus>(status);
   }
+  void set_threads(ThreadList threads) {
+    const std::lock_guard lock(mutex_);
+    threads_ = std::move(threads);
+  }
   void answer_with(Result<std::string> answer) {
     const std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
@@ -93,6 +101,7 @@ class FakeTraining : public TrainingControl {
   std::condition_variable posted_;
   // Guarded by mutex_.
   std::shared_ptr<const control::TrainerStatus> status_;
+  ThreadList threads_;
   Result<std::string> answer_ = std::string(R"({"step":1200})");
   bool is_withholding_ = false;
   std::vector<Done> pending_;

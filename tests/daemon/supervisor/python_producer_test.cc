@@ -22,6 +22,7 @@ class RingForProducers final : public server::TrainingControl {
   RingForProducers(FeedSupervisor& supervisor, const config::FeedConfig& feed)
       : supervisor_(supervisor), feed_(feed) {}
   std::shared_ptr<const control::TrainerStatus> status() const override { return nullptr; }
+  ThreadList threads() const override { return {}; }
   void post(control::Command, Done done) override { done(Status(StatusCode::kBusy, "no trainer")); }
   Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     STOKER_ASSIGN_OR_RETURN(auto attachment,

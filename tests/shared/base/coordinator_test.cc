@@ -131,5 +131,87 @@ TEST(CoordinatorTest, BlocksAllSignalsInThreads) {
   EXPECT_EQ(sigismember(&mine, SIGTERM), 0);
 }
 
+TEST(CoordinatorTest, NamesRunningThreadsWhenReasonIsKnown) {
+  std::latch hold(1);
+  Coordinator coordinator;
+  coordinator.start("stubborn", [&](std::stop_token) {
+    hold.wait();
+    return Status();
+  });
+  coordinator.request_stop(Status(StatusCode::kIoError, "disk on fire"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(coordinator.join(milliseconds(1)).message(), "disk on fire");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("stubborn"), std::string::npos);
+  hold.count_down();
+}
+
+TEST(CoordinatorTest, WaitsForRegisteredThread) {
+  Coordinator coordinator;
+  std::latch registered(1);
+  std::jthread outside([&] {
+    const auto registration = coordinator.register_thread("from a library");
+    registered.count_down();
+    coordinator.wait_for_stop(seconds(60));
+  });
+  registered.wait();
+  EXPECT_FALSE(coordinator.all_joined());
+  EXPECT_EQ(coordinator.clear_stop().message(), "threads are running: from a library");
+  coordinator.request_stop();
+  EXPECT_TRUE(coordinator.join(seconds(60)).ok());
+  EXPECT_TRUE(coordinator.all_joined());
+  const auto late = coordinator.register_thread("after the end");
+  EXPECT_TRUE(coordinator.all_joined());
+}
+
+TEST(CoordinatorTest, StartsAgainAfterClearStop) {
+  Coordinator coordinator;
+  coordinator.start("reader",
+                    [](std::stop_token) { return Status(StatusCode::kIoError, "disk on fire"); });
+  EXPECT_FALSE(coordinator.join(seconds(60)).ok());
+  EXPECT_TRUE(coordinator.clear_stop().ok());
+  EXPECT_FALSE(coordinator.should_stop());
+  EXPECT_FALSE(coordinator.token().stop_requested());
+  EXPECT_TRUE(coordinator.reason().ok());
+  std::atomic<bool> has_run = false;
+  coordinator.start("second", [&](std::stop_token stop) {
+    has_run = !stop.stop_requested();
+    return Status();
+  });
+  EXPECT_TRUE(coordinator.join(seconds(60)).ok());
+  EXPECT_TRUE(has_run);
+}
+
+TEST(CoordinatorTest, StopsOnExceptionInCallingThread) {
+  Coordinator coordinator;
+  EXPECT_TRUE(coordinator.stop_on_exception("main", [](std::stop_token) { return Status(); }).ok());
+  EXPECT_TRUE(
+      coordinator
+          .stop_on_exception(
+              "main", [](std::stop_token) { return Status(StatusCode::kClosed, "end of data"); })
+          .code() == StatusCode::kClosed);
+  EXPECT_FALSE(coordinator.should_stop());
+  const Status status = coordinator.stop_on_exception(
+      "main", [](std::stop_token) -> Status { throw std::runtime_error("broken"); });
+  EXPECT_EQ(status.message(), "main: broken");
+  EXPECT_TRUE(coordinator.should_stop());
+  EXPECT_EQ(coordinator.join(seconds(60)).message(), "main: broken");
+}
+
+TEST(CoordinatorTest, ListsThreadsUntilItIsDestroyed) {
+  const auto states_of = [](const std::string& name) {
+    std::vector<ThreadState> states;
+    for (const ThreadInfo& thread : list_threads().threads)
+      if (thread.name == name) states.push_back(thread.state);
+    return states;
+  };
+  {
+    Coordinator coordinator;
+    coordinator.start("a thread with a long name", [](std::stop_token) { return Status(); });
+    EXPECT_TRUE(coordinator.join(seconds(60)).ok());
+    EXPECT_EQ(states_of("a thread with a long name"), std::vector{ThreadState::kStopped});
+  }
+  EXPECT_TRUE(states_of("a thread with a long name").empty());
+}
+
 }  // namespace
 }  // namespace stoker

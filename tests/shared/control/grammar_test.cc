@@ -114,6 +114,7 @@ const std::vector<MethodCase>& all_methods() {
       {Hello{}, "hello", ""},
       {Help{}, "help", ""},
       {GetStatus{}, "status", ""},
+      {GetThreads{}, "threads", ""},
       {Pause{}, "pause", ""},
       {Resume{}, "resume", ""},
       {SaveCheckpoint{}, "checkpoint", ""},
@@ -147,10 +148,10 @@ TEST(GrammarTest, ParsesWhatItRenders) {
 TEST(GrammarTest, DescribesArgumentsInTextForm) {
   std::vector<std::string> forms;
   for (const MethodInfo& info : methods()) forms.push_back(info.text_form);
-  EXPECT_THAT(forms, ElementsAre("hello", "help", "status", "pause", "resume", "checkpoint", "stop",
-                                 "set lr VALUE", "attach", "profile STEPS [kernels]",
-                                 "inspect_open GLOB [EVERY]", "inspect_read INSPECTION [AFTER]",
-                                 "inspect_close INSPECTION"));
+  EXPECT_THAT(forms, ElementsAre("hello", "help", "status", "threads", "pause", "resume",
+                                 "checkpoint", "stop", "set lr VALUE", "attach",
+                                 "profile STEPS [kernels]", "inspect_open GLOB [EVERY]",
+                                 "inspect_read INSPECTION [AFTER]", "inspect_close INSPECTION"));
 }
 
 }  // namespace
