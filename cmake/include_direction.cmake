@@ -30,6 +30,8 @@ set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/da
 shared/data/transform shared/data/cache shared/data/record")
 set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
 shared/data/cache shared/data/format")
+set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
+shared/data/format")
 set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record shared/feed \
 shared/data/pipeline")
 set(ALLOW_daemon/cuda "")

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace stoker::data {
 namespace {
@@ -72,27 +73,31 @@ constexpr auto kPackers = std::to_array<Packer>({{"\x1f\x8b"sv, "gzip"sv, "gunzi
 
 }  // namespace
 
-Result<files::FileTable> scan_shards(const DatasetRequest& request,
-                                     const files::ScanProgress& progress) {
-  STOKER_ASSIGN_OR_RETURN(files::FileTable files,
-                          scan_source(request, request.config.glob(), progress));
-  if (files.root().empty()) return files;  // a single file with its own name
-  const auto named = PathGlob::names_in_ranges(request.config.glob());
-  if (!named) return named.status().with_context(request.key("glob"));
+Status check_ranges(const files::FileTable& files, const std::string& glob) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<std::string> named, PathGlob::names_in_ranges(glob));
   std::vector<std::string_view> found(files.size());
   for (size_t file = 0; file < files.size(); ++file) found[file] = files.name(file);
   std::ranges::sort(found);
   size_t missing = 0;
   const std::string* first = nullptr;
-  for (const std::string& name : *named) {
+  for (const std::string& name : named) {
     if (std::ranges::binary_search(found, std::string_view(name))) continue;
     if (missing++ == 0) first = &name;
   }
-  if (missing == 0) return files;
-  return Status(StatusCode::kNotFound, request.key("glob") + ": " + request.config.path() +
-                                           " has no '" + *first + "'; " + std::to_string(missing) +
-                                           " of the " + std::to_string(named->size()) +
-                                           " files that the range names are missing");
+  if (missing == 0) return {};
+  return Status(StatusCode::kNotFound,
+                files.root() + " has no '" + *first + "'; " + std::to_string(missing) + " of the " +
+                    std::to_string(named.size()) + " files that the range names are missing");
+}
+
+Result<files::FileTable> scan_shards(const DatasetRequest& request,
+                                     const files::ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(files::FileTable files,
+                          scan_source(request, request.config.glob(), progress));
+  if (files.root().empty()) return files;  // a single file with its own name
+  STOKER_RETURN_IF_ERROR(
+      check_ranges(files, request.config.glob()).with_context(request.key("glob")));
+  return files;
 }
 
 Status reject_packed(std::span<const std::byte> first_bytes) {

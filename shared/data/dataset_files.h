@@ -33,6 +33,8 @@ Status scan_source_file(const DatasetRequest& request, std::string_view field,
 //         its files does not exist: without it, the dataset would be a different one.
 Result<files::FileTable> scan_shards(const DatasetRequest& request,
                                      const files::ScanProgress& progress);
+// That check alone, for the files below a folder. The message has no key.
+Status check_ranges(const files::FileTable& files, const std::string& glob);
 
 // kCorrupt, with a suggested fix, if these are the first bytes of a compressed file, which does not
 // support random access.

@@ -16,6 +16,16 @@ Result<uint64_t> block_size_of(const DatasetRequest& request) {
       std::to_string(block_size) + " is not between 1 and " + std::to_string(kMaxBlockSize));
 }
 
+uint64_t token_bytes(config::TokenType type) {
+  switch (type) {
+    case config::TokenType::kUint16:
+      return 2;
+    case config::TokenType::kUint32:
+      return 4;
+  }
+  return 2;
+}
+
 Status too_short(const DatasetRequest& request, uint64_t length, std::string_view units) {
   const int64_t block_size = request.config.sequence()->block_size.value_or(0);
   return request.config_error(

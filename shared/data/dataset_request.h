@@ -54,6 +54,7 @@ struct DatasetRequest {
 // sequence.block_size of formats that split a stream into blocks; at least 1, and limited so that
 // nothing overflows.
 Result<uint64_t> block_size_of(const DatasetRequest& request);
+uint64_t token_bytes(config::TokenType type);
 Status too_short(const DatasetRequest& request, uint64_t length, std::string_view units);
 
 }  // namespace stoker::data

@@ -37,6 +37,7 @@ const Format& npy_format();
 const Format& pickle_format();
 const Format& image_format();
 const Format& safetensors_format();
+const Format& stream_format();
 const Format& tar_format();
 const Format& text_format();
 const Format& tfrecord_format();

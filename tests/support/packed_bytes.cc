@@ -1,6 +1,7 @@
 #include "tests/support/packed_bytes.h"
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <cstdlib>
 
@@ -27,6 +28,17 @@ std::string pack(const std::string& content, int window_bits) {
 
 std::string gzip(const std::string& content) { return pack(content, 15 + 16); }
 std::string deflate(const std::string& content) { return pack(content, -15); }
+std::string zstd(const std::string& content) {
+  ZSTD_CCtx* const context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  std::string packed(ZSTD_compressBound(content.size()), '\0');
+  const size_t size =
+      ZSTD_compress2(context, packed.data(), packed.size(), content.data(), content.size());
+  ZSTD_freeCCtx(context);
+  if (ZSTD_isError(size) != 0) std::abort();
+  packed.resize(size);
+  return packed;
+}
 uint32_t crc32_of(const std::string& content) {
   return static_cast<uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(content.data()),
                                        static_cast<uInt>(content.size())));

@@ -1,4 +1,4 @@
-// Compresses test data with gzip or deflate and encodes big-endian numbers.
+// Compresses test data with gzip, deflate or zstd and encodes big-endian numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ inline std::string big_endian(uint32_t value) {
 
 std::string gzip(const std::string& content);     // a complete gzip file
 std::string deflate(const std::string& content);  // a raw deflate stream, as in zip archives
+std::string zstd(const std::string& content);     // one frame with a checksum
 uint32_t crc32_of(const std::string& content);
 
 }  // namespace stoker::test

@@ -21,12 +21,17 @@ namespace stoker::data::files {
 
 class ByteSource {
  public:
+  // size() of a stream whose end is not known yet. Larger than any file.
+  static constexpr uint64_t kUnknownSize = uint64_t{1} << 62;
+
   virtual ~ByteSource() = default;
 
   virtual uint64_t size() const = 0;
   // The `count` bytes from `offset`, fewer only at the end; valid until the next call. Allocates
   // `count` bytes, so the caller must limit it.
   virtual Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) = 0;
+  // The same for at least `count` bytes, with those after them that are available without waiting.
+  virtual Result<std::span<const std::byte>> peek_available(uint64_t offset, size_t count) = 0;
 };
 
 class MemorySource final : public ByteSource {
@@ -37,6 +42,9 @@ class MemorySource final : public ByteSource {
   Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override {
     const std::span<const std::byte> rest = bytes_.subspan(std::min(offset, size()));
     return rest.first(std::min(count, rest.size()));
+  }
+  Result<std::span<const std::byte>> peek_available(uint64_t offset, size_t /*count*/) override {
+    return bytes_.subspan(std::min(offset, size()));
   }
 
  private:
@@ -51,9 +59,11 @@ class FileSource final : public ByteSource {
 
   uint64_t size() const override { return size_; }
   Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override;
+  Result<std::span<const std::byte>> peek_available(uint64_t offset, size_t count) override;
 
  private:
   static constexpr size_t kWindow = 4096;
+  static constexpr size_t kChunk = size_t{1} << 20;  // for sequential reading
 
   const FileReader& reader_;
   const size_t file_;
@@ -73,6 +83,9 @@ class PartSource final : public ByteSource {
   Result<std::span<const std::byte>> peek(uint64_t offset, size_t count) override {
     const uint64_t from = std::min(offset, size_);
     return whole_.peek(begin_ + from, std::min<uint64_t>(count, size_ - from));
+  }
+  Result<std::span<const std::byte>> peek_available(uint64_t offset, size_t count) override {
+    return peek(offset, count);
   }
 
  private:

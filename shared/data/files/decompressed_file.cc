@@ -22,82 +22,110 @@ constexpr int kGzipBits = 15 + 16, kRawBits = -15;  // for inflateInit2(): the l
 }  // namespace
 
 struct Inflater::State {
-  State(const FileReader& reader_given, std::string path_given, const Packed& packed_given)
-      : reader(reader_given), path(std::move(path_given)), packed(packed_given) {}
+  State(PackedInput input_given, Packed::Format format_given, std::string path_given,
+        uint64_t offset_given)
+      : input(std::move(input_given)),
+        format(format_given),
+        path(std::move(path_given)),
+        offset(offset_given) {}
   ~State() {
     if (ready) inflateEnd(&stream);
   }
 
   Status corrupt(const std::string& what) const {
-    const uint64_t at = packed.offset + taken - stream.avail_in;
+    const uint64_t at = offset + taken - stream.avail_in;
     return Status(StatusCode::kCorrupt, path + ": " + what + " at offset " + std::to_string(at));
   }
 
-  bool input_left() const { return stream.avail_in > 0 || taken < packed.bytes; }
-
   Status refill() {
-    if (stream.avail_in > 0 || taken == packed.bytes) return {};
-    input.resize(std::min<uint64_t>(kInputBytes, packed.bytes - taken));
-    STOKER_RETURN_IF_ERROR(reader.read(packed.file, packed.offset + taken, input));
-    taken += input.size();
-    stream.next_in = reinterpret_cast<Bytef*>(input.data());
-    stream.avail_in = static_cast<uInt>(input.size());
+    if (stream.avail_in > 0 || input_ended) return {};
+    buffer.resize(kInputBytes);
+    STOKER_ASSIGN_OR_RETURN(const size_t got, input(buffer));
+    input_ended = got == 0;
+    taken += got;
+    stream.next_in = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_in = static_cast<uInt>(got);
     return {};
   }
 
   // Called at the end of a stream: starts the next gzip member, if there is one.
   Status next_member() {
-    if (!input_left()) return finished = true, Status();
-    if (packed.format == Packed::Format::kDeflate) return corrupt("bytes after the packed data");
+    STOKER_RETURN_IF_ERROR(refill());
+    if (stream.avail_in == 0) return finished = true, Status();
+    if (format == Packed::Format::kDeflate) return corrupt("bytes after the packed data");
     if (inflateReset(&stream) != Z_OK) return corrupt("cannot be unpacked further");
     return {};
   }
 
-  // One call of zlib. At the end of a member, continues with the next.
-  Status step() {
+  // One call of zlib, which adds its bytes to `done`. At the end of a member, continues with the
+  // next.
+  Status step(std::span<std::byte> out, size_t& done) {
     STOKER_RETURN_IF_ERROR(refill());
-    if (stream.avail_in == 0) return corrupt("the packed data is truncated");
+    const size_t room = std::min<size_t>(out.size(), std::numeric_limits<uInt>::max());
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<uInt>(room);
     const int result = inflate(&stream, Z_NO_FLUSH);
+    done += room - stream.avail_out;
     if (result == Z_STREAM_END) return next_member();
     if (result == Z_MEM_ERROR) return Status(StatusCode::kOutOfMemory, path + ": unpacking");
+    if (result == Z_BUF_ERROR && input_ended) return corrupt("the packed data is truncated");
     if (result == Z_OK || result == Z_BUF_ERROR) return {};
     const char* const why = stream.msg != nullptr ? stream.msg : "not packed data";
     return corrupt(std::string("corrupt (") + why + ")");
   }
 
-  const FileReader& reader;
+  const PackedInput input;
+  const Packed::Format format;
   const std::string path;
-  const Packed packed;
-  std::vector<std::byte> input;
-  uint64_t taken = 0;  // bytes of the compressed range that were read into `input`
+  const uint64_t offset;
+  std::vector<std::byte> buffer;
+  uint64_t taken = 0;  // bytes that were read into `buffer`
+  bool input_ended = false;
   z_stream stream{};
   bool ready = false;
   bool finished = false;
+  Status failure;  // that read_available() returns next
 };
 
 Inflater::Inflater(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Inflater::Inflater(Inflater&&) noexcept = default;
 Inflater::~Inflater() = default;
 
-Result<Inflater> Inflater::open(const FileReader& reader, const FileTable& files,
-                                const Packed& packed) {
-  auto state = std::make_unique<State>(reader, files.path(packed.file), packed);
-  const int bits = packed.format == Packed::Format::kGzip ? kGzipBits : kRawBits;
+Result<Inflater> Inflater::open(PackedInput input, Packed::Format format, std::string name,
+                                uint64_t offset) {
+  auto state = std::make_unique<State>(std::move(input), format, std::move(name), offset);
+  const int bits = format == Packed::Format::kGzip ? kGzipBits : kRawBits;
   if (inflateInit2(&state->stream, bits) != Z_OK)
     return Status(StatusCode::kOutOfMemory, state->path + ": unpacking");
   state->ready = true;
   return Inflater(std::move(state));
 }
 
+Result<Inflater> Inflater::open(const FileReader& reader, const FileTable& files,
+                                const Packed& packed) {
+  PackedInput input = [&reader, packed,
+                       taken = uint64_t{0}](std::span<std::byte> bytes) mutable -> Result<size_t> {
+    const size_t count = std::min<uint64_t>(bytes.size(), packed.bytes - taken);
+    if (count == 0) return size_t{0};
+    STOKER_RETURN_IF_ERROR(reader.read(packed.file, packed.offset + taken, bytes.first(count)));
+    taken += count;
+    return count;
+  };
+  return open(std::move(input), packed.format, files.path(packed.file), packed.offset);
+}
+
 Result<size_t> Inflater::read(std::span<std::byte> out) {
   size_t done = 0;
-  while (done < out.size() && !state_->finished) {
-    const size_t room = std::min<size_t>(out.size() - done, std::numeric_limits<uInt>::max());
-    state_->stream.next_out = reinterpret_cast<Bytef*>(out.data() + done);
-    state_->stream.avail_out = static_cast<uInt>(room);
-    STOKER_RETURN_IF_ERROR(state_->step());
-    done += room - state_->stream.avail_out;
-  }
+  while (done < out.size() && !state_->finished)
+    STOKER_RETURN_IF_ERROR(state_->step(out.subspan(done), done));
+  return done;
+}
+
+Result<size_t> Inflater::read_available(std::span<std::byte> out) {
+  size_t done = 0;
+  while (done == 0 && !state_->finished && state_->failure.ok())
+    state_->failure = state_->step(out, done);
+  if (done == 0) STOKER_RETURN_IF_ERROR(state_->failure);
   return done;
 }
 

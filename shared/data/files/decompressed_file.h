@@ -1,14 +1,15 @@
-// Inflater: decompresses a deflate stream in a file, sequentially.
+// Inflater: decompresses a deflate stream, sequentially.
 //
 // Threads:  one object per thread; the reader must outlive it.
-// Blocking: for disk reads.
-// Errors:   kCorrupt (invalid data, truncated, checksum mismatch, trailing bytes), those of
-//           FileReader; each names the file and the offset in it. kOutOfMemory. Uses about 300 KiB
-//           of memory, independent of the stream.
+// Blocking: as its input.
+// Errors:   kCorrupt (invalid data, truncated, checksum mismatch, trailing bytes), those of the
+//           input; each names the file and the offset in it. kOutOfMemory. Uses about 300 KiB of
+//           memory, independent of the stream.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,10 +30,16 @@ struct Packed {
   uint64_t bytes = 0;
 };
 
+// Reads the next compressed bytes, at least one; 0 at their end.
+using PackedInput = std::function<Result<size_t>(std::span<std::byte> bytes)>;
+
 class Inflater {
  public:
   static Result<Inflater> open(const FileReader& reader, const FileTable& files,
                                const Packed& packed);
+  // `name`: of the file, for messages. `offset`: of the first byte of the input in it.
+  static Result<Inflater> open(PackedInput input, Packed::Format format, std::string name,
+                               uint64_t offset = 0);
   ~Inflater();
   Inflater(Inflater&&) noexcept;
   Inflater& operator=(Inflater&&) = delete;
@@ -40,6 +47,8 @@ class Inflater {
   // Fills `out` from its start. Returns fewer bytes only at the end of the stream, after its
   // checksum was verified (gzip).
   Result<size_t> read(std::span<std::byte> out);
+  // Returns at least one byte, except at the end; the bytes before an error before the error.
+  Result<size_t> read_available(std::span<std::byte> out);
 
  private:
   struct State;

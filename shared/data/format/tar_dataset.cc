@@ -7,9 +7,8 @@
 #include "shared/base/log.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/format/format.h"
-#include "shared/data/format/json_values.h"
-#include "shared/data/format/npy_value.h"
 #include "shared/data/format/tar_index.h"
+#include "shared/data/format/tar_values.h"
 #include "shared/data/record/record_dataset.h"
 #include "shared/data/record/record_index.h"
 #include "shared/data/record/table_reader.h"
@@ -20,56 +19,34 @@ namespace {
 // Thread-local buffers of the last member read for a field.
 struct ReadMember {
   std::vector<std::byte> bytes;
-  std::unique_ptr<JsonValues> json;
-  SequenceMember sequence;
+  TarValues::Buffer buffer;
 };
-
-// Requirements on the array of each field. `form`: that of the input.
-std::vector<NpyWanted> wanted_arrays(const config::RecordConfig& record, record::InputForm form,
-                                     const std::vector<TarField>& fields) {
-  const std::vector<int64_t>& shape = record.input_shape;
-  const size_t inputs = record.fields.input.size();
-  const auto names = static_cast<int64_t>(record.fields.target.size());
-  const int64_t targets = record.num_targets.value_or(std::max<int64_t>(names, 1));
-  uint64_t elements = 1;
-  for (const int64_t side : shape) elements *= static_cast<uint64_t>(side);
-  std::vector<NpyWanted> wanted;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    const bool is_input = i < inputs;
-    wanted.push_back({.bytes = is_input && form == record::InputForm::kBytes,
-                      .shape = is_input && inputs == 1 ? shape : std::vector<int64_t>(),
-                      .max_elements = is_input ? elements : static_cast<uint64_t>(targets)});
-  }
-  return wanted;
-}
 
 class TarRecords final : public record::TableReader, public record::TextSource {
  public:
   TarRecords(files::FileTable shards, record::RecordTable table, std::vector<TarField> fields,
              const record::SampleSpec& spec, const config::RecordConfig& record)
       : record::TableReader(std::move(shards), std::move(table)),
-        fields_(std::move(fields)),
-        arrays_(wanted_arrays(record, this->table().form, fields_)) {
-    for (size_t i = 0; spec.is_sequence() && i < fields_.size(); ++i)
-      values_per_step_.push_back(spec.values_per_step(i));
-  }
+        values_(std::move(fields), spec, record, this->table().form) {}
 
   Status read(uint64_t record, record::RecordValues& values) const override {
     thread_local std::vector<ReadMember> kept;
-    kept.resize(std::max(kept.size(), fields_.size()));
+    const size_t fields = values_.fields().size();
+    kept.resize(std::max(kept.size(), fields));
     size_t column = 0;
-    for (size_t i = 0; i < fields_.size(); ++i) {
-      if (fields_[i].is_label) continue;
+    for (size_t i = 0; i < fields; ++i) {
+      if (values_.fields()[i].is_label) continue;
       const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
       STOKER_RETURN_IF_ERROR(read_member(record, location, kept[i].bytes));
-      STOKER_RETURN_IF_ERROR(in_sample(record, value_of(i, kept[i], values.fields[i])));
+      STOKER_RETURN_IF_ERROR(
+          in_sample(record, values_.read(i, kept[i].bytes, kept[i].buffer, values.fields[i])));
     }
     return {};
   }
 
   void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const override {
     size_t column = 0;
-    for (const TarField& field : fields_) {
+    for (const TarField& field : values_.fields()) {
       if (field.is_label) continue;
       const TarLocation location = TarLocation::of_number(table().row(record)[column++]);
       if (fits(record, location))
@@ -102,20 +79,6 @@ class TarRecords final : public record::TableReader, public record::TextSource {
     return status.ok() ? status : at(record, "sample", status);
   }
 
-  Status value_of(size_t i, ReadMember& kept, record::FieldValue& value) const {
-    const TarField& field = fields_[i];
-    if (!values_per_step_.empty())
-      return kept.sequence.read(field, values_per_step_[i], kept.bytes, value);
-    value = record::FieldBytes(kept.bytes);
-    if (field.is_npy) {
-      const Status read = read_npy_value(kept.bytes, arrays_[i], value);
-      return read.ok() ? read : read.with_context(field.extensions.front());
-    }
-    if (!field.is_json()) return {};
-    kept.json = std::make_unique<JsonValues>(std::vector{field.json_key});
-    return kept.json->read(record::to_string_view(kept.bytes), std::span(&value, 1));
-  }
-
   bool fits(uint64_t record, const TarLocation& location) const {
     const uint64_t size = shards().stamp(table().shard_index(record)).size;
     return location.content >= kTarBlock && location.content <= size &&
@@ -131,9 +94,7 @@ class TarRecords final : public record::TableReader, public record::TextSource {
   }
 
   // Constant after construction.
-  const std::vector<TarField> fields_;
-  const std::vector<NpyWanted> arrays_;    // one per field
-  std::vector<uint64_t> values_per_step_;  // one per field of sequences; else empty
+  const TarValues values_;
 };
 
 Result<std::string> webdataset_fingerprint_text(const DatasetRequest& request) {

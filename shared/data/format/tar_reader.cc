@@ -123,9 +123,12 @@ Result<bool> TarReader::next(TarMember& member) {
 
 // False at the end of the archive: a zero block, or the end of the file.
 Result<bool> TarReader::read_header(Header& header) {
-  header_ = at_;
-  if (has_end_block_ || at_ == file_.size()) return false;
+  if (has_end_block_) return false;
   STOKER_ASSIGN_OR_RETURN(const Block block, file_.peek(at_, kTarBlock));
+  if (block.empty() && file_.size() < content_end_)
+    return wrong("the file ends in the content of a member");
+  header_ = at_;
+  if (block.empty()) return false;
   if (block.size() < kTarBlock) return wrong("the file ends in a header");
   if (is_zero(block)) {
     has_end_block_ = true;
@@ -142,16 +145,15 @@ Result<bool> TarReader::read_header(Header& header) {
 
 // Only zero blocks are accepted after the end, because members there would be ignored silently.
 Status TarReader::check_rest() {
-  const uint64_t rest = file_.size() - at_;
-  if (rest > kMaxRest) return wrong(std::to_string(rest) + " bytes follow the end of the archive");
-  for (uint64_t at = at_; at < file_.size(); at += kTarBlock) {
+  for (uint64_t at = at_; at - at_ <= kMaxRest; at += kTarBlock) {
     STOKER_ASSIGN_OR_RETURN(const Block block, file_.peek(at, kTarBlock));
+    if (block.empty()) return {};
     if (is_zero(block)) continue;
     return wrong(
         "something follows the end of the archive; of archives joined by cat only the first "
         "would be read");
   }
-  return {};
+  return wrong("more than " + std::to_string(kMaxRest) + " bytes follow the end of the archive");
 }
 
 Status TarReader::take_long_name(const Header& header, Overrides& overrides) {
@@ -212,6 +214,7 @@ Status TarReader::skip(uint64_t size) {
                  std::to_string(size) + " bytes");
   }
   const uint64_t padding = (kTarBlock - size % kTarBlock) % kTarBlock;
+  content_end_ = at_ + size;
   at_ += size + std::min(padding, left - size);
   return {};
 }

@@ -1,11 +1,14 @@
-// TarReader: iterates over the members of a tar file. Reads their headers and skips their contents.
+// TarReader: iterates over the members of a tar file or stream. Reads their headers and skips their
+// contents.
 //
 // Format:  blocks of 512 bytes. ustar and the older format without a magic number; GNU long names
 //          and base-256 sizes; pax headers (path and size). Rejected: sparse members, parts of
 //          multi-volume archives, and pax headers that set a path or a size for all members.
 // Threads: one at a time.
 // Errors:  kCorrupt with the offset; those of the source. Every number in a header is checked
-//          against the size of the file before it is used.
+//          against the size of the file before it is used. In a stream, whose size is not known,
+//          the caller checks the size of a member; a stream that ends in a member is an error of
+//          the following next().
 #pragma once
 
 #include <cstdint>
@@ -28,10 +31,13 @@ struct TarMember {
 
 class TarReader {
  public:
-  explicit TarReader(files::ByteSource& file) : file_(file) {}
+  // `begin`: where the first header is, for reading from the middle.
+  explicit TarReader(files::ByteSource& file, uint64_t begin = 0) : file_(file), at_(begin) {}
 
   // The next member; false at the end.
   Result<bool> next(TarMember& member);
+  // Offset of the first header of the next member, after the content of the last one.
+  uint64_t offset() const { return at_; }
   // After the last member: whether the file has the zero block that ends an archive. A file that
   // was truncated between two members has none.
   bool has_end_block() const { return has_end_block_; }
@@ -60,8 +66,9 @@ class TarReader {
   Status wrong(const std::string& what) const;
 
   files::ByteSource& file_;
-  uint64_t at_ = 0;      // offset of the next block to read
-  uint64_t header_ = 0;  // offset of the last header read; for messages
+  uint64_t at_;               // offset of the next block to read
+  uint64_t header_ = 0;       // offset of the last header read; for messages
+  uint64_t content_end_ = 0;  // of the last member, without padding
   bool has_end_block_ = false;
 };
 

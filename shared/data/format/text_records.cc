@@ -11,8 +11,8 @@
 namespace stoker::data::format {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
+constexpr size_t kMarkBytes = 6;  // of the longest mark of an encoding or a compression
 
 bool is_utf16(std::string_view start) {
   return start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff");
@@ -22,80 +22,6 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-class RowScan {
- public:
-  RowScan(const files::FileReader& reader, const files::FileTable& files, size_t file,
-          const LineEnd& line_end)
-      : reader_(reader), files_(files), file_(file), row_end_(line_end) {}
-
-  Status run(const std::function<Status(const TextLine&)>& on_line) {
-    STOKER_RETURN_IF_ERROR(refill());
-    if (is_utf16(rest()))
-      return Status(StatusCode::kCorrupt, files_.path(file_) + ": is UTF-16; convert it to UTF-8");
-    STOKER_RETURN_IF_ERROR(
-        reject_packed(std::as_bytes(std::span(rest()))).with_context(files_.path(file_)));
-    if (rest().starts_with(kUtf8Mark)) begin_ += kUtf8Mark.size();
-    // A chunk can end exactly at the end of a row, so an empty buffer does not mean the end of the
-    // file.
-    while (!rest().empty() || !at_end()) {
-      const size_t bytes = rest().empty() ? 0 : row_end_(rest());
-      if (bytes == 0 && !at_end()) {
-        STOKER_RETURN_IF_ERROR(refill());
-        continue;
-      }
-      STOKER_RETURN_IF_ERROR(take_row(bytes == 0 ? rest().size() : bytes, on_line));
-    }
-    return {};
-  }
-
- private:
-  std::string_view rest() const { return {buffer_.data() + begin_, end_ - begin_}; }
-  bool at_end() const { return read_ == files_.stamp(file_).size; }
-
-  Status too_long() const {
-    return Status(StatusCode::kCorrupt,
-                  files_.path(file_) + ":" + std::to_string(line_) + ": a row of more than " +
-                      std::to_string(kMaxTextLineBytes) + " bytes; is a quote never closed?");
-  }
-
-  // Keeps the unprocessed bytes and reads more. Grows the buffer if a row does not fit.
-  Status refill() {
-    const size_t buffered = end_ - begin_;
-    if (buffered > kMaxTextLineBytes) return too_long();
-    if (buffered > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, buffered);
-    const uint64_t left = files_.stamp(file_).size - read_;
-    const size_t wanted = std::min<uint64_t>(left, std::max(kChunkBytes, buffered));
-    if (buffer_.size() < buffered + wanted) buffer_.resize(buffered + wanted);
-    begin_ = 0;
-    end_ = buffered + wanted;
-    const std::span<char> fresh(buffer_.data() + buffered, wanted);
-    STOKER_RETURN_IF_ERROR(reader_.read(file_, read_, std::as_writable_bytes(fresh)));
-    read_ += wanted;
-    return {};
-  }
-
-  Status take_row(size_t bytes, const std::function<Status(const TextLine&)>& on_line) {
-    if (bytes > kMaxTextLineBytes) return too_long();
-    const std::string_view text = rest().substr(0, bytes);
-    if (!is_blank(text))
-      STOKER_RETURN_IF_ERROR(
-          on_line({.text = text, .offset = read_ - (end_ - begin_), .line = line_}));
-    line_ += static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
-    begin_ += bytes;
-    return {};
-  }
-
-  const files::FileReader& reader_;
-  const files::FileTable& files_;
-  const size_t file_;
-  const LineEnd& row_end_;
-  std::vector<char> buffer_;
-  size_t begin_ = 0;  // start of the unprocessed bytes in buffer_
-  size_t end_ = 0;
-  uint64_t read_ = 0;  // bytes read from the file
-  uint64_t line_ = 1;
-};
-
 }  // namespace
 
 size_t end_of_line(std::string_view bytes) {
@@ -104,10 +30,79 @@ size_t end_of_line(std::string_view bytes) {
   return static_cast<size_t>(static_cast<const char*>(found) - bytes.data()) + 1;
 }
 
+RowReader::RowReader(files::ByteSource& text, std::string name, LineEnd line_end,
+                     uint64_t max_bytes, uint64_t begin)
+    : text_(text),
+      name_(std::move(name)),
+      row_end_(std::move(line_end)),
+      max_bytes_(max_bytes),
+      begin_(begin),
+      at_(begin) {}
+
+Result<bool> RowReader::next(TextLine& row) {
+  if (!has_begun_) STOKER_RETURN_IF_ERROR(begin_file());
+  for (;;) {
+    STOKER_ASSIGN_OR_RETURN(const size_t bytes, find_row_end());
+    if (bytes == 0) return false;
+    if (bytes > max_bytes_) return too_long();
+    row = {.text = rest_.substr(0, bytes), .offset = at_, .line = line_};
+    rest_.remove_prefix(bytes);
+    at_ += bytes;
+    line_ += static_cast<uint64_t>(std::count(row.text.begin(), row.text.end(), '\n'));
+    if (!is_blank(row.text)) return true;
+  }
+}
+
+Status RowReader::begin_file() {
+  has_begun_ = true;
+  if (begin_ > 0) return {};
+  STOKER_ASSIGN_OR_RETURN(auto first, text_.peek_available(0, 1));
+  // Only what starts like an object cannot be a mark, whose bytes can arrive one by one.
+  if (!first.empty() && first[0] != std::byte{'{'}) {
+    STOKER_ASSIGN_OR_RETURN(first, text_.peek_available(0, kMarkBytes));
+  }
+  rest_ = record::to_string_view(first);
+  if (is_utf16(rest_))
+    return Status(StatusCode::kCorrupt, name_ + ": is UTF-16; convert it to UTF-8");
+  STOKER_RETURN_IF_ERROR(reject_packed(first).with_context(name_));
+  if (!rest_.starts_with(kUtf8Mark)) return {};
+  rest_.remove_prefix(kUtf8Mark.size());
+  at_ += kUtf8Mark.size();
+  return {};
+}
+
+// Size of the row at `at_`, of which `rest_` then has all bytes; 0 at the end.
+Result<size_t> RowReader::find_row_end() {
+  size_t bytes = rest_.empty() ? 0 : row_end_(rest_);
+  while (bytes == 0) {
+    const size_t known = rest_.size();
+    if (known > max_bytes_) return too_long();
+    STOKER_ASSIGN_OR_RETURN(const auto more, text_.peek_available(at_, known + 1));
+    rest_ = record::to_string_view(more);
+    if (rest_.size() == known) return known;  // the last row has no line end
+    // No row ends without a line end: a long row that arrives in parts is not parsed for each.
+    if (end_of_line(rest_.substr(known)) > 0) bytes = row_end_(rest_);
+  }
+  return bytes;
+}
+
+Status RowReader::too_long() const {
+  const std::string where = begin_ == 0 ? std::to_string(line_) : " offset " + std::to_string(at_);
+  return Status(StatusCode::kCorrupt, name_ + ":" + where + ": a row of more than " +
+                                          std::to_string(max_bytes_) +
+                                          " bytes; is a quote never closed?");
+}
+
 Status scan_lines(const files::FileReader& reader, const files::FileTable& files, size_t file,
                   const LineEnd& line_end, const std::function<Status(const TextLine&)>& on_line) {
   if (files.stamp(file).size == 0) return {};
-  return RowScan(reader, files, file, line_end).run(on_line);
+  files::FileSource text(reader, file, files.stamp(file).size);
+  RowReader rows(text, files.path(file), line_end);
+  for (TextLine row;;) {
+    STOKER_ASSIGN_OR_RETURN(const bool more, rows.next(row));
+    if (!more) return {};
+    STOKER_RETURN_IF_ERROR(on_line(row));
+  }
 }
 
 namespace {

@@ -1,12 +1,13 @@
-// row scanner: scans a text file once, row by row, at the speed of memchr.
+// RowReader: reads a text file or stream once, row by row, at the speed of memchr.
 //
 // A row is a line, or several lines if the format allows line ends within quotes; `line_end` finds
 // the end of a row. Blank lines and a UTF-8 byte order mark are skipped.
 //
-// Threads:  a function. It buffers one row, up to kMaxTextLineBytes.
-// Blocking: for the disk.
-// Errors:   kCorrupt (UTF-16, a row over kMaxTextLineBytes), those of FileReader and of `on_line`;
-//           each includes file and line.
+// Threads:   one at a time.
+// Blocking:  as the source.
+// Ownership: the source must outlive this object.
+// Errors:    kCorrupt (UTF-16, a compressed file, a row over the maximum) with name and line, those
+//            of the source. next() must not be called after an error.
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@
 
 #include "shared/base/status.h"
 #include "shared/config/dataset_config.h"
+#include "shared/data/files/byte_source.h"
 #include "shared/data/files/file_reader.h"
 #include "shared/data/files/file_table.h"
 #include "shared/data/record/table_reader.h"
@@ -38,6 +40,33 @@ struct TextLine {
 using LineEnd = std::function<size_t(std::string_view bytes)>;
 size_t end_of_line(std::string_view bytes);  // for formats with one row per line
 
+class RowReader {
+ public:
+  // `name`: of the file, for messages. `begin`: the offset of the first row, for reading from the
+  // middle; lines are counted from there.
+  RowReader(files::ByteSource& text, std::string name, LineEnd line_end,
+            uint64_t max_bytes = kMaxTextLineBytes, uint64_t begin = 0);
+
+  // The next row that is not blank; false at the end. Its text is valid until the next call.
+  Result<bool> next(TextLine& row);
+
+ private:
+  Status begin_file();
+  Result<size_t> find_row_end();
+  Status too_long() const;
+
+  files::ByteSource& text_;
+  const std::string name_;
+  const LineEnd row_end_;
+  const uint64_t max_bytes_;
+  const uint64_t begin_;
+  bool has_begun_ = false;
+  uint64_t at_;            // offset of the next row
+  std::string_view rest_;  // the bytes from there that were read
+  uint64_t line_ = 1;
+};
+
+// Calls `on_line` for each row of a file. The errors of `on_line` are returned unchanged.
 Status scan_lines(const files::FileReader& reader, const files::FileTable& files, size_t file,
                   const LineEnd& line_end, const std::function<Status(const TextLine&)>& on_line);
 

@@ -1,7 +1,6 @@
 // Format `tokens`: flat files of little-endian 16-bit or 32-bit token ids without a header, as
 // tokenizers write them for training.
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "shared/data/dataset_files.h"
@@ -9,36 +8,16 @@
 #include "shared/data/files/scan.h"
 #include "shared/data/format/byte_stream.h"
 #include "shared/data/format/format.h"
+#include "shared/data/format/token_values.h"
 #include "shared/data/sample_range.h"
 
 namespace stoker::data::format {
 namespace {
 
-// Bytes per token.
-uint64_t width_of(const config::TokensDataset& tokens) {
-  switch (tokens.dtype) {
-    case config::TokenType::kUint16:
-      return 2;
-    case config::TokenType::kUint32:
-      return 4;
-  }
-  return 2;
-}
+uint64_t width_of(const config::TokensDataset& tokens) { return token_bytes(tokens.dtype); }
 
 std::string dtype_text(const config::TokensDataset& tokens) {
   return width_of(tokens) == 2 ? "uint16" : "uint32";
-}
-
-// Expands the uint16 values in the second half of `bytes` to int32 values that fill `bytes`. Each
-// value is read before it is overwritten.
-void widen_in_place(std::span<std::byte> bytes) {
-  const std::byte* from = bytes.data() + bytes.size() / 2;
-  for (size_t i = 0; i < bytes.size() / 4; ++i) {
-    uint16_t token;
-    std::memcpy(&token, from + 2 * i, sizeof token);
-    const int32_t value = token;
-    std::memcpy(bytes.data() + 4 * i, &value, sizeof value);
-  }
 }
 
 class TokensDataset final : public Dataset, public SampleFiles {
@@ -67,7 +46,7 @@ class TokensDataset final : public Dataset, public SampleFiles {
     const std::span<std::byte> out = outputs[0];
     if (width_ == 2) {
       STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out.last(out.size() / 2)));
-      widen_in_place(out);
+      widen_tokens_in_place(out);
       return {};
     }
     STOKER_RETURN_IF_ERROR(stream_.read(position(sample), out));
@@ -81,25 +60,12 @@ class TokensDataset final : public Dataset, public SampleFiles {
   uint64_t position(uint64_t sample) const { return (begin_ + sample * block_size_) * width_; }
 
   Status check_positive(uint64_t sample, std::span<const std::byte> out) const {
-    uint32_t all = 0;  // no early exit, so that the loop is vectorized
-    for (size_t i = 0; i < out.size() / 4; ++i) {
-      uint32_t token;
-      std::memcpy(&token, out.data() + 4 * i, sizeof token);
-      all |= token;
-    }
-    return all <= static_cast<uint32_t>(INT32_MAX) ? Status() : too_large(sample, out);
-  }
-  Status too_large(uint64_t sample, std::span<const std::byte> out) const {
-    for (size_t i = 0; i < out.size() / 4; ++i) {
-      uint32_t token;
-      std::memcpy(&token, out.data() + 4 * i, sizeof token);
-      if (token <= static_cast<uint32_t>(INT32_MAX)) continue;
-      const SampleSource where = stream_.source(position(sample) + 4 * i);
-      return Status(StatusCode::kCorrupt, where.file + ": token " + std::to_string(token) +
-                                              " at offset " + std::to_string(where.offset) +
-                                              " is larger than 2147483647; is the dtype right?");
-    }
-    return {};
+    const auto large = find_large_token(out);
+    if (!large) return {};
+    const SampleSource where = stream_.source(position(sample) + 4 * large->index);
+    return Status(StatusCode::kCorrupt, where.file + ": token " + std::to_string(large->token) +
+                                            " at offset " + std::to_string(where.offset) +
+                                            " is larger than 2147483647; is the dtype right?");
   }
 
   const ByteStream stream_;

@@ -1,0 +1,117 @@
+#include "shared/data/stream/byte_input.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "shared/data/record/field_value.h"
+#include "shared/data/stream/wait_readable.h"
+
+namespace stoker::data::stream {
+
+Status stopped_reading(std::string_view name) {
+  return Status(StatusCode::kCancelled, "reading " + std::string(name) + " was stopped");
+}
+
+Status ByteInput::skip(uint64_t count, const std::stop_token& stop) {
+  constexpr uint64_t kChunk = uint64_t{1} << 20;
+  std::vector<std::byte> chunk(std::min(count, kChunk));
+  for (uint64_t left = count; left > 0;) {
+    if (stop.stop_requested()) return stopped_reading(name_);
+    const auto part = std::span(chunk).first(std::min<uint64_t>(left, chunk.size()));
+    STOKER_ASSIGN_OR_RETURN(const size_t got, read(part, stop));
+    if (got == 0)
+      return Status(StatusCode::kCorrupt, name_ + ": ends " + std::to_string(left) +
+                                              " bytes before the position to continue from");
+    left -= got;
+  }
+  return {};
+}
+
+namespace {
+
+class DescriptorInput final : public ByteInput {
+ public:
+  DescriptorInput(UniqueFd fd, std::string name) : ByteInput(std::move(name)), fd_(std::move(fd)) {}
+
+  Result<size_t> read(std::span<std::byte> out, const std::stop_token& stop) override {
+    for (;;) {
+      // Without a wait, a FIFO without a writer would end immediately.
+      STOKER_RETURN_IF_ERROR(wait(stop));
+      const ssize_t got = ::read(fd_.get(), out.data(), out.size());
+      if (got >= 0) return static_cast<size_t>(got);
+      if (errno == ECONNRESET)
+        return Status(StatusCode::kIoError, name() +
+                                                ": the producer closed the connection without "
+                                                "reading what it was sent");
+      if (errno != EINTR && errno != EAGAIN) return Status::from_errno(errno, "read " + name());
+    }
+  }
+
+ private:
+  Status wait(const std::stop_token& stop) {
+    if (is_readable(fd_.get(), std::chrono::milliseconds(0))) return {};
+    const Waiting waiting(*this);
+    while (!is_readable(fd_.get(), kStopInterval))
+      if (stop.stop_requested()) return stopped_reading(name());
+    return {};
+  }
+
+  const UniqueFd fd_;
+};
+
+// "gen" of process 4711, or nothing.
+std::string process_name(pid_t pid) {
+  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm", 64);
+  return name ? std::string(record::trimmed(*name)) : "";
+}
+
+std::string peer_name(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return "";
+  const std::string name = process_name(peer.pid);
+  return " (process " + std::to_string(peer.pid) + (name.empty() ? "" : ", " + name) + ")";
+}
+
+}  // namespace
+
+std::unique_ptr<ByteInput> make_descriptor_input(UniqueFd fd, std::string name) {
+  return std::make_unique<DescriptorInput>(std::move(fd), std::move(name));
+}
+
+Result<std::unique_ptr<ByteInput>> open_stdin() {
+  UniqueFd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!fd.valid()) return Status::from_errno(errno, "standard input");
+  return make_descriptor_input(std::move(fd), "stdin");
+}
+
+Result<std::unique_ptr<ByteInput>> open_fifo(const std::string& path) {
+  // Without O_NONBLOCK, open() would wait for a writer.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!fd.valid()) return Status::from_errno(errno, "open " + path);
+  return make_descriptor_input(std::move(fd), path);
+}
+
+Result<std::unique_ptr<ByteInput>> connect_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Status(StatusCode::kInvalidArgument, path + ": the path of a socket has at most " +
+                                                    std::to_string(sizeof address.sun_path - 1) +
+                                                    " bytes");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno(errno, "socket");
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return Status::from_errno(errno, "connect to " + path);
+  std::string name = path + peer_name(fd.get());
+  return make_descriptor_input(std::move(fd), std::move(name));
+}
+
+}  // namespace stoker::data::stream

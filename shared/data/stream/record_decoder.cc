@@ -1,0 +1,313 @@
+#include "shared/data/stream/record_decoder.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "shared/config/dataset_config.h"
+#include "shared/data/files/byte_source.h"
+#include "shared/data/format/json_values.h"
+#include "shared/data/format/tar_index.h"
+#include "shared/data/format/tar_reader.h"
+#include "shared/data/format/tar_values.h"
+#include "shared/data/format/text_records.h"
+#include "shared/data/format/tfrecord_index.h"
+#include "shared/data/format/token_values.h"
+#include "shared/data/record/field_value.h"
+#include "shared/data/record/sample_assembler.h"
+#include "shared/data/record/sample_spec.h"
+#include "shared/data/stream/record_stream.h"
+
+namespace stoker::data::stream {
+namespace {
+
+using record::FieldValue;
+using record::SampleSpec;
+
+Status unusable(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
+
+// ---- Formats without fields
+
+// A block of text or tokens.
+class BlockDecoder final : public RecordDecoder {
+ public:
+  BlockDecoder(const Framing& framing, bool is_text)
+      : framing_(framing),
+        classes_(is_text ? 256 : 0),
+        spec_{{.name = "tokens",
+               .dtype = is_text ? DType::kU8 : DType::kI32,
+               .shape = {static_cast<int64_t>(framing.block_bytes / framing.token_bytes)}}} {}
+
+  std::vector<TensorSpec> spec(uint64_t /*length*/) const override { return spec_; }
+  uint64_t classes() const override { return classes_; }
+  uint64_t length() const override { return 0; }
+
+  Result<bool> read(std::span<const std::byte> record) override {
+    assert(record.size() == framing_.block_bytes);
+    block_ = record;
+    if (framing_.token_bytes < sizeof(int32_t)) return true;
+    const auto large = format::find_large_token(record);
+    if (!large) return true;
+    return unusable("token " + std::to_string(large->token) + ", number " +
+                    std::to_string(large->index) +
+                    " of the block, is larger than 2147483647; is the dtype right?");
+  }
+
+  Status write(const RandomKey&, std::span<const std::span<std::byte>> outputs) override {
+    assert(outputs.size() == 1 && outputs[0].size() == spec_[0].bytes());
+    std::ranges::copy(block_, outputs[0].last(block_.size()).begin());
+    if (framing_.token_bytes == sizeof(uint16_t)) format::widen_tokens_in_place(outputs[0]);
+    return {};
+  }
+
+ private:
+  // Constant after construction.
+  const Framing framing_;
+  const uint64_t classes_;
+  const std::vector<TensorSpec> spec_;
+
+  std::span<const std::byte> block_;
+};
+
+// ---- Formats with fields
+
+// Finds the values of the named fields of a record. They refer to the record and to this object, and
+// are valid until the next call.
+class FieldReader {
+ public:
+  virtual ~FieldReader() = default;
+  virtual Status read(std::span<const std::byte> record, std::span<FieldValue> values) = 0;
+};
+
+class JsonFields final : public FieldReader {
+ public:
+  explicit JsonFields(const SampleSpec& spec)
+      : values_(spec.names, spec.is_sequence() ? spec.values_per_step() : 0) {}
+
+  Status read(std::span<const std::byte> record, std::span<FieldValue> values) override {
+    return values_.read(record::to_string_view(record), values);
+  }
+
+ private:
+  format::JsonValues values_;
+};
+
+class ExampleFields final : public FieldReader {
+ public:
+  explicit ExampleFields(const SampleSpec& spec) : spec_(spec) {}
+
+  Status read(std::span<const std::byte> record, std::span<FieldValue> values) override {
+    STOKER_RETURN_IF_ERROR(values_.find(record, spec_));
+    for (size_t name = 0; name < values.size(); ++name) {
+      STOKER_ASSIGN_OR_RETURN(values[name], values_.value(spec_, name));
+    }
+    return {};
+  }
+
+ private:
+  const SampleSpec spec_;
+  format::ExampleValues values_;
+};
+
+class TarFields final : public FieldReader {
+ public:
+  explicit TarFields(format::TarValues values)
+      : values_(std::move(values)),
+        found_(values_.fields().size()),
+        buffers_(values_.fields().size()) {}
+
+  Status read(std::span<const std::byte> record, std::span<FieldValue> values) override {
+    STOKER_RETURN_IF_ERROR(find_members(record));
+    for (size_t field = 0; field < values.size(); ++field) {
+      values[field] = FieldValue();
+      if (!found_[field]) continue;
+      const auto member = record.subspan(found_[field]->content, found_[field]->size);
+      STOKER_RETURN_IF_ERROR(values_.read(field, member, buffers_[field], values[field]));
+    }
+    return {};
+  }
+
+ private:
+  // The member with the preferred extension of a field.
+  struct Found {
+    size_t rank = 0;
+    uint64_t content = 0;
+    uint64_t size = 0;
+  };
+
+  Status find_members(std::span<const std::byte> record) {
+    std::ranges::fill(found_, std::nullopt);
+    extensions_.clear();
+    files::MemorySource bytes(record);
+    format::TarReader members(bytes);
+    for (format::TarMember member;;) {
+      STOKER_ASSIGN_OR_RETURN(const bool more, members.next(member));
+      if (!more) return {};
+      const auto name = member.is_file ? format::split_tar_name(member.name) : std::nullopt;
+      if (name) STOKER_RETURN_IF_ERROR(take(member, format::lower_case(name->extension)));
+    }
+  }
+
+  Status take(const format::TarMember& member, std::string extension) {
+    if (std::ranges::find(extensions_, extension) != extensions_.end())
+      return unusable("has two members " + record::quote_for_message(extension));
+    const auto& fields = values_.fields();
+    for (size_t field = 0; field < fields.size(); ++field) {
+      const auto rank = fields[field].extension_rank(extension);
+      if (rank && (!found_[field] || *rank < found_[field]->rank))
+        found_[field] = Found{.rank = *rank, .content = member.content, .size = member.size};
+    }
+    extensions_.push_back(std::move(extension));
+    return {};
+  }
+
+  const format::TarValues values_;
+  std::vector<std::optional<Found>> found_;  // one per field
+  std::vector<format::TarValues::Buffer> buffers_;
+  std::vector<std::string> extensions_;  // of all members of the record
+};
+
+class FieldDecoder final : public RecordDecoder {
+ public:
+  FieldDecoder(std::unique_ptr<FieldReader> reader, SampleSpec spec,
+               const config::RecordConfig& record)
+      : reader_(std::move(reader)),
+        assembler_(std::move(spec)),
+        on_missing_field_(record.on_missing_field),
+        on_overflow_(record.sequence.on_overflow),
+        fields_(assembler_.spec().num_values()) {}
+
+  std::vector<TensorSpec> spec(uint64_t length) const override {
+    return length == 0 ? spec().tensors() : spec().tensors(length);
+  }
+  uint64_t classes() const override { return spec().num_classes; }
+  uint64_t length() const override { return std::min(length_, spec().max_length); }
+
+  Result<bool> read(std::span<const std::byte> record) override {
+    STOKER_RETURN_IF_ERROR(reader_->read(record, fields_));
+    const auto missing = std::ranges::find_if(fields_, record::is_missing);
+    if (missing != fields_.end()) return drop_missing(missing - fields_.begin());
+    STOKER_RETURN_IF_ERROR(read_label());
+    return spec().is_sequence() ? read_length() : Result<bool>(true);
+  }
+
+  Status write(const RandomKey& random_key,
+               std::span<const std::span<std::byte>> outputs) override {
+    return assembler_.assemble({.fields = fields_, .length = length_, .label = label_}, random_key,
+                               outputs);
+  }
+
+ private:
+  const SampleSpec& spec() const { return assembler_.spec(); }
+
+  Result<bool> drop_missing(ptrdiff_t value) const {
+    const auto index = static_cast<size_t>(value);
+    if (on_missing_field_ == config::OnMissingField::kDrop) return false;
+    return unusable("has no " + std::string(to_string(spec().field_of(index).role)) + " '" +
+                    spec().names[index] + "'");
+  }
+
+  Status read_label() {
+    const auto value = spec().label_value();
+    if (!value) return {};
+    const auto label = record::whole_number(fields_[*value]);
+    if (!label) return spec().in_field(*value, label.status());
+    if (*label >= spec().num_classes)
+      return spec().in_field(*value,
+                             unusable("is " + std::to_string(*label) + ", not below num_classes (" +
+                                      std::to_string(spec().num_classes) + ")"));
+    label_ = *label;
+    return {};
+  }
+
+  Result<bool> read_length() {
+    STOKER_ASSIGN_OR_RETURN(const auto measure, assembler_.measure(fields_));
+    if (measure.length == 0) return drop_missing(0);
+    if (measure.classes > spec().num_classes && spec().has_target(record::FieldRole::kLabels))
+      return spec().in_field(
+          1, unusable("holds " + std::to_string(measure.classes - 1) + ", not below num_classes (" +
+                      std::to_string(spec().num_classes) + ")"));
+    length_ = measure.length;
+    if (spec().max_label_length > 0 && measure.labels > spec().max_label_length)
+      return drop_long(std::to_string(measure.labels) + " labels", "sequence.max_label_length",
+                       spec().max_label_length);
+    if (length_ <= spec().max_length || on_overflow_ == config::OnOverflow::kTruncate) return true;
+    return drop_long(std::to_string(length_) + " time steps", "sequence.max_length",
+                     spec().max_length);
+  }
+
+  Result<bool> drop_long(const std::string& what, const char* setting, uint64_t limit) const {
+    if (on_overflow_ == config::OnOverflow::kDrop) return false;
+    return unusable("has " + what + ", more than " + setting + " (" + std::to_string(limit) + ")");
+  }
+
+  // Constant after construction.
+  const std::unique_ptr<FieldReader> reader_;
+  const record::SampleAssembler assembler_;
+  const config::OnMissingField on_missing_field_;
+  const config::OnOverflow on_overflow_;
+
+  // Of the last record.
+  std::vector<FieldValue> fields_;
+  uint64_t length_ = 0;
+  uint64_t label_ = 0;
+};
+
+// The classes are not counted, because nothing is scanned.
+Status set_classes(const DatasetRequest& request, SampleSpec& spec) {
+  const bool has_labels =
+      spec.has_target(record::FieldRole::kLabel) || spec.has_target(record::FieldRole::kLabels);
+  if (has_labels && !request.config.num_classes())
+    return request.config_error("num_classes",
+                                "is required with stream, because nothing is scanned");
+  spec.num_classes = has_labels             ? static_cast<uint64_t>(*request.config.num_classes())
+                     : spec.has_end_token() ? 256
+                                            : 0;
+  return {};
+}
+
+Result<std::unique_ptr<FieldReader>> make_reader(const DatasetRequest& request,
+                                                 const Framing& framing, const SampleSpec& spec) {
+  if (framing.kind == Framing::Kind::kLines)
+    return std::unique_ptr<FieldReader>(std::make_unique<JsonFields>(spec));
+  if (framing.kind == Framing::Kind::kTfrecord)
+    return std::unique_ptr<FieldReader>(std::make_unique<ExampleFields>(spec));
+  STOKER_ASSIGN_OR_RETURN(auto fields, format::tar_fields(request, spec));
+  const auto form = spec.image ? record::InputForm::kImage : record::InputForm::kNumbers;
+  return std::unique_ptr<FieldReader>(std::make_unique<TarFields>(
+      format::TarValues(std::move(fields), spec, *request.config.record(), form)));
+}
+
+Result<std::unique_ptr<RecordDecoder>> make_field_decoder(const DatasetRequest& request,
+                                                          const Framing& framing) {
+  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, SampleSpec::of(request));
+  if (spec.is_text())
+    return request.config_error("sequence.max_length",
+                                "is required for fields.text with stream: blocks of several texts "
+                                "need an index");
+  STOKER_RETURN_IF_ERROR(set_classes(request, spec));
+  STOKER_ASSIGN_OR_RETURN(auto reader, make_reader(request, framing, spec));
+  return std::unique_ptr<RecordDecoder>(
+      std::make_unique<FieldDecoder>(std::move(reader), std::move(spec), *request.config.record()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RecordDecoder>> RecordDecoder::make(const DatasetRequest& request) {
+  STOKER_ASSIGN_OR_RETURN(const Framing framing, framing_of(request));
+  if (framing.kind == Framing::Kind::kBlocks) {
+    const bool is_text = request.config.format() == config::DatasetFormat::kText;
+    return std::unique_ptr<RecordDecoder>(std::make_unique<BlockDecoder>(framing, is_text));
+  }
+  if (request.config.format() != config::DatasetFormat::kJsonl)
+    return make_field_decoder(request, framing);
+  config::DatasetConfig config = request.config;
+  auto& record = std::get<config::JsonlDataset>(config.source).record;
+  record = format::with_shape(std::move(record));
+  return make_field_decoder({.name = request.name, .config = config}, framing);
+}
+
+}  // namespace stoker::data::stream

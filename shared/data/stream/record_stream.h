@@ -1,0 +1,94 @@
+// RecordStream: the records of a stream, one after another, without an index.
+//
+// A record is one contiguous range of its stream: a line, a block of tokens, a TFRecord, or the
+// members of a sample in a tar file. Its bytes alone are sufficient to decode it, so that it can be
+// saved by value, or by its offset in a stream that can be read again.
+//
+// Threads:  one at a time.
+// Blocking: next() as ByteInput::read(). A record is complete when its last byte was read; a sample of
+//           a tar stream when the header of the next one was, or the stream has ended.
+// Errors:   kCorrupt with name, record and offset: a record that the stream ends in, one of more than
+//           kMaxRecordBytes, bytes between records that belong to none, a wrong checksum; those of
+//           ByteInput. If can_continue(), only this record is lost, otherwise next() must not be
+//           called again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+
+#include "shared/base/status.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/stream/byte_input.h"
+#include "shared/data/stream/stream_buffer.h"
+
+namespace stoker::data::stream {
+
+constexpr uint64_t kMaxRecordBytes = uint64_t{64} << 20;
+
+// How the bytes of a stream are divided into records.
+struct Framing {
+  enum class Kind {
+    kLines,     // JSON objects, one per line; blank lines are skipped
+    kBlocks,    // of a constant size, for text and tokens
+    kTfrecord,  // frames with checksums
+    kTar        // samples of a tar file (WebDataset)
+  };
+  Kind kind = Kind::kLines;
+  // kBlocks: consecutive blocks share the last token. What is left at the end of the stream and does
+  // not fill a block is dropped.
+  uint64_t block_bytes = 0;
+  uint64_t token_bytes = 1;
+};
+// kInvalidArgument: the format cannot be read without an index; those of block_size_of().
+Result<Framing> framing_of(const DatasetRequest& request);
+
+// Where reading continues: the number of bytes, after decompression, and of records before it.
+struct StreamPosition {
+  uint64_t offset = 0;
+  uint64_t record = 0;
+  bool operator==(const StreamPosition&) const = default;
+};
+
+struct StreamRecord {
+  StreamPosition at;
+  // A line with its line end, if there is one; a block; the data of a frame; tar members with their
+  // headers, a small tar file. Valid until the next call.
+  std::span<const std::byte> bytes;
+};
+
+class RecordStream {
+ public:
+  // `start`: the position of the next byte of the input. To continue at a position, skip() its
+  // offset first.
+  RecordStream(const Framing& framing, std::unique_ptr<ByteInput> input, StreamPosition start = {});
+  ~RecordStream();
+  RecordStream(const RecordStream&) = delete;
+  RecordStream& operator=(const RecordStream&) = delete;
+
+  // False at the end.
+  Result<bool> next(StreamRecord& record, const std::stop_token& stop);
+  // After the last record, also after one that is lost.
+  StreamPosition position() const { return position_; }
+  bool can_continue() const;
+  const ByteInput& input() const { return buffer_.input(); }
+  // At the end: the bytes that did not fill a block.
+  uint64_t dropped_bytes() const;
+
+ private:
+  class Framer;
+  class LineFramer;
+  class BlockFramer;
+  class TfrecordFramer;
+  class TarFramer;
+  static std::unique_ptr<Framer> make_framer(const Framing& framing, StreamBuffer& buffer,
+                                             uint64_t offset);
+
+  StreamBuffer buffer_;
+  const std::unique_ptr<Framer> framer_;
+  StreamPosition position_;
+};
+
+}  // namespace stoker::data::stream

@@ -1,0 +1,110 @@
+#include "shared/data/stream/stream_source.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/glob.h"
+#include "shared/data/dataset_files.h"
+#include "shared/data/files/scan.h"
+
+namespace stoker::data::stream {
+namespace {
+
+constexpr std::string_view kWildcards = "*?[{";
+
+// The folder up to the first wildcard, and the pattern below it.
+Result<std::vector<std::string>> list_shards(const std::string& pattern) {
+  const size_t slash = pattern.rfind('/', pattern.find_first_of(kWildcards));
+  const bool has_folder = slash != std::string::npos;
+  const std::string root = has_folder ? pattern.substr(0, slash + 1) : ".";
+  const std::string below = has_folder ? pattern.substr(slash + 1) : pattern;
+  const auto glob = PathGlob::parse(below);
+  if (!glob) return glob.status().with_context(pattern);
+  STOKER_ASSIGN_OR_RETURN(const files::FolderScan found, files::scan_folder(root, *glob, {}));
+  if (found.files.size() == 0) return Status(StatusCode::kNotFound, pattern + ": no file matches");
+  STOKER_RETURN_IF_ERROR(check_ranges(found.files, below));
+  std::vector<std::string> paths;
+  for (size_t file = 0; file < found.files.size(); ++file) paths.push_back(found.files.path(file));
+  return paths;
+}
+
+bool is_directory(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+Result<StreamSource::Kind> kind_of_path(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT && path.find_first_of(kWildcards) != std::string::npos)
+      return StreamSource::Kind::kShards;
+    return Status::from_errno(errno, path);
+  }
+  if (S_ISFIFO(info.st_mode)) return StreamSource::Kind::kFifo;
+  if (S_ISSOCK(info.st_mode)) return StreamSource::Kind::kSocket;
+  if (S_ISREG(info.st_mode)) return StreamSource::Kind::kGrowingFile;
+  if (S_ISDIR(info.st_mode))
+    return Status(
+        StatusCode::kInvalidArgument,
+        path + ": is a folder; use source: spool with this path, or a pattern of its files");
+  return Status(StatusCode::kInvalidArgument,
+                path + ": is a device; redirect it to standard input");
+}
+
+}  // namespace
+
+Result<StreamSource> StreamSource::of(const std::string& source, const std::string& folder) {
+  if (source.empty()) return Status(StatusCode::kInvalidArgument, "must name a source");
+  if (source == "stdin") return StreamSource(Kind::kStdin, {"stdin"});
+  if (source == "external") return StreamSource(Kind::kExternal, {});
+  if (source == "spool") {
+    if (is_directory(folder)) return StreamSource(Kind::kSpool, {});
+    return Status(StatusCode::kInvalidArgument, folder.empty()
+                                                    ? "spool requires the path of a folder"
+                                                    : folder + ": is no folder");
+  }
+  STOKER_ASSIGN_OR_RETURN(const Kind kind, kind_of_path(source));
+  if (kind != Kind::kShards) return StreamSource(kind, {source});
+  STOKER_ASSIGN_OR_RETURN(std::vector<std::string> shards, list_shards(source));
+  return StreamSource(kind, std::move(shards));
+}
+
+bool StreamSource::can_be_read_again() const {
+  switch (kind_) {
+    case Kind::kGrowingFile:
+    case Kind::kShards:
+    case Kind::kSpool:
+      return true;
+    case Kind::kStdin:
+    case Kind::kFifo:
+    case Kind::kSocket:
+    case Kind::kExternal:
+      return false;
+  }
+  return false;
+}
+
+Result<std::unique_ptr<ByteInput>> StreamSource::open(const std::string& name) const {
+  switch (kind_) {
+    case Kind::kStdin:
+      return open_stdin();
+    case Kind::kFifo:
+      return open_fifo(name);
+    case Kind::kSocket:
+      return connect_socket(name);
+    case Kind::kGrowingFile:
+      return open_growing_file(name);
+    case Kind::kShards:
+    case Kind::kSpool:
+      return open_shard(name);
+    case Kind::kExternal:
+      break;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                "external producers attach; there is nothing to open");
+}
+
+}  // namespace stoker::data::stream

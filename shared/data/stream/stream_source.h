@@ -1,0 +1,48 @@
+// StreamSource: what data.NAME.stream.source names: the inputs of a stream, in order.
+//
+//   stdin          standard input
+//   PATH           a FIFO, a Unix socket to connect to, or a file that grows
+//   GLOB           complete files, in the order of their names: "/data/train-{000..146}.tar.gz"
+//   spool          files that other programs rename into the folder data.NAME.path
+//   external       producers that attach; they have no inputs of bytes
+//
+// A path with a wildcard or a brace is a GLOB, unless a file has that name. A regular file is one that
+// grows; a single complete file is a GLOB, such as "train[.]jsonl".
+//
+// Threads:  immutable; any.
+// Blocking: for the disk; open() of a socket until the other side accepts.
+// Errors:   kNotFound, kPermission, kIoError, kInvalidArgument; each names the path.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/data/stream/byte_input.h"
+
+namespace stoker::data::stream {
+
+class StreamSource {
+ public:
+  enum class Kind { kStdin, kFifo, kSocket, kGrowingFile, kShards, kSpool, kExternal };
+
+  // `folder`: data.NAME.path, for spool.
+  static Result<StreamSource> of(const std::string& source, const std::string& folder);
+
+  Kind kind() const { return kind_; }
+  // Whether the bytes before a position can be read again, so that offsets are sufficient to save it.
+  bool can_be_read_again() const;
+  // The names for open(), without those of a spool folder (SpoolFolder) and of external producers.
+  const std::vector<std::string>& names() const { return names_; }
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name) const;
+
+ private:
+  StreamSource(Kind kind, std::vector<std::string> names) : kind_(kind), names_(std::move(names)) {}
+
+  Kind kind_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace stoker::data::stream

@@ -1,0 +1,364 @@
+#include "shared/data/stream/byte_input.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/data/stream/stream_fixture.h"
+#include "tests/support/packed_bytes.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::data::stream {
+namespace {
+
+using test::TemporaryDirectory;
+using test::write_whole;
+using testing::eventually;
+using ::testing::HasSubstr;
+using testing::read_rest;
+using testing::read_some;
+
+void append(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary | std::ios::app) << content;
+}
+
+void expect_corrupt(const Status& status, const std::string& what) {
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr(what));
+}
+
+// ---- Pipes and sockets
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> fds{};
+    EXPECT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
+    input = make_descriptor_input(UniqueFd(fds[0]), "pipe");
+    writer = UniqueFd(fds[1]);
+  }
+  void write(const std::string& text) const {
+    EXPECT_EQ(::write(writer.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  std::unique_ptr<ByteInput> input;
+  UniqueFd writer;
+};
+
+TEST(DescriptorInputTest, ReturnsWhatIsAvailableThenEnd) {
+  Pipe pipe;
+  pipe.write("abc");
+  EXPECT_EQ(read_some(*pipe.input), "abc");
+  pipe.write("de");
+  pipe.writer.reset();
+  EXPECT_EQ(read_some(*pipe.input), "de");
+  EXPECT_EQ(read_some(*pipe.input), "");
+}
+
+TEST(DescriptorInputTest, WaitsForProducerUntilStopped) {
+  Pipe pipe;
+  std::optional<Result<size_t>> got;
+  std::jthread reader([&](const std::stop_token& stop) {
+    std::array<std::byte, 8> bytes;
+    got = pipe.input->read(bytes, stop);
+  });
+  EXPECT_TRUE(eventually([&] { return pipe.input->is_waiting(); }));
+  reader.request_stop();
+  reader.join();
+  EXPECT_EQ(got->status().code(), StatusCode::kCancelled);
+  EXPECT_FALSE(pipe.input->is_waiting());
+}
+
+TEST(DescriptorInputTest, ContinuesAfterPauseOfProducer) {
+  Pipe pipe;
+  std::string text;
+  std::jthread reader([&] { text = read_some(*pipe.input); });
+  EXPECT_TRUE(eventually([&] { return pipe.input->is_waiting(); }));
+  pipe.write("late");
+  reader.join();
+  EXPECT_EQ(text, "late");
+}
+
+TEST(DescriptorInputTest, WaitsForFirstWriterOfFifo) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  const auto input = open_fifo(folder / "fifo");
+  ASSERT_TRUE(input.ok()) << input.status().to_string();
+  testing::ReadBytes read;
+  std::jthread reader([&] { read = read_rest(**input); });
+  EXPECT_TRUE(eventually([&] { return (*input)->is_waiting(); }));
+  append(folder / "fifo", "abc");
+  reader.join();
+  EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+  EXPECT_EQ(read.bytes, "abc");
+}
+
+TEST(DescriptorInputTest, NamesProcessBehindSocket) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "socket";
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  path.copy(address.sun_path, path.size());
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  const auto input = connect_socket(path);
+  ASSERT_TRUE(input.ok()) << input.status().to_string();
+  EXPECT_THAT((*input)->name(), HasSubstr(path + " (process " + std::to_string(::getpid())));
+  {
+    const UniqueFd producer(::accept(listener.get(), nullptr, nullptr));
+    ASSERT_EQ(::write(producer.get(), "abc", 3), 3);
+  }
+  EXPECT_EQ(read_rest(**input).bytes, "abc");
+}
+
+TEST(DescriptorInputTest, ReportsMissingFifoAndSocket) {
+  EXPECT_EQ(open_fifo("/nowhere/fifo").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(connect_socket("/nowhere/socket").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(connect_socket(std::string(200, 'x')).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(ByteInputTest, ReportsEndBeforePositionWhileSkipping) {
+  testing::MemoryInput input("abcdef");
+  EXPECT_TRUE(input.skip(4, {}).ok());
+  EXPECT_EQ(read_some(input), "ef");
+  testing::MemoryInput shorter("abc");
+  expect_corrupt(shorter.skip(4, {}), "input: ends 1 bytes before");
+}
+
+// ---- Shards
+
+TEST(ShardTest, ReadsFromPosition) {
+  const TemporaryDirectory folder;
+  write_whole(folder / "a", "abcdef");
+  const auto input = open_shard(folder / "a");
+  ASSERT_TRUE(input.ok());
+  EXPECT_TRUE((*input)->skip(4, {}).ok());
+  EXPECT_EQ(read_rest(**input).bytes, "ef");
+}
+
+TEST(ShardTest, ReportsTruncationBeforeAndWhileReading) {
+  const TemporaryDirectory folder;
+  write_whole(folder / "a", std::string(10000, 'x'));
+  const auto input = open_shard(folder / "a");
+  ASSERT_TRUE(input.ok());
+  EXPECT_EQ(read_some(**input).size(), 4096u);
+  std::filesystem::resize_file(folder / "a", 5000);
+  expect_corrupt(read_rest(**input).status, "a: was truncated at offset 5000");
+  const auto resumed = open_shard(folder / "a");
+  ASSERT_TRUE(resumed.ok());
+  expect_corrupt((*resumed)->skip(9000, {}), "it has 5000 bytes, but 9000 were read before");
+}
+
+TEST(ShardTest, ReportsFileThatGrowsWhileItIsRead) {
+  const TemporaryDirectory folder;
+  write_whole(folder / "a", "abc");
+  const auto input = open_shard(folder / "a");
+  ASSERT_TRUE(input.ok());
+  EXPECT_EQ(read_some(**input), "abc");
+  append(folder / "a", "d");
+  expect_corrupt(read_rest(**input).status, "changed while it was read");
+}
+
+TEST(ShardTest, RejectsMissingAndSpecialFiles) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(open_shard(folder / "fifo").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(open_shard(folder / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(open_growing_file(folder / "none").status().code(), StatusCode::kNotFound);
+}
+
+std::string text_of(size_t bytes) {
+  std::string text(bytes, '\0');
+  for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>('a' + i * i % 26);
+  return text;
+}
+
+struct Packing {
+  std::string extension;
+  std::string (*pack)(const std::string&);
+};
+class PackedShardTest : public ::testing::TestWithParam<Packing> {
+ protected:
+  testing::ReadBytes read(const std::string& content, uint64_t from = 0) const {
+    write_whole(path(), content);
+    const auto input = open_shard(path());
+    if (!input) return {.bytes = {}, .status = input.status()};
+    const Status skipped = (*input)->skip(from, {});
+    return skipped.ok() ? read_rest(**input, 777)
+                        : testing::ReadBytes{.bytes = {}, .status = skipped};
+  }
+  std::string path() const { return folder_ / ("a" + GetParam().extension); }
+  static std::string pack(const std::string& content) { return GetParam().pack(content); }
+
+  const TemporaryDirectory folder_;
+};
+
+TEST_P(PackedShardTest, DecompressesFromEveryPosition) {
+  const std::string text = text_of(5000);
+  for (const uint64_t from : {0u, 1u, 4999u, 5000u}) {
+    const auto got = read(pack(text), from);
+    EXPECT_TRUE(got.status.ok()) << got.status.to_string();
+    EXPECT_EQ(got.bytes, text.substr(from));
+  }
+  EXPECT_EQ(read(pack(text), 5001).status.code(), StatusCode::kCorrupt);
+}
+
+TEST_P(PackedShardTest, DecompressesSeveralMembers) {
+  const std::string text = text_of(5000);
+  EXPECT_EQ(read(pack(text) + pack("") + pack("more")).bytes, text + "more");
+}
+
+TEST_P(PackedShardTest, ReportsMemberThatEndsEarly) {
+  const std::string packed = pack(text_of(5000));
+  for (size_t length = 0; length < packed.size(); length += 1 + length / 8) {
+    const auto got = read(packed.substr(0, length));
+    expect_corrupt(got.status, "the packed data is truncated at offset " + std::to_string(length));
+    EXPECT_TRUE(text_of(5000).starts_with(got.bytes));
+  }
+  const auto second = read(packed + packed.substr(0, packed.size() - 1));
+  EXPECT_TRUE(second.bytes.starts_with(text_of(5000)));  // what could be decompressed is returned
+  expect_corrupt(second.status, path() + ": the packed data is truncated");
+}
+
+TEST_P(PackedShardTest, ReportsCorruptBytes) {
+  std::string packed = pack(text_of(5000));
+  packed[packed.size() - 2] = static_cast<char>(packed[packed.size() - 2] ^ 1);  // of the checksum
+  EXPECT_EQ(read(packed).status.code(), StatusCode::kCorrupt);
+  expect_corrupt(read("not compressed").status, "corrupt (");
+}
+
+TEST_P(PackedShardTest, ReportsFileTruncatedWhileItIsRead) {
+  std::string noise(600'000, '\0');  // cannot be compressed
+  uint32_t state = 1;
+  for (char& byte : noise) byte = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  write_whole(path(), pack(noise));
+  const auto input = open_shard(path());
+  ASSERT_TRUE(input.ok());
+  EXPECT_EQ(read_some(**input).size(), 4096u);
+  std::filesystem::resize_file(path(), 400'000);
+  expect_corrupt(read_rest(**input).status, "was truncated at offset");
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, PackedShardTest,
+                         ::testing::Values(Packing{".gz", test::gzip}, Packing{".tgz", test::gzip},
+                                           Packing{".zst", test::zstd},
+                                           Packing{".tzst", test::zstd}),
+                         [](const auto& packing) { return packing.param.extension.substr(1); });
+
+// ---- Growing files
+
+class GrowingFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_whole(path_, "first\n");
+    auto opened = open_growing_file(path_);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    input_ = *std::move(opened);
+  }
+  // Reads until the end while `change` runs during a wait at the end of the file.
+  template <typename Change>
+  testing::ReadBytes read_while(const Change& change) {
+    testing::ReadBytes read;
+    std::jthread reader([&] { read = read_rest(*input_); });
+    EXPECT_TRUE(eventually([&] { return input_->is_waiting(); }));
+    change();
+    reader.join();
+    return read;
+  }
+
+  const TemporaryDirectory folder_;
+  const std::string path_ = folder_ / "log";
+  std::unique_ptr<ByteInput> input_;
+};
+
+TEST_F(GrowingFileTest, ReturnsAppendedBytesUntilRemoved) {
+  EXPECT_EQ(read_some(*input_), "first\n");
+  append(path_, "second\n");
+  EXPECT_EQ(read_some(*input_), "second\n");
+  append(path_, "third\n");
+  std::filesystem::remove(path_);
+  const auto rest = read_rest(*input_);
+  EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
+  EXPECT_EQ(rest.bytes, "third\n");
+}
+
+TEST_F(GrowingFileTest, WaitsForAppendedBytes) {
+  const auto read = read_while([this] {
+    append(path_, "second\n");
+    EXPECT_TRUE(eventually([this] { return input_->is_waiting(); }));
+    std::filesystem::remove(path_);
+  });
+  EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+  EXPECT_EQ(read.bytes, "first\nsecond\n");
+}
+
+TEST_F(GrowingFileTest, StopsWhileWaiting) {
+  EXPECT_EQ(read_some(*input_), "first\n");
+  std::optional<Result<size_t>> got;
+  std::jthread reader([&](const std::stop_token& stop) {
+    std::array<std::byte, 8> bytes;
+    got = input_->read(bytes, stop);
+  });
+  EXPECT_TRUE(eventually([&] { return input_->is_waiting(); }));
+  reader.request_stop();
+  reader.join();
+  EXPECT_EQ(got->status().code(), StatusCode::kCancelled);
+}
+
+TEST_F(GrowingFileTest, ReportsTruncation) {
+  const auto read = read_while([this] { std::filesystem::resize_file(path_, 2); });
+  EXPECT_EQ(read.bytes, "first\n");
+  expect_corrupt(read.status, "was truncated: it has 2 bytes, but 6 were read before");
+}
+
+TEST_F(GrowingFileTest, ReportsTruncationThatWasOvergrown) {
+  EXPECT_EQ(read_some(*input_), "first\n");
+  std::jthread reader;
+  testing::ReadBytes read;
+  reader = std::jthread([&] { read = read_rest(*input_); });
+  EXPECT_TRUE(eventually([&] { return input_->is_waiting(); }));
+  // Replaced in place by one write, which is longer: the size alone does not show it.
+  const UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(::pwrite(fd.get(), "another beginning\n", 18, 0), 18);
+  reader.join();
+  expect_corrupt(read.status, "was overwritten: the bytes before offset 6 have changed");
+}
+
+TEST_F(GrowingFileTest, ReportsRotationAfterLastBytes) {
+  EXPECT_EQ(read_some(*input_), "first\n");
+  append(path_, "last\n");
+  std::filesystem::rename(path_, path_ + ".1");
+  write_whole(path_, "of the next file\n");
+  const auto read = read_rest(*input_);
+  EXPECT_EQ(read.bytes, "last\n");
+  expect_corrupt(read.status, "was rotated after 11 bytes");
+}
+
+TEST_F(GrowingFileTest, ReportsRenamedFile) {
+  const auto read = read_while([this] { std::filesystem::rename(path_, path_ + ".1"); });
+  EXPECT_EQ(read.bytes, "first\n");
+  expect_corrupt(read.status, "was rotated after 6 bytes");
+}
+
+TEST_F(GrowingFileTest, ResumesAtPositionUnlessFileIsShorter) {
+  EXPECT_TRUE(input_->skip(2, {}).ok());
+  EXPECT_EQ(read_some(*input_), "rst\n");
+  const auto shorter = open_growing_file(path_);
+  ASSERT_TRUE(shorter.ok());
+  expect_corrupt((*shorter)->skip(7, {}), "it has 6 bytes, but 7 were read before");
+}
+
+}  // namespace
+}  // namespace stoker::data::stream

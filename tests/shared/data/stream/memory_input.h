@@ -1,0 +1,34 @@
+// MemoryInput: a ByteInput that returns its content in parts of at most `part` bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "shared/data/stream/byte_input.h"
+
+namespace stoker::data::stream::testing {
+
+class MemoryInput final : public ByteInput {
+ public:
+  explicit MemoryInput(std::string content, size_t part = 1 << 20)
+      : ByteInput("input"), content_(std::move(content)), part_(part) {}
+
+  Result<size_t> read(std::span<std::byte> out, const std::stop_token&) override {
+    const size_t count = std::min({out.size(), part_, content_.size() - at_});
+    std::memcpy(out.data(), content_.data() + at_, count);
+    at_ += count;
+    return count;
+  }
+
+ private:
+  const std::string content_;
+  const size_t part_;
+  size_t at_ = 0;
+};
+
+}  // namespace stoker::data::stream::testing

@@ -1,0 +1,247 @@
+#include "shared/data/stream/record_decoder.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/data/example_writer.h"
+#include "tests/shared/data/folder_fixture.h"
+#include "tests/shared/data/stream/stream_fixture.h"
+#include "tests/shared/data/tar_writer.h"
+#include "tests/support/numpy_files.h"
+
+namespace stoker::data::stream {
+namespace {
+
+using data::testing::floats_feature;
+using data::testing::FolderFixture;
+using data::testing::ints_feature;
+using data::testing::Sample;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RecordDecoderTest : public FolderFixture {
+ protected:
+  template <typename Source>
+  config::DatasetConfig config_of(const std::string& content) const {
+    write("data", content);
+    config::DatasetConfig config;
+    config.source = Source{};
+    path_in(config) = path("data");
+    return config;
+  }
+  // With fields x and y.
+  template <typename Source>
+  config::DatasetConfig labeled(const std::string& content, std::vector<int64_t> shape) const {
+    config::DatasetConfig config = config_of<Source>(content);
+    fields_in(config).input = {"x"};
+    fields_in(config).label = "y";
+    record_in(config).input_shape = std::move(shape);
+    record_in(config).num_classes = 4;
+    return config;
+  }
+  static Result<std::unique_ptr<RecordDecoder>> make(const config::DatasetConfig& config) {
+    const std::string name = "train";
+    return RecordDecoder::make({.name = name, .config = config});
+  }
+  // The samples of the stream of the file; the status of those that cannot be decoded.
+  std::vector<Sample> decode(const config::DatasetConfig& config) const {
+    std::vector<Sample> samples;
+    const std::string name = "train";
+    const auto framing = framing_of({.name = name, .config = config});
+    auto decoder = make(config);
+    auto input = open_shard(path("data"));
+    EXPECT_TRUE(framing.ok() && decoder.ok() && input.ok()) << decoder.status().to_string();
+    if (!framing || !decoder || !input) return samples;
+    RecordStream stream(*framing, *std::move(input));
+    for (StreamRecord record;;) {
+      const auto more = stream.next(record, {});
+      EXPECT_TRUE(more.ok()) << more.status().to_string();
+      if (!more || !*more) return samples;
+      decode_one(**decoder, record.bytes, samples);
+    }
+  }
+  void decode_one(RecordDecoder& decoder, std::span<const std::byte> record,
+                  std::vector<Sample>& samples) const {
+    const auto kept = decoder.read(record);
+    if (kept && !*kept) return;  // dropped
+    Sample& sample = samples.emplace_back();
+    sample.status = kept.status();
+    if (!kept) return;
+    std::vector<std::span<std::byte>> outputs;
+    for (const TensorSpec& spec : decoder.spec(0))
+      sample.tensors.emplace_back(spec.bytes(), std::byte{0xee});
+    for (auto& tensor : sample.tensors) outputs.emplace_back(tensor);
+    sample.status = decoder.write({}, outputs);
+  }
+  // The status of the only record.
+  std::string error_of(const config::DatasetConfig& config) const {
+    const auto samples = decode(config);
+    EXPECT_EQ(samples.size(), 1u);
+    if (samples.size() != 1) return "";
+    EXPECT_EQ(samples[0].status.code(), StatusCode::kCorrupt);
+    return samples[0].status.message();
+  }
+  void expect_same_as_indexed(const config::DatasetConfig& config) const {
+    const auto dataset = open(config);
+    ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+    const auto decoder = make(config);
+    ASSERT_TRUE(decoder.ok()) << decoder.status().to_string();
+    EXPECT_EQ((*decoder)->spec(0), (*dataset)->spec());
+    EXPECT_EQ((*decoder)->classes(), (*dataset)->classes());
+    const auto samples = decode(config);
+    ASSERT_EQ(samples.size(), (*dataset)->size());
+    for (size_t i = 0; i < samples.size(); ++i) {
+      EXPECT_TRUE(samples[i].status.ok()) << samples[i].status.to_string();
+      EXPECT_EQ(samples[i].tensors, data::testing::read_sample(**dataset, i).tensors) << i;
+    }
+  }
+};
+
+std::string json_lines() { return "{\"x\": [1, 2], \"y\": 3}\n\n{\"y\": 0, \"x\": [0.5, -1]}\n"; }
+
+TEST_F(RecordDecoderTest, DecodesSameJsonObjectsAsIndexedDataset) {
+  expect_same_as_indexed(labeled<config::JsonlDataset>(json_lines(), {2}));
+  // The shape is the number of names.
+  expect_same_as_indexed(labeled<config::JsonlDataset>("{\"x\": 7, \"y\": 3}\n", {}));
+}
+
+TEST_F(RecordDecoderTest, DecodesSameExamplesAsIndexedDataset) {
+  std::string frames;
+  for (int64_t i = 0; i < 3; ++i)
+    frames += data::testing::framed(data::testing::example(
+        {{"x", floats_feature({static_cast<float>(i), 0.5f})}, {"y", ints_feature({i})}}));
+  expect_same_as_indexed(labeled<config::TfrecordDataset>(frames, {2}));
+}
+
+TEST_F(RecordDecoderTest, DecodesSameTarSamplesAsIndexedDataset) {
+  using data::testing::tar_member;
+  std::string tar;
+  for (int i = 0; i < 3; ++i) {
+    const std::string key = "s" + std::to_string(i);
+    tar += tar_member(key + ".x.npy", test::npy("<f4", "(2,)", test::bytes_of<float>({1.5f, -2}))) +
+           tar_member(key + ".json", "{\"class\": " + std::to_string(i) + "}") +
+           tar_member(key + ".unused", "something");
+  }
+  config::DatasetConfig config =
+      labeled<config::WebdatasetDataset>(tar + data::testing::kTarEnd, {2});
+  fields_in(config).input = {"x.npy"};
+  fields_in(config).label = "json:class";
+  expect_same_as_indexed(config);
+}
+
+TEST_F(RecordDecoderTest, DecodesSameBlocksAsIndexedDataset) {
+  config::DatasetConfig text = config_of<config::TextDataset>("abcdefghijkl");
+  sequence_in(text).block_size = 3;
+  expect_same_as_indexed(text);
+  for (const auto type : {config::TokenType::kUint16, config::TokenType::kUint32}) {
+    config::DatasetConfig tokens =
+        config_of<config::TokensDataset>(std::string("\1\0\2\1\3\0\0\0\5\0\0\0\7\0\0\0", 16));
+    source_in<config::TokensDataset>(tokens).dtype = type;
+    sequence_in(tokens).block_size = 2;
+    expect_same_as_indexed(tokens);
+  }
+}
+
+TEST_F(RecordDecoderTest, DecodesSameSequencesAsIndexedDataset) {
+  config::DatasetConfig config = config_of<config::JsonlDataset>(
+      "{\"t\": [5, 6, 7], \"l\": [0, 1, -100]}\n{\"t\": [8], \"l\": [3]}\n");
+  fields_in(config).input_ids = "t";
+  fields_in(config).labels = "l";
+  record_in(config).num_classes = 4;
+  sequence_in(config).max_length = 4;
+  expect_same_as_indexed(config);
+}
+
+TEST_F(RecordDecoderTest, ReportsLabelThatIsNoClass) {
+  const auto with_label = [this](const std::string& label) {
+    return error_of(labeled<config::JsonlDataset>("{\"x\": 1, \"y\": " + label + "}\n", {}));
+  };
+  EXPECT_EQ(with_label("4"), "label 'y' is 4, not below num_classes (4)");
+  EXPECT_THAT(with_label("-1"), HasSubstr("label 'y' "));
+  EXPECT_THAT(with_label("\"cat\""), HasSubstr("label 'y' "));
+}
+
+TEST_F(RecordDecoderTest, ReportsOrDropsRecordWithoutField) {
+  config::DatasetConfig config = labeled<config::JsonlDataset>("{\"x\": 1}\n", {});
+  EXPECT_EQ(error_of(config), "has no label 'y'");
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
+  EXPECT_EQ(decode(config).size(), 0u);
+}
+
+TEST_F(RecordDecoderTest, ContinuesAfterGarbageBetweenRecords) {
+  const auto samples =
+      decode(labeled<config::JsonlDataset>("{\"x\": 1, \"y\": 3}\ngarbage\n"
+                                           "{\"x\": 2, \"y\": 1}\n",
+                                           {}));
+  ASSERT_EQ(samples.size(), 3u);
+  EXPECT_TRUE(samples[0].status.ok());
+  EXPECT_EQ(samples[1].status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(samples[2].values<float>(0), ElementsAre(2));
+  EXPECT_EQ(samples[2].label(), 1);
+}
+
+TEST_F(RecordDecoderTest, ReportsTruncatesOrDropsLongSequence) {
+  config::DatasetConfig config = config_of<config::JsonlDataset>("{\"t\": [1, 2, 3]}\n");
+  fields_in(config).input_ids = "t";
+  sequence_in(config).max_length = 2;
+  EXPECT_EQ(error_of(config), "has 3 time steps, more than sequence.max_length (2)");
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
+  const auto truncated = decode(config);
+  ASSERT_EQ(truncated.size(), 1u);
+  EXPECT_TRUE(truncated[0].status.ok()) << truncated[0].status.to_string();
+  EXPECT_THAT(truncated[0].values<int32_t>(0), ElementsAre(1, 2));
+  EXPECT_THAT(truncated[0].values<int64_t>(1), ElementsAre(2));
+  sequence_in(config).on_overflow = config::OnOverflow::kDrop;
+  EXPECT_EQ(decode(config).size(), 0u);
+}
+
+TEST_F(RecordDecoderTest, WritesSequenceOfItsOwnLength) {
+  config::DatasetConfig config = config_of<config::JsonlDataset>("");
+  fields_in(config).input_ids = "t";
+  sequence_in(config).max_length = 100;
+  const auto decoder = make(config);
+  ASSERT_TRUE(decoder.ok()) << decoder.status().to_string();
+  const std::string record = "{\"t\": [4, 5, 6]}";
+  ASSERT_TRUE((*decoder)->read(std::as_bytes(std::span(record))).ok());
+  EXPECT_EQ((*decoder)->length(), 3u);
+  EXPECT_EQ((*decoder)->spec(3)[0].shape, (std::vector<int64_t>{3}));
+  EXPECT_EQ((*decoder)->spec(0)[0].shape, (std::vector<int64_t>{100}));
+}
+
+TEST_F(RecordDecoderTest, ReportsTokenAboveLimit) {
+  config::DatasetConfig tokens =
+      config_of<config::TokensDataset>(std::string("\1\0\0\0\0\0\0\x80", 8));
+  source_in<config::TokensDataset>(tokens).dtype = config::TokenType::kUint32;
+  sequence_in(tokens).block_size = 1;
+  EXPECT_THAT(error_of(tokens), HasSubstr("token 2147483648, number 1 of the block"));
+}
+
+TEST_F(RecordDecoderTest, RejectsTarSampleWithTwoMembersOfOneExtension) {
+  using data::testing::tar_member;
+  config::DatasetConfig config = labeled<config::WebdatasetDataset>(
+      tar_member("a.x", "1") + tar_member("a.x", "2") + data::testing::kTarEnd, {1});
+  EXPECT_THAT(error_of(config), HasSubstr("has two members 'x'"));
+}
+
+TEST_F(RecordDecoderTest, RejectsSettingsThatNeedIndex) {
+  const auto error = [](const config::DatasetConfig& config) {
+    const auto decoder = make(config);
+    EXPECT_EQ(decoder.status().code(), StatusCode::kInvalidArgument);
+    return decoder.status().message();
+  };
+  config::DatasetConfig config = labeled<config::JsonlDataset>("", {});
+  record_in(config).num_classes.reset();
+  EXPECT_THAT(error(config), HasSubstr("data.train.num_classes: is required with stream"));
+  config = config_of<config::JsonlDataset>("");
+  fields_in(config).text = "t";
+  sequence_in(config).block_size = 8;
+  EXPECT_THAT(error(config), HasSubstr("data.train.sequence.max_length: is required"));
+  EXPECT_THAT(error(config_of<config::CsvDataset>("")), HasSubstr("data.train.stream: needs"));
+}
+
+}  // namespace
+}  // namespace stoker::data::stream

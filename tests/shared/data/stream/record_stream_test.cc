@@ -1,0 +1,384 @@
+#include "shared/data/stream/record_stream.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/data/format/tfrecord_index.h"
+#include "tests/shared/data/example_writer.h"
+#include "tests/shared/data/stream/stream_fixture.h"
+#include "tests/shared/data/tar_writer.h"
+#include "tests/support/packed_bytes.h"
+
+namespace stoker::data::stream {
+namespace {
+
+using data::testing::framed;
+using data::testing::kTarEnd;
+using data::testing::pax_header;
+using data::testing::raw;
+using data::testing::tar_content;
+using data::testing::tar_header;
+using data::testing::tar_member;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MemoryInput;
+using testing::read_records;
+using testing::ReadRecords;
+using ::testing::SizeIs;
+
+constexpr Framing kLines{.kind = Framing::Kind::kLines};
+constexpr Framing kTfrecords{.kind = Framing::Kind::kTfrecord};
+constexpr Framing kTar{.kind = Framing::Kind::kTar};
+constexpr Framing blocks(uint64_t tokens, uint64_t token_bytes) {
+  return {.kind = Framing::Kind::kBlocks,
+          .block_bytes = tokens * token_bytes,
+          .token_bytes = token_bytes};
+}
+
+void expect_corrupt(const ReadRecords& read, const std::string& what) {
+  EXPECT_EQ(read.status.code(), StatusCode::kCorrupt) << read.status.to_string();
+  EXPECT_THAT(read.status.message(), HasSubstr(what));
+}
+
+// ---- Every framing
+
+struct Example {
+  std::string name;
+  Framing framing;
+  std::string content;
+  std::vector<std::string> records;
+};
+
+Example tar_example() {
+  const std::string a = tar_member("a.txt", "one") + tar_member("a.cls", "1");
+  const std::string b = pax_header("14 path=b.txt\n") + tar_member("other", "two");
+  const std::string long_name = std::string(150, 'c') + ".txt";
+  const std::string c =
+      tar_member("././@LongLink", long_name + '\0', 'L') + tar_member("x", std::string(1000, 'z'));
+  return {.name = "Tar",
+          .framing = kTar,
+          .content = a + b + tar_member("folder/", "", '5') + tar_member("README", "no sample") +
+                     c + kTarEnd,
+          .records = {a, b, c}};
+}
+
+std::vector<Example> examples() {
+  const std::string frames = framed("first") + framed("") + framed(std::string(3000, 'x'));
+  return {{.name = "Lines",
+           .framing = kLines,
+           .content = "\xef\xbb\xbf{\"a\": 1}\n\n  \r\n{}\r\n{\"b\": 2}",
+           .records = {"{\"a\": 1}\n", "{}\r\n", "{\"b\": 2}"}},
+          {.name = "Text",
+           .framing = blocks(4, 1),
+           .content = "abcdefghijkl",
+           .records = {"abcd", "defg", "ghij"}},
+          {.name = "Tokens",
+           .framing = blocks(3, 2),
+           .content = "0a0b0c0d0e",
+           .records = {"0a0b0c", "0c0d0e"}},
+          {.name = "Tfrecord",
+           .framing = kTfrecords,
+           .content = frames,
+           .records = {"first", "", std::string(3000, 'x')}},
+          tar_example()};
+}
+
+class FramingTest : public ::testing::TestWithParam<Example> {};
+
+TEST_P(FramingTest, ReturnsSameRecordsHoweverBytesArrive) {
+  const Example& example = GetParam();
+  for (const size_t part : {1u, 7u, 512u, 1u << 20}) {
+    const ReadRecords read = read_records(example.framing, example.content, part);
+    EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+    EXPECT_EQ(read.records, example.records) << part;
+  }
+}
+
+TEST_P(FramingTest, NumbersRecordsAndReportsTheirOffsets) {
+  const Example& example = GetParam();
+  const ReadRecords read = read_records(example.framing, example.content);
+  ASSERT_THAT(read.records, SizeIs(example.records.size()));
+  for (size_t i = 0; i < read.records.size(); ++i) {
+    EXPECT_EQ(read.starts[i].record, i);
+    EXPECT_EQ(read.ends[i].record, i + 1);
+    EXPECT_GT(read.ends[i].offset, read.starts[i].offset);
+    if (i > 0) {
+      EXPECT_GE(read.starts[i].offset, read.ends[i - 1].offset);
+    }
+    if (example.framing.kind != Framing::Kind::kTfrecord) {  // whose record is without its frame
+      EXPECT_EQ(example.content.substr(read.starts[i].offset, read.records[i].size()),
+                read.records[i]);
+    }
+  }
+}
+
+TEST_P(FramingTest, ContinuesAtEveryPosition) {
+  const Example& example = GetParam();
+  const ReadRecords whole = read_records(example.framing, example.content);
+  ASSERT_THAT(whole.records, SizeIs(example.records.size()));
+  for (size_t i = 0; i < whole.ends.size(); ++i) {
+    auto input = std::make_unique<MemoryInput>(example.content, 100);
+    ASSERT_TRUE(input->skip(whole.ends[i].offset, {}).ok());
+    RecordStream stream(example.framing, std::move(input), whole.ends[i]);
+    const ReadRecords rest = read_records(stream);
+    EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
+    ASSERT_EQ(i + 1 + rest.records.size(), whole.records.size());
+    for (size_t later = i + 1; later < whole.records.size(); ++later) {
+      EXPECT_EQ(rest.records[later - i - 1], whole.records[later]);
+      EXPECT_EQ(rest.starts[later - i - 1], whole.starts[later]);
+      EXPECT_EQ(rest.ends[later - i - 1], whole.ends[later]);
+    }
+  }
+}
+
+// A stream that ends anywhere returns records of the complete stream, and never another one.
+TEST_P(FramingTest, ReturnsOnlyCompleteRecordsOfTruncatedStream) {
+  const Example& example = GetParam();
+  for (size_t length = 0; length < example.content.size(); ++length) {
+    const ReadRecords read = read_records(example.framing, example.content.substr(0, length), 64);
+    ASSERT_LE(read.records.size(), example.records.size());
+    for (size_t i = 0; i < read.records.size(); ++i) {
+      // The last line lacks its end, the last tar sample padding or a member.
+      EXPECT_TRUE(example.records[i].starts_with(read.records[i])) << length;
+      if (i + 1 < read.records.size()) {
+        EXPECT_EQ(read.records[i], example.records[i]) << length;
+      }
+    }
+    EXPECT_TRUE(read.status.ok() || read.status.code() == StatusCode::kCorrupt) << length;
+  }
+}
+
+TEST_P(FramingTest, EndsWithoutRecordIfStreamIsEmpty) {
+  const ReadRecords read = read_records(GetParam().framing, "");
+  EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+  EXPECT_THAT(read.records, SizeIs(0));
+}
+
+TEST_P(FramingTest, StopsWhileWaitingForProducer) {
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
+  const UniqueFd writer(fds[1]);
+  RecordStream stream(GetParam().framing, make_descriptor_input(UniqueFd(fds[0]), "pipe"));
+  std::optional<Result<bool>> more;
+  std::jthread reader([&](const std::stop_token& stop) {
+    StreamRecord record;
+    more = stream.next(record, stop);
+  });
+  EXPECT_TRUE(testing::eventually([&] { return stream.input().is_waiting(); }));
+  reader.request_stop();
+  reader.join();
+  EXPECT_EQ(more->status().code(), StatusCode::kCancelled);
+}
+
+// A record does not wait for bytes after it; a tar sample only for the headers of the next member.
+TEST_P(FramingTest, ReturnsFirstRecordWhileProducerPauses) {
+  const Example& example = GetParam();
+  const ReadRecords whole = read_records(example.framing, example.content);
+  const uint64_t bytes = [&] {
+    switch (example.framing.kind) {
+      case Framing::Kind::kTfrecord:
+        return whole.ends[0].offset;
+      case Framing::Kind::kTar:
+        return whole.starts[1].offset + 3 * 512;
+      case Framing::Kind::kLines:
+      case Framing::Kind::kBlocks:
+        break;
+    }
+    return whole.starts[0].offset + whole.records[0].size();
+  }();
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
+  const UniqueFd writer(fds[1]);
+  ASSERT_EQ(::write(writer.get(), example.content.data(), bytes), static_cast<ssize_t>(bytes));
+  RecordStream stream(example.framing, make_descriptor_input(UniqueFd(fds[0]), "pipe"));
+  StreamRecord record;
+  const auto more = stream.next(record, {});
+  ASSERT_TRUE(more.ok()) << more.status().to_string();
+  EXPECT_TRUE(*more);
+  EXPECT_EQ(record.bytes.size(), example.records[0].size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, FramingTest, ::testing::ValuesIn(examples()),
+                         [](const auto& example) { return example.param.name; });
+
+// ---- Lines
+
+TEST(LineStreamTest, ReportsObjectThatStreamEndsIn) {
+  const ReadRecords read = read_records(kLines, "{}\n{\"a\": 1");
+  EXPECT_THAT(read.records, ElementsAre("{}\n"));
+  expect_corrupt(read, "input: record 1 at offset 3: the stream ends in it");
+}
+
+// Bytes that are no JSON are found when the line is decoded; the lines after it are read.
+TEST(LineStreamTest, ReturnsLinesAfterGarbage) {
+  EXPECT_THAT(read_records(kLines, "{}\n\x01 garbage\n{}\n").records,
+              ElementsAre("{}\n", "\x01 garbage\n", "{}\n"));
+}
+
+TEST(LineStreamTest, RejectsLineAboveLimit) {
+  const ReadRecords read = read_records(kLines, "{}\n" + std::string(kMaxRecordBytes + 1, 'x'));
+  EXPECT_THAT(read.records, ElementsAre("{}\n"));
+  expect_corrupt(read, "input:2: a row of more than 67108864 bytes");
+}
+
+TEST(LineStreamTest, RejectsUtf16AndCompressedStream) {
+  expect_corrupt(read_records(kLines, "\xff\xfe{"), "input: is UTF-16");
+  expect_corrupt(read_records(kLines, test::gzip("{}\n")), "packed by gzip");
+}
+
+// ---- Blocks
+
+TEST(BlockStreamTest, CountsBytesThatDoNotFillBlock) {
+  const auto dropped = [](const Framing& framing, std::string content) {
+    RecordStream stream(framing, std::make_unique<MemoryInput>(std::move(content)));
+    EXPECT_TRUE(read_records(stream).status.ok());
+    return stream.dropped_bytes();
+  };
+  EXPECT_EQ(dropped(blocks(4, 1), "abc"), 3u);
+  EXPECT_EQ(dropped(blocks(4, 1), "abcd"), 0u);
+  EXPECT_EQ(dropped(blocks(4, 1), "abcdef"), 2u);
+  EXPECT_EQ(dropped(blocks(3, 2), "0a0b0c0d"), 2u);
+}
+
+TEST(BlockStreamTest, ReportsTokenThatStreamEndsIn) {
+  const ReadRecords read = read_records(blocks(3, 2), "0a0b0c0");
+  EXPECT_THAT(read.records, ElementsAre("0a0b0c"));
+  expect_corrupt(read, "input: record 1 at offset 6: the stream ends in a token of 2 bytes");
+}
+
+// ---- TFRecords
+
+TEST(TfrecordStreamTest, ReportsRecordThatStreamEndsIn) {
+  const std::string frame = framed("second");
+  for (size_t length = 1; length < frame.size(); ++length) {
+    const ReadRecords read = read_records(kTfrecords, framed("first") + frame.substr(0, length));
+    EXPECT_THAT(read.records, ElementsAre("first"));
+    expect_corrupt(read, "input: record 1 at offset 21: the stream ends in it");
+  }
+}
+
+TEST(TfrecordStreamTest, ReportsGarbageBetweenRecords) {
+  const ReadRecords read = read_records(kTfrecords, framed("first") + "garbage" + framed("second"));
+  EXPECT_THAT(read.records, ElementsAre("first"));
+  expect_corrupt(read, "input: record 1 at offset 21: the checksum of its length is wrong");
+}
+
+TEST(TfrecordStreamTest, RejectsRecordAboveLimitBeforeItIsRead) {
+  const std::string length = raw<uint64_t>(kMaxRecordBytes + 1);
+  const ReadRecords read = read_records(kTfrecords, length + raw(masked_crc32c(length)));
+  expect_corrupt(read, "has 67108865 bytes, more than the limit of 67108864");
+}
+
+TEST(TfrecordStreamTest, ContinuesAfterRecordWithWrongChecksum) {
+  std::string second = framed("second");
+  second[format::kFrameHead] = 'S';
+  RecordStream stream(kTfrecords,
+                      std::make_unique<MemoryInput>(framed("first") + second + framed("third")));
+  const ReadRecords read = read_records(stream);
+  EXPECT_THAT(read.records, ElementsAre("first"));
+  expect_corrupt(read, "input: record 1 at offset 21: the checksum of its data is wrong");
+  EXPECT_TRUE(stream.can_continue());
+  EXPECT_EQ(stream.position(), (StreamPosition{.offset = 21 + second.size(), .record = 2}));
+  const ReadRecords rest = read_records(stream);
+  EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
+  EXPECT_THAT(rest.records, ElementsAre("third"));
+  EXPECT_EQ(rest.starts[0].record, 2u);
+}
+
+TEST(TfrecordStreamTest, DoesNotContinueWhereLengthIsWrong) {
+  RecordStream stream(kTfrecords, std::make_unique<MemoryInput>(std::string(100, 'x')));
+  expect_corrupt(read_records(stream), "the stream is not of TFRecords");
+  EXPECT_FALSE(stream.can_continue());
+  expect_corrupt(read_records(kTfrecords, test::gzip("x")), "packed by gzip");
+}
+
+// ---- Tar streams
+
+TEST(TarStreamTest, ReportsMemberThatStreamEndsIn) {
+  const std::string a = tar_member("a.txt", "one");
+  const ReadRecords read = read_records(
+      kTar, a + tar_member("b.txt", "two") + tar_header({.name = "b.bin", .size = 9}) + "12345");
+  EXPECT_THAT(read.records, ElementsAre(a));
+  expect_corrupt(read, "input: record 1 at offset 1024: offset 2048: the file ends in the content");
+}
+
+TEST(TarStreamTest, ReportsGarbageBetweenMembers) {
+  const std::string a = tar_member("a.txt", "one");
+  const ReadRecords read = read_records(
+      kTar, a + tar_member("b.txt", "two") + std::string(512, '?') + tar_member("c.txt", "three"));
+  EXPECT_THAT(read.records, ElementsAre(a));
+  expect_corrupt(read, "offset 2048: not a tar header");
+}
+
+TEST(TarStreamTest, RejectsSampleAboveLimitBeforeItIsRead) {
+  const ReadRecords read = read_records(
+      kTar, tar_member("a.txt", "one") + tar_header({.name = "a.bin", .size = kMaxRecordBytes}));
+  expect_corrupt(read, "input: record 0 at offset 0: has 67110400 bytes, more than the limit");
+}
+
+TEST(TarStreamTest, SkipsLargeMembersThatBelongToNoSample) {
+  const std::string a = tar_member("a.txt", "one");
+  const ReadRecords read =
+      read_records(kTar, tar_member("README", std::string(kMaxRecordBytes + 1, 'x')) + a + kTarEnd);
+  EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+  EXPECT_THAT(read.records, ElementsAre(a));
+}
+
+TEST(TarStreamTest, AcceptsStreamWithoutEndMarker) {
+  const std::string a = tar_member("a.txt", "one");
+  EXPECT_THAT(read_records(kTar, a).records, ElementsAre(a));
+  EXPECT_TRUE(read_records(kTar, a).status.ok());
+  const ReadRecords unpadded = read_records(kTar, a.substr(0, 512 + 3));
+  ASSERT_THAT(unpadded.records, ElementsAre(a.substr(0, 512 + 3)));
+  EXPECT_EQ(unpadded.ends[0], (StreamPosition{.offset = 512 + 3, .record = 1}));
+}
+
+TEST(TarStreamTest, RejectsCompressedStreamAndMembersAfterEndMarker) {
+  const std::string a = tar_member("a.txt", "one");
+  expect_corrupt(read_records(kTar, test::zstd(a)), "packed by zstd");
+  expect_corrupt(read_records(kTar, a + kTarEnd + a), "something follows the end of the archive");
+}
+
+// ---- Framing of formats
+
+Result<Framing> framing(const config::DatasetConfig& config) {
+  const std::string name = "train";
+  return framing_of({.name = name, .config = config});
+}
+
+TEST(FramingOfTest, DependsOnFormat) {
+  EXPECT_EQ(framing({.source = config::JsonlDataset{}})->kind, Framing::Kind::kLines);
+  EXPECT_EQ(framing({.source = config::TfrecordDataset{}})->kind, Framing::Kind::kTfrecord);
+  EXPECT_EQ(framing({.source = config::WebdatasetDataset{}})->kind, Framing::Kind::kTar);
+  config::TokensDataset tokens;
+  tokens.dtype = config::TokenType::kUint32;
+  tokens.sequence.block_size = 8;
+  const auto of_tokens = framing({.source = tokens});
+  ASSERT_TRUE(of_tokens.ok());
+  EXPECT_EQ(of_tokens->kind, Framing::Kind::kBlocks);
+  EXPECT_EQ(of_tokens->block_bytes, 36u);
+  EXPECT_EQ(of_tokens->token_bytes, 4u);
+}
+
+TEST(FramingOfTest, RejectsFormatsThatNeedIndexAndLargeBlocks) {
+  const auto csv = framing({.source = config::CsvDataset{}});
+  EXPECT_EQ(csv.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(csv.status().message(), HasSubstr("data.train.stream: needs format text"));
+  config::TextDataset text;
+  text.sequence.block_size = int64_t{1} << 27;
+  EXPECT_THAT(framing({.source = text}).status().message(),
+              HasSubstr("data.train.sequence.block_size"));
+}
+
+}  // namespace
+}  // namespace stoker::data::stream
