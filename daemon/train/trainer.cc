@@ -43,6 +43,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   status_.device = state.device().str();
   status_.step = state.step;
   status_.loss = std::nan("");
+  status_.training_metric.value = std::nan("");
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
   if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
