@@ -46,7 +46,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   status_.training_metric.value = std::nan("");
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
-  if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
+  const bool is_resumed = state.step > 0 || !manifest_.parent.empty();
+  if (is_resumed) maybe_submitted_step_ = state.step;
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
@@ -56,6 +57,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   publish(control::TrainerState::kTraining);
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
+    if (config_.checkpoint.save_at_start && state_.step == 0) (void)try_save();
     while (state_.step < config_.train.max_steps) {
       instrumentation_.begin_step();
       answer_requests(stop);

@@ -108,8 +108,10 @@ class Session : private BatchSource, private MetricsSink {
     plan_.emplace(*feed::make_plan_options(config, *data_, {}));
     state_ = *TrainingState::create(config, *data_, around.device);
     const auto newest = store_.open_newest({});
+    checkpoint::Manifest manifest{.data_digest = "the data"};
     if (newest.ok()) {
       EXPECT_TRUE(state_->restore(*newest).ok());
+      manifest.parent = checkpoint::CheckpointStore::checkpoint_name(state_->step);
     }
     const ring::BatchLayout layout(data_->spec(),
                                    static_cast<uint64_t>(config.train.micro_batch_size));
@@ -123,7 +125,7 @@ class Session : private BatchSource, private MetricsSink {
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
     trainer_.emplace(config_, *state_, static_cast<BatchSource&>(*this),
                      static_cast<MetricsSink&>(*this), channels_, *writer_, around.clock,
-                     TrainerStart{.manifest = {.data_digest = "the data"},
+                     TrainerStart{.manifest = manifest,
                                   .metrics_bytes = 0,
                                   .save_after_resume = around.save_after_resume},
                      std::move(around.make_engine));
