@@ -1,6 +1,7 @@
 #include "daemon/app/run_segment.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -164,6 +165,18 @@ bool RunSegment::accept(const feed::ReceivedBatch& batch) {
   const Status valid = validate_ ? validate_(batch) : Status();
   if (!valid.ok()) feeders_.request_stop(valid);
   return valid.ok();
+}
+
+std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {
+  std::vector<std::string> files;
+  if (config_.feed.producers == config::ProducerMode::kExternal) return files;
+  std::set<std::string> seen;
+  for (int64_t row = 0; row < config_.train.micro_batch_size; ++row) {
+    const uint64_t sample = plan_.at(ticket, static_cast<uint64_t>(row)).sample;
+    const std::string file = data_->source(sample).file;
+    if (!file.empty() && seen.insert(file).second) files.push_back(file);
+  }
+  return files;
 }
 
 std::vector<uint64_t> RunSegment::quarantined() const { return feed_->quarantined(); }

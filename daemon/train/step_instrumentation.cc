@@ -1,18 +1,30 @@
 #include "daemon/train/step_instrumentation.h"
 
 #include <utility>
+#include <vector>
 
 #include "shared/base/log.h"
 
 namespace stoker::train {
+namespace {
+
+std::vector<std::string> input_names(BatchSource& source) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : source.ring().layout().sample()) names.push_back(spec.name);
+  return names;
+}
+
+}  // namespace
 
 StepInstrumentation::StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                                          InspectionBoard& inspections, Clock& clock,
-                                         const model::Model& model, c10::Device device)
+                                         const model::Model& model, c10::Device device,
+                                         BatchSource& source)
     : sink_(sink),
       clock_(clock),
       device_(device),
-      inspector_(model, inspections),
+      source_(source),
+      inspector_(model, inspections, input_names(source)),
       histograms_(model, config.tensorboard ? config.histogram_every_steps.value_or(0) : 0, sink) {}
 
 void StepInstrumentation::on_begin(Phase phase) {

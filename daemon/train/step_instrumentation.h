@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/train/batch_source.h"
 #include "daemon/train/histograms.h"
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
@@ -26,7 +27,7 @@ class StepInstrumentation final : private StepObserver {
  public:
   StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                       InspectionBoard& inspections, Clock& clock, const model::Model& model,
-                      c10::Device device);
+                      c10::Device device, BatchSource& source);
 
   // Null while no instrumentation is active.
   StepObserver* maybe_observer() { return is_active() ? this : nullptr; }
@@ -48,6 +49,11 @@ class StepInstrumentation final : private StepObserver {
     if (inspector_.any()) [[unlikely]]
       inspector_.begin_step(step);
   }
+  // Call with the first batch of the step, before it is trained on.
+  void on_batch(const feed::ReceivedBatch& batch) {
+    if (inspector_.any()) [[unlikely]]
+      inspector_.on_batch(batch, [this](uint64_t ticket) { return source_.files_of(ticket); });
+  }
   void end_step(uint64_t step) {
     if (is_active()) [[unlikely]]
       end_instrumented_step(step);
@@ -65,6 +71,7 @@ class StepInstrumentation final : private StepObserver {
   MetricsSink& sink_;
   Clock& clock_;
   const c10::Device device_;
+  BatchSource& source_;
   std::optional<StepProfiler> profiler_;
   TensorInspector inspector_;
   Histograms histograms_;

@@ -38,7 +38,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       guard_(config.train, state),
       triggers_(config.checkpoint, start.save_after_resume),
       instrumentation_(config.metrics, sink, channels.inspections, clock, state.model(),
-                       state.device()) {
+                       state.device(), source) {
   status_.max_steps = config.train.max_steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -283,6 +283,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       return false;
     }
     if (state_.step == 0 && part == 0) sink_.report_first_batch(*batch);
+    if (part == 0) instrumentation_.on_batch(*batch);
     const MicroBatchInfo micro_batch{part == 0,
                                      part + 1 == config_.train.gradient_accumulation_steps,
                                      instrumentation_.maybe_observer() != nullptr};

@@ -187,6 +187,9 @@ class Session : private BatchSource, private MetricsSink {
     if (on_batch) on_batch(batch.ticket);
     return is_valid(batch);
   }
+  std::vector<std::string> files_of(uint64_t ticket) const override {
+    return {"file-" + std::to_string(ticket)};
+  }
   std::vector<uint64_t> quarantined() const override { return {31, 7}; }
   uint64_t sample_errors_before(uint64_t ticket) override { return 100 + ticket; }
 
