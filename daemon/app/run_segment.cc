@@ -195,6 +195,10 @@ void RunSegment::report_first_batch(const feed::ReceivedBatch& batch) {
   if (summarize_first_batch_) summarize_first_batch_(batch);
 }
 
+void RunSegment::report_graph(train::TracedGraph graph) {
+  write_graph(config_, *data_, std::move(graph), layout_, clock_, *metrics_);
+}
+
 void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) {
   metrics_->report_histograms(step, std::move(summaries));
 }

@@ -102,6 +102,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // MetricsSink
   uint64_t report(const metrics::TrainMetrics& record) override;
   void report_first_batch(const feed::ReceivedBatch& batch) override;
+  void report_graph(train::TracedGraph graph) override;
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override;
   void save_profile(train::RecordedProfile recorded, train::Done done) override;
 

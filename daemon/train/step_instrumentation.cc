@@ -6,15 +6,12 @@
 #include "shared/base/log.h"
 
 namespace stoker::train {
-namespace {
 
-std::vector<std::string> input_names(BatchSource& source) {
+std::vector<std::string> StepInstrumentation::input_names(BatchSource& source) {
   std::vector<std::string> names;
   for (const TensorSpec& spec : source.ring().layout().sample()) names.push_back(spec.name);
   return names;
 }
-
-}  // namespace
 
 StepInstrumentation::StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                                          InspectionBoard& inspections, Clock& clock,
@@ -22,6 +19,7 @@ StepInstrumentation::StepInstrumentation(const config::MetricsConfig& config, Me
                                          BatchSource& source)
     : sink_(sink),
       clock_(clock),
+      model_(model),
       device_(device),
       source_(source),
       inspector_(model, inspections, input_names(source)),
@@ -33,12 +31,14 @@ void StepInstrumentation::on_begin(Phase phase) {
   if (phase == Phase::kOptimizer) histograms_.on_gradients();
   if (phase == Phase::kOptimizer) inspector_.on_gradients();
   if (phase == Phase::kForward) inspector_.begin_forward();
+  if (phase == Phase::kForward && tracer_) tracer_->start();
   if (profiler_) profiler_->begin(phase);
 }
 
 void StepInstrumentation::on_end(Phase phase) noexcept {
   if (profiler_) profiler_->end(phase);
   if (phase == Phase::kForward) inspector_.end_forward();
+  if (phase == Phase::kForward && tracer_) tracer_->stop();
 }
 
 void StepInstrumentation::open_inspection(const control::OpenInspection& command, uint64_t step,
@@ -62,6 +62,8 @@ void StepInstrumentation::profile(const control::Profile& command, Done done) {
 void StepInstrumentation::end_instrumented_step(uint64_t step) {
   inspector_.end_step();
   histograms_.end_step(step);
+  if (tracer_) sink_.report_graph(tracer_->take());
+  tracer_.reset();
   if (!profiler_) return;
   profiler_->end_step(step);
   if (profiler_->is_full()) return deliver();

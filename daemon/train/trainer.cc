@@ -58,6 +58,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
     if (config_.checkpoint.save_at_start && state_.step == 0) (void)try_save();
+    if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
     while (state_.step < config_.train.max_steps) {
       instrumentation_.begin_step();
       answer_requests(stop);
@@ -300,6 +301,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
 }
 
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
+  instrumentation_.on_micro_batch(batch);
   step_.add(batch, micro_batch.is_first);
   if (!micro_batch.is_last) return;
   guard_.finish(step_);

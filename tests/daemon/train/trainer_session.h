@@ -172,6 +172,7 @@ class Session : private BatchSource, private MetricsSink {
   std::vector<std::string> replies_;
   std::vector<RecordedProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
+  std::vector<TracedGraph> graphs_;
   std::vector<uint64_t> first_batches_;  // tickets passed to report_first_batch()
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
@@ -202,6 +203,7 @@ class Session : private BatchSource, private MetricsSink {
   void report_first_batch(const feed::ReceivedBatch& batch) override {
     first_batches_.push_back(batch.ticket);
   }
+  void report_graph(TracedGraph graph) override { graphs_.push_back(std::move(graph)); }
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
     histograms_.emplace_back(step, std::move(summaries));
   }
