@@ -150,14 +150,15 @@ class Parser {
   }
 
   void add_inspect_options() {
-    CLI::App* const command = add("inspect", Action::kCommand,
-                                  "Show live statistics of parameters, gradients and activations");
-    command
-        ->add_option("GLOB", inspection_.glob,
-                     "Names of parameters and modules, as in checkpoints: 'blocks.0.*'")
-        ->required();
-    command->add_option("--every", inspection_.every, "Inspect steps that are multiples of N")
-        ->type_name("N")
+    CLI::App* const command =
+        add("inspect", Action::kCommand,
+            "Show live statistics of parameters, gradients, activations and inputs");
+    command->add_option("GLOB", inspection_.glob,
+                        "Names of parameters and modules, as in checkpoints: 'blocks.0.*'; of "
+                        "inputs (default with --inputs: all)");
+    auto* const every =
+        command->add_option("--every", inspection_.every, "Inspect steps that are multiples of N");
+    every->type_name("N")
         ->check(CLI::Range(uint64_t{1}, uint64_t{control::OpenInspection::kMaxEvery}))
         ->capture_default_str();
     command
@@ -171,12 +172,22 @@ class Parser {
     command->add_flag("--gradients", inspection_.gradients, "Show gradients, before clipping");
     command->add_flag("--activations", inspection_.activations,
                       "Show outputs of modules (default without the three options: all)");
+    command->add_flag("--inputs", inspection_.inputs,
+                      "Show the tensors of the next batch, its ticket and files (alone, without "
+                      "--steps and --every: of one step)");
     command->add_flag("--histograms", inspection_.histograms, "Show histograms from min to max");
-    command->callback([this] {
-      if (!inspection_.validate().ok())
-        inspection_.parameters = inspection_.gradients = inspection_.activations = true;
-      set_request(inspection_);
-    });
+    command->callback([this, every] { request_inspection(every->count() > 0); });
+  }
+
+  void request_inspection(bool has_every) {
+    if (!inspection_.validate().ok())
+      inspection_.parameters = inspection_.gradients = inspection_.activations = true;
+    const bool has_only_inputs =
+        !inspection_.parameters && !inspection_.gradients && !inspection_.activations;
+    if (inspection_.glob.empty() && !has_only_inputs) throw CLI::RequiredError("GLOB");
+    if (inspection_.glob.empty()) inspection_.glob = "*";
+    if (has_only_inputs && !has_every && inspection_.steps == 0) inspection_.steps = 1;
+    set_request(inspection_);
   }
 
   void add_commands_for_directory() {

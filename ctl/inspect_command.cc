@@ -111,8 +111,41 @@ Result<std::string> render_fields(const std::string& row, Render render) {
   }
 }
 
+// "[4, 3, 32, 32]"
+std::string format_shape(const json::object& tensor) {
+  std::string text;
+  for (const json::value& size : tensor.at("shape").as_array())
+    text += (text.empty() ? "" : ", ") + std::to_string(size.to_number<uint64_t>());
+  return "[" + text + "]";
+}
+
+bool is_input(const json::object& tensor) { return tensor.at("kind").as_string() == "input"; }
+
+std::vector<std::string> file_names(const json::object& row) {
+  std::vector<std::string> names;
+  const auto* const files = row.if_contains("files");
+  if (files == nullptr) return names;
+  for (const json::value& file : files->as_array())
+    names.push_back(printable(std::string_view(file.as_string())));
+  return names;
+}
+
+// "ticket 17, 2 files", and a line per file. Empty if the record has no inputs.
+std::string format_ticket(const json::object& row) {
+  if (!row.contains("ticket")) return "";
+  const auto num_files = row.at("num_files").to_number<uint64_t>();
+  const auto files = file_names(row);
+  std::string text = "ticket " + format_count(row.at("ticket").to_number<uint64_t>());
+  if (num_files > 0) text += ", " + format_count(num_files) + (num_files == 1 ? " file" : " files");
+  text += "\n";
+  for (const std::string& file : files) text += "  " + file + "\n";
+  if (files.size() < num_files)
+    text += "  and " + format_count(num_files - files.size()) + " more\n";
+  return text;
+}
+
 std::vector<std::string> tensor_cells(const json::object& tensor, const TextStyle& style,
-                                      bool histogram) {
+                                      bool histogram, bool has_inputs) {
   const auto number = [&tensor](const char* name) {
     return format_number(number_field(tensor, name), kInspectionDigits);
   };
@@ -126,6 +159,10 @@ std::vector<std::string> tensor_cells(const json::object& tensor, const TextStyl
                                     format_percent(number_field(tensor, "zero_fraction")),
                                     std::to_string(tensor.at("nan_count").to_number<uint64_t>()),
                                     std::to_string(tensor.at("inf_count").to_number<uint64_t>())};
+  if (has_inputs) {
+    cells.insert(cells.begin() + 2, is_input(tensor) ? printable_field(tensor, "dtype") : "");
+    cells.insert(cells.begin() + 3, is_input(tensor) ? format_shape(tensor) : "");
+  }
   if (histogram) {
     cells.push_back(sparkline(histogram_points(tensor), number_field(tensor, "min"),
                               number_field(tensor, "max"), kSparkWidth, style.unicode));
@@ -138,11 +175,17 @@ std::string format_table(const json::object& row, const TextStyle& style) {
   const bool histogram = !tensors.empty() && tensors.front().as_object().contains("histogram");
   std::vector<Column> columns = {{"name", true}, {"kind", true}, {"mean"},    {"std"}, {"min"},
                                  {"max"},        {"norm"},       {"zeros %"}, {"NaN"}, {"inf"}};
+  const bool has_inputs = row.contains("ticket");
+  if (has_inputs) {
+    columns.insert(columns.begin() + 2, Column{"dtype", true});
+    columns.insert(columns.begin() + 3, Column{"shape", true});
+  }
   if (histogram) columns.push_back({"from min to max", true});
   TextTable table(columns);
   for (const json::value& tensor : tensors)
-    table.add(tensor_cells(tensor.as_object(), style, histogram));
-  return "step " + format_count(row.at("step").to_number<uint64_t>()) + "\n" + table.render(style);
+    table.add(tensor_cells(tensor.as_object(), style, histogram, has_inputs));
+  return "step " + format_count(row.at("step").to_number<uint64_t>()) + "\n" + table.render(style) +
+         format_ticket(row);
 }
 
 std::string format_lines(const json::object& row) {
@@ -151,6 +194,9 @@ std::string format_lines(const json::object& row) {
   for (const json::value& value : row.at("tensors").as_array()) {
     const json::object& tensor = value.as_object();
     out += step + " " + printable_field(tensor, "kind") + "=" + printable_field(tensor, "name");
+    if (is_input(tensor))
+      out += " dtype=" + printable_field(tensor, "dtype") +
+             " shape=" + json::serialize(tensor.at("shape"));
     for (const char* name :
          {"mean", "std", "min", "max", "norm", "zero_fraction", "nan_count", "inf_count"}) {
       out += " " + (std::string(name) + "=") + format_shortest(number_field(tensor, name));
@@ -159,6 +205,11 @@ std::string format_lines(const json::object& row) {
                                        number_field(tensor, "max"), kSparkWidth, false);
     out += bars.empty() ? "\n" : " [" + bars + "]\n";
   }
+  if (!row.contains("ticket")) return out;
+  const std::string ticket =
+      step + " ticket=" + std::to_string(row.at("ticket").to_number<uint64_t>());
+  out += ticket + " num_files=" + std::to_string(row.at("num_files").to_number<uint64_t>()) + "\n";
+  for (const std::string& file : file_names(row)) out += ticket + " file=" + file + "\n";
   return out;
 }
 
@@ -199,10 +250,10 @@ Result<InspectionRecords> fetch(DaemonClient& client, uint64_t inspection, uint6
   }
 }
 
-// On a terminal, draws the newest record over the previous one; otherwise prints every record.
+// On a terminal, draws the newest record over the previous one, unless there is only one; otherwise
+// prints every record.
 Status show(const InspectionRecords& records, const CommandLine& command, const Console& console,
-            uint64_t dropped) {
-  const bool live = console.style.live && !command.json;
+            uint64_t dropped, bool live) {
   for (size_t i = live && !records.rows.empty() ? records.rows.size() - 1 : 0;
        i < records.rows.size(); ++i) {
     if (command.json) {
@@ -210,8 +261,9 @@ Status show(const InspectionRecords& records, const CommandLine& command, const 
       continue;
     }
     STOKER_ASSIGN_OR_RETURN(const std::string text,
-                            live ? render_inspection_table(records.rows[i], console.style)
-                                 : render_inspection_lines(records.rows[i]));
+                            console.style.live
+                                ? render_inspection_table(records.rows[i], console.style)
+                                : render_inspection_lines(records.rows[i]));
     if (!live) {
       console.out << text;
       continue;
@@ -256,14 +308,15 @@ ExitCode follow_inspection(const control::OpenInspection& request, const Command
                                                  ? ExitCode::kUsage
                                                  : exit_code_for_reply(inspection.status()));
   }
-  if (console.style.live && !command.json) console.out << "\x1b[2J\x1b[H" << std::flush;
+  const bool live = console.style.live && !command.json && request.steps != 1;
+  if (live) console.out << "\x1b[2J\x1b[H" << std::flush;
   uint64_t after = 0, dropped = 0;
   while (true) {
     const auto records = fetch(*client, *inspection, after);
     if (!records.ok()) return console.fail(records.status(), exit_code_for_reply(records.status()));
     after = records->next;
     dropped += records->dropped;
-    if (const Status shown = show(*records, command, console, dropped); !shown.ok())
+    if (const Status shown = show(*records, command, console, dropped, live); !shown.ok())
       return console.fail(shown, exit_code_for_reply(shown));
     if (!records->end_reason.empty()) {
       if (request.steps == 0 && !command.json)

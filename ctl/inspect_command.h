@@ -1,4 +1,5 @@
-// `stokerctl inspect`: statistics of parameters, gradients and activations of a running training.
+// `stokerctl inspect`: statistics of parameters, gradients, activations and inputs of a running
+// training.
 //
 // Threads:  one.
 // Blocking: until the inspection or the run ends, or the output is closed.

@@ -261,8 +261,15 @@ Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
 }
 
 Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric) {
+  Curve train{.name = "train " + metric, .kind = Curve::Kind::kLine, .points = {}};
   std::map<std::string, Curve> curves;  // by dataset name
   std::set<std::string> available;
+  for (const metrics::TrainMetrics& row : history.train) {
+    if (!row.maybe_metric) continue;
+    available.insert(row.maybe_metric->first);
+    if (row.maybe_metric->first == metric)
+      train.points.emplace_back(static_cast<double>(row.step), row.maybe_metric->second);
+  }
   for (const run::EvalResult& eval : history.evals) {
     for (const run::DatasetResult& result : eval.datasets) {
       for (const auto& [name, value] : result.metrics) {
@@ -276,12 +283,13 @@ Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::s
     }
   }
   std::vector<Curve> list;
+  if (!train.points.empty()) list.push_back(std::move(train));
   for (auto& [dataset, curve] : curves) list.push_back(std::move(curve));
   if (has_finite_point(list)) return list;
   std::string names;
   for (const std::string& name : available) names += (names.empty() ? "" : ", ") + name;
   return Status(StatusCode::kNotFound,
-                "no evaluation has a finite value of '" + printable(metric) + "'; " +
+                "no record has a finite value of '" + printable(metric) + "'; " +
                     (names.empty() ? "no evaluation yet" : "available metrics: " + names));
 }
 

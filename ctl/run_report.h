@@ -56,8 +56,8 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
 
 // Training loss and the metric that decides "best", over the steps. At least one point is finite.
 Result<std::vector<Curve>> loss_curves(const RunHistory& history);
-// One curve of the metric per dataset that has it. kNotFound: no dataset has it; the message lists
-// the available metrics.
+// One curve of the metric for each evaluated dataset that has it, and one of the training metric of
+// this name. kNotFound: there is none; the message lists the available metrics.
 Result<std::vector<Curve>> metric_curves(const RunHistory& history, const std::string& metric);
 
 }  // namespace stoker::ctl

@@ -40,9 +40,15 @@ std::string format_training(const TrainerStatus& status) {
   return text;
 }
 
+// ", accuracy 0.93"; empty if there is no value.
+std::string format_metric(const TrainerStatus::TrainingMetric& metric) {
+  if (metric.name.empty() || std::isnan(metric.value)) return "";
+  return ", " + printable(metric.name) + " " + format_number(metric.value, 5);
+}
+
 std::string format_loss(const TrainerStatus& status) {
   return (std::isnan(status.loss) && status.step == 0 ? "none" : format_number(status.loss, 5)) +
-         ", learning rate " + format_setting(status.lr) +
+         format_metric(status.training_metric) + ", learning rate " + format_setting(status.lr) +
          (status.skipped_steps > 0 ? ", " + pluralize(status.skipped_steps, "step") + " skipped"
                                    : "") +
          (status.rollbacks > 0 ? ", " + pluralize(status.rollbacks, "rollback") : "");
@@ -92,7 +98,7 @@ std::string format_feed(const TrainerStatus::Feed& feed) {
 }
 
 std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
-  std::string text = checkpoint.last_saved_step == 0
+  std::string text = checkpoint.last_saved_step == 0 && checkpoint.saved_total == 0
                          ? "none"
                          : "step " + format_count(checkpoint.last_saved_step) + ", stall " +
                                format_number(checkpoint.stall_ms, 3) + " ms";
@@ -109,7 +115,7 @@ std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
 std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
   if (evaluator.state == "not_started") return "not started";
   std::string text = printable(evaluator.state);
-  if (evaluator.last_evaluated_step > 0)
+  if (evaluator.last_evaluated_step > 0 || !std::isnan(evaluator.best_value))
     text += ", evaluated up to step " + format_count(evaluator.last_evaluated_step);
   if (!std::isnan(evaluator.best_value)) {
     text += ", best " + format_number(evaluator.best_value, 5) + " at step " +
@@ -160,7 +166,8 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
 
 std::string render_status_line(const TrainerStatus& status) {
   std::string text = std::string(control::to_string(status.state)) + " " + progress(status) +
-                     " loss " + format_number(status.loss, 5) + ", " +
+                     " loss " + format_number(status.loss, 5) +
+                     format_metric(status.training_metric) + ", " +
                      format_number(status.samples_per_second, 4) + " samples/s, data wait " +
                      format_number(status.feed.data_wait_ms, 3) + " ms";
   if (is_training(status) && std::isfinite(status.eta_seconds) && status.eta_seconds > 0)

@@ -4,6 +4,16 @@
 #include <cstdio>
 
 namespace stoker::app {
+namespace {
+
+std::string format_training_metric(const control::TrainerStatus::TrainingMetric& metric) {
+  if (metric.name.empty() || !std::isfinite(metric.value)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, " %.4f", metric.value);
+  return "  " + metric.name + text;
+}
+
+}  // namespace
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
@@ -31,13 +41,15 @@ std::string progress_line(const control::TrainerStatus& status, size_t columns) 
                 static_cast<unsigned long long>(status.max_steps), part);
   line += text;
   if (std::isfinite(status.loss)) {
-    std::snprintf(text, sizeof text,
-                  "  loss %.4f  lr %.3g  %.0f samples/s  data wait %.1f ms  ETA %s", status.loss,
+    std::snprintf(text, sizeof text, "  loss %.4f", status.loss);
+    line += text;
+    line += format_training_metric(status.training_metric);
+    std::snprintf(text, sizeof text, "  lr %.3g  %.0f samples/s  data wait %.1f ms  ETA %s",
                   status.lr, status.samples_per_second, status.feed.data_wait_ms,
                   format_duration(status.eta_seconds).c_str());
     line += text;
   }
-  if (std::isfinite(status.evaluator.best_value) && status.evaluator.best_step > 0) {
+  if (std::isfinite(status.evaluator.best_value)) {
     std::snprintf(text, sizeof text, "  best %.4f @%llu", status.evaluator.best_value,
                   static_cast<unsigned long long>(status.evaluator.best_step));
     line += text;

@@ -224,7 +224,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 
 Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
-  write_start_summary(config_, start.state->model(), layout_, clock_);
+  write_start_summary(config_, layout_, clock_);
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,

@@ -1,6 +1,7 @@
 #include "daemon/app/run_segment.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -166,6 +167,18 @@ bool RunSegment::accept(const feed::ReceivedBatch& batch) {
   return valid.ok();
 }
 
+std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {
+  std::vector<std::string> files;
+  if (config_.feed.producers == config::ProducerMode::kExternal) return files;
+  std::set<std::string> seen;
+  for (int64_t row = 0; row < config_.train.micro_batch_size; ++row) {
+    const uint64_t sample = plan_.at(ticket, static_cast<uint64_t>(row)).sample;
+    const std::string file = data_->source(sample).file;
+    if (!file.empty() && seen.insert(file).second) files.push_back(file);
+  }
+  return files;
+}
+
 std::vector<uint64_t> RunSegment::quarantined() const { return feed_->quarantined(); }
 
 uint64_t RunSegment::sample_errors_before(uint64_t ticket) {
@@ -180,6 +193,10 @@ uint64_t RunSegment::report(const metrics::TrainMetrics& record) {
 
 void RunSegment::report_first_batch(const feed::ReceivedBatch& batch) {
   if (summarize_first_batch_) summarize_first_batch_(batch);
+}
+
+void RunSegment::report_graph(train::TracedGraph graph) {
+  write_graph(config_, *data_, std::move(graph), layout_, clock_, *metrics_);
 }
 
 void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) {

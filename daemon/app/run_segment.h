@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "daemon/supervisor/feed_supervisor.h"
@@ -94,12 +95,14 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   feed::BatchShapes shapes() const override;
   bool has_new_version_at(uint64_t ticket) const override;
   bool accept(const feed::ReceivedBatch& batch) override;
+  std::vector<std::string> files_of(uint64_t ticket) const override;
   std::vector<uint64_t> quarantined() const override;
   uint64_t sample_errors_before(uint64_t ticket) override;
 
   // MetricsSink
   uint64_t report(const metrics::TrainMetrics& record) override;
   void report_first_batch(const feed::ReceivedBatch& batch) override;
+  void report_graph(train::TracedGraph graph) override;
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override;
   void save_profile(train::RecordedProfile recorded, train::Done done) override;
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "daemon/app/model_graph_builder.h"
+#include "daemon/app/run_graph.h"
 #include "daemon/app/sample_summary.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -71,17 +71,24 @@ void report(const Result<SampleSummary>& views, metrics::MetricsWriter& metrics)
 
 }  // namespace
 
-void write_start_summary(const config::Config& config, const model::Model& model,
-                         const run::RunLayout& layout, Clock& clock) {
+void write_start_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock) {
   if (!config.metrics.tensorboard) return;
   std::vector<metrics::Setting> hparams;
   for (const auto& [key, yaml] : config::result_affecting_settings(config))
     hparams.push_back(to_hparam(key, yaml));
   write_events(layout, clock, [&](metrics::EventFile& file) {
-    file.add_graph(metrics::encode_graph(build_model_graph(model, "model")));
     file.add_hparams(metrics::kHparamsStartTag,
                      metrics::encode_hparams_start(hparams, to_seconds(clock)));
   });
+}
+
+void write_graph(const config::Config& config, const data::Dataset& data, train::TracedGraph traced,
+                 const run::RunLayout& layout, Clock& clock, metrics::MetricsWriter& metrics) {
+  std::string graph = metrics::encode_graph(build_run_graph(config, data, std::move(traced)));
+  const bool is_posted = metrics.post([&layout, &clock, graph = std::move(graph)] {
+    write_events(layout, clock, [&](metrics::EventFile& file) { file.add_graph(graph); });
+  });
+  if (!is_posted) log_warn("tensorboard write failed", {{"error", "the disk is too slow"}});
 }
 
 void write_end_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock) {

@@ -1,30 +1,33 @@
 // TensorBoard summary: writes the data of a run that TensorBoard shows in addition to the curves:
 // hyperparameters, the model graph and the first samples.
 //
-// Threads:  write_start_summary() and write_end_summary(): one thread; the function returned by
-//           first_batch_summarizer(): the trainer thread.
+// Threads:  write_start_summary() and write_end_summary(): one thread; write_graph() and the function
+//           returned by first_batch_summarizer(): the trainer thread.
 // Blocking: the first two for the disk. The trainer only waits for the copy of a few samples; the
 //           rest runs on the thread of the metrics writer.
-// Owner:    the metrics must outlive the function of first_batch_summarizer().
+// Owner:    the metrics must outlive the function of first_batch_summarizer(); the layout and the
+//           clock the metrics.
 // Errors:   logged; training is not affected.
 #pragma once
 
 #include <functional>
 
+#include "daemon/train/graph_tracer.h"
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/metrics/metrics_writer.h"
-#include "shared/model/model.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
-// Writes the hyperparameters and the model graph of a new run to a separate file in
-// RUN/tensorboard.
-void write_start_summary(const config::Config& config, const model::Model& model,
-                         const run::RunLayout& layout, Clock& clock);
+// Writes the hyperparameters of a new run to a separate file in RUN/tensorboard.
+void write_start_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock);
+// Writes the graph of a new run, from the files of its dataset to the optimizer, to another one.
+// `traced`: the part from the batch to the loss.
+void write_graph(const config::Config& config, const data::Dataset& data, train::TracedGraph traced,
+                 const run::RunLayout& layout, Clock& clock, metrics::MetricsWriter& metrics);
 // Records that the run has finished.
 void write_end_summary(const config::Config& config, const run::RunLayout& layout, Clock& clock);
 

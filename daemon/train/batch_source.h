@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "shared/data/order/sample_plan.h"
@@ -29,6 +30,9 @@ class BatchSource {
   // Whether the trainer may use the batch, whose integers cannot change any more. A rejected batch
   // ends training like the end of the data: the state is saved. The source records the reason.
   virtual bool accept(const feed::ReceivedBatch& batch) = 0;
+  // The files of the samples planned for the ticket, each once, in order; those of replaced samples
+  // are not known. Empty: synthetic samples, or those of external producers.
+  virtual std::vector<std::string> files_of(uint64_t ticket) const = 0;
   // The samples that the workers have quarantined so far.
   virtual std::vector<uint64_t> quarantined() const = 0;
   // The number of sample errors in the tickets before `ticket`, for a checkpoint.

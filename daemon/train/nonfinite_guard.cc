@@ -34,6 +34,10 @@ void NonfiniteGuard::finish(TrainStep& step) {
   if (!counts()) {
     grad_norm_.copy_(step.finish());
     state_.loss_sum.add_(step.loss());
+    if (step.metric_sum().defined()) {
+      state_.metric_sum.add_(step.metric_sum());
+      state_.metric_count.add_(step.metric_count());
+    }
     return;
   }
   const at::Tensor norm = step.finish_if_finite(/*and_loss=*/skips_);
@@ -43,7 +47,12 @@ void NonfiniteGuard::finish(TrainStep& step) {
   grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
   // In fp16 a nonfinite loss is not a gradient overflow, so it stays in the sum for evaluate().
   const at::Tensor is_excluded = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
-  state_.loss_sum.add_(at::where(is_excluded, at::zeros_like(loss), loss));
+  const auto add_unless_excluded = [&](const at::Tensor& sum, const at::Tensor& value) {
+    if (value.defined()) sum.add_(at::where(is_excluded, at::zeros_like(value), value));
+  };
+  add_unless_excluded(state_.loss_sum, loss);
+  add_unless_excluded(state_.metric_sum, step.metric_sum());
+  add_unless_excluded(state_.metric_count, step.metric_count());
   skipped_.add_(skipped);
   // In fp16 an overflow is normal, so only a nonfinite loss counts toward the consecutive steps.
   const at::Tensor is_nonfinite =
@@ -55,6 +64,8 @@ std::vector<at::Tensor> NonfiniteGuard::values() const {
   std::vector<at::Tensor> values{state_.loss_sum, grad_norm_};
   if (counts()) values.insert(values.end(), {skipped_, consecutive_});
   if (const LossScale* const scale = state_.loss_scale()) values.push_back(scale->factor());
+  if (state_.metric_sum.defined())
+    values.insert(values.end(), {state_.metric_sum, state_.metric_count});
   return values;
 }
 
@@ -65,6 +76,10 @@ void NonfiniteGuard::reset_counts() {
 Result<NonfiniteGuard::NonfiniteReport> NonfiniteGuard::evaluate(std::span<const double> values,
                                                                  uint64_t step) {
   NonfiniteReport found{.loss_sum = values[0], .grad_norm = values[1]};
+  if (state_.metric_sum.defined()) {
+    found.metric_sum = values[values.size() - 2];
+    found.metric_count = values[values.size() - 1];
+  }
   if (counts()) {
     found.skipped = static_cast<int64_t>(values[2]);
     if (state_.loss_scale() != nullptr) found.maybe_loss_scale = values[4];

@@ -39,7 +39,8 @@ class NonfiniteGuard {
   // Both must outlive this object.
   NonfiniteGuard(const config::TrainConfig& config, TrainingState& state);
 
-  // Updates the parameters at the optimizer's learning rate and adds the step's loss to the state.
+  // Updates the parameters at the optimizer's learning rate and adds the step's loss and training
+  // metric to the state.
   // Issues only device work on tensors with fixed addresses, so it can be captured.
   void finish(TrainStep& step);
   // The device values of the steps since reset_counts(). They must be read before anything is
@@ -50,6 +51,7 @@ class NonfiniteGuard {
   struct NonfiniteReport {
     NonfiniteAction action = NonfiniteAction::kContinue;
     double loss_sum = 0;
+    double metric_sum = 0, metric_count = 0;  // 0 without a training metric
     double grad_norm = 0;  // of the last step that was not skipped, before clipping
     int64_t skipped = 0;   // skipped steps since reset_counts()
     std::optional<double> maybe_loss_scale;

@@ -1,18 +1,28 @@
 #include "daemon/train/step_instrumentation.h"
 
 #include <utility>
+#include <vector>
 
 #include "shared/base/log.h"
 
 namespace stoker::train {
 
+std::vector<std::string> StepInstrumentation::input_names(BatchSource& source) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : source.ring().layout().sample()) names.push_back(spec.name);
+  return names;
+}
+
 StepInstrumentation::StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                                          InspectionBoard& inspections, Clock& clock,
-                                         const model::Model& model, c10::Device device)
+                                         const model::Model& model, c10::Device device,
+                                         BatchSource& source)
     : sink_(sink),
       clock_(clock),
+      model_(model),
       device_(device),
-      inspector_(model, inspections),
+      source_(source),
+      inspector_(model, inspections, input_names(source)),
       histograms_(model, config.tensorboard ? config.histogram_every_steps.value_or(0) : 0, sink) {}
 
 void StepInstrumentation::on_begin(Phase phase) {
@@ -21,12 +31,14 @@ void StepInstrumentation::on_begin(Phase phase) {
   if (phase == Phase::kOptimizer) histograms_.on_gradients();
   if (phase == Phase::kOptimizer) inspector_.on_gradients();
   if (phase == Phase::kForward) inspector_.begin_forward();
+  if (phase == Phase::kForward && tracer_) tracer_->start();
   if (profiler_) profiler_->begin(phase);
 }
 
 void StepInstrumentation::on_end(Phase phase) noexcept {
   if (profiler_) profiler_->end(phase);
   if (phase == Phase::kForward) inspector_.end_forward();
+  if (phase == Phase::kForward && tracer_) tracer_->stop();
 }
 
 void StepInstrumentation::open_inspection(const control::OpenInspection& command, uint64_t step,
@@ -50,6 +62,8 @@ void StepInstrumentation::profile(const control::Profile& command, Done done) {
 void StepInstrumentation::end_instrumented_step(uint64_t step) {
   inspector_.end_step();
   histograms_.end_step(step);
+  if (tracer_) sink_.report_graph(tracer_->take());
+  tracer_.reset();
   if (!profiler_) return;
   profiler_->end_step(step);
   if (profiler_->is_full()) return deliver();

@@ -1,5 +1,5 @@
 // StepInstrumentation: runs the profiles, inspections and histograms that are active during
-// training.
+// training, and traces the graph of a new run.
 //
 // Threads:   the trainer thread only.
 // Blocking:  never for the disk or a client; for the device only while instrumentation is active.
@@ -9,7 +9,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "daemon/train/batch_source.h"
+#include "daemon/train/graph_tracer.h"
 #include "daemon/train/histograms.h"
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
@@ -26,7 +29,7 @@ class StepInstrumentation final : private StepObserver {
  public:
   StepInstrumentation(const config::MetricsConfig& config, MetricsSink& sink,
                       InspectionBoard& inspections, Clock& clock, const model::Model& model,
-                      c10::Device device);
+                      c10::Device device, BatchSource& source);
 
   // Null while no instrumentation is active.
   StepObserver* maybe_observer() { return is_active() ? this : nullptr; }
@@ -35,6 +38,9 @@ class StepInstrumentation final : private StepObserver {
   void profile(const control::Profile& command, Done done);
   // `step`: the last completed step.
   void open_inspection(const control::OpenInspection& command, uint64_t step, const Done& done);
+
+  // Traces the first forward pass that follows and reports its graph after the step.
+  void trace_graph() { tracer_.emplace(model_); }
 
   // Starts the time of a step, right after the previous step. Call it again after a pause, so that
   // the pause is not counted.
@@ -48,6 +54,16 @@ class StepInstrumentation final : private StepObserver {
     if (inspector_.any()) [[unlikely]]
       inspector_.begin_step(step);
   }
+  // Call with the first batch of the step, before it is trained on.
+  void on_batch(const feed::ReceivedBatch& batch) {
+    if (inspector_.any()) [[unlikely]]
+      inspector_.on_batch(batch, [this](uint64_t ticket) { return source_.files_of(ticket); });
+  }
+  // Call with the tensors of each micro-batch, on the device, before its forward pass.
+  void on_micro_batch(const task::Batch& batch) {
+    if (tracer_) [[unlikely]]
+      tracer_->set_batch(batch, input_names(source_));
+  }
   void end_step(uint64_t step) {
     if (is_active()) [[unlikely]]
       end_instrumented_step(step);
@@ -56,7 +72,10 @@ class StepInstrumentation final : private StepObserver {
   void finish(const std::string& why);
 
  private:
-  bool is_active() const { return profiler_ || inspector_.any() || histograms_.is_active(); }
+  bool is_active() const {
+    return profiler_ || inspector_.any() || histograms_.is_active() || tracer_;
+  }
+  static std::vector<std::string> input_names(BatchSource& source);
   void on_begin(Phase phase) override;
   void on_end(Phase phase) noexcept override;
   void end_instrumented_step(uint64_t step);
@@ -64,11 +83,14 @@ class StepInstrumentation final : private StepObserver {
 
   MetricsSink& sink_;
   Clock& clock_;
+  const model::Model& model_;
   const c10::Device device_;
+  BatchSource& source_;
   std::optional<StepProfiler> profiler_;
   TensorInspector inspector_;
   Histograms histograms_;
-  Done profile_done_;  // of the one that is being recorded
+  std::optional<GraphTracer> tracer_;  // until the graph is reported
+  Done profile_done_;                  // of the one that is being recorded
 };
 
 }  // namespace stoker::train

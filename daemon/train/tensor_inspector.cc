@@ -6,6 +6,7 @@
 #include <ATen/ops/cat.h>
 #include <boost/json.hpp>
 
+#include "daemon/train/batch_view.h"
 #include "daemon/train/tensor_statistics.h"
 #include "shared/base/glob.h"
 #include "shared/base/log.h"
@@ -21,6 +22,29 @@ size_t max_tensors(const control::OpenInspection& request) {
 
 std::string quoted(const std::string& text) {
   return boost::json::serialize(boost::json::value(text));
+}
+
+// "[4,3,32,32]"
+std::string format_shape(at::IntArrayRef sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+std::string format_batch(uint64_t ticket, std::vector<std::string> files) {
+  const size_t num_files = files.size();
+  files.resize(std::min(num_files, control::OpenInspection::kMaxFiles));
+  std::string list;
+  for (const std::string& file : files) list += (list.empty() ? "" : ",") + quoted(file);
+  return ",\"ticket\":" + std::to_string(ticket) + ",\"num_files\":" + std::to_string(num_files) +
+         ",\"files\":[" + list + "]";
+}
+
+std::string format_input(const TensorSpec& spec, const at::Tensor& tensor, bool with_histogram) {
+  const auto summary = read_statistics(enqueue_statistics(tensor, with_histogram));
+  return "{\"kind\":\"input\",\"name\":" + quoted(spec.name) + ",\"dtype\":\"" +
+         std::string(to_string(spec.dtype)) + "\",\"shape\":" + format_shape(tensor.sizes()) + "," +
+         metrics::to_json_fields(summary) + "}";
 }
 
 Status no_match(const std::string& glob, const std::vector<std::string>& names) {
@@ -57,8 +81,12 @@ Result<TensorInspector::Inspection> TensorInspector::match(
     for (const std::string& name : module_names(model_))
       if (matches(name)) inspection.outputs.push_back(name);
   }
-  const size_t found =
-      inspection.parameters.size() + inspection.gradients.size() + inspection.outputs.size();
+  if (request.inputs) {
+    for (const std::string& name : input_names_)
+      if (matches(name)) inspection.inputs.push_back(name);
+  }
+  const size_t found = inspection.parameters.size() + inspection.gradients.size() +
+                       inspection.outputs.size() + inspection.inputs.size();
   if (found == 0) return no_match(request.glob, names);
   if (found > max_tensors(request)) {
     return Status(StatusCode::kInvalidArgument,
@@ -82,7 +110,8 @@ void TensorInspector::open(const control::OpenInspection& command, uint64_t step
   answer(done, "{\"inspection\":" + std::to_string(*number) + ",\"step\":" + std::to_string(step) +
                    ",\"parameters\":" + std::to_string(inspection->parameters.size()) +
                    ",\"gradients\":" + std::to_string(inspection->gradients.size()) +
-                   ",\"activations\":" + std::to_string(inspection->outputs.size()) + "}");
+                   ",\"activations\":" + std::to_string(inspection->outputs.size()) +
+                   ",\"inputs\":" + std::to_string(inspection->inputs.size()) + "}");
   inspections_.push_back(*std::move(inspection));
 }
 
@@ -100,6 +129,22 @@ void TensorInspector::begin_step(uint64_t step) {
   for (Inspection& inspection : inspections_) {
     inspection.is_sampled = step % inspection.request.every == 0;
     inspection.entries.clear();
+    inspection.batch_fields.clear();
+    inspection.input_list.clear();
+  }
+}
+
+void TensorInspector::on_batch(const feed::ReceivedBatch& batch, const FilesOf& files_of) {
+  for (Inspection& inspection : inspections_) {
+    if (!inspection.is_sampled || inspection.inputs.empty()) continue;
+    inspection.batch_fields = format_batch(batch.ticket, files_of(batch.ticket));
+    const std::vector<TensorSpec>& sample = batch.layout.sample();
+    const task::Batch tensors = batch_view(batch);
+    for (size_t i = 0; i < sample.size(); ++i) {
+      if (std::ranges::find(inspection.inputs, sample[i].name) == inspection.inputs.end()) continue;
+      inspection.input_list += (inspection.input_list.empty() ? "" : ",") +
+                               format_input(sample[i], tensors[i], inspection.request.histograms);
+    }
   }
 }
 
@@ -143,10 +188,13 @@ void TensorInspector::on_gradients() {
 }
 
 std::string TensorInspector::format_record(uint64_t step, const Inspection& inspection) {
+  std::string row = "{\"step\":" + std::to_string(step) + inspection.batch_fields +
+                    ",\"tensors\":[" + inspection.input_list;
+  if (inspection.entries.empty()) return row + "]}";
+  if (!inspection.input_list.empty()) row += ",";
   std::vector<at::Tensor> parts;
   for (const TensorEntry& one : inspection.entries) parts.push_back(one.statistics);
   const at::Tensor host = at::cat(parts).cpu();  // one copy for all tensors
-  std::string row = "{\"step\":" + std::to_string(step) + ",\"tensors\":[";
   int64_t at = 0;
   for (const TensorEntry& one : inspection.entries) {
     const auto summary = read_statistics(host.narrow(0, at, one.statistics.numel()));
@@ -164,7 +212,7 @@ void TensorInspector::end_step() {
       inspection.entries.push_back(
           {"parameter", name, enqueue_statistics(parameter, inspection.request.histograms)});
     // Only outputs were requested, and none of the modules ran.
-    if (inspection.entries.empty()) continue;
+    if (inspection.entries.empty() && inspection.input_list.empty()) continue;
     board_.push(inspection.number, format_record(step_, inspection));
     ++inspection.rows;
     if (inspection.request.steps == 0 || inspection.rows < inspection.request.steps) continue;

@@ -1,6 +1,7 @@
-// TensorInspector: computes statistics of parameters, gradients and module outputs during training.
+// TensorInspector: computes statistics of parameters, gradients, module outputs and inputs during
+// training.
 //
-// Gradients are those of the complete step before clipping, parameters those after the update,
+// Inputs are the tensors of the step's first batch as the workers have written them. Gradients are those of the complete step before clipping, parameters those after the update,
 // outputs those of the step's first micro-batch.
 //
 // Threads:   the trainer thread only.
@@ -10,21 +11,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/train/activation_recorder.h"
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
+#include "shared/feed/batch_receiver.h"
 #include "shared/model/model.h"
 
 namespace stoker::train {
 
 class TensorInspector {
  public:
-  TensorInspector(const model::Model& model, InspectionBoard& board)
-      : model_(model), board_(board) {}
+  // `input_names`: of the tensors of a batch.
+  TensorInspector(const model::Model& model, InspectionBoard& board,
+                  std::vector<std::string> input_names = {})
+      : model_(model), board_(board), input_names_(std::move(input_names)) {}
 
   // Replies with the inspection's number and its tensor counts. kNotFound: the glob matches
   // nothing; the message suggests the closest name. kInvalidArgument: it matches too many tensors.
@@ -35,6 +41,10 @@ class TensorInspector {
   // Call in this order in each step; `step` is its number. The inspections that sample the step are
   // selected in begin_step().
   void begin_step(uint64_t step);
+  // The first batch of the step. `files_of` lists the files of a ticket and is called only if
+  // inputs are inspected.
+  using FilesOf = std::function<std::vector<std::string>(uint64_t ticket)>;
+  void on_batch(const feed::ReceivedBatch& batch, const FilesOf& files_of);
   void begin_forward();
   void end_forward() noexcept;
   void on_gradients();
@@ -52,10 +62,12 @@ class TensorInspector {
     control::OpenInspection request;
     // For gradients, the parameters that own them.
     std::vector<std::pair<std::string, at::Tensor>> parameters, gradients;
-    std::vector<std::string> outputs;
+    std::vector<std::string> outputs, inputs;
     uint64_t rows = 0;
     bool is_sampled = false;  // samples the current step
     std::vector<TensorEntry> entries;
+    // Of the current step, in JSON: the fields of its first batch, and the list of its inputs.
+    std::string batch_fields, input_list;
   };
   Result<Inspection> match(const control::OpenInspection& request) const;
   void on_output(const std::string& module, const at::Tensor& output);
@@ -63,6 +75,7 @@ class TensorInspector {
 
   const model::Model& model_;
   InspectionBoard& board_;
+  const std::vector<std::string> input_names_;
   std::vector<Inspection> inspections_;
   uint64_t step_ = 0;
   std::optional<ActivationRecorder> outputs_;  // created for the first inspection of outputs

@@ -7,6 +7,7 @@
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -40,12 +41,14 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       autocast_(format_of(config.precision)) {}
 
 void TrainStep::add(const task::Batch& batch, bool is_first) {
-  at::Tensor loss;
+  task::LossAndMetric computed;
   {
     const PhaseScope forward(maybe_observer_, Phase::kForward);
     const model::Autocast autocast(autocast_, batch.front().device().type());
-    loss = task_.loss(model_, batch);
+    computed = task_.loss_and_metric(model_, batch);
+    add_metric(computed, is_first);
   }
+  at::Tensor loss = std::move(computed.loss);
   const PhaseScope backward(maybe_observer_, Phase::kBackward);
   if (!loss_.defined()) loss_ = at::zeros({}, loss.options().dtype(at::kDouble));
   if (is_first) loss_.zero_();
@@ -53,6 +56,20 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
   if (accumulate_ > 1) loss = loss / static_cast<double>(accumulate_);
   if (maybe_scale_ != nullptr) loss = maybe_scale_->scaled(loss);
   loss.backward();
+}
+
+void TrainStep::add_metric(const task::LossAndMetric& computed, bool is_first) {
+  if (!computed.metric_sum.defined()) return;
+  if (!metric_sum_.defined()) {
+    metric_sum_ = at::zeros({}, computed.metric_sum.options().dtype(at::kDouble));
+    metric_count_ = at::zeros_like(metric_sum_);
+  }
+  if (is_first) {
+    metric_sum_.zero_();
+    metric_count_.zero_();
+  }
+  metric_sum_.add_(computed.metric_sum);
+  metric_count_.add_(computed.metric_count);
 }
 
 at::Tensor TrainStep::finish() {

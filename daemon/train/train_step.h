@@ -24,8 +24,8 @@ class TrainStep {
   TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
             const config::TrainConfig& config, LossScale* maybe_scale = nullptr);
 
-  // Adds the gradients and the loss of a micro-batch; `is_first` resets loss(). On the CPU the
-  // memory of the batch is no longer used after the return. Does not wait for the device and can be
+  // Adds the gradients, the loss and the training metric of a micro-batch; `is_first` resets loss()
+  // and the metric. On the CPU the memory of the batch is no longer used after the return. Does not wait for the device and can be
   // captured in a CUDA graph once it has run eagerly.
   void add(const task::Batch& batch, bool is_first = true);
   // Clips the gradients, updates at the optimizer's learning rate and zeroes the gradients. Returns
@@ -41,8 +41,14 @@ class TrainStep {
 
   // The mean loss of the step's micro-batches so far; F64 scalar on the device.
   const at::Tensor& loss() const { return loss_; }
+  // The task's training metric over these micro-batches is the quotient of the two; F64 scalars on
+  // the device, undefined if the task has none.
+  const at::Tensor& metric_sum() const { return metric_sum_; }
+  const at::Tensor& metric_count() const { return metric_count_; }
 
  private:
+  void add_metric(const task::LossAndMetric& computed, bool is_first);
+
   model::Model& model_;
   const task::Task& task_;
   Optimizer& optimizer_;
@@ -51,6 +57,7 @@ class TrainStep {
   const std::optional<at::ScalarType> autocast_;
   StepObserver* maybe_observer_ = nullptr;
   at::Tensor loss_;
+  at::Tensor metric_sum_, metric_count_;
 };
 
 }  // namespace stoker::train

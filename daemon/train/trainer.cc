@@ -41,14 +41,16 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       guard_(config.train, state),
       triggers_(config.checkpoint, start.save_after_resume),
       instrumentation_(config.metrics, sink, channels.inspections, clock, state.model(),
-                       state.device()) {
+                       state.device(), source) {
   status_.max_steps = config.train.max_steps;
   status_.device = state.device().str();
   status_.step = state.step;
   status_.loss = std::nan("");
+  status_.training_metric.value = std::nan("");
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
-  if (state.step > 0) maybe_submitted_step_ = state.step;  // resumed from it
+  const bool is_resumed = state.step > 0 || !manifest_.parent.empty();
+  if (is_resumed) maybe_submitted_step_ = state.step;
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
@@ -58,6 +60,8 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   publish(control::TrainerState::kTraining);
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
+    if (config_.checkpoint.save_at_start && state_.step == 0) (void)try_save();
+    if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
     while (state_.step < config_.train.max_steps) {
       instrumentation_.begin_step();
       answer_requests(stop);
@@ -285,6 +289,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
       return false;
     }
     if (state_.step == 0 && part == 0) sink_.report_first_batch(*batch);
+    if (part == 0) instrumentation_.on_batch(*batch);
     const MicroBatchInfo micro_batch{part == 0,
                                      part + 1 == config_.train.gradient_accumulation_steps,
                                      instrumentation_.maybe_observer() != nullptr};
@@ -301,6 +306,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
 }
 
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
+  instrumentation_.on_micro_batch(batch);
   step_.add(batch, micro_batch.is_first);
   if (!micro_batch.is_last) return;
   guard_.finish(step_);

@@ -1,4 +1,5 @@
 // The reporting part of Trainer: device values, metrics and status.
+#include <tuple>
 #include <utility>
 
 #include "daemon/train/schedule.h"
@@ -52,9 +53,7 @@ void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_met
     }
   });
   guard_.reset_counts();
-  if (!ends_interval) return;
-  state_.loss_sum.zero_();
-  state_.loss_steps = 0;
+  if (ends_interval) state_.reset_interval();
 }
 
 Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking() {
@@ -98,6 +97,8 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
                              const NonfiniteGuard::NonfiniteReport& found, int64_t loss_steps) {
   // NaN if all steps were skipped.
   metrics.loss = found.loss_sum / static_cast<double>(loss_steps);
+  if (const auto metric = state_.task().training_metric(); metric != task::TrainingMetric::kNone)
+    metrics.maybe_metric.emplace(task::to_string(metric), found.metric_sum / found.metric_count);
   metrics.grad_norm = found.grad_norm;
   if (guard_.counts()) metrics.maybe_skipped_steps = state_.skipped_steps;
   metrics.maybe_loss_scale = found.maybe_loss_scale;
@@ -105,6 +106,8 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
 
   state_.loss_trend.add(metrics.loss);
   status_.loss = metrics.loss;
+  if (metrics.maybe_metric)
+    std::tie(status_.training_metric.name, status_.training_metric.value) = *metrics.maybe_metric;
   status_.samples_per_second = metrics.samples_per_s;
   status_.step_time_ms = metrics.step_ms;
   status_.feed.data_wait_ms = metrics.feed_wait_ms;

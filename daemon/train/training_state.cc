@@ -7,6 +7,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
@@ -25,6 +26,15 @@ constexpr const char* kRngCpu = "rng.cpu";
 constexpr const char* kRngDevice = "rng.device";
 constexpr const char* kLossSum = "interval.loss_sum";
 constexpr const char* kLossSteps = "interval.steps";
+
+// The metric is part of the names, so that the values of another one are never continued.
+struct MetricNames {
+  explicit MetricNames(task::TrainingMetric metric)
+      : sum("interval." + std::string(task::to_string(metric)) + "_sum"),
+        count("interval." + std::string(task::to_string(metric)) + "_count") {}
+
+  std::string sum, count;
+};
 
 const c10::Device kCpu(c10::DeviceType::CPU);
 
@@ -122,6 +132,10 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     if (config.train.precision == config::Precision::kFp16)
       state->loss_scale_ = std::make_unique<LossScale>(device);
     state->loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+    if (state->task_->training_metric() != task::TrainingMetric::kNone) {
+      state->metric_sum = at::zeros_like(state->loss_sum);
+      state->metric_count = at::zeros_like(state->loss_sum);
+    }
   } catch (const c10::Error& error) {
     return to_status(error).with_context("move the model to " + device.str());
   }
@@ -156,6 +170,11 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
     copy_out(snapshot, writer::Part::kState, kRngDevice, generator_state(device_));
   copy_out(snapshot, writer::Part::kState, kLossSum, loss_sum);
   copy_out(snapshot, writer::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
+  if (metric_sum.defined()) {
+    const MetricNames names(task_->training_metric());
+    copy_out(snapshot, writer::Part::kState, names.sum, metric_sum);
+    copy_out(snapshot, writer::Part::kState, names.count, metric_count);
+  }
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
       copy_out(snapshot, writer::Part::kState, name, tensor);
@@ -235,7 +254,30 @@ Status TrainingState::restore_rest(const checkpoint::SafetensorsFile& rest) {
   STOKER_RETURN_IF_ERROR(read_into(rest, kLossSteps, steps));
   loss_sum.copy_(sum);
   loss_steps = steps.item<int64_t>();
+  STOKER_RETURN_IF_ERROR(restore_metric(rest));
   return loss_scale_ ? restore_scale(rest, *loss_scale_) : Status();
+}
+
+// Checkpoints of earlier releases have no metric; it then covers the steps after the checkpoint only.
+Status TrainingState::restore_metric(const checkpoint::SafetensorsFile& rest) {
+  if (!metric_sum.defined()) return {};
+  const MetricNames names(task_->training_metric());
+  if (rest.find(names.sum) == nullptr) return {};
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  at::Tensor count = at::zeros({}, at::kDouble);
+  STOKER_RETURN_IF_ERROR(read_into(rest, names.sum, sum));
+  STOKER_RETURN_IF_ERROR(read_into(rest, names.count, count));
+  metric_sum.copy_(sum);
+  metric_count.copy_(count);
+  return {};
+}
+
+void TrainingState::reset_interval() {
+  loss_sum.zero_();
+  loss_steps = 0;
+  if (!metric_sum.defined()) return;
+  metric_sum.zero_();
+  metric_count.zero_();
 }
 
 Result<TrainingState::Restored> TrainingState::restore(const checkpoint::VerifiedCheckpoint& saved,

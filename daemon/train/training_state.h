@@ -68,13 +68,17 @@ class TrainingState : public LiveState {
   uint64_t step = 0;    // completed optimizer steps
   uint64_t ticket = 0;  // the next micro-batch to train on
   // Since the last reported step, without skipped steps. Part of the checkpoint, so that a resumed
-  // run reports the same values.
-  at::Tensor loss_sum;  // F64 scalar on the device: sum of the steps' mean losses
+  // run reports the same values. F64 scalars on the device.
+  at::Tensor loss_sum;                  // of the steps' mean losses
+  at::Tensor metric_sum, metric_count;  // see task::LossAndMetric; undefined without a metric
   int64_t loss_steps = 0;
+  // Call when these are reported.
+  void reset_interval();
 
  private:
   Result<Restored> restore_model(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
   Status restore_rest(const checkpoint::SafetensorsFile& rest);
+  Status restore_metric(const checkpoint::SafetensorsFile& rest);
   Status restore_ema(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
 
   TrainingState() : device_(c10::DeviceType::CPU) {}

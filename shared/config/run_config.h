@@ -30,6 +30,7 @@ struct CheckpointConfig {
   std::optional<uint64_t> save_every_steps = 200;
   std::optional<double> save_every_seconds = 600;
   std::optional<double> save_on_loss_improvement;  // relative decrease of the training loss
+  bool save_at_start = false;                      // the initial state of a new run, as step 0
   int keep_last = 3;                               // at least 2
   std::optional<uint64_t> keep_every_steps;        // keep every checkpoint at a multiple
   std::optional<double> keep_every_hours;          // keep one per interval

@@ -223,7 +223,13 @@ Fields save_fields(CheckpointConfig& checkpoint) {
        .min = 0,
        .max = 0.99,
        .exclusive_min = true,
-       .example = "0.05"}};
+       .example = "0.05"},
+      {.name = "save_at_start",
+       .target = &checkpoint.save_at_start,
+       .help = "Save the initial state of a new run as the checkpoint of step 0",
+       .details =
+           "With pretrained weights, if there are any. The evaluator's curves then begin at "
+           "step 0. A resumed run has no such checkpoint, unless it was saved at its start."}};
 }
 
 Fields keep_fields(CheckpointConfig& checkpoint) {

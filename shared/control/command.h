@@ -58,6 +58,7 @@ struct OpenInspection {
   static constexpr uint64_t kMaxEvery = 1'000'000'000;
   static constexpr size_t kMaxTensors = 256;    // per inspection
   static constexpr size_t kMaxHistograms = 64;  // the same with histograms
+  static constexpr size_t kMaxFiles = 256;      // listed per record; a batch can have more
 
   std::string glob;
   uint64_t every = 1;
@@ -65,6 +66,7 @@ struct OpenInspection {
   bool parameters = true;
   bool gradients = true;
   bool activations = true;
+  bool inputs = false;  // the tensors of the step's first batch, its ticket and files
   bool histograms = false;
 
   Status validate() const;

@@ -55,13 +55,14 @@ constexpr std::array<Argument<Profile>, 2> kProfileArguments = {{
     {"kernels", &Profile::kernels, Form::kOptional},
 }};
 
-constexpr std::array<Argument<OpenInspection>, 7> kOpenArguments = {{
+constexpr std::array<Argument<OpenInspection>, 8> kOpenArguments = {{
     {"glob", &OpenInspection::glob, Form::kRequired, 1, OpenInspection::kMaxGlobBytes},
     {"every", &OpenInspection::every, Form::kOptional, 1, OpenInspection::kMaxEvery},
     {"steps", &OpenInspection::steps, Form::kField, 0, kMaxNumber},
     {"parameters", &OpenInspection::parameters, Form::kField},
     {"gradients", &OpenInspection::gradients, Form::kField},
     {"activations", &OpenInspection::activations, Form::kField},
+    {"inputs", &OpenInspection::inputs, Form::kField},
     {"histograms", &OpenInspection::histograms, Form::kField},
 }};
 
@@ -100,8 +101,8 @@ constexpr std::tuple kRows{
                  kProfileArguments,
                  "profile takes a number of steps, for example: profile 20, or profile 20 kernels",
                  R"({"steps":20,"kernels":false})"},
-    Row<OpenInspection>{"inspect_open", kChanges, "inspect parameters, gradients and activations",
-                        "", kOpenArguments,
+    Row<OpenInspection>{"inspect_open", kChanges,
+                        "inspect parameters, gradients, activations and inputs", "", kOpenArguments,
                         "inspect_open takes a glob of names and an interval in steps, for example: "
                         "inspect_open blocks.0.* 10",
                         R"({"glob":"blocks.0.*","every":10,"histograms":true})"},
@@ -423,8 +424,9 @@ Status Profile::validate() const {
 }
 
 Status OpenInspection::validate() const {
-  if (parameters || gradients || activations) return {};
-  return invalid("inspect_open requires at least one of parameters, gradients and activations");
+  if (parameters || gradients || activations || inputs) return {};
+  return invalid(
+      "inspect_open requires at least one of parameters, gradients, activations and inputs");
 }
 
 std::span<const MethodInfo> methods() {

@@ -37,6 +37,10 @@ json::object feed_json(const TrainerStatus::Feed& feed) {
           {"workers_waiting", number(feed.workers_waiting)}};
 }
 
+json::object metric_json(const TrainerStatus::TrainingMetric& metric) {
+  return {{"name", valid_utf8(metric.name)}, {"value", number(metric.value)}};
+}
+
 json::object memory_json(const TrainerStatus::Memory& memory) {
   return {{"rss_bytes", memory.rss_bytes},
           {"peak_rss_bytes", memory.peak_rss_bytes},
@@ -127,6 +131,10 @@ class FieldReader {
 };
 
 void read_objects(const FieldReader& root, TrainerStatus& status) {
+  root.object("training_metric", [&](const FieldReader& fields) {
+    fields.read("name", status.training_metric.name);
+    fields.read("value", status.training_metric.value);
+  });
   root.object("feed", [&](const FieldReader& fields) {
     fields.read("data_wait_ms", status.feed.data_wait_ms);
     fields.read("ready_batches", status.feed.ready_batches);
@@ -207,6 +215,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"max_steps", status.max_steps},
                           {"epoch", status.epoch},
                           {"loss", number(status.loss)},
+                          {"training_metric", metric_json(status.training_metric)},
                           {"lr", number(status.lr)},
                           {"samples_per_second", number(status.samples_per_second)},
                           {"step_time_ms", number(status.step_time_ms)},

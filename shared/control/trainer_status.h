@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,11 @@ struct TrainerStatus {
   uint64_t step = 0;
   uint64_t max_steps = 0;  // step at which training ends
   uint64_t epoch = 0;
-  double loss = 0;  // of the last reported interval; NaN before the first
+  double loss = 0;         // of the last reported interval; NaN before the first
+  struct TrainingMetric {  // of the task, over the same steps as `loss`
+    std::string name;      // "accuracy"; empty: none
+    double value = 0;
+  } training_metric;
   double lr = 0;
   double samples_per_second = 0;
   double step_time_ms = 0;
@@ -67,7 +72,8 @@ struct TrainerStatus {
   struct Evaluator {                    // read from the run directory, never from the evaluator
     std::string state = "not_started";  // not_started | running | exited
     uint64_t last_evaluated_step = 0;
-    double best_value = 0;  // of the monitored metric; NaN = none
+    double best_value =
+        std::numeric_limits<double>::quiet_NaN();  // of the monitored metric; NaN: none
     uint64_t best_step = 0;
   } evaluator;
   struct Control {                      // set by the control server

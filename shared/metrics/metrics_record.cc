@@ -5,6 +5,7 @@
 #include <cassert>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include <boost/json.hpp>
 
@@ -173,12 +174,9 @@ Status read(const MetricsRecord& record, std::string_view name, double& out) {
 
 MetricsRecord to_record(const TrainMetrics& record) {
   MetricsRecord out;
-  out.add("step", record.step)
-      .add("epoch", record.epoch)
-      .add("loss", record.loss)
-      .add("lr", record.lr)
-      .add("grad_norm", record.grad_norm)
-      .add("samples_seen", record.samples);
+  out.add("step", record.step).add("epoch", record.epoch).add("loss", record.loss);
+  if (record.maybe_metric) out.add(record.maybe_metric->first, record.maybe_metric->second);
+  out.add("lr", record.lr).add("grad_norm", record.grad_norm).add("samples_seen", record.samples);
   if (record.maybe_skipped_steps) out.add("skipped_steps", *record.maybe_skipped_steps);
   if (record.maybe_loss_scale) out.add("loss_scale", *record.maybe_loss_scale);
   out.add("samples_per_second", record.samples_per_s)
@@ -189,6 +187,21 @@ MetricsRecord to_record(const TrainMetrics& record) {
       .add("wall_time", std::string_view(record.wall));
   return out;
 }
+
+namespace {
+
+std::optional<std::pair<std::string, double>> find_metric(const MetricsRecord& record) {
+  const auto& fields = record.fields();
+  const auto loss =
+      std::ranges::find(fields, "loss", &std::pair<std::string, MetricsRecord::Value>::first);
+  if (loss == fields.end() || std::next(loss) == fields.end()) return std::nullopt;
+  const std::string& name = std::next(loss)->first;
+  const auto value = record.find_number(name);
+  if (name == "lr" || !value.has_value()) return std::nullopt;
+  return std::pair(name, *value);
+}
+
+}  // namespace
 
 Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   TrainMetrics out;
@@ -202,6 +215,7 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   STOKER_RETURN_IF_ERROR(read(record, "step_time_ms", out.step_ms));
   STOKER_RETURN_IF_ERROR(read(record, "data_wait_ms", out.feed_wait_ms));
   STOKER_RETURN_IF_ERROR(read(record, "checkpoint_stall_ms", out.checkpoint_stall_ms));
+  out.maybe_metric = find_metric(record);
   out.maybe_skipped_steps = record.find_count("skipped_steps");
   out.maybe_loss_scale = record.find_number("loss_scale");
   // Missing in records of earlier releases.

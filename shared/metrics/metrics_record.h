@@ -59,6 +59,8 @@ struct TrainMetrics {
   uint64_t epoch = 0;
   // Mean over the steps since the last record.
   double loss = std::numeric_limits<double>::quiet_NaN();
+  // The name and value of the task's training metric, over the same steps; empty: it has none.
+  std::optional<std::pair<std::string, double>> maybe_metric;
   double lr = 0;
   double grad_norm = 0;  // of the last step, before clipping
   uint64_t samples = 0;  // number trained on since the start of the run
@@ -76,7 +78,8 @@ struct TrainMetrics {
 };
 
 MetricsRecord to_record(const TrainMetrics& metrics);
-// kCorrupt: a field is missing or has the wrong type; names the field.
+// The number after `loss` is the training metric, unless it is `lr`. kCorrupt: a field is missing or
+// has the wrong type; names the field.
 Result<TrainMetrics> train_metrics_from(const MetricsRecord& metrics);
 
 // EvalMetrics: the result of one evaluation on one dataset, a line of run/metrics/eval.jsonl.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <map>
 #include <span>
 
 #include "shared/base/hash.h"
@@ -243,82 +242,39 @@ constexpr uint32_t kName = 1, kOp = 2, kInput = 3, kAttr = 5;
 // AttrValue, AttrValue.ListValue
 constexpr uint32_t kList = 1, kAttrString = 2, kInt = 3, kListShape = 7;
 
-std::string dots_to_slashes(std::string path) {
-  std::ranges::replace(path, '.', '/');
-  return path;
+void add_attribute(Message& node, std::string_view key, const Message& value) {
+  node.message(kAttr, Message().bytes(kMapKey, key).message(kMapValue, value));
 }
 
-class GraphEncoder {
- public:
-  explicit GraphEncoder(const ModelGraph& graph) : graph_(graph) {
-    for (const auto& module : graph.modules)
-      if (!module.path.empty()) children_[parent_path(module.path)].push_back(node_name(module));
-  }
-
-  std::string encode() {
-    for (const auto& module : graph_.modules) add_module(module);
-    graph_def_.message(kVersions, Message().varint(kProducer, kKnownProducer));
-    return graph_def_.encoded();
-  }
-
- private:
-  static std::string parent_path(const std::string& path) {
-    const size_t dot = path.rfind('.');
-    return dot == std::string::npos ? "" : path.substr(0, dot);
-  }
-  std::string scope_name(const std::string& path) const {
-    return graph_.name + (path.empty() ? "" : '/' + dots_to_slashes(path));
-  }
-  std::string node_name(const ModelGraph::Module& module) const {
-    return scope_name(module.path) + '/' + module.type;
-  }
-
-  void add_module(const ModelGraph::Module& module) {
-    std::vector<std::string> inputs;
-    int64_t num_elements = 0;
-    for (const ModelGraph::Tensor& tensor : module.tensors) {
-      inputs.push_back(scope_name(module.path) + '/' + tensor.name);
-      add_tensor(tensor, inputs.back());
-      int64_t elements = 1;
-      for (const int64_t size : tensor.shape) elements *= size;
-      if (tensor.is_parameter) num_elements += elements;
-    }
-    const auto& children = children_[module.path];
-    inputs.insert(inputs.end(), children.begin(), children.end());
-    Message node = make_node(node_name(module), module.type);
-    for (const std::string& input : inputs) node.bytes(kInput, input);
-    if (num_elements > 0)
-      add_attribute(node, "parameters",
-                    Message().varint(kInt, static_cast<uint64_t>(num_elements)));
-    graph_def_.message(kNode, node);
-  }
-
-  void add_tensor(const ModelGraph::Tensor& tensor, const std::string& name) {
-    Message node = make_node(name, tensor.is_parameter ? "Parameter" : "Buffer");
+Message encode_node(const GraphNode& node) {
+  Message message;
+  message.bytes(kName, node.name).bytes(kOp, node.type);
+  for (const std::string& input : node.inputs) message.bytes(kInput, input);
+  Message shapes;
+  for (const std::vector<int64_t>& sizes : node.output_shapes) {
     Message shape;
-    for (const int64_t size : tensor.shape)
+    for (const int64_t size : sizes)
       shape.message(kDim, Message().varint(kDimSize, static_cast<uint64_t>(size)));
-    add_attribute(node, "_output_shapes",
-                  Message().message(kList, Message().message(kListShape, shape)));
-    if (tensor.is_parameter && !tensor.is_trained)
-      add_attribute(node, "attr", Message().bytes(kAttrString, "frozen"));
-    graph_def_.message(kNode, node);
+    shapes.message(kListShape, shape);
   }
-
-  static Message make_node(const std::string& name, const std::string& op) {
-    return Message().bytes(kName, name).bytes(kOp, op);
+  if (!node.output_shapes.empty())
+    add_attribute(message, "_output_shapes", Message().message(kList, shapes));
+  for (const auto& [key, value] : node.attributes) {
+    const auto* const number = std::get_if<int64_t>(&value);
+    add_attribute(message, key,
+                  number != nullptr ? Message().varint(kInt, static_cast<uint64_t>(*number))
+                                    : Message().bytes(kAttrString, std::get<std::string>(value)));
   }
-  static void add_attribute(Message& node, std::string_view key, const Message& value) {
-    node.message(kAttr, Message().bytes(kMapKey, key).message(kMapValue, value));
-  }
-
-  const ModelGraph& graph_;
-  std::map<std::string, std::vector<std::string>> children_;  // child nodes of each module
-  Message graph_def_;
-};
+  return message;
+}
 
 }  // namespace
 
-std::string encode_graph(const ModelGraph& graph) { return GraphEncoder(graph).encode(); }
+std::string encode_graph(const std::vector<GraphNode>& nodes) {
+  Message graph;
+  for (const GraphNode& node : nodes) graph.message(kNode, encode_node(node));
+  graph.message(kVersions, Message().varint(kProducer, kKnownProducer));
+  return graph.encoded();
+}
 
 }  // namespace stoker::metrics

@@ -55,28 +55,20 @@ inline constexpr const char* kHparamsEndTag = "_hparams_/session_end_info";
 std::string encode_hparams_start(const std::vector<Setting>& options, double wall);
 std::string encode_hparams_end(bool is_success, double wall);
 
-// ModelGraph: the module hierarchy of a model with its tensor shapes, for TensorBoard's Graphs
-// page. Edges lead from a module to its parent; they do not show the data flow.
+// GraphNode: a node of the graph on TensorBoard's Graphs page, which groups the nodes by the parts of
+// their names and labels the edges with the shapes of the outputs.
 //
 // Format:  tensorflow.GraphDef; field numbers are those of graph.proto, node_def.proto,
 //          attr_value.proto and tensor_shape.proto.
-struct ModelGraph {
-  struct Tensor {
-    std::string name;  // name inside its module: "weight"
-    std::vector<int64_t> shape;
-    bool is_parameter = true;  // false: buffer
-    bool is_trained = true;
-  };
-  struct Module {
-    std::string path;  // "blocks.0.qkv"; empty: the model itself
-    std::string type;  // "Linear"
-    std::vector<Tensor> tensors;
-  };
-  std::string name;             // name of the model
-  std::vector<Module> modules;  // the model first, each module before its children
+struct GraphNode {
+  std::string name = {};                 // "model/layer1/0/conv2d"; unique
+  std::string type = {};                 // "conv2d"
+  std::vector<std::string> inputs = {};  // names of nodes; "NAME:1" is the second output of NAME
+  std::vector<std::vector<int64_t>> output_shapes = {};
+  std::vector<std::pair<std::string, std::variant<int64_t, std::string>>> attributes = {};
 };
 
 // The bytes of a GraphDef.
-std::string encode_graph(const ModelGraph& graph);
+std::string encode_graph(const std::vector<GraphNode>& nodes);
 
 }  // namespace stoker::metrics

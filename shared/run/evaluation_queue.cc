@@ -40,7 +40,9 @@ Steps one_of_each(const EvaluationQueue& queue, uint64_t every_steps) {
     const uint64_t span = step / every_steps;
     const EvaluationState state = queue.state(step);
     if (state == EvaluationState::kEvaluated) done.insert(span);
-    if (state == EvaluationState::kPending && span > 0) first_open.emplace(span, step);
+    // Of the first interval only the state before training is evaluated.
+    if (state == EvaluationState::kPending && (span > 0 || step == 0))
+      first_open.emplace(span, step);
   }
   Steps due;
   for (const auto& [span, step] : first_open)

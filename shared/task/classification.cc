@@ -62,10 +62,12 @@ class Classification : public Task {
     return batch;
   }
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
+    return total_loss(training_outputs(model, batch, indices_.input), batch);
+  }
+  TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
+  LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const model::Outputs outputs = training_outputs(model, batch, indices_.input);
-    const at::Tensor main = loss_of(outputs.logits, batch);
-    if (!outputs.aux_logits.defined()) return main;
-    return main + aux_weight_ * loss_of(outputs.aux_logits, batch);
+    return with_accuracy(total_loss(outputs, batch), outputs.logits, batch.at(indices_.label));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<ClassificationEvaluation>(indices_, classes_, options,
@@ -73,6 +75,11 @@ class Classification : public Task {
   }
 
  private:
+  at::Tensor total_loss(const model::Outputs& outputs, const Batch& batch) const {
+    const at::Tensor main = loss_of(outputs.logits, batch);
+    if (!outputs.aux_logits.defined()) return main;
+    return main + aux_weight_ * loss_of(outputs.aux_logits, batch);
+  }
   at::Tensor loss_of(const at::Tensor& outputs, const Batch& batch) const {
     const at::Tensor logits = outputs.to(at::kFloat);
     return loss_.mean(logits, widen(batch.at(indices_.label), logits.size(1)));

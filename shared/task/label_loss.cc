@@ -1,7 +1,9 @@
 #include "shared/task/label_loss.h"
 
 #include <optional>
+#include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
@@ -21,6 +23,13 @@ std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
                                                        const at::Tensor& labels) {
   const at::Tensor valid = labels.ne(kIgnoredLabel).nonzero().squeeze(1);
   return {logits.index_select(0, valid), labels.index_select(0, valid)};
+}
+
+LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor classes = labels.is_floating_point() ? labels.argmax(1) : labels;
+  // An ignored label is no output, so it is never predicted.
+  return {std::move(loss), logits.argmax(1).eq(classes).sum(), classes.ne(kIgnoredLabel).sum()};
 }
 
 at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {

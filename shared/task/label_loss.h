@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "shared/task/class_weights.h"
+#include "shared/task/task.h"
 
 namespace stoker::task {
 
@@ -21,6 +22,10 @@ inline constexpr int64_t kIgnoredLabel = -100;
 // the device to get their number.
 std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
                                                        const at::Tensor& labels);
+
+// `loss` with the accuracy of `logits` [samples, outputs]. `labels` as in LabelLoss::mean(), without
+// the ignored ones; of a mixed sample the label with the larger share counts.
+LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels);
 
 class LabelLoss {
  public:

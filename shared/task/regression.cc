@@ -1,5 +1,6 @@
 // regression: one or more target values per sample, mean squared error.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
@@ -35,6 +36,15 @@ class Regression : public Task {
 
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
     return at::mse_loss(model_outputs(model, batch, indices_.input), batch.at(indices_.target));
+  }
+  TrainingMetric training_metric() const override { return TrainingMetric::kMae; }
+  LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
+    const at::Tensor outputs = model_outputs(model, batch, indices_.input);
+    const at::Tensor& target = batch.at(indices_.target);
+    const at::Tensor loss = at::mse_loss(outputs, target);
+    const at::NoGradGuard no_grad;
+    const at::Tensor errors = outputs.sub(target).abs();
+    return {loss, errors.sum(), at::full({}, errors.numel(), errors.options().dtype(at::kLong))};
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
     return std::make_unique<RegressionEvaluation>(indices_);

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +24,19 @@ namespace stoker::task {
 // the same dtypes, on the device of the model. The sequences of a batch are padded to a common
 // length, which can be less than that in spec().
 using Batch = std::vector<at::Tensor>;
+// What is reported of training batches in addition to the loss, with the meaning of the evaluation
+// metric of the same name.
+enum class TrainingMetric { kNone, kAccuracy, kExactMatch, kMae };
+std::string_view to_string(TrainingMetric metric);  // "accuracy"; kNone: ""
+
+// The result of a forward pass in training.
+struct LossAndMetric {
+  at::Tensor loss;  // mean over the batch, an F32 scalar with gradient
+  // The training metric is metric_sum / metric_count, over any number of batches. Scalars without
+  // gradient, on the device of the batch; undefined if the task has no training metric.
+  at::Tensor metric_sum, metric_count;
+};
+
 // What an evaluation reports in addition to its metrics.
 struct EvaluationOptions {
   int top_k = 5;             // classification only; omitted if 0, 1 or >= the number of classes
@@ -55,6 +69,13 @@ class Task {
   virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
   // Mean loss over the batch, an F32 scalar with gradient.
   virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
+  // A task with a training metric overrides both.
+  virtual TrainingMetric training_metric() const { return TrainingMetric::kNone; }
+  // The loss, and the training metric from the same forward pass. Does not wait for the device for
+  // the metric.
+  virtual LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const {
+    return {loss(model, batch), {}, {}};
+  }
   virtual std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const = 0;
 };
 

@@ -49,6 +49,20 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
   EXPECT_EQ(gradients.result.command->request,
             control::Command(control::OpenInspection{
                 .glob = "*", .parameters = false, .activations = false, .histograms = true}));
+  const control::OpenInspection inputs{.glob = "*",
+                                       .steps = 1,
+                                       .parameters = false,
+                                       .gradients = false,
+                                       .activations = false,
+                                       .inputs = true};
+  EXPECT_EQ(parse({"inspect", "--inputs"}).result.command->request, control::Command(inputs));
+  auto followed = inputs;
+  followed.steps = 0;
+  followed.every = 10;
+  followed.glob = "label";
+  EXPECT_EQ(parse({"inspect", "label", "--inputs", "--every", "10"}).result.command->request,
+            control::Command(followed));
+  EXPECT_THAT(parse({"inspect", "--gradients"}).err, HasSubstr("GLOB is required"));
   EXPECT_EQ(parse({"verify"}).result.command->selector, "latest");
   EXPECT_EQ(parse({"verify", "1200"}).result.command->selector, "1200");
   EXPECT_EQ(parse({"diff", "best", "1200"}).result.command->second_selector, "1200");

@@ -364,7 +364,7 @@ TEST_F(DaemonCommandsTest, InspectPrintsLinePerTensorUntilEnd) {
   const auto requests = fake.stop();
   EXPECT_THAT(requests[1], HasSubstr(R"("params":{"glob":"fc.*","every":10,"steps":0,)"
                                      R"("parameters":false,"gradients":true,"activations":false,)"
-                                     R"("histograms":true})"));
+                                     R"("inputs":false,"histograms":true})"));
   EXPECT_THAT(requests[3], HasSubstr(R"({"inspection":3,"after":8})"));
 }
 
@@ -384,6 +384,37 @@ TEST_F(DaemonCommandsTest, InspectPrintsTableOnTerminalAndRecordsAsJson) {
   const CommandResult rows = ctl({"--json", "inspect", "fc.*"});
   EXPECT_THAT(rows.out, testing::StartsWith(R"({"step":1210,"tensors":[{)"));
   EXPECT_EQ(std::count(rows.out.begin(), rows.out.end(), '\n'), 1);
+}
+
+TEST_F(DaemonCommandsTest, InspectPrintsInputsWithTicketAndFiles) {
+  const std::string record =
+      R"({"step":4,"ticket":17,"num_files":3,"files":["a.tar","b\u001b.tar"],"tensors":[{"kind":"input",)"
+      R"("name":"input","dtype":"U8","shape":[4,3,32,32],"count":12288,"mean":120.5,"std":60,"min":0,)"
+      R"("max":255,"norm":1,"zero_fraction":0,"nan_count":0,"inf_count":0}]})";
+  const auto reply = [&](const std::string& line) {
+    if (line.find("\"status\"") != std::string::npos)
+      return reply_line(control::to_json(example_status()));
+    if (line.find("\"inspect_open\"") != std::string::npos)
+      return reply_line(R"({"inspection":3,"step":3,"inputs":1})");
+    return reply_line(R"({"inspection":3,"records":[)" + record +
+                      R"(],"next":1,"dropped":0,"end_reason":"all requested steps are recorded"})");
+  };
+  {
+    auto fake = daemon(reply);
+    const CommandResult lines = ctl({"inspect", "--inputs"});
+    EXPECT_EQ(lines.code, 0) << lines.err;
+    EXPECT_THAT(lines.out, HasSubstr("step=4 input=input dtype=U8 shape=[4,3,32,32] mean=120.5"));
+    EXPECT_THAT(lines.out,
+                HasSubstr("step=4 ticket=17 num_files=3\nstep=4 ticket=17 file=a.tar\n"));
+    fake.stop();
+  }
+  std::filesystem::remove(layout().control_socket());
+  auto fake = daemon(reply);
+  const CommandResult table = ctl({"inspect", "--inputs"}, kTerminal);
+  EXPECT_THAT(table.out, HasSubstr("U8     [4, 3, 32, 32]"));
+  EXPECT_THAT(table.out, HasSubstr("ticket 17, 3 files\n  a.tar\n  b"));
+  EXPECT_THAT(table.out, HasSubstr("and 1 more\n"));
+  EXPECT_EQ(table.out.find("\x1b[2J"), std::string::npos) << "the only record is not redrawn";
 }
 
 TEST_F(DaemonCommandsTest, InspectRejectsUnknownTensorAsUsageError) {

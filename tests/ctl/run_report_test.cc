@@ -141,6 +141,19 @@ TEST_F(RunReportTest, PlotCommandWritesSvgOfLossesOrMetric) {
   EXPECT_THAT(svg, Not(HasSubstr("train loss")));
 }
 
+TEST_F(RunReportTest, PlotCommandShowsTrainingMetric) {
+  std::vector<metrics::TrainMetrics> rows;
+  for (uint64_t i = 1; i <= 5; ++i) {
+    rows.push_back(make_train_metrics(10 * i, 1));
+    rows.back().maybe_metric.emplace("accuracy", static_cast<double>(i) / 10);
+  }
+  write_train_metrics(rows);
+  const CommandResult plot = ctl({"plot", "--metric", "accuracy", "--svg", "-"});
+  ASSERT_EQ(plot.code, 0) << plot.err;
+  EXPECT_THAT(plot.out, HasSubstr(">train accuracy</text>"));
+  EXPECT_THAT(ctl({"plot", "--metric", "mae"}).err, HasSubstr("available metrics: accuracy"));
+}
+
 TEST_F(RunReportTest, PlotCommandListsAvailableMetricsOnUnknownMetric) {
   write_train_metrics(10);
   EXPECT_THAT(ctl({"plot", "--metric", "accuracy"}).err, HasSubstr("no evaluation yet"));

@@ -71,6 +71,25 @@ TEST(StatusFormatTest, CountsErrorsOfFeedAndCheckpoints) {
   EXPECT_THAT(render_status(status, {}), HasSubstr("2 worker crashes (1 timeout)"));
 }
 
+TEST(StatusFormatTest, ShowsTrainingMetricAfterLoss) {
+  control::TrainerStatus status = training();
+  status.loss = 0.5;
+  status.training_metric = {.name = "accuracy", .value = 0.75};
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("loss        0.5000, accuracy 0.7500, learning rate"));
+  EXPECT_THAT(render_status_line(status), HasSubstr(" loss 0.5000, accuracy 0.7500, 100"));
+}
+
+TEST(StatusFormatTest, ShowsCheckpointAndEvaluationOfInitialState) {
+  control::TrainerStatus status = training();
+  EXPECT_THAT(render_status(status, {}), HasSubstr("checkpoint  none\n"));
+  status.checkpoint.saved_total = 1;
+  status.evaluator = {.state = "running", .best_value = 2.5};
+  EXPECT_THAT(render_status(status, {}), HasSubstr("checkpoint  step 0, stall"));
+  EXPECT_THAT(render_status(status, {}),
+              HasSubstr("evaluator   running, evaluated up to step 0, best 2.5000 at step 0\n"));
+}
+
 TEST(StatusFormatTest, ShowsWhatStartupWaitsFor) {
   control::TrainerStatus status = training();
   status.waiting_for = "a/SHA256SUMS: locked exclusively by pid 7 (rsync)";

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # plugin_test.sh BUILD LIBTORCH COMPILER: compiles the installed plugin example against an installed
-# tree outside the source tree, trains with it and evaluates it. Skipped if LIBTORCH has no headers.
+# tree outside the source tree, runs its own test, trains with it and evaluates it. Skipped if LIBTORCH has no headers.
 set -euo pipefail
 build=${1:?give the build folder} libtorch=${2:?give the folder of LibTorch} compiler=${3:?give the C++ compiler}
 [[ -e $libtorch/include/torch/csrc/api/include/torch/version.h ]] || {
@@ -21,6 +21,10 @@ mkdir "$scratch/plugin"
 cp "$tree/share/stoker/plugin/gated_mlp.cc" "$scratch/plugin/"
 CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" "$scratch/plugin/gated_mlp.cc" "$scratch/plugin/gated_mlp.so"
 ! ldd "$scratch/plugin/gated_mlp.so" | grep torch || fail "the plugin is bound to one LibTorch"
+
+cp "$tree/share/stoker/plugin/gated_mlp_test.cc" "$scratch/plugin/"
+(cd "$scratch/plugin" && CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" gated_mlp.cc gated_mlp_test.cc gated_mlp_test)
+(cd / && env -u LD_LIBRARY_PATH "$scratch/plugin/gated_mlp_test") || fail "the example's own test failed"
 
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$scratch/run"}

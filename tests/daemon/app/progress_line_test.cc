@@ -28,6 +28,21 @@ TEST(ProgressLineTest, ShowsStepLossRateAndEta) {
       "ETA 1:07");
 }
 
+TEST(ProgressLineTest, ShowsTrainingMetricAfterLoss) {
+  auto status = half_way();
+  status.training_metric = {.name = "accuracy", .value = 0.91237};
+  EXPECT_NE(progress_line(status, 200).find("loss 1.4032  accuracy 0.9124  lr 0.0003"),
+            std::string::npos);
+  status.training_metric.value = std::nan("");
+  EXPECT_EQ(progress_line(status, 200).find("accuracy"), std::string::npos);
+}
+
+TEST(ProgressLineTest, ShowsBestOfInitialState) {
+  auto status = half_way();
+  status.evaluator.best_value = 1.5;
+  EXPECT_NE(progress_line(status, 200).find("best 1.5000 @0"), std::string::npos);
+}
+
 TEST(ProgressLineTest, ShowsBestWhenKnownAndOmitsUnreportedLoss) {
   auto status = half_way();
   status.evaluator.best_value = 1.5;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <thread>
 #include <vector>
@@ -19,9 +20,12 @@
 namespace stoker::app {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::UnorderedElementsAre;
 
 // A run of four steps in the process of the test, with its workers as threads.
 class RunTest : public testing::Test {
@@ -91,6 +95,58 @@ TEST_F(RunTest, ContinuesFromNewestCheckpoint) {
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_THAT(steps_at_start_, ElementsAre(0, 4));
   EXPECT_EQ(run_->step(), 6u);
+}
+
+TEST_F(RunTest, SavesInitialStateAndResumesFromIt) {
+  config_.checkpoint.save_at_start = true;
+  run_.emplace(config_, command_, layout_, system_clock());
+  ASSERT_TRUE(train().ok());
+  const std::string first = checkpoint::CheckpointStore::checkpoint_name(0),
+                    last = checkpoint::CheckpointStore::checkpoint_name(4);
+  EXPECT_THAT(checkpoints(), UnorderedElementsAre(first, last));
+  command_.resume = join_path(layout_.checkpoints_dir(), first);
+  run_.emplace(config_, command_, layout_, system_clock());
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_THAT(steps_at_start_, ElementsAre(0, 0));
+  EXPECT_THAT(checkpoints(), IsSupersetOf({first, last}));
+  EXPECT_EQ(run_->status()->checkpoint.failed_total, 0u) << "step 0 was saved again";
+}
+
+TEST_F(RunTest, InspectsInputsWithTheirFiles) {
+  for (const char* const name : {"a.csv", "b.csv"}) {
+    std::ofstream file(folder_ / name);
+    file << "x,y\n";
+    for (int row = 0; row < 4; ++row) file << row << ",1\n";
+  }
+  auto config = config::parse_config(
+      "data: {train: {format: csv, path: " + (folder_ / "") +
+          ", glob: \"*.csv\",\n"
+          "               fields: {input: [x], target: [y]}}}\n"
+          "model: {name: mlp, hidden_sizes: [8]}\n"
+          "task: {name: regression}\n"
+          "train: {max_steps: 2, micro_batch_size: 8, device: cpu, num_threads: 1}\n"
+          "feed: {num_workers: 1, num_processes: 0, shuffle: none}\n"
+          "metrics: {tensorboard: false}\n",
+      "test.yaml", {"run.dir=" + layout_.root()});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  config_ = *std::move(config);
+  run_.emplace(config_, command_, layout_, system_clock());
+  const auto outcome = train([&] {
+    post(control::OpenInspection{.glob = "*",
+                                 .steps = 1,
+                                 .parameters = false,
+                                 .gradients = false,
+                                 .activations = false,
+                                 .inputs = true});
+  });
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  const auto read = run_->peek_inspection(1, 0);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_THAT(*read, HasSubstr(R"("step":1,"ticket":0,"num_files":2,"files":[")"));
+  EXPECT_THAT(*read, AllOf(HasSubstr("a.csv"), HasSubstr("b.csv")));
+  EXPECT_THAT(*read,
+              HasSubstr(R"("name":"input","dtype":"F32","shape":[8,1],"count":8,"mean":1.5,)"));
 }
 
 TEST_F(RunTest, ChangesNothingOnStopBeforePreparation) {

@@ -139,6 +139,48 @@ TEST_F(TrainerSaveTest, DoesNotSaveResumedStepAgain) {
   EXPECT_EQ(again.writer_->stats().failures, 0U);
 }
 
+TEST_F(TrainerSaveTest, SavesInitialStateOfNewRunOnly) {
+  auto config = slow_config(6);
+  config.checkpoint.save_at_start = true;
+  std::string initial;
+  {
+    Session run(config, root_);
+    run.on_batch = [&](uint64_t ticket) {
+      wait_until_saved(run);
+      if (ticket == 0) initial = run.model_sha256();
+      if (ticket == 2) run.ask(control::Stop{});
+    };
+    ASSERT_TRUE(run.train().ok());
+    EXPECT_THAT(run.saved(), ElementsAre(0, 3));
+    EXPECT_NE(run.model_sha256(), initial);
+  }
+  Session rest(config, root_);
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_THAT(rest.saved(), ElementsAre(0, 3, 6));
+  EXPECT_EQ(rest.writer_->stats().failures, 0U);
+}
+
+TEST_F(TrainerSaveTest, ResumesFromInitialStateWithSameResultAndSavesItOnce) {
+  auto config = slow_config(6);
+  Session plain(config, fresh());
+  ASSERT_TRUE(plain.train().ok());
+  config.checkpoint.save_at_start = true;
+  {
+    Session run(config, root_);
+    run.ask(control::Stop{});
+    ASSERT_TRUE(run.train().ok());
+    wait_until_saved(run);
+    EXPECT_THAT(run.saved(), ElementsAre(0));
+  }
+  Session again(config, root_);
+  again.ask(control::SaveCheckpoint{});
+  ASSERT_TRUE(again.train().ok());
+  EXPECT_THAT(again.replies_, ElementsAre(HasSubstr(R"("step":0,"already_saved":true)")));
+  EXPECT_EQ(again.writer_->stats().failures, 0U);
+  EXPECT_THAT(again.saved(), ElementsAre(0, 6));
+  EXPECT_EQ(again.model_sha256(), plain.model_sha256());
+}
+
 TEST_F(TrainerSaveTest, SkipsAndCountsSavesWhileOneIsInFlight) {
   Gate gate;
   auto config = slow_config(10);

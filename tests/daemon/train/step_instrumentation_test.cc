@@ -128,6 +128,28 @@ TEST_F(StepInstrumentationTest, IncludesPhasesAndOperatorsInKernelTrace) {
   EXPECT_GT(operators, 10u);
 }
 
+TEST_F(StepInstrumentationTest, InspectsInputsOfNextBatchOnce) {
+  auto config = small_config(3);
+  config.train.gradient_accumulation_steps = 2;
+  Session run(config, root_);
+  run.ask(control::OpenInspection{.glob = "*",
+                                  .steps = 1,
+                                  .parameters = false,
+                                  .gradients = false,
+                                  .activations = false,
+                                  .inputs = true});
+  ASSERT_TRUE(run.train().ok());
+  const json::value reply = json::parse(*run.channels_.inspections.read(1, 0));
+  const json::array& records = reply.at("records").as_array();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].at("step").to_number<int>(), 1);
+  EXPECT_EQ(records[0].at("ticket").to_number<int>(), 0);
+  EXPECT_EQ(records[0].at("files"), json::parse(R"(["file-0"])"));
+  EXPECT_EQ(records[0].at("tensors").at(0).at("name").as_string(), "input");
+  EXPECT_EQ(records[0].at("tensors").at(0).at("dtype").as_string(), "F32");
+  EXPECT_EQ(records[0].at("tensors").at(0).at("shape"), json::parse("[4,8]"));
+}
+
 TEST_F(StepInstrumentationTest, DoesNotChangeParameters) {
   std::string without, with;
   {

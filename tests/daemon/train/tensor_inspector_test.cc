@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
@@ -190,6 +191,50 @@ TEST_F(TensorInspectorTest, RecordsParametersGradientsAndActivations) {
   EXPECT_THAT(seen, ElementsAre("activation blocks.0.qkv", "gradient blocks.0.qkv.weight",
                                 "gradient blocks.0.qkv.bias", "parameter blocks.0.qkv.weight",
                                 "parameter blocks.0.qkv.bias"));
+}
+
+// Of a batch with its ticket and files, next to other tensors.
+TEST_F(TensorInspectorTest, RecordsInputsOfFirstBatch) {
+  TensorInspector inspector(*model_, board_, {"image", "label"});
+  const ring::BatchLayout layout({{"image", DType::kU8, {2}}, {"label", DType::kI64, {}}}, 3);
+  const std::vector<uint8_t> image{0, 1, 2, 3, 4, 5};
+  const std::vector<int64_t> label{7, 7, 7};
+  const feed::ReceivedBatch batch{
+      .ticket = 17,
+      .layout = layout,
+      .tensors = {std::as_bytes(std::span(image)), std::as_bytes(std::span(label))}};
+  inspector.open({.glob = "*a*e*",
+                  .parameters = false,
+                  .gradients = false,
+                  .activations = false,
+                  .inputs = true},
+                 0, [this](Result<std::string> answer) { answer_ = std::move(answer); });
+  ASSERT_TRUE(answer_.ok()) << answer_.status().to_string();
+  EXPECT_THAT(*answer_, HasSubstr(R"("inputs":2)"));
+  inspector.begin_step(4);
+  inspector.on_batch(batch, [](uint64_t ticket) {
+    std::vector<std::string> files(300, "a \"b\"");
+    files.front() = std::to_string(ticket) + ".tar";
+    return files;
+  });
+  inspector.end_step();
+  const auto all = rows(1);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].at("ticket").to_number<int>(), 17);
+  EXPECT_EQ(all[0].at("num_files").to_number<int>(), 300);
+  const json::array& files = all[0].at("files").as_array();
+  EXPECT_EQ(files.size(), control::OpenInspection::kMaxFiles);
+  EXPECT_EQ(files[0].as_string(), "17.tar");
+  EXPECT_EQ(files[1].as_string(), "a \"b\"");
+  const json::array& tensors = all[0].at("tensors").as_array();
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0].at("kind").as_string(), "input");
+  EXPECT_EQ(tensors[0].at("name").as_string(), "image");
+  EXPECT_EQ(tensors[0].at("dtype").as_string(), "U8");
+  EXPECT_EQ(tensors[0].at("shape"), json::parse("[3,2]"));
+  EXPECT_EQ(tensors[0].at("mean").to_number<double>(), 2.5);
+  EXPECT_EQ(tensors[1].at("shape"), json::parse("[3]"));
+  EXPECT_EQ(tensors[1].at("max").to_number<double>(), 7);
 }
 
 TEST_F(TensorInspectorTest, RecordsAtIntervalUntilStepCount) {

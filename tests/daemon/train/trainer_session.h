@@ -108,8 +108,10 @@ class Session : private BatchSource, private MetricsSink {
     plan_.emplace(*feed::make_plan_options(config, *data_, {}));
     state_ = *TrainingState::create(config, *data_, around.device);
     const auto newest = store_.open_newest({});
+    checkpoint::Manifest manifest{.data_digest = "the data"};
     if (newest.ok()) {
       EXPECT_TRUE(state_->restore(*newest).ok());
+      manifest.parent = checkpoint::CheckpointStore::checkpoint_name(state_->step);
     }
     const ring::BatchLayout layout(data_->spec(),
                                    static_cast<uint64_t>(config.train.micro_batch_size));
@@ -123,7 +125,7 @@ class Session : private BatchSource, private MetricsSink {
     threads_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
     trainer_.emplace(config_, *state_, static_cast<BatchSource&>(*this),
                      static_cast<MetricsSink&>(*this), channels_, *writer_, around.clock,
-                     TrainerStart{.manifest = {.data_digest = "the data"},
+                     TrainerStart{.manifest = manifest,
                                   .metrics_bytes = 0,
                                   .save_after_resume = around.save_after_resume},
                      std::move(around.make_engine));
@@ -170,6 +172,7 @@ class Session : private BatchSource, private MetricsSink {
   std::vector<std::string> replies_;
   std::vector<RecordedProfile> profiles_;
   std::vector<std::pair<uint64_t, std::vector<metrics::NamedSummary>>> histograms_;  // by step
+  std::vector<TracedGraph> graphs_;
   std::vector<uint64_t> first_batches_;  // tickets passed to report_first_batch()
   std::optional<Trainer> trainer_;
   std::stop_source stop_;
@@ -185,6 +188,9 @@ class Session : private BatchSource, private MetricsSink {
     if (on_batch) on_batch(batch.ticket);
     return is_valid(batch);
   }
+  std::vector<std::string> files_of(uint64_t ticket) const override {
+    return {"file-" + std::to_string(ticket)};
+  }
   std::vector<uint64_t> quarantined() const override { return {31, 7}; }
   uint64_t sample_errors_before(uint64_t ticket) override { return 100 + ticket; }
 
@@ -197,6 +203,7 @@ class Session : private BatchSource, private MetricsSink {
   void report_first_batch(const feed::ReceivedBatch& batch) override {
     first_batches_.push_back(batch.ticket);
   }
+  void report_graph(TracedGraph graph) override { graphs_.push_back(std::move(graph)); }
   void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
     histograms_.emplace_back(step, std::move(summaries));
   }

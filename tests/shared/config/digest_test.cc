@@ -38,6 +38,7 @@ TEST(DigestTest, IgnoresSettingsThatDoNotAffectResult) {
                                  "train.cuda_graphs=never",
                                  "checkpoint.save_every_steps=3",
                                  "checkpoint.save_every_seconds=3",
+                                 "checkpoint.save_at_start=true",
                                  "checkpoint.keep_last=9",
                                  "checkpoint.keep_every_steps=2",
                                  "checkpoint.save_top_k=0",

@@ -41,7 +41,8 @@ TEST(SettingsTest, ReadsEverySection) {
       "train: {max_steps: 9, micro_batch_size: 2, device: \"cuda:1\", precision: bf16,\n"
       "        gradient_accumulation_steps: 4, max_grad_norm: null, num_threads: 6}\n"
       "checkpoint: {save_every_steps: null, save_every_seconds: 1.5, keep_last: 2,\n"
-      "             keep_every_steps: 5, save_top_k: 0, on_write_error: fail}\n"
+      "             keep_every_steps: 5, save_top_k: 0, on_write_error: fail,\n"
+      "             save_at_start: true}\n"
       "eval: {datasets: [held-out_2], checkpoints: all, batch_size: 3, num_threads: 2,\n"
       "       max_samples: 100, timeout_seconds: 2, max_attempts: 1,\n"
       "       early_stopping: {patience: 4, stopping_threshold: -1.5},\n"
@@ -77,6 +78,7 @@ TEST(SettingsTest, ReadsEverySection) {
   EXPECT_EQ(config.checkpoint.save_every_steps, std::nullopt);
   EXPECT_EQ(config.checkpoint.save_every_seconds, 1.5);
   EXPECT_EQ(config.checkpoint.keep_every_steps, 5u);
+  EXPECT_TRUE(config.checkpoint.save_at_start);
   EXPECT_EQ(config.eval.datasets, (std::vector<std::string>{"held-out_2"}));
   EXPECT_EQ(config.eval.checkpoints, CheckpointSelection::kAll);
   EXPECT_EQ(config.eval.early_stopping,

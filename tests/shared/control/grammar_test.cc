@@ -125,7 +125,7 @@ const std::vector<MethodCase>& all_methods() {
        R"({"steps":20,"kernels":true})"},
       {OpenInspection{.glob = "a.*", .gradients = false}, "inspect_open a.*",
        R"({"glob":"a.*","every":1,"steps":0,"parameters":true,"gradients":false,)"
-       R"("activations":true,"histograms":false})"},
+       R"("activations":true,"inputs":false,"histograms":false})"},
       {ReadInspection{3, 17}, "inspect_read 3", R"({"inspection":3,"after":17})"},
       {CloseInspection{3}, "inspect_close 3", R"({"inspection":3})"},
   };

@@ -16,6 +16,7 @@ TrainerStatus full() {
   status.max_steps = 2000;
   status.epoch = 3;
   status.loss = 1.25;
+  status.training_metric = {.name = "accuracy", .value = 0.75};
   status.lr = 3e-4;
   status.samples_per_second = 512.5;
   status.step_time_ms = 31.2;
@@ -69,6 +70,8 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   EXPECT_EQ(to_json(*read), json);
   EXPECT_EQ(read->checkpoint.last_error, "disk \"full\"\n");
   EXPECT_EQ(read->waiting_for, "step-1/SHA256SUMS");
+  EXPECT_EQ(read->training_metric.name, "accuracy");
+  EXPECT_EQ(read->training_metric.value, 0.75);
   EXPECT_EQ(read->feed.workers, 4);
   EXPECT_EQ(read->device_time_ms, 30.5);
   EXPECT_EQ(read->memory.peak_rss_bytes, 2u);

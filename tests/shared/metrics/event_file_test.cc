@@ -262,25 +262,35 @@ TEST_F(EventFileTest, WritesAllHistogramsOfLargeModel) {
   EXPECT_GT(std::filesystem::file_size(file->path()), size_t{400} * 450 * 16);
 }
 
-TEST_F(EventFileTest, WritesModelGraphReadableByTensorBoard) {
-  ModelGraph graph{.name = "model", .modules = {}};
-  graph.modules.push_back({"", "Net", {{"scale", {}, true, true}}});
-  graph.modules.push_back({"body", "Block", {}});
-  graph.modules.push_back(
-      {"body.0", "Linear", {{"weight", {3, 4}, true, false}, {"seen", {2}, false, false}}});
+TEST_F(EventFileTest, WritesGraphReadableByTensorBoard) {
+  const std::vector<GraphNode> graph{
+      {.name = "feed/ring", .type = "ring", .output_shapes = {{8, 4}, {8}}},
+      {.name = "model/0/weight",
+       .type = "Parameter",
+       .output_shapes = {{3, 4}},
+       .attributes = {{"attr", std::string("frozen")}}},
+      {.name = "model/0/linear",
+       .type = "linear",
+       .inputs = {"feed/ring", "model/0/weight"},
+       .output_shapes = {{8, 3}}},
+      {.name = "loss/nll",
+       .type = "nll",
+       .inputs = {"model/0/linear", "feed/ring:1"},
+       .output_shapes = {std::vector<int64_t>()}},
+      {.name = "optimizer/adamw",
+       .type = "adamw",
+       .inputs = {"loss/nll"},
+       .attributes = {{"steps", int64_t{7}}}}};
   auto file = create();
   file->add_graph(encode_graph(graph));
   ASSERT_TRUE(file->flush().ok());
   READ_WITH_TENSORBOARD_OR_SKIP(output);
   EXPECT_NE(
-      output.find(
-          R"("graph": [["model/scale", "Parameter", [], [[]], {}], )"
-          R"(["model/Net", "Net", ["model/scale", "model/body/Block"], [], {"parameters": 1}], )"
-          R"(["model/body/Block", "Block", ["model/body/0/Linear"], [], {}], )"
-          R"(["model/body/0/weight", "Parameter", [], [[3, 4]], {"attr": "frozen"}], )"
-          R"(["model/body/0/seen", "Buffer", [], [[2]], {}], )"
-          R"(["model/body/0/Linear", "Linear", ["model/body/0/weight", "model/body/0/seen"], [], )"
-          R"({"parameters": 12}]])"),
+      output.find(R"("graph": [["feed/ring", "ring", [], [[8, 4], [8]], {}], )"
+                  R"(["model/0/weight", "Parameter", [], [[3, 4]], {"attr": "frozen"}], )"
+                  R"(["model/0/linear", "linear", ["feed/ring", "model/0/weight"], [[8, 3]], {}], )"
+                  R"(["loss/nll", "nll", ["model/0/linear", "feed/ring:1"], [[]], {}], )"
+                  R"(["optimizer/adamw", "adamw", ["loss/nll"], [], {"steps": 7}]])"),
       std::string::npos)
       << output;
 }

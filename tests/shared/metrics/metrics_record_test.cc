@@ -94,6 +94,15 @@ TEST(TrainMetricsTest, WritesDeterministicFieldsBeforeTimings) {
       R"("wall_time":"2026-01-31T12:00:00.123Z"})");
 }
 
+TEST(TrainMetricsTest, WritesTrainingMetricAfterLossAndReadsIt) {
+  TrainMetrics metrics = example_train_metrics();
+  metrics.maybe_metric.emplace("accuracy", 0.75);
+  const std::string json = to_json(to_record(metrics));
+  EXPECT_NE(json.find(R"("loss":1.25,"accuracy":0.75,"lr":3e-04)"), std::string::npos) << json;
+  EXPECT_EQ(train_metrics_from(*parse_record(json))->maybe_metric, metrics.maybe_metric);
+  EXPECT_EQ(train_metrics_from(to_record(example_train_metrics()))->maybe_metric, std::nullopt);
+}
+
 TEST(TrainMetricsTest, RoundTripsThroughJson) {
   const auto read = train_metrics_from(*parse_record(to_json(to_record(example_train_metrics()))));
   ASSERT_TRUE(read.ok());

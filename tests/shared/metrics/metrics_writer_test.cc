@@ -105,10 +105,12 @@ TEST_F(MetricsWriterTest, WritesSkippedStepsAndLossScaleToTensorBoard) {
   writer = open(ResumePosition{.step = 3, .metrics_bytes = bytes()});
   row = make_record(6);
   row.maybe_skipped_steps = 7;
+  row.maybe_metric.emplace("accuracy", 0.5);
   row.maybe_loss_scale = 32768;
   writer->report(row);
   writer.reset();
   EXPECT_EQ(read_value("train/skipped_steps"), 7.0F);
+  EXPECT_EQ(read_value("train/accuracy"), 0.5F);
   EXPECT_EQ(read_value("train/loss_scale"), 32768.0F);
 }
 

@@ -56,6 +56,11 @@ TEST(EvaluationQueueTest, FallsBackToOlderCheckpointWhenLatestFailed) {
   EXPECT_EQ(due({.there = {10, 20, 30}, .evaluated = {20}, .given_up = {30}}, kLatest), Steps{});
 }
 
+TEST(EvaluationQueueTest, SelectsInitialStateWithIntervals) {
+  EXPECT_EQ(due({.there = {0, 40, 120}}, kEvery), (Steps{0, 120}));
+  EXPECT_EQ(due({.there = {0, 40, 120}, .evaluated = {0}}, kEvery), Steps{120});
+}
+
 TEST(EvaluationQueueTest, SelectsFirstCheckpointOfEachInterval) {
   EXPECT_EQ(due({.there = {40, 80, 120, 160, 200, 240, 410}}, kEvery), (Steps{120, 200, 410}));
   EXPECT_EQ(due({.there = {40, 80}}, kEvery), Steps{});
