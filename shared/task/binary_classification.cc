@@ -6,6 +6,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/full.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/class_weights.h"
@@ -69,6 +70,16 @@ class BinaryClassification : public Task {
   at::Tensor loss(model::Model& model, const Batch& batch) const override {
     return binary_loss(logits_of(model, batch, indices_), batch.at(indices_.label), pos_weight_,
                        at::Reduction::Mean);
+  }
+  TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
+  LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
+    const at::Tensor logits = logits_of(model, batch, indices_);
+    const at::Tensor& labels = batch.at(indices_.label);
+    const at::Tensor loss = binary_loss(logits, labels, pos_weight_, at::Reduction::Mean);
+    const at::NoGradGuard no_grad;
+    const at::Tensor is_correct = logits.gt(0).eq(labels);
+    return {loss, is_correct.sum(),
+            at::full({}, is_correct.numel(), is_correct.options().dtype(at::kLong))};
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<BinaryEvaluation>(indices_, pos_weight_, options);

@@ -57,6 +57,13 @@ TEST(TrainingMetricTest, CountsCorrectlyClassifiedSamples) {
             (Metric{"accuracy", 2, 3}));
 }
 
+TEST(TrainingMetricTest, CountsSamplesOnTheSideOfTheirLogit) {
+  EXPECT_EQ(metric_of({config::BinaryClassificationTask{}}, kLabeled, 2,
+                      {at::tensor({1.F, -1.F, 2.F, -2.F}).view({4, 1}),
+                       at::tensor({1, 0, 0, 1}, at::kLong)}),
+            (Metric{"accuracy", 2, 4}));
+}
+
 TEST(TrainingMetricTest, ComparesMixedSamplesWithTheirLargerShare) {
   const at::Tensor shares = at::tensor({0.F, .3F, .7F, .4F, .6F, 0.F, 0.F, 1.F, 0.F}).view({3, 3});
   EXPECT_EQ(metric_of({config::ClassificationTask{}}, kLabeled, 3, {three_rows(), shares}),
