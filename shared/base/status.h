@@ -16,7 +16,8 @@
 namespace stoker {
 
 // Closed set: each code is one that callers distinguish. All other information belongs in the
-// message.
+// message. The numbers of the codes up to kInternal are part of the ring's layout
+// (shared/ring/ring_layout.h); new codes are added at the end.
 enum class StatusCode {
   kOk,
   kInvalidArgument,  // the caller's input is wrong: configuration, command, flag
@@ -34,9 +35,10 @@ enum class StatusCode {
   kOutOfMemory,      // host or device memory
   kDeviceLost,       // the accelerator is no longer usable by this process
   kUnreachable,      // no peer responds
-  kPeerLost,         // another rank of the group exited, hangs, never joined or is unreachable
   kInternal,         // a bug, or an unexpected exception
+  kPeerLost,         // another rank of the group exited, hangs, never joined or is unreachable
 };
+inline constexpr StatusCode kLastStatusCode = StatusCode::kPeerLost;
 
 std::string_view to_string(StatusCode code);
 

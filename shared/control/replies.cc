@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 
 std::optional<StatusCode> parse_status_code(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(StatusCode::kInternal); ++i) {
+  for (int i = 0; i <= static_cast<int>(kLastStatusCode); ++i) {
     if (to_string(static_cast<StatusCode>(i)) == name) return static_cast<StatusCode>(i);
   }
   return std::nullopt;
