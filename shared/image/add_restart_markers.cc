@@ -135,9 +135,9 @@ std::optional<JpegFrame> find_frame(std::span<const std::byte> file) {
     const std::span<const std::byte> rest = file.subspan(at);
     if (rest.size() < 2) return {};
     const size_t length = std::to_integer<size_t>(rest[0]) << 8 | std::to_integer<size_t>(rest[1]);
-    if (length < 2 || length > rest.size()) return {};
+    if (length > rest.size()) return {};
     if (is_frame(marker)) return parse_frame(rest.first(length));
-    at += length;
+    at += std::max<size_t>(length, 2);  // libjpeg accepts less than the field itself
   }
 }
 

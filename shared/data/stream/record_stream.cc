@@ -128,9 +128,8 @@ class RecordStream::TfrecordFramer final : public Framer {
     const auto data = format::framed_data(frame);
     const Status status = wrong(data.status());
     at_ += bytes;
-    can_continue = true;  // the length was right
+    can_continue = true;  // after an error, too: the length was right
     STOKER_RETURN_IF_ERROR(status);
-    can_continue = false;
     record.bytes = *data;
     return true;
   }
@@ -228,6 +227,7 @@ RecordStream::~RecordStream() = default;
 Result<bool> RecordStream::next(StreamRecord& record, const std::stop_token& stop) {
   buffer_.set_stop(stop);
   record.at.record = framer_->number = position_.record;
+  framer_->can_continue = false;
   const auto more = framer_->next(record);
   position_.offset = framer_->offset();
   if (more ? *more : framer_->can_continue) ++position_.record;
