@@ -24,9 +24,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kMaxReplyTimeout{10'000};
 // For the failure record of a rank whose connection was closed. Survivors wait at least this long
 // before they exit; otherwise torchrun reports one of them as the cause.
-constexpr milliseconds kRecordGrace{1'000};
+constexpr milliseconds kRecordGrace{3'000};
 // For the other ranks to notice and to read the records, before the store ends with this process.
-constexpr milliseconds kStoreGrace{5'000};
+constexpr milliseconds kStoreGrace{20'000};
 constexpr milliseconds kMinPollInterval{20};  // longer with more ranks, which load the store
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 

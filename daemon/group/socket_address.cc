@@ -129,7 +129,7 @@ Status try_connect(const Address& address, Deadline deadline, const std::stop_to
   if (!fd.valid()) return Status::from_errno(errno, "create a socket for " + where);
   if (::connect(fd.get(), address.get(), address.length) != 0 && errno != EINPROGRESS)
     return Status::from_errno(errno, where);
-  while (std::chrono::steady_clock::now() < deadline) {
+  do {
     if (stop.stop_requested()) return stopped();
     pollfd connected{.fd = fd.get(), .events = POLLOUT, .revents = 0};
     if (::poll(&connected, 1, static_cast<int>(kPoll.count())) <= 0) continue;
@@ -138,7 +138,7 @@ Status try_connect(const Address& address, Deadline deadline, const std::stop_to
     if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error == 0 && is_connected_to_itself(fd.get())) error = ECONNREFUSED;
     return error == 0 ? Status() : Status::from_errno(error, where);
-  }
+  } while (std::chrono::steady_clock::now() < deadline);
   return Status(StatusCode::kTimedOut, where + ": no response");
 }
 
@@ -194,10 +194,9 @@ Result<ListeningPort> listen_on(const std::string& host, uint16_t port) {
 
 Result<std::string> wait_for_listener(const std::string& host, uint16_t port, Deadline deadline,
                                       const std::stop_token& stop) {
-  Status last(StatusCode::kTimedOut, host + ": not tried");
-  while (true) {
+  Status last(StatusCode::kNotFound, host + " has no address");
+  do {
     if (stop.stop_requested()) return stopped();
-    if (std::chrono::steady_clock::now() >= deadline) break;
     const auto addresses = resolve(host, port);
     if (!addresses.ok()) last = addresses.status();
     for (size_t i = 0; addresses.ok() && i < addresses->size(); ++i) {
@@ -208,7 +207,7 @@ Result<std::string> wait_for_listener(const std::string& host, uint16_t port, De
       if (last.code() == StatusCode::kCancelled) return last;
     }
     ::poll(nullptr, 0, static_cast<int>(kRetryInterval.count()));
-  }
+  } while (std::chrono::steady_clock::now() < deadline);
   return Status(StatusCode::kTimedOut, last.message());
 }
 

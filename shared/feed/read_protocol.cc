@@ -39,6 +39,10 @@ std::string text_of(const ReadReply& reply) {
 std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_t serial,
                                                  uint64_t count) {
   const bool is_ok = reply.code == static_cast<uint32_t>(StatusCode::kOk);
+  // For the parent, these two mean that a run was stopped or has ended.
+  if (reply.code == static_cast<uint32_t>(StatusCode::kCancelled) ||
+      reply.code == static_cast<uint32_t>(StatusCode::kClosed))
+    return std::nullopt;
   if (reply.serial != serial || reply.text_bytes > ReadReply::kMaxTextBytes ||
       reply.code > static_cast<uint32_t>(StatusCode::kInternal) ||
       (is_ok ? reply.good != count : reply.good > 0 && reply.good >= count))

@@ -82,11 +82,12 @@ Result<std::unique_ptr<EventFile>> EventFile::create(FileSystem& files, Clock& c
   std::unique_ptr<EventFile> file(new EventFile(files, clock, join_path(directory, name)));
   STOKER_ASSIGN_OR_RETURN(
       file->fd_, files.open(file->path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW));
+  STOKER_RETURN_IF_ERROR(files.sync_directory(directory));
   // Also the names of the directory (train, or a dataset) and of the one that it is in (tensorboard,
-  // or tensorboard/eval): no other file there is synced.
+  // or tensorboard/eval): no other file there is synced. One that this user cannot open is older.
   const std::filesystem::path parent = std::filesystem::path(directory).parent_path();
-  for (const std::string& changed : {directory, parent.string(), parent.parent_path().string()})
-    STOKER_RETURN_IF_ERROR(files.sync_directory(changed));
+  for (const auto& changed : {parent, parent.parent_path()})
+    (void)files.sync_directory(changed.empty() ? "." : changed.string());
   file->add_record(encode_file_version(file->now()));
   if (maybe_after_step.has_value())
     file->add_record(encode_session_start(file->now(), *maybe_after_step + 1));

@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a GPU multiplies in TF32
 import numpy as np
 import tensorflow as tf
 from safetensors.numpy import save_file

@@ -4,12 +4,14 @@
 #include <cstdio>
 #include <exception>
 
+#include <ATen/Context.h>
 #include <ATen/ops/randn.h>
 #include <stoker/testing.h>
 
 namespace {
 
 void test_model() {
+  at::manual_seed(1);  // of the initial weights and the input
   const stoker::plugin::ModelSpec spec{.args = {"{}", {{"width", "16"}, {"blocks", "1"}}},
                                        .input_shape = {2, 4},
                                        .has_tokens = false,

@@ -65,7 +65,7 @@ TEST(SocketAddressTest, ReportsAddressOfAnotherHost) {
 
 TEST(SocketAddressTest, ReportsLastErrorAtDeadline) {
   const ClosedPort port;
-  const auto found = wait_for_listener(kLoopbackHost, port.number(), in(milliseconds(150)), {});
+  const auto found = wait_for_listener(kLoopbackHost, port.number(), in(milliseconds(500)), {});
   EXPECT_EQ(found.status().code(), StatusCode::kTimedOut);
   EXPECT_EQ(found.status().message(),
             join_host_and_port(kLoopbackHost, port.number()) + ": Connection refused");
@@ -87,7 +87,7 @@ TEST(SocketAddressTest, ChoosesAddressOfRouteOrInterface) {
   const auto unknown = own_address("ib9", kLoopbackHost);
   EXPECT_EQ(unknown.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(unknown.status().message(), HasSubstr("network interface 'ib9' does not exist on"));
-  EXPECT_THAT(unknown.status().message(), HasSubstr("it has lo"));
+  EXPECT_THAT(unknown.status().message(), ::testing::ContainsRegex("it has (.*, )?lo"));
 }
 
 TEST(SocketAddressTest, RecognizesLoopback) {

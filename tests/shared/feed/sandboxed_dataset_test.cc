@@ -333,6 +333,11 @@ TEST(ReadProtocolTest, RejectsImpossibleReplies) {
   EXPECT_TRUE(is_rejected(bad, [](ReadReply& reply) { reply.good = 3; }));
   EXPECT_TRUE(is_rejected(bad, [](ReadReply& reply) { reply.text_bytes = 1001; }));
   EXPECT_TRUE(is_rejected(bad, [](ReadReply& reply) { reply.code = 17; }));
+  for (const StatusCode code : {StatusCode::kCancelled, StatusCode::kClosed}) {
+    EXPECT_TRUE(is_rejected(bad, [code](ReadReply& reply) {
+      reply.code = static_cast<uint32_t>(code);
+    })) << "a worker process can neither stop a run nor end its data";
+  }
 }
 
 TEST(ReadProtocolTest, ReturnsSizeOfRewrittenFileUpToMaximum) {

@@ -88,6 +88,14 @@ TEST_F(EventFileTest, KeepsNameOfNewDirectoryAfterPowerCut) {
   std::filesystem::remove_all(after);
 }
 
+TEST_F(EventFileTest, IsCreatedInRelativeDirectory) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_);
+  const auto file = EventFile::create(files_, clock_, "demo/tensorboard", {});
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(file.ok()) << file.status().to_string();
+}
+
 TEST_F(EventFileTest, WritesScalarsAndTextsReadableByTensorBoard) {
   auto file = create();
   file->add_scalar("loss", 10, 2.5);

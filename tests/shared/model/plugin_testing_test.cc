@@ -1,4 +1,5 @@
 // The checks of include/stoker/testing.h: each accepts a correct model and rejects an incorrect one.
+#include <ATen/Context.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
@@ -15,6 +16,11 @@ namespace {
 
 using ::testing::HasSubstr;
 namespace checks = stoker::testing;
+
+class PluginTestingTest : public ::testing::Test {
+ protected:
+  PluginTestingTest() { at::manual_seed(7); }  // of initial weights and inputs
+};
 
 // The message of the failed check; empty if it passed.
 template <typename Check>
@@ -93,7 +99,7 @@ std::shared_ptr<plugin::Model> make(const plugin::ModelSpec&) {
   return std::make_shared<M>();
 }
 
-TEST(PluginTestingTest, ComparesShapes) {
+TEST_F(PluginTestingTest, ComparesShapes) {
   EXPECT_EQ(failure_of([] { checks::expect_shape(at::zeros({2, 3}), {2, 3}); }), "");
   EXPECT_EQ(failure_of([] {
               checks::expect_shape(at::zeros({2, 3}), {3, 2});
@@ -103,7 +109,7 @@ TEST(PluginTestingTest, ComparesShapes) {
             "shape is undefined, expected []");
 }
 
-TEST(PluginTestingTest, ComparesTensorsWithinTolerance) {
+TEST_F(PluginTestingTest, ComparesTensorsWithinTolerance) {
   const at::Tensor one = at::tensor({1.0, 2.0, 3.0});
   EXPECT_EQ(failure_of([&] { checks::expect_all_close(one * (1 + 1e-6), one); }), "");
   EXPECT_EQ(failure_of([&] {
@@ -120,7 +126,7 @@ TEST(PluginTestingTest, ComparesTensorsWithinTolerance) {
               HasSubstr("flat index 1: nan"));
 }
 
-TEST(PluginTestingTest, ChecksGradientsAndRestoresModel) {
+TEST_F(PluginTestingTest, ChecksGradientsAndRestoresModel) {
   LinearModel model;
   model.train();
   const at::Tensor before = model.parameters()[0].detach().clone();
@@ -135,7 +141,7 @@ TEST(PluginTestingTest, ChecksGradientsAndRestoresModel) {
             "");
 }
 
-TEST(PluginTestingTest, RejectsWrongGradientAndRandomOutputs) {
+TEST_F(PluginTestingTest, RejectsWrongGradientAndRandomOutputs) {
   WrongGradientModel wrong;
   EXPECT_THAT(failure_of([&] {
                 checks::expect_gradients(wrong, at::ones({2, 4}));
@@ -148,7 +154,7 @@ TEST(PluginTestingTest, RejectsWrongGradientAndRandomOutputs) {
               HasSubstr("different outputs for the same input"));
 }
 
-TEST(PluginTestingTest, DetectsTensorThatIsNotSaved) {
+TEST_F(PluginTestingTest, DetectsTensorThatIsNotSaved) {
   const auto spec = spec_of({4});
   const at::Tensor input = at::ones({2, 4});
   EXPECT_EQ(
@@ -159,7 +165,7 @@ TEST(PluginTestingTest, DetectsTensorThatIsNotSaved) {
               HasSubstr("outputs after saving and loading: 6 of 6 elements differ"));
 }
 
-TEST(PluginTestingTest, ExpectsLossToFall) {
+TEST_F(PluginTestingTest, ExpectsLossToFall) {
   LinearModel model;
   EXPECT_EQ(failure_of([&] { checks::expect_learns_ten_batches(model, spec_of({2, 2})); }), "");
   TokenModel tokens;
