@@ -3,7 +3,7 @@
 //
 // Baselines do the same: a std::deque under a mutex, the lock-free queues of Boost and moodycamel,
 // which spin instead of waiting, check nothing and hold only numbers; TensorFlow's FIFOQueue and
-// Python's queue.Queue in processes of their languages; memcpy. STOKER_TF_PYTHON, or
+// Python's queue.Queue in processes of their languages; memcpy. STOKER_TENSORFLOW_PYTHON, or
 // tf/bin/python in the directory of --baselines, is a Python that has TensorFlow.
 #include <atomic>
 #include <condition_variable>
@@ -234,13 +234,14 @@ std::vector<PythonQueue> start_python_queues(const Options& options) {
     auto process = find_python_baseline("queue", python, "queue_baseline.py", {library.argument});
     if (process) queues.push_back({library.name, std::move(process)});
   };
-  const char* const named = std::getenv("STOKER_TF_PYTHON");
+  const char* const named = std::getenv("STOKER_TENSORFLOW_PYTHON");
   std::string tensorflow = named != nullptr ? named : "";
   if (tensorflow.empty() && !options.baselines.empty())
     tensorflow = options.baselines + "/tf/bin/python";
   if (tensorflow.empty()) {
-    std::fprintf(stderr,
-                 "queue: no baseline: TensorFlow: neither STOKER_TF_PYTHON nor --baselines\n");
+    std::fprintf(
+        stderr,
+        "queue: no baseline: TensorFlow: neither STOKER_TENSORFLOW_PYTHON nor --baselines\n");
   } else {
     start(tensorflow, {kTensorFlowGraph, "tensorflow-graph"});
     start(tensorflow, {"TensorFlow, from Python", "tensorflow"});

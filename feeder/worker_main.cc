@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -72,7 +73,8 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
   app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
   app.add_option("--operation", arguments.operation,
                  "With --request-fd: read samples, or rewrite JPEG files with restart markers")
-      ->check(CLI::IsMember({"read", "rewrite"}));
+      ->transform(CLI::Transformer(std::map<std::string, Operation>{
+          {"read", Operation::kRead}, {"rewrite", Operation::kRewrite}}));
   app.add_option("--memory-fd", arguments.memory_fd,
                  "File descriptor of the memory for the requested data")
       ->required(!has_ring);
@@ -181,7 +183,7 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
   if (memory.bytes().size() < sizeof(feed::SharedHeader))
     return Status(StatusCode::kMismatch, "--memory-fd: too small");
   std::unique_ptr<data::Dataset> maybe_dataset;
-  if (arguments.operation == "read") {
+  if (arguments.operation == Operation::kRead) {
     STOKER_ASSIGN_OR_RETURN(
         maybe_dataset, data::pipeline::open_indexed(arguments.dataset, config.data,
                                                     arguments.index_dir, arguments.fingerprint));

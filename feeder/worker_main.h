@@ -16,6 +16,9 @@
 
 namespace stoker::feeder {
 
+// Of requests: read samples, or rewrite JPEG files, which needs no index.
+enum class Operation { kRead, kRewrite };
+
 struct FeederArguments {
   std::string config_path;
   std::string index_dir;
@@ -31,7 +34,7 @@ struct FeederArguments {
   int threads = 1;
   int parent = 0;  // 0: not checked
   // With --request-fd, instead of the plan, the ring and what refers to them.
-  std::string operation = "read";  // or "rewrite", which needs no index
+  Operation operation = Operation::kRead;
   std::string dataset = "train";
   int request_fd = -1;
   int memory_fd = -1;

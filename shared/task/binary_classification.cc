@@ -6,11 +6,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
-#include <ATen/ops/full.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/class_weights.h"
 #include "shared/task/host_values.h"
+#include "shared/task/label_loss.h"
 #include "shared/task/model_input.h"
 #include "shared/task/task_factories.h"
 
@@ -67,19 +67,13 @@ class BinaryClassification : public Task {
   BinaryClassification(BinaryBatch indices, ClassWeights pos_weight)
       : indices_(std::move(indices)), pos_weight_(std::move(pos_weight)) {}
 
-  at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return binary_loss(logits_of(model, batch, indices_), batch.at(indices_.label), pos_weight_,
-                       at::Reduction::Mean);
-  }
   TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = logits_of(model, batch, indices_);
     const at::Tensor& labels = batch.at(indices_.label);
     const at::Tensor loss = binary_loss(logits, labels, pos_weight_, at::Reduction::Mean);
     const at::NoGradGuard no_grad;
-    const at::Tensor is_correct = logits.gt(0).eq(labels);
-    return {loss, is_correct.sum(),
-            at::full({}, is_correct.numel(), is_correct.options().dtype(at::kLong))};
+    return with_mean(loss, logits.gt(0).eq(labels));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {
     return std::make_unique<BinaryEvaluation>(indices_, pos_weight_, options);

@@ -61,9 +61,6 @@ class Classification : public Task {
     label = mix_labels(label, static_cast<int64_t>(classes_), mix);
     return batch;
   }
-  at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return total_loss(training_outputs(model, batch, indices_.input), batch);
-  }
   TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const model::Outputs outputs = training_outputs(model, batch, indices_.input);

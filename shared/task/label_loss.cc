@@ -5,6 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -30,6 +31,11 @@ LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at:
   const at::Tensor classes = labels.is_floating_point() ? labels.argmax(1) : labels;
   // An ignored label is no output, so it is never predicted.
   return {std::move(loss), logits.argmax(1).eq(classes).sum(), classes.ne(kIgnoredLabel).sum()};
+}
+
+LossAndMetric with_mean(at::Tensor loss, const at::Tensor& values) {
+  return {std::move(loss), values.sum(),
+          at::full({}, values.numel(), values.options().dtype(at::kLong))};
 }
 
 at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {

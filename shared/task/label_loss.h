@@ -26,6 +26,8 @@ std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
 // `loss` with the accuracy of `logits` [samples, outputs]. `labels` as in LabelLoss::mean(), without
 // the ignored ones; of a mixed sample the label with the larger share counts.
 LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels);
+// `loss` with the mean of `values` as metric.
+LossAndMetric with_mean(at::Tensor loss, const at::Tensor& values);
 
 class LabelLoss {
  public:

@@ -57,9 +57,12 @@ class LanguageModel : public Task {
  public:
   LanguageModel(ModelInput input, bool bytes) : input_(std::move(input)), bytes_(bytes) {}
 
-  at::Tensor loss(model::Model& model, const Batch& batch) const override {
+  LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const auto [logits, target] = predict(model, batch, input_);
-    return input_.maybe_length ? loss_.mean_over_valid(logits, target) : loss_.mean(logits, target);
+    return {
+        input_.maybe_length ? loss_.mean_over_valid(logits, target) : loss_.mean(logits, target),
+        {},
+        {}};
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
     return std::make_unique<LanguageModelEvaluation>(input_, bytes_);

@@ -4,11 +4,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
-#include <ATen/ops/full.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/class_weights.h"
 #include "shared/task/host_values.h"
+#include "shared/task/label_loss.h"
 #include "shared/task/regression_batch.h"
 #include "shared/task/task_factories.h"
 
@@ -53,19 +53,13 @@ class MultiLabel : public Task {
   MultiLabel(RegressionBatch indices, ClassWeights weights)
       : indices_(std::move(indices)), weights_(std::move(weights)) {}
 
-  at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return loss_of(model_outputs(model, batch, indices_.input), batch.at(indices_.target), weights_,
-                   at::Reduction::Mean);
-  }
   TrainingMetric training_metric() const override { return TrainingMetric::kExactMatch; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor logits = model_outputs(model, batch, indices_.input);
     const at::Tensor& target = batch.at(indices_.target);
     const at::Tensor loss = loss_of(logits, target, weights_, at::Reduction::Mean);
     const at::NoGradGuard no_grad;
-    const at::Tensor is_match = logits.gt(0).eq(target.gt(0.5)).all(1);
-    return {loss, is_match.sum(),
-            at::full({}, is_match.numel(), is_match.options().dtype(at::kLong))};
+    return with_mean(loss, logits.gt(0).eq(target.gt(0.5)).all(1));
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
     return std::make_unique<MultiLabelEvaluation>(indices_, weights_);

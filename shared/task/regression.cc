@@ -1,10 +1,10 @@
 // regression: one or more target values per sample, mean squared error.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/task/host_values.h"
+#include "shared/task/label_loss.h"
 #include "shared/task/regression_batch.h"
 #include "shared/task/task_factories.h"
 
@@ -34,17 +34,13 @@ class Regression : public Task {
  public:
   explicit Regression(RegressionBatch indices) : indices_(std::move(indices)) {}
 
-  at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    return at::mse_loss(model_outputs(model, batch, indices_.input), batch.at(indices_.target));
-  }
   TrainingMetric training_metric() const override { return TrainingMetric::kMae; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const at::Tensor outputs = model_outputs(model, batch, indices_.input);
     const at::Tensor& target = batch.at(indices_.target);
     const at::Tensor loss = at::mse_loss(outputs, target);
     const at::NoGradGuard no_grad;
-    const at::Tensor errors = outputs.sub(target).abs();
-    return {loss, errors.sum(), at::full({}, errors.numel(), errors.options().dtype(at::kLong))};
+    return with_mean(loss, outputs.sub(target).abs());
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
     return std::make_unique<RegressionEvaluation>(indices_);

@@ -56,10 +56,6 @@ class SequenceLabeling : public Task {
         classes_(classes),
         loss_(std::move(weights), config.label_smoothing) {}
 
-  at::Tensor loss(model::Model& model, const Batch& batch) const override {
-    const auto [logits, labels] = predict_steps(model, batch, indices_);
-    return loss_.mean_over_valid(logits, labels);
-  }
   TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const auto [logits, labels] = predict_steps(model, batch, indices_);

@@ -67,14 +67,13 @@ class Task {
   // returns the batch unchanged if neither is configured. Tensors of the result can have other
   // dtypes.
   virtual Batch mixed(Batch batch, uint64_t /*seed*/, uint64_t /*ticket*/) const { return batch; }
-  // Mean loss over the batch, an F32 scalar with gradient.
-  virtual at::Tensor loss(model::Model& model, const Batch& batch) const = 0;
-  // A task with a training metric overrides both.
   virtual TrainingMetric training_metric() const { return TrainingMetric::kNone; }
   // The loss, and the training metric from the same forward pass. Does not wait for the device for
   // the metric.
-  virtual LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const {
-    return {loss(model, batch), {}, {}};
+  virtual LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const = 0;
+  // Mean loss over the batch, an F32 scalar with gradient.
+  at::Tensor loss(model::Model& model, const Batch& batch) const {
+    return loss_and_metric(model, batch).loss;
   }
   virtual std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const = 0;
 };

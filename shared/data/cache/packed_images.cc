@@ -68,16 +68,50 @@ struct PackFooter {
 };
 static_assert(sizeof(PackFooter) == 88 && std::is_trivially_copyable_v<PackFooter>);
 
-// Replaces the bytes of a file before it is packed; they must not become much larger. Called from
-// several threads at a time.
+// FileRewriter: adds restart markers to JPEG files before they are packed, in this process or, with a
+// sandbox, in others. A file that is not rewritten because of its process is logged and remains
+// unchanged.
+//
+// Threads: several at a time.
 class FileRewriter {
  public:
-  virtual ~FileRewriter() = default;
-  virtual Status rewrite(const std::string& path, std::vector<std::byte>& bytes) = 0;
+  explicit FileRewriter(std::unique_ptr<JpegRewriter> maybe_sandboxed)
+      : maybe_sandboxed_(std::move(maybe_sandboxed)) {}
+
+  Status rewrite(const std::string& path, std::vector<std::byte>& bytes);
   // Ends present and later calls, if they can take long.
-  virtual void stop() {}
-  virtual uint64_t num_failed() const { return 0; }
+  void stop() {
+    if (maybe_sandboxed_) maybe_sandboxed_->stop();
+  }
+  uint64_t num_failed() const { return num_failed_; }
+
+ private:
+  const std::unique_ptr<JpegRewriter> maybe_sandboxed_;
+  std::atomic<uint64_t> num_failed_{0};  // read after the threads that write it have ended
 };
+
+Status FileRewriter::rewrite(const std::string& path, std::vector<std::byte>& bytes) {
+  if (!maybe_sandboxed_) {
+    if (auto rewritten = image::add_restart_markers(bytes, image::kRewritingLimits))
+      bytes = *std::move(rewritten);
+    return {};
+  }
+  if (image::detect_format(bytes) != image::Format::kJpeg) return {};
+  auto rewritten = maybe_sandboxed_->rewrite(bytes, image::max_rewritten_bytes(bytes.size()));
+  if (rewritten.ok() && rewritten->empty()) return {};
+  if (rewritten.ok() && image::is_possible_result(*rewritten, bytes)) {
+    bytes = *std::move(rewritten);
+    return {};
+  }
+  if (!rewritten.ok() && rewritten.status().code() != StatusCode::kCorrupt)
+    return rewritten.status();
+  ++num_failed_;
+  log_warn("image not rewritten",
+           {{"path", path},
+            {"reason", rewritten.ok() ? "its worker process sent another image"
+                                      : rewritten.status().message()}});
+  return {};
+}
 
 struct PackOptions {
   const CacheLocation& location;
@@ -111,8 +145,7 @@ class GroupReader {
   GroupReader& operator=(const GroupReader&) = delete;
   ~GroupReader();
 
-  // `count` files, starting with `begin`. Calls `progress` several times a second; kCancelled: it
-  // has stopped the scan.
+  // `count` files, starting with `begin`. Calls `progress` several times a second.
   Result<Contents> read(size_t begin, size_t count, const files::ScanProgress& progress);
 
  private:
@@ -176,11 +209,7 @@ Result<Contents> GroupReader::read(size_t begin, size_t count,
     is_done_.wait_for(lock, kProgressInterval);
     const size_t num_packed = begin_ + num_done_;
     lock.unlock();
-    try {
-      progress(num_packed, "files packed");
-    } catch (const files::ScanStopped&) {  // a status, so that the incomplete file is removed
-      return Status(StatusCode::kCancelled, packing_.setting + ": packing was stopped");
-    }
+    progress(num_packed, "files packed");
     lock.lock();
   }
   if (!result_.ok()) return result_;
@@ -272,7 +301,6 @@ Status write_pack(const files::FileTable& files, const PackOptions& packing, int
     for (const auto& bytes : contents)
       entries.push_back({.size = bytes.size(), .crc = crc32c(bytes)});
     begin += contents.size();
-    progress(begin, "files packed");
   }
   const PackFooter footer = footer_of(entries, packing.identity);
   STOKER_RETURN_IF_ERROR(default_file_system().write(fd, std::as_bytes(std::span(entries)), path));
@@ -398,50 +426,11 @@ void PackedFiles::prefetch(size_t file, uint64_t limit, files::PrefetchedBytes& 
 
 namespace {
 
-class InProcessRewriter final : public FileRewriter {
- public:
-  Status rewrite(const std::string&, std::vector<std::byte>& bytes) override {
-    auto rewritten = image::add_restart_markers(bytes, image::kRewritingLimits);
-    if (rewritten) bytes = std::move(*rewritten);
-    return {};
-  }
-};
-
-// A file that is not rewritten because of its process is logged and remains unchanged.
-class SandboxRewriter final : public FileRewriter {
- public:
-  explicit SandboxRewriter(std::unique_ptr<JpegRewriter> rewriter)
-      : rewriter_(std::move(rewriter)) {}
-
-  Status rewrite(const std::string& path, std::vector<std::byte>& bytes) override {
-    if (image::detect_format(bytes) != image::Format::kJpeg) return {};
-    auto rewritten = rewriter_->rewrite(bytes, image::max_rewritten_bytes(bytes.size()));
-    if (rewritten.ok() && rewritten->empty()) return {};
-    if (rewritten.ok() && image::is_possible_result(*rewritten, bytes)) {
-      bytes = *std::move(rewritten);
-      return {};
-    }
-    if (!rewritten.ok() && rewritten.status().code() != StatusCode::kCorrupt)
-      return rewritten.status();
-    ++num_failed_;
-    log_warn("image not rewritten",
-             {{"path", path},
-              {"reason", rewritten.ok() ? "its worker process sent another image"
-                                        : rewritten.status().message()}});
-    return {};
-  }
-  void stop() override { rewriter_->stop(); }
-  uint64_t num_failed() const override { return num_failed_; }
-
- private:
-  const std::unique_ptr<JpegRewriter> rewriter_;
-  std::atomic<uint64_t> num_failed_{0};  // read after the threads that write it have ended
-};
-
 std::unique_ptr<FileRewriter> make_rewriter(const DatasetRequest& request) {
   if (!request.config.cache()->jpeg_restart_markers) return nullptr;
-  if (request.maybe_sandbox == nullptr) return std::make_unique<InProcessRewriter>();
-  return std::make_unique<SandboxRewriter>(request.maybe_sandbox->make_rewriter(request.name));
+  return std::make_unique<FileRewriter>(request.maybe_sandbox == nullptr
+                                            ? nullptr
+                                            : request.maybe_sandbox->make_rewriter(request.name));
 }
 
 std::string content_of(const files::FileTable& files, const config::CacheConfig& cache) {

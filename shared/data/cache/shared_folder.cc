@@ -200,7 +200,14 @@ Status SharedFolder::create_named(const std::string& name, Access access,
       return Status::from_errno(error, "rename " + path + " to " + name);
     return {};
   };
-  if (const Status written = write_all(); !written.ok()) {
+  Status written;
+  try {
+    written = write_all();
+  } catch (...) {  // such as ScanStopped
+    (void)::unlinkat(fd_.get(), temporary.c_str(), 0);
+    throw;
+  }
+  if (!written.ok()) {
     (void)::unlinkat(fd_.get(), temporary.c_str(), 0);
     return written;
   }

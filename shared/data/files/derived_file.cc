@@ -30,7 +30,14 @@ Status write_derived_file(const std::string& path,
     STOKER_RETURN_IF_ERROR(disk.sync(fd.get(), temporary));
     return disk.rename(temporary, path);
   };
-  if (const Status written = write_all(); !written.ok()) {
+  Status written;
+  try {
+    written = write_all();
+  } catch (...) {  // such as ScanStopped
+    (void)disk.remove_file(temporary);
+    throw;
+  }
+  if (!written.ok()) {
     (void)disk.remove_file(temporary);
     return written;
   }
