@@ -25,6 +25,7 @@ namespace stoker::feeder {
 using namespace supervisor;  // its fixture starts the workers
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class WorkerMainTest : public FeedTest {
@@ -285,17 +286,30 @@ TEST_F(WorkerMainTest, UsesNoCpuTimeWhenRingIsFull) {
   const auto ids = supervisor_->process_ids();
   ASSERT_EQ(ids.size(), 2u);
   const auto spent = [&ids] { return cpu_time(ids[0]) + cpu_time(ids[1]); };
-  // Training is paused. Before the measurement all threads must have started and become idle. An
-  // idle thread wakes a few times a second, which costs more on some machines than on others; one
-  // that polls uses all of a CPU, or its share of it under load.
-  bool at_rest = false;
-  for (int look = 0; look < 20 && !at_rest; ++look) {
+  // Training is paused. An idle thread wakes a few times a second, which costs more on some machines
+  // than on others; one that polls uses all of a CPU, or its share of it under load.
+  const auto is_idle = [&] {
     const auto start = std::chrono::steady_clock::now();
     const auto before = spent();
     EXPECT_FALSE(coordinator_.wait_for_stop(500ms));
-    at_rest = (spent() - before) * 10 < std::chrono::steady_clock::now() - start;
+    return (spent() - before) * 10 < std::chrono::steady_clock::now() - start;
+  };
+  // First all threads must have started and become idle; then they must remain so.
+  bool has_rested = false;
+  for (int look = 0; look < 20 && !has_rested; ++look) has_rested = is_idle();
+  EXPECT_TRUE(has_rested && is_idle()) << "of two processes with two threads each";
+}
+
+TEST_F(WorkerMainTest, DisablesCoreDumpsAndPrivileges) {
+  open_ring({.slots = 4});
+  ASSERT_TRUE(start().ok());
+  ASSERT_NO_FATAL_FAILURE(expect_next(0));
+  for (const int pid : supervisor_->process_ids()) {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    EXPECT_THAT(*read_file(folder + "/status", 1 << 16), HasSubstr("NoNewPrivs:\t1"));
+    EXPECT_THAT(*read_file(folder + "/limits", 1 << 16),
+                ContainsRegex("Max core file size +1 +1 "));
   }
-  EXPECT_TRUE(at_rest) << "of two processes with two threads each";
 }
 
 // A process that is not a child of this process.
