@@ -46,7 +46,15 @@ class SampleCache {
   // fetch() prefetches a sample into the processor cache; best called samples_to_fetch_ahead()
   // samples before its take().
   size_t samples_to_fetch_ahead() const;
-  void fetch(uint64_t sample) const;
+  // Always inlined: GCC takes a function that only prefetches for one without effect and removes its
+  // calls.
+  [[gnu::always_inline]] void fetch(uint64_t sample) const {
+    constexpr size_t kCacheLine = 64;
+    constexpr size_t kMaxLines = 65;  // per sample; the hardware prefetcher covers the rest
+    const std::byte* const slot = slot_at(sample);
+    const size_t bytes = std::min(sample_bytes_, kMaxLines * kCacheLine);
+    for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(slot + at);
+  }
   // Copies a sample that has() into `outputs`.
   void take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const;
   // Stores a sample; does nothing if it is present or another thread is storing it.
@@ -68,8 +76,6 @@ class SampleCache {
   const std::unique_ptr<std::atomic<uint8_t>[]> states_;
 };
 
-constexpr size_t kCacheLine = 64;
-constexpr size_t kMaxLinesFetched = 65;  // per sample; the hardware prefetcher covers the rest
 // A shorter distance is too late for small samples; with a longer one, large samples are evicted
 // again before use.
 constexpr size_t kFetchAhead = 4096;  // bytes
@@ -114,12 +120,6 @@ SampleCache::~SampleCache() { ::munmap(bytes_, size_); }
 
 size_t SampleCache::samples_to_fetch_ahead() const {
   return std::clamp<size_t>(kFetchAhead / std::max<size_t>(sample_bytes_, 1), 2, 4);
-}
-
-void SampleCache::fetch(uint64_t sample) const {
-  const std::byte* const slot = slot_at(sample);
-  const size_t bytes = std::min(sample_bytes_, kMaxLinesFetched * kCacheLine);
-  for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(slot + at);
 }
 
 void SampleCache::take(uint64_t sample, std::span<const std::span<std::byte>> outputs) const {

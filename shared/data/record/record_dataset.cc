@@ -159,8 +159,12 @@ class RecordDataset final : public Dataset, public SampleFiles {
     const uint64_t record = range_.begin + sample;
     const size_t num_values = assembler_.spec().num_values();
     if (num_values <= kFewValues) {
-      std::array<FieldValue, kFewValues> fields;
-      return read_record(record, std::span(fields).first(num_values), random_key, outputs);
+      // Only the values that are used are constructed: GCC sets a whole array to zero, which takes
+      // 3 % of the time of a small sample.
+      alignas(FieldValue) std::byte memory[kFewValues * sizeof(FieldValue)];
+      auto* const fields = reinterpret_cast<FieldValue*>(memory);
+      std::uninitialized_default_construct_n(fields, num_values);
+      return read_record(record, {fields, num_values}, random_key, outputs);
     }
     thread_local std::vector<FieldValue> fields;
     fields.assign(num_values, FieldValue());
