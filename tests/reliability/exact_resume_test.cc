@@ -227,8 +227,8 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     std::string results;
     for (const auto& file : opened->manifest().files)
       results += file.name + " " + file.sha256 + "\n";
-    results +=
-        std::to_string(opened->manifest().ticket) + " " + opened->manifest().live_settings + "\n";
+    results += std::to_string(opened->manifest().next_ticket) + " " +
+               opened->manifest().live_settings + "\n";
     for (const std::string& row : deterministic_records(run)) results += row + "\n";
     return results;
   }
