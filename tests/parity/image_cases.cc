@@ -29,8 +29,8 @@ ParityCase resnet8_sgd_constant() {
           .classes = 4};
 }
 
-ParityCase alexnet_momentum_constant() {
-  return {.name = "alexnet_momentum_constant",
+ParityCase alexnet_sgd_momentum_constant() {
+  return {.name = "alexnet_sgd_momentum_constant",
           .model = alexnet(24, 0.0),
           .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
@@ -57,8 +57,8 @@ ParityCase vgg11_bn_sgd_constant() {
       .relu_tolerance = 5e-7};
 }
 
-ParityCase vit_momentum_constant() {
-  return {.name = "vit_momentum_constant",
+ParityCase vit_sgd_momentum_constant() {
+  return {.name = "vit_sgd_momentum_constant",
           .model = vit(2, 4, 32, 4, /*mlp_dim=*/48),
           .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
@@ -68,7 +68,7 @@ ParityCase vit_momentum_constant() {
           .num_stored = 48};
 }
 
-ParityCase layers_adam_constant() {
+ParityCase sequential_adam_constant() {
   using config::Conv2dLayer;
   const config::ReluLayer relu{};
   const config::BatchNormLayer norm{};
@@ -78,7 +78,7 @@ ParityCase layers_adam_constant() {
   const std::vector<config::Layer> shortcut = {config::AvgPool2dLayer{.kernel_size = 2},
                                                Conv2dLayer{.out_channels = 12, .kernel_size = 1}};
   return {
-      .name = "layers_adam_constant",
+      .name = "sequential_adam_constant",
       .model = layers(
           {Conv2dLayer{.out_channels = 8, .kernel_size = 3, .padding = 1, .bias = false}, norm,
            relu, config::MaxPool2dLayer{.kernel_size = 3, .stride = 2, .padding = 1},
@@ -99,9 +99,9 @@ ParityCase layers_adam_constant() {
 }  // namespace
 
 std::vector<ParityCase> image_cases() {
-  std::vector<ParityCase> cases{lenet_adam_step(),           resnet8_sgd_constant(),
-                                alexnet_momentum_constant(), vgg11_bn_sgd_constant(),
-                                vit_momentum_constant(),     layers_adam_constant()};
+  std::vector<ParityCase> cases{
+      lenet_adam_step(),       resnet8_sgd_constant(),      alexnet_sgd_momentum_constant(),
+      vgg11_bn_sgd_constant(), vit_sgd_momentum_constant(), sequential_adam_constant()};
   for (ParityCase& each : cases) each.normalize = config::Normalize{.mean = {0.5}, .std = {0.5}};
   return cases;
 }
