@@ -205,7 +205,7 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
 
 }  // namespace
 
-Status run_reader(const FeederArguments& arguments, bool& sandbox_refused) {
+Status run_request_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   bool is_ready = false;
   const Status status = serve_requests(arguments, is_ready, sandbox_refused);
   if (status.ok() || is_ready || sandbox_refused) return status;
@@ -219,7 +219,7 @@ ExitCode worker_main(int argc, char** argv) {
   if (!arguments) return exit_code;
   Status status = initialize_process(arguments->parent);
   bool sandbox_refused = false;
-  const auto run = arguments->request_fd < 0 ? run_worker : run_reader;
+  const auto run = arguments->request_fd < 0 ? run_worker : run_request_worker;
   if (status.ok()) status = run(*arguments, sandbox_refused);
   if (sandbox_refused)
     log_warn("worker sandbox rejected", {{"reason", status.to_string()}});
