@@ -21,7 +21,8 @@ Benchmark training_benchmark(const DeviceSetup& setup) {
     STOKER_ASSIGN_OR_RETURN(const auto training, DeviceTraining::create(setup));
     Trial trial{setup.training.name + " of " + std::to_string(training->parameters()) +
                     " parameters, batch " + std::to_string(setup.training.batch) + ", " +
-                    name_of(setup.train.precision) + ", " + setup.train.device,
+                    std::string(config::to_string(setup.train.precision)) + ", " +
+                    setup.train.device,
                 setup.unit + "/s",
                 [=, time = options.run_time()]() -> Result<double> {
                   STOKER_ASSIGN_OR_RETURN(const double steps, training->run(time));

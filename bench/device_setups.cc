@@ -69,24 +69,10 @@ std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device) {
   return setups;
 }
 
-std::string name_of(config::Precision precision) {
-  switch (precision) {
-    case config::Precision::kFp32:
-      return "fp32";
-    case config::Precision::kTf32:
-      return "tf32";
-    case config::Precision::kBf16:
-      return "bf16";
-    case config::Precision::kFp16:
-      return "fp16";
-  }
-  return "";
-}
-
 std::string to_json(const DeviceSetup& setup) {
   boost::json::object to = to_object(setup.training);
   to["device"] = setup.train.device;
-  to["precision"] = name_of(setup.train.precision);
+  to["precision"] = config::to_string(setup.train.precision);
   to["channels_last"] = setup.train.channels_last;
   return boost::json::serialize(to);
 }

@@ -219,9 +219,10 @@ class Parser {
     classes
         ->add_option("--dataset", command_.dataset, "Dataset (default: the first that has classes)")
         ->type_name("NAME");
-    CLI::App* const explain = add("show-batch", Action::kShowBatch,
-                                  "List the samples of a step, their files and random transforms");
-    explain->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
+    CLI::App* const show_batch =
+        add("show-batch", Action::kShowBatch,
+            "List the samples of a step, their files and random transforms");
+    show_batch->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
     CLI::App* const logs = add("logs", Action::kLogs, "Show the log");
     logs->add_option("-n,--lines", command_.lines, "Number of lines (default: 20)")
         ->type_name("N")

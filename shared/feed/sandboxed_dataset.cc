@@ -216,7 +216,7 @@ std::string SandboxedDataset::describe_transforms(uint64_t sample,
   if (attempt.end != End::kAnswered) return kUnknown;
   const auto result = parse_reply(attempt.reply, message.serial, 1);
   if (!result) (void)worker_.reject("sent an invalid reply");
-  return result && result->status.ok() ? text_of(attempt.reply) : kUnknown;
+  return result && result->status.ok() ? to_string(attempt.reply) : kUnknown;
 }
 
 bool SandboxedDataset::is_quarantined(uint64_t sample) const {

@@ -135,9 +135,9 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 // Deflate expands one byte to about 1032 bytes at most, so a larger declared size is invalid.
 constexpr uint64_t kMaxRatio = 1040;
 
-Status differs(const std::string& source, uint64_t promised, const std::string& found) {
-  return Status(StatusCode::kCorrupt,
-                source + ": declares " + std::to_string(promised) + " unpacked bytes, " + found);
+Status differs(const std::string& source, uint64_t declared, const std::string& found) {
+  return Status(StatusCode::kCorrupt, source + ": declares " + std::to_string(declared) +
+                                          " decompressed bytes, " + found);
 }
 
 // Writes the decompressed bytes to `fd`.

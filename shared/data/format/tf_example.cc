@@ -120,13 +120,13 @@ Status no_example(const std::string& what) {
   return Status(StatusCode::kCorrupt, "no tf.train.Example: " + what);
 }
 
-// Calls `take` for each field whose number is at most `most`.
+// Calls `take` for each field whose number is at most `max_field`.
 template <typename Take>
-Status each_field(WireReader message, uint64_t most, const Take& take) {
+Status each_field(WireReader message, uint64_t max_field, const Take& take) {
   for (WireField field;;) {
     STOKER_ASSIGN_OR_RETURN(const bool more, message.next(field));
     if (!more) return {};
-    if (field.number <= most) STOKER_RETURN_IF_ERROR(take(field));
+    if (field.number <= max_field) STOKER_RETURN_IF_ERROR(take(field));
   }
 }
 
