@@ -63,7 +63,7 @@ DeviceSetup mlp(bool tiny) {
 
 }  // namespace
 
-std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device) {
+std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device) {
   std::vector<DeviceSetup> setups{mlp(tiny), gpt2(tiny), resnet50(tiny)};
   for (DeviceSetup& setup : setups) setup.train.device = device;
   return setups;
@@ -71,7 +71,7 @@ std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device) {
 
 std::string to_json(const DeviceSetup& setup) {
   boost::json::object to = to_object(setup.training);
-  to["device"] = setup.train.device;
+  to["device"] = config::to_string(setup.train.device);
   to["precision"] = config::to_string(setup.train.precision);
   to["channels_last"] = setup.train.channels_last;
   return boost::json::serialize(to);

@@ -246,17 +246,28 @@ class Parser {
         ->required()
         ->check(check_selector);
     command
-        ->add_option("--format", command_.format,
-                     "safetensors, or torch: what torch.load(weights_only=True) reads")
+        ->add_option_function<std::string>(
+            "--format",
+            [this](const std::string& word) {
+              command_.format = word == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors;
+            },
+            "safetensors, or torch: what torch.load(weights_only=True) reads")
         ->type_name("FORMAT")
         ->check(CLI::IsMember({"safetensors", "torch"}))
-        ->capture_default_str();
+        ->default_str("safetensors");
     command
-        ->add_option("--include", command_.include,
-                     "model, ema (averaged weights), optimizer or all")
+        ->add_option_function<std::string>(
+            "--include",
+            [this](const std::string& word) {
+              command_.content = word == "model"       ? ExportContent::kModel
+                                 : word == "ema"       ? ExportContent::kEma
+                                 : word == "optimizer" ? ExportContent::kOptimizer
+                                                       : ExportContent::kAll;
+            },
+            "model, ema (averaged weights), optimizer or all")
         ->type_name("WHAT")
         ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
-        ->capture_default_str();
+        ->default_str("model");
     command
         ->add_option("--output", command_.output,
                      "File to write (default: step-N.safetensors or .pt, here); must not exist")
