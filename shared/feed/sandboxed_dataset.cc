@@ -93,7 +93,7 @@ SandboxedDataset::Attempt SandboxedDataset::request(
     else if (copy_rows(length, samples, result->good, rows))
       return {.result = *std::move(result)};
     else
-      attempt = worker_.reject("sent a sequence with another length than when it was indexed");
+      attempt = worker_.reject("sent a sequence with a different length than when it was indexed");
   }
   if (attempt.end != End::kNotStarted)
     log_warn("worker process crashed", {{"dataset", dataset_}, {"cause", attempt.cause}});

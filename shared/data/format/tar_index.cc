@@ -157,7 +157,7 @@ class TarIndexer {
   // likely.
   static Status is_reported(const Status& status, const TarMember& last) {
     if (last.content != 0 || status.code() != StatusCode::kCorrupt) return status;
-    return Status(status.code(), status.message() + "; where it is no tar file, narrow the glob");
+    return Status(status.code(), status.message() + "; if it is not a tar file, narrow the glob");
   }
 
   Status wrong(const std::string& what) const {

@@ -63,7 +63,7 @@ struct RecordValues {
 
 inline bool is_missing(const FieldValue& value) { return value.index() == 0; }
 inline bool is_bytes(const FieldValue& value) { return std::holds_alternative<FieldBytes>(value); }
-// "nothing", "12 bytes", "3 whole numbers", "1 number".
+// "nothing", "12 bytes", "3 integers", "1 number".
 std::string describe(const FieldValue& value);
 std::string_view to_string_view(FieldBytes bytes);
 // Formats a name or value from a file for a message: quoted, with '?' for control characters, and

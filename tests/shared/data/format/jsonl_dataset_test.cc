@@ -62,7 +62,7 @@ TEST_F(JsonlDatasetTest, ReadsNestedListsWithInputShape) {
   const auto bad = read_sample(*dataset, 1);
   EXPECT_EQ(bad.status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(bad.status.message(), HasSubstr(path("data.jsonl") + ": line 2 at offset 32"));
-  EXPECT_THAT(bad.status.message(), HasSubstr("ends with number 3 of the 4"));
+  EXPECT_THAT(bad.status.message(), HasSubstr("is too short: 3 of the required 4 numbers"));
 }
 
 TEST_F(JsonlDatasetTest, RejectsSettingsThatFitNoRecordOnOpen) {
@@ -112,11 +112,11 @@ TEST_F(JsonlDatasetTest, ReadsTextsAsOneZeroSeparatedStream) {
 TEST_F(JsonlDatasetTest, RejectsMalformedLinesWithLocationOnOpen) {
   write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 0\n");
   expect_error(labelled(), StatusCode::kCorrupt,
-               {"data.train.path", path("data.jsonl"), "line 2 at offset 17", "no JSON"});
+               {"data.train.path", path("data.jsonl"), "line 2 at offset 17", "invalid JSON"});
   write("data.jsonl", "{\"x\": 1, \"y\": {}}\n");
   expect_error(labelled(), StatusCode::kCorrupt, {"line 1", "'y' is an object"});
   write("data.jsonl", "{\"t\": 5}\n");
-  expect_error(text(2), StatusCode::kCorrupt, {"line 1", "text 't' is 1 whole number"});
+  expect_error(text(2), StatusCode::kCorrupt, {"line 1", "text 't' must be text, got 1 integer"});
 }
 
 TEST_F(JsonlDatasetTest, RejectsOrDropsLinesWithMissingField) {

@@ -159,7 +159,8 @@ TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnInvalidNpyFile) {
 TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnShapeMismatchOrNonfiniteValue) {
   EXPECT_THAT(error_from(npy("<f4", "(3,)", bytes_of<float>({1, 2, 3}))),
               HasSubstr("is an array of [3], but its shape is to be [2]"));
-  EXPECT_THAT(error_from(npy("<f4", "(2,)", bytes_of<float>({1, NAN}))), HasSubstr("holds NaN"));
+  EXPECT_THAT(error_from(npy("<f4", "(2,)", bytes_of<float>({1, NAN}))),
+              HasSubstr("must be finite, got NaN"));
   EXPECT_THAT(error_from(npy("<f4", "()", bytes_of<float>({1}))), HasSubstr("array of [1]"));
 }
 
