@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "shared/base/tensor_spec.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::data::record {
 namespace {
@@ -184,15 +185,6 @@ std::string describe(const FieldValue& value) {
                                                              : "number");
   }
   return "nothing";
-}
-
-std::string quote_for_message(std::string_view text, size_t max_bytes) {
-  std::string shown = "'";
-  for (const char c : text.substr(0, max_bytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    shown += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return shown + (text.size() > max_bytes ? "…'" : "'");
 }
 
 std::string_view to_string_view(FieldBytes bytes) {

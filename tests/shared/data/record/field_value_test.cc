@@ -142,7 +142,7 @@ TEST(FieldValueTest, ReadsWholeNumbersOfArraysAndLists) {
 TEST(FieldValueTest, ReplacesControlCharactersInMessages) {
   const Status status = whole_number(bytes("a\x1b[2J" + std::string(99, 'x'))).status();
   EXPECT_EQ(status.message(),
-            "must be an integer of at least 0, got 'a?[2J" + std::string(27, 'x') + "…'");
+            "must be an integer of at least 0, got 'a?[2J" + std::string(35, 'x') + "…'");
 }
 
 }  // namespace
