@@ -14,7 +14,7 @@ ParityCase lenet_adam_step() {
                         config::AdamConfig{
                             .lr = 2e-3, .betas = {0.9, 0.999}, .eps = 1e-6, .weight_decay = 0.01}},
       .schedule = kHalved,
-      .sample = labelled(DType::kU8, {1, 12, 12}),
+      .sample = labeled(DType::kU8, {1, 12, 12}),
       .classes = 7};
 }
 
@@ -25,7 +25,7 @@ ParityCase resnet8_sgd_constant() {
           .optimizer = {.method = config::SgdConfig{.lr = 0.05}},
           .train = {.max_grad_norm = 0.25},
           .schedule = kConstant,
-          .sample = labelled(DType::kU8, {3, 16, 16}),
+          .sample = labeled(DType::kU8, {3, 16, 16}),
           .classes = 4};
 }
 
@@ -35,7 +35,7 @@ ParityCase alexnet_sgd_momentum_constant() {
           .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
-          .sample = labelled(DType::kU8, {1, 63, 63}),
+          .sample = labeled(DType::kU8, {1, 63, 63}),
           .classes = 4,
           .num_stored = 48};
 }
@@ -47,7 +47,7 @@ ParityCase vgg11_bn_sgd_constant() {
       .task = {config::ClassificationTask{}},
       .optimizer = plain_sgd(0.0),
       .schedule = kConstant,
-      .sample = labelled(DType::kU8, {1, 32, 32}),
+      .sample = labeled(DType::kU8, {1, 32, 32}),
       .classes = 3,
       .num_stored = 48,
       .absolute_tolerance = 1e-7,
@@ -63,7 +63,7 @@ ParityCase vit_sgd_momentum_constant() {
           .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
-          .sample = labelled(DType::kU8, {3, 16, 16}),
+          .sample = labeled(DType::kU8, {3, 16, 16}),
           .classes = 4,
           .num_stored = 48};
 }
@@ -90,7 +90,7 @@ ParityCase sequential_adam_constant() {
       .task = {config::ClassificationTask{}},
       .optimizer = {.method = config::AdamConfig{.lr = 2e-3, .betas = {0.9, 0.999}, .eps = 1e-5}},
       .schedule = kConstant,
-      .sample = labelled(DType::kU8, {2, 16, 16}),
+      .sample = labeled(DType::kU8, {2, 16, 16}),
       .classes = 3,
       .num_stored = 48,
       .absolute_tolerance = 1e-7};

@@ -67,7 +67,7 @@ ParityCase mlp_adagrad_smoothed() {
       .optimizer = {.method = config::AdagradConfig{.lr = 0.02, .eps = 1e-6, .weight_decay = 0.01}},
       .train = kUnclipped,
       .schedule = kConstant,
-      .sample = labelled(DType::kF32, {10}),
+      .sample = labeled(DType::kF32, {10}),
       .classes = 4};
 }
 
@@ -82,7 +82,7 @@ ParityCase mlp_sgd_weighted() {
           .optimizer = kFastSgd,
           .train = kUnclipped,
           .schedule = kConstant,
-          .sample = labelled(DType::kF32, {10}),
+          .sample = labeled(DType::kF32, {10}),
           .classes = 4};
 }
 
@@ -108,7 +108,7 @@ ParityCase mlp_adam_binary() {
       .optimizer = {.method = config::AdamConfig{.lr = 1e-2, .betas = {0.9, 0.999}, .eps = 1e-6}},
       .train = kUnclipped,
       .schedule = kConstant,
-      .sample = labelled(DType::kF32, {10}),
+      .sample = labeled(DType::kF32, {10}),
       .classes = 2,
       .num_stored = 48};
 }

@@ -13,7 +13,7 @@ def vectors():
     return [{"input": torch.randn(6, 10), "target": torch.randn(6, 2)} for _ in range(2)]
 
 
-def labelled_vectors():
+def labeled_vectors():
     return [{"input": torch.randn(6, 10), "label": torch.randint(4, (6,))} for _ in range(2)]
 
 
@@ -128,7 +128,7 @@ CASES = [
     Case(
         name="mlp_adagrad_smoothed",
         model=lambda: Mlp(10, [16, 8], 4),
-        batches=labelled_vectors,
+        batches=labeled_vectors,
         loss=smoothed_loss,
         optimizer=lambda p: torch.optim.Adagrad(p, lr=0.02, eps=1e-6, weight_decay=0.01),
         schedule=constant,
@@ -137,7 +137,7 @@ CASES = [
     Case(
         name="mlp_sgd_weighted",
         model=lambda: Mlp(10, [16, 8], 4),
-        batches=labelled_vectors,
+        batches=labeled_vectors,
         loss=weighted_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
         schedule=constant,

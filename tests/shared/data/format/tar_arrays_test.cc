@@ -115,11 +115,11 @@ TEST_F(WebdatasetArraysTest, ReadsLabelAndTargetsFromArrays) {
   config::DatasetConfig config = arrays({2});
   fields_in(config).input = {"x.npy"};
   fields_in(config).label = "y.npy";
-  const auto labelled = opened(config);
-  ASSERT_NE(labelled, nullptr);
-  EXPECT_EQ(labelled->classes(), 4u);
-  EXPECT_EQ(read_sample(*labelled, 0).label(), 3);
-  EXPECT_EQ(read_sample(*labelled, 1).label(), 1);
+  const auto labeled = opened(config);
+  ASSERT_NE(labeled, nullptr);
+  EXPECT_EQ(labeled->classes(), 4u);
+  EXPECT_EQ(read_sample(*labeled, 0).label(), 3);
+  EXPECT_EQ(read_sample(*labeled, 1).label(), 1);
   fields_in(config).label.clear();
   fields_in(config).target = {"x.npy", "y.npy"};
   record_in(config).num_targets = 3;
