@@ -1,19 +1,23 @@
 // stoker-bench-device: training steps per second on a device, fed by a ring as in stokerd. If
 // STOKER_PYTHON is a Python with PyTorch, eager PyTorch and torch.compile are measured as well.
 // STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu.
+#include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 #include "bench/benchmark.h"
 #include "bench/device_training.h"
 #include "bench/options.h"
 #include "bench/torch_baselines.h"
+#include "shared/base/status.h"
 
 namespace stoker::bench {
 namespace {
 
-std::string device_from_environment() {
+std::optional<config::DeviceConfig> device_from_environment() {
   const char* const device = std::getenv("STOKER_BENCH_DEVICE");
-  return device != nullptr && *device != '\0' ? device : "cuda";
+  return config::parse_device(device != nullptr && *device != '\0' ? device : "cuda");
 }
 
 Benchmark training_benchmark(const DeviceSetup& setup) {
@@ -21,7 +25,8 @@ Benchmark training_benchmark(const DeviceSetup& setup) {
     STOKER_ASSIGN_OR_RETURN(const auto training, DeviceTraining::create(setup));
     Trial trial{setup.training.name + " of " + std::to_string(training->parameters()) +
                     " parameters, batch " + std::to_string(setup.training.batch) + ", " +
-                    name_of(setup.train.precision) + ", " + setup.train.device,
+                    std::string(config::to_string(setup.train.precision)) + ", " +
+                    config::to_string(setup.train.device),
                 setup.unit + "/s",
                 [=, time = options.run_time()]() -> Result<double> {
                   STOKER_ASSIGN_OR_RETURN(const double steps, training->run(time));
@@ -38,7 +43,9 @@ Benchmark training_benchmark(const DeviceSetup& setup) {
     return std::vector{std::move(trial)};
   };
   return {"device-" + setup.training.name,
-          "training steps on " + setup.train.device + " (baselines: set STOKER_PYTHON)", prepare};
+          "training steps on " + config::to_string(setup.train.device) +
+              " (baselines: set STOKER_PYTHON)",
+          prepare};
 }
 
 }  // namespace
@@ -50,7 +57,12 @@ int main(int argc, char** argv) {
   const auto options = parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   std::vector<Benchmark> benchmarks;
-  for (const DeviceSetup& setup : device_setups(options->quick, device_from_environment()))
+  const auto device = device_from_environment();
+  if (!device) {
+    std::fputs("STOKER_BENCH_DEVICE must be auto, cpu, cuda or cuda:N\n", stderr);
+    return static_cast<int>(stoker::ExitCode::kUsage);
+  }
+  for (const DeviceSetup& setup : device_setups(options->quick, *device))
     benchmarks.push_back(training_benchmark(setup));
   return run_all(benchmarks, *options);
 }

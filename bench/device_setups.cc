@@ -63,30 +63,16 @@ DeviceSetup mlp(bool tiny) {
 
 }  // namespace
 
-std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device) {
+std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device) {
   std::vector<DeviceSetup> setups{mlp(tiny), gpt2(tiny), resnet50(tiny)};
   for (DeviceSetup& setup : setups) setup.train.device = device;
   return setups;
 }
 
-std::string name_of(config::Precision precision) {
-  switch (precision) {
-    case config::Precision::kFp32:
-      return "fp32";
-    case config::Precision::kTf32:
-      return "tf32";
-    case config::Precision::kBf16:
-      return "bf16";
-    case config::Precision::kFp16:
-      return "fp16";
-  }
-  return "";
-}
-
 std::string to_json(const DeviceSetup& setup) {
   boost::json::object to = to_object(setup.training);
-  to["device"] = setup.train.device;
-  to["precision"] = name_of(setup.train.precision);
+  to["device"] = config::to_string(setup.train.device);
+  to["precision"] = config::to_string(setup.train.precision);
   to["channels_last"] = setup.train.channels_last;
   return boost::json::serialize(to);
 }

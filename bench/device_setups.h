@@ -19,10 +19,8 @@ struct DeviceSetup {
 };
 
 // `tiny`: the same models, small enough that a step takes milliseconds on a CPU.
-std::vector<DeviceSetup> device_setups(bool tiny, const std::string& device);
+std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device);
 
-// The value of train.precision, for example "bf16".
-std::string name_of(config::Precision precision);
 // The setup argument of device_baseline.py, as JSON.
 std::string to_json(const DeviceSetup& setup);
 

@@ -16,8 +16,8 @@ namespace {
 
 void capture(const CheckpointFixture& state, writer::Snapshot& snapshot) {
   snapshot.begin();
-  for (const auto& [part, views] :
-       {std::pair{writer::Part::kModel, &state.model()}, {writer::Part::kOptim, &state.optim()}})
+  for (const auto& [part, views] : {std::pair{writer::Part::kModel, &state.model()},
+                                    {writer::Part::kOptimizer, &state.optim()}})
     for (const checkpoint::TensorView& view : *views)
       std::memcpy(snapshot.add(part, view.spec).data(), view.bytes.data(), view.bytes.size());
 }

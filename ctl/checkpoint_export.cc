@@ -26,7 +26,7 @@ struct Part {
 };
 constexpr Part kModel{"model", "model.safetensors"};
 constexpr Part kOptimizer{"optimizer", "optimizer.safetensors"};
-constexpr Part kState{"state", "trainer_state.safetensors"};
+constexpr Part kTrainerState{"state", "trainer_state.safetensors"};
 constexpr Part kEma{"ema", "ema.safetensors"};
 
 bool has_ema(const VerifiedCheckpoint& checkpoint) {
@@ -49,7 +49,7 @@ Result<std::vector<Part>> export_parts(const VerifiedCheckpoint& checkpoint,
     case ExportContent::kAll:
       break;
   }
-  std::vector parts{kModel, kOptimizer, kState};
+  std::vector parts{kModel, kOptimizer, kTrainerState};
   if (has_ema(checkpoint)) parts.push_back(kEma);
   return parts;
 }

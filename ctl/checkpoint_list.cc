@@ -44,7 +44,7 @@ ListedCheckpoint describe(const checkpoint::CheckpointEntry& entry,
     listed.error = manifest.status().message();
     return listed;
   }
-  listed.created = manifest->created;
+  listed.created = manifest->created_at;
   listed.sample_errors = manifest->sample_errors;
   for (const auto& file : manifest->files) listed.bytes += file.bytes;
   const std::string sha256 = sha256_hex(*text);

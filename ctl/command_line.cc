@@ -219,9 +219,10 @@ class Parser {
     classes
         ->add_option("--dataset", command_.dataset, "Dataset (default: the first that has classes)")
         ->type_name("NAME");
-    CLI::App* const explain = add("show-batch", Action::kShowBatch,
-                                  "List the samples of a step, their files and random transforms");
-    explain->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
+    CLI::App* const show_batch =
+        add("show-batch", Action::kShowBatch,
+            "List the samples of a step, their files and random transforms");
+    show_batch->add_option("N", command_.step, "Step, from 1")->required()->check(check_step);
     CLI::App* const logs = add("logs", Action::kLogs, "Show the log");
     logs->add_option("-n,--lines", command_.lines, "Number of lines (default: 20)")
         ->type_name("N")
@@ -245,17 +246,28 @@ class Parser {
         ->required()
         ->check(check_selector);
     command
-        ->add_option("--format", command_.format,
-                     "safetensors, or torch: what torch.load(weights_only=True) reads")
+        ->add_option_function<std::string>(
+            "--format",
+            [this](const std::string& word) {
+              command_.format = word == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors;
+            },
+            "safetensors, or torch: what torch.load(weights_only=True) reads")
         ->type_name("FORMAT")
         ->check(CLI::IsMember({"safetensors", "torch"}))
-        ->capture_default_str();
+        ->default_str("safetensors");
     command
-        ->add_option("--include", command_.include,
-                     "model, ema (averaged weights), optimizer or all")
+        ->add_option_function<std::string>(
+            "--include",
+            [this](const std::string& word) {
+              command_.content = word == "model"       ? ExportContent::kModel
+                                 : word == "ema"       ? ExportContent::kEma
+                                 : word == "optimizer" ? ExportContent::kOptimizer
+                                                       : ExportContent::kAll;
+            },
+            "model, ema (averaged weights), optimizer or all")
         ->type_name("WHAT")
         ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
-        ->capture_default_str();
+        ->default_str("model");
     command
         ->add_option("--output", command_.output,
                      "File to write (default: step-N.safetensors or .pt, here); must not exist")

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "ctl/checkpoint_export.h"
 #include "shared/base/status.h"
 #include "shared/control/command.h"
 
@@ -40,15 +41,15 @@ struct CommandLine {
   std::string dataset;           // class-report --dataset; empty: first with per-class metrics
   std::string selector =
       "latest";  // verify [STEP], class-report [STEP], export STEP, the first STEP of diff
-  std::string second_selector;         // the second STEP of diff
-  std::string format = "safetensors";  // export --format
-  std::string include = "model";       // export --include
-  std::string output;                  // export --output, plot --svg, profile --output
-  std::string metric;                  // plot --metric; empty: the losses
-  bool all = false;                    // verify --all, diff --all
-  uint64_t lines = 20;                 // logs -n
-  bool follow = false;                 // logs -f
-  bool evaluator = false;              // logs --evaluator
+  std::string second_selector;                       // the second STEP of diff
+  ExportFormat format = ExportFormat::kSafetensors;  // export --format
+  ExportContent content = ExportContent::kModel;     // export --include
+  std::string output;      // export --output, plot --svg, profile --output
+  std::string metric;      // plot --metric; empty: the losses
+  bool all = false;        // verify --all, diff --all
+  uint64_t lines = 20;     // logs -n
+  bool follow = false;     // logs -f
+  bool evaluator = false;  // logs --evaluator
 };
 
 // Either the command line, or the exit code if parsing already handled it (--help, --version, a

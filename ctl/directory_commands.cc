@@ -178,14 +178,10 @@ ExitCode show_diff(const run::RunLayout& layout, const CommandLine& command,
 
 ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
                       const Console& console) {
-  const ExportOptions request{
-      .selector = command.selector,
-      .format = command.format == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors,
-      .content = command.include == "model"       ? ExportContent::kModel
-                 : command.include == "ema"       ? ExportContent::kEma
-                 : command.include == "optimizer" ? ExportContent::kOptimizer
-                                                  : ExportContent::kAll,
-      .output = command.output};
+  const ExportOptions request{.selector = command.selector,
+                              .format = command.format,
+                              .content = command.content,
+                              .output = command.output};
   const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));
   console.out << (command.json ? to_json(*exported) + "\n" : render_export(*exported));

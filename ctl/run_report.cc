@@ -167,10 +167,10 @@ std::vector<std::string> row_cells(const RunHistory& history,
                                    const std::vector<MetricName>& metrics, size_t first,
                                    size_t last) {
   const metrics::TrainMetrics& row = history.train[last];
-  double samples_per_s = 0, wait_ms = 0, stall_ms = 0;
+  double samples_per_second = 0, wait_ms = 0, stall_ms = 0;
   for (size_t i = first; i <= last; ++i) {
-    samples_per_s += history.train[i].samples_per_s;
-    wait_ms += history.train[i].feed_wait_ms;
+    samples_per_second += history.train[i].samples_per_second;
+    wait_ms += history.train[i].data_wait_ms;
     stall_ms += history.train[i].checkpoint_stall_ms;
   }
   const auto count = static_cast<double>(last - first + 1);
@@ -183,7 +183,7 @@ std::vector<std::string> row_cells(const RunHistory& history,
     const auto value = eval != nullptr ? find_value(*eval, metric) : std::nullopt;
     cells.push_back(value.has_value() ? format_number(*value, 5) : "-");
   }
-  cells.insert(cells.end(), {format_number(samples_per_s / count, 4),
+  cells.insert(cells.end(), {format_number(samples_per_second / count, 4),
                              format_number(wait_ms / count, 3), format_number(stall_ms, 3)});
   return cells;
 }
@@ -193,7 +193,7 @@ double trained_seconds(const RunHistory& history) {
   double ms = 0;
   uint64_t before = 0;
   for (const metrics::TrainMetrics& row : history.train) {
-    ms += static_cast<double>(row.step - std::min(before, row.step)) * row.step_ms;
+    ms += static_cast<double>(row.step - std::min(before, row.step)) * row.step_time_ms;
     before = row.step;
   }
   return ms / 1000;
@@ -233,7 +233,7 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
   }
   const metrics::TrainMetrics& last = history.train.back();
   std::string report = table.render(style) + "\n" + best_line(history, metrics) +
-                       format_count(last.samples) + " samples in " +
+                       format_count(last.samples_seen) + " samples in " +
                        format_duration(trained_seconds(history)) + ", epoch " +
                        format_count(last.epoch) + "\n" + format_run_state(history.state) + "\n";
   // The report is still useful if all losses are NaN.
@@ -250,11 +250,11 @@ Result<std::vector<Curve>> loss_curves(const RunHistory& history) {
     train.points.emplace_back(static_cast<double>(row.step), row.loss);
   std::vector<Curve> curves{std::move(train)};
   if (const auto metrics = reported_metrics(history.evals); !metrics.empty()) {
-    Curve valid{.name = metrics.front().text(), .kind = Curve::Kind::kMarks, .points = {}};
+    Curve val{.name = metrics.front().text(), .kind = Curve::Kind::kMarks, .points = {}};
     for (const run::EvalResult& eval : history.evals)
       if (const auto value = find_value(eval, metrics.front()); value.has_value())
-        valid.points.emplace_back(static_cast<double>(eval.step), *value);
-    curves.push_back(std::move(valid));
+        val.points.emplace_back(static_cast<double>(eval.step), *value);
+    curves.push_back(std::move(val));
   }
   if (has_finite_point(curves)) return curves;
   return Status(StatusCode::kCorrupt, history.layout.train_metrics_file() + " has no finite loss");

@@ -72,7 +72,7 @@ void add_options(CLI::App& app, CommandLine& command) {
 
 void add_generation_options(CLI::App& app, CommandLine& command,
                             const SelectionOptions& selection) {
-  auto* const sample = app.add_option("--generate", command.sample_bytes,
+  auto* const sample = app.add_option("--generate", command.num_generated_tokens,
                                       "Generate N tokens of text with the best checkpoint and exit")
                            ->type_name("N")
                            ->check(CLI::Range(1, 1'000'000))

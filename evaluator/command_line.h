@@ -18,7 +18,7 @@ struct CommandLine {
   std::string config;                    // --config; empty: RUN/config.yaml
   std::vector<std::string> overrides;    // --set
   bool trust = false;                    // --trust
-  int sample_bytes = 0;                  // --generate; number of tokens, 0: off
+  int num_generated_tokens = 0;          // --generate; 0: off
   std::string prompt;                    // --prompt
   double temperature = 0.8;              // --temperature
 };

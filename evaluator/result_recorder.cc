@@ -25,11 +25,11 @@ metrics::EvalMetrics to_eval_metrics(const run::EvalResult& result,
   record.step = result.step;
   record.dataset = dataset.dataset;
   record.metrics = dataset.metrics;
-  record.samples = dataset.samples;
-  record.quarantined = dataset.quarantined;
+  record.num_samples = dataset.samples;
+  record.num_quarantined = dataset.quarantined;
   record.manifest_sha256 = result.manifest_sha256;
-  record.seconds = result.seconds;
-  record.wall = result.created;
+  record.duration_seconds = result.seconds;
+  record.wall_time = result.created;
   return record;
 }
 

@@ -144,11 +144,11 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   const feed::CrashTrackingDataset guarded(*dataset, quarantine, arguments.worker);
   const auto ahead =
       feed::make_read_ahead_options(config.feed, arguments.worker, arguments.workers);
-  const Status confined = enter_sandbox(
+  const Status sandboxed = enter_sandbox(
       make_sandbox_options(config.feed, arguments.threads, ahead, dataset->writable_fds()),
       quarantine.denied_syscall_slot(arguments.worker));
-  if (confined.code() == StatusCode::kPermission) sandbox_refused = true;
-  STOKER_RETURN_IF_ERROR(confined);
+  if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
+  STOKER_RETURN_IF_ERROR(sandboxed);
   feed::WorkerPool pool(*ring, producer, guarded, plan);
   Coordinator coordinator;
   pool.start(arguments.threads, coordinator, {.number = arguments.worker, .of = arguments.workers},
@@ -192,9 +192,9 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
       config.feed, 1, {}, maybe_dataset ? maybe_dataset->writable_fds() : std::vector<int>());
   sandbox.reply_fd = arguments.request_fd;
   auto& header = *reinterpret_cast<feed::SharedHeader*>(memory.bytes().data());
-  const Status confined = enter_sandbox(sandbox, header.denied_syscall);
-  if (confined.code() == StatusCode::kPermission) sandbox_refused = true;
-  STOKER_RETURN_IF_ERROR(confined);
+  const Status sandboxed = enter_sandbox(sandbox, header.denied_syscall);
+  if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
+  STOKER_RETURN_IF_ERROR(sandboxed);
   is_ready = true;
   if (maybe_dataset) return serve_samples(*maybe_dataset, arguments.request_fd, memory.bytes());
   const auto rewrite = [](std::span<const std::byte> file) {
@@ -205,7 +205,7 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
 
 }  // namespace
 
-Status run_reader(const FeederArguments& arguments, bool& sandbox_refused) {
+Status run_request_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   bool is_ready = false;
   const Status status = serve_requests(arguments, is_ready, sandbox_refused);
   if (status.ok() || is_ready || sandbox_refused) return status;
@@ -219,7 +219,7 @@ ExitCode worker_main(int argc, char** argv) {
   if (!arguments) return exit_code;
   Status status = initialize_process(arguments->parent);
   bool sandbox_refused = false;
-  const auto run = arguments->request_fd < 0 ? run_worker : run_reader;
+  const auto run = arguments->request_fd < 0 ? run_worker : run_request_worker;
   if (status.ok()) status = run(*arguments, sandbox_refused);
   if (sandbox_refused)
     log_warn("worker sandbox rejected", {{"reason", status.to_string()}});

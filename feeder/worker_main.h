@@ -47,7 +47,7 @@ Status initialize_process(int parent);
 // kPermission, and leaves it unchanged otherwise.
 Status run_worker(const FeederArguments& arguments, bool& sandbox_refused);
 // The same with --request-fd; runs until the parent closes the socket.
-Status run_reader(const FeederArguments& arguments, bool& sandbox_refused);
+Status run_request_worker(const FeederArguments& arguments, bool& sandbox_refused);
 // The main function of stoker-feed.
 ExitCode worker_main(int argc, char** argv);
 

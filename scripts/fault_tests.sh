@@ -19,7 +19,7 @@ devices) is skipped with the reason.
   corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
   ring_model     every interleaving of the ring's protocol (minutes, 6 GB)
-  hostile        all tests labelled `hostile`, with 10 s to 10 minutes of random writes to the ring
+  hostile        all tests labeled `hostile`, with 10 s to 10 minutes of random writes to the ring
                  each, those without LibTorch also with AddressSanitizer (20 minutes)
 
 Results: build/logs/fault_tests-TEST.log

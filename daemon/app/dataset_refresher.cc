@@ -15,7 +15,7 @@ namespace {
 feed::DatasetVersions saved_history(const checkpoint::Manifest& saved) {
   feed::DatasetVersions history;
   for (const checkpoint::DatasetVersion& state : saved.dataset_versions)
-    history.push_back({.start = {.ticket = state.ticket, .epoch = state.epoch},
+    history.push_back({.start = {.ticket = state.start_ticket, .epoch = state.epoch},
                        .samples = state.samples,
                        .fingerprint = state.fingerprint});
   return history;
@@ -88,7 +88,7 @@ std::vector<checkpoint::DatasetVersion> DatasetRefresher::history() const {
   std::vector<checkpoint::DatasetVersion> states;
   for (const feed::DatasetVersion& state : history_)
     if (state.start.ticket <= now_.start.ticket)
-      states.push_back({.ticket = state.start.ticket,
+      states.push_back({.start_ticket = state.start.ticket,
                         .epoch = state.start.epoch,
                         .samples = state.samples,
                         .fingerprint = state.fingerprint});

@@ -20,7 +20,7 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   if (*restored == train::TrainingState::Restored::kPartially)
     changes.add(ChangeKind::kModel, "some tensors differ from the checkpoint");
   if (changes.has(ChangeKind::kBatch))
-    state.ticket = ticket_at(state.ticket, saved.batch, now.batch);
+    state.ticket = ticket_at(state.ticket, saved.micro_batch_size, now.micro_batch_size);
   // The quarantine refers to sample numbers of the previous data.
   if (saved.data_digest != now.data_digest) state.quarantined.clear();
   changes.log_waived_guarantees();

@@ -7,7 +7,7 @@ namespace stoker::app {
 Result<supervisor::SampleErrorHistory> restore_sample_errors(
     FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved) {
   supervisor::SampleErrorFile::Position position;
-  if (maybe_saved != nullptr) position = {maybe_saved->step, maybe_saved->ticket};
+  if (maybe_saved != nullptr) position = {maybe_saved->step, maybe_saved->next_ticket};
   supervisor::SampleErrorHistory before{.step = position.step, .ticket = position.ticket};
   STOKER_ASSIGN_OR_RETURN(before.lines,
                           supervisor::SampleErrorFile::truncate_after(files, path, position));

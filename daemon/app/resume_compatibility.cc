@@ -37,10 +37,10 @@ constexpr std::array<Kind, kChanges> kChangeKinds{
 const Kind& to_change_kind(size_t change) { return kChangeKinds[change]; }
 
 std::optional<ChangeKind> find_change(const config::SettingChange& setting,
-                                      const std::set<std::string>& training_sets) {
+                                      const std::set<std::string>& training_datasets) {
   if (setting.key.starts_with("data.")) {
     const std::string name = setting.key.substr(5, setting.key.find('.', 5) - 5);
-    if (!training_sets.contains(name)) return std::nullopt;
+    if (!training_datasets.contains(name)) return std::nullopt;
   }
   switch (setting.on_resume) {
     case config::OnResume::kFree:
@@ -95,12 +95,12 @@ void ResumeCompatibility::add(ChangeKind change, std::string difference) {
 }
 
 void ResumeCompatibility::add_config(const config::Config& before, const config::Config& now) {
-  std::set<std::string> training_sets;
+  std::set<std::string> training_datasets;
   for (const config::Config* const each : {&before, &now})
     for (std::string& name : config::training_datasets(*each))
-      training_sets.insert(std::move(name));
+      training_datasets.insert(std::move(name));
   for (const config::SettingChange& setting : config::diff_configs(before, now)) {
-    if (const auto change = find_change(setting, training_sets)) {
+    if (const auto change = find_change(setting, training_datasets)) {
       add(*change, setting.text());
     } else {
       log_change(setting);
@@ -118,11 +118,14 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
     add(ChangeKind::kModel,
         sum_change("model.path: sum of the file", saved.model_file, now.model_file));
   // Checkpoints of an earlier release do not contain these.
-  if (saved.batch != 0 && saved.batch != now.batch)
-    add(ChangeKind::kBatch, count_change("train.micro_batch_size", saved.batch, now.batch));
-  if (saved.accumulate != 0 && saved.accumulate != now.accumulate)
+  if (saved.micro_batch_size != 0 && saved.micro_batch_size != now.micro_batch_size)
     add(ChangeKind::kBatch,
-        count_change("train.gradient_accumulation_steps", saved.accumulate, now.accumulate));
+        count_change("train.micro_batch_size", saved.micro_batch_size, now.micro_batch_size));
+  if (saved.gradient_accumulation_steps != 0 &&
+      saved.gradient_accumulation_steps != now.gradient_accumulation_steps)
+    add(ChangeKind::kBatch,
+        count_change("train.gradient_accumulation_steps", saved.gradient_accumulation_steps,
+                     now.gradient_accumulation_steps));
   if (saved.world_size != now.world_size)
     add(ChangeKind::kWorldSize, count_change("trainers", static_cast<uint64_t>(saved.world_size),
                                              static_cast<uint64_t>(now.world_size)));

@@ -177,7 +177,7 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   const checkpoint::Manifest* const manifest = saved ? &saved->manifest() : nullptr;
   const auto sandbox = feed::make_sandbox(config_);
   auto data = maybe_refresher_
-                  ? maybe_refresher_->open(manifest ? manifest->ticket : 0, manifest, progress)
+                  ? maybe_refresher_->open(manifest ? manifest->next_ticket : 0, manifest, progress)
                   : data::pipeline::open_dataset(
                         "train", config_.data, layout_.index_dir(), progress,
                         feed::in_process_cache_budget(config_.feed), sandbox.get());
@@ -211,13 +211,14 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   checkpoint::Manifest& manifest = start.manifest;
   manifest.stoker_version = stoker_version();
   manifest.torch_version = torch_version();
-  manifest.batch = static_cast<uint64_t>(config_.train.micro_batch_size);
-  manifest.accumulate = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  manifest.micro_batch_size = static_cast<uint64_t>(config_.train.micro_batch_size);
+  manifest.gradient_accumulation_steps =
+      static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   manifest.model_digest = start.state->model_digest();
   STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = maybe_refresher_ && saved
-                             ? maybe_refresher_->fingerprint_before(saved->manifest().ticket)
+                             ? maybe_refresher_->fingerprint_before(saved->manifest().next_ticket)
                              : start.data->fingerprint();
   return {};
 }
@@ -244,7 +245,7 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,
       restore_sample_errors(default_file_system(), layout_.sample_errors_file(), &manifest));
-  start.manifest.parent = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
+  start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
   start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
   STOKER_RETURN_IF_ERROR(
       reduce_learning_rate(layout_.rollback_file(), config_.train, manifest.step, *start.state));
@@ -266,7 +267,7 @@ ResumeCompatibility Run::changed_config() const {
 Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved) {
   if (!maybe_refresher_) return {};
   start.manifest.dataset_versions = maybe_refresher_->history();
-  if (maybe_saved && maybe_saved->ticket != start.state->ticket &&
+  if (maybe_saved && maybe_saved->next_ticket != start.state->ticket &&
       start.manifest.dataset_versions.size() > 1)
     return Status(StatusCode::kMismatch,
                   "train.micro_batch_size: cannot change after a dataset refresh, because dataset "

@@ -50,9 +50,14 @@ std::string format_value(const Values& values, size_t i) {
       return format_number(values.at<float>(i));
     case DType::kF64:
       return format_number(values.at<double>(i));
-    default:
-      return "?";
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kBool:
+    case DType::kI8:
+    case DType::kI16:
+      break;
   }
+  return "?";
 }
 
 std::string format_numbers(const Values& values) {

@@ -71,8 +71,8 @@ class RestartLimiter {
     std::string cause;
   };
 
-  explicit RestartLimiter(uint64_t deaths_per_minute)
-      : max_crashes_per_minute_(deaths_per_minute) {}
+  explicit RestartLimiter(uint64_t max_crashes_per_minute)
+      : max_crashes_per_minute_(max_crashes_per_minute) {}
 
   Status record_crash(const Crash& crash);
   uint64_t crashes() const { return crashes_; }

@@ -43,19 +43,16 @@ Result<c10::Device> open_cuda(int index) {
 
 }  // namespace
 
-Result<c10::Device> open_device(const std::string& word) {
+Result<c10::Device> open_device(const config::DeviceConfig& device) {
   const c10::Device cpu(c10::DeviceType::CPU);
-  if (word == "cpu") return cpu;
-  const bool automatic = word == "auto";
-  const int index = word.starts_with("cuda:") ? std::stoi(word.substr(5)) : 0;
-  auto device = open_cuda(index);
-  if (device.ok()) return *device;
-  if (!automatic) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "train.device: " + word + ": " + device.status().message() + "; set it to cpu or auto");
-  }
-  log_info("device fallback", {{"device", "cpu"}, {"reason", device.status().message()}});
+  if (device.type == config::DeviceConfig::Type::kCpu) return cpu;
+  const auto cuda = open_cuda(device.index.value_or(0));
+  if (cuda.ok()) return *cuda;
+  if (device.type == config::DeviceConfig::Type::kCuda)
+    return Status(StatusCode::kInvalidArgument, "train.device: " + config::to_string(device) +
+                                                    ": " + cuda.status().message() +
+                                                    "; set it to cpu or auto");
+  log_info("device fallback", {{"device", "cpu"}, {"reason", cuda.status().message()}});
   return cpu;
 }
 

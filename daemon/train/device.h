@@ -8,19 +8,18 @@
 // Threads: open_device() once, from one thread, before any other use of LibTorch.
 #pragma once
 
-#include <string>
-
 #include <c10/core/Device.h>
 
 #include "daemon/cuda/cuda_module.h"
 #include "daemon/writer/snapshot.h"
 #include "shared/base/status.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::train {
 
 // kInvalidArgument: the device does not exist or is not supported by this machine, driver or build;
 // the message states the cause.
-Result<c10::Device> open_device(const std::string& word);
+Result<c10::Device> open_device(const config::DeviceConfig& device);
 
 // Page-locks host memory that an open device copies to. Empty for the CPU.
 Result<writer::PinnedAllocator> make_pinned_allocator(c10::Device device);

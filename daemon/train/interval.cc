@@ -12,9 +12,9 @@ double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(t
 void Interval::add_to(metrics::TrainMetrics& metrics, nanoseconds now, uint64_t batch) const {
   const double busy_ms = ms(now - started - paused);
   const auto count = static_cast<double>(steps);
-  metrics.samples_per_s = busy_ms > 0 ? 1e3 * count * static_cast<double>(batch) / busy_ms : 0;
-  metrics.step_ms = busy_ms / count;
-  metrics.feed_wait_ms = ms(waited) / count;
+  metrics.samples_per_second = busy_ms > 0 ? 1e3 * count * static_cast<double>(batch) / busy_ms : 0;
+  metrics.step_time_ms = busy_ms / count;
+  metrics.data_wait_ms = ms(waited) / count;
   metrics.checkpoint_stall_ms = ms(stalled);
 }
 

@@ -51,9 +51,9 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
 }
 
 size_t Optimizer::create_groups() {
-  groups_ = {Group{.kind = config_.name(), .weight_decay = config_.weight_decay()}};
+  groups_ = {Group{.name = config_.name(), .weight_decay = config_.weight_decay()}};
   for (const config::ParamGroup& group : config_.param_groups) {
-    groups_.push_back({.kind = config_.name(),
+    groups_.push_back({.name = config_.name(),
                        .match = group.params,
                        .lr_scale = group.lr_scale,
                        .weight_decay = group.weight_decay.value_or(config_.weight_decay())});
@@ -62,7 +62,7 @@ size_t Optimizer::create_groups() {
   if (config_.name() != OptimizerName::kMuon) return rows;
   for (size_t i = 0; i < rows; ++i) {
     Group rest = groups_[i];
-    rest.kind = OptimizerName::kAdamW;
+    rest.name = OptimizerName::kAdamW;
     groups_.push_back(std::move(rest));
   }
   return rows;
@@ -116,7 +116,7 @@ void Optimizer::add(Group& group, const std::string& name, const at::Tensor& par
     state_.emplace_back(what + name, tensor);
     list.push_back(std::move(tensor));
   };
-  switch (group.kind) {
+  switch (group.name) {
     case OptimizerName::kSgd:
       if (std::get<config::SgdConfig>(config_.method).momentum > 0)
         keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
@@ -241,7 +241,7 @@ void Optimizer::apply() {
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   for (Group& group : groups_) {
-    switch (group.kind) {
+    switch (group.name) {
       case OptimizerName::kSgd:
         apply_sgd(group, found_inf);
         break;
@@ -285,7 +285,7 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
             group.weight_decay, adam.eps, /*amsgrad=*/false,
             /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
     };
-    if (group.kind == OptimizerName::kAdamW)
+    if (group.name == OptimizerName::kAdamW)
       kernel([](auto&&... each) { at::_fused_adamw_(each...); });
     else
       kernel([](auto&&... each) { at::_fused_adam_(each...); });

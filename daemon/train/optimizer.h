@@ -65,7 +65,7 @@ class Optimizer {
   // groups of config.param_groups. With muon: first all groups that muon updates, then in the same
   // order those that adamw updates.
   struct Group {
-    config::OptimizerName kind = {};  // the optimizer of this group
+    config::OptimizerName name = {};  // the optimizer of this group
     std::string match;                // ParamGroup::params; empty: no configured group
     double lr_scale = 1;
     double weight_decay = 0;

@@ -15,7 +15,7 @@
 namespace stoker::train {
 
 struct PhaseSpan {
-  Phase phase = Phase::kFeedWait;
+  Phase phase = Phase::kDataWait;
   std::chrono::nanoseconds begin{0}, end{0};  // since the start of the profile
 };
 

@@ -17,7 +17,7 @@ namespace stoker::train {
 // micro-batch. Phases do not overlap. The rest of a step (requests, reports, bookkeeping) is in no
 // phase.
 enum class Phase : uint8_t {
-  kFeedWait,   // waiting for a batch from the ring
+  kDataWait,   // waiting for a batch from the ring
   kCopy,       // from the ring slot to tensors on the device
   kForward,    // up to the loss
   kBackward,   // up to the gradients

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 // Waiting for a batch happens on the thread only.
-bool is_on_device(Phase phase) { return phase != Phase::kFeedWait; }
+bool is_on_device(Phase phase) { return phase != Phase::kDataWait; }
 
 nanoseconds between(const c10::Event& begin, const c10::Event& end) {
   return std::chrono::duration_cast<nanoseconds>(

@@ -20,7 +20,7 @@ size_t max_tensors(const control::OpenInspection& request) {
                             : control::OpenInspection::kMaxTensors;
 }
 
-std::string quoted(const std::string& text) {
+std::string json_string(const std::string& text) {
   return boost::json::serialize(boost::json::value(text));
 }
 
@@ -35,14 +35,14 @@ std::string format_batch(uint64_t ticket, std::vector<std::string> files) {
   const size_t num_files = files.size();
   files.resize(std::min(num_files, control::OpenInspection::kMaxFiles));
   std::string list;
-  for (const std::string& file : files) list += (list.empty() ? "" : ",") + quoted(file);
+  for (const std::string& file : files) list += (list.empty() ? "" : ",") + json_string(file);
   return ",\"ticket\":" + std::to_string(ticket) + ",\"num_files\":" + std::to_string(num_files) +
          ",\"files\":[" + list + "]";
 }
 
 std::string format_input(const TensorSpec& spec, const at::Tensor& tensor, bool with_histogram) {
   const auto summary = read_statistics(enqueue_statistics(tensor, with_histogram));
-  return "{\"kind\":\"input\",\"name\":" + quoted(spec.name) + ",\"dtype\":\"" +
+  return "{\"kind\":\"input\",\"name\":" + json_string(spec.name) + ",\"dtype\":\"" +
          std::string(to_string(spec.dtype)) + "\",\"shape\":" + format_shape(tensor.sizes()) + "," +
          metrics::to_json_fields(summary) + "}";
 }
@@ -199,7 +199,7 @@ std::string TensorInspector::format_record(uint64_t step, const Inspection& insp
   for (const TensorEntry& one : inspection.entries) {
     const auto summary = read_statistics(host.narrow(0, at, one.statistics.numel()));
     row += (at == 0 ? "" : ",") + ("{\"kind\":\"" + std::string(one.kind)) +
-           "\",\"name\":" + quoted(one.name) + "," + metrics::to_json_fields(summary) + "}";
+           "\",\"name\":" + json_string(one.name) + "," + metrics::to_json_fields(summary) + "}";
     at += one.statistics.numel();
   }
   return row + "]}";

@@ -49,7 +49,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   status_.training_metric.value = std::nan("");
   status_.lr = learning_rate();
   status_.checkpoint.last_saved_step = state.step;
-  const bool is_resumed = state.step > 0 || !manifest_.parent.empty();
+  const bool is_resumed = state.step > 0 || !manifest_.parent_checkpoint.empty();
   if (is_resumed) maybe_submitted_step_ = state.step;
 }
 
@@ -247,7 +247,7 @@ double Trainer::learning_rate() const {
 Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
                                                                std::stop_token stop) {
   using NextBatch = std::optional<feed::ReceivedBatch>;
-  const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kFeedWait);
+  const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kDataWait);
   const ScopedActivity activity(kWaitForBatch);
   const nanoseconds began = clock_.monotonic();
   while (true) {

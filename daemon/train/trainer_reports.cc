@@ -73,10 +73,10 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   metrics.epoch = source_.plan().epoch_of(state_.ticket);
   metrics.lr = state_.lr_scale * train::learning_rate(config_.scheduler, config_.optimizer.lr(),
                                                       state_.step - 1, config_.train.max_steps);
-  metrics.samples = state_.step * batch;
+  metrics.samples_seen = state_.step * batch;
   interval_.add_to(metrics, now, batch);
   metrics.degraded = writer_.is_degraded() ? 1 : 0;
-  metrics.wall = to_iso8601(clock_.wall());
+  metrics.wall_time = to_iso8601(clock_.wall());
   interval_ = Interval{.started = now};
   record_device_usage();
   return metrics;
@@ -108,11 +108,11 @@ void Trainer::finish_metrics(metrics::TrainMetrics& metrics,
   status_.loss = metrics.loss;
   if (metrics.maybe_metric)
     std::tie(status_.training_metric.name, status_.training_metric.value) = *metrics.maybe_metric;
-  status_.samples_per_second = metrics.samples_per_s;
-  status_.step_time_ms = metrics.step_ms;
-  status_.feed.data_wait_ms = metrics.feed_wait_ms;
+  status_.samples_per_second = metrics.samples_per_second;
+  status_.step_time_ms = metrics.step_time_ms;
+  status_.feed.data_wait_ms = metrics.data_wait_ms;
   status_.eta_seconds =
-      static_cast<double>(config_.train.max_steps - metrics.step) * metrics.step_ms / 1000.0;
+      static_cast<double>(config_.train.max_steps - metrics.step) * metrics.step_time_ms / 1000.0;
   publish(activity());
 }
 

@@ -52,7 +52,7 @@ bool Trainer::try_save() {
   maybe_submitted_step_ = state_.step;
   is_skip_logged_ = false;
   triggers_.record_save(clock_.monotonic());
-  manifest_.parent = checkpoint::CheckpointStore::checkpoint_name(state_.step);
+  manifest_.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(state_.step);
   writer_.submit(
       [waiting = std::exchange(save_requests_, {})](Result<checkpoint::Manifest> result) {
         for (const Done& done : waiting) {

@@ -96,7 +96,7 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
     int64_t elements = 0;
     for (const at::Tensor& parameter : group.parameters) elements += parameter.numel();
     std::string match = group.match.empty() ? "(all others)" : group.match;
-    if (group.kind != config.name()) match += ", of which adamw";  // muon's rest
+    if (group.name != config.name()) match += ", of which adamw";  // muon's rest
     log_info("parameter group configured", {{"params", match},
                                             {"parameters", group.parameters.size()},
                                             {"elements", elements},
@@ -161,30 +161,31 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   for (const auto& [name, tensor] : model::named_tensors(*model_))
     copy_out(snapshot, writer::Part::kModel, name, tensor);
   for (const auto& [name, tensor] : optimizer_->state())
-    copy_out(snapshot, writer::Part::kOptim, name, tensor);
+    copy_out(snapshot, writer::Part::kOptimizer, name, tensor);
   if (ema_)
     for (const auto& [name, tensor] : ema_->tensors())
       copy_out(snapshot, writer::Part::kEma, name, tensor);
-  copy_out(snapshot, writer::Part::kState, kRngCpu, generator_state(kCpu));
+  copy_out(snapshot, writer::Part::kTrainerState, kRngCpu, generator_state(kCpu));
   if (!device_.is_cpu())
-    copy_out(snapshot, writer::Part::kState, kRngDevice, generator_state(device_));
-  copy_out(snapshot, writer::Part::kState, kLossSum, loss_sum);
-  copy_out(snapshot, writer::Part::kState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
+    copy_out(snapshot, writer::Part::kTrainerState, kRngDevice, generator_state(device_));
+  copy_out(snapshot, writer::Part::kTrainerState, kLossSum, loss_sum);
+  copy_out(snapshot, writer::Part::kTrainerState, kLossSteps,
+           at::zeros({}, at::kLong) + loss_steps);
   if (metric_sum.defined()) {
     const MetricNames names(task_->training_metric());
-    copy_out(snapshot, writer::Part::kState, names.sum, metric_sum);
-    copy_out(snapshot, writer::Part::kState, names.count, metric_count);
+    copy_out(snapshot, writer::Part::kTrainerState, names.sum, metric_sum);
+    copy_out(snapshot, writer::Part::kTrainerState, names.count, metric_count);
   }
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
-      copy_out(snapshot, writer::Part::kState, name, tensor);
+      copy_out(snapshot, writer::Part::kTrainerState, name, tensor);
   if (balanced_weights_.defined())
-    copy_out(snapshot, writer::Part::kState, checkpoint::kClassWeights, balanced_weights_);
+    copy_out(snapshot, writer::Part::kTrainerState, checkpoint::kClassWeights, balanced_weights_);
   if (!device_.is_cpu())
     c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest.step = step;
-  manifest.ticket = ticket;
+  manifest.next_ticket = ticket;
   manifest.model_digest = model_digest_;
   manifest.live_settings = to_json(*this);
 }
@@ -295,7 +296,7 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
                   "restore " + saved.path() + ": " + error.what_without_backtrace());
   }
   step = saved.manifest().step;
-  ticket = saved.manifest().ticket;
+  ticket = saved.manifest().next_ticket;
   return restored;
 }
 

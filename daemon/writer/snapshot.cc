@@ -50,9 +50,9 @@ checkpoint::CheckpointContent Snapshot::content() const {
     switch (part) {
       case Part::kModel:
         return content.model;
-      case Part::kOptim:
+      case Part::kOptimizer:
         return content.optim;
-      case Part::kState:
+      case Part::kTrainerState:
         return content.state;
       case Part::kEma:
         return content.ema;

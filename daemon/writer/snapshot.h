@@ -20,7 +20,7 @@
 
 namespace stoker::writer {
 
-enum class Part { kModel, kOptim, kState, kEma };  // the file that a tensor belongs to
+enum class Part { kModel, kOptimizer, kTrainerState, kEma };  // the file that a tensor belongs to
 
 // Page-locks (pins) host memory so that a device can copy to it asynchronously. If both functions
 // are empty, memory is not pinned.

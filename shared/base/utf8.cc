@@ -80,4 +80,12 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string quote_for_message(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return "'" + printable(text) + "'";
+  size_t end = max_bytes;
+  const auto is_continuation = [&](size_t i) { return (byte_at(text, i) & 0xc0) == 0x80; };
+  while (end > 0 && max_bytes - end < 3 && is_continuation(end)) --end;
+  return "'" + printable(text.substr(0, end)) + "…'";
+}
+
 }  // namespace stoker

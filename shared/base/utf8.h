@@ -27,4 +27,7 @@ bool is_control_character(std::string_view character);
 // the order of other text.
 std::string printable(std::string_view text);
 
+// The same in single quotes, truncated to `max_bytes` bytes.
+std::string quote_for_message(std::string_view text, size_t max_bytes = 40);
+
 }  // namespace stoker

@@ -93,7 +93,7 @@ DatasetVersion parse_dataset_version(const json::value& value) {
 json::array dataset_versions_to_json(const Manifest& manifest) {
   json::array states;
   for (const DatasetVersion& state : manifest.dataset_versions)
-    states.push_back({{"start_ticket", state.ticket},
+    states.push_back({{"start_ticket", state.start_ticket},
                       {"epoch", state.epoch},
                       {"samples", state.samples},
                       {"fingerprint", state.fingerprint}});
@@ -105,23 +105,23 @@ Manifest parse_manifest_fields(const json::object& root) {
   manifest.format = root.at("format").to_number<int>();
   manifest.step = count_at(root, "step");
   manifest.epoch = count_at(root, "epoch");
-  manifest.ticket = count_at(root, "next_ticket");
-  manifest.created = text_at(root, "created_at");
+  manifest.next_ticket = count_at(root, "next_ticket");
+  manifest.created_at = text_at(root, "created_at");
   manifest.stoker_version = text_at(root, "stoker_version");
   manifest.torch_version = text_at(root, "torch_version");
   manifest.world_size = root.at("world_size").to_number<int>();
-  manifest.batch = optional_count_at(root, "micro_batch_size");
-  manifest.accumulate = optional_count_at(root, "gradient_accumulation_steps");
+  manifest.micro_batch_size = optional_count_at(root, "micro_batch_size");
+  manifest.gradient_accumulation_steps = optional_count_at(root, "gradient_accumulation_steps");
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
   manifest.config_digest = text_at(root, "config_digest");
   manifest.data_digest = text_at(root, "data_digest");
-  if (root.contains("data_history"))
-    for (const json::value& state : root.at("data_history").as_array())
+  if (root.contains("dataset_versions"))
+    for (const json::value& state : root.at("dataset_versions").as_array())
       manifest.dataset_versions.push_back(parse_dataset_version(state));
   for (const json::value& file : root.at("files").as_array())
     manifest.files.push_back(parse_file(file));
-  manifest.parent = text_at(root, "parent_checkpoint");
+  manifest.parent_checkpoint = text_at(root, "parent_checkpoint");
   manifest.metrics_bytes = count_at(root, "metrics_bytes");
   if (root.contains("sample_errors")) manifest.sample_errors = count_at(root, "sample_errors");
   manifest.live_settings = json::serialize(root.at("live_settings").as_object());
@@ -153,12 +153,12 @@ std::string to_json(const Manifest& manifest) {
   boost::system::error_code error;
   json::value live_settings =
       parse_json(manifest.live_settings.empty() ? "{}" : manifest.live_settings, error);
-  assert(!error && live_settings.is_object() && "Manifest::live must be a JSON object");
+  assert(!error && live_settings.is_object() && "Manifest::live_settings must be a JSON object");
   json::object root{{"format", manifest.format},
                     {"step", manifest.step},
                     {"epoch", manifest.epoch},
-                    {"next_ticket", manifest.ticket},
-                    {"created_at", manifest.created},
+                    {"next_ticket", manifest.next_ticket},
+                    {"created_at", manifest.created_at},
                     {"stoker_version", manifest.stoker_version},
                     {"torch_version", manifest.torch_version},
                     {"world_size", manifest.world_size},
@@ -166,13 +166,15 @@ std::string to_json(const Manifest& manifest) {
                     {"config_digest", manifest.config_digest},
                     {"data_digest", manifest.data_digest},
                     {"files", std::move(files)},
-                    {"parent_checkpoint", manifest.parent},
+                    {"parent_checkpoint", manifest.parent_checkpoint},
                     {"metrics_bytes", manifest.metrics_bytes},
                     {"live_settings", std::move(live_settings)}};
-  if (manifest.batch != 0) root["micro_batch_size"] = manifest.batch;
+  if (manifest.micro_batch_size != 0) root["micro_batch_size"] = manifest.micro_batch_size;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
-  if (!manifest.dataset_versions.empty()) root["data_history"] = dataset_versions_to_json(manifest);
-  if (manifest.accumulate != 0) root["gradient_accumulation_steps"] = manifest.accumulate;
+  if (!manifest.dataset_versions.empty())
+    root["dataset_versions"] = dataset_versions_to_json(manifest);
+  if (manifest.gradient_accumulation_steps != 0)
+    root["gradient_accumulation_steps"] = manifest.gradient_accumulation_steps;
   if (manifest.sample_errors) root["sample_errors"] = *manifest.sample_errors;
   return json::serialize(root) + "\n";
 }

@@ -37,7 +37,7 @@ inline constexpr int kFormat = 2;
 
 // Version of data.train from the given ticket on, which starts an epoch.
 struct DatasetVersion {
-  uint64_t ticket = 0;
+  uint64_t start_ticket = 0;
   uint64_t epoch = 0;
   uint64_t samples = 0;
   std::string fingerprint;
@@ -48,15 +48,15 @@ struct Manifest {
   int format = kFormat;
   uint64_t step = 0;  // completed optimizer steps
   uint64_t epoch = 0;
-  uint64_t ticket = 0;         // the next micro-batch to train on
-  std::string created;         // ISO 8601, informational
+  uint64_t next_ticket = 0;    // the next micro-batch to train on
+  std::string created_at;      // ISO 8601, informational
   std::string stoker_version;  // version of stoker
   std::string torch_version;   // version of LibTorch
   int world_size = 1;
   // Samples per micro-batch and micro-batches per step. 0: not recorded, written by an earlier
   // release.
-  uint64_t batch = 0;
-  uint64_t accumulate = 0;
+  uint64_t micro_batch_size = 0;
+  uint64_t gradient_accumulation_steps = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string model_file;    // SHA-256 of the file with the model code; empty for built-in models
   std::string config_digest;
@@ -65,10 +65,10 @@ struct Manifest {
   std::vector<DatasetVersion> dataset_versions;
   std::vector<WrittenFile> files;
   // Directory name of the checkpoint that this run resumed from or saved before; can be empty.
-  std::string parent;
+  std::string parent_checkpoint;
   // Size of metrics/train.jsonl at this step; a resume truncates it to this size.
   uint64_t metrics_bytes = 0;
-  // Number of sample errors in the tickets before `ticket`, over all starts of the run; nullopt:
+  // Number of sample errors in the tickets before `next_ticket`, over all starts of the run; nullopt:
   // not recorded, written by an earlier release. A resume truncates sample_errors.jsonl to the
   // steps up to `step`.
   std::optional<uint64_t> sample_errors;

@@ -189,7 +189,7 @@ Status check_extents(std::vector<TensorExtent>& tensors, uint64_t data_bytes) {
                         std::to_string(data_bytes));
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   return json::serialize(json::string_view(text.data(), text.size()));
 }
 
@@ -228,16 +228,16 @@ std::string format_tensor_header(const TensorHeader& header) {
     if (text.back() != '{') text += ',';
   };
   if (!header.metadata.empty()) {
-    text += quoted(kMetadataKey) + ":{";
+    text += json_string(kMetadataKey) + ":{";
     for (const auto& [key, value] : header.metadata) {
       separate();
-      text += quoted(key) + ":" + quoted(value);
+      text += json_string(key) + ":" + json_string(value);
     }
     text += '}';
   }
   for (const auto& [spec, begin, end] : header.tensors) {
     separate();
-    text += quoted(spec.name) + ":{\"dtype\":\"" + std::string(to_string(spec.dtype)) +
+    text += json_string(spec.name) + ":{\"dtype\":\"" + std::string(to_string(spec.dtype)) +
             "\",\"shape\":[";
     for (size_t i = 0; i < spec.shape.size(); ++i)
       text += (i > 0 ? "," : "") + std::to_string(spec.shape[i]);

@@ -164,7 +164,7 @@ Result<Manifest> write_files(FileSystem& files, const std::string& directory,
                              const CheckpointContent& content) {
   Manifest manifest = content.manifest;
   manifest.format = kFormat;
-  if (manifest.created.empty()) manifest.created = to_iso8601(system_clock().wall());
+  if (manifest.created_at.empty()) manifest.created_at = to_iso8601(system_clock().wall());
   if (manifest.stoker_version.empty()) manifest.stoker_version = "stoker " STOKER_VERSION;
   std::vector<std::pair<const char*, const TensorViews*>> parts = {
       {"model.safetensors", &content.model},

@@ -25,7 +25,8 @@ namespace stoker::checkpoint {
 
 // Content of a checkpoint. The views must stay valid during commit().
 struct CheckpointContent {
-  Manifest manifest;  // commit() sets `files`, and `created` and `stoker_version` if they are empty
+  Manifest
+      manifest;  // commit() sets `files`, and `created_at` and `stoker_version` if they are empty
   TensorViews model;  // -> model.safetensors
   TensorViews optim;  // -> optimizer.safetensors
   TensorViews state;  // -> trainer_state.safetensors: generator states and similar

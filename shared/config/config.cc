@@ -1,5 +1,8 @@
 #include "shared/config/config.h"
 
+#include <charconv>
+#include <system_error>
+
 namespace stoker::config {
 namespace {
 
@@ -31,6 +34,34 @@ const Normalize* training_normalization(const Config& config) {
     if (const Normalize* const normalize = find_transform<Normalize>(*transforms)) return normalize;
   }
   return nullptr;
+}
+
+std::optional<DeviceConfig> parse_device(std::string_view text) {
+  using Type = DeviceConfig::Type;
+  if (text == "auto") return DeviceConfig{.type = Type::kAuto, .index = {}};
+  if (text == "cpu") return DeviceConfig{.type = Type::kCpu, .index = {}};
+  if (text == "cuda") return DeviceConfig{.type = Type::kCuda, .index = {}};
+  constexpr std::string_view kPrefix = "cuda:";
+  constexpr size_t kMaxDigits = 2;
+  if (!text.starts_with(kPrefix) || text.size() > kPrefix.size() + kMaxDigits) return std::nullopt;
+  const std::string_view digits = text.substr(kPrefix.size());
+  int index = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits[0] == '-')
+    return std::nullopt;
+  return DeviceConfig{.type = Type::kCuda, .index = index};
+}
+
+std::string to_string(const DeviceConfig& device) {
+  switch (device.type) {
+    case DeviceConfig::Type::kAuto:
+      return "auto";
+    case DeviceConfig::Type::kCpu:
+      return "cpu";
+    case DeviceConfig::Type::kCuda:
+      return device.index ? "cuda:" + std::to_string(*device.index) : "cuda";
+  }
+  return "";
 }
 
 }  // namespace stoker::config

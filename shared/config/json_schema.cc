@@ -72,6 +72,8 @@ json::object value_schema(const Field& field) {
   if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
   // YAML parses 10 as a number, which stoker accepts for a text.
   if constexpr (std::is_same_v<T, std::string>) return {{"type", json::array{"string", "number"}}};
+  if constexpr (std::is_same_v<T, DeviceConfig>)
+    return {{"type", "string"}, {"pattern", "^(auto|cpu|cuda(:[0-9]{1,2})?)$"}};
   json::object schema{{"type", std::is_integral_v<T> ? "integer" : "number"}};
   if (field.min != std::numeric_limits<double>::lowest())
     schema[field.exclusive_min ? "exclusiveMinimum" : "minimum"] = number_value(field.min);

@@ -416,6 +416,16 @@ class Reader {
     }
   }
 
+  void read_into(const Value& value, DeviceConfig* target) {
+    const auto device =
+        value.type == Value::Type::kScalar ? parse_device(value.text) : std::nullopt;
+    if (device) {
+      *target = *device;
+    } else {
+      must_be(value, "auto, cpu, cuda or cuda:N");
+    }
+  }
+
   void read_into(const Value& value, const EnumField& target) {
     const auto found = std::ranges::find(target.words, std::string_view(value.text));
     if (value.type == Value::Type::kScalar && found != target.words.end()) {

@@ -61,6 +61,7 @@ std::string value_in_words(const Field& field, bool is_plural) {
   const std::string plural = is_plural ? "s" : "";
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   if constexpr (std::is_same_v<T, std::string>) return "text" + plural;
+  if constexpr (std::is_same_v<T, DeviceConfig>) return "auto, cpu, cuda, cuda:N";
   return (std::is_integral_v<T> ? "integer" : "number") + plural + range_of(field);
 }
 

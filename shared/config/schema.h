@@ -87,12 +87,12 @@ struct NumbersOrKeyword {
   std::string_view keyword;
 };
 
-using Target =
-    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::optional<int>*,
-                 std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
-                 std::optional<std::string>*, std::vector<double>*, std::vector<int64_t>*,
-                 std::vector<std::string>*, EnumField, NumbersOrKeyword, MappingField, ListField,
-                 TaggedListField, TaggedMapField, UntypedMapField, SharesField>;
+using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*,
+                            std::optional<int>*, std::optional<int64_t>*, std::optional<uint64_t>*,
+                            std::optional<double>*, std::optional<std::string>*,
+                            std::vector<double>*, std::vector<int64_t>*, std::vector<std::string>*,
+                            DeviceConfig*, EnumField, NumbersOrKeyword, MappingField, ListField,
+                            TaggedListField, TaggedMapField, UntypedMapField, SharesField>;
 
 struct Field {
   std::string_view name;

@@ -393,7 +393,7 @@ Fields step_fields(TrainConfig& train) {
 Fields device_fields(TrainConfig& train) {
   return {{.name = "device",
            .target = &train.device,
-           .help = "Device: auto, cpu, cuda or cuda:N",
+           .help = "Device of the training",
            .details = "auto: the first usable GPU, else the CPU; the log names the device and the "
                       "reason. cpu, cuda, cuda:N: exactly this device, or an error.",
            .example = "cuda:1"},

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -226,11 +227,22 @@ enum class OnNonfinite { kFail, kSkipStep, kRollback };
 template <>
 inline constexpr auto kWords<OnNonfinite> = words("fail", "skip_step", "rollback");
 
+// train.device: auto, cpu, cuda or cuda:N.
+struct DeviceConfig {
+  enum class Type { kAuto, kCpu, kCuda };
+  Type type = Type::kAuto;
+  std::optional<int> index;  // of cuda:N
+
+  bool operator==(const DeviceConfig&) const = default;
+};
+std::optional<DeviceConfig> parse_device(std::string_view text);
+std::string to_string(const DeviceConfig& device);
+
 struct TrainConfig {
   uint64_t max_steps = 2000;
   int64_t micro_batch_size = 16;
   int64_t gradient_accumulation_steps = 1;  // micro-batches per step
-  std::string device = "auto";              // auto | cpu | cuda | cuda:N
+  DeviceConfig device;
   Precision precision = Precision::kFp32;
   std::optional<double> max_grad_norm = 1.0;  // global norm; null: no clipping
   std::optional<double> max_grad_value;  // per element, before max_grad_norm; null: no clipping

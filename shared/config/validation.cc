@@ -36,7 +36,6 @@ class Validator {
     validate_num_outputs();
     validate_class_weights();
     validate_optimizer();
-    validate_device();
     validate_eval();
   }
 
@@ -242,17 +241,6 @@ class Validator {
     const auto* const sgd = std::get_if<SgdConfig>(&config_.optimizer.method);
     if (sgd != nullptr && sgd->nesterov && sgd->momentum == 0)
       add_error("optimizer.nesterov", "requires optimizer.momentum above 0");
-  }
-
-  void validate_device() {
-    const std::string& device = config_.train.device;
-    if (device == "auto" || device == "cpu" || device == "cuda") return;
-    const std::string prefix = "cuda:";
-    const std::string number = device.starts_with(prefix) ? device.substr(prefix.size()) : "";
-    const bool is_number = !number.empty() && number.size() <= 2 &&
-                           std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
-    if (!is_number)
-      add_error("train.device", "must be auto, cpu, cuda or cuda:N, got " + quoted(device));
   }
 
   // ---- eval --------------------------------------------------------------------------------------

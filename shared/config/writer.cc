@@ -60,6 +60,8 @@ std::string yaml_of(double value) {
     text.insert(exponent, ".0");
   return text;
 }
+std::string yaml_of(const DeviceConfig& device) { return yaml_of(to_string(device)); }
+
 template <typename T>
 std::string yaml_of(const std::optional<T>& value) {
   return value ? yaml_of(*value) : "null";

@@ -11,7 +11,7 @@
 
 #include <boost/json.hpp>
 
-#include "shared/control/quote_for_message.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::control {
 namespace {

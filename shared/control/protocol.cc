@@ -8,9 +8,9 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/control/duplicate_keys.h"
 #include "shared/control/grammar.h"
-#include "shared/control/quote_for_message.h"
 
 namespace stoker::control {
 namespace {

@@ -4,8 +4,8 @@
 #include <boost/json.hpp>
 
 #include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
 #include "shared/control/protocol.h"
-#include "shared/control/quote_for_message.h"
 
 namespace stoker::control {
 namespace {

@@ -34,12 +34,12 @@ ThreadState parse_state(std::string_view name) {
 ThreadRow parse_row(const json::object& row) {
   return {.name = text_field(row, "name"),
           .tid = row.at("tid").to_number<int>(),
-          .is_queue_thread = row.at("queue_thread").as_bool(),
+          .is_queue_thread = row.at("is_queue_thread").as_bool(),
           .queue = text_field(row, "queue"),
           .operation = text_field(row, "operation"),
           .state = parse_state(text_field(row, "state")),
           .since = text_field(row, "since"),
-          .seconds = row.at("seconds").to_number<double>()};
+          .seconds = row.at("duration_seconds").to_number<double>()};
 }
 
 }  // namespace
@@ -69,12 +69,12 @@ std::string to_json(const ThreadTable& table) {
   for (const ThreadRow& row : table.rows) {
     rows.push_back(json::object{{"name", json_text(row.name)},
                                 {"tid", row.tid},
-                                {"queue_thread", row.is_queue_thread},
+                                {"is_queue_thread", row.is_queue_thread},
                                 {"queue", json_text(row.queue)},
                                 {"operation", json_text(row.operation)},
                                 {"state", json_text(to_string(row.state))},
                                 {"since", json_text(row.since)},
-                                {"seconds", row.seconds}});
+                                {"duration_seconds", row.seconds}});
   }
   return json::serialize(
       json::object{{"threads", std::move(rows)}, {"library_threads", table.library_threads}});

@@ -65,9 +65,9 @@ std::string format_double_exact(double value) {
 
 namespace {
 
-class TakenPart final : public Dataset, public SampleFiles {
+class SampleRangeDataset final : public Dataset, public SampleFiles {
  public:
-  TakenPart(std::unique_ptr<Dataset> whole, SampleRange range)
+  SampleRangeDataset(std::unique_ptr<Dataset> whole, SampleRange range)
       : whole_(std::move(whole)), range_(range), info_(info_of(*whole_, range)) {
     if (info_.maybe_files != nullptr) info_.maybe_files = this;
   }
@@ -140,7 +140,7 @@ Result<std::unique_ptr<Dataset>> with_sample_range(const DatasetRequest& request
                                                    std::unique_ptr<Dataset> whole) {
   STOKER_ASSIGN_OR_RETURN(const SampleRange range, selected_range(request, whole->size()));
   if (range.size() == whole->size()) return whole;
-  return std::unique_ptr<Dataset>(std::make_unique<TakenPart>(std::move(whole), range));
+  return std::unique_ptr<Dataset>(std::make_unique<SampleRangeDataset>(std::move(whole), range));
 }
 
 }  // namespace stoker::data

@@ -62,13 +62,13 @@ void ClassificationMetrics::add_misclassified(const MisclassifiedSample& misclas
 
 PerClassMetrics ClassificationMetrics::compute_per_class(size_t label) const {
   const auto correct = static_cast<double>(correct_[label]);
-  const auto labelled = static_cast<double>(labeled_[label]);
+  const auto labeled = static_cast<double>(labeled_[label]);
   const auto predicted = static_cast<double>(predicted_[label]);
   return {.name = std::to_string(label),
           .samples = labeled_[label],
           .precision = ratio(correct, predicted),
-          .recall = ratio(correct, labelled),
-          .f1 = ratio(2 * correct, labelled + predicted)};
+          .recall = ratio(correct, labeled),
+          .f1 = ratio(2 * correct, labeled + predicted)};
 }
 
 MetricValues ClassificationMetrics::metrics(const std::vector<PerClassMetrics>& per_class) const {

@@ -28,7 +28,7 @@ ReadReply make_reply(uint64_t serial, const data::BatchReadResult& result) {
   return reply;
 }
 
-std::string text_of(const ReadReply& reply) {
+std::string to_string(const ReadReply& reply) {
   // It can end within a character.
   std::string text = valid_utf8({reply.text.data(), reply.text_bytes});
   std::ranges::replace_if(
@@ -49,7 +49,7 @@ std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_
     return std::nullopt;
   if (is_ok) return data::BatchReadResult{.good = count, .status = {}};
   return data::BatchReadResult{
-      .good = reply.good, .status = Status(static_cast<StatusCode>(reply.code), text_of(reply))};
+      .good = reply.good, .status = Status(static_cast<StatusCode>(reply.code), to_string(reply))};
 }
 
 std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const RewriteRequest& request) {

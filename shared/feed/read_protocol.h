@@ -65,8 +65,8 @@ struct ReadReply {
 
 ReadReply make_reply(uint64_t serial, const data::BatchReadResult& result);
 // The text of a valid reply; control characters and bytes that are not UTF-8 are replaced.
-std::string text_of(const ReadReply& reply);
-// nullopt: not a reply to this request for `count` samples. The message is text_of().
+std::string to_string(const ReadReply& reply);
+// nullopt: not a reply to this request for `count` samples. The message is to_string().
 std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_t serial,
                                                  uint64_t count);
 

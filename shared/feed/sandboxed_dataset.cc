@@ -93,7 +93,7 @@ SandboxedDataset::Attempt SandboxedDataset::request(
     else if (copy_rows(length, samples, result->good, rows))
       return {.result = *std::move(result)};
     else
-      attempt = worker_.reject("sent a sequence with another length than when it was indexed");
+      attempt = worker_.reject("sent a sequence with a different length than when it was indexed");
   }
   if (attempt.end != End::kNotStarted)
     log_warn("worker process crashed", {{"dataset", dataset_}, {"cause", attempt.cause}});
@@ -216,7 +216,7 @@ std::string SandboxedDataset::describe_transforms(uint64_t sample,
   if (attempt.end != End::kAnswered) return kUnknown;
   const auto result = parse_reply(attempt.reply, message.serial, 1);
   if (!result) (void)worker_.reject("sent an invalid reply");
-  return result && result->status.ok() ? text_of(attempt.reply) : kUnknown;
+  return result && result->status.ok() ? to_string(attempt.reply) : kUnknown;
 }
 
 bool SandboxedDataset::is_quarantined(uint64_t sample) const {

@@ -176,15 +176,17 @@ MetricsRecord to_record(const TrainMetrics& record) {
   MetricsRecord out;
   out.add("step", record.step).add("epoch", record.epoch).add("loss", record.loss);
   if (record.maybe_metric) out.add(record.maybe_metric->first, record.maybe_metric->second);
-  out.add("lr", record.lr).add("grad_norm", record.grad_norm).add("samples_seen", record.samples);
+  out.add("lr", record.lr)
+      .add("grad_norm", record.grad_norm)
+      .add("samples_seen", record.samples_seen);
   if (record.maybe_skipped_steps) out.add("skipped_steps", *record.maybe_skipped_steps);
   if (record.maybe_loss_scale) out.add("loss_scale", *record.maybe_loss_scale);
-  out.add("samples_per_second", record.samples_per_s)
-      .add("step_time_ms", record.step_ms)
-      .add("data_wait_ms", record.feed_wait_ms)
+  out.add("samples_per_second", record.samples_per_second)
+      .add("step_time_ms", record.step_time_ms)
+      .add("data_wait_ms", record.data_wait_ms)
       .add("checkpoint_stall_ms", record.checkpoint_stall_ms)
       .add("degraded", record.degraded)
-      .add("wall_time", std::string_view(record.wall));
+      .add("wall_time", std::string_view(record.wall_time));
   return out;
 }
 
@@ -210,10 +212,10 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   STOKER_RETURN_IF_ERROR(read(record, "loss", out.loss));
   STOKER_RETURN_IF_ERROR(read(record, "lr", out.lr));
   STOKER_RETURN_IF_ERROR(read(record, "grad_norm", out.grad_norm));
-  STOKER_RETURN_IF_ERROR(read(record, "samples_seen", out.samples));
-  STOKER_RETURN_IF_ERROR(read(record, "samples_per_second", out.samples_per_s));
-  STOKER_RETURN_IF_ERROR(read(record, "step_time_ms", out.step_ms));
-  STOKER_RETURN_IF_ERROR(read(record, "data_wait_ms", out.feed_wait_ms));
+  STOKER_RETURN_IF_ERROR(read(record, "samples_seen", out.samples_seen));
+  STOKER_RETURN_IF_ERROR(read(record, "samples_per_second", out.samples_per_second));
+  STOKER_RETURN_IF_ERROR(read(record, "step_time_ms", out.step_time_ms));
+  STOKER_RETURN_IF_ERROR(read(record, "data_wait_ms", out.data_wait_ms));
   STOKER_RETURN_IF_ERROR(read(record, "checkpoint_stall_ms", out.checkpoint_stall_ms));
   out.maybe_metric = find_metric(record);
   out.maybe_skipped_steps = record.find_count("skipped_steps");
@@ -222,7 +224,7 @@ Result<TrainMetrics> train_metrics_from(const MetricsRecord& record) {
   out.degraded = record.find_count("degraded").value_or(0);
   auto wall = record.find_text("wall_time");
   if (!wall.has_value()) return missing("wall_time");
-  out.wall = *std::move(wall);
+  out.wall_time = *std::move(wall);
   return out;
 }
 
@@ -245,11 +247,11 @@ MetricsRecord to_record(const EvalMetrics& record) {
     assert(!is_fixed_field(name) && "metric name conflicts with a fixed field");
     out.add(name, value);
   }
-  out.add("num_samples", record.samples);
-  if (record.quarantined > 0) out.add("num_quarantined", record.quarantined);
+  out.add("num_samples", record.num_samples);
+  if (record.num_quarantined > 0) out.add("num_quarantined", record.num_quarantined);
   out.add("manifest_sha256", std::string_view(record.manifest_sha256))
-      .add("duration_seconds", record.seconds)
-      .add("wall_time", std::string_view(record.wall));
+      .add("duration_seconds", record.duration_seconds)
+      .add("wall_time", std::string_view(record.wall_time));
   return out;
 }
 
@@ -269,11 +271,11 @@ Result<EvalMetrics> eval_metrics_from(const MetricsRecord& record) {
   if (!wall) return missing("wall_time");
   out.step = *step;
   out.dataset = *dataset;
-  out.samples = *samples;
-  out.quarantined = record.find_count("num_quarantined").value_or(0);
+  out.num_samples = *samples;
+  out.num_quarantined = record.find_count("num_quarantined").value_or(0);
   out.manifest_sha256 = *manifest;
-  out.seconds = *seconds;
-  out.wall = *wall;
+  out.duration_seconds = *seconds;
+  out.wall_time = *wall;
   for (const auto& [name, value] : record.fields()) {
     if (is_fixed_field(name)) continue;
     const auto number = record.find_number(name);

@@ -62,19 +62,19 @@ struct TrainMetrics {
   // The name and value of the task's training metric, over the same steps; empty: it has none.
   std::optional<std::pair<std::string, double>> maybe_metric;
   double lr = 0;
-  double grad_norm = 0;  // of the last step, before clipping
-  uint64_t samples = 0;  // number trained on since the start of the run
+  double grad_norm = 0;       // of the last step, before clipping
+  uint64_t samples_seen = 0;  // number trained on since the start of the run
   // Total number of steps without a parameter update. Empty if steps cannot be skipped.
   std::optional<uint64_t> maybe_skipped_steps;
   std::optional<double> maybe_loss_scale;  // with precision fp16
   // Depends on timing.
-  double samples_per_s = 0;
-  double step_ms = 0;       // mean
-  double feed_wait_ms = 0;  // mean time per step that training waited for a batch
+  double samples_per_second = 0;
+  double step_time_ms = 0;  // mean
+  double data_wait_ms = 0;  // mean time per step that training waited for a batch
   // Total time since the last record that training was blocked by snapshots.
   double checkpoint_stall_ms = 0;
   uint64_t degraded = 0;  // 1: the last checkpoint could not be written
-  std::string wall;       // ISO 8601, UTC
+  std::string wall_time;  // ISO 8601, UTC
 };
 
 MetricsRecord to_record(const TrainMetrics& metrics);
@@ -88,11 +88,11 @@ struct EvalMetrics {
   std::string dataset;
   // In order; the first one is the default monitor.
   std::vector<std::pair<std::string, double>> metrics;
-  uint64_t samples = 0;
-  uint64_t quarantined = 0;     // samples that were not evaluated; absent if 0
-  std::string manifest_sha256;  // of the checkpoint
-  double seconds = 0;           // wall-clock duration
-  std::string wall;             // ISO 8601, UTC
+  uint64_t num_samples = 0;
+  uint64_t num_quarantined = 0;  // samples that were not evaluated; absent if 0
+  std::string manifest_sha256;   // of the checkpoint
+  double duration_seconds = 0;   // wall-clock duration
+  std::string wall_time;         // ISO 8601, UTC
 };
 
 // A metric must not have the name of another field (step, dataset, num_samples,

@@ -59,9 +59,9 @@ void add_events(EventFile& events, const TrainMetrics& metrics) {
                       static_cast<double>(*metrics.maybe_skipped_steps));
   if (metrics.maybe_loss_scale)
     events.add_scalar("train/loss_scale", metrics.step, *metrics.maybe_loss_scale);
-  events.add_scalar("perf/samples_per_second", metrics.step, metrics.samples_per_s);
-  events.add_scalar("perf/step_time_ms", metrics.step, metrics.step_ms);
-  events.add_scalar("perf/data_wait_ms", metrics.step, metrics.feed_wait_ms);
+  events.add_scalar("perf/samples_per_second", metrics.step, metrics.samples_per_second);
+  events.add_scalar("perf/step_time_ms", metrics.step, metrics.step_time_ms);
+  events.add_scalar("perf/data_wait_ms", metrics.step, metrics.data_wait_ms);
   events.add_scalar("perf/checkpoint_stall_ms", metrics.step, metrics.checkpoint_stall_ms);
   events.add_scalar("perf/degraded", metrics.step, static_cast<double>(metrics.degraded));
 }
@@ -219,7 +219,7 @@ void MetricsWriter::record_write_status(const Status& status) {
   if (is_failing_) {
     log_error("metrics write failed", {{"error", status.to_string()}});
   } else {
-    log_info("metrics write recovered", {{"records_lost", failed()}});
+    log_info("metrics write recovered", {{"total", failed()}});
   }
 }
 

@@ -32,7 +32,7 @@ void throw_if_out_of_vocab(const at::Tensor& input, std::string_view reported) {
                             std::to_string(largest.item<int64_t>()) + " (" + first_line(reported) +
                             "); use a vocabulary that covers all tokens of the data, or data with "
                             "the model's tokens (stokerctl "
-                            "explain lists the samples of a step)");
+                            "show-batch lists the samples of a step)");
 }
 
 }  // namespace stoker::model

@@ -99,7 +99,7 @@ Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
     info.is_finite = is_finite(check->manifest);
     states[entry.step] = outcomes.state(entry.step, manifest);
     info.is_named_best = best.ok() && best->step == entry.step && best->manifest_sha256 == manifest;
-    info.maybe_created = parse_iso8601(check->manifest.created);
+    info.maybe_created = parse_iso8601(check->manifest.created_at);
     info.scores = compute_scores(layout, entry.step, manifest, required.monitors);
   }
   mark_unevaluated(checkpoints, states, outcomes.evaluated_steps(), required.selection);

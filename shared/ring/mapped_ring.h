@@ -45,7 +45,7 @@ class EventCount {
   void notify_one();  // if the change is useful to one waiter only
 
  private:
-  void wake_waiters(int most);
+  void wake_waiters(int max_waiters);
 
   EventWords& words_;
 };

@@ -69,8 +69,8 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
   const auto exported = parse({"export", "best", "--format", "torch", "--include", "all"});
   ASSERT_TRUE(exported.result.command.has_value()) << exported.err;
   EXPECT_EQ(exported.result.command->selector, "best");
-  EXPECT_EQ(exported.result.command->format, "torch");
-  EXPECT_EQ(exported.result.command->include, "all");
+  EXPECT_EQ(exported.result.command->format, ExportFormat::kTorch);
+  EXPECT_EQ(exported.result.command->content, ExportContent::kAll);
   EXPECT_EQ(exported.result.command->output, "");
   EXPECT_TRUE(parse({"verify", "--all"}).result.command->all);
   EXPECT_EQ(parse({"show-batch", "7"}).result.command->step, 7u);

@@ -76,12 +76,12 @@ class CtlTest : public ::testing::Test {
             .loss = loss,
             .lr = 1e-3,
             .grad_norm = 1,
-            .samples = step * 16,
-            .samples_per_s = 1234.5,
-            .step_ms = 13,
-            .feed_wait_ms = 0.25,
+            .samples_seen = step * 16,
+            .samples_per_second = 1234.5,
+            .step_time_ms = 13,
+            .data_wait_ms = 0.25,
             .checkpoint_stall_ms = 1.5,
-            .wall = "2026-01-31T12:00:00.000Z"};
+            .wall_time = "2026-01-31T12:00:00.000Z"};
   }
   void write_eval(uint64_t step, double loss, const std::string& manifest_sha256 = "") {
     const run::EvalResult result{

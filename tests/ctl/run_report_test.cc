@@ -43,7 +43,7 @@ TEST_F(RunReportTest, SumsStallsAndAveragesWaits) {
   std::vector<metrics::TrainMetrics> rows;
   for (uint64_t i = 1; i <= 1000; ++i) {
     rows.push_back(make_train_metrics(i, 1));
-    rows.back().feed_wait_ms = i % 2 == 0 ? 4 : 0;
+    rows.back().data_wait_ms = i % 2 == 0 ? 4 : 0;
   }
   write_train_metrics(rows);
   const CommandResult result = ctl({"report"});

@@ -95,7 +95,7 @@ TEST_F(CheckpointEvaluatorTest, CountsSampleThatCrashesItsWorkerProcess) {
   const auto evaluator =
       create({"data.crashes={format: synthetic, num_samples: 40, input_shape: [3], num_classes: 2}",
               "eval.datasets=[crashes, val]"},
-             system_clock(), READER_TEST_PROGRAM);
+             system_clock(), REQUEST_WORKER_TEST_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   for (int evaluation = 0; evaluation < 2; ++evaluation) {
     const auto result = (*evaluator)->measure_file(scratch_ / "w.safetensors", {});
@@ -113,7 +113,7 @@ TEST_F(CheckpointEvaluatorTest, FailsIfEverySampleIsQuarantined) {
   const auto evaluator =
       create({"data.noise={format: synthetic, num_samples: 3, input_shape: [3], num_classes: 2}",
               "eval.datasets=[noise]"},
-             system_clock(), READER_TEST_PROGRAM);
+             system_clock(), REQUEST_WORKER_TEST_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   const Status status = (*evaluator)->measure_file(scratch_ / "w.safetensors", {}).status();
   EXPECT_EQ(status.code(), StatusCode::kIoError);
@@ -124,7 +124,7 @@ TEST_F(CheckpointEvaluatorTest, ReportsLabelOutOfRangeOfWorkerProcess) {
   const auto evaluator = create(
       {"data.wrong_label={format: synthetic, num_samples: 3, input_shape: [3], num_classes: 2}",
        "eval.datasets=[wrong_label]"},
-      system_clock(), READER_TEST_PROGRAM);
+      system_clock(), REQUEST_WORKER_TEST_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();
   const Status status = (*evaluator)->measure_file(scratch_ / "w.safetensors", {}).status();
   EXPECT_EQ(status.code(), StatusCode::kIoError);

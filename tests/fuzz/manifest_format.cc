@@ -28,9 +28,9 @@ bool run(std::string_view input) {
 }
 
 checkpoint::Manifest parse_manifest_fields(uint64_t step, const std::string& live) {
-  checkpoint::Manifest manifest{.step = step, .epoch = 1, .ticket = 4 * step};
-  manifest.created = "2026-01-31T12:00:00.000Z";
-  manifest.parent = "step-000000001";
+  checkpoint::Manifest manifest{.step = step, .epoch = 1, .next_ticket = 4 * step};
+  manifest.created_at = "2026-01-31T12:00:00.000Z";
+  manifest.parent_checkpoint = "step-000000001";
   manifest.files = {{"model.safetensors", 96, std::string(64, 'a')},
                     {"optimizer.safetensors", 8, std::string(64, '0')}};
   manifest.live_settings = live;

@@ -62,7 +62,7 @@ std::vector<TensorSpec> sequences(int64_t steps, int64_t features) {
   return {{"input", DType::kF32, {steps, features}}, {"label", DType::kI64, {}}};
 }
 
-std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape) {
+std::vector<TensorSpec> labeled(DType dtype, std::vector<int64_t> shape) {
   return {{"input", dtype, std::move(shape)}, {"label", DType::kI64, {}}};
 }
 

@@ -26,7 +26,7 @@ config::ModelConfig lstm(int64_t layers, int64_t width, int64_t vocab, bool tied
 
 std::vector<TensorSpec> tokens(int64_t length);
 std::vector<TensorSpec> sequences(int64_t steps, int64_t features);
-std::vector<TensorSpec> labelled(DType dtype, std::vector<int64_t> shape);
+std::vector<TensorSpec> labeled(DType dtype, std::vector<int64_t> shape);
 
 // With momentum if it is above 0.
 config::OptimizerConfig plain_sgd(double momentum);

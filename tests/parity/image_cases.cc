@@ -14,7 +14,7 @@ ParityCase lenet_adam_step() {
                         config::AdamConfig{
                             .lr = 2e-3, .betas = {0.9, 0.999}, .eps = 1e-6, .weight_decay = 0.01}},
       .schedule = kHalved,
-      .sample = labelled(DType::kU8, {1, 12, 12}),
+      .sample = labeled(DType::kU8, {1, 12, 12}),
       .classes = 7};
 }
 
@@ -25,17 +25,17 @@ ParityCase resnet8_sgd_constant() {
           .optimizer = {.method = config::SgdConfig{.lr = 0.05}},
           .train = {.max_grad_norm = 0.25},
           .schedule = kConstant,
-          .sample = labelled(DType::kU8, {3, 16, 16}),
+          .sample = labeled(DType::kU8, {3, 16, 16}),
           .classes = 4};
 }
 
-ParityCase alexnet_momentum_constant() {
-  return {.name = "alexnet_momentum_constant",
+ParityCase alexnet_sgd_momentum_constant() {
+  return {.name = "alexnet_sgd_momentum_constant",
           .model = alexnet(24, 0.0),
           .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
-          .sample = labelled(DType::kU8, {1, 63, 63}),
+          .sample = labeled(DType::kU8, {1, 63, 63}),
           .classes = 4,
           .num_stored = 48};
 }
@@ -47,7 +47,7 @@ ParityCase vgg11_bn_sgd_constant() {
       .task = {config::ClassificationTask{}},
       .optimizer = plain_sgd(0.0),
       .schedule = kConstant,
-      .sample = labelled(DType::kU8, {1, 32, 32}),
+      .sample = labeled(DType::kU8, {1, 32, 32}),
       .classes = 3,
       .num_stored = 48,
       .absolute_tolerance = 1e-7,
@@ -57,18 +57,18 @@ ParityCase vgg11_bn_sgd_constant() {
       .relu_tolerance = 5e-7};
 }
 
-ParityCase vit_momentum_constant() {
-  return {.name = "vit_momentum_constant",
+ParityCase vit_sgd_momentum_constant() {
+  return {.name = "vit_sgd_momentum_constant",
           .model = vit(2, 4, 32, 4, /*mlp_dim=*/48),
           .task = {config::ClassificationTask{}},
           .optimizer = plain_sgd(0.9),
           .schedule = kConstant,
-          .sample = labelled(DType::kU8, {3, 16, 16}),
+          .sample = labeled(DType::kU8, {3, 16, 16}),
           .classes = 4,
           .num_stored = 48};
 }
 
-ParityCase layers_adam_constant() {
+ParityCase sequential_adam_constant() {
   using config::Conv2dLayer;
   const config::ReluLayer relu{};
   const config::BatchNormLayer norm{};
@@ -78,7 +78,7 @@ ParityCase layers_adam_constant() {
   const std::vector<config::Layer> shortcut = {config::AvgPool2dLayer{.kernel_size = 2},
                                                Conv2dLayer{.out_channels = 12, .kernel_size = 1}};
   return {
-      .name = "layers_adam_constant",
+      .name = "sequential_adam_constant",
       .model = layers(
           {Conv2dLayer{.out_channels = 8, .kernel_size = 3, .padding = 1, .bias = false}, norm,
            relu, config::MaxPool2dLayer{.kernel_size = 3, .stride = 2, .padding = 1},
@@ -90,7 +90,7 @@ ParityCase layers_adam_constant() {
       .task = {config::ClassificationTask{}},
       .optimizer = {.method = config::AdamConfig{.lr = 2e-3, .betas = {0.9, 0.999}, .eps = 1e-5}},
       .schedule = kConstant,
-      .sample = labelled(DType::kU8, {2, 16, 16}),
+      .sample = labeled(DType::kU8, {2, 16, 16}),
       .classes = 3,
       .num_stored = 48,
       .absolute_tolerance = 1e-7};
@@ -99,9 +99,9 @@ ParityCase layers_adam_constant() {
 }  // namespace
 
 std::vector<ParityCase> image_cases() {
-  std::vector<ParityCase> cases{lenet_adam_step(),           resnet8_sgd_constant(),
-                                alexnet_momentum_constant(), vgg11_bn_sgd_constant(),
-                                vit_momentum_constant(),     layers_adam_constant()};
+  std::vector<ParityCase> cases{
+      lenet_adam_step(),       resnet8_sgd_constant(),      alexnet_sgd_momentum_constant(),
+      vgg11_bn_sgd_constant(), vit_sgd_momentum_constant(), sequential_adam_constant()};
   for (ParityCase& each : cases) each.normalize = config::Normalize{.mean = {0.5}, .std = {0.5}};
   return cases;
 }

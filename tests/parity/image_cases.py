@@ -56,7 +56,7 @@ CASES = [
         clip_norm=0.25,
     ),
     Case(
-        name="alexnet_momentum_constant",
+        name="alexnet_sgd_momentum_constant",
         model=lambda: Alexnet(1, 4, width=24, dropout=0.0),
         batches=make_image_batches(4, (1, 63, 63), 4),
         loss=classification_loss,
@@ -76,7 +76,7 @@ CASES = [
         num_stored=48,
     ),
     Case(
-        name="vit_momentum_constant",
+        name="vit_sgd_momentum_constant",
         model=lambda: Vit(3, 16, 4, layers=2, heads=4, width=32, mlp_width=48, outputs=4),
         batches=make_image_batches(5, (3, 16, 16), 4),
         loss=classification_loss,
@@ -86,7 +86,7 @@ CASES = [
         num_stored=48,
     ),
     Case(
-        name="layers_adam_constant",
+        name="sequential_adam_constant",
         model=layers,
         batches=make_image_batches(6, (2, 16, 16), 3),
         loss=classification_loss,

@@ -84,16 +84,16 @@ def count_predictions(labels, said, classes):
     for label, prediction in zip(labels, said):
         confusion[label, prediction] += 1
     right = confusion.diag().double()
-    labelled, predicted = confusion.sum(1).double(), confusion.sum(0).double()
+    labeled, predicted = confusion.sum(1).double(), confusion.sum(0).double()
     ratio = lambda part, total: torch.where(total > 0, part / total, torch.zeros_like(part))
-    f1 = ratio(2 * right, labelled + predicted)
-    return confusion, labelled, ratio(right, predicted), ratio(right, labelled), f1
+    f1 = ratio(2 * right, labeled + predicted)
+    return confusion, labeled, ratio(right, predicted), ratio(right, labeled), f1
 
 
-def per_class(labelled, precision, recall, f1):
+def per_class(labeled, precision, recall, f1):
     return [
-        {"samples": int(labelled[i]), "precision": precision[i].item(), "recall": recall[i].item(), "f1": f1[i].item()}
-        for i in range(len(labelled))
+        {"samples": int(labeled[i]), "precision": precision[i].item(), "recall": recall[i].item(), "f1": f1[i].item()}
+        for i in range(len(labeled))
     ]
 
 
@@ -106,7 +106,7 @@ def binary_loss(model, vectors, labels, reduction="mean"):
 def binary_metrics(model, vectors, labels):
     logits, loss = binary_loss(model, vectors, labels, "none")
     said = (logits > 0).long()
-    confusion, labelled, precision, recall, f1 = count_predictions(labels, said, 2)
+    confusion, labeled, precision, recall, f1 = count_predictions(labels, said, 2)
     # Of every positive sample with every negative one.
     apart = logits[labels == 1][:, None] - logits[labels == 0][None]
     assert apart.abs().min() > 1e-5, "rounding could change the order of two samples"
@@ -121,7 +121,7 @@ def binary_metrics(model, vectors, labels):
         },
         "samples": len(labels),
         "confusion": confusion.tolist(),
-        "classes": per_class(labelled, precision, recall, f1),
+        "classes": per_class(labeled, precision, recall, f1),
     }
 
 
@@ -129,7 +129,7 @@ def classifier_metrics(model, images, labels):
     logits = model(normalize_image(images))
     loss = F.cross_entropy(logits, labels, reduction="none").double().mean()
     said = logits.argmax(1)
-    confusion, labelled, precision, recall, f1 = count_predictions(labels, said, CLASSES)
+    confusion, labeled, precision, recall, f1 = count_predictions(labels, said, CLASSES)
     occurs = confusion.sum(1) + confusion.sum(0) > 0
     return {
         "metrics": {
@@ -142,7 +142,7 @@ def classifier_metrics(model, images, labels):
         },
         "samples": len(labels),
         "confusion": confusion.tolist(),
-        "classes": per_class(labelled, precision, recall, f1),
+        "classes": per_class(labeled, precision, recall, f1),
     }
 
 

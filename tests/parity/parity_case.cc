@@ -22,7 +22,7 @@ std::vector<ParityCase> published_cases() {
   const auto add = [&cases](const std::string& name, const config::ModelConfig& model) {
     cases.push_back({.name = name,
                      .model = model,
-                     .sample = labelled(DType::kU8, {3, 224, 224}),
+                     .sample = labeled(DType::kU8, {3, 224, 224}),
                      .classes = 1000});
   };
   for (const int depth : {18, 34, 50, 101, 152})
@@ -35,7 +35,7 @@ std::vector<ParityCase> published_cases() {
     add("vgg" + std::to_string(depth) + "_bn", vgg(depth, true, 4096, 0.5));
   }
   add("inception_v3", inception(true, 0.5));
-  cases.back().sample = labelled(DType::kU8, {3, 299, 299});
+  cases.back().sample = labeled(DType::kU8, {3, 299, 299});
   return cases;
 }
 
@@ -63,7 +63,7 @@ std::vector<config::InitRule> init_rules() {
 ParityCase mlp_init() {
   ParityCase parity_case{.name = "mlp_init",
                          .model = mlp({20, 18, 16, 14, 12, 10, 8}, 0),
-                         .sample = labelled(DType::kF32, {12}),
+                         .sample = labeled(DType::kF32, {12}),
                          .classes = 3};
   parity_case.model.init = init_rules();
   return parity_case;
@@ -72,19 +72,19 @@ ParityCase mlp_init() {
 }  // namespace
 
 std::vector<ParityCase> initial_cases() {
-  const auto image_spec = [](int64_t channels) { return labelled(DType::kU8, {channels, 64, 64}); };
+  const auto image_spec = [](int64_t channels) { return labeled(DType::kU8, {channels, 64, 64}); };
   return {
       {.name = "resnet18",
        .model = resnet(18),
-       .sample = labelled(DType::kU8, {3, 64, 64}),
+       .sample = labeled(DType::kU8, {3, 64, 64}),
        .classes = 10},
       {.name = "resnet20",
        .model = resnet(20),
-       .sample = labelled(DType::kU8, {3, 32, 32}),
+       .sample = labeled(DType::kU8, {3, 32, 32}),
        .classes = 10},
       {.name = "resnet50",
        .model = resnet(50),
-       .sample = labelled(DType::kU8, {1, 64, 64}),
+       .sample = labeled(DType::kU8, {1, 64, 64}),
        .classes = 5},
       {.name = "resnet101", .model = resnet(101), .sample = image_spec(3), .classes = 5},
       {.name = "resnet152", .model = resnet(152), .sample = image_spec(3), .classes = 5},
@@ -96,11 +96,11 @@ std::vector<ParityCase> initial_cases() {
       {.name = "vit_b_32", .model = vit(12, 12, 768, 32), .sample = image_spec(3), .classes = 5},
       {.name = "inception_v3",
        .model = inception(true, 0.5),
-       .sample = labelled(DType::kU8, {3, 299, 299}),
+       .sample = labeled(DType::kU8, {3, 299, 299}),
        .classes = 5},
       {.name = "mlp_dropout",
        .model = mlp({7, 5}, 0.1),
-       .sample = labelled(DType::kF32, {12}),
+       .sample = labeled(DType::kF32, {12}),
        .classes = 3},
       mlp_init(),
       {.name = "gpt", .model = gpt(3, 24, 3, 16, 256), .sample = tokens(17), .classes = 256},

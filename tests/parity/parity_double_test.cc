@@ -78,7 +78,7 @@ class DoublePrecisionParityTest : public testing::TestWithParam<DoubleCase> {
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     file_ = *std::move(file);
     const auto model = model::make_model(
-        GetParam().model, labelled(DType::kF32, {3, GetParam().side, GetParam().side}),
+        GetParam().model, labeled(DType::kF32, {3, GetParam().side, GetParam().side}),
         kImageClasses);
     ASSERT_TRUE(model.ok()) << model.status().to_string();
     model_ = *model;

@@ -82,7 +82,7 @@ class TensorflowParityTest : public ::testing::TestWithParam<TensorflowCase> {
         << name;
   }
 
-  const std::vector<TensorSpec> sample_ = labelled(DType::kF32, GetParam().input);
+  const std::vector<TensorSpec> sample_ = labeled(DType::kF32, GetParam().input);
   std::unique_ptr<checkpoint::SafetensorsFile> file_;
   model::ModelPtr model_;
   model::NamedTensors trained_;

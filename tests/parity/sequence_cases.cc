@@ -38,8 +38,8 @@ ParityCase blstm_adamw_last() {
       .classes = 4};
 }
 
-ParityCase blstm_momentum_mean() {
-  return {.name = "blstm_momentum_mean",
+ParityCase blstm_sgd_momentum_mean() {
+  return {.name = "blstm_sgd_momentum_mean",
           .model = blstm(2, 6, Pooling::kMean),
           .task = {config::ClassificationTask{}},
           .optimizer = {.method = config::SgdConfig{.lr = 0.1, .momentum = 0.9}},
@@ -96,8 +96,8 @@ ParityCase padded_adam(const std::string& name, const config::ModelConfig& model
       .num_stored = 48};
 }
 
-ParityCase padded_momentum(const std::string& name, const config::ModelConfig& model,
-                           const config::TaskConfig& task, std::vector<TensorSpec> sample) {
+ParityCase padded_sgd_momentum(const std::string& name, const config::ModelConfig& model,
+                               const config::TaskConfig& task, std::vector<TensorSpec> sample) {
   return {.name = name,
           .model = model,
           .task = task,
@@ -114,21 +114,22 @@ std::vector<ParityCase> padded_cases() {
       labeling{config::SequenceLabelingTask{}}, ctc{config::CtcTask{}},
       weighted_labeling{config::SequenceLabelingTask{.label_smoothing = 0.1,
                                                      .class_weights = {0.5, 2.0, 1.0, 0.25}}};
-  return {
-      padded_adam("blstm_adam_padded_last", blstm(2, 8, Pooling::kLast), classification,
-                  padded(kVectors, kLabel)),
-      padded_momentum("blstm_momentum_padded_mean", over_tokens(1, 6, Pooling::kMean, std::nullopt),
-                      classification, padded(kTokens, kLabel)),
-      padded_adam("blstm_adam_tagging", blstm(1, 8, Pooling::kNone), labeling,
-                  padded(kVectors, kLabels)),
-      padded_momentum("blstm_momentum_tagging", over_tokens(2, 6, Pooling::kNone, 7),
-                      weighted_labeling, padded(kTokens, kLabels)),
-      padded_adam("blstm_adam_ctc", blstm(1, 8, Pooling::kNone), ctc,
-                  padded(kVectors, {"labels", DType::kI64, {4}}))};
+  return {padded_adam("blstm_adam_padded_last", blstm(2, 8, Pooling::kLast), classification,
+                      padded(kVectors, kLabel)),
+          padded_sgd_momentum("blstm_sgd_momentum_padded_mean",
+                              over_tokens(1, 6, Pooling::kMean, std::nullopt), classification,
+                              padded(kTokens, kLabel)),
+          padded_adam("blstm_adam_sequence_labeling", blstm(1, 8, Pooling::kNone), labeling,
+                      padded(kVectors, kLabels)),
+          padded_sgd_momentum("blstm_sgd_momentum_sequence_labeling",
+                              over_tokens(2, 6, Pooling::kNone, 7), weighted_labeling,
+                              padded(kTokens, kLabels)),
+          padded_adam("blstm_adam_ctc", blstm(1, 8, Pooling::kNone), ctc,
+                      padded(kVectors, {"labels", DType::kI64, {4}}))};
 }
 
-ParityCase layers_lstm_momentum() {
-  return {.name = "layers_lstm_momentum",
+ParityCase sequential_lstm_sgd_momentum() {
+  return {.name = "sequential_lstm_sgd_momentum",
           .model = layers({config::EmbeddingLayer{.num_embeddings = 64, .embedding_dim = 12},
                            config::LstmLayer{.hidden_size = 16}, config::LinearLayer{}}),
           .task = {config::LanguageModelingTask{}},
@@ -144,10 +145,10 @@ ParityCase layers_lstm_momentum() {
 std::vector<ParityCase> sequence_cases() {
   std::vector<ParityCase> cases{over_texts("gpt_adamw_cosine", gpt(2, 16, 2, 8, 64)),
                                 blstm_adamw_last(),
-                                blstm_momentum_mean(),
+                                blstm_sgd_momentum_mean(),
                                 blstm_adam_binary(),
                                 over_texts("lstm_adamw_tied", lstm(2, 12, 64, true)),
-                                layers_lstm_momentum()};
+                                sequential_lstm_sgd_momentum()};
   const std::vector<ParityCase> of_padded = padded_cases();
   cases.insert(cases.end(), of_padded.begin(), of_padded.end());
   return cases;

@@ -75,7 +75,7 @@ def padded_loss(model, batch):
     return logits, F.cross_entropy(logits, batch["label"])
 
 
-def tagging_loss(model, batch):
+def sequence_labeling_loss(model, batch):
     logits = model(batch["input"], batch["length"])
     return logits, F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
 
@@ -102,7 +102,7 @@ def ctc_loss(model, batch):
     return logits, F.ctc_loss(log_probabilities, batch["labels"].clamp_min(0), batch["length"], counts)
 
 
-def weighted_tagging_loss(model, batch):
+def weighted_sequence_labeling_loss(model, batch):
     logits = model(batch["tokens"], batch["length"])
     weights, smoothing = torch.tensor(CLASS_WEIGHTS), 0.1 if model.training else 0.0
     labels = batch["labels"].flatten()
@@ -133,7 +133,7 @@ CASES = [
         clip_norm=1.0,
     ),
     Case(
-        name="blstm_momentum_mean",
+        name="blstm_sgd_momentum_mean",
         model=lambda: Blstm(5, 6, 4, layers=2, states="mean"),
         batches=sequences,
         loss=sequence_loss,
@@ -162,7 +162,7 @@ CASES = [
         num_stored=48,
     ),
     Case(
-        name="blstm_momentum_padded_mean",
+        name="blstm_sgd_momentum_padded_mean",
         model=lambda: Blstm(6, 6, 4, states="mean", vocab=24),
         batches=padded(of_tokens, 4, labels_each_step=False),
         loss=padded_loss,
@@ -172,20 +172,20 @@ CASES = [
         num_stored=48,
     ),
     Case(
-        name="blstm_adam_tagging",
+        name="blstm_adam_sequence_labeling",
         model=lambda: Blstm(5, 8, 4, states="each"),
         batches=padded(of_vectors, 4, labels_each_step=True),
-        loss=tagging_loss,
+        loss=sequence_labeling_loss,
         optimizer=lambda p: torch.optim.Adam(p, lr=5e-3, betas=(0.9, 0.95), eps=1e-6, fused=True),
         schedule=constant,
         clip_norm=1.0,
         num_stored=48,
     ),
     Case(
-        name="blstm_momentum_tagging",
+        name="blstm_sgd_momentum_sequence_labeling",
         model=lambda: Blstm(7, 6, 4, layers=2, states="each", vocab=24),
         batches=padded(of_tokens, 4, labels_each_step=True),
-        loss=weighted_tagging_loss,
+        loss=weighted_sequence_labeling_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
         schedule=constant,
         clip_norm=0.0,
@@ -203,7 +203,7 @@ CASES = [
     ),
     over_texts("lstm_adamw_tied", lambda: Lstm(layers=2, width=12, vocab=64, tied=True)),
     Case(
-        name="layers_lstm_momentum",
+        name="sequential_lstm_sgd_momentum",
         model=lambda: nn.Sequential(nn.Embedding(64, 12), LstmLayer(12, 16, batch_first=True), nn.Linear(16, 64)),
         batches=tokens,
         loss=language_model_loss,

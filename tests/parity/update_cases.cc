@@ -9,9 +9,9 @@ std::vector<TensorSpec> with_target(int64_t width) {
   return {{"input", DType::kF32, {10}}, {"target", DType::kF32, {width}}};
 }
 
-ParityCase mlp_momentum_linear() {
+ParityCase mlp_sgd_momentum_linear() {
   return {
-      .name = "mlp_momentum_linear",
+      .name = "mlp_sgd_momentum_linear",
       .model = mlp({16, 8}, 0.0),
       .task = {config::RegressionTask{}},
       .optimizer = {.method =
@@ -36,8 +36,8 @@ ParityCase mlp_adamw_groups() {
           .sample = with_target(2)};
 }
 
-ParityCase mlp_rmsprop_multi_label() {
-  return {.name = "mlp_rmsprop_multi_label",
+ParityCase mlp_rmsprop_multilabel() {
+  return {.name = "mlp_rmsprop_multilabel",
           .model = mlp({16, 8}, 0.0),
           .task = {config::MultilabelClassificationTask{}},
           .optimizer = {.method = config::RmspropConfig{.lr = 0.003,
@@ -67,7 +67,7 @@ ParityCase mlp_adagrad_smoothed() {
       .optimizer = {.method = config::AdagradConfig{.lr = 0.02, .eps = 1e-6, .weight_decay = 0.01}},
       .train = kUnclipped,
       .schedule = kConstant,
-      .sample = labelled(DType::kF32, {10}),
+      .sample = labeled(DType::kF32, {10}),
       .classes = 4};
 }
 
@@ -82,12 +82,12 @@ ParityCase mlp_sgd_weighted() {
           .optimizer = kFastSgd,
           .train = kUnclipped,
           .schedule = kConstant,
-          .sample = labelled(DType::kF32, {10}),
+          .sample = labeled(DType::kF32, {10}),
           .classes = 4};
 }
 
-ParityCase mlp_sgd_weighted_multi_label() {
-  return {.name = "mlp_sgd_weighted_multi_label",
+ParityCase mlp_sgd_weighted_multilabel() {
+  return {.name = "mlp_sgd_weighted_multilabel",
           .model = mlp({16, 8}, 0.0),
           .task = {config::MultilabelClassificationTask{.pos_weight = {3.0, 1.0, 0.5}}},
           .optimizer = kFastSgd,
@@ -108,7 +108,7 @@ ParityCase mlp_adam_binary() {
       .optimizer = {.method = config::AdamConfig{.lr = 1e-2, .betas = {0.9, 0.999}, .eps = 1e-6}},
       .train = kUnclipped,
       .schedule = kConstant,
-      .sample = labelled(DType::kF32, {10}),
+      .sample = labeled(DType::kF32, {10}),
       .classes = 2,
       .num_stored = 48};
 }
@@ -145,13 +145,13 @@ ParityCase mlp_lion_linear() {
 }  // namespace
 
 std::vector<ParityCase> update_cases() {
-  return {mlp_momentum_linear(),
+  return {mlp_sgd_momentum_linear(),
           mlp_adamw_groups(),
-          mlp_rmsprop_multi_label(),
+          mlp_rmsprop_multilabel(),
           mlp_rmsprop_plain(),
           mlp_adagrad_smoothed(),
           mlp_sgd_weighted(),
-          mlp_sgd_weighted_multi_label(),
+          mlp_sgd_weighted_multilabel(),
           mlp_adam_binary(),
           mlp_muon_groups(),
           mlp_lion_linear()};

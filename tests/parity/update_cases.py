@@ -13,7 +13,7 @@ def vectors():
     return [{"input": torch.randn(6, 10), "target": torch.randn(6, 2)} for _ in range(2)]
 
 
-def labelled_vectors():
+def labeled_vectors():
     return [{"input": torch.randn(6, 10), "label": torch.randint(4, (6,))} for _ in range(2)]
 
 
@@ -54,12 +54,12 @@ def weighted_loss(model, batch):
     return logits, F.cross_entropy(logits, batch["label"], weights, label_smoothing=0.1 if model.training else 0.0)
 
 
-def multi_label_loss(model, batch):
+def multilabel_loss(model, batch):
     logits = model(batch["input"])
     return logits, F.binary_cross_entropy_with_logits(logits, batch["target"])
 
 
-def weighted_multi_label_loss(model, batch):
+def weighted_multilabel_loss(model, batch):
     logits = model(batch["input"])
     weights = torch.tensor([3.0, 1.0, 0.5])
     return logits, F.binary_cross_entropy_with_logits(logits, batch["target"], pos_weight=weights)
@@ -90,7 +90,7 @@ def muon(parameters):
 
 CASES = [
     Case(
-        name="mlp_momentum_linear",
+        name="mlp_sgd_momentum_linear",
         model=lambda: Mlp(10, [16, 8], 2),
         batches=vectors,
         loss=regression_loss,
@@ -108,10 +108,10 @@ CASES = [
         clip_norm=0.5,
     ),
     Case(
-        name="mlp_rmsprop_multi_label",
+        name="mlp_rmsprop_multilabel",
         model=lambda: Mlp(10, [16, 8], 3),
         batches=marked_vectors,
-        loss=multi_label_loss,
+        loss=multilabel_loss,
         optimizer=lambda p: torch.optim.RMSprop(p, lr=0.003, alpha=0.9, eps=1e-6, momentum=0.8, weight_decay=0.01),
         schedule=halved,
         clip_norm=1.0,
@@ -128,7 +128,7 @@ CASES = [
     Case(
         name="mlp_adagrad_smoothed",
         model=lambda: Mlp(10, [16, 8], 4),
-        batches=labelled_vectors,
+        batches=labeled_vectors,
         loss=smoothed_loss,
         optimizer=lambda p: torch.optim.Adagrad(p, lr=0.02, eps=1e-6, weight_decay=0.01),
         schedule=constant,
@@ -137,17 +137,17 @@ CASES = [
     Case(
         name="mlp_sgd_weighted",
         model=lambda: Mlp(10, [16, 8], 4),
-        batches=labelled_vectors,
+        batches=labeled_vectors,
         loss=weighted_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
         schedule=constant,
         clip_norm=0.0,
     ),
     Case(
-        name="mlp_sgd_weighted_multi_label",
+        name="mlp_sgd_weighted_multilabel",
         model=lambda: Mlp(10, [16, 8], 3),
         batches=marked_vectors,
-        loss=weighted_multi_label_loss,
+        loss=weighted_multilabel_loss,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
         schedule=constant,
         clip_norm=0.0,

@@ -45,6 +45,14 @@ remed(y|ies) -> suggested fix
 (gives?|gave) way|hand(s|ed)? on|obeys?|winds? up|stands? still|in vain -> yield, requeue, handle, shut down, stall
 asked for -> requested
 for want of -> because there is no
+stokerctl (explain|tap|classes) -> show-batch, inspect, class-report
+(data|sets?|datasets?|files) (that )?grows? -> refreshed dataset, is appended to
+(un)?labelled -> labeled
+promised -> declared, expected
+confined -> sandboxed, restricted
+whole numbers? (is|are|per|from|needed) -> integer
+there twice -> duplicate
+that (is|are) needed -> required
 '
 
 pattern=''

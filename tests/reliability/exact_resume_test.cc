@@ -156,13 +156,13 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
 
   std::string config_text() const {
     const ResumeCase& one = GetParam();
-    const std::string optimizer = one.optimizer == "momentum" ? "sgd, momentum: 0.9"
-                                  : one.optimizer == "nesterov"
+    const std::string optimizer = one.optimizer == "sgd_momentum" ? "sgd, momentum: 0.9"
+                                  : one.optimizer == "sgd_nesterov"
                                       ? "sgd, momentum: 0.9, nesterov: true"
                                       : one.optimizer;
     return "data:\n" + data_text() +
            "eval: {datasets: []}\nfeed: {num_workers: 2, num_processes: " +
-           (one.isolation == "process" ? "1" : "0") + ", shuffle: " + order_text() +
+           (one.workers == "processes" ? "1" : "0") + ", shuffle: " + order_text() +
            "}\nmodel: " + model_text() + "\ntask: " + task_text() +
            "\noptimizer: {lr: 0.001, name: " + optimizer +
            "}\nscheduler: {name: constant, warmup_steps: 10}\n"
@@ -227,8 +227,8 @@ class ExactResumeTest : public RunTest, public ::testing::WithParamInterface<Res
     std::string results;
     for (const auto& file : opened->manifest().files)
       results += file.name + " " + file.sha256 + "\n";
-    results +=
-        std::to_string(opened->manifest().ticket) + " " + opened->manifest().live_settings + "\n";
+    results += std::to_string(opened->manifest().next_ticket) + " " +
+               opened->manifest().live_settings + "\n";
     for (const std::string& row : deterministic_records(run)) results += row + "\n";
     return results;
   }
@@ -260,8 +260,8 @@ TEST_P(ExactResumeTest, MatchesUninterruptedRunAfterRepeatedKills) {
             deterministic_results(run_dir("uninterrupted"), last));
   const ResumeCase& one = GetParam();
   std::cout << "exact: | " << one.model << " | " << one.optimizer << " | " << one.precision << " | "
-            << one.order << " | " << one.isolation << " | " << one.data << " | " << one.extra
-            << " | " << to_string(counts_) << " | " << last << " steps | "
+            << one.order << " | " << one.workers << " | " << one.data << " | " << one.extra << " | "
+            << to_string(counts_) << " | " << last << " steps | "
             << deterministic_records(run_dir()).size() << " records"
             << " | " << (HasFailure() ? "DIFFERENT" : "same") << " |\n";
 }

@@ -110,7 +110,7 @@ class MinimalRun {
     state_.put_into(*snapshot);
     snapshot->manifest().step = state_.step;
     snapshot->manifest().live_settings = "{}";
-    snapshot->manifest().parent = parent_;
+    snapshot->manifest().parent_checkpoint = parent_;
     snapshot->manifest().metrics_bytes = records_->position();
     std::promise<Status> done;
     writer_->submit([&done](const Result<checkpoint::Manifest>& saved) {

@@ -46,8 +46,8 @@ double MinimalState::loss() const {
 void MinimalState::put_into(writer::Snapshot& snapshot) const {
   snapshot.begin();
   add_tensor(snapshot, writer::Part::kModel, "weights", weights);
-  add_tensor(snapshot, writer::Part::kOptim, "momentum", momentum);
-  add_tensor(snapshot, writer::Part::kState, "step",
+  add_tensor(snapshot, writer::Part::kOptimizer, "momentum", momentum);
+  add_tensor(snapshot, writer::Part::kTrainerState, "step",
              std::array<int64_t, 1>{static_cast<int64_t>(step)});
 }
 

@@ -16,10 +16,11 @@ using Pairs = std::vector<bool>;              // by number_of()
 const std::array<std::vector<std::string>, kChoices>& choice_values() {
   static const std::array<std::vector<std::string>, kChoices> kWords{
       {{"gpt", "mlp", "lenet5", "resnet8", "blstm", "lstm_lm", "vit", "sequential", "vgg11_bn"},
-       {"sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "lion", "muon"},
+       {"sgd", "sgd_momentum", "sgd_nesterov", "adam", "adamw", "rmsprop", "adagrad", "lion",
+        "muon"},
        {"fp32", "bf16", "fp16"},
        {"full", "none", "block", "shards"},
-       {"process", "thread"},
+       {"processes", "threads"},
        {"single", "mixture"},
        {"plain", "ema", "accumulate"}}};
   return kWords;
@@ -61,7 +62,7 @@ ResumeCase to_case(const Values& values) {
 
 std::string name_of(const ResumeCase& one) {
   return one.model + "_" + one.optimizer + "_" + one.precision + "_" + one.order + "_" +
-         one.isolation + "_" + one.data + "_" + one.extra;
+         one.workers + "_" + one.data + "_" + one.extra;
 }
 
 void PrintTo(const ResumeCase& one, std::ostream* out) { *out << name_of(one); }
@@ -87,8 +88,8 @@ std::vector<ResumeCase> pairwise_cases() {
 }
 
 std::vector<ResumeCase> large_cases() {
-  return {{"alexnet", "momentum", "fp32", "full", "process", "single", "ema"},
-          {"inception_v3", "rmsprop", "fp32", "full", "process", "single", "plain"}};
+  return {{"alexnet", "sgd_momentum", "fp32", "full", "processes", "single", "ema"},
+          {"inception_v3", "rmsprop", "fp32", "full", "processes", "single", "plain"}};
 }
 
 }  // namespace stoker::test

@@ -12,14 +12,14 @@ namespace stoker::test {
 
 struct ResumeCase {
   std::string model;      // model.name
-  std::string optimizer;  // sgd momentum nesterov adam adamw rmsprop adagrad lion muon
+  std::string optimizer;  // sgd sgd_momentum sgd_nesterov adam adamw rmsprop adagrad lion muon
   std::string precision;  // fp32 bf16 fp16
   std::string order;      // feed.shuffle
-  std::string isolation;  // process thread
+  std::string workers;    // processes threads
   std::string data;       // single mixture
   std::string extra;      // plain ema accumulate
 };
-// Example: "gpt_adamw_bf16_block_process_mixture_plain".
+// Example: "gpt_adamw_bf16_block_processes_mixture_plain".
 std::string name_of(const ResumeCase& one);
 void PrintTo(const ResumeCase& one, std::ostream* out);
 

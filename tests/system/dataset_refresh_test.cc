@@ -112,7 +112,8 @@ TEST_F(CsvRefreshTest, ReportsRemovedFile) {
   add("b.csv", 9);
   Process trainer = paused_trainer(config_of("epoch"));
   std::filesystem::remove(path("rows/b.csv"));
-  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("b.csv: is gone"); })) << log_of("stokerd");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains("b.csv: was removed"); }))
+      << log_of("stokerd");
   send_command("stop");
   const auto exit = trainer.wait(90s);
   ASSERT_TRUE(exit && exit->code == 0);

@@ -131,7 +131,7 @@ TEST_P(FileRefreshTest, ReportsRemovedFilesAndContinuesTraining) {
   Process trainer = paused_trainer(config_of("epoch"));
   const bool is_tar = std::filesystem::exists(path("set/second.tar"));
   std::filesystem::remove_all(path(is_tar ? "set/second.tar" : "set/cat/second"));
-  ASSERT_TRUE(wait_until(60s, [&] { return log_contains(": is gone"); })) << log_of("stokerd");
+  ASSERT_TRUE(wait_until(60s, [&] { return log_contains(": was removed"); })) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"), HasSubstr("second"));
   send_command("stop");
   ASSERT_NO_FATAL_FAILURE(expect_finished(trainer));

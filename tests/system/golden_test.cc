@@ -56,7 +56,7 @@ TEST_P(GoldenCheckpointTest, VerifiesWithUnchangedContents) {
   const checkpoint::Manifest& manifest = opened->manifest();
   EXPECT_EQ("format-" + std::to_string(manifest.format), GetParam());
   EXPECT_EQ(manifest.step, kStep);
-  EXPECT_EQ(manifest.ticket, kStep);
+  EXPECT_EQ(manifest.next_ticket, kStep);
   EXPECT_EQ(manifest.world_size, 1);
   EXPECT_THAT(manifest.live_settings, HasSubstr("lr_scale"));
   for (const auto& [file, name, spec] :

@@ -145,8 +145,7 @@ Result<std::unique_ptr<DecodedCacheFile>> DecodedCacheFile::open(const CacheLoca
                               fd.get(), 0, std::as_writable_bytes(std::span(&header, 1)), path));
   if (got != sizeof header || header != header_of(form) ||
       static_cast<uint64_t>(info.st_size) != form.file_bytes())
-    return Status(StatusCode::kMismatch,
-                  path + ": holds other samples, or was made by another version");
+    return Status(StatusCode::kMismatch, path + ": belongs to another dataset or version");
   return std::unique_ptr<DecodedCacheFile>(
       new DecodedCacheFile(std::move(fd), is_writable, std::move(form)));
 }

@@ -38,7 +38,7 @@ namespace {
 constexpr uint64_t kGroupBytes = uint64_t{64} << 20;
 constexpr size_t kGroupFiles = 4096;
 // Number of concurrent reads: needed for disks with high latency, harmless for fast ones.
-constexpr size_t kReaders = 16;
+constexpr size_t kMinPackingThreads = 16;
 constexpr std::chrono::milliseconds kProgressInterval{50};
 // Additional disk space for rewritten files, as a divisor of their size.
 constexpr uint64_t kRewritingPart = 16;
@@ -198,8 +198,9 @@ Status GroupReader::start_threads(size_t count) {
 
 Result<Contents> GroupReader::read(size_t begin, size_t count,
                                    const files::ScanProgress& progress) {
-  const size_t readers = std::max<size_t>(kReaders, std::thread::hardware_concurrency());
-  STOKER_RETURN_IF_ERROR(start_threads(std::min(readers, count)));
+  const size_t num_threads =
+      std::max<size_t>(kMinPackingThreads, std::thread::hardware_concurrency());
+  STOKER_RETURN_IF_ERROR(start_threads(std::min(num_threads, count)));
   std::unique_lock lock(mutex_);
   contents_.resize(count);
   begin_ = begin;

@@ -18,7 +18,7 @@ Result<std::span<const std::byte>> FileSource::peek(uint64_t offset, size_t coun
   return std::span<const std::byte>(window_).subspan(from - begin_, wanted);
 }
 
-// Twice the bytes that are needed, so that a caller whose record does not fit reads it few times.
+// Twice the required bytes, so that a caller whose record does not fit reads it few times.
 Result<std::span<const std::byte>> FileSource::peek_available(uint64_t offset, size_t count) {
   return peek(offset, std::max(2 * count, kChunk));
 }

@@ -135,9 +135,9 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 // Deflate expands one byte to about 1032 bytes at most, so a larger declared size is invalid.
 constexpr uint64_t kMaxRatio = 1040;
 
-Status differs(const std::string& source, uint64_t promised, const std::string& found) {
-  return Status(StatusCode::kCorrupt,
-                source + ": declares " + std::to_string(promised) + " unpacked bytes, " + found);
+Status differs(const std::string& source, uint64_t declared, const std::string& found) {
+  return Status(StatusCode::kCorrupt, source + ": declares " + std::to_string(declared) +
+                                          " decompressed bytes, " + found);
 }
 
 // Writes the decompressed bytes to `fd`.
@@ -151,13 +151,12 @@ Status pour(Inflater& inflater, const DecompressOptions& options, const std::str
     if (total > options.bytes) return differs(source, options.bytes, "but there are more");
     sum = ::crc32(sum, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(got));
     STOKER_RETURN_IF_ERROR(default_file_system().write(fd, std::span(chunk).first(got), path));
-    progress(total >> 20, "MiB unpacked");
+    progress(total >> 20, "MiB decompressed");
     if (got == chunk.size()) continue;
     if (total != options.bytes)
       return differs(source, options.bytes, "but there are " + std::to_string(total));
     if (options.crc32 && *options.crc32 != sum)
-      return Status(StatusCode::kCorrupt,
-                    source + ": its unpacked bytes have another CRC-32 than it says");
+      return Status(StatusCode::kCorrupt, source + ": CRC-32 mismatch after decompression");
     return {};
   }
 }

@@ -42,7 +42,7 @@ Status FileTable::check(size_t file, const struct stat& info) const {
   const auto size = static_cast<uint64_t>(info.st_size);
   if (allows_append_ && size > indexed.size) return {};
   if (size != indexed.size) {
-    return changed(file, "went from " + std::to_string(indexed.size) + " to " +
+    return changed(file, "changed from " + std::to_string(indexed.size) + " to " +
                              std::to_string(size) + " bytes");
   }
   const int64_t mtime_ns =

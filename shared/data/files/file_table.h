@@ -42,7 +42,6 @@ class FileTable {
   // The files may be appended to after they were indexed; bytes after their indexed size are not
   // read.
   void allow_append() { allows_append_ = true; }
-  bool allows_append() const { return allows_append_; }
   // kCorrupt, with the difference, if `info` does not match the indexed stamp.
   Status check(size_t file, const struct stat& info) const;
   Status changed(size_t file, const std::string& how) const;  // "PATH: how since it was indexed; …"

@@ -125,7 +125,7 @@ class CsvScan {
     }
     if (label) values_[*label] = size_in_bytes(*one->field);
     const bool any_empty = may_have_empty(row.text);
-    if (any_empty) STOKER_RETURN_IF_ERROR(note_empty(row));
+    if (any_empty) STOKER_RETURN_IF_ERROR(record_empty(row));
     const auto numbers = LineLocation::of(row).to_numbers();
     const Status added = index_->add(row.offset, line_location_text(row.line), values_, numbers);
     if (any_empty)
@@ -145,7 +145,7 @@ class CsvScan {
   }
 
   // An empty field is a missing value.
-  Status note_empty(const TextLine& row) {
+  Status record_empty(const TextLine& row) {
     STOKER_RETURN_IF_ERROR(
         index_->at(row.offset, line_location_text(row.line), row_.split(row.text, delimiter_)));
     for (size_t i = 0; i < indices_.size(); ++i) {

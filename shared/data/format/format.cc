@@ -37,18 +37,6 @@ const DatasetFormatOps& format_ops(config::DatasetFormat format) {
   return text_format();
 }
 
-std::string supported_formats() {
-  std::string names;
-  for (const DatasetFormatOps* kind :
-       {&text_format(), &tokens_format(), &image_folder_format(), &image_list_format(),
-        &idx_format(), &cifar10_format(), &cifar100_format(), &numpy_format(), &tfrecord_format(),
-        &webdataset_format(), &csv_format(), &jsonl_format(), &synthetic_format()}) {
-    if (!names.empty()) names += ' ';
-    names += kind->name;
-  }
-  return names;
-}
-
 Result<files::IndexMetadata> no_metadata(const DatasetRequest&, const files::FileTable&,
                                          const files::ScanProgress&) {
   return files::IndexMetadata();

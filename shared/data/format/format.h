@@ -54,9 +54,6 @@ const DatasetFormatOps& csv_format();
 const DatasetFormatOps& jsonl_format();
 const DatasetFormatOps& synthetic_format();
 
-// "text tokens image_folder image_list …": all formats, for messages.
-std::string supported_formats();
-
 // build_metadata of formats that need only the names and sizes of the files.
 Result<files::IndexMetadata> no_metadata(const DatasetRequest& request,
                                          const files::FileTable& files,

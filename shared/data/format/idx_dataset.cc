@@ -119,7 +119,7 @@ Result<std::vector<uint32_t>> parse_header(std::span<const std::byte> bytes,
 }
 
 // Size of the file that the header declares.
-Result<uint64_t> promised_bytes(const std::vector<uint32_t>& header, const std::string& path,
+Result<uint64_t> declared_bytes(const std::vector<uint32_t>& header, const std::string& path,
                                 const IdxLayout& layout) {
   uint64_t bytes = 1;
   bool fits = true;
@@ -169,8 +169,8 @@ Result<bool> decompress_idx(const DatasetRequest& request, std::string_view fiel
   STOKER_ASSIGN_OR_RETURN(const size_t got, inflater.read(head));
   const std::string path = files.path(file);
   STOKER_ASSIGN_OR_RETURN(const auto header, parse_header(head.first(got), path, layout));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t promised, promised_bytes(header, path, layout));
-  STOKER_RETURN_IF_ERROR(files::decompress_file(reader, files, {.from = from, .bytes = promised},
+  STOKER_ASSIGN_OR_RETURN(const uint64_t declared, declared_bytes(header, path, layout));
+  STOKER_RETURN_IF_ERROR(files::decompress_file(reader, files, {.from = from, .bytes = declared},
                                                 request.derived_file(field, "decompressed"),
                                                 progress, made));
   return true;

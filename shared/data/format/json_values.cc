@@ -97,7 +97,7 @@ class Handler {
   bool on_object_begin(json::error_code& error) {
     if (arrays_ == 0 && ends_.empty()) is_object_ = true;
     if (arrays_ == 0 && !ends_.empty() && wanted() != nullptr) return fail(error, "is an object");
-    if (open_ != nullptr) return fail(error, "holds an object");
+    if (open_ != nullptr) return fail(error, "contains an object");
     ends_.push_back(path_.size());
     return true;
   }
@@ -131,7 +131,7 @@ class Handler {
   bool on_string_part(json::string_view part, size_t, json::error_code& error) {
     if (!in_text_) {
       in_text_ = true;
-      if (open_ != nullptr) return fail(error, "holds a text");
+      if (open_ != nullptr) return fail(error, "contains a text");
       if (arrays_ == 0 && !take(error)) return false;
       if (open_ != nullptr) open_->form = Found::Form::kText;
     }
@@ -158,7 +158,7 @@ class Handler {
     return take_number(int64_t{value ? 1 : 0}, error);
   }
   bool on_null(json::error_code& error) {
-    if (open_ != nullptr) return fail(error, "holds null");
+    if (open_ != nullptr) return fail(error, "contains null");
     if (arrays_ > 0) return true;
     const bool went_well = take(error);
     open_ = nullptr;
@@ -179,9 +179,9 @@ class Handler {
     return row == 0 || (line_start_ % row == 0 && open_->numbers() - line_start_ == row);
   }
   std::string wrong_row() const {
-    return "holds a list of " + std::to_string(open_->numbers() - line_start_) +
-           " numbers behind " + std::to_string(line_start_) + ", where each has " +
-           std::to_string(open_->row);
+    return "must be lists of " + std::to_string(open_->row) + " numbers each, got one of " +
+           std::to_string(open_->numbers() - line_start_) + " after " +
+           std::to_string(line_start_) + " numbers";
   }
 
   void start_key() {
@@ -200,7 +200,7 @@ class Handler {
     if (!is_object_) return fail(error, "");
     open_ = wanted();
     if (open_ == nullptr) return true;
-    if (open_->is_there) return fail(error, "is there twice");
+    if (open_->is_there) return fail(error, "is a duplicate key");
     open_->is_there = true;
     return true;
   }
@@ -246,9 +246,9 @@ class JsonValues::Parser {
     const std::string at = " at byte " + std::to_string(taken + 1) + " of the line";
     if (!parser_.handler().wrong().empty())
       return Status(StatusCode::kCorrupt, parser_.handler().wrong() + at);
-    if (error) return Status(StatusCode::kCorrupt, "no JSON (" + error.message() + ")" + at);
+    if (error) return Status(StatusCode::kCorrupt, "invalid JSON (" + error.message() + ")" + at);
     if (line.find_first_not_of(" \t\r\n", taken) != std::string_view::npos)
-      return Status(StatusCode::kCorrupt, "has text behind its object" + at);
+      return Status(StatusCode::kCorrupt, "has text after its object" + at);
     parser_.handler().collect(values);
     return {};
   }

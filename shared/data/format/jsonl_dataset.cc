@@ -27,7 +27,7 @@ uint64_t row_index(const record::SampleSpec& spec) {
 
 Status no_text(const std::string& name, const record::FieldValue& value) {
   return Status(StatusCode::kCorrupt,
-                "text '" + name + "' is " + record::describe(value) + ", no text");
+                "text '" + name + "' must be text, got " + record::describe(value));
 }
 
 class JsonRecords final : public TextRecords, public record::TextSource {
@@ -51,7 +51,7 @@ class JsonRecords final : public TextRecords, public record::TextSource {
     if (text == nullptr) return at(record, no_text(names_[0], value));
     if (text->size() != text_bytes(record)) {
       return at(record, Status(StatusCode::kCorrupt, "text '" + names_[0] +
-                                                         "' has another length than "
+                                                         "' has a different length than "
                                                          "when the file was indexed"));
     }
     std::memcpy(out.data(), text->data() + from, out.size());

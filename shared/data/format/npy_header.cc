@@ -121,7 +121,7 @@ Status read_field(Literal& literal, Fields& fields) {
     fields.shape.emplace();
     if (!read_shape(literal, *fields.shape)) return corrupt("its shape is no tuple of numbers");
   } else {
-    return corrupt("its header has a key that is unknown or there twice");
+    return corrupt("its header has a key that is unknown or a duplicate");
   }
   return {};
 }

@@ -191,18 +191,16 @@ class NpyScan {
     const auto max_length = static_cast<uint64_t>(*config_.sequence.max_length);
     const NpyLayout& input = index_.input;
     if (input.row.empty() || input.row.front() != max_length)
-      return request_.config_error(
-          "sequence.max_length",
-          "is " + std::to_string(max_length) +
-              ", but must be the number of time steps of each row: there are " + to_string(input));
+      return request_.config_error("sequence.max_length",
+                                   "must be the number of time steps of each row, got " +
+                                       std::to_string(max_length) + " for " + to_string(input));
     if (config_.fields.length.empty() && config_.lengths_path.empty()) {
       index_.lengths.assign(input.rows(), max_length);
       return {};
     }
     if (!lengths_.type.is_integer() || lengths_.row_elements() != 1)
-      return request_.config_error(
-          config_.lengths_path.empty() ? "fields.length" : "lengths_path",
-          "needs one whole number a row, but there are " + to_string(lengths_));
+      return request_.config_error(config_.lengths_path.empty() ? "fields.length" : "lengths_path",
+                                   "must be one integer per row, got " + to_string(lengths_));
     if (lengths_.rows() != input.rows())
       return Status(StatusCode::kMismatch,
                     "data." + request_.name + ": " + std::to_string(input.rows()) +
@@ -227,12 +225,12 @@ class NpyScan {
         target_array.type.is_integer() && (are_many || target_array.row_elements() == 1);
     const config::FieldNames& fields = config_.fields;
     if (!fields.label.empty() && (!is_label || are_many))
-      return request_.config_error(
-          "fields.label", "needs one whole number a row, but there are " + to_string(target_array));
+      return request_.config_error("fields.label",
+                                   "must be one integer per row, got " + to_string(target_array));
     if (!fields.labels.empty() && !is_label)
       return request_.config_error(
           "fields.labels",
-          "needs whole numbers, and sequence.max_length, but there are " + to_string(target_array));
+          "must be integers, and requires sequence.max_length; got " + to_string(target_array));
     if (!is_label || !fields.target.empty()) return {};
     STOKER_RETURN_IF_ERROR(for_each_number(
         target_array, "labels", [&](const NpyRows& rows, uint64_t row, int64_t label) -> Status {
@@ -244,7 +242,7 @@ class NpyScan {
         }));
     if (index_.classes == 0)
       return request_.config_error(config_.labels_path.empty() ? "fields.labels" : "labels_path",
-                                   "hold no class, only -100");
+                                   "must contain a class, got only -100");
     return check_given();
   }
   Status wrong_number(const NpyRows& rows, uint64_t row, const std::string& name,
@@ -256,8 +254,8 @@ class NpyScan {
   }
   Status no_class(const NpyRows& rows, uint64_t row) const {
     return wrong_number(rows, row, "label",
-                        "no class (0 to " + std::to_string(record::kMaxClasses - 1) +
-                            "); save what is to be predicted as floats");
+                        "not a class (0 to " + std::to_string(record::kMaxClasses - 1) +
+                            "); save targets of a regression as floats");
   }
   Status check_given() {
     if (!config_.num_classes) return {};

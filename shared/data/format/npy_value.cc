@@ -66,8 +66,8 @@ Status read_npy_value(std::span<const std::byte> array, const NpyWanted& wanted,
       is_not_moved ? std::vector<int64_t>(header.shape.begin(), header.shape.end()) : form.shape,
       wanted.shape));
   if (numbers.size() > wanted.max_elements)
-    return array_error("has " + std::to_string(numbers.size()) + " numbers, more than the " +
-                       std::to_string(wanted.max_elements) + " that are needed");
+    return array_error("has " + std::to_string(numbers.size()) +
+                       " numbers, more than the required " + std::to_string(wanted.max_elements));
   if (wanted.bytes && !form.is_image)
     return array_error("is an array of " + std::string(to_string(header.type)) + " " +
                        to_text(form.shape) + ", but those before are images of uint8");

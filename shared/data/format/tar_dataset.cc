@@ -88,7 +88,7 @@ class TarRecords final : public record::TableReader, public record::TextSource {
   Status read_member(uint64_t record, const TarLocation& location,
                      std::vector<std::byte>& bytes) const {
     if (!fits(record, location))
-      return in_sample(record, Status(StatusCode::kCorrupt, "not where the index says"));
+      return in_sample(record, Status(StatusCode::kCorrupt, "index does not match the file"));
     bytes.resize(location.size);
     return reader().read(table().shard_index(record), location.content, bytes);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/utf8.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/format/json_values.h"
 #include "shared/data/format/npy_value.h"
@@ -157,11 +158,11 @@ class TarIndexer {
   // likely.
   static Status is_reported(const Status& status, const TarMember& last) {
     if (last.content != 0 || status.code() != StatusCode::kCorrupt) return status;
-    return Status(status.code(), status.message() + "; where it is no tar file, narrow the glob");
+    return Status(status.code(), status.message() + "; if it is not a tar file, narrow the glob");
   }
 
   Status wrong(const std::string& what) const {
-    return index_.at(first_header_, "sample " + record::quote_for_message(key_, kShownKey),
+    return index_.at(first_header_, "sample " + quote_for_message(key_, kShownKey),
                      Status(StatusCode::kCorrupt, what));
   }
 
@@ -177,7 +178,7 @@ class TarIndexer {
     }
     std::string extension = lower_case(name->extension);
     if (std::ranges::find(members_, extension) != members_.end())
-      return wrong("has two members " + record::quote_for_message(extension));
+      return wrong("has two members " + quote_for_message(extension));
     if (members_.size() == kMaxMembers)
       return wrong("has more than " + std::to_string(kMaxMembers) + " members");
     for (size_t i = 0; i < tar_fields_.size(); ++i) {
@@ -270,9 +271,9 @@ class TarIndexer {
   }
 
   std::string what() const {
-    std::string text = "sample " + record::quote_for_message(key_, kShownKey) + " (";
+    std::string text = "sample " + quote_for_message(key_, kShownKey) + " (";
     for (size_t i = 0; i < std::min(members_.size(), kShownMembers); ++i)
-      text += (i == 0 ? "" : " ") + record::quote_for_message(members_[i]);
+      text += (i == 0 ? "" : " ") + quote_for_message(members_[i]);
     return text + (members_.size() > kShownMembers ? " …)" : ")");
   }
 

@@ -78,13 +78,13 @@ Result<bool> WireReader::next(WireField& field) {
   const size_t looked = rest.size();
   uint64_t key = 0;
   if (!take_varint(rest, key) || key >> 3 == 0 || key >> 3 > 0x1fffffff)
-    return broken(at, "no field begins");
+    return broken(at, "invalid field tag");
   field.number = key >> 3;
   uint64_t size = 0;
   switch (key & 7) {
     case 0:
       field.type = WireField::Type::kVarint;
-      if (!take_varint(rest, field.varint)) return broken(at, "a number is broken");
+      if (!take_varint(rest, field.varint)) return broken(at, "a number is invalid");
       break;
     case 1:
       field.type = WireField::Type::kFixed64;
@@ -92,7 +92,7 @@ Result<bool> WireReader::next(WireField& field) {
       break;
     case 2:
       field.type = WireField::Type::kBytes;
-      if (!take_varint(rest, size)) return broken(at, "a length is broken");
+      if (!take_varint(rest, size)) return broken(at, "a length is invalid");
       break;
     case 5:
       field.type = WireField::Type::kFixed32;
@@ -117,16 +117,16 @@ constexpr size_t kMaxInts = size_t{1} << 25;                           // per li
 constexpr List kLists[] = {List::kBytes, List::kFloats, List::kInts};  // by field number - 1
 
 Status no_example(const std::string& what) {
-  return Status(StatusCode::kCorrupt, "no tf.train.Example: " + what);
+  return Status(StatusCode::kCorrupt, "invalid tf.train.Example: " + what);
 }
 
-// Calls `take` for each field whose number is at most `most`.
+// Calls `take` for each field whose number is at most `max_field`.
 template <typename Take>
-Status each_field(WireReader message, uint64_t most, const Take& take) {
+Status each_field(WireReader message, uint64_t max_field, const Take& take) {
   for (WireField field;;) {
     STOKER_ASSIGN_OR_RETURN(const bool more, message.next(field));
     if (!more) return {};
-    if (field.number <= most) STOKER_RETURN_IF_ERROR(take(field));
+    if (field.number <= max_field) STOKER_RETURN_IF_ERROR(take(field));
   }
 }
 
@@ -138,7 +138,7 @@ class FeatureSearch {
 
   Status run() {
     return each_field(WireReader(source_), 2, [this](const WireField& field) -> Status {
-      if (field.type != Type::kBytes) return no_example("its features are no message");
+      if (field.type != Type::kBytes) return no_example("its features are not a message");
       has_steps_ = field.number == 2;
       return features(field);
     });
@@ -151,7 +151,7 @@ class FeatureSearch {
 
   Status features(const WireField& message) {
     return each_field(in(message), 1, [this](const WireField& field) -> Status {
-      if (field.type != Type::kBytes) return no_example("a feature is no message");
+      if (field.type != Type::kBytes) return no_example("a feature is not a message");
       return entry(field);
     });
   }
@@ -160,7 +160,8 @@ class FeatureSearch {
   Status entry(const WireField& message) {
     WireField key, value;
     STOKER_RETURN_IF_ERROR(each_field(in(message), 2, [&](const WireField& field) -> Status {
-      if (field.type != Type::kBytes) return no_example("a feature's name or value is no message");
+      if (field.type != Type::kBytes)
+        return no_example("a feature's name or value is not a message");
       (field.number == 1 ? key : value) = field;
       return {};
     }));
@@ -180,7 +181,7 @@ class FeatureSearch {
 
   Status feature(size_t name, const WireField& message) {
     return each_field(in(message), 3, [&](const WireField& field) -> Status {
-      if (field.type != Type::kBytes) return no_example("a list of values is no message");
+      if (field.type != Type::kBytes) return no_example("a list of values is not a message");
       return take(name, kLists[field.number - 1], field);
     });
   }
@@ -221,7 +222,7 @@ Status append_int(uint64_t value, std::vector<int64_t>& values) {
 Status append_packed(std::span<const std::byte> packed, std::vector<int64_t>& values) {
   while (!packed.empty()) {
     uint64_t value = 0;
-    if (!take_varint(packed, value)) return no_example("a number is broken");
+    if (!take_varint(packed, value)) return no_example("a number is invalid");
     STOKER_RETURN_IF_ERROR(append_int(value, values));
   }
   return {};
@@ -232,7 +233,7 @@ Status append(std::span<const std::byte> list, std::vector<float>& values) {
   files::MemorySource source(list);
   return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
     if (field.type != Type::kBytes && field.type != Type::kFixed32)
-      return no_example("a value of a list is no float");
+      return no_example("a value of a list is not a float");
     return append_packed(list.subspan(field.begin, field.size), values);
   });
 }
@@ -241,7 +242,7 @@ Status append(std::span<const std::byte> list, std::vector<int64_t>& values) {
   files::MemorySource source(list);
   return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
     if (field.type == Type::kVarint) return append_int(field.varint, values);
-    if (field.type != Type::kBytes) return no_example("a value of a list is no whole number");
+    if (field.type != Type::kBytes) return no_example("a value of a list is not an integer");
     return append_packed(list.subspan(field.begin, field.size), values);
   });
 }
@@ -251,13 +252,13 @@ Status append_step(std::span<const std::byte> step, List& list, std::vector<floa
                    std::vector<int64_t>& ints) {
   files::MemorySource source(step);
   return each_field(WireReader(source), 3, [&](const WireField& field) -> Status {
-    if (field.type != Type::kBytes) return no_example("a list of values is no message");
+    if (field.type != Type::kBytes) return no_example("a list of values is not a message");
     if (field.size == 0) return {};
     const List type = kLists[field.number - 1];
     if (type == List::kBytes)
-      return Status(StatusCode::kCorrupt, "has bytes in its steps, but numbers are needed");
+      return Status(StatusCode::kCorrupt, "must have numbers in its steps, got bytes");
     if (list != List::kMissing && list != type)
-      return Status(StatusCode::kCorrupt, "has floats in some steps and whole numbers in others");
+      return Status(StatusCode::kCorrupt, "has floats in some steps and integers in others");
     list = type;
     const auto values = step.subspan(field.begin, field.size);
     return type == List::kFloats ? append(values, floats) : append(values, ints);
@@ -278,14 +279,13 @@ Result<ValueLocation> find_one_bytes(files::ByteSource& example, const FeatureLo
   uint64_t values = 0;
   const WireReader list(example, location.begin, location.size);
   STOKER_RETURN_IF_ERROR(each_field(list, 1, [&](const WireField& field) -> Status {
-    if (field.type != Type::kBytes) return no_example("a value of a list is no bytes");
+    if (field.type != Type::kBytes) return no_example("a value of a list is not bytes");
     found = {.begin = field.begin, .size = field.size};
     ++values;
     return {};
   }));
   if (values == 1) return found;
-  return Status(StatusCode::kCorrupt,
-                "has " + std::to_string(values) + " values, but one is needed");
+  return Status(StatusCode::kCorrupt, "must have one value, got " + std::to_string(values));
 }
 
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values) {
@@ -306,15 +306,15 @@ Result<List> decode_steps(std::span<const std::byte> steps, uint64_t values_per_
   uint64_t step = 0;
   files::MemorySource source(steps);
   const auto take_step = [&](const WireField& field) -> Status {
-    if (field.type != Type::kBytes) return no_example("a step's feature is no message");
+    if (field.type != Type::kBytes) return no_example("a step's feature is not a message");
     const size_t before = floats.size() + ints.size();
     STOKER_RETURN_IF_ERROR(append_step(steps.subspan(field.begin, field.size), list, floats, ints));
     const uint64_t count = floats.size() + ints.size() - before;
     if (values_per_step == 0) values_per_step = count;
     if (count != values_per_step)
       return Status(StatusCode::kCorrupt,
-                    "has " + std::to_string(count) + " numbers in step " + std::to_string(step) +
-                        ", but " + std::to_string(values_per_step) + " are needed in each");
+                    "must have " + std::to_string(values_per_step) + " numbers in each step, got " +
+                        std::to_string(count) + " in step " + std::to_string(step));
     ++step;
     return {};
   };

@@ -59,7 +59,8 @@ class TfRecords final : public record::TableReader, public record::TextSource {
     if (!value) return at(record, value.status());
     const auto* const text = std::get_if<record::FieldBytes>(&*value);
     if (text == nullptr || text->size() != text_bytes(record))
-      return at(record, Status(StatusCode::kCorrupt, "its text is not as long as it was"));
+      return at(record, Status(StatusCode::kCorrupt,
+                               "its text has a different length than when the file was indexed"));
     std::ranges::copy(text->subspan(from, out.size()), out.begin());
     return {};
   }
@@ -86,7 +87,7 @@ class TfRecords final : public record::TableReader, public record::TextSource {
   Status load(uint64_t record, ReadRecord& kept) const {
     kept.bytes.resize(max_bytes(record));
     if (kept.bytes.empty())
-      return at(record, Status(StatusCode::kCorrupt, "not where the index says"));
+      return at(record, Status(StatusCode::kCorrupt, "index does not match the file"));
     STOKER_RETURN_IF_ERROR(reader().read(table().shard_index(record), offset(record), kept.bytes));
     const auto data = framed_data(kept.bytes);
     if (!data) return at(record, data.status());

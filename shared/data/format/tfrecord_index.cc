@@ -186,7 +186,7 @@ class ShardIndexer {
 
   Result<uint64_t> text_bytes(files::ByteSource& data) const {
     if (locations_[0].list != List::kBytes)
-      return Status(StatusCode::kCorrupt, "is a list of numbers, but bytes are needed");
+      return Status(StatusCode::kCorrupt, "must be bytes, got a list of numbers");
     STOKER_ASSIGN_OR_RETURN(const ValueLocation text, find_one_bytes(data, locations_[0]));
     return text.size;
   }

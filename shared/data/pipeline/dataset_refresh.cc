@@ -15,8 +15,8 @@ using config::DatasetFormat;
 
 Status refresh_error(const std::string& path, const std::string& what) {
   return Status(StatusCode::kMismatch,
-                path + ": " + what + "; of a set that grows, files may only be added" +
-                    " (and those of text, tokens, csv and jsonl become longer)");
+                path + ": " + what + "; a refreshed dataset may only gain files" +
+                    " (and text, tokens, csv and jsonl files may be appended to)");
 }
 
 bool has_lines(const config::DatasetConfig& dataset) {
@@ -35,11 +35,11 @@ Status check_lines(const files::FileTable& after, size_t file, uint64_t size_bef
     STOKER_ASSIGN_OR_RETURN(const char last, byte_at(size_before - 1));
     STOKER_ASSIGN_OR_RETURN(const char next, byte_at(size_before));
     if (last != '\n' && next != '\n' && next != '\r')
-      return refresh_error(after.path(file), "its last row was made longer");
+      return refresh_error(after.path(file), "its last row was appended to");
   }
   STOKER_ASSIGN_OR_RETURN(const char end, byte_at(after.stamp(file).size - 1));
   if (end == '\n') return {};
-  return refresh_error(after.path(file), "its last row has no line end yet");
+  return refresh_error(after.path(file), "its last row has no line end");
 }
 
 Status check_file(const config::DatasetConfig& dataset, const files::FileTable& after, size_t file,
@@ -49,7 +49,7 @@ Status check_file(const config::DatasetConfig& dataset, const files::FileTable& 
       std::to_string(before.size) + " to " + std::to_string(now.size) + " bytes";
   if (now.size < before.size) return refresh_error(after.path(file), "shrank from " + sizes);
   if (now.size > before.size && !supports_append(dataset))
-    return refresh_error(after.path(file), "went from " + sizes);
+    return refresh_error(after.path(file), "changed from " + sizes);
   if (now.size > before.size)
     return has_lines(dataset) ? check_lines(after, file, before.size) : Status();
   if (now.mtime_ns != before.mtime_ns) return refresh_error(after.path(file), "was modified");
@@ -63,7 +63,7 @@ Status check_files(const config::DatasetConfig& dataset, const files::FileTable&
   for (size_t file = 0; file < after.size(); ++file) by_name.emplace(after.name(file), file);
   for (size_t file = 0; file < before.size(); ++file) {
     const auto found = by_name.find(before.name(file));
-    if (found == by_name.end()) return refresh_error(before.path(file), "is gone");
+    if (found == by_name.end()) return refresh_error(before.path(file), "was removed");
     STOKER_RETURN_IF_ERROR(check_file(dataset, after, found->second, before.stamp(file)));
   }
   return {};
@@ -102,11 +102,11 @@ Status validate_refresh(const config::DatasetConfigs& datasets,
 
 Status validate_same_schema(const Dataset& before, const Dataset& after) {
   if (before.spec() != after.spec())
-    return Status(StatusCode::kMismatch, "what came makes its samples of another shape");
+    return Status(StatusCode::kMismatch, "the refreshed dataset has other sample tensors");
   if (before.classes() != after.classes() || before.class_names() != after.class_names())
     return Status(StatusCode::kMismatch,
-                  "what came has other classes (" + std::to_string(before.classes()) + " before, " +
-                      std::to_string(after.classes()) + " now), for which the model was not made");
+                  "the refreshed dataset has other classes (" + std::to_string(before.classes()) +
+                      " before, " + std::to_string(after.classes()) + " now) than the model");
   return {};
 }
 

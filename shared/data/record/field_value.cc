@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "shared/base/tensor_spec.h"
+#include "shared/base/utf8.h"
 
 namespace stoker::data::record {
 namespace {
@@ -42,14 +43,14 @@ bool parse_float(std::string_view text, float& number) {
 }
 
 Status nonfinite(float number) {
-  return wrong("holds " + std::string(std::isnan(number) ? "NaN" : "an infinite number"));
+  return wrong(std::string("must be finite, got ") + (std::isnan(number) ? "NaN" : "infinity"));
 }
 
 template <typename Number>
 Status append_all(std::span<const Number> numbers, std::span<float> out, size_t& filled) {
   if (numbers.size() > out.size() - filled) {
-    return wrong("has " + counted(numbers.size(), "number") + ", more than the " +
-                 std::to_string(out.size() - filled) + " that are needed");
+    return wrong("has " + counted(numbers.size(), "number") + ", more than the required " +
+                 std::to_string(out.size() - filled));
   }
   for (const Number number : numbers) {
     const auto value = static_cast<float>(number);
@@ -132,8 +133,8 @@ Status append_array(const FieldArray& array, std::span<float> out, size_t& fille
                     bool must_be_finite) {
   const auto room = out.subspan(filled);
   if (array.size() > room.size())
-    return wrong("has " + counted(array.size(), "number") + ", more than the " +
-                 std::to_string(room.size()) + " that are needed");
+    return wrong("has " + counted(array.size(), "number") + ", more than the required " +
+                 std::to_string(room.size()));
   const auto numbers = room.first(array.size());
   const auto bytes = std::as_writable_bytes(numbers);
   const bool is_in_place = array.type == kFloat32 && array.bytes.data() == bytes.data();
@@ -175,25 +176,15 @@ void deinterleave(std::span<const std::byte> pixels, size_t channels, std::span<
 
 std::string describe(const FieldValue& value) {
   if (const auto* bytes = std::get_if<FieldBytes>(&value)) return counted(bytes->size(), "byte");
-  if (const auto* ints = std::get_if<FieldInts>(&value))
-    return counted(ints->size(), "whole number");
+  if (const auto* ints = std::get_if<FieldInts>(&value)) return counted(ints->size(), "integer");
   if (const auto* floats = std::get_if<FieldFloats>(&value))
     return counted(floats->size(), "number");
   if (const auto* array = std::get_if<FieldArray>(&value)) {
     return counted(array->size(), array->type == kUint8      ? "byte"
-                                  : array->type.is_integer() ? "whole number"
+                                  : array->type.is_integer() ? "integer"
                                                              : "number");
   }
   return "nothing";
-}
-
-std::string quote_for_message(std::string_view text, size_t max_bytes) {
-  std::string shown = "'";
-  for (const char c : text.substr(0, max_bytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    shown += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return shown + (text.size() > max_bytes ? "…'" : "'");
 }
 
 std::string_view to_string_view(FieldBytes bytes) {
@@ -209,7 +200,7 @@ std::string_view trimmed(std::string_view text) {
 
 Status copy_bytes(const FieldValue& value, std::span<std::byte> out) {
   if (byte_count(value) != out.size())
-    return wrong("is " + describe(value) + ", but " + counted(out.size(), "byte") + " are needed");
+    return wrong("must be " + counted(out.size(), "byte") + ", got " + describe(value));
   if (out.empty()) return {};
   const auto* array = std::get_if<FieldArray>(&value);
   if (array != nullptr && array->interleaved_channels > 1) {
@@ -236,10 +227,10 @@ Status append_numbers(const FieldValue& value, std::span<float> out, size_t& fil
   if (const auto* array = std::get_if<FieldArray>(&value))
     return append_array(*array, out, filled, must_be_finite);
   const auto* bytes = std::get_if<FieldBytes>(&value);
-  if (bytes == nullptr) return wrong("is not there");
+  if (bytes == nullptr) return wrong("is missing");
   float number = 0;
   if (!parse_float(trimmed(to_string_view(*bytes)), number))
-    return wrong("is " + quote_for_message(to_string_view(*bytes)) + ", not a number");
+    return wrong("must be a number, got " + quote_for_message(to_string_view(*bytes)));
   return append_all(std::span<const float>(&number, 1), out, filled);
 }
 
@@ -247,15 +238,16 @@ Result<uint64_t> whole_number(const FieldValue& value) {
   if (const auto* bytes = std::get_if<FieldBytes>(&value)) {
     uint64_t number = 0;
     if (parse_all(trimmed(to_string_view(*bytes)), number)) return number;
-    return wrong("is " + quote_for_message(to_string_view(*bytes)) + ", not a whole number from 0");
+    return wrong("must be an integer of at least 0, got " +
+                 quote_for_message(to_string_view(*bytes)));
   }
   const auto* array = std::get_if<FieldArray>(&value);
   const auto* ints = std::get_if<FieldInts>(&value);
   const bool is_one = array != nullptr ? array->type.is_integer() && array->size() == 1
                                        : ints != nullptr && ints->size() == 1;
-  if (!is_one) return wrong("is " + describe(value) + ", but one whole number is needed");
+  if (!is_one) return wrong("must be one integer, got " + describe(value));
   const int64_t number = array != nullptr ? class_at(*array, 0) : ints->front();
-  if (number < 0) return wrong("is " + std::to_string(number) + ", below 0");
+  if (number < 0) return wrong("must be at least 0, got " + std::to_string(number));
   return static_cast<uint64_t>(number);
 }
 
@@ -270,7 +262,7 @@ Result<uint64_t> whole_number_count(const FieldValue& value) {
   if (const auto* ints = std::get_if<FieldInts>(&value)) return ints->size();
   const auto* array = std::get_if<FieldArray>(&value);
   if (array != nullptr && array->type.is_integer()) return array->size();
-  return wrong("is " + describe(value) + ", no list of whole numbers");
+  return wrong("must be a list of integers, got " + describe(value));
 }
 
 FieldValue first_numbers(const FieldValue& value, uint64_t count) {

@@ -63,12 +63,9 @@ struct RecordValues {
 
 inline bool is_missing(const FieldValue& value) { return value.index() == 0; }
 inline bool is_bytes(const FieldValue& value) { return std::holds_alternative<FieldBytes>(value); }
-// "nothing", "12 bytes", "3 whole numbers", "1 number".
+// "nothing", "12 bytes", "3 integers", "1 number".
 std::string describe(const FieldValue& value);
 std::string_view to_string_view(FieldBytes bytes);
-// Formats a name or value from a file for a message: quoted, with '?' for control characters, and
-// truncated to `max_bytes`.
-std::string quote_for_message(std::string_view text, size_t max_bytes = 32);
 
 // An array that was read directly into its tensor (RecordValues::input_tensor) is not copied again.
 

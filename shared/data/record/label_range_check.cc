@@ -63,9 +63,9 @@ std::optional<size_t> find_out_of_range(std::span<const std::byte> values, int64
   return std::nullopt;
 }
 
-class DatasetWithinLimits final : public DatasetDecorator {
+class RangeCheckedDataset final : public DatasetDecorator {
  public:
-  DatasetWithinLimits(std::unique_ptr<Dataset> data, LabelRangeCheck limits)
+  RangeCheckedDataset(std::unique_ptr<Dataset> data, LabelRangeCheck limits)
       : DatasetDecorator(*data), data_(std::move(data)), ranges_(std::move(limits)) {}
 
   Status read(uint64_t sample, const RandomKey& random_key,
@@ -171,7 +171,7 @@ std::unique_ptr<Dataset> with_range_check(const config::Config& config,
                                           std::unique_ptr<Dataset> data) {
   LabelRangeCheck limits = LabelRangeCheck::of(config, data->spec(), data->classes());
   if (!limits.any()) return data;
-  return std::make_unique<DatasetWithinLimits>(std::move(data), std::move(limits));
+  return std::make_unique<RangeCheckedDataset>(std::move(data), std::move(limits));
 }
 
 }  // namespace stoker::data::record

@@ -169,7 +169,7 @@ Status RecordIndexBuilder::take_classes() {
           "is " + std::to_string(given) + ", but a label is " + std::to_string(list_classes_ - 1));
     table_.classes = std::max(given, list_classes_);
     if (table_.classes == 0)
-      return request_.config_error("fields.labels", "hold no class, only -100");
+      return request_.config_error("fields.labels", "must contain a class, got only -100");
   }
   if (!spec().has_target(FieldRole::kLabel)) return {};
   auto classes = labels_.finish(given);

@@ -43,9 +43,8 @@ std::span<T> numbers_in(std::span<std::byte> out) {
 Result<InputForm> SampleAssembler::input_form(const FieldValue& input) const {
   if (spec_.is_sequence()) return InputForm::kNumbers;
   if (spec_.image && !is_bytes(input)) {
-    return spec_.in_field(0, unfit_value("is " + describe(input) +
-                                         ", no image; name it in fields.input, with an "
-                                         "input_shape"));
+    return spec_.in_field(0, unfit_value("must be an image, got " + describe(input) +
+                                         "; name it in fields.input, with an input_shape"));
   }
   if (spec_.image) return InputForm::kImage;
   return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
@@ -54,16 +53,16 @@ Result<InputForm> SampleAssembler::input_form(const FieldValue& input) const {
 Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
   if (spec_.input().role == FieldRole::kText) {
     const auto* bytes = std::get_if<FieldBytes>(&value);
-    if (bytes == nullptr) return unfit_value("is " + describe(value) + ", no text");
+    if (bytes == nullptr) return unfit_value("must be text, got " + describe(value));
     return bytes->empty() ? 0 : bytes->size() + (spec_.has_end_token() ? 1 : 0);
   }
   if (spec_.input().role == FieldRole::kInputIds) return whole_number_count(value);
   const auto count = number_count(value);
-  if (!count) return unfit_value("is " + describe(value) + ", no list of numbers");
+  if (!count) return unfit_value("must be a list of numbers, got " + describe(value));
   const uint64_t per_step = spec_.values_per_step();
   if (*count % per_step == 0) return *count / per_step;
-  return unfit_value("has " + std::to_string(*count) + " numbers, which are not " +
-                     std::to_string(per_step) + " for each time step, as input_shape says");
+  return unfit_value("has " + std::to_string(*count) + " numbers, which is not a multiple of the " +
+                     std::to_string(per_step) + " of a time step (input_shape)");
 }
 
 Result<SampleAssembler::Measure> SampleAssembler::measure(
@@ -84,14 +83,14 @@ Result<SampleAssembler::Measure> SampleAssembler::measure(
     return false;
   });
   if (bad)
-    return spec_.in_field(1, unfit_value("holds " + std::to_string(*bad) + ", no class (0 to " +
-                                         std::to_string(kMaxClasses - 1) + "), nor -100 for none"));
+    return spec_.in_field(
+        1, unfit_value("must be classes from 0 to " + std::to_string(kMaxClasses - 1) +
+                       ", or -100 (ignored), got " + std::to_string(*bad)));
   if (spec_.max_label_length == 0 && measure.labels != measure.length)
     return spec_.in_field(
         1, unfit_value("has " + std::to_string(measure.labels) + " labels for the " +
                        std::to_string(measure.length) + " time steps of " + spec_.names[0] +
-                       "; where they are not one each, say how many there may be with "
-                       "sequence.max_label_length"));
+                       "; for another number of labels set sequence.max_label_length"));
   return measure;
 }
 
@@ -132,7 +131,7 @@ Status SampleAssembler::write_input(std::span<const FieldValue> values, const Ra
                                              : write_numbers(values, 0, out);
   const auto* file = std::get_if<FieldBytes>(&values[0]);
   if (file == nullptr)
-    return spec_.in_field(0, unfit_value("is " + record::describe(values[0]) + ", no image"));
+    return spec_.in_field(0, unfit_value("must be an image, got " + record::describe(values[0])));
   return spec_.in_field(0, spec_.image->read(*file, random_key, out));
 }
 
@@ -159,9 +158,10 @@ Status SampleAssembler::write_numbers(std::span<const FieldValue> values, size_t
     if (!status.ok()) return spec_.in_field(first + i, status);
   }
   if (filled == numbers.size()) return {};
-  return spec_.in_field(first + values.size() - 1,
-                        unfit_value("ends with number " + std::to_string(filled) + " of the " +
-                                    std::to_string(numbers.size()) + " that are needed"));
+  return spec_.in_field(
+      first + values.size() - 1,
+      unfit_value("is too short: " + std::to_string(filled) + " of the required " +
+                  std::to_string(numbers.size()) + " numbers"));
 }
 
 // Sets `kept` to the number of steps of the sample, after truncation.
@@ -170,7 +170,7 @@ Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kep
   const auto length = num_steps(record.fields[0]);
   if (!length) return spec_.in_field(0, length.status());
   if (*length != record.length)
-    return spec_.in_field(0, unfit_value("has another length than when the file was indexed"));
+    return spec_.in_field(0, unfit_value("has a different length than when the file was indexed"));
   kept = std::min(*length, spec_.max_length);
   STOKER_RETURN_IF_ERROR(spec_.in_field(0, write_steps(record.fields[0], kept, outputs[0])));
   numbers_in<int64_t>(outputs[1])[0] = static_cast<int64_t>(kept);
@@ -201,8 +201,8 @@ Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,
       return false;
     });
     if (bad)
-      return unfit_value("holds " + std::to_string(*bad) + ", no token (0 to " +
-                         std::to_string(kMaxToken) + ")");
+      return unfit_value("must be tokens from 0 to " + std::to_string(kMaxToken) + ", got " +
+                         std::to_string(*bad));
     filled *= sizeof(int32_t);
   }
   std::ranges::fill(out.subspan(filled), std::byte{0});
@@ -215,7 +215,7 @@ Status SampleAssembler::write_labels(const FieldValue& value, uint64_t steps,
   const std::span<int64_t> labels = numbers_in<int64_t>(out);
   const bool is_per_step = spec_.max_label_length == 0;
   if (is_per_step ? given < steps : given > labels.size())
-    return unfit_value("has another number of labels than when the file was indexed");
+    return unfit_value("has a different number of labels than when the file was indexed");
   const auto kept = labels.first(is_per_step ? steps : given);
   copy_whole_numbers(first_numbers(value, kept.size()), kept);
   const auto is_bad = [classes = static_cast<int64_t>(spec_.num_classes)](int64_t label) {
@@ -223,8 +223,8 @@ Status SampleAssembler::write_labels(const FieldValue& value, uint64_t steps,
   };
   const auto bad = std::ranges::find_if(kept, is_bad);
   if (bad != kept.end())
-    return unfit_value("holds label " + std::to_string(*bad) +
-                       ", which was not there when the file was indexed");
+    return unfit_value("has label " + std::to_string(*bad) +
+                       ", which did not exist when the file was indexed");
   std::ranges::fill(labels.subspan(kept.size()), kPaddedLabel);
   return {};
 }

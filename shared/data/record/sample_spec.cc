@@ -97,7 +97,7 @@ Status add_target(const DatasetRequest& request, SampleSpec& spec) {
     return {};
   }
   if (has_empty(names.target))
-    return request.config_error("fields.target", "must not hold an empty name");
+    return request.config_error("fields.target", "must not contain an empty name");
   return add_target_numbers(request, spec);
 }
 
@@ -128,8 +128,7 @@ Status add_steps(const DatasetRequest& request, SampleSpec& spec) {
       fields.input.size() + (fields.text.empty() ? 0 : 1) + (fields.input_ids.empty() ? 0 : 1);
   if (sources != 1)
     return request.config_error(
-        "fields.input",
-        "of sequences must be one field, or else set fields.text or fields.input_ids");
+        "fields.input", "must be one field for sequences; or set fields.text or fields.input_ids");
   FieldSpec steps{.role = FieldRole::kInput, .shape = {}};
   if (!fields.text.empty()) {
     steps.role = FieldRole::kText;

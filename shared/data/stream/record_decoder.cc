@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "shared/base/utf8.h"
 #include "shared/config/dataset_config.h"
 #include "shared/data/files/byte_source.h"
 #include "shared/data/format/json_values.h"
@@ -153,7 +154,7 @@ class TarFields final : public FieldReader {
 
   Status take(const format::TarMember& member, std::string extension) {
     if (std::ranges::find(extensions_, extension) != extensions_.end())
-      return unusable("has two members " + record::quote_for_message(extension));
+      return unusable("has two members " + quote_for_message(extension));
     const auto& fields = values_.fields();
     for (size_t field = 0; field < fields.size(); ++field) {
       const auto rank = fields[field].extension_rank(extension);

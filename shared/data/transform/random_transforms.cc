@@ -133,10 +133,10 @@ std::vector<std::string> RandomTransforms::describe(const RandomKey& random_key)
 
 namespace {
 
-class AugmentedDataset final : public DatasetDecorator, public SampleFiles {
+class TransformedDataset final : public DatasetDecorator, public SampleFiles {
  public:
-  AugmentedDataset(std::unique_ptr<Dataset> dataset, const image::ImageShape& shape,
-                   const RandomTransforms& augmentation)
+  TransformedDataset(std::unique_ptr<Dataset> dataset, const image::ImageShape& shape,
+                     const RandomTransforms& augmentation)
       : DatasetDecorator(*dataset),
         dataset_(std::move(dataset)),
         shape_(shape),
@@ -226,7 +226,7 @@ Result<std::unique_ptr<Dataset>> with_transforms(const DatasetRequest& request,
   STOKER_RETURN_IF_ERROR(check_random_crop(request, augmentation, shape));
   if (augmentation.none()) return dataset;
   return std::unique_ptr<Dataset>(
-      std::make_unique<AugmentedDataset>(std::move(dataset), shape, augmentation));
+      std::make_unique<TransformedDataset>(std::move(dataset), shape, augmentation));
 }
 
 }  // namespace stoker::data::transform

@@ -25,7 +25,7 @@ const config::ClassWeights& weights_of(const config::TaskConfig& task) {
 }
 
 // Labels that are known only by reading the samples.
-class Unlabelled final : public data::DatasetDecorator {
+class Unlabeled final : public data::DatasetDecorator {
  public:
   using DatasetDecorator::DatasetDecorator;
   Status read(uint64_t sample, const data::RandomKey& random_key,
@@ -110,7 +110,7 @@ TEST_F(ComputeClassWeightsTest, PreservesExplicitList) {
 TEST_F(ComputeClassWeightsTest, RejectsUncountableLabelsWithHint) {
   const auto counted = data("012");
   const Status rejected =
-      compute_class_weights(balanced_, Unlabelled(*counted), std::nullopt).status();
+      compute_class_weights(balanced_, Unlabeled(*counted), std::nullopt).status();
   EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(rejected.message(), HasSubstr("task.class_weights: balanced requires labels"));
   EXPECT_THAT(rejected.message(), HasSubstr("set it to a list with one number per class"));

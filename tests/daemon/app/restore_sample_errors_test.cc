@@ -26,7 +26,7 @@ constexpr const char* kThree =
 
 TEST_F(RestoreSampleErrorsTest, UsesCountOfCheckpoint) {
   put(kThree);
-  const checkpoint::Manifest saved{.step = 2, .ticket = 4, .sample_errors = 9};
+  const checkpoint::Manifest saved{.step = 2, .next_ticket = 4, .sample_errors = 9};
   const auto before = so_far(&saved);
   EXPECT_EQ(before.count, 9u) << "also of those that are on no list";
   EXPECT_EQ(before.lines, 2u);
@@ -35,7 +35,7 @@ TEST_F(RestoreSampleErrorsTest, UsesCountOfCheckpoint) {
 
 TEST_F(RestoreSampleErrorsTest, CountsFileRecordsWhenCheckpointHasNoCount) {
   put(kThree);
-  const checkpoint::Manifest saved{.step = 2, .ticket = 4};
+  const checkpoint::Manifest saved{.step = 2, .next_ticket = 4};
   EXPECT_EQ(so_far(&saved).count, 2u);
   put("");
   EXPECT_EQ(so_far(&saved).count, 0u);

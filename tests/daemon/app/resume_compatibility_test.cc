@@ -195,8 +195,8 @@ TEST(ResumeCompatibilityTest, DetectsModelTensorChangeByDigest) {
 TEST(ResumeCompatibilityTest, DetectsChangedRunByManifest) {
   checkpoint::Manifest saved;
   saved.data_digest = "one";
-  saved.batch = 16;
-  saved.accumulate = 1;
+  saved.micro_batch_size = 16;
+  saved.gradient_accumulation_steps = 1;
   const auto rejected_with = [&](const ChangeKind change, const std::string& said,
                                  const auto& set) {
     checkpoint::Manifest now = saved;
@@ -212,9 +212,9 @@ TEST(ResumeCompatibilityTest, DetectsChangedRunByManifest) {
   rejected_with(ChangeKind::kData, "fingerprint one -> two",
                 [](auto& now) { now.data_digest = "two"; });
   rejected_with(ChangeKind::kBatch, "train.micro_batch_size: 16 -> 8",
-                [](auto& now) { now.batch = 8; });
+                [](auto& now) { now.micro_batch_size = 8; });
   rejected_with(ChangeKind::kBatch, "train.gradient_accumulation_steps: 1 -> 4",
-                [](auto& now) { now.accumulate = 4; });
+                [](auto& now) { now.gradient_accumulation_steps = 4; });
   rejected_with(ChangeKind::kWorldSize, "trainers: 1 -> 2", [](auto& now) { now.world_size = 2; });
   ResumeCompatibility none;
   none.add_manifest(saved, saved);
@@ -223,8 +223,8 @@ TEST(ResumeCompatibilityTest, DetectsChangedRunByManifest) {
 
 TEST(ResumeCompatibilityTest, IgnoresFieldsMissingFromManifest) {
   checkpoint::Manifest now;
-  now.batch = 16;
-  now.accumulate = 2;
+  now.micro_batch_size = 16;
+  now.gradient_accumulation_steps = 2;
   ResumeCompatibility changes;
   changes.add_manifest({}, now);
   EXPECT_FALSE(changes.any());

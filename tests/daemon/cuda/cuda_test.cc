@@ -31,7 +31,7 @@ class CudaTest : public TrainerTest {
  protected:
   static void SetUpTestSuite() {
     prepare_environment({.deterministic = true});  // before CUDA is loaded
-    device_ = open_device("cuda");
+    device_ = open_device({.type = config::DeviceConfig::Type::kCuda, .index = {}});
   }
   void SetUp() override {
     if (!device_.ok()) GTEST_SKIP() << device_.status().message();

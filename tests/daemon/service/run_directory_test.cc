@@ -154,10 +154,10 @@ TEST_F(RunDirectoryTest, RejectsSecondProcessWithPidOfFirst) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     const auto second = RunDirectory::open(layout_, clock_);
-    const bool as_promised =
+    const bool as_expected =
         second.status().code() == StatusCode::kBusy &&
         second.status().message().find("pid=" + std::to_string(::getppid())) != std::string::npos;
-    ::_exit(as_promised ? static_cast<int>(exit_code_for(second.status())) : 1);
+    ::_exit(as_expected ? static_cast<int>(exit_code_for(second.status())) : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

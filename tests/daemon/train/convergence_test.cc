@@ -90,8 +90,8 @@ task::Batch token_endpoint_batch() {
   return {tokens.to(at::kInt), last.gt(tokens.select(1, 0)).to(at::kLong), length};
 }
 
-LearningCase tagging_case() {
-  return {.name = "blstm_tagging",
+LearningCase sequence_labeling_case() {
+  return {.name = "blstm_sequence_labeling",
           .model = blstm(Pooling::kNone),
           .task = {config::SequenceLabelingTask{}},
           .sample = {{"tokens", DType::kI32, {kSteps}},
@@ -130,8 +130,8 @@ LearningCase token_case(const std::string& name, Pooling pooling) {
           .batch = token_endpoint_batch};
 }
 
-LearningCase multi_label_case() {
-  return {.name = "mlp_multi_label",
+LearningCase multilabel_case() {
+  return {.name = "mlp_multilabel",
           .model = {.arch = config::MlpConfig{.hidden_sizes = {24}}},
           .task = {config::MultilabelClassificationTask{}},
           .sample = {{"input", DType::kF32, {kFeatures}}, {"target", DType::kF32, {kFeatures - 1}}},
@@ -173,9 +173,9 @@ LearningCase gpt_case() {
                                                 .dropout = 0.1});
 }
 
-LearningCase layers_case() {
+LearningCase sequential_case() {
   return language_case(
-      "layers_of_tokens",
+      "sequential_of_tokens",
       config::SequentialConfig{
           {config::EmbeddingLayer{.num_embeddings = kTokens, .embedding_dim = 24},
            config::LstmLayer{.hidden_size = 24}, config::LayerNormLayer{}, config::LinearLayer{}}});
@@ -213,15 +213,17 @@ TEST_P(TaskLearningTest, ReducesLossSubstantially) {
   EXPECT_LT(last, 0.3 * first) << "from " << first;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tasks, TaskLearningTest,
-    testing::Values(multi_label_case(), blstm_case("blstm_last", Pooling::kLast, 1),
-                    blstm_case("blstm_mean_two_layers", Pooling::kMean, 2), tagging_case(),
-                    ctc_case(), token_case("blstm_of_tokens_last", Pooling::kLast),
-                    token_case("blstm_of_tokens_mean", Pooling::kMean),
-                    lstm_case("lstm", false, 0.1), lstm_case("lstm_tied", true, 0.0), gpt_case(),
-                    layers_case()),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tasks, TaskLearningTest,
+                         testing::Values(multilabel_case(),
+                                         blstm_case("blstm_last", Pooling::kLast, 1),
+                                         blstm_case("blstm_mean_two_layers", Pooling::kMean, 2),
+                                         sequence_labeling_case(), ctc_case(),
+                                         token_case("blstm_of_tokens_last", Pooling::kLast),
+                                         token_case("blstm_of_tokens_mean", Pooling::kMean),
+                                         lstm_case("lstm", false, 0.1),
+                                         lstm_case("lstm_tied", true, 0.0), gpt_case(),
+                                         sequential_case()),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace stoker::train

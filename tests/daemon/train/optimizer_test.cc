@@ -163,7 +163,7 @@ TEST(MuonTest, UsesAdamwForParametersOtherThanHiddenMatrices) {
   for (const auto& group : (*optimizer)->groups())
     for (const at::Tensor& each : group.parameters)
       for (const auto& [name, tensor] : parameters.all)
-        if (each.is_same(tensor)) found.emplace_back(name, group.kind);
+        if (each.is_same(tensor)) found.emplace_back(name, group.name);
   EXPECT_THAT(found, ::testing::ElementsAre(::testing::Pair("c.w", OptimizerName::kMuon),
                                             ::testing::Pair("a.w", OptimizerName::kMuon),
                                             ::testing::Pair("tok.w", OptimizerName::kAdamW),

@@ -21,7 +21,7 @@ Profile three_steps() {
     profile.steps.push_back({.step = number++,
                              .begin = at,
                              .end = at + length,
-                             .spans = {{Phase::kFeedWait, at, at + 1ms},
+                             .spans = {{Phase::kDataWait, at, at + 1ms},
                                        {Phase::kForward, at + 1ms, at + 3ms},
                                        {Phase::kBackward, at + 3ms, at + 6ms},
                                        {Phase::kForward, at + 6ms, at + 8ms}},

@@ -37,7 +37,7 @@ TEST_F(StepInstrumentationTest, ProfilesEachPhaseOfRequestedSteps) {
         seen.push_back(span.phase);
       }
     }
-    EXPECT_THAT(seen, ElementsAre(Phase::kFeedWait, Phase::kCopy, Phase::kForward, Phase::kBackward,
+    EXPECT_THAT(seen, ElementsAre(Phase::kDataWait, Phase::kCopy, Phase::kForward, Phase::kBackward,
                                   Phase::kOptimizer));
   }
   EXPECT_THAT(numbers, ElementsAre(1u, 2u, 3u, 4u));
@@ -55,8 +55,8 @@ TEST_F(StepInstrumentationTest, ProfilesMicroBatchesInSequence) {
   std::vector<Phase> seen;
   for (const PhaseSpan& span : run.profiles_[0].profile.steps.at(0).spans)
     seen.push_back(span.phase);
-  EXPECT_THAT(seen, ElementsAre(Phase::kFeedWait, Phase::kCopy, Phase::kForward, Phase::kBackward,
-                                Phase::kFeedWait, Phase::kCopy, Phase::kForward, Phase::kBackward,
+  EXPECT_THAT(seen, ElementsAre(Phase::kDataWait, Phase::kCopy, Phase::kForward, Phase::kBackward,
+                                Phase::kDataWait, Phase::kCopy, Phase::kForward, Phase::kBackward,
                                 Phase::kOptimizer));
 }
 

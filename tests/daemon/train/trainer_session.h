@@ -111,7 +111,7 @@ class Session : private BatchSource, private MetricsSink {
     checkpoint::Manifest manifest{.data_digest = "the data"};
     if (newest.ok()) {
       EXPECT_TRUE(state_->restore(*newest).ok());
-      manifest.parent = checkpoint::CheckpointStore::checkpoint_name(state_->step);
+      manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(state_->step);
     }
     const ring::BatchLayout layout(data_->spec(),
                                    static_cast<uint64_t>(config.train.micro_batch_size));

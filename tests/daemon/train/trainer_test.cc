@@ -28,7 +28,7 @@ TEST_F(TrainerTest, TrainsToLastStepWithMetricsAndCheckpoints) {
   for (const auto& row : run.rows_) reported.push_back(row.step);
   EXPECT_THAT(reported, ElementsAre(3, 6, 9, 10));
   EXPECT_LT(run.rows_.back().loss, run.rows_.front().loss);
-  EXPECT_EQ(run.rows_.back().samples, 40u);
+  EXPECT_EQ(run.rows_.back().samples_seen, 40u);
   EXPECT_EQ(run.saved().back(), 10u);
   EXPECT_EQ(run.board_.step(), 10u);
 }
@@ -116,7 +116,7 @@ TEST_F(TrainerTest, AccumulatesMicroBatchesIntoOneStep) {
   config.train.gradient_accumulation_steps = 2;
   Session parts(config, fresh());
   ASSERT_TRUE(parts.train().ok());
-  EXPECT_EQ(parts.rows_.back().samples, whole.rows_.back().samples);
+  EXPECT_EQ(parts.rows_.back().samples_seen, whole.rows_.back().samples_seen);
   EXPECT_NEAR(parts.rows_.back().loss, whole.rows_.back().loss, 1e-6);
 }
 
@@ -228,10 +228,10 @@ TEST_F(TrainerTest, StoresRunIdentityAndQuarantineInCheckpoint) {
   ASSERT_TRUE(newest.ok());
   EXPECT_EQ(newest->manifest().data_digest, "the data");
   EXPECT_EQ(newest->manifest().step, 8u);
-  EXPECT_EQ(newest->manifest().ticket, 8u);
+  EXPECT_EQ(newest->manifest().next_ticket, 8u);
   EXPECT_EQ(newest->manifest().sample_errors, 108u) << "of the tickets before its own";
   if (next.saved().size() == 2) {
-    EXPECT_EQ(newest->manifest().parent, "step-000000004");
+    EXPECT_EQ(newest->manifest().parent_checkpoint, "step-000000004");
   }
 }
 

@@ -29,7 +29,7 @@ class RetentionManagerTest : public testing::Test {
     checkpoint::CheckpointContent content;
     content.manifest.step = step;
     content.manifest.live_settings = live;
-    content.manifest.created = to_iso8601(clock_.wall());
+    content.manifest.created_at = to_iso8601(clock_.wall());
     const auto saved = store_.commit(content);
     ASSERT_TRUE(saved.ok()) << saved.status().to_string();
   }

@@ -14,8 +14,8 @@ TEST(SnapshotTest, AssignsEachTensorToFileOfItsComponent) {
   Snapshot snapshot;
   snapshot.begin();
   std::ranges::fill(snapshot.add(Part::kModel, floats("w", 3)), std::byte{1});
-  std::ranges::fill(snapshot.add(Part::kOptim, floats("w.momentum", 3)), std::byte{2});
-  std::ranges::fill(snapshot.add(Part::kState, floats("rng", 5)), std::byte{3});
+  std::ranges::fill(snapshot.add(Part::kOptimizer, floats("w.momentum", 3)), std::byte{2});
+  std::ranges::fill(snapshot.add(Part::kTrainerState, floats("rng", 5)), std::byte{3});
   std::ranges::fill(snapshot.add(Part::kModel, floats("b", 1)), std::byte{4});
   const auto content = snapshot.content();
   ASSERT_EQ(content.model.size(), 2u);
@@ -62,11 +62,11 @@ TEST(SnapshotTest, ReusesMemoryOfPreviousSnapshot) {
   Snapshot snapshot;
   snapshot.begin();
   const std::byte* const first = snapshot.add(Part::kModel, floats("w", 1000)).data();
-  const std::byte* const second = snapshot.add(Part::kOptim, floats("m", 1000)).data();
+  const std::byte* const second = snapshot.add(Part::kOptimizer, floats("m", 1000)).data();
   snapshot.begin();
   EXPECT_EQ(snapshot.bytes(), 0u);
   EXPECT_EQ(snapshot.add(Part::kModel, floats("w", 1000)).data(), first);
-  EXPECT_EQ(snapshot.add(Part::kOptim, floats("m", 900)).data(), second);
+  EXPECT_EQ(snapshot.add(Part::kOptimizer, floats("m", 900)).data(), second);
 }
 
 TEST(SnapshotTest, PreservesFilledTensorsWhenMoreAreAdded) {

@@ -53,5 +53,13 @@ TEST(Utf8Test, ReplacesControlCharactersInPrintableText) {
   EXPECT_EQ(printable("naïve ✓"), "naïve ✓");
 }
 
+TEST(Utf8Test, QuotesAndTruncatesTextForMessages) {
+  EXPECT_EQ(quote_for_message("a\x1b"), "'a?'");
+  EXPECT_EQ(quote_for_message("abc", 3), "'abc'");
+  EXPECT_EQ(quote_for_message("abcd", 3), "'abc…'");
+  EXPECT_EQ(quote_for_message("a✓b", 2), "'a…'") << "no part of a character";
+  EXPECT_EQ(quote_for_message("\x80\x80\x80\x80\x80\x80", 5), "'??…'");
+}
+
 }  // namespace
 }  // namespace stoker

@@ -48,12 +48,12 @@ TrainerState::TrainerState(uint64_t step) {
   const auto seed = static_cast<unsigned>(step);
   manifest.step = step;
   manifest.epoch = step / 10;
-  manifest.ticket = step * 4;
+  manifest.next_ticket = step * 4;
   manifest.torch_version = "2.11.0";
   manifest.model_digest = "m";
   manifest.config_digest = "c";
   manifest.data_digest = "d";
-  manifest.parent = step == 0 ? "" : CheckpointStore::checkpoint_name(step - 1);
+  manifest.parent_checkpoint = step == 0 ? "" : CheckpointStore::checkpoint_name(step - 1);
   manifest.metrics_bytes = step * 100;
   manifest.live_settings = R"({"lr":1E-4})";
   model = {make_tensor("fc.weight", DType::kF32, {8, 4}, seed),
@@ -114,7 +114,7 @@ namespace {
   Manifest manifest = opened->manifest();
   if (manifest.files.size() != 3) return ::testing::AssertionFailure() << "files missing";
   manifest.files = due.manifest.files;
-  manifest.created = due.manifest.created;
+  manifest.created_at = due.manifest.created_at;
   manifest.stoker_version = due.manifest.stoker_version;
   if (manifest != due.manifest)
     return ::testing::AssertionFailure() << "another manifest: " << to_json(manifest);

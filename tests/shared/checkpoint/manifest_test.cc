@@ -16,15 +16,15 @@ Manifest full() {
   Manifest manifest;
   manifest.step = 1200;
   manifest.epoch = 3;
-  manifest.ticket = 4800;
-  manifest.created = "2026-01-02T03:04:05Z";
+  manifest.next_ticket = 4800;
+  manifest.created_at = "2026-01-02T03:04:05Z";
   manifest.stoker_version = "stoker 0.1.0";
   manifest.torch_version = "2.11.0";
   manifest.model_digest = "m";
   manifest.config_digest = "c";
   manifest.data_digest = "d";
   manifest.files = {{"model.safetensors", 10, kSha}, {"trainer_state.safetensors", 0, kSha}};
-  manifest.parent = "step-000001000";
+  manifest.parent_checkpoint = "step-000001000";
   manifest.metrics_bytes = 77;
   manifest.live_settings = R"({"lr":1E-4})";
   return manifest;
@@ -65,14 +65,15 @@ TEST(ManifestTest, RoundTripsThroughJson) {
     EXPECT_EQ(*parsed, manifest);
   };
   expect_same();
-  manifest.step = manifest.ticket = manifest.metrics_bytes = std::numeric_limits<uint64_t>::max();
+  manifest.step = manifest.next_ticket = manifest.metrics_bytes =
+      std::numeric_limits<uint64_t>::max();
   manifest.files[0].bytes = std::numeric_limits<uint64_t>::max();
   manifest.stoker_version = "quote\" back\\slash \n \xc3\xa9";
-  manifest.parent.clear();
+  manifest.parent_checkpoint.clear();
   manifest.live_settings = "{}";
   expect_same();
-  manifest.batch = 16;
-  manifest.accumulate = 4;
+  manifest.micro_batch_size = 16;
+  manifest.gradient_accumulation_steps = 4;
   manifest.model_file = kSha;
   expect_same();
   manifest.sample_errors = 0;
@@ -83,15 +84,15 @@ TEST(ManifestTest, RoundTripsThroughJson) {
 
 TEST(ManifestTest, RoundTripsDatasetVersions) {
   Manifest grown = full();
-  grown.dataset_versions = {{.ticket = 0, .epoch = 0, .samples = 40, .fingerprint = "a"},
-                            {.ticket = 30, .epoch = 3, .samples = 64, .fingerprint = "d"}};
+  grown.dataset_versions = {{.start_ticket = 0, .epoch = 0, .samples = 40, .fingerprint = "a"},
+                            {.start_ticket = 30, .epoch = 3, .samples = 64, .fingerprint = "d"}};
   const auto parsed = parse_manifest(to_json(grown), "run/manifest.json");
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(*parsed, grown);
-  EXPECT_EQ(to_json(full()).find("data_history"), std::string::npos);
+  EXPECT_EQ(to_json(full()).find("dataset_versions"), std::string::npos);
   expect_corrupt(
-      replaced("\"data_digest\":", "\"data_history\":[{\"start_ticket\":0}],\"data_digest\":"));
-  expect_corrupt(replaced("\"data_digest\":", "\"data_history\":7,\"data_digest\":"));
+      replaced("\"data_digest\":", "\"dataset_versions\":[{\"start_ticket\":0}],\"data_digest\":"));
+  expect_corrupt(replaced("\"data_digest\":", "\"dataset_versions\":7,\"data_digest\":"));
 }
 
 TEST(ManifestTest, ReportsMismatchOnNewerFormat) {

@@ -72,7 +72,7 @@ TEST_F(CheckpointStoreTest, CommitsCheckpointThatOpensVerified) {
   const auto written = store_.commit(TrainerState(7).content());
   ASSERT_TRUE(written.ok()) << written.status().to_string();
   EXPECT_TRUE(is_complete(path_of(7), 7));
-  EXPECT_FALSE(written->created.empty());
+  EXPECT_FALSE(written->created_at.empty());
   EXPECT_THAT(written->stoker_version, HasSubstr("stoker "));
   EXPECT_EQ(names_in(path_of(7)),
             (std::vector<std::string>{"SHA256SUMS", "manifest.json", "model.safetensors",

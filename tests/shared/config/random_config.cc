@@ -54,6 +54,9 @@ class Filler {
   }
   void fill(const Field&, bool* target) { *target = coin(); }
   void fill(const Field&, std::string* target) { *target = text(); }
+  void fill(const Field&, DeviceConfig* target) {
+    *target = *parse_device(coin() ? "cuda:3" : "cpu");
+  }
   template <typename T>
   void fill(const Field& field, std::optional<T>* target) {
     target->reset();
@@ -475,7 +478,6 @@ void fix_training(Config& config, Filler& filler) {
       config.optimizer.method);
   if (auto* const sgd = std::get_if<SgdConfig>(&config.optimizer.method); sgd != nullptr)
     sgd->nesterov = sgd->nesterov && sgd->momentum > 0;
-  config.train.device = filler.coin() ? "cuda:3" : "cpu";
 }
 
 void fix_eval(Config& config, Filler& filler) {

@@ -72,7 +72,7 @@ TEST(SettingsTest, ReadsEverySection) {
   EXPECT_EQ(std::get<StepScheduler>(config.scheduler.schedule),
             (StepScheduler{.step_size = 7, .gamma = 0.5}));
   EXPECT_EQ(config.scheduler.warmup_steps, 5u);
-  EXPECT_EQ(config.train.device, "cuda:1");
+  EXPECT_EQ(config.train.device, parse_device("cuda:1"));
   EXPECT_EQ(config.train.precision, Precision::kBf16);
   EXPECT_EQ(config.train.max_grad_norm, std::nullopt);
   EXPECT_EQ(config.checkpoint.save_every_steps, std::nullopt);

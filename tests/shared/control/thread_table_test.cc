@@ -45,8 +45,8 @@ TEST(ThreadTableTest, ReturnsWhatWasRendered) {
 
 TEST(ThreadTableTest, RejectsOtherReplies) {
   const std::string row =
-      R"({"name":"a","tid":1,"queue_thread":false,"queue":"","operation":"","state":"running",)"
-      R"("since":"","seconds":1})";
+      R"({"name":"a","tid":1,"is_queue_thread":false,"queue":"","operation":"","state":"running",)"
+      R"("since":"","duration_seconds":1})";
   EXPECT_TRUE(parse_thread_table(R"({"threads":[)" + row + R"(],"library_threads":0})").ok());
   for (const std::string& text :
        {std::string("nonsense"), std::string("{}"), std::string(R"({"threads":[]})"),

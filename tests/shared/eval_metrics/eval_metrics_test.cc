@@ -16,7 +16,7 @@ std::map<std::string, double> metrics_of(const EvalReport& report) {
   return {report.metrics.begin(), report.metrics.end()};
 }
 
-struct Labelled {
+struct Labeled {
   std::vector<float> losses, confidences;
   std::vector<int64_t> labels, predictions;
   std::vector<uint8_t> in_top;
@@ -28,7 +28,7 @@ struct Labelled {
   }
 };
 
-Labelled six() {
+Labeled six() {
   return {.losses = {0.5F, 2, 0.25F, 1, 3, 0.25F},
           .confidences = {0.6F, 0.9F, 0.8F, 0.5F, 0.95F, 0.8F},
           .labels = {0, 0, 1, 1, 2, 2},
@@ -40,7 +40,7 @@ Labelled six() {
 // 2 once, correctly. Each has two samples. Class 3 does not occur.
 TEST(ClassificationMetricsTest, MatchesManuallyComputedValues) {
   ClassificationMetrics score({.classes = 4, .top_k = 2, .misclassified = 2});
-  const Labelled samples = six();
+  const Labeled samples = six();
   score.add(samples.part(0, 6));
   const EvalReport report = score.report();
   auto values = metrics_of(report);
@@ -73,7 +73,7 @@ TEST(ClassificationMetricsTest, AppliesClassWeightsOnlyToLoss) {
 }
 
 TEST(ClassificationMetricsTest, OrdersMisclassifiedSamplesByLossThenIndex) {
-  Labelled samples = six();
+  Labeled samples = six();
   samples.losses[3] = 2;
   ClassificationMetrics score({.classes = 3, .top_k = 0, .misclassified = 2});
   score.add(samples.part(0, 6));
@@ -84,7 +84,7 @@ TEST(ClassificationMetricsTest, OrdersMisclassifiedSamplesByLossThenIndex) {
 }
 
 TEST(ClassificationMetricsTest, TreatsNonfiniteLossAsWorstMisclassifiedSample) {
-  Labelled samples = six();
+  Labeled samples = six();
   samples.losses[1] = std::nanf("");
   ClassificationMetrics score({.classes = 3, .top_k = 0, .misclassified = 3});
   score.add(samples.part(0, 6));
@@ -97,7 +97,7 @@ TEST(ClassificationMetricsTest, ReportsOnlyAveragesWithManyClasses) {
   EXPECT_TRUE(few.report().confusion_matrix.empty());
   EXPECT_EQ(few.report().classes.size(), kMaxConfusionClasses + 1);
   ClassificationMetrics many({.classes = 100'000});
-  const Labelled samples = six();
+  const Labeled samples = six();
   ClassifiedSamples batch = samples.part(0, 6);
   batch.is_in_top_k = {};
   many.add(batch);
@@ -109,7 +109,7 @@ TEST(ClassificationMetricsTest, ReportsOnlyAveragesWithManyClasses) {
 TEST(ClassificationMetricsTest, IsBitForBitIndependentOfBatchBoundaries) {
   std::mt19937 random(7);
   std::exponential_distribution<float> loss(1);
-  Labelled samples;
+  Labeled samples;
   for (int i = 0; i < 1000; ++i) {
     samples.losses.push_back(loss(random));
     samples.confidences.push_back(0.5F);

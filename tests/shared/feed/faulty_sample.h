@@ -1,4 +1,4 @@
-// What reader_test_program.cc and the tests that start it agree on.
+// What request_worker_test_program.cc and the tests that start it agree on.
 #pragma once
 
 #include <algorithm>

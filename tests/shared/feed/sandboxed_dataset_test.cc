@@ -1,4 +1,4 @@
-// The client with real processes: stoker-feed, and reader_test_program.cc for faults.
+// The client with real processes: stoker-feed, and request_worker_test_program.cc for faults.
 #include "shared/feed/sandboxed_dataset.h"
 
 #include <signal.h>
@@ -88,7 +88,7 @@ class SandboxedDatasetTest : public ::testing::Test {
   }
   Status open_faulty(const std::string& mode, const std::string& feed = "{}") {
     return open(mode, "{format: synthetic, num_samples: 60, input_shape: [3, 10], num_classes: 4}",
-                READER_TEST_PROGRAM, feed);
+                REQUEST_WORKER_TEST_PROGRAM, feed);
   }
   std::string index() const { return folder_ / "index"; }
 

@@ -1,4 +1,4 @@
-// With real processes: stoker-feed, and reader_test_program.cc for faults.
+// With real processes: stoker-feed, and request_worker_test_program.cc for faults.
 #include "shared/feed/worker_sandbox.h"
 
 #include <sys/wait.h>
@@ -65,7 +65,7 @@ std::vector<pid_t> child_processes() {
   return children;
 }
 
-// A folder of images, one of which triggers the faults of reader_test_program.
+// A folder of images, one of which triggers the faults of request_worker_test_program.
 class WorkerSandboxTest : public data::testing::FolderFixture {
  protected:
   void SetUp() override {
@@ -113,7 +113,7 @@ class WorkerSandboxTest : public data::testing::FolderFixture {
   // Indexes with the test program, whose fault is `name`, and returns the log.
   std::string open_faulty(const std::string& name, const std::string& feed = "{}") const {
     ::testing::internal::CaptureStderr();
-    const Status opened = open(name, packed(name, feed), READER_TEST_PROGRAM);
+    const Status opened = open(name, packed(name, feed), REQUEST_WORKER_TEST_PROGRAM);
     const std::string log = ::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(opened.ok()) << opened.to_string();
     return log;
@@ -202,7 +202,8 @@ TEST_F(WorkerSandboxTest, StartsAtMostOneProcessPerWorker) {
   const auto progress = [&](uint64_t, std::string_view) {
     max_children = std::max(max_children, child_processes().size());
   };
-  ASSERT_TRUE(open("good", packed("good", "{num_workers: 3}"), READER_TEST_PROGRAM, progress).ok());
+  ASSERT_TRUE(
+      open("good", packed("good", "{num_workers: 3}"), REQUEST_WORKER_TEST_PROGRAM, progress).ok());
   EXPECT_LE(max_children, 3u);
   EXPECT_LE(num_starts(), 3u);
 }
@@ -213,7 +214,7 @@ TEST_F(WorkerSandboxTest, StopsWhileProcessDoesNotAnswer) {
       if (cpu_time(child) > std::chrono::milliseconds(300)) throw data::files::ScanStopped();
   };
   const auto config = packed("spins", "{worker_timeout_seconds: null}");
-  const Status status = open("spins", config, READER_TEST_PROGRAM, stop_if_spinning);
+  const Status status = open("spins", config, REQUEST_WORKER_TEST_PROGRAM, stop_if_spinning);
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
   EXPECT_THAT(child_processes(), ::testing::IsEmpty());
   EXPECT_TRUE(std::filesystem::is_empty(index_dir())) << "an incomplete file is left";
@@ -223,10 +224,10 @@ TEST_F(WorkerSandboxTest, ReportsWhyNoProcessCanBeStarted) {
   Status status = open("val", packed("val"), "/does/not/exist");
   EXPECT_EQ(status.code(), StatusCode::kNotFound) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("/does/not/exist"));
-  status = open("rejected", packed("rejected"), READER_TEST_PROGRAM);
+  status = open("rejected", packed("rejected"), REQUEST_WORKER_TEST_PROGRAM);
   EXPECT_EQ(status.code(), StatusCode::kPermission) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("add SystemCallFilter=seccomp"));
-  status = open("fails", packed("fails"), READER_TEST_PROGRAM);
+  status = open("fails", packed("fails"), REQUEST_WORKER_TEST_PROGRAM);
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("exit code 70"));
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
@@ -326,7 +327,8 @@ class SampleValidationTest : public WorkerSandboxTest {
 TEST_F(SampleValidationTest, ReadsSamplesInProcess) {
   const std::string fields = ", fields: {input: x, label: y}";
   ASSERT_TRUE(
-      open("good", records("good", fields + ", input_shape: [2]"), READER_TEST_PROGRAM).ok());
+      open("good", records("good", fields + ", input_shape: [2]"), REQUEST_WORKER_TEST_PROGRAM)
+          .ok());
   EXPECT_EQ(num_starts(), 1u);
   const Status inside = open("val", records("val", fields, "{num_processes: 0}"), "");
   EXPECT_EQ(num_starts(), 1u);
@@ -341,7 +343,7 @@ TEST_F(SampleValidationTest, ReportsSamplesThatCrashTheirProcess) {
   const Status status =
       open("crashes_always",
            records("crashes_always", ", fields: {input: x, label: y}, input_shape: [2]"),
-           READER_TEST_PROGRAM);
+           REQUEST_WORKER_TEST_PROGRAM);
   EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.to_string();
   EXPECT_THAT(status.message(), AllOf(HasSubstr("none of 2 inspected samples"),
                                       HasSubstr(path("records.jsonl")), HasSubstr("signal 11")));
@@ -354,7 +356,7 @@ TEST_F(SampleValidationTest, StopsWhileProcessDoesNotAnswer) {
     for (const pid_t child : child_processes())
       if (process_state(child) == "stopped") throw data::files::ScanStopped();
   };
-  const Status status = open("stops_always", config, READER_TEST_PROGRAM, stop_if_stopped);
+  const Status status = open("stops_always", config, REQUEST_WORKER_TEST_PROGRAM, stop_if_stopped);
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
 }
 

@@ -77,13 +77,13 @@ TrainMetrics example_train_metrics() {
           .loss = 1.25,
           .lr = 3e-4,
           .grad_norm = 0.5,
-          .samples = 1920,
-          .samples_per_s = 400.5,
-          .step_ms = 40,
-          .feed_wait_ms = 0.25,
+          .samples_seen = 1920,
+          .samples_per_second = 400.5,
+          .step_time_ms = 40,
+          .data_wait_ms = 0.25,
           .checkpoint_stall_ms = 3,
           .degraded = 1,
-          .wall = "2026-01-31T12:00:00.123Z"};
+          .wall_time = "2026-01-31T12:00:00.123Z"};
 }
 
 TEST(TrainMetricsTest, WritesDeterministicFieldsBeforeTimings) {
@@ -136,10 +136,10 @@ TEST(EvalMetricsTest, TreatsOtherFieldsAsMetricsInOrder) {
   EvalMetrics record{.step = 200,
                      .dataset = "val",
                      .metrics = {{"loss", 1.5}, {"bits_per_byte", 2.125}, {"accuracy", kNan}},
-                     .samples = 64,
+                     .num_samples = 64,
                      .manifest_sha256 = "ab",
-                     .seconds = 1.5,
-                     .wall = "w"};
+                     .duration_seconds = 1.5,
+                     .wall_time = "w"};
   const std::string text = to_json(to_record(record));
   EXPECT_EQ(text,
             R"({"step":200,"dataset":"val","loss":1.5,"bits_per_byte":2.125,"accuracy":null,)"
@@ -149,14 +149,14 @@ TEST(EvalMetricsTest, TreatsOtherFieldsAsMetricsInOrder) {
   EXPECT_EQ(read->metrics.size(), 3u);
   EXPECT_EQ(read->metrics[1].first, "bits_per_byte");
   EXPECT_EQ(to_json(to_record(*read)), text);
-  EXPECT_EQ(read->quarantined, 0u);
+  EXPECT_EQ(read->num_quarantined, 0u);
 }
 
 TEST(EvalMetricsTest, StoresNumberOfQuarantinedSamples) {
-  const EvalMetrics record{.step = 1, .dataset = "val", .samples = 9, .quarantined = 2};
+  const EvalMetrics record{.step = 1, .dataset = "val", .num_samples = 9, .num_quarantined = 2};
   const auto read = eval_metrics_from(*parse_record(to_json(to_record(record))));
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(read->quarantined, 2u);
+  EXPECT_EQ(read->num_quarantined, 2u);
   EXPECT_TRUE(read->metrics.empty());
 }
 

@@ -39,7 +39,7 @@ class MetricsWriterTest : public ::testing::Test {
     TrainMetrics row;
     row.step = step;
     row.loss = 10.0 / static_cast<double>(step + 1);
-    row.wall = "w";
+    row.wall_time = "w";
     return row;
   }
   std::vector<uint64_t> steps() {

@@ -94,7 +94,7 @@ Result<std::unique_ptr<Task>> classification(std::vector<double> weights) {
                    {{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}}, 3);
 }
 
-Result<std::unique_ptr<Task>> multi_label(std::vector<double> weights) {
+Result<std::unique_ptr<Task>> multilabel(std::vector<double> weights) {
   return make_task({config::MultilabelClassificationTask{std::move(weights)}}, nullptr,
                    {{"input", DType::kF32, {3}}, {"target", DType::kF32, {3}}}, 0);
 }
@@ -107,7 +107,7 @@ double evaluation_loss(const Task& task, const Batch& batch) {
 }
 
 TEST_F(LabelLossTest, AppliesPosWeightToPositiveLabels) {
-  const auto task = multi_label({3, 1, 0.5});
+  const auto task = multilabel({3, 1, 0.5});
   ASSERT_TRUE(task.ok()) << task.status().to_string();
   const at::Tensor target = at::tensor({1.F, 0.F, 1.F}).expand({4, 3}).contiguous();
   double expected = 0;
@@ -126,7 +126,7 @@ TEST_F(LabelLossTest, AppliesPosWeightToPositiveLabels) {
 
 TEST_F(LabelLossTest, WeightsEvaluationLossLikeTraining) {
   for (const bool has_target : {false, true}) {
-    const auto make = has_target ? multi_label : classification;
+    const auto make = has_target ? multilabel : classification;
     const Batch batch{logits_, has_target ? logits_.gt(0).to(at::kFloat) : to_labels({0, 1, 2, 1})};
     const auto weighted = make({3, 1, 0.5}), plain = make({});
     ASSERT_TRUE(weighted.ok() && plain.ok());
@@ -151,7 +151,7 @@ TEST_F(LabelLossTest, DividesEvaluationLossByTotalWeightOfDataset) {
 TEST(ClassWeightsValidationTest, RejectsMismatchedWeightCountWithBothSizes) {
   EXPECT_THAT(classification({1, 2}).status().message(),
               AllOf(HasSubstr("task.class_weights has 2"), HasSubstr("3 classes")));
-  EXPECT_THAT(multi_label({1, 2, 3, 4}).status().message(),
+  EXPECT_THAT(multilabel({1, 2, 3, 4}).status().message(),
               AllOf(HasSubstr("task.pos_weight has 4"), HasSubstr("3 labels")));
 }
 

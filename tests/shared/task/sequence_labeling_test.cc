@@ -115,9 +115,9 @@ TEST_F(SequenceLabelingTest, ComputesMetricsIndependentOfBatchBoundaries) {
   for (size_t i = 0; i < singles.size(); i += 2)
     pairs.push_back(
         {at::cat({singles[i][0], singles[i + 1][0]}), at::cat({singles[i][1], singles[i + 1][1]})});
-  const auto tagging = task({kInput, kLabels});
-  const eval_metrics::EvalReport one_by_one = evaluated(*tagging, singles),
-                                 two_by_two = evaluated(*tagging, pairs);
+  const auto labeling = task({kInput, kLabels});
+  const eval_metrics::EvalReport one_by_one = evaluated(*labeling, singles),
+                                 two_by_two = evaluated(*labeling, pairs);
   EXPECT_EQ(one_by_one.metrics, two_by_two.metrics);
   EXPECT_EQ(one_by_one.confusion_matrix, two_by_two.confusion_matrix);
 }

@@ -121,10 +121,10 @@ TEST_F(FileReaderTest, ReportsTruncatedFileInGroupedReads) {
     EXPECT_EQ(read(reader, 0, 2, 3), "234");
     std::filesystem::resize_file(path("digits"), 5);
     EXPECT_THAT(read(reader, 0, 2, 6), ::testing::HasSubstr("truncated at offset 5"));
-    EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("went from 10 to 5 bytes"))
+    EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("changed from 10 to 5 bytes"))
         << "it is opened again";
   }
-  EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("went from 10 to 5 bytes"));
+  EXPECT_THAT(read(reader, 0, 2, 3), ::testing::HasSubstr("changed from 10 to 5 bytes"));
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ TEST_F(PrefetchedBytesTest, ReturnsStoredErrorWithoutRetry) {
   std::ofstream(path("digits"), std::ios::app) << "more";
   const PrefetchedBytes::Held held(&bytes);
   EXPECT_THAT(read(8, 5), HasSubstr("truncated at offset 10"));
-  EXPECT_THAT(read(8, 5), HasSubstr("went from 10 to 14 bytes")) << "each is given once";
+  EXPECT_THAT(read(8, 5), HasSubstr("changed from 10 to 14 bytes")) << "each is given once";
 }
 
 TEST_F(PrefetchedBytesTest, ReportsErrorOnChangedFile) {
@@ -169,7 +169,8 @@ TEST_F(PrefetchedBytesTest, ReportsErrorOnChangedFile) {
   write("digits", "0123456789");
   const PrefetchedBytes::Held held(&bytes);
   std::vector<std::byte> whole;
-  EXPECT_THAT(reader_.read_whole(0, 100, whole).message(), HasSubstr("went from 10 to 11 bytes"));
+  EXPECT_THAT(reader_.read_whole(0, 100, whole).message(),
+              HasSubstr("changed from 10 to 11 bytes"));
 }
 
 TEST_F(PrefetchedBytesTest, DefersFileBeyondLimitToWorker) {

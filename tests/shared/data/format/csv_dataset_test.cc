@@ -87,7 +87,8 @@ TEST_F(CsvDatasetTest, AcceptsOtherDelimitersAndFilesWithoutHeader) {
   fields_in(config).input = {"x"};
   fields_in(config).target = {"y"};
   source_in<config::CsvDataset>(config).delimiter = "\t";
-  EXPECT_THAT(read_sample(*opened(config), 0).status.message(), HasSubstr("'0,5', not a number"));
+  EXPECT_THAT(read_sample(*opened(config), 0).status.message(),
+              HasSubstr("must be a number, got '0,5'"));
   source_in<config::CsvDataset>(config).delimiter = ";";
   write("data.csv", "1;5\n2;6\n");
   EXPECT_EQ(opened(config)->size(), 2u);
@@ -120,7 +121,7 @@ TEST_F(CsvDatasetTest, ReportsMalformedNumberWithFileLineAndColumn) {
   const auto bad = read_sample(*dataset, 2);
   EXPECT_EQ(bad.status.code(), StatusCode::kCorrupt);
   EXPECT_EQ(bad.status.message(),
-            path("data.csv") + ": line 6 at offset 18: input 'age' is 'old', not a number");
+            path("data.csv") + ": line 6 at offset 18: input 'age' must be a number, got 'old'");
   for (uint64_t sample = 3; sample < dataset->size(); ++sample)
     EXPECT_EQ(read_sample(*dataset, sample).status.code(), StatusCode::kCorrupt) << sample;
 }

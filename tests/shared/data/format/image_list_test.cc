@@ -121,7 +121,7 @@ TEST_F(ImageListTest, RejectsRowsWithoutPathOrLabel) {
   write("set/list.csv", "path,label\n\"p/\n0.png\",1\n");
   expect_error(listed("set/list.csv"), StatusCode::kCorrupt, {"line 2", "no path"});
   write("set/list.jsonl", "{\"path\": \"p/0.png\", \"label\": -1}\n");
-  expect_error(listed("set/list.jsonl"), StatusCode::kCorrupt, {"line 1", "below 0"});
+  expect_error(listed("set/list.jsonl"), StatusCode::kCorrupt, {"line 1", "must be at least 0"});
 }
 
 TEST_F(ImageListTest, RejectsInvalidLists) {

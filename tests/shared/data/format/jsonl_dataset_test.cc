@@ -20,7 +20,7 @@ class JsonlDatasetTest : public testing::FolderFixture {
     path_in(config) = path("data.jsonl");
     return config;
   }
-  config::DatasetConfig labelled(const std::vector<std::string>& input = {"x"}) const {
+  config::DatasetConfig labeled(const std::vector<std::string>& input = {"x"}) const {
     config::DatasetConfig config = jsonl();
     fields_in(config).input = input;
     fields_in(config).label = "y";
@@ -43,7 +43,7 @@ TEST_F(JsonlDatasetTest, ReadsNumbersOfNestedFieldsAndLabels) {
   write("data.jsonl",
         "{\"x\": 1, \"m\": {\"z\": 0.5}, \"y\": \"cat\"}\n\n"
         "{\"y\": \"ape\", \"m\": {\"z\": -1}, \"x\": 2}\r\n");
-  const auto dataset = opened(labelled({"m.z", "x"}));
+  const auto dataset = opened(labeled({"m.z", "x"}));
   ASSERT_EQ(dataset->size(), 2u);
   EXPECT_THAT(dataset->class_names(), ElementsAre("ape", "cat"));
   EXPECT_EQ(dataset->spec()[0].shape, (std::vector<int64_t>{2}));
@@ -54,7 +54,7 @@ TEST_F(JsonlDatasetTest, ReadsNumbersOfNestedFieldsAndLabels) {
 
 TEST_F(JsonlDatasetTest, ReadsNestedListsWithInputShape) {
   write("data.jsonl", "{\"x\": [[1, 2], [3, 4]], \"y\": 3}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
-  auto config = labelled();
+  auto config = labeled();
   record_in(config).input_shape = {1, 2, 2};
   const auto dataset = opened(config);
   EXPECT_EQ(dataset->classes(), 4u);
@@ -62,17 +62,17 @@ TEST_F(JsonlDatasetTest, ReadsNestedListsWithInputShape) {
   const auto bad = read_sample(*dataset, 1);
   EXPECT_EQ(bad.status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(bad.status.message(), HasSubstr(path("data.jsonl") + ": line 2 at offset 32"));
-  EXPECT_THAT(bad.status.message(), HasSubstr("ends with number 3 of the 4"));
+  EXPECT_THAT(bad.status.message(), HasSubstr("is too short: 3 of the required 4 numbers"));
 }
 
 TEST_F(JsonlDatasetTest, RejectsSettingsThatFitNoRecordOnOpen) {
   write("data.jsonl", "{\"x\": [1, 2, 3], \"y\": 1}\n{\"x\": [4, 5, 6], \"y\": 0}\n");
-  const auto dataset = open(labelled());
+  const auto dataset = open(labeled());
   ASSERT_FALSE(dataset.ok());
   EXPECT_EQ(dataset.status().code(), StatusCode::kCorrupt);
   EXPECT_THAT(dataset.status().message(), HasSubstr("none of 2 inspected samples fits"));
   EXPECT_THAT(dataset.status().message(), HasSubstr("input 'x' has 3 numbers"));
-  auto config = labelled();
+  auto config = labeled();
   record_in(config).input_shape = {3};
   EXPECT_TRUE(open(config).ok());
 }
@@ -81,7 +81,7 @@ TEST_F(JsonlDatasetTest, TreatsFilesAsShards) {
   write("data/a.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 2, \"y\": 1}\n{\"x\": 3, \"y\": 0}\n");
   write("data/b.jsonl", "{\"x\": 4, \"y\": 0}\n");
   write("data/c.jsonl", "{\"x\": 5, \"y\": 0}\n{\"x\": 6, \"y\": 1}\n");
-  auto config = labelled();
+  auto config = labeled();
   path_in(config) = path("data");
   EXPECT_THAT(opened(config)->shard_ends(), ElementsAre(3, 4, 6));
   config.split = {0.5, 1.0};
@@ -111,17 +111,17 @@ TEST_F(JsonlDatasetTest, ReadsTextsAsOneZeroSeparatedStream) {
 
 TEST_F(JsonlDatasetTest, RejectsMalformedLinesWithLocationOnOpen) {
   write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 0\n");
-  expect_error(labelled(), StatusCode::kCorrupt,
-               {"data.train.path", path("data.jsonl"), "line 2 at offset 17", "no JSON"});
+  expect_error(labeled(), StatusCode::kCorrupt,
+               {"data.train.path", path("data.jsonl"), "line 2 at offset 17", "invalid JSON"});
   write("data.jsonl", "{\"x\": 1, \"y\": {}}\n");
-  expect_error(labelled(), StatusCode::kCorrupt, {"line 1", "'y' is an object"});
+  expect_error(labeled(), StatusCode::kCorrupt, {"line 1", "'y' is an object"});
   write("data.jsonl", "{\"t\": 5}\n");
-  expect_error(text(2), StatusCode::kCorrupt, {"line 1", "text 't' is 1 whole number"});
+  expect_error(text(2), StatusCode::kCorrupt, {"line 1", "text 't' must be text, got 1 integer"});
 }
 
 TEST_F(JsonlDatasetTest, RejectsOrDropsLinesWithMissingField) {
   write("data.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": null, \"y\": 1}\n{\"x\": 3, \"y\": 1}\n{}\n");
-  auto config = labelled();
+  auto config = labeled();
   expect_error(config, StatusCode::kCorrupt, {"line 2", "no input 'x'", "2 of 4"});
   record_in(config).on_missing_field = config::OnMissingField::kDrop;
   const auto dataset = opened(config);
@@ -132,7 +132,7 @@ TEST_F(JsonlDatasetTest, RejectsOrDropsLinesWithMissingField) {
 TEST_F(JsonlDatasetTest, ReadsFilesOfFolderAsOneDataset) {
   write("data/a.jsonl", "{\"x\": 1, \"y\": 0}\n");
   write("data/b.jsonl", "{\"x\": 2, \"y\": 1}\n{\"x\": 3, \"y\": 1}");
-  auto config = labelled();
+  auto config = labeled();
   path_in(config) = path("data");
   config.split = {0.5, 1};
   const auto dataset = opened(config);
@@ -145,8 +145,8 @@ TEST_F(JsonlDatasetTest, ReadsFilesOfFolderAsOneDataset) {
 
 TEST_F(JsonlDatasetTest, ReadsTwoDatasetsAlternatelyOnOneThread) {
   write("data.jsonl", "{\"x\": 1, \"z\": 5, \"y\": 0}\n");
-  const auto one = opened(labelled());
-  const auto two = *open(labelled({"z"}), "val");
+  const auto one = opened(labeled());
+  const auto two = *open(labeled({"z"}), "val");
   for (int turn = 0; turn < 3; ++turn) {
     EXPECT_THAT(read_sample(*one, 0).values<float>(0), ElementsAre(1));
     EXPECT_THAT(read_sample(*two, 0).values<float>(0), ElementsAre(5));

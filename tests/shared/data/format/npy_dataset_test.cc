@@ -217,9 +217,9 @@ TEST_F(NumpyDatasetTest, RejectsInvalidArchives) {
 TEST_F(NumpyDatasetTest, RejectsInvalidClassLabels) {
   write("x.npy", npy("<f4", "(2,)", bytes_of<float>({1, 2})));
   write("y.npy", npy("<i2", "(2,)", bytes_of<int16_t>({0, -1})));
-  expect_error(arrays(), StatusCode::kCorrupt, {path("y.npy"), "offset 130", "no class"});
+  expect_error(arrays(), StatusCode::kCorrupt, {path("y.npy"), "offset 130", "not a class"});
   write("y.npy", npy("<u8", "(2,)", bytes_of<uint64_t>({0, ~0ull})));
-  expect_error(arrays(), StatusCode::kCorrupt, {"no class"});
+  expect_error(arrays(), StatusCode::kCorrupt, {"not a class"});
   write_labels(2);
   auto config = arrays();
   source_in<config::NumpyDataset>(config).num_classes = 10;
@@ -277,7 +277,7 @@ TEST_F(NumpyDatasetTest, RejectsInvalidHeaders) {
   expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (5)}x", "behind its dict");
   expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (5, -1)}", "no tuple");
   expect_rejected("{'descr': '|u1', 'fortran_order': False}", "lacks");
-  expect_rejected("{'descr': '|u1', 'descr': '|u1', " + good + "}", "twice");
+  expect_rejected("{'descr': '|u1', 'descr': '|u1', " + good + "}", "duplicate");
   expect_rejected("{'descr': '|u1', 'x': 1, " + good + "}", "unknown");
   expect_rejected("['descr']", "no dict");
   expect_rejected("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5)}", "no numbers");

@@ -134,16 +134,17 @@ TEST_F(NumpySequencesTest, RejectsInvalidLengths) {
 TEST_F(NumpySequencesTest, RequiresMaxLengthOfRows) {
   auto config = rows();
   sequence_in(config).max_length = 4;
-  expect_error(config, StatusCode::kInvalidArgument,
-               {"data.train.sequence.max_length: is 4, but must be the number of time steps",
-                "float32 rows of [3, 2]"});
+  expect_error(
+      config, StatusCode::kInvalidArgument,
+      {"data.train.sequence.max_length: must be the number of time steps of each row, got 4",
+       "float32 rows of [3, 2]"});
 }
 
 TEST_F(NumpySequencesTest, RejectsInvalidClassLabels) {
   write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>({0, -1, 4, 1, 2, 2})));
-  expect_error(rows(), StatusCode::kCorrupt, {path("tags.npy"), "is no class"});
+  expect_error(rows(), StatusCode::kCorrupt, {path("tags.npy"), "is not a class"});
   write("tags.npy", npy("<i8", "(2, 3)", bytes_of<int64_t>(std::vector<int64_t>(6, -100))));
-  expect_error(rows(), StatusCode::kInvalidArgument, {"data.train.labels_path", "no class"});
+  expect_error(rows(), StatusCode::kInvalidArgument, {"data.train.labels_path", "only -100"});
 }
 
 TEST_F(NumpySequencesTest, ReadsLabelsAndLengthsFromSeparateFiles) {

@@ -123,9 +123,9 @@ TEST_F(SyntheticDatasetTest, SelectsRangesFromSameSequence) {
 }
 
 TEST_F(SyntheticDatasetTest, MatchesRecordedBytes) {
-  const auto labelled = open(synthetic(4));
-  ASSERT_TRUE(labelled.ok());
-  const auto sample = read_sample(**labelled, 57);
+  const auto labeled = open(synthetic(4));
+  ASSERT_TRUE(labeled.ok());
+  const auto sample = read_sample(**labeled, 57);
   EXPECT_EQ(sha256_hex(sample.text(0) + sample.text(1)),
             "24136806541370c69ae7aa0cd926108769b82596e733e94e58db8fa56edf91c3");
   const auto regression = open(synthetic(0), "val");

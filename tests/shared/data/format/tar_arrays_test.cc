@@ -115,11 +115,11 @@ TEST_F(WebdatasetArraysTest, ReadsLabelAndTargetsFromArrays) {
   config::DatasetConfig config = arrays({2});
   fields_in(config).input = {"x.npy"};
   fields_in(config).label = "y.npy";
-  const auto labelled = opened(config);
-  ASSERT_NE(labelled, nullptr);
-  EXPECT_EQ(labelled->classes(), 4u);
-  EXPECT_EQ(read_sample(*labelled, 0).label(), 3);
-  EXPECT_EQ(read_sample(*labelled, 1).label(), 1);
+  const auto labeled = opened(config);
+  ASSERT_NE(labeled, nullptr);
+  EXPECT_EQ(labeled->classes(), 4u);
+  EXPECT_EQ(read_sample(*labeled, 0).label(), 3);
+  EXPECT_EQ(read_sample(*labeled, 1).label(), 1);
   fields_in(config).label.clear();
   fields_in(config).target = {"x.npy", "y.npy"};
   record_in(config).num_targets = 3;
@@ -159,7 +159,8 @@ TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnInvalidNpyFile) {
 TEST_F(WebdatasetArraysTest, ReportsSampleErrorOnShapeMismatchOrNonfiniteValue) {
   EXPECT_THAT(error_from(npy("<f4", "(3,)", bytes_of<float>({1, 2, 3}))),
               HasSubstr("is an array of [3], but its shape is to be [2]"));
-  EXPECT_THAT(error_from(npy("<f4", "(2,)", bytes_of<float>({1, NAN}))), HasSubstr("holds NaN"));
+  EXPECT_THAT(error_from(npy("<f4", "(2,)", bytes_of<float>({1, NAN}))),
+              HasSubstr("must be finite, got NaN"));
   EXPECT_THAT(error_from(npy("<f4", "()", bytes_of<float>({1}))), HasSubstr("array of [1]"));
 }
 

@@ -214,16 +214,15 @@ TEST_F(WebdatasetTest, RejectsInvalidLabelsDuringIndexing) {
   auto config = tar();
   fields_in(config).label = "cls:name";
   write("data.tar", sample("a", "123", "{") + kTarEnd);
-  expect_error(config, StatusCode::kCorrupt, {"sample 'a'", "cls: no JSON"});
+  expect_error(config, StatusCode::kCorrupt, {"sample 'a'", "cls: invalid JSON"});
   write("data.tar", sample("a", "123", "{\"other\": 1}") + kTarEnd);
   expect_error(config, StatusCode::kInvalidArgument, {"has no label 'cls:name'", "1 of 1"});
 }
 
 TEST_F(WebdatasetTest, ReportsSampleErrorOnValueOfWrongSize) {
   const auto dataset = opened(sample("a", "1234", "0") + sample("b", "456", "1") + kTarEnd);
-  EXPECT_EQ(
-      read_sample(*dataset, 0).status.message(),
-      path("data.tar") + ": record at offset 0: input 'bin' is 4 bytes, but 3 bytes are needed");
+  EXPECT_EQ(read_sample(*dataset, 0).status.message(),
+            path("data.tar") + ": record at offset 0: input 'bin' must be 3 bytes, got 4 bytes");
   EXPECT_TRUE(read_sample(*dataset, 1).status.ok());
 }
 

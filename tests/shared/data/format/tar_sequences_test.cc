@@ -119,7 +119,7 @@ TEST_F(WebdatasetSequencesTest, ReportsSampleErrorOnMismatchedShape) {
               HasSubstr("is an array of [2, 3], whose rows have 3 numbers, but 2 are needed for "
                         "each time step"));
   EXPECT_THAT(error_text({{"npy", floats("(3,)", {1, 2, 3})}, {"cls", "0"}}, frames(4)),
-              HasSubstr("has 3 numbers, which are not 2 for each time step"));
+              HasSubstr("has 3 numbers, which is not a multiple of the 2 of a time step"));
   EXPECT_THAT(
       error_text({{"npy", floats("(3, 2)", {1, 2, 3, 4, 5, 6})}, {"cls", "0"}}, frames(2)),
       HasSubstr("has 3 time steps; 1 of 1 are longer than data.train.sequence.max_length (2)"));

@@ -267,9 +267,9 @@ TEST_F(TfrecordDatasetTest, RejectsInvalidExampleWithLocation) {
   EXPECT_THAT(of("\x0b"), HasSubstr("offset 0: a field of an unknown type at byte 0"));
   EXPECT_THAT(of("\x0a\x7f"), HasSubstr("a field goes past its message"));
   EXPECT_THAT(of("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), HasSubstr("past its message"));
-  EXPECT_THAT(of("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), HasSubstr("length is broken"));
-  EXPECT_THAT(of(std::string("\x02\x01x")), HasSubstr("no field begins"));
-  EXPECT_THAT(of("\x08\x01"), HasSubstr("no tf.train.Example"));
+  EXPECT_THAT(of("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), HasSubstr("length is invalid"));
+  EXPECT_THAT(of(std::string("\x02\x01x")), HasSubstr("invalid field tag"));
+  EXPECT_THAT(of("\x08\x01"), HasSubstr("invalid tf.train.Example"));
   EXPECT_THAT(of(example({{"y", ints_feature({1})}, {"y", ints_feature({1})}})),
               HasSubstr("'y' occurs twice"));
 }
@@ -278,11 +278,12 @@ TEST_F(TfrecordDatasetTest, RejectsInvalidLabelsDuringIndexing) {
   const auto of = [&](const std::string& label) {
     return indexing(framed(example({{"x", floats_feature({1, 2})}, {"y", label}})), tfrecord());
   };
-  EXPECT_THAT(of(ints_feature({-1})), HasSubstr("offset 0: label 'y' is -1, below 0"));
-  EXPECT_THAT(of(ints_feature({1, 2})), HasSubstr("label 'y' is 2 whole numbers"));
-  EXPECT_THAT(of(floats_feature({1})), HasSubstr("label 'y' is 1 number"));
+  EXPECT_THAT(of(ints_feature({-1})), HasSubstr("offset 0: label 'y' must be at least 0, got -1"));
+  EXPECT_THAT(of(ints_feature({1, 2})), HasSubstr("label 'y' must be one integer, got 2 integers"));
+  EXPECT_THAT(of(floats_feature({1})), HasSubstr("label 'y' must be one integer, got 1 number"));
   EXPECT_THAT(of(bytes_feature(std::string(5000, 'x'))), HasSubstr("no label"));
-  EXPECT_THAT(of(message(1, message(1, "a") + message(1, "b"))), HasSubstr("has 2 values"));
+  EXPECT_THAT(of(message(1, message(1, "a") + message(1, "b"))),
+              HasSubstr("must have one value, got 2"));
 }
 
 TEST_F(TfrecordDatasetTest, ReportsSampleErrorOnMismatchedValues) {
@@ -290,12 +291,12 @@ TEST_F(TfrecordDatasetTest, ReportsSampleErrorOnMismatchedValues) {
     return reading(framed(example({{"x", input}, {"y", ints_feature({1})}})), tfrecord());
   };
   EXPECT_EQ(of(floats_feature({1})), path("data.tfrecord") +
-                                         ": record at offset 0: input 'x' ends with number 1 "
-                                         "of the 2 that are needed");
+                                         ": record at offset 0: input 'x' is too short: 1 "
+                                         "of the required 2 numbers");
   EXPECT_THAT(of(floats_feature({1, 2, 3})), HasSubstr("has 3 numbers"));
-  EXPECT_THAT(of(bytes_feature("abc")), HasSubstr("is 3 bytes, but 2 bytes are needed"));
+  EXPECT_THAT(of(bytes_feature("abc")), HasSubstr("must be 2 bytes, got 3 bytes"));
   EXPECT_THAT(of(message(2, message(1, "12345"))), HasSubstr("numbers are truncated"));
-  EXPECT_THAT(of(message(3, message(1, "\xff"))), HasSubstr("a number is broken"));
+  EXPECT_THAT(of(message(3, message(1, "\xff"))), HasSubstr("a number is invalid"));
 }
 
 TEST_F(TfrecordDatasetTest, RejectsFilesOfOtherFormat) {

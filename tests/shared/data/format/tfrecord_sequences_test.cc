@@ -158,18 +158,18 @@ TEST_F(TfrecordSequencesTest, RejectsMismatchedStepsWithRecord) {
     return sequence_example({{"word", ints_feature({1})}}, {{"frames", steps}});
   };
   EXPECT_THAT(error_text(of({floats_feature({1, 2}), floats_feature({3})}), frames(2)),
-              HasSubstr("record at offset 0: feature 'frames': has 1 numbers in step 1, but 2 are "
-                        "needed in each"));
+              HasSubstr("record at offset 0: feature 'frames': must have 2 numbers in each step, "
+                        "got 1 in step 1"));
   EXPECT_THAT(error_text(of({floats_feature({1, 2, 3, 4})}), frames(2)),
-              HasSubstr("has 4 numbers in step 0"));
+              HasSubstr("must have 2 numbers in each step, got 4 in step 0"));
   EXPECT_THAT(error_text(of({bytes_feature("ab")}), frames(2)),
-              HasSubstr("has bytes in its steps"));
+              HasSubstr("must have numbers in its steps, got bytes"));
   EXPECT_THAT(error_text(of({floats_feature({1, 2}), ints_feature({1, 2})}), frames(2)),
-              HasSubstr("has floats in some steps and whole numbers in others"));
+              HasSubstr("has floats in some steps and integers in others"));
   EXPECT_THAT(
       error_text(example({{"frames", floats_feature({1, 2, 3})}, {"word", ints_feature({1})}}),
                  frames(2)),
-      HasSubstr("has 3 numbers, which are not 2 for each time step"));
+      HasSubstr("has 3 numbers, which is not a multiple of the 2 of a time step"));
   EXPECT_THAT(
       error_text(sequence_example({{"frames", floats_feature({1, 2})}, {"word", ints_feature({1})}},
                                   {{"frames", {floats_feature({1, 2})}}}),

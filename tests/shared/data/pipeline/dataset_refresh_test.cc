@@ -111,7 +111,7 @@ TEST_F(DatasetRefreshTest, AcceptsNewTfrecordShards) {
   write("data/a.tfrecord", record(1, 0) + record(2, 1));
   expect_refreshes(set, [&] { write("data/b.tfrecord", record(3, 1)); });
   append("data/a.tfrecord", record(4, 0));
-  expect_rejected(set, "a.tfrecord: went from");
+  expect_rejected(set, "a.tfrecord: changed from");
 }
 
 TEST_F(DatasetRefreshTest, ReportsRemovedTruncatedOrChangedFiles) {
@@ -121,7 +121,7 @@ TEST_F(DatasetRefreshTest, ReportsRemovedTruncatedOrChangedFiles) {
   write("data/c.txt", std::string(100, 'c'));
   indexed(set, ".before");
   std::filesystem::remove(path("data/b.txt"));
-  expect_rejected(set, "data/b.txt: is gone");
+  expect_rejected(set, "data/b.txt: was removed");
   indexed(set, ".before");
   write("data/a.txt", std::string(60, 'a'));
   expect_rejected(set, "data/a.txt: shrank from 100 to 60 bytes");
@@ -140,7 +140,7 @@ TEST_F(DatasetRefreshTest, RejectsIncompleteLastCsvRow) {
   age("data/a.csv", 20);
   indexed(set, ".before");
   append("data/a.csv", "3,1");
-  expect_rejected(set, "its last row has no line end yet");
+  expect_rejected(set, "its last row has no line end");
   append("data/a.csv", "\n");
   EXPECT_TRUE(check(set).ok());
 }
@@ -170,7 +170,7 @@ TEST_F(DatasetRefreshTest, RejectsExtensionOfLastCsvRow) {
   write("data/a.csv", "x,y\n1,0\n2,1");
   indexed(set, ".before");
   append("data/a.csv", "0\n1,0\n");
-  expect_rejected(set, "its last row was made longer");
+  expect_rejected(set, "its last row was appended to");
 }
 
 }  // namespace

@@ -39,11 +39,12 @@ class OpenDatasetTest : public testing::FolderFixture {
   }
 };
 
-TEST_F(OpenDatasetTest, ListsSupportedFormats) {
-  EXPECT_EQ(
-      format::supported_formats(),
-      "text tokens image_folder image_list idx cifar10 cifar100 numpy tfrecord webdataset csv "
-      "jsonl synthetic");
+TEST_F(OpenDatasetTest, NamesFormatsAsInConfiguration) {
+  using config::DatasetFormat;
+  for (size_t i = 0; i < config::kWords<DatasetFormat>.size(); ++i) {
+    const auto format = static_cast<DatasetFormat>(i);
+    EXPECT_EQ(std::string_view(format::format_ops(format).name), config::to_string(format));
+  }
 }
 
 TEST_F(OpenDatasetTest, ReusesIndexWhenNothingChanged) {

@@ -58,7 +58,8 @@ TEST(ClassLabelsTest, RejectsInvalidLabels) {
   const float number = 1;
   EXPECT_EQ(labels.add(std::as_bytes(std::span(spaces))).status().message(), "is empty");
   EXPECT_THAT(labels.add(std::as_bytes(std::span(huge))).status().message(), HasSubstr("1025"));
-  EXPECT_THAT(labels.add(FieldInts(&negative, 1)).status().message(), HasSubstr("below 0"));
+  EXPECT_THAT(labels.add(FieldInts(&negative, 1)).status().message(),
+              HasSubstr("must be at least 0"));
   EXPECT_THAT(labels.add(FieldFloats(&number, 1)).status().message(), HasSubstr("1 number"));
 }
 

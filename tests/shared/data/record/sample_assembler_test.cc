@@ -74,17 +74,17 @@ TEST(SampleAssemblerTest, ReportsFieldThatDoesNotFillShape) {
   const std::array<float, 5> numbers{};
   EXPECT_EQ(
       message(FieldFloats(numbers).first(2), FieldFloats(numbers).first(1), InputForm::kNumbers),
-      "input 'b' ends with number 3 of the 4 that are needed");
+      "input 'b' is too short: 3 of the required 4 numbers");
   EXPECT_THAT(message(FieldFloats(numbers), FieldFloats(), InputForm::kNumbers),
               HasSubstr("input 'a' has 5 numbers"));
   EXPECT_EQ(message(bytes_value("xy"), bytes_value("z"), InputForm::kBytes),
-            "input 'b' is 1 byte, but 2 bytes are needed");
+            "input 'b' must be 2 bytes, got 1 byte");
   EXPECT_THAT(message(bytes_value("xyzxyz"), bytes_value("z"), InputForm::kBytes),
-              HasSubstr("input 'a' is 6"));
+              HasSubstr("input 'a' must be 4 bytes, got 6 bytes"));
   EXPECT_THAT(message(FieldFloats(numbers), bytes_value("z"), InputForm::kBytes),
-              HasSubstr("input 'a' is 5 numbers"));
+              HasSubstr("input 'a' must be 4 bytes, got 5 numbers"));
   EXPECT_THAT(message(bytes_value("xy"), bytes_value("z"), InputForm::kNumbers),
-              HasSubstr("input 'a' is 'xy', not a number"));
+              HasSubstr("input 'a' must be a number, got 'xy'"));
 }
 
 TEST(SampleAssemblerTest, RequiresBytesForImage) {
@@ -130,7 +130,7 @@ TEST(SampleAssemblerTest, ReportsErrorsOfUnnamedValuesWithoutName) {
                                                     std::as_writable_bytes(std::span(&label, 1))};
   std::array<FieldValue, 2> values{bytes_value("xy"), FieldValue()};
   EXPECT_EQ(assembler.assemble({.fields = values}, {}, outputs).message(),
-            "is 2 bytes, but 3 bytes are needed");
+            "must be 3 bytes, got 2 bytes");
 }
 
 TEST(SampleAssemblerTest, RejectsLabelAboveClassesOfIndex) {
@@ -152,7 +152,7 @@ TEST(SampleAssemblerTest, RejectsLabelAboveClassesOfIndex) {
       SampleAssembler(spec).assemble({.fields = values, .length = 2}, {}, outputs);
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_EQ(status.message(),
-            "labels 'tags' holds label 5, which was not there when the file was indexed");
+            "labels 'tags' has label 5, which did not exist when the file was indexed");
 }
 
 }  // namespace

@@ -202,26 +202,27 @@ TEST_F(SequenceDatasetTest, RejectsInvalidSequenceWithLocation) {
   record_in(rows).input_shape = {2};
   write("data.jsonl", "{\"x\": [1, 2], \"y\": 0}\n{\"x\": [1, 2, 3], \"y\": 0}\n");
   expect_error(rows, StatusCode::kCorrupt,
-               {"line 2 at offset 22", "input 'x' has 3 numbers", "not 2"});
+               {"line 2 at offset 22", "input 'x' has 3 numbers", "not a multiple of the 2"});
   write("data.jsonl", "{\"x\": [[1], [2, 3, 4]], \"y\": 0}\n");
   expect_error(rows, StatusCode::kCorrupt,
-               {"line 1", "'x' holds a list of 1 numbers", "each has 2"});
+               {"line 1", "'x' must be lists of 2 numbers each, got one of 1 after 0"});
   write("data.jsonl", "{\"x\": [1, [2, 3], 4], \"y\": 0}\n");
-  expect_error(rows, StatusCode::kCorrupt, {"line 1", "'x' holds a list of 2 numbers behind 1"});
+  expect_error(rows, StatusCode::kCorrupt,
+               {"line 1", "'x' must be lists of 2 numbers each, got one of 2 after 1"});
   write("data.jsonl", "{\"x\": \"1 2\", \"y\": 0}\n");
-  expect_error(rows, StatusCode::kCorrupt, {"input 'x' is 3 bytes, no list of numbers"});
+  expect_error(rows, StatusCode::kCorrupt, {"input 'x' must be a list of numbers, got 3 bytes"});
   write("data.jsonl", "{\"ids\": [1, 2.5], \"tags\": [0, 0]}\n");
   expect_error(tagged(4), StatusCode::kCorrupt,
-               {"input_ids 'ids' is 2 numbers, no list of whole numbers"});
+               {"input_ids 'ids' must be a list of integers, got 2 numbers"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0]}\n");
   expect_error(tagged(4), StatusCode::kCorrupt,
                {"labels 'tags' has 1 labels for the 2 time steps of ids"});
   write("data.jsonl", "{\"ids\": [1, 2], \"tags\": [0, -1]}\n");
-  expect_error(tagged(4), StatusCode::kCorrupt, {"labels 'tags' holds -1, no class"});
+  expect_error(tagged(4), StatusCode::kCorrupt, {"labels 'tags' must be classes from 0 to "});
   write("data.jsonl", "{\"ids\": [1], \"tags\": [-100]}\n");
-  expect_error(tagged(4), StatusCode::kInvalidArgument, {"data.train.fields.labels", "no class"});
+  expect_error(tagged(4), StatusCode::kInvalidArgument, {"data.train.fields.labels", "only -100"});
   write("data.jsonl", "{\"t\": [1]}\n");
-  expect_error(text(4), StatusCode::kCorrupt, {"text 't' is 1 whole number, no text"});
+  expect_error(text(4), StatusCode::kCorrupt, {"text 't' must be text, got 1 integer"});
 }
 
 TEST_F(SequenceDatasetTest, ReportsSampleErrorOnInvalidTokensOrLabels) {
@@ -230,9 +231,10 @@ TEST_F(SequenceDatasetTest, ReportsSampleErrorOnInvalidTokensOrLabels) {
         "{\"ids\": [1], \"tags\": [0]}\n");
   const auto dataset = opened(tagged(2));
   EXPECT_EQ(read_sample(*dataset, 0).status.code(), StatusCode::kCorrupt);
-  EXPECT_THAT(read_sample(*dataset, 0).status.message(),
-              HasSubstr("line 1 at offset 0: input_ids 'ids' holds -2, no token"));
-  EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("holds 2147483648"));
+  EXPECT_THAT(
+      read_sample(*dataset, 0).status.message(),
+      HasSubstr("line 1 at offset 0: input_ids 'ids' must be tokens from 0 to 2147483647, got -2"));
+  EXPECT_THAT(read_sample(*dataset, 1).status.message(), HasSubstr("got 2147483648"));
 }
 
 // The file changes after indexing, but its size and modification time do not.
@@ -248,15 +250,15 @@ TEST_F(SequenceDatasetTest, ReportsSampleErrorWhenLengthDiffersFromIndex) {
   };
   EXPECT_THAT(
       lie("{\"ids\": [123], \"tags\": [9]}\n", "{\"ids\": [1,2], \"tags\": [9]}\n").message(),
-      HasSubstr("'ids' has another length than when the file was indexed"));
+      HasSubstr("'ids' has a different length than when the file was indexed"));
   age("data.jsonl", 5);
   EXPECT_THAT(
       lie("{\"ids\": [1,2], \"tags\": [1,1]}\n", "{\"ids\": [1,2], \"tags\": [111]}\n").message(),
-      HasSubstr("another number of labels"));
+      HasSubstr("a different number of labels"));
   age("data.jsonl", 10);
   EXPECT_THAT(
       lie("{\"ids\": [1,2], \"tags\": [1,1]}\n", "{\"ids\": [1,2], \"tags\": [1,2]}\n").message(),
-      HasSubstr("holds label 2, which was not there"));
+      HasSubstr("has label 2, which did not exist"));
 }
 
 TEST_F(SequenceDatasetTest, OpensFromIndex) {
