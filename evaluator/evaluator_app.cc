@@ -75,7 +75,9 @@ ExitCode EvaluatorApp::run() {
   ::signal(SIGPIPE, SIG_IGN);
 
   Coordinator coordinator;
-  coordinator.start("evaluate", [this](std::stop_token stop) { return run_command(stop); });
+  coordinator.start("evaluate", [this](const std::stop_token& stop) {
+    return require_stop(run_command(stop), stop.stop_requested());
+  });
   while (!coordinator.all_joined() && !coordinator.should_stop()) {
     const timespec poll_interval{0, 100'000'000};
     if (const int signal = ::sigtimedwait(&stop_signals, nullptr, &poll_interval); signal > 0) {
@@ -125,7 +127,6 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   lower_priority(config_.eval.priority);
   auto created = CheckpointEvaluator::create(
       config_, {.own = layout_.eval_index_dir(), .train = layout_.index_dir()}, clock_, {}, stop);
-  if (created.status().code() == StatusCode::kCancelled) return {};
   if (created.status().code() == StatusCode::kOutOfMemory && config_.eval.memory_limit_mib)
     return created.status().with_context(
         "eval.memory_limit_mib: " + std::to_string(*config_.eval.memory_limit_mib) +

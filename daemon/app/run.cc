@@ -19,6 +19,7 @@
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/training_error.h"
+#include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
@@ -69,16 +70,12 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
     auto opened = open_data(std::nullopt);
-    if (opened.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
-    if (!opened.ok()) return opened.status();
+    if (!opened.ok()) return preparation_outcome(opened.status());
     data = *std::move(opened);
   }
   for (bool first = true;; first = false) {
     auto prepared = prepare(std::move(data), resume);
-    if (!prepared.ok()) {
-      if (prepared.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
-      return prepared.status();
-    }
+    if (!prepared.ok()) return preparation_outcome(prepared.status());
     RunSegment& segment = *publish(*std::move(prepared));
     if (first) {
       channels_.board.set_step(segment.step());
@@ -104,6 +101,12 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
     if (!maybe_refresher_) data = segment.release_data();
     publish(nullptr);  // before the next one: two rings may not fit into memory
   }
+}
+
+Result<run::RunOutcome> Run::preparation_outcome(const Status& error) const {
+  Status checked = require_stop(error, stop_requested_);
+  if (checked.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
+  return checked;
 }
 
 RunSegment* Run::publish(std::unique_ptr<RunSegment> segment) {
