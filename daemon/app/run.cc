@@ -204,9 +204,11 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
                           feed::make_plan_options(config_, *data, weights_, plan_start));
   feed::log_padding_ratio(*data, plan);
   SegmentStart start{.data = std::move(data), .plan = data::order::SamplePlan(plan)};
-  config::Config weighted = config_;
-  STOKER_ASSIGN_OR_RETURN(weighted.task, compute_class_weights(config_.task, *start.data, saved));
-  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(weighted, *start.data, device));
+  config::Config config = config_;
+  STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));
+  // The checkpoint has the value of every parameter, and drawing them can take minutes.
+  if (saved && !command_.allowed[ChangeKind::kModel]) config.model.init.clear();
+  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(config, *start.data, device));
   return start;
 }
 
