@@ -4,6 +4,7 @@
 #include <array>
 #include <csetjmp>
 #include <cstdint>
+#include <new>
 
 #include "shared/image/libjpeg.h"
 // Message codes of libjpeg; must follow jpeglib.h.
@@ -74,6 +75,10 @@ class Rewriter {
   }
 
   size_t remaining_bytes() const { return destination_.free_in_buffer; }
+  // After an error: that of the process, not the limit of an image.
+  bool is_out_of_memory() const {
+    return error_handler_.error().code() == StatusCode::kOutOfMemory;
+  }
 
  private:
   bool is_supported() const {
@@ -155,11 +160,15 @@ std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::b
                                                           const DecodeLimits& limits) {
   if (detect_format(file) != Format::kJpeg) return {};
   Rewriter rewriter(limits);
-  if (!rewriter.read(file)) return {};
-  std::vector<std::byte> rewritten(max_rewritten_bytes(file.size()));
-  if (!rewriter.write(rewritten)) return {};
-  rewritten.resize(rewritten.size() - rewriter.remaining_bytes());
-  return rewritten;
+  if (rewriter.read(file)) {
+    std::vector<std::byte> rewritten(max_rewritten_bytes(file.size()));
+    if (rewriter.write(rewritten)) {
+      rewritten.resize(rewritten.size() - rewriter.remaining_bytes());
+      return rewritten;
+    }
+  }
+  if (rewriter.is_out_of_memory()) throw std::bad_alloc();
+  return {};
 }
 
 }  // namespace stoker::image

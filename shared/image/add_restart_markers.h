@@ -8,8 +8,8 @@
 //
 // Threads:  any, concurrently.
 // Blocking: CPU-bound, three milliseconds for a photograph of 200,000 pixels.
-// Errors:   none. Returns nothing if the file cannot be rewritten or is not worth it, and the
-//           caller keeps the original: corrupt files, CMYK, uncommon chroma subsampling, images
+// Errors:   std::bad_alloc. Returns nothing if the file cannot be rewritten or is not worth it, and
+//           the caller keeps the original: corrupt files, CMYK, uncommon chroma subsampling, images
 //           larger than `limits`, small images.
 #pragma once
 
