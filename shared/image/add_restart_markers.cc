@@ -28,6 +28,12 @@ uint32_t restart_interval(uint32_t units) {
   return interval;
 }
 
+bool has_rewritable_size(uint32_t components, uint32_t height, uint32_t width,
+                         const DecodeLimits& limits) {
+  return (components == 1 || components == 3) && height >= kMinSide && width >= kMinSide &&
+         check_size(height, width, limits).ok();
+}
+
 class Rewriter {
  public:
   explicit Rewriter(const DecodeLimits& limits) : error_handler_(limits) {}
@@ -82,10 +88,9 @@ class Rewriter {
 
  private:
   bool is_supported() const {
-    if (in_.num_components != 1 && in_.num_components != 3) return false;
-    return in_.image_height >= kMinSide && in_.image_width >= kMinSide &&
-           has_standard_subsampling(in_) &&
-           check_size(in_.image_height, in_.image_width, error_handler_.limits()).ok();
+    return has_rewritable_size(static_cast<uint32_t>(in_.num_components), in_.image_height,
+                               in_.image_width, error_handler_.limits()) &&
+           has_standard_subsampling(in_);
   }
 
   JpegErrorHandler error_handler_;
@@ -113,7 +118,16 @@ bool is_frame(std::byte marker) {
 // What a frame header states.
 struct JpegFrame {
   std::array<std::byte, 5> height_width_components{};
+  uint32_t height() const { return number_at(0); }
+  uint32_t width() const { return number_at(2); }
+  uint32_t components() const { return std::to_integer<uint32_t>(height_width_components[4]); }
   bool operator==(const JpegFrame&) const = default;
+
+ private:
+  uint32_t number_at(size_t i) const {
+    return std::to_integer<uint32_t>(height_width_components[i]) << 8 |
+           std::to_integer<uint32_t>(height_width_components[i + 1]);
+  }
 };
 
 // Of a header segment from its length field on.
@@ -148,6 +162,17 @@ std::optional<JpegFrame> find_frame(std::span<const std::byte> file) {
 
 }  // namespace
 
+bool may_be_rewritten(std::span<const std::byte> file, const DecodeLimits& limits) {
+  if (detect_format(file) != Format::kJpeg) return false;
+  const auto frame = find_frame(file);
+  if (!frame || !has_rewritable_size(frame->components(), frame->height(), frame->width(), limits))
+    return false;
+  // At least this many, with the strongest supported chroma subsampling.
+  const uint64_t pixels = uint64_t{frame->height()} * frame->width();
+  const uint64_t coefficients = frame->components() == 1 ? pixels : pixels + pixels / 2;
+  return coefficients <= limits.memory_bytes / sizeof(JCOEF);
+}
+
 size_t max_rewritten_bytes(size_t file_bytes) { return file_bytes + file_bytes / 8 + 1024; }
 
 bool is_possible_result(std::span<const std::byte> rewritten, std::span<const std::byte> file) {
@@ -158,7 +183,7 @@ bool is_possible_result(std::span<const std::byte> rewritten, std::span<const st
 
 std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::byte> file,
                                                           const DecodeLimits& limits) {
-  if (detect_format(file) != Format::kJpeg) return {};
+  if (!may_be_rewritten(file, limits)) return {};
   Rewriter rewriter(limits);
   if (rewriter.read(file)) {
     std::vector<std::byte> rewritten(max_rewritten_bytes(file.size()));

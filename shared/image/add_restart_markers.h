@@ -30,6 +30,10 @@ std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::b
 // million pixels is not rewritten.
 inline constexpr DecodeLimits kRewritingLimits{.memory_bytes = uint64_t{128} << 20};
 
+// False: the header says that the file is never rewritten, because it is not a JPEG, too small or too
+// large. Does not decode it.
+bool may_be_rewritten(std::span<const std::byte> file, const DecodeLimits& limits);
+
 // Maximum size of the result; an image that exceeds it is not worth rewriting.
 size_t max_rewritten_bytes(size_t file_bytes);
 

@@ -96,7 +96,7 @@ Status FileRewriter::rewrite(const std::string& path, std::vector<std::byte>& by
       bytes = *std::move(rewritten);
     return {};
   }
-  if (image::detect_format(bytes) != image::Format::kJpeg) return {};
+  if (!image::may_be_rewritten(bytes, image::kRewritingLimits)) return {};
   auto rewritten = maybe_sandboxed_->rewrite(bytes, image::max_rewritten_bytes(bytes.size()));
   if (rewritten.ok() && rewritten->empty()) return {};
   if (rewritten.ok() && image::is_possible_result(*rewritten, bytes)) {

@@ -260,9 +260,30 @@ TEST_F(WorkerSandboxTest, ReleasesMemoryForLargeFile) {
   };
   EXPECT_EQ(rewrite(photograph_), rewritten(photograph_));
   EXPECT_EQ(child_processes().size(), 1u);
-  EXPECT_EQ(rewrite(photograph_ + std::string(9 << 20, '\0')), rewritten(photograph_));
+  EXPECT_EQ(rewrite(photograph_ + std::string(20 << 20, '\0')), rewritten(photograph_));
   EXPECT_EQ(child_processes().size(), 0u);
   EXPECT_EQ(rewrite(photograph_), rewritten(photograph_));
+}
+
+TEST_F(WorkerSandboxTest, KeepsProcessForFilesOfSeveralMegabytes) {
+  std::filesystem::remove_all(path("data/b"));
+  std::filesystem::remove(path("data/a/1.jpg"));
+  for (const int megabytes : {5, 9, 6, 12, 1, 8})
+    write("data/b/" + std::to_string(megabytes) + ".jpg",
+          photograph_ + std::string(static_cast<size_t>(megabytes) << 20, '\0'));
+  open_faulty("good", "{num_workers: 1}");
+  EXPECT_LE(num_starts(), 2u) << "one with the usual memory, one with more";
+  EXPECT_EQ(pack("good").substr(0, rewritten(photograph_).size()), rewritten(photograph_));
+}
+
+TEST_F(WorkerSandboxTest, StartsNoProcessForImagesThatAreNeverRewritten) {
+  std::filesystem::remove_all(path("data"));
+  write("data/b/small.jpg", encode_jpeg(pattern(80, 200)));
+  write("data/b/cmyk.jpg", encode_jpeg(image::testing::gradient(120, 120, 4)));
+  write("data/b/image.png", image::testing::encode_png_file(pattern(120, 120)));
+  write("data/b/cut.jpg", photograph_.substr(0, 20));
+  open_faulty("good");
+  EXPECT_FALSE(std::filesystem::exists(path("starts")));
 }
 
 TEST_F(WorkerSandboxTest, RewritesNothingAfterStop) {

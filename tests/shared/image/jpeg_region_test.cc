@@ -121,6 +121,36 @@ TEST(AddRestartMarkersTest, RejectsUnsupportedFormatsAndSizes) {
       encode_jpeg(gradient(120, 120, 1), {.progressive = true, .extra_scans = 20}), {.scans = 10}));
 }
 
+// A baseline JPEG whose header states another size.
+std::string with_size(std::string file, uint32_t height, uint32_t width) {
+  const size_t at = file.find("\xff\xc0") + 5;
+  const uint32_t both = height << 16 | width;
+  for (size_t i = 0; i < 4; ++i) file.at(at + i) = static_cast<char>(both >> (24 - 8 * i));
+  return file;
+}
+
+TEST(AddRestartMarkersTest, RecognizesFromHeaderWhatIsNeverRewritten) {
+  const auto may_be = [](const std::string& file) {
+    return may_be_rewritten(bytes_of(file), kRewritingLimits);
+  };
+  const std::string color = encode_jpeg(pattern(120, 130)),
+                    gray = encode_jpeg(gradient(120, 130, 1));
+  EXPECT_TRUE(may_be(color));
+  EXPECT_TRUE(may_be(encode_jpeg(pattern(120, 130), {.progressive = true})));
+  EXPECT_TRUE(may_be(with_size(color, 96, 96)));
+  EXPECT_FALSE(may_be(with_size(color, 95, 96)));
+  EXPECT_FALSE(may_be(with_size(color, 96, 95)));
+  // 128 MiB of coefficients: at least 1.5 of two bytes a pixel, or one if it is gray.
+  EXPECT_TRUE(may_be(with_size(color, 6000, 7000)));
+  EXPECT_FALSE(may_be(with_size(color, 7000, 7000)));
+  EXPECT_TRUE(may_be(with_size(gray, 8000, 8000)));
+  EXPECT_FALSE(may_be(with_size(gray, 8000, 9000)));
+  EXPECT_FALSE(may_be(encode_jpeg(gradient(120, 120, 4))));
+  EXPECT_FALSE(may_be(testing::encode_png_file(pattern(120, 120))));
+  EXPECT_FALSE(may_be(color.substr(0, 20)));
+  EXPECT_FALSE(may_be(""));
+}
+
 TEST(AddRestartMarkersTest, RejectsTruncationAtAnyByte) {
   const std::string file = encode_jpeg(pattern(120, 120));
   for (size_t length = 0; length + 2 < file.size(); length += 37)
