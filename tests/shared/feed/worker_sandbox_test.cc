@@ -320,30 +320,50 @@ TEST_F(WorkerSandboxTest, DescribesSameRandomRegionsAsThisProcess) {
 
 class ThrowingSandbox final : public data::Sandbox {
  public:
+  using Throw = void (*)();
+  explicit ThrowingSandbox(Throw do_throw) : throw_(do_throw) {}
+
   class Rewriter final : public data::JpegRewriter {
    public:
+    explicit Rewriter(Throw do_throw) : throw_(do_throw) {}
     Result<std::vector<std::byte>> rewrite(std::span<const std::byte>, uint64_t) override {
-      throw std::bad_alloc();
+      throw_();
+      return std::vector<std::byte>();
     }
     void stop() override {}
+
+   private:
+    const Throw throw_;
   };
   std::unique_ptr<data::JpegRewriter> make_rewriter(const std::string&) const override {
-    return std::make_unique<Rewriter>();
+    return std::make_unique<Rewriter>(throw_);
   }
   Result<std::unique_ptr<data::Dataset>> open_reader(const std::string&, const std::string&,
                                                      const data::Dataset&,
                                                      std::function<void()>) const override {
     return Status(StatusCode::kInternal, "not used");
   }
+
+ private:
+  const Throw throw_;
 };
 
 TEST_F(WorkerSandboxTest, ReportsExhaustedMemoryOfThreads) {
-  const ThrowingSandbox sandbox;
+  const ThrowingSandbox sandbox([] { throw std::bad_alloc(); });
   const auto config = packed("train");
   const auto opened =
       data::pipeline::open_dataset("train", config.data, index_dir(), {}, 0, &sandbox);
   EXPECT_EQ(opened.status().code(), StatusCode::kOutOfMemory) << opened.status().to_string();
   EXPECT_THAT(opened.status().message(), HasSubstr(path("data/")));
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+}
+
+TEST_F(WorkerSandboxTest, ReportsAnyExceptionOfThreads) {
+  const ThrowingSandbox sandbox([] { throw 1; });
+  const auto config = packed("train");
+  const auto opened =
+      data::pipeline::open_dataset("train", config.data, index_dir(), {}, 0, &sandbox);
+  EXPECT_EQ(opened.status().code(), StatusCode::kInternal) << opened.status().to_string();
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }
 
