@@ -28,6 +28,7 @@ namespace {
 using data::testing::SmallDataset;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The tensors of several samples.
 class Rows {
