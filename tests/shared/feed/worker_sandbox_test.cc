@@ -392,6 +392,20 @@ TEST_F(SampleValidationTest, ReadsSamplesInProcess) {
   EXPECT_EQ(outside.message(), inside.message());
 }
 
+TEST_F(SampleValidationTest, IsRepeatedUntilItHasSucceeded) {
+  const std::string fields = ", fields: {input: x, label: y}";
+  const auto unfit = records("val", fields, "{num_processes: 0}");
+  const Status first = open("val", unfit, "");
+  EXPECT_EQ(first.code(), StatusCode::kCorrupt) << first.to_string();
+  EXPECT_EQ(open("val", unfit, "").message(), first.message());
+  // The index is written, but no process reads its samples.
+  const auto good = records("good", fields + ", input_shape: [2]");
+  EXPECT_EQ(open("good", good, "/does/not/exist").code(), StatusCode::kNotFound);
+  for (int start = 0; start < 2; ++start)
+    EXPECT_TRUE(open("good", good, READER_TEST_PROGRAM).ok()) << start;
+  EXPECT_EQ(num_starts(), 1u);
+}
+
 TEST_F(SampleValidationTest, ReportsSamplesThatCrashTheirProcess) {
   const Status status =
       open("crashes_always",
