@@ -196,20 +196,6 @@ TEST_F(WorkerSandboxTest, RewritesFileWhoseFirstProcessCrashed) {
   EXPECT_THAT(pack("crashes_once"), StartsWith(rewritten(photograph_) + rewritten(faulty_)));
 }
 
-TEST_F(WorkerSandboxTest, LogsImageWhoseCoefficientsNeedTooMuchMemory) {
-  if (feeder::kSanitized) GTEST_SKIP() << "there is no memory limit";
-  const std::string large = encode_jpeg(image::testing::plain(3000, 4000, {200, 100, 50}));
-  write("data/a/1.jpg", large);
-  ::testing::internal::CaptureStderr();
-  const Status opened = open("small", packed("small", "{worker_memory_limit_mib: 16}"), FEED_PROGRAM);
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  ASSERT_TRUE(opened.ok()) << opened.to_string();
-  EXPECT_EQ(count_of(log, "image not rewritten"), 1u) << log;
-  EXPECT_THAT(log, AllOf(HasSubstr(path("data/a/1.jpg")), HasSubstr("needs more memory"),
-                         HasSubstr("num_failed=1")));
-  EXPECT_THAT(pack("small"), StartsWith(rewritten(photograph_) + large + rewritten(progressive_)));
-}
-
 TEST_F(WorkerSandboxTest, StartsAtMostOneProcessPerWorker) {
   for (int i = 0; i < 40; ++i) write("data/b/more" + std::to_string(i) + ".jpg", photograph_);
   size_t max_children = 0;

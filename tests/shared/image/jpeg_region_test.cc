@@ -2,7 +2,12 @@
 // bit-identical to that region of the complete image.
 #include "shared/image/jpeg_region.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <fstream>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -149,6 +154,30 @@ TEST(AddRestartMarkersTest, RecognizesFromHeaderWhatIsNeverRewritten) {
   EXPECT_FALSE(may_be(testing::encode_png_file(pattern(120, 120))));
   EXPECT_FALSE(may_be(color.substr(0, 20)));
   EXPECT_FALSE(may_be(""));
+}
+
+// libjpeg reports it like a corrupt file.
+TEST(AddRestartMarkersTest, ThrowsIfMemoryOfProcessIsExhausted) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space";
+#endif
+  const std::string file = encode_jpeg(testing::plain(3000, 4000, {200, 100, 50}));
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + (8 << 20);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &tight), 0);
+  bool has_thrown = false;
+  try {
+    (void)add_restart_markers(bytes_of(file), kRewritingLimits);
+  } catch (const std::bad_alloc&) {
+    has_thrown = true;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_TRUE(has_thrown);
+  EXPECT_TRUE(add_restart_markers(bytes_of(file), kRewritingLimits).has_value());
 }
 
 TEST(AddRestartMarkersTest, RejectsTruncationAtAnyByte) {
