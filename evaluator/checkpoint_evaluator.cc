@@ -237,8 +237,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
     config::ModelConfig model = config.model;
     model.init.clear();  // weights are always loaded, and drawing them can take minutes
-    STOKER_ASSIGN_OR_RETURN(state->model,
-                            model::make_model(model, first.spec(), first.classes()));
+    STOKER_ASSIGN_OR_RETURN(state->model, model::make_model(model, first.spec(), first.classes()));
     state->model->eval();
   } catch (const std::exception& error) {
     return to_status(error, "prepare the evaluation");

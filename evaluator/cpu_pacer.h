@@ -8,7 +8,7 @@
 // its share is small; it pauses only while training runs.
 //
 // Waits are those of the evaluating thread. The kernel counts the time in which a CPU quota (cgroup)
-// stops it as well; that of a quota of its own is no competition and is subtracted.
+// stops it as well; that of a quota that training does not share is subtracted.
 //
 // Threads:  the evaluating thread; a stop can be requested from any.
 // Blocking: pause_if_due(), until the pause is over, training has ended or a stop is requested.

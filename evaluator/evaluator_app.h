@@ -61,8 +61,8 @@ class EvaluatorApp {
   EvaluationWatchdog watchdog_;
 
   // Used by the worker thread only.
-  bool has_own_quota_ = false;  // one that the trainer does not share
-  CpuPacer pacer_;              // reads it
+  bool has_own_quota_ = false;          // one that the trainer does not share
+  CpuPacer pacer_;                      // reads it
   std::chrono::nanoseconds paused_{0};  // during the current evaluation
   config::Config config_;
   std::optional<FileLock> lock_;

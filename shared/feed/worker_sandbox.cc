@@ -145,8 +145,7 @@ SandboxedRewriter::Attempt SandboxedRewriter::try_rewrite(RequestWorker& worker,
                                                           uint64_t max_bytes) {
   RewriteRequest request{.file_bytes = file.size(), .max_bytes = max_bytes};
   const uint64_t memory = memory_for(request);
-  if (Status ready = worker.prepare(memory); !ready.ok())
-    return {.status = std::move(ready)};
+  if (Status ready = worker.prepare(memory); !ready.ok()) return {.status = std::move(ready)};
   std::ranges::copy(file, locate_rewrite(worker.memory(), request)->file.begin());
   RequestWorker::Attempt answer = worker.request(request, 1);
   Attempt attempt{.failure = answer.cause, .status = std::move(answer.status)};

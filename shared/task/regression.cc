@@ -18,7 +18,8 @@ class RegressionEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const HostValues<float> outputs(model_outputs_of_width(model, batch, indices_.input, indices_.width));
+    const HostValues<float> outputs(
+        model_outputs_of_width(model, batch, indices_.input, indices_.width));
     const HostValues<float> targets(batch.at(indices_.target));
     metrics_.add(outputs.span(), targets.span());
   }

@@ -55,7 +55,7 @@ class FakeTraining : public TrainingControl {
     return peek_inspection(inspection, 0).status();
   }
   int thread_lists() const { return thread_lists_; }  // calls of threads()
-  int reads() const { return reads_; }  // calls of read_inspection()
+  int reads() const { return reads_; }                // calls of read_inspection()
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     attached_.push_back(pid);

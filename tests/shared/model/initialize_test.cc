@@ -90,7 +90,8 @@ TEST(InitializeTest, RejectsModelWithoutParameters) {
   const std::vector<TensorSpec> sample{{"input", DType::kF32, {2}}, {"label", DType::kI64, {}}};
   const Status rejected = make_seeded(config, sample).status();
   EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(rejected.message(), HasSubstr("'weight' applies to no parameter; the model has none"));
+  EXPECT_THAT(rejected.message(),
+              HasSubstr("'weight' applies to no parameter; the model has none"));
   config.init.clear();
   const auto model = make_seeded(config, sample);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
