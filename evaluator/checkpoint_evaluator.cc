@@ -235,8 +235,9 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
         state->datasets, open_evaluated_datasets(config, indexes.own, train, feed_program, stop));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
-    STOKER_ASSIGN_OR_RETURN(state->model,
-                            model::make_model(config.model, first.spec(), first.classes()));
+    config::ModelConfig model = config.model;
+    model.init.clear();  // weights are always loaded, and drawing them can take minutes
+    STOKER_ASSIGN_OR_RETURN(state->model, model::make_model(model, first.spec(), first.classes()));
     state->model->eval();
   } catch (const std::exception& error) {
     return to_status(error, "prepare the evaluation");

@@ -3,18 +3,62 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 namespace stoker::evaluator {
 
 using std::chrono::nanoseconds;
 
+namespace {
+
+// The number after `key` in cpu.stat of a group; 0 if there is none. In a container the group path
+// can start above the mounted hierarchy, whose root is then that of the container.
+int64_t read_cpu_stat(const std::string& mount, const std::string& group, std::string_view key) {
+  std::ifstream file(mount + group + "/cpu.stat");
+  if (!file) file.open(mount + "/cpu.stat");
+  std::string word;
+  for (int64_t number = 0; file >> word >> number;)
+    if (word == key) return number;
+  return 0;
+}
+
+std::string read_cgroup(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/cgroup");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
 CpuTimes read_cpu_times() {
   std::ifstream file("/proc/thread-self/schedstat");
   int64_t run_time = 0;
   int64_t run_delay = 0;
   if (!(file >> run_time >> run_delay)) return {};
-  return {nanoseconds(run_time), nanoseconds(run_delay)};
+  return {.run_time = nanoseconds(run_time), .run_delay = nanoseconds(run_delay)};
+}
+
+nanoseconds read_throttled_time(const std::string& cgroup_file, const std::string& mount) {
+  std::ifstream file(cgroup_file);
+  nanoseconds throttled{0};
+  for (std::string line; std::getline(file, line);) {
+    // "4:cpu,cpuacct:/group", or "0::/group" for v2.
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controllers.empty())
+      throttled += std::chrono::microseconds(read_cpu_stat(mount, group, "throttled_usec"));
+    else if (("," + controllers + ",").find(",cpu,") != std::string::npos)
+      throttled += nanoseconds(read_cpu_stat(mount + '/' + controllers, group, "throttled_time"));
+  }
+  return throttled;
+}
+
+bool shares_cgroup(pid_t process) {
+  const std::string own = read_cgroup("self");
+  return !own.empty() && read_cgroup(std::to_string(process)) == own;
 }
 
 CpuPacer::CpuPacer(Clock& clock, Sleep sleep, std::function<CpuTimes()> cpu_times)
@@ -33,11 +77,13 @@ nanoseconds CpuPacer::pause_due() {
   if (burst < kMinBurst) return nanoseconds(0);
   burst_start_ = now;
   const CpuTimes before = std::exchange(times_at_start_, cpu_times_());
-  const nanoseconds waited = times_at_start_.run_delay - before.run_delay;
+  const nanoseconds throttled = times_at_start_.throttled - before.throttled;
+  const auto delayed = std::max(times_at_start_.run_delay - before.run_delay, nanoseconds(0));
+  const nanoseconds waited = std::clamp(delayed - throttled, nanoseconds(0), delayed);
   const nanoseconds wanted = times_at_start_.run_time - before.run_time + waited;
   if (waited <= nanoseconds(0) || waited < wanted * kMinContention) return nanoseconds(0);
   // A thread that waits for a CPU does not slow training.
-  const auto computed = std::max<nanoseconds>(burst - waited, nanoseconds(0));
+  const auto computed = std::max<nanoseconds>(burst - delayed, nanoseconds(0));
   return std::chrono::duration_cast<nanoseconds>(computed * (1 / kDutyCycle - 1));
 }
 

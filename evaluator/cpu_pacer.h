@@ -7,29 +7,43 @@
 // a free CPU never pauses. Training is slowed roughly by the CPU time that the evaluator takes, so
 // its share is small; it pauses only while training runs.
 //
-// Waits are those of the evaluating thread. The kernel also counts the time in which a CPU quota
-// (cgroup) stops it.
+// Waits are those of the evaluating thread. The kernel counts the time in which a CPU quota (cgroup)
+// stops it as well; that of a quota that training does not share is subtracted.
 //
 // Threads:  the evaluating thread; a stop can be requested from any.
 // Blocking: pause_if_due(), until the pause is over, training has ended or a stop is requested.
 // Errors:   none; if the kernel does not report run delays, there are no pauses.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <functional>
 #include <stop_token>
+#include <string>
 
 #include "shared/base/clock.h"
 
 namespace stoker::evaluator {
 
-// Times of one thread since it started.
 struct CpuTimes {
+  // Of one thread since it started.
   std::chrono::nanoseconds run_time{0};
   std::chrono::nanoseconds run_delay{0};  // runnable without a CPU
+  // In which a quota stopped threads of its process, summed over CPUs.
+  std::chrono::nanoseconds throttled{0};
 };
-// Of the calling thread; zero if the kernel does not report them.
+// Of the calling thread, without `throttled`; zero if the kernel does not report them.
 CpuTimes read_cpu_times();
+
+// In which the quota of a cgroup (v1 or v2) stopped its threads; zero without a quota.
+// `cgroup_file`: /proc/PID/cgroup of one of its processes. The quotas of groups around it, which
+// other programs can share, do not count.
+std::chrono::nanoseconds read_throttled_time(const std::string& cgroup_file,
+                                             const std::string& mount = "/sys/fs/cgroup");
+
+// Whether a process is in the same cgroups as this one, and therefore has the same quota.
+bool shares_cgroup(pid_t process);
 
 class CpuPacer {
  public:

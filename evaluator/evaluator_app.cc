@@ -17,6 +17,7 @@
 #include "evaluator/priority.h"
 #include "evaluator/standalone_evaluation.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/file_locks.h"
 #include "shared/base/log.h"
 #include "shared/run/run_state.h"
 
@@ -63,7 +64,8 @@ EvaluatorApp::EvaluatorApp(CommandLine command, Clock& clock)
       layout_(command_.run_dir),
       clock_(clock),
       watchdog_(clock),
-      pacer_(clock, std::bind_front(&EvaluatorApp::sleep, this)),
+      pacer_(clock, std::bind_front(&EvaluatorApp::sleep, this),
+             std::bind_front(&EvaluatorApp::read_times, this)),
       wait_logger_(clock) {}
 
 ExitCode EvaluatorApp::run() {
@@ -75,7 +77,9 @@ ExitCode EvaluatorApp::run() {
   ::signal(SIGPIPE, SIG_IGN);
 
   Coordinator coordinator;
-  coordinator.start("evaluate", [this](std::stop_token stop) { return run_command(stop); });
+  coordinator.start("evaluate", [this](const std::stop_token& stop) {
+    return require_stop(run_command(stop), stop.stop_requested());
+  });
   while (!coordinator.all_joined() && !coordinator.should_stop()) {
     const timespec poll_interval{0, 100'000'000};
     if (const int signal = ::sigtimedwait(&stop_signals, nullptr, &poll_interval); signal > 0) {
@@ -125,7 +129,6 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   lower_priority(config_.eval.priority);
   auto created = CheckpointEvaluator::create(
       config_, {.own = layout_.eval_index_dir(), .train = layout_.index_dir()}, clock_, {}, stop);
-  if (created.status().code() == StatusCode::kCancelled) return {};
   if (created.status().code() == StatusCode::kOutOfMemory && config_.eval.memory_limit_mib)
     return created.status().with_context(
         "eval.memory_limit_mib: " + std::to_string(*config_.eval.memory_limit_mib) +
@@ -177,6 +180,8 @@ Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& 
                                           std::stop_token stop) {
   watchdog_.begin(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(config_.eval.timeout_seconds)));
+  const auto trainer = FileLocks::read().find_exclusive_holder(layout_.lock_file());
+  has_own_quota_ = !trainer || !shares_cgroup(*trainer);
   pacer_.start_burst();
   paused_ = {};
   auto evaluation = evaluator_->evaluate(checkpoint, std::move(stop));
@@ -184,7 +189,8 @@ Result<Evaluation> EvaluatorApp::evaluate(const checkpoint::VerifiedCheckpoint& 
   if (paused_ > 1s)
     log_info("evaluation throttled", {{"step", checkpoint.manifest().step},
                                       {"paused_seconds", seconds_between({}, paused_)},
-                                      {"reason", "it competes with training for CPUs"}});
+                                      {"reason", "it competes with training for CPUs"},
+                                      {"hint", "eval.priority: normal disables the pauses"}});
   return evaluation;
 }
 
@@ -195,6 +201,13 @@ std::chrono::nanoseconds EvaluatorApp::pause_if_due(const std::stop_token& stop)
   });
 }
 
+// A quota that the trainer shares is competition like that for a CPU.
+CpuTimes EvaluatorApp::read_times() const {
+  CpuTimes times = read_cpu_times();
+  if (has_own_quota_) times.throttled = read_throttled_time("/proc/self/cgroup");
+  return times;
+}
+
 void EvaluatorApp::sleep(std::chrono::nanoseconds duration, const std::stop_token& stop) {
   // Before the sleep, because a pause can be longer than the watchdog waits.
   watchdog_.extend(duration);
@@ -203,7 +216,9 @@ void EvaluatorApp::sleep(std::chrono::nanoseconds duration, const std::stop_toke
   std::condition_variable_any().wait_for(lock, stop, duration, [] { return false; });
   paused_ += duration;
   if (paused_ > kReportedPause)
-    wait_logger_.waiting("CPUs for the evaluation; training uses all of them");
+    wait_logger_.waiting(
+        "CPUs for the evaluation; training or other programs use all of them, or the CPU quota is "
+        "used up (eval.priority: normal disables the pauses)");
 }
 
 Status EvaluatorApp::print_generated_text() {

@@ -43,6 +43,7 @@ class EvaluatorApp {
                               std::stop_token stop);
   // Limits the slowdown of a trainer on the same machine. Returns the duration of the pause.
   std::chrono::nanoseconds pause_if_due(const std::stop_token& stop);
+  CpuTimes read_times() const;
   // Part of a pause.
   void sleep(std::chrono::nanoseconds duration, const std::stop_token& stop);
   Status print_generated_text();
@@ -60,7 +61,8 @@ class EvaluatorApp {
   EvaluationWatchdog watchdog_;
 
   // Used by the worker thread only.
-  CpuPacer pacer_;
+  bool has_own_quota_ = false;          // one that the trainer does not share
+  CpuPacer pacer_;                      // reads it
   std::chrono::nanoseconds paused_{0};  // during the current evaluation
   config::Config config_;
   std::optional<FileLock> lock_;

@@ -15,7 +15,7 @@ tests/fuzz/regressions/FORMAT/. Every test run reads these and the corpus in tes
 and libclang-rt-14-dev.
 
   --merge  then replaces tests/fuzz/corpus/FORMAT by the smallest inputs of both corpora that cover what the seeds do not,
-           at most 32 KiB
+           at most 32 KiB; fails if there are none
 HELP
   exit 0
 fi
@@ -64,6 +64,7 @@ merge_format() {
     if ((bytes > 32768)); then break; fi
     mv "$merged/$name" "tests/fuzz/corpus/$1/"
   done < <(find "$merged" -type f -printf '%s %f\n' | sort -n)
+  [[ -n $(ls "tests/fuzz/corpus/$1") ]] || die "no input covers more of $1 than its seeds; run it for longer"
 }
 
 step "Build the fuzz targets" fuzz-build build
@@ -74,3 +75,8 @@ for format in "$@"; do
   if [[ $seconds != 0 ]]; then step "Fuzz $format for $seconds s" "fuzz-$format" run_format "$format"; fi
   if [[ $merge ]]; then step "Merge the corpus of $format" "fuzz-merge-$format" merge_format "$format"; fi
 done
+if [[ $merge ]]; then
+  printf 'tests/fuzz/corpus: %s files of %s formats, %s bytes\n' "$(find tests/fuzz/corpus -type f | wc -l)" \
+    "$(find tests/fuzz/corpus -mindepth 1 -maxdepth 1 -type d -not -empty | wc -l)" \
+    "$(find tests/fuzz/corpus -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum + 0 }')"
+fi

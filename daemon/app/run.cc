@@ -19,6 +19,7 @@
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/training_error.h"
+#include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
@@ -69,16 +70,12 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
     auto opened = open_data(std::nullopt);
-    if (opened.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
-    if (!opened.ok()) return opened.status();
+    if (!opened.ok()) return preparation_outcome(opened.status());
     data = *std::move(opened);
   }
   for (bool first = true;; first = false) {
     auto prepared = prepare(std::move(data), resume);
-    if (!prepared.ok()) {
-      if (prepared.status().code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
-      return prepared.status();
-    }
+    if (!prepared.ok()) return preparation_outcome(prepared.status());
     RunSegment& segment = *publish(*std::move(prepared));
     if (first) {
       channels_.board.set_step(segment.step());
@@ -104,6 +101,12 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
     if (!maybe_refresher_) data = segment.release_data();
     publish(nullptr);  // before the next one: two rings may not fit into memory
   }
+}
+
+Result<run::RunOutcome> Run::preparation_outcome(const Status& error) const {
+  Status checked = require_stop(error, stop_requested_);
+  if (checked.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
+  return checked;
 }
 
 RunSegment* Run::publish(std::unique_ptr<RunSegment> segment) {
@@ -201,9 +204,11 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
                           feed::make_plan_options(config_, *data, weights_, plan_start));
   feed::log_padding_ratio(*data, plan);
   SegmentStart start{.data = std::move(data), .plan = data::order::SamplePlan(plan)};
-  config::Config weighted = config_;
-  STOKER_ASSIGN_OR_RETURN(weighted.task, compute_class_weights(config_.task, *start.data, saved));
-  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(weighted, *start.data, device));
+  config::Config config = config_;
+  STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));
+  // The checkpoint has the value of every parameter, and drawing them can take minutes.
+  if (saved && !command_.allowed[ChangeKind::kModel]) config.model.init.clear();
+  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(config, *start.data, device));
   return start;
 }
 

@@ -89,6 +89,8 @@ class Run final : public server::TrainingControl {
 
   Result<run::RunOutcome> train_segments(std::stop_token stop,
                                          const std::function<void()>& on_training);
+  // kStopped if `error` is the effect of request_stop().
+  Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.
   RunSegment* publish(std::unique_ptr<RunSegment> segment);
 

@@ -1,5 +1,6 @@
 #include "daemon/server/request_handler.h"
 
+#include <chrono>
 #include <utility>
 
 #include "shared/base/log.h"
@@ -8,6 +9,10 @@
 
 namespace stoker::server {
 namespace {
+
+// The list opens a file per thread, on the thread that feeds the watchdog, and any client may ask
+// for it.
+constexpr std::chrono::milliseconds kThreadTableAge{100};
 
 control::ProtocolError busy(const std::string& id, std::string message) {
   return {.id = id,
@@ -138,7 +143,12 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
 }
 
 void RequestHandler::execute(Session& session, const std::string& id, const control::GetThreads&) {
-  reply(session, id, control::to_json(control::make_thread_table(training_.threads())));
+  const std::chrono::nanoseconds now = clock_.monotonic();
+  if (thread_table_.empty() || now - thread_table_at_ >= kThreadTableAge) {
+    thread_table_ = control::to_json(control::make_thread_table(training_.threads()));
+    thread_table_at_ = now;
+  }
+  reply(session, id, thread_table_);
 }
 
 void RequestHandler::execute(Session& session, const std::string& id,

@@ -6,6 +6,7 @@
 // Ownership: training, the clock and limits must outlive this object.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,6 +28,7 @@ class RequestHandler {
   RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
                  control::RunIdentity run, std::shared_ptr<ReplyQueue> replies)
       : training_(training),
+        clock_(clock),
         limits_(limits),
         build_(std::move(build)),
         run_(std::move(run)),
@@ -66,6 +68,7 @@ class RequestHandler {
   std::string status_json() const;
 
   TrainingControl& training_;
+  Clock& clock_;
   const Limits& limits_;
   const std::string build_;
   const control::RunIdentity run_;
@@ -75,6 +78,8 @@ class RequestHandler {
   RateLimiter denials_;
   std::map<uid_t, uint64_t> suppressed_denials_;  // since the last logged one of this user
   control::TrainerStatus::Control counters_;
+  std::string thread_table_;  // the last one; empty: none yet
+  std::chrono::nanoseconds thread_table_at_{0};
 };
 
 }  // namespace stoker::server

@@ -18,6 +18,10 @@ constexpr const char* kHints = "try a smaller optimizer.lr or train.max_grad_nor
 // If gradients overflow even at this scale, they would not be finite in any format.
 constexpr double kMinScale = 1e-4;
 
+void add_unless(const at::Tensor& is_excluded, const at::Tensor& sum, const at::Tensor& value) {
+  sum.add_(at::where(is_excluded, at::zeros_like(value), value));
+}
+
 }  // namespace
 
 NonfiniteGuard::NonfiniteGuard(const config::TrainConfig& config, TrainingState& state)
@@ -34,10 +38,7 @@ void NonfiniteGuard::finish(TrainStep& step) {
   if (!counts()) {
     grad_norm_.copy_(step.finish());
     state_.loss_sum.add_(step.loss());
-    if (step.metric_sum().defined()) {
-      state_.metric_sum.add_(step.metric_sum());
-      state_.metric_count.add_(step.metric_count());
-    }
+    add_metric(step);
     return;
   }
   const at::Tensor norm = step.finish_if_finite(/*and_loss=*/skips_);
@@ -47,17 +48,31 @@ void NonfiniteGuard::finish(TrainStep& step) {
   grad_norm_.copy_(at::where(is_skipped, grad_norm_, norm));
   // In fp16 a nonfinite loss is not a gradient overflow, so it stays in the sum for evaluate().
   const at::Tensor is_excluded = skips_ ? is_skipped : is_skipped.logical_and(loss.isfinite());
-  const auto add_unless_excluded = [&](const at::Tensor& sum, const at::Tensor& value) {
-    if (value.defined()) sum.add_(at::where(is_excluded, at::zeros_like(value), value));
-  };
-  add_unless_excluded(state_.loss_sum, loss);
-  add_unless_excluded(state_.metric_sum, step.metric_sum());
-  add_unless_excluded(state_.metric_count, step.metric_count());
+  add_unless(is_excluded, state_.loss_sum, loss);
+  add_metric_unless(is_excluded, step);
   skipped_.add_(skipped);
   // In fp16 an overflow is normal, so only a nonfinite loss counts toward the consecutive steps.
   const at::Tensor is_nonfinite =
       state_.loss_scale() == nullptr ? skipped : loss.isfinite().logical_not();
   consecutive_.add_(is_nonfinite).mul_(is_nonfinite);
+}
+
+void NonfiniteGuard::add_metric(const TrainStep& step) {
+  if (!step.metric_sum().defined()) return;
+  state_.metric_sum.add_(step.metric_sum());
+  if (step.maybe_device_count().defined())
+    state_.metric_count.add_(step.maybe_device_count());
+  else
+    state_.metric_count.add_(step.metric_count());
+}
+
+void NonfiniteGuard::add_metric_unless(const at::Tensor& is_excluded, const TrainStep& step) {
+  if (!step.metric_sum().defined()) return;
+  add_unless(is_excluded, state_.metric_sum, step.metric_sum());
+  if (step.maybe_device_count().defined())
+    add_unless(is_excluded, state_.metric_count, step.maybe_device_count());
+  else
+    state_.metric_count.add_(is_excluded.logical_not(), step.metric_count());
 }
 
 std::vector<at::Tensor> NonfiniteGuard::values() const {

@@ -62,6 +62,9 @@ class NonfiniteGuard {
   bool counts() const { return skipped_.defined(); }  // skipped steps
 
  private:
+  // Add the step's training metric to the state's.
+  void add_metric(const TrainStep& step);
+  void add_metric_unless(const at::Tensor& is_excluded, const TrainStep& step);
   Status check_skipped(const NonfiniteReport& found, int64_t consecutive, uint64_t step);
   Status failure(uint64_t step, const std::string& what) const;
 

@@ -53,7 +53,9 @@ struct Sums {
   at::Tensor sums, min, max, histogram;
 
   void add(const at::Tensor& piece, bool with_histogram) {
-    const at::Tensor x = piece.to(at::kDouble);
+    // A copy even of F64: an input is in a slot of the ring, which a worker can overwrite between
+    // two of these operators.
+    const at::Tensor x = piece.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
     const at::Tensor finite = x.isfinite();
     const at::Tensor safe = at::where(finite, x, at::zeros({}, x.options()));
     const auto whole = at::full({}, static_cast<double>(x.numel()), x.options());

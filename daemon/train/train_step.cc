@@ -7,7 +7,6 @@
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -60,16 +59,23 @@ void TrainStep::add(const task::Batch& batch, bool is_first) {
 
 void TrainStep::add_metric(const task::LossAndMetric& computed, bool is_first) {
   if (!computed.metric_sum.defined()) return;
-  if (!metric_sum_.defined()) {
-    metric_sum_ = at::zeros({}, computed.metric_sum.options().dtype(at::kDouble));
-    metric_count_ = at::zeros_like(metric_sum_);
+  accumulate(metric_sum_, computed.metric_sum, is_first);
+  if (computed.maybe_device_count.defined())
+    accumulate(maybe_device_count_, computed.maybe_device_count, is_first);
+  // Not added up here: the other micro-batches of this step can be replayed graphs.
+  metric_count_ = computed.metric_count * accumulate_;
+}
+
+void TrainStep::accumulate(at::Tensor& sum, const at::Tensor& value, bool is_first) const {
+  if (accumulate_ == 1) {
+    sum = value;  // which is read before the next step
+    return;
   }
-  if (is_first) {
-    metric_sum_.zero_();
-    metric_count_.zero_();
-  }
-  metric_sum_.add_(computed.metric_sum);
-  metric_count_.add_(computed.metric_count);
+  if (!sum.defined()) sum = at::zeros({}, value.options().dtype(at::kDouble));
+  if (is_first)
+    sum.copy_(value);
+  else
+    sum.add_(value);
 }
 
 at::Tensor TrainStep::finish() {

@@ -41,13 +41,15 @@ class TrainStep {
 
   // The mean loss of the step's micro-batches so far; F64 scalar on the device.
   const at::Tensor& loss() const { return loss_; }
-  // The task's training metric over these micro-batches is the quotient of the two; F64 scalars on
-  // the device, undefined if the task has none.
+  // The task's training metric of the step: see task::LossAndMetric.
   const at::Tensor& metric_sum() const { return metric_sum_; }
-  const at::Tensor& metric_count() const { return metric_count_; }
+  int64_t metric_count() const { return metric_count_; }
+  const at::Tensor& maybe_device_count() const { return maybe_device_count_; }
 
  private:
   void add_metric(const task::LossAndMetric& computed, bool is_first);
+  // Adds the value of a micro-batch to that of the step.
+  void accumulate(at::Tensor& sum, const at::Tensor& value, bool is_first) const;
 
   model::Model& model_;
   const task::Task& task_;
@@ -57,7 +59,8 @@ class TrainStep {
   const std::optional<at::ScalarType> autocast_;
   StepObserver* maybe_observer_ = nullptr;
   at::Tensor loss_;
-  at::Tensor metric_sum_, metric_count_;
+  at::Tensor metric_sum_, maybe_device_count_;
+  int64_t metric_count_ = 0;
 };
 
 }  // namespace stoker::train

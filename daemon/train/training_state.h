@@ -70,7 +70,7 @@ class TrainingState : public LiveState {
   // Since the last reported step, without skipped steps. Part of the checkpoint, so that a resumed
   // run reports the same values. F64 scalars on the device.
   at::Tensor loss_sum;                  // of the steps' mean losses
-  at::Tensor metric_sum, metric_count;  // see task::LossAndMetric; undefined without a metric
+  at::Tensor metric_sum, metric_count;  // of the training metric; undefined without one
   int64_t loss_steps = 0;
   // Call when these are reported.
   void reset_interval();

@@ -39,6 +39,11 @@ bool is_normal_end(const Status& status) {
 
 }  // namespace
 
+Status require_stop(Status status, bool is_stop_requested) {
+  if (status.ok() || is_stop_requested || !is_normal_end(status)) return status;
+  return Status(StatusCode::kInternal, "ended without a stop request: " + status.to_string());
+}
+
 Status catch_exceptions(const std::function<Status()>& body) {
   try {
     return body();

@@ -36,6 +36,9 @@ namespace stoker {
 
 // The status of `body`, or one for the exception that it threw.
 Status catch_exceptions(const std::function<Status()>& body);
+// kInternal for a kCancelled or kClosed that no stop explains, because callers take both for a
+// normal end. Other statuses are returned unchanged.
+Status require_stop(Status status, bool is_stop_requested);
 
 class Coordinator {
  private:

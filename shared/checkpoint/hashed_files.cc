@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "shared/base/coordinator.h"
 #include "shared/base/hash.h"
 #include "shared/base/thread_registry.h"
 
@@ -33,17 +34,21 @@ class HashTask {
       hash(content, {});
     } else {
       thread_ = std::jthread([this, &content](const std::stop_token& stop) {
-        ThreadRecord record("hash", "hash file");
-        record.begin();
-        hash(content, stop);
+        status_ = catch_exceptions([&] {
+          ThreadRecord record("hash", "hash file");
+          record.begin();
+          hash(content, stop);
+          return Status();
+        });
       });
     }
   }
   HashTask(const HashTask&) = delete;
   HashTask& operator=(const HashTask&) = delete;
 
-  std::string wait() {
+  Result<std::string> wait() {
     if (thread_.joinable()) thread_.join();
+    if (!status_.ok()) return status_;
     return std::move(digest_);
   }
 
@@ -60,7 +65,9 @@ class HashTask {
     digest_ = hash.finish_hex();
   }
 
-  std::string digest_;   // written by the thread until it is joined
+  // Written by the thread until it is joined.
+  std::string digest_;
+  Status status_;
   std::jthread thread_;  // last member, because it uses the others
 };
 
@@ -155,8 +162,10 @@ Result<std::vector<WrittenFile>> write_hashed_files(FileSystem& files, const std
     STOKER_RETURN_IF_ERROR(write_content(open[i], contents[i]));
   for (ChunkedFile& file : open) STOKER_RETURN_IF_ERROR(file.sync_and_close());
   std::vector<WrittenFile> written;
-  for (size_t i = 0; i < contents.size(); ++i)
-    written.push_back({contents[i].name, contents[i].bytes(), hashes[i]->wait()});
+  for (size_t i = 0; i < contents.size(); ++i) {
+    STOKER_ASSIGN_OR_RETURN(std::string sha256, hashes[i]->wait());
+    written.push_back({contents[i].name, contents[i].bytes(), std::move(sha256)});
+  }
   return written;
 }
 

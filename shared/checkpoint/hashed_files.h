@@ -7,8 +7,9 @@
 //
 // Threads:  only the calling thread calls the file system, in the order of the files.
 // Blocking: until all files are synced or an error occurs.
-// Errors:   kAlreadyExists, kNoSpace, kIoError, kPermission, with the name of the file. The caller
-//           must then remove the files, because a failed sync must not be retried.
+// Errors:   kAlreadyExists, kNoSpace, kIoError, kPermission, with the name of the file;
+//           kOutOfMemory. The caller must then remove the files, because a failed sync must not be
+//           retried.
 #pragma once
 
 #include <cstddef>

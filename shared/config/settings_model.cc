@@ -470,7 +470,8 @@ Fields common_fields(ModelConfig& model) {
                    "parameters whose name, or whose name's last part, it matches; the first that "
                    "matches counts. A pattern that applies to no parameter is an error. The others "
                    "have the initial values of PyTorch's modules. Drawn after those, in the order "
-                   "of the parameters; pretrained replaces them.",
+                   "of the parameters; pretrained replaces them. Not drawn when a run is "
+                   "resumed, whose checkpoint has all values.",
                .example = "{weight: {normal: {std: 0.1}}, bias: {constant: 0.1}}"}),
           {.name = "pretrained",
            .target = mapping<pretrained_fields>(model.pretrained),

@@ -377,7 +377,8 @@ Fields resource_fields(EvalConfig& eval) {
            "training for CPUs pauses between batches 96 % of the time, to limit the slowdown of "
            "training: where training keeps all CPUs busy, it takes 25 times as long. normal: the "
            "same as other programs, without pauses; for results sooner at the cost of slower "
-           "steps, for an evaluator on another machine, or with a CPU quota."},
+           "steps, for an evaluator on another machine, or with a CPU quota that it shares with "
+           "training."},
       {.name = "max_samples",
        .target = &eval.max_samples,
        .help = "Maximum number of samples per dataset; null evaluates all",

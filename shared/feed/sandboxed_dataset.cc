@@ -95,8 +95,10 @@ SandboxedDataset::Attempt SandboxedDataset::request(
     else
       attempt = worker_.reject("sent a sequence with a different length than when it was indexed");
   }
-  if (attempt.end != End::kNotStarted)
+  if (attempt.end == End::kCrashed)
     log_warn("worker process crashed", {{"dataset", dataset_}, {"cause", attempt.cause}});
+  if (attempt.end == End::kWaiting)
+    log_warn("worker process killed", {{"dataset", dataset_}, {"cause", attempt.cause}});
   return {.end = attempt.end,
           .result = {.good = 0, .status = std::move(attempt.status)},
           .cause = std::move(attempt.cause)};

@@ -1,6 +1,7 @@
 #include "shared/feed/worker_sandbox.h"
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -18,14 +19,16 @@
 namespace stoker::feed {
 namespace {
 
-// Shared memory of a process, for a file of this size.
-constexpr uint64_t kUsualFileBytes = uint64_t{4} << 20;
+// Shared memory of a process: at least this much, for a usual photograph. One with more than
+// kMaxKeptBytes ends after its request.
+constexpr uint64_t kMinMemoryBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxKeptBytes = uint64_t{32} << 20;
 constexpr int kAttempts = 2;
 constexpr int kMaxAutoProcesses = 64;
 
-uint64_t usual_memory_bytes() {
-  return shared_bytes(
-      {.file_bytes = kUsualFileBytes, .max_bytes = kUsualFileBytes + kUsualFileBytes / 4});
+// A power of two, so that files of similar sizes do not need a new process each.
+uint64_t memory_for(const RewriteRequest& request) {
+  return std::bit_ceil(std::max(shared_bytes(request), kMinMemoryBytes));
 }
 
 size_t max_rewriting_processes(const config::FeedConfig& feed) {
@@ -141,9 +144,8 @@ SandboxedRewriter::Attempt SandboxedRewriter::try_rewrite(RequestWorker& worker,
                                                           std::span<const std::byte> file,
                                                           uint64_t max_bytes) {
   RewriteRequest request{.file_bytes = file.size(), .max_bytes = max_bytes};
-  const uint64_t memory = shared_bytes(request);
-  if (Status ready = worker.prepare(std::max(memory, usual_memory_bytes())); !ready.ok())
-    return {.status = std::move(ready)};
+  const uint64_t memory = memory_for(request);
+  if (Status ready = worker.prepare(memory); !ready.ok()) return {.status = std::move(ready)};
   std::ranges::copy(file, locate_rewrite(worker.memory(), request)->file.begin());
   RequestWorker::Attempt answer = worker.request(request, 1);
   Attempt attempt{.failure = answer.cause, .status = std::move(answer.status)};
@@ -157,7 +159,7 @@ SandboxedRewriter::Attempt SandboxedRewriter::try_rewrite(RequestWorker& worker,
   } else {
     const auto rewritten = locate_rewrite(worker.memory(), request)->rewritten.first(**bytes);
     attempt.rewritten.assign(rewritten.begin(), rewritten.end());
-    if (memory > usual_memory_bytes()) worker.end();
+    if (memory > kMaxKeptBytes) worker.end();
   }
   return attempt;
 }

@@ -2,9 +2,9 @@
 // crashes or exploits its decoder does not harm the process that indexes a dataset.
 //
 // A file is rewritten by one of at most feed.num_workers processes (auto: one per processor), each
-// with memory for a usual photograph; for a larger file a process is replaced by one with more
-// memory, which ends with the request. A file whose process crashes, exceeds a limit or sends an
-// impossible reply is tried once more in a new process.
+// with memory for a usual photograph. For a larger file a process is replaced by one with more
+// memory, which ends with the request if it has more than 32 MiB. A file whose process crashes,
+// exceeds a limit or sends an impossible reply is tried once more in a new process.
 //
 // Threads:   see data::Sandbox and data::JpegRewriter; a reader is used by one thread.
 // Ownership: the configuration must outlive the object.

@@ -4,6 +4,7 @@
 #include <array>
 #include <csetjmp>
 #include <cstdint>
+#include <new>
 
 #include "shared/image/libjpeg.h"
 // Message codes of libjpeg; must follow jpeglib.h.
@@ -25,6 +26,12 @@ uint32_t restart_interval(uint32_t units) {
   uint32_t interval = kMaxRestartInterval;
   while (units % interval != 0) --interval;
   return interval;
+}
+
+bool has_rewritable_size(uint32_t components, uint32_t height, uint32_t width,
+                         const DecodeLimits& limits) {
+  return (components == 1 || components == 3) && height >= kMinSide && width >= kMinSide &&
+         check_size(height, width, limits).ok();
 }
 
 class Rewriter {
@@ -74,13 +81,16 @@ class Rewriter {
   }
 
   size_t remaining_bytes() const { return destination_.free_in_buffer; }
+  // After an error: that of the process, not the limit of an image.
+  bool is_out_of_memory() const {
+    return error_handler_.error().code() == StatusCode::kOutOfMemory;
+  }
 
  private:
   bool is_supported() const {
-    if (in_.num_components != 1 && in_.num_components != 3) return false;
-    return in_.image_height >= kMinSide && in_.image_width >= kMinSide &&
-           has_standard_subsampling(in_) &&
-           check_size(in_.image_height, in_.image_width, error_handler_.limits()).ok();
+    return has_rewritable_size(static_cast<uint32_t>(in_.num_components), in_.image_height,
+                               in_.image_width, error_handler_.limits()) &&
+           has_standard_subsampling(in_);
   }
 
   JpegErrorHandler error_handler_;
@@ -108,7 +118,16 @@ bool is_frame(std::byte marker) {
 // What a frame header states.
 struct JpegFrame {
   std::array<std::byte, 5> height_width_components{};
+  uint32_t height() const { return number_at(0); }
+  uint32_t width() const { return number_at(2); }
+  uint32_t components() const { return std::to_integer<uint32_t>(height_width_components[4]); }
   bool operator==(const JpegFrame&) const = default;
+
+ private:
+  uint32_t number_at(size_t i) const {
+    return std::to_integer<uint32_t>(height_width_components[i]) << 8 |
+           std::to_integer<uint32_t>(height_width_components[i + 1]);
+  }
 };
 
 // Of a header segment from its length field on.
@@ -143,6 +162,17 @@ std::optional<JpegFrame> find_frame(std::span<const std::byte> file) {
 
 }  // namespace
 
+bool may_be_rewritten(std::span<const std::byte> file, const DecodeLimits& limits) {
+  if (detect_format(file) != Format::kJpeg) return false;
+  const auto frame = find_frame(file);
+  if (!frame || !has_rewritable_size(frame->components(), frame->height(), frame->width(), limits))
+    return false;
+  // At least this many, with the strongest supported chroma subsampling.
+  const uint64_t pixels = uint64_t{frame->height()} * frame->width();
+  const uint64_t coefficients = frame->components() == 1 ? pixels : pixels + pixels / 2;
+  return coefficients <= limits.memory_bytes / sizeof(JCOEF);
+}
+
 size_t max_rewritten_bytes(size_t file_bytes) { return file_bytes + file_bytes / 8 + 1024; }
 
 bool is_possible_result(std::span<const std::byte> rewritten, std::span<const std::byte> file) {
@@ -153,13 +183,17 @@ bool is_possible_result(std::span<const std::byte> rewritten, std::span<const st
 
 std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::byte> file,
                                                           const DecodeLimits& limits) {
-  if (detect_format(file) != Format::kJpeg) return {};
+  if (!may_be_rewritten(file, limits)) return {};
   Rewriter rewriter(limits);
-  if (!rewriter.read(file)) return {};
-  std::vector<std::byte> rewritten(max_rewritten_bytes(file.size()));
-  if (!rewriter.write(rewritten)) return {};
-  rewritten.resize(rewritten.size() - rewriter.remaining_bytes());
-  return rewritten;
+  if (rewriter.read(file)) {
+    std::vector<std::byte> rewritten(max_rewritten_bytes(file.size()));
+    if (rewriter.write(rewritten)) {
+      rewritten.resize(rewritten.size() - rewriter.remaining_bytes());
+      return rewritten;
+    }
+  }
+  if (rewriter.is_out_of_memory()) throw std::bad_alloc();
+  return {};
 }
 
 }  // namespace stoker::image

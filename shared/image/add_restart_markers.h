@@ -8,8 +8,8 @@
 //
 // Threads:  any, concurrently.
 // Blocking: CPU-bound, three milliseconds for a photograph of 200,000 pixels.
-// Errors:   none. Returns nothing if the file cannot be rewritten or is not worth it, and the
-//           caller keeps the original: corrupt files, CMYK, uncommon chroma subsampling, images
+// Errors:   std::bad_alloc. Returns nothing if the file cannot be rewritten or is not worth it, and
+//           the caller keeps the original: corrupt files, CMYK, uncommon chroma subsampling, images
 //           larger than `limits`, small images.
 #pragma once
 
@@ -29,6 +29,10 @@ std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::b
 // For packed caches. The memory is that of the coefficients of one image: a JPEG of more than 20
 // million pixels is not rewritten.
 inline constexpr DecodeLimits kRewritingLimits{.memory_bytes = uint64_t{128} << 20};
+
+// False: the header says that the file is never rewritten, because it is not a JPEG, too small or too
+// large. Does not decode it.
+bool may_be_rewritten(std::span<const std::byte> file, const DecodeLimits& limits);
 
 // Maximum size of the result; an image that exceeds it is not worth rewriting.
 size_t max_rewritten_bytes(size_t file_bytes);

@@ -8,6 +8,9 @@ namespace stoker::model {
 Status freeze(Model& model, const std::vector<std::string>& globs) {
   std::vector<at::Tensor> frozen;
   const auto parameters = model.named_parameters();
+  if (parameters.is_empty())
+    return Status(StatusCode::kInvalidArgument,
+                  "the model has no parameters; nothing would be trained");
   for (const std::string& pattern : globs) {
     const NameGlob glob(pattern);
     bool matched = false;

@@ -107,6 +107,8 @@ Status rule_error(const config::InitRule& rule, const std::string& message) {
 Status initialize(Model& model, const std::vector<config::InitRule>& rules) {
   if (rules.empty()) return {};
   const auto parameters = model.named_parameters();
+  if (parameters.is_empty())
+    return rule_error(rules.front(), "applies to no parameter; the model has none");
   std::vector<NameGlob> globs;
   for (const config::InitRule& rule : rules) globs.emplace_back(rule.pattern);
   std::vector<bool> applied(rules.size());

@@ -12,12 +12,8 @@
 
 namespace stoker::ring {
 
-uint32_t EventCount::enter() {
-  std::atomic_ref(words_.waiters).fetch_add(1);
-  return std::atomic_ref(words_.epoch).load();
-}
-
-void EventCount::sleep(uint32_t epoch, std::chrono::nanoseconds timeout) {
+#ifndef STOKER_RING_ATOMICS
+void futex_wait(uint32_t& word, uint32_t expected, std::chrono::nanoseconds timeout) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   timespec relative{};
   relative.tv_sec = seconds.count();
@@ -25,15 +21,28 @@ void EventCount::sleep(uint32_t epoch, std::chrono::nanoseconds timeout) {
   // Not FUTEX_WAIT_PRIVATE (which std::atomic::wait uses): it is keyed by the virtual address of
   // this process, so a wake from another process would not reach it. The result is ignored because
   // the caller polls again in any case.
-  ::syscall(SYS_futex, &words_.epoch, FUTEX_WAIT, epoch, &relative, nullptr, 0);
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
 }
 
-void EventCount::leave(uint32_t waiters) { std::atomic_ref(words_.waiters).fetch_sub(waiters); }
+void futex_wake(uint32_t& word, int max_waiters) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, max_waiters, nullptr, nullptr, 0);
+}
+#endif
+
+uint32_t EventCount::enter() {
+  atomic(words_.waiters).fetch_add(1);
+  return atomic(words_.epoch).load();
+}
+
+void EventCount::sleep(uint32_t epoch, std::chrono::nanoseconds timeout) {
+  futex_wait(words_.epoch, epoch, timeout);
+}
+
+void EventCount::leave(uint32_t waiters) { atomic(words_.waiters).fetch_sub(waiters); }
 
 void EventCount::wake_waiters(int max_waiters) {
-  std::atomic_ref(words_.epoch).fetch_add(1);
-  if (std::atomic_ref(words_.waiters).load() > 0)
-    ::syscall(SYS_futex, &words_.epoch, FUTEX_WAKE, max_waiters, nullptr, nullptr, 0);
+  atomic(words_.epoch).fetch_add(1);
+  if (atomic(words_.waiters).load() > 0) futex_wake(words_.epoch, max_waiters);
 }
 
 void EventCount::notify() { wake_waiters(INT_MAX); }
@@ -56,16 +65,16 @@ ProducerRecord* ProducerTable::find_row(ProducerId producer) {
 Result<ProducerId> ProducerTable::add(std::string_view name) {
   for (uint32_t index = 0; index < rows_.size(); ++index) {
     ProducerRecord& row = rows_[index];
-    const std::atomic_ref word = word_at(index);
+    const AtomicRef<uint64_t> word = word_at(index);
     uint64_t seen = word.load();
     const auto generation = static_cast<uint32_t>(seen >> 32);
     if (seen != word_of(generation, RowState::kFree) || generation >= kMaxGeneration) continue;
     // Marked as removed first: no claim may succeed before the row is initialized.
     if (!word.compare_exchange_strong(seen, word_of(generation + 1, RowState::kRetired))) continue;
-    std::atomic_ref(row.pid).store(0);
-    std::atomic_ref(row.waiting).store(0);
-    std::atomic_ref(row.samples).store(0);
-    std::atomic_ref(row.polls).store(0);
+    atomic(row.pid).store(0);
+    atomic(row.waiting).store(0);
+    atomic(row.samples).store(0);
+    atomic(row.polls).store(0);
     std::memset(row.name, 0, sizeof(row.name));
     std::memcpy(row.name, name.data(), std::min(name.size(), sizeof(row.name) - 1));
     store(index, word_of(generation + 1, RowState::kAlive));
@@ -89,14 +98,14 @@ bool ProducerTable::is_registered(ProducerId producer) const {
 
 void ProducerTable::store(uint32_t index, uint64_t word) {
   word_at(index).store(word);
-  if (!own_words_.empty()) std::atomic_ref(rows_[index].word).store(word);
+  if (!own_words_.empty()) atomic(rows_[index].word).store(word);
 }
 
 void ProducerTable::replace(ProducerId producer, uint64_t expected, uint64_t word) {
   if (producer.index >= rows_.size() ||
       !word_at(producer.index).compare_exchange_strong(expected, word))
     return;
-  if (!own_words_.empty()) std::atomic_ref(rows_[producer.index].word).store(word);
+  if (!own_words_.empty()) atomic(rows_[producer.index].word).store(word);
 }
 
 void ProducerTable::retire(ProducerId producer) {
@@ -105,7 +114,7 @@ void ProducerTable::retire(ProducerId producer) {
 }
 
 uint32_t ProducerTable::take_waiting(ProducerId producer) {
-  return std::atomic_ref(rows_[producer.index].waiting).exchange(0);
+  return atomic(rows_[producer.index].waiting).exchange(0);
 }
 
 void ProducerTable::free_row(ProducerId producer) {
@@ -147,7 +156,7 @@ void write_fields(ReportRecord& entry, const SampleError& error) {
 // Reads a field exactly once: the compiler must not read it again after the check.
 template <typename T>
 T read_once(T& field) {
-  return std::atomic_ref(field).load(std::memory_order_relaxed);
+  return atomic(field).load(std::memory_order_relaxed);
 }
 
 // The writer can be a faulty process that still writes, so all fields are copied, then validated.
@@ -164,12 +173,12 @@ SampleError read_fields(ReportRecord& entry) {
 }  // namespace
 
 void ErrorReportQueue::report(const SampleError& error) {
-  std::atomic_ref(header_.sample_errors).fetch_add(1, std::memory_order_relaxed);
+  atomic(header_.sample_errors).fetch_add(1, std::memory_order_relaxed);
   std::chrono::steady_clock::time_point deadline{};  // read only if the queue is full
   while (!try_report(error)) {
     if (deadline == std::chrono::steady_clock::time_point{})
       deadline = std::chrono::steady_clock::now() + kMaxWait;
-    if (std::atomic_ref(closed_).load() != 0) return;  // the batch will not be consumed
+    if (atomic(closed_).load() != 0) return;  // the batch will not be consumed
     if (is_drained_.load(std::memory_order_relaxed) &&
         std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kPollInterval);
@@ -177,7 +186,7 @@ void ErrorReportQueue::report(const SampleError& error) {
     }
     is_drained_.store(false, std::memory_order_relaxed);
     // Release: who sees it also sees that it was counted as a report (counters()).
-    std::atomic_ref(header_.lost_reports).fetch_add(1, std::memory_order_release);
+    atomic(header_.lost_reports).fetch_add(1, std::memory_order_release);
     return;
   }
   is_drained_.store(true, std::memory_order_relaxed);
@@ -186,14 +195,13 @@ void ErrorReportQueue::report(const SampleError& error) {
 bool ErrorReportQueue::try_report(const SampleError& error) {
   const uint64_t writing = word_of(error.ticket, ReportPhase::kWriting);
   for (auto& entry : entries_) {
-    const std::atomic_ref word(entry.word);
+    const AtomicRef<uint64_t> word(entry.word);
     uint64_t expected = kFreeWord;
     if (word.load(std::memory_order_relaxed) != kFreeWord ||
         !word.compare_exchange_strong(expected, writing, std::memory_order_acquire))
       continue;
     write_fields(entry, error);
-    const uint64_t sequence =
-        std::atomic_ref(header_.next_report).fetch_add(1, std::memory_order_relaxed);
+    const uint64_t sequence = atomic(header_.next_report).fetch_add(1, std::memory_order_relaxed);
     expected = writing;  // fails if the ticket was requeued meanwhile; its next owner then reports
     word.compare_exchange_strong(expected, word_of(sequence, ReportPhase::kComplete),
                                  std::memory_order_release);
@@ -205,7 +213,7 @@ bool ErrorReportQueue::try_report(const SampleError& error) {
 std::vector<SampleError> ErrorReportQueue::drain(uint64_t next_ticket) {
   std::vector<std::pair<uint64_t, SampleError>> found;
   for (auto& entry : entries_) {
-    const std::atomic_ref word(entry.word);
+    const AtomicRef<uint64_t> word(entry.word);
     uint64_t seen = word.load(std::memory_order_acquire);
     if (seen == kFreeWord) continue;
     if (has_phase(seen, ReportPhase::kComplete)) {
@@ -227,8 +235,7 @@ std::vector<SampleError> ErrorReportQueue::drain(uint64_t next_ticket) {
 void ErrorReportQueue::clear_unfinished(uint64_t ticket) {
   for (auto& entry : entries_) {
     uint64_t expected = word_of(ticket, ReportPhase::kWriting);
-    std::atomic_ref(entry.word)
-        .compare_exchange_strong(expected, kFreeWord, std::memory_order_acq_rel);
+    atomic(entry.word).compare_exchange_strong(expected, kFreeWord, std::memory_order_acq_rel);
   }
 }
 
@@ -266,20 +273,19 @@ MappedRing::MappedRing(Segment segment, SegmentView known, Role role)
 
 // The own flag first: the consumer must not take its copy in the segment for an overwritten one.
 void MappedRing::close() {
-  std::atomic_ref(closed_).store(1);
-  std::atomic_ref(header_.closed).store(1);
+  atomic(closed_).store(1);
+  atomic(header_.closed).store(1);
   slot_freed_.notify();
   batch_ready_.notify();
 }
 
 RingCounters MappedRing::counters() const {
   const auto read = [](uint64_t& counter) {
-    return std::atomic_ref(counter).load(std::memory_order_relaxed);
+    return atomic(counter).load(std::memory_order_relaxed);
   };
   const uint64_t next = next_ticket();
   // Before sample_errors, which includes them.
-  const uint64_t lost_reports =
-      std::atomic_ref(header_.lost_reports).load(std::memory_order_acquire);
+  const uint64_t lost_reports = atomic(header_.lost_reports).load(std::memory_order_acquire);
   RingCounters counters{.consumed = next - view_.header.first_ticket,
                         .requeued = read(header_.requeued),
                         .sample_errors = read(header_.sample_errors),
@@ -315,7 +321,7 @@ Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd) {
 // ---- Supervisor: registering producers and requeueing the tickets of dead producers
 
 void MappedRing::set_producer_pid(ProducerId producer, int pid) {
-  if (producers_.alive(producer)) std::atomic_ref(producers_.find_row(producer)->pid).store(pid);
+  if (producers_.alive(producer)) atomic(producers_.find_row(producer)->pid).store(pid);
 }
 
 uint64_t MappedRing::requeue(ProducerId crashed) {
@@ -346,7 +352,7 @@ uint64_t MappedRing::requeue_claims(ProducerId producer) {
     if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kRequeued, ticket)))
       ++num_requeued;
   }
-  std::atomic_ref(header_.requeued).fetch_add(num_requeued, std::memory_order_relaxed);
+  atomic(header_.requeued).fetch_add(num_requeued, std::memory_order_relaxed);
   slot_freed_.notify();
   batch_ready_.notify();  // it can have been killed between publishing and notifying
   return num_requeued;
@@ -355,8 +361,8 @@ uint64_t MappedRing::requeue_claims(ProducerId producer) {
 ProducerProgress MappedRing::progress(ProducerId producer) const {
   ProducerProgress progress;
   if (ProducerRecord* row = producers_.find_row(producer)) {
-    progress.samples = std::atomic_ref(row->samples).load(std::memory_order_relaxed);
-    progress.polls = std::atomic_ref(row->polls).load(std::memory_order_relaxed);
+    progress.samples = atomic(row->samples).load(std::memory_order_relaxed);
+    progress.polls = atomic(row->polls).load(std::memory_order_relaxed);
   }
   const uint64_t next = next_ticket();
   for (uint64_t ticket = next; ticket < next + slots(); ++ticket)
@@ -386,7 +392,7 @@ std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
     return Status(StatusCode::kMismatch, "producer " + std::to_string(producer.index) +
                                              " generation " + std::to_string(producer.generation) +
                                              " is not registered in the ring");
-  std::atomic_ref(producers_.find_row(producer)->polls).fetch_add(1, std::memory_order_relaxed);
+  atomic(producers_.find_row(producer)->polls).fetch_add(1, std::memory_order_relaxed);
   const uint64_t end = view_.header.end_ticket;
   const uint64_t next = next_ticket();
   const uint64_t limit = std::min(next + slots(), end);
@@ -430,7 +436,7 @@ bool MappedRing::publish(ProducerId producer, const Claim& claim) {
   if (!word_of(claim.ticket)
            .compare_exchange_strong(expected, plain_word(Phase::kReady, claim.ticket)))
     return false;
-  std::atomic_ref(producers_.find_row(producer)->published).fetch_add(1, std::memory_order_relaxed);
+  atomic(producers_.find_row(producer)->published).fetch_add(1, std::memory_order_relaxed);
   // The consumer waits for one ticket only; a wake-up for another ticket would cost it two system
   // calls.
   if (claim.ticket == next_ticket()) batch_ready_.notify();
@@ -446,7 +452,7 @@ void MappedRing::abandon(ProducerId producer, const Claim& claim) {
 
 void MappedRing::add_completed_samples(ProducerId producer, uint64_t count) {
   if (ProducerRecord* row = producers_.find_row(producer))
-    std::atomic_ref(row->samples).fetch_add(count, std::memory_order_relaxed);
+    atomic(row->samples).fetch_add(count, std::memory_order_relaxed);
 }
 
 // ---- Consumer: batches in ticket order
@@ -458,10 +464,10 @@ Status MappedRing::overwritten(const std::string& what) const {
 // The copies for the producers. If they are wrong, the producers wait or exit, and no batch arrives.
 Status MappedRing::check_header(uint64_t ticket) const {
   if (role_ != Role::kCreator) return {};
-  if (const uint64_t copy = std::atomic_ref(header_.next_ticket).load(); copy != ticket)
+  if (const uint64_t copy = atomic(header_.next_ticket).load(); copy != ticket)
     return overwritten("the ring's next_ticket is " + std::to_string(copy) + " instead of " +
                        std::to_string(ticket));
-  if (const uint32_t copy = std::atomic_ref(header_.closed).load(); copy != 0 && !closed())
+  if (const uint32_t copy = atomic(header_.closed).load(); copy != 0 && !closed())
     return overwritten("the ring's closed is " + std::to_string(copy) + " instead of 0");
   return {};
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/ring/atomics.h"
 #include "shared/ring/ring_layout.h"
 #include "shared/ring/segment.h"
 #include "shared/ring/segment_header.h"
@@ -78,8 +79,8 @@ class ProducerTable {
   // Does nothing unless the word is `expected`.
   void replace(ProducerId producer, uint64_t expected, uint64_t word);
   // The word that decides.
-  std::atomic_ref<uint64_t> word_at(uint32_t index) const {
-    return std::atomic_ref(own_words_.empty() ? rows_[index].word : own_words_[index]);
+  AtomicRef<uint64_t> word_at(uint32_t index) const {
+    return atomic(own_words_.empty() ? rows_[index].word : own_words_[index]);
   }
   void store(uint32_t index, uint64_t word);
 
@@ -157,11 +158,11 @@ class MappedRing final : public ShmRing {
   void add_completed_samples(ProducerId producer, uint64_t count) override;
   void add_read_time(const ReadTime& spent) override;
   void set_active_workers(uint32_t threads) override {
-    std::atomic_ref(active_workers_).store(threads);
-    std::atomic_ref(header_.active_workers).store(threads);
+    atomic(active_workers_).store(threads);
+    atomic(header_.active_workers).store(threads);
   }
   uint32_t active_workers() const override {
-    return std::atomic_ref(active_workers_).load(std::memory_order_relaxed);
+    return atomic(active_workers_).load(std::memory_order_relaxed);
   }
 
   Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) override;
@@ -169,7 +170,7 @@ class MappedRing final : public ShmRing {
   std::vector<SampleError> drain_sample_errors() override { return reports_.drain(next_ticket()); }
 
   void close() override;
-  bool closed() const override { return std::atomic_ref(closed_).load() != 0; }
+  bool closed() const override { return atomic(closed_).load() != 0; }
   bool has_ended() const override;
   RingCounters counters() const override;
 
@@ -200,8 +201,8 @@ class MappedRing final : public ShmRing {
   uint32_t turn_of(uint64_t ticket) const {
     return static_cast<uint32_t>(ticket / view_.header.slots);
   }
-  std::atomic_ref<uint64_t> word_of(uint64_t ticket) const {
-    return std::atomic_ref(slot_records_[ticket % view_.header.slots].word);
+  AtomicRef<uint64_t> word_of(uint64_t ticket) const {
+    return atomic(slot_records_[ticket % view_.header.slots].word);
   }
   std::span<std::byte> slot_of(uint64_t ticket) const {
     const uint64_t slot = ticket % view_.header.slots;
@@ -215,22 +216,21 @@ class MappedRing final : public ShmRing {
     return encode({.phase = phase, .turn = turn_of(ticket)});
   }
   // The lowest ticket that has not been popped. Written by the consumer only.
-  uint64_t next_ticket() const { return std::atomic_ref(next_ticket_).load(); }
+  uint64_t next_ticket() const { return atomic(next_ticket_).load(); }
   void store_next_ticket(uint64_t ticket) {
-    std::atomic_ref(next_ticket_).store(ticket);
-    std::atomic_ref(header_.next_ticket).store(ticket);
+    atomic(next_ticket_).store(ticket);
+    atomic(header_.next_ticket).store(ticket);
   }
   // 1 + the ticket whose batch the consumer holds in this slot, 0 if none.
   uint64_t& held_in(uint64_t ticket) { return own_.held[ticket % view_.header.slots]; }
   uint64_t held_in(uint64_t ticket) const { return own_.held[ticket % view_.header.slots]; }
   // Statistics; no ordering required.
   static void add(uint64_t& counter, std::chrono::nanoseconds spent) {
-    std::atomic_ref(counter).fetch_add(static_cast<uint64_t>(spent.count()),
-                                       std::memory_order_relaxed);
+    atomic(counter).fetch_add(static_cast<uint64_t>(spent.count()), std::memory_order_relaxed);
   }
 
   // What the creator knows. Accessed as the fields of the same names in the segment, through
-  // std::atomic_ref; `held` by the consumer thread only.
+  // atomic(); `held` by the consumer thread only.
   struct OwnState {
     uint64_t next_ticket = 0;
     uint32_t closed = 0;
@@ -275,11 +275,11 @@ Result<T> MappedRing::wait_for(Wait wait, std::chrono::nanoseconds timeout, Poll
     // In this order, so that a kill in between leaves the waiter count of the event too high rather
     // than too low.
     const uint32_t epoch = wait.event.enter();
-    if (wait.waiting != nullptr) std::atomic_ref(*wait.waiting).fetch_add(1);
+    if (wait.waiting != nullptr) atomic(*wait.waiting).fetch_add(1);
     found = poll();
     if (!found)
       wait.event.sleep(epoch, std::min<std::chrono::nanoseconds>(deadline - now, kMaxSleep));
-    if (wait.waiting != nullptr) std::atomic_ref(*wait.waiting).fetch_sub(1);
+    if (wait.waiting != nullptr) atomic(*wait.waiting).fetch_sub(1);
     wait.event.leave();
     if (!found) found = poll();
     now = Clock::now();

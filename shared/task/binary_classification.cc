@@ -24,7 +24,7 @@ struct BinaryBatch {
 
 // [batch]
 at::Tensor logits_of(model::Model& model, const Batch& batch, const BinaryBatch& indices) {
-  return model_outputs(model, batch, indices.input).squeeze(1);
+  return model_outputs_of_width(model, batch, indices.input, 1).squeeze(1);
 }
 
 // The weight is the pos_weight of BCEWithLogitsLoss.

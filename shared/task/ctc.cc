@@ -97,8 +97,8 @@ class Ctc : public Task {
       : indices_(std::move(indices)), zero_infinity_(zero_infinity) {}
 
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
-    return {
-        loss_of(alignment_of(model, batch, indices_), at::Reduction::Mean, zero_infinity_), {}, {}};
+    return {.loss =
+                loss_of(alignment_of(model, batch, indices_), at::Reduction::Mean, zero_infinity_)};
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
     return std::make_unique<CtcEvaluation>(indices_, zero_infinity_);

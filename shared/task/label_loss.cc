@@ -5,7 +5,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -29,13 +28,20 @@ std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
 LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels) {
   const at::NoGradGuard no_grad;
   const at::Tensor classes = labels.is_floating_point() ? labels.argmax(1) : labels;
+  return with_mean(std::move(loss), logits.argmax(1).eq(classes));
+}
+
+LossAndMetric with_accuracy_over_valid(at::Tensor loss, const at::Tensor& logits,
+                                       const at::Tensor& labels) {
+  const at::NoGradGuard no_grad;
   // An ignored label is no output, so it is never predicted.
-  return {std::move(loss), logits.argmax(1).eq(classes).sum(), classes.ne(kIgnoredLabel).sum()};
+  LossAndMetric result = with_accuracy(std::move(loss), logits, labels);
+  result.maybe_device_count = labels.ne(kIgnoredLabel).sum();
+  return result;
 }
 
 LossAndMetric with_mean(at::Tensor loss, const at::Tensor& values) {
-  return {std::move(loss), values.sum(),
-          at::full({}, values.numel(), values.options().dtype(at::kLong))};
+  return {.loss = std::move(loss), .metric_sum = values.sum(), .metric_count = values.numel()};
 }
 
 at::Tensor LabelLoss::mean(const at::Tensor& logits, const at::Tensor& labels) const {

@@ -23,9 +23,12 @@ inline constexpr int64_t kIgnoredLabel = -100;
 std::tuple<at::Tensor, at::Tensor> drop_ignored_labels(const at::Tensor& logits,
                                                        const at::Tensor& labels);
 
-// `loss` with the accuracy of `logits` [samples, outputs]. `labels` as in LabelLoss::mean(), without
-// the ignored ones; of a mixed sample the label with the larger share counts.
+// `loss` with the accuracy of `logits` [samples, outputs]. `labels` as in LabelLoss::mean(); of a
+// mixed sample the label with the larger share counts.
 LossAndMetric with_accuracy(at::Tensor loss, const at::Tensor& logits, const at::Tensor& labels);
+// As with_accuracy(), over the labels that are not kIgnoredLabel.
+LossAndMetric with_accuracy_over_valid(at::Tensor loss, const at::Tensor& logits,
+                                       const at::Tensor& labels);
 // `loss` with the mean of `values` as metric.
 LossAndMetric with_mean(at::Tensor loss, const at::Tensor& values);
 

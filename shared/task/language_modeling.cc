@@ -59,10 +59,8 @@ class LanguageModel : public Task {
 
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const auto [logits, target] = predict(model, batch, input_);
-    return {
-        input_.maybe_length ? loss_.mean_over_valid(logits, target) : loss_.mean(logits, target),
-        {},
-        {}};
+    return {.loss = input_.maybe_length ? loss_.mean_over_valid(logits, target)
+                                        : loss_.mean(logits, target)};
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions&) const override {
     return std::make_unique<LanguageModelEvaluation>(input_, bytes_);

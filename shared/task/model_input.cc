@@ -1,5 +1,7 @@
 #include "shared/task/model_input.h"
 
+#include <c10/util/Exception.h>
+
 #include "shared/task/task_factories.h"
 
 namespace stoker::task {
@@ -69,6 +71,15 @@ at::Tensor model_outputs(model::Model& model, const Batch& batch, const ModelInp
           ? model.forward_padded(values, sequence_lengths(batch, input, values.size(1)))
           : model.forward(values);
   return outputs.to(at::kFloat);
+}
+
+at::Tensor model_outputs_of_width(model::Model& model, const Batch& batch, const ModelInput& input,
+                                  int64_t width) {
+  at::Tensor outputs = model_outputs(model, batch, input);
+  const std::vector<int64_t> expected{batch.at(input.values).size(0), width};
+  TORCH_CHECK(outputs.sizes() == expected, "the model returned ", outputs.sizes(),
+              "; the task needs ", at::IntArrayRef(expected));
+  return outputs;
 }
 
 }  // namespace stoker::task

@@ -39,6 +39,9 @@ at::Tensor sequence_lengths(const Batch& batch, const ModelInput& input, int64_t
 
 // The outputs of the model as F32.
 at::Tensor model_outputs(model::Model& model, const Batch& batch, const ModelInput& input);
+// As model_outputs(), [batch, width]. Throws for another shape, because losses would broadcast it.
+at::Tensor model_outputs_of_width(model::Model& model, const Batch& batch, const ModelInput& input,
+                                  int64_t width);
 // The outputs in training mode, including those of an auxiliary head; in the dtype of the model.
 model::Outputs training_outputs(model::Model& model, const Batch& batch, const ModelInput& input);
 

@@ -32,7 +32,7 @@ class MultiLabelEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const at::Tensor logits = model_outputs(model, batch, indices_.input);
+    const at::Tensor logits = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);
     const HostValues<float> losses(loss_of(logits, target, weights_, at::Reduction::None));
     const HostValues<float> scores(logits);
@@ -55,7 +55,7 @@ class MultiLabel : public Task {
 
   TrainingMetric training_metric() const override { return TrainingMetric::kExactMatch; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
-    const at::Tensor logits = model_outputs(model, batch, indices_.input);
+    const at::Tensor logits = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);
     const at::Tensor loss = loss_of(logits, target, weights_, at::Reduction::Mean);
     const at::NoGradGuard no_grad;

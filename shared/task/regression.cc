@@ -18,7 +18,8 @@ class RegressionEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    const HostValues<float> outputs(model_outputs(model, batch, indices_.input));
+    const HostValues<float> outputs(
+        model_outputs_of_width(model, batch, indices_.input, indices_.width));
     const HostValues<float> targets(batch.at(indices_.target));
     metrics_.add(outputs.span(), targets.span());
   }
@@ -36,7 +37,7 @@ class Regression : public Task {
 
   TrainingMetric training_metric() const override { return TrainingMetric::kMae; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
-    const at::Tensor outputs = model_outputs(model, batch, indices_.input);
+    const at::Tensor outputs = model_outputs_of_width(model, batch, indices_.input, indices_.width);
     const at::Tensor& target = batch.at(indices_.target);
     const at::Tensor loss = at::mse_loss(outputs, target);
     const at::NoGradGuard no_grad;

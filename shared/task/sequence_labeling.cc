@@ -59,7 +59,7 @@ class SequenceLabeling : public Task {
   TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
     const auto [logits, labels] = predict_steps(model, batch, indices_);
-    return with_accuracy(loss_.mean_over_valid(logits, labels), logits, labels);
+    return with_accuracy_over_valid(loss_.mean_over_valid(logits, labels), logits, labels);
   }
   // Metrics count labels, not samples, so misclassified samples are not supported.
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {

@@ -5,6 +5,7 @@
 // Errors:  exceptions of LibTorch are propagated; the trainer and the evaluator catch them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,9 +33,14 @@ std::string_view to_string(TrainingMetric metric);  // "accuracy"; kNone: ""
 // The result of a forward pass in training.
 struct LossAndMetric {
   at::Tensor loss;  // mean over the batch, an F32 scalar with gradient
-  // The training metric is metric_sum / metric_count, over any number of batches. Scalars without
-  // gradient, on the device of the batch; undefined if the task has no training metric.
-  at::Tensor metric_sum, metric_count;
+  // The training metric is metric_sum divided by the number of values in it, over any number of
+  // batches. A scalar without gradient, on the device of the batch; undefined if the task has no
+  // training metric.
+  at::Tensor metric_sum = {};
+  // The number of values: the same for all batches of this size, or a scalar on the device if it
+  // depends on their labels.
+  int64_t metric_count = 0;
+  at::Tensor maybe_device_count = {};
 };
 
 // What an evaluation reports in addition to its metrics.

@@ -80,6 +80,12 @@ TEST_F(CheckpointEvaluatorTest, ReportsMetricsOfDatasetsInConfiguredOrder) {
   EXPECT_EQ(result->datasets[0].confusion_matrix.size(), 2u);
 }
 
+TEST_F(CheckpointEvaluatorTest, DrawsNoInitialWeights) {
+  // When a model is initialized, a pattern that applies to no parameter is an error.
+  const auto evaluator = create({"model.init={\"fc.*\": zeros}"});
+  EXPECT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+}
+
 TEST_F(CheckpointEvaluatorTest, ReportsSameResultWithWorkerProcess) {
   const auto evaluator = create({}, system_clock(), FEED_PROGRAM);
   ASSERT_TRUE(evaluator.ok()) << evaluator.status().to_string();

@@ -1,12 +1,20 @@
 #include "evaluator/cpu_pacer.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -94,6 +102,21 @@ TEST_F(CpuPacerTest, CountsNoPauseAsComputing) {
   EXPECT_EQ(pause_after(100ms, 200ms), 2400ms);
 }
 
+TEST_F(CpuPacerTest, NeverPausesBecauseOfItsOwnQuota) {
+  for (int batch = 0; batch < 10; ++batch) {
+    times_.throttled += 900ms;
+    EXPECT_EQ(pause_after(100ms, 900ms), 0ns);
+  }
+  // Of several CPUs, more than this thread waited.
+  times_.throttled += 4s;
+  EXPECT_EQ(pause_after(100ms, 900ms), 0ns);
+}
+
+TEST_F(CpuPacerTest, PausesForCompetitionInAdditionToQuota) {
+  times_.throttled += 500ms;
+  EXPECT_EQ(pause_after(100ms, 700ms), 2400ms);
+}
+
 TEST_F(CpuPacerTest, IgnoresTimeBeforeBurst) {
   clock_.advance(1h);
   times_.run_delay += 1h;
@@ -106,6 +129,49 @@ TEST_F(CpuPacerTest, NeverPausesIfKernelReportsNothing) {
       clock_, [](auto&&...) {}, [] { return CpuTimes(); });
   clock_.advance(1s);
   EXPECT_EQ(pacer.pause_if_due({}, [] { return true; }), 0ns);
+}
+
+class ThrottledTimeTest : public ::testing::Test {
+ protected:
+  nanoseconds read_time(const std::string& cgroup) const {
+    std::ofstream(folder_ / "cgroup") << cgroup;
+    return read_throttled_time(folder_ / "cgroup", folder_ / "mount");
+  }
+  void write_stat(const std::string& group, const std::string& text) const {
+    const std::string folder = folder_ / ("mount/" + group);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/cpu.stat") << text;
+  }
+
+  const test::TemporaryDirectory folder_;
+};
+
+TEST_F(ThrottledTimeTest, IsThatOfCgroupItself) {
+  write_stat("system.slice", "usage_usec 9\nnr_throttled 3\nthrottled_usec 800\n");
+  write_stat("system.slice/eval", "usage_usec 7\nnr_throttled 2\nthrottled_usec 1500\n");
+  EXPECT_EQ(read_time("0::/system.slice/eval\n"), 1500us);
+  write_stat("cpu,cpuacct/eval", "nr_periods 4\nnr_throttled 2\nthrottled_time 2500\n");
+  EXPECT_EQ(read_time("5:memory:/other\n4:cpu,cpuacct:/eval\n0::/\n"), 2500ns);
+}
+
+TEST_F(ThrottledTimeTest, IsThatOfContainerIfItsGroupIsNotMounted) {
+  write_stat("cpu", "throttled_time 30\n");
+  EXPECT_EQ(read_time("4:cpu:/docker/4711\n"), 30ns);
+}
+
+TEST_F(ThrottledTimeTest, IsZeroWithoutQuota) {
+  write_stat("plain", "usage_usec 9\n");
+  EXPECT_EQ(read_time("0::/plain\n"), 0ns);
+  EXPECT_EQ(read_time("0::/missing\n"), 0ns);
+  EXPECT_EQ(read_time("garbage"), 0ns);
+  EXPECT_EQ(read_throttled_time(folder_ / "no_such_file"), 0ns);
+}
+
+TEST(CgroupTest, IsSharedWithItselfAndNoMissingProcess) {
+  std::ifstream file("/proc/self/cgroup");
+  if (!file || file.peek() == EOF) GTEST_SKIP() << "this kernel has no cgroups";
+  EXPECT_TRUE(shares_cgroup(::getpid()));
+  EXPECT_FALSE(shares_cgroup(0));
 }
 
 nanoseconds thread_cpu_time() {

@@ -239,6 +239,40 @@ TEST_F(SharedCacheTest, DoesNotWaitForLockOfUntrustedUser) {
   EXPECT_THAT(train(kAlice, config::CacheType::kPacked), StartsWith("read "));
 }
 
+std::string open_run_as(const User& user) {
+  return as_user(user, [] {
+    const auto run = service::RunDirectory::open(run::RunLayout("/mnt/run"), system_clock(),
+                                                 default_file_system());
+    return run.ok() ? "ok" : run.status().to_string();
+  });
+}
+
+// Paths, owners and contents below a folder.
+std::vector<std::string> content_of_tree(const std::string& folder) {
+  std::vector<std::string> content;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    struct stat info {};
+    EXPECT_EQ(::lstat(entry.path().c_str(), &info), 0) << entry.path();
+    content.push_back(entry.path().string() + ' ' + std::to_string(info.st_uid) + ' ' +
+                      (entry.is_regular_file() ? *read_file(entry.path(), 1 << 20) : ""));
+  }
+  std::ranges::sort(content);
+  return content;
+}
+
+TEST_F(SharedCacheTest, OtherUsersNeitherOpenNorChangeRun) {
+  folder("/mnt/run", kAlice, 0750);
+  ASSERT_EQ(open_run_as(kAlice), "ok");
+  const std::vector<std::string> before = content_of_tree("/mnt/run");
+  ASSERT_FALSE(before.empty());
+  for (const User& user : {kBob, kMallory}) {
+    const std::string error = open_run_as(user);
+    EXPECT_THAT(error, HasSubstr("/mnt/run")) << user.id;
+    EXPECT_EQ(content_of_tree("/mnt/run"), before) << user.id;
+  }
+  EXPECT_EQ(open_run_as(kAlice), "ok");
+}
+
 class ContainersTest : public ::testing::Test {
  protected:
   void SetUp() override {

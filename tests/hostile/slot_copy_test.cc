@@ -2,9 +2,13 @@
 // also with the sanitizers; slot_writer_test.cc trains.
 #include <chrono>
 #include <memory>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
+#include "shared/config/training_config.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/make_sample_plan.h"
@@ -58,6 +62,13 @@ TEST_P(SlotCopyTest, KeepsCheckedBatchValidWhenSlotIsOverwritten) {
   ring.close();
   coordinator.request_stop();
   EXPECT_TRUE(coordinator.join(20s).ok());
+}
+
+TEST(AllTasksTest, IncludesEachTask) {
+  std::set<std::string> names;
+  for (const TaskSetup& setup : all_tasks()) names.insert(setup.task);
+  for (const std::string_view task : config::kWords<config::TaskName>)
+    EXPECT_TRUE(names.contains(std::string(task))) << task;
 }
 
 INSTANTIATE_TEST_SUITE_P(EachTask, SlotCopyTest, ::testing::ValuesIn(all_tasks()),

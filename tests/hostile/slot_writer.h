@@ -41,7 +41,8 @@ struct TaskSetup {
       }
       file << "{\"tokens\": [" << tokens << "], \"tags\": [" << tags(tokens) << "], \"frames\": ["
            << frames << "], \"letters\": [1, 2, 3], \"class\": " << i % 4
-           << ", \"numbers\": [0.5, -1, " << i % 5 << "], \"targets\": [" << i % 2 << ", 1]}\n";
+           << ", \"numbers\": [0.5, -1, " << i % 5 << "], \"targets\": [" << i % 2
+           << ", 1], \"side\": " << i % 2 << "}\n";
     }
     file.close();
     auto config =
@@ -78,6 +79,7 @@ inline std::vector<TaskSetup> all_tasks() {
            "{name: gpt, num_layers: 1, num_heads: 1, embed_dim: 8, context_length: 9, "
            "vocab_size: 11}"},
           {"classification", "fields: {input_ids: tokens, label: class}, " + sequence, blstm},
+          {"binary_classification", "fields: {input: numbers, label: side}, input_shape: [3]", mlp},
           {"sequence_labeling", "fields: {input_ids: tokens, labels: tags}, " + sequence, blstm},
           {"ctc",
            "fields: {input: frames, labels: letters}, input_shape: [3], "

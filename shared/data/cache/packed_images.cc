@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
@@ -96,7 +97,7 @@ Status FileRewriter::rewrite(const std::string& path, std::vector<std::byte>& by
       bytes = *std::move(rewritten);
     return {};
   }
-  if (image::detect_format(bytes) != image::Format::kJpeg) return {};
+  if (!image::may_be_rewritten(bytes, image::kRewritingLimits)) return {};
   auto rewritten = maybe_sandboxed_->rewrite(bytes, image::max_rewritten_bytes(bytes.size()));
   if (rewritten.ok() && rewritten->empty()) return {};
   if (rewritten.ok() && image::is_possible_result(*rewritten, bytes)) {
@@ -151,6 +152,7 @@ class GroupReader {
  private:
   Status start_threads(size_t count);
   void run();
+  void fail(Status status);
   Status read_file(size_t file, std::vector<std::byte>& bytes) const;
 
   // Constant after construction.
@@ -184,9 +186,13 @@ Status GroupReader::start_threads(size_t count) {
   try {
     while (threads_.size() < count) {
       threads_.emplace_back([this, name = "pack-images-" + std::to_string(threads_.size())] {
-        ThreadRecord record(name, "read images");
-        record.begin();
-        run();
+        Status ended = catch_exceptions([&] {
+          ThreadRecord record(name, "read images");
+          record.begin();
+          run();
+          return Status();
+        });
+        if (!ended.ok()) fail(std::move(ended));
       });
     }
   } catch (const std::system_error& error) {
@@ -231,6 +237,12 @@ void GroupReader::run() {
     if (!status.ok() && result_.ok()) result_ = std::move(status);
     if (!result_.ok() || num_done_ == contents_.size()) is_done_.notify_one();
   }
+}
+
+void GroupReader::fail(Status status) {
+  const std::lock_guard lock(mutex_);
+  if (result_.ok()) result_ = std::move(status);
+  is_done_.notify_one();
 }
 
 Status GroupReader::read_file(size_t file, std::vector<std::byte>& bytes) const {

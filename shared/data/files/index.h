@@ -1,9 +1,10 @@
 // Index: the result of one dataset scan, stored in a file so that all processes see the same
 // samples.
 //
-// Format:  little-endian, version 5. A magic of 8 bytes, u32 version, then text and numbers in the
-//          order of encode_index(): settings, source, fingerprint, metadata, file table. Ends with
-//          the SHA-256 of everything before it, as 64 hexadecimal digits.
+// Format:  little-endian, version 6. A magic of 8 bytes, u32 version, then text and numbers in the
+//          order of encode_index(): settings, source, fingerprint, metadata, file table, u8
+//          is_validated, which version 5 does not have. Ends with the SHA-256 of everything before
+//          it, as 64 hexadecimal digits.
 // Threads: a value.
 // Errors:  load_index(): kNotFound (no such file), kInvalidArgument (not a regular file), kCorrupt
 //          (invalid content), kMismatch (another version), kIoError, kPermission; the message names
@@ -40,6 +41,8 @@ struct Index {
   std::string source;  // what was scanned: path and glob
   IndexMetadata metadata;
   FileTable files;
+  // Some samples have been read, so that the settings are known to fit the files.
+  bool is_validated = false;
 
   // Hex SHA-256 of settings, names, sizes and times.
   std::string fingerprint() const;

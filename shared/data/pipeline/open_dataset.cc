@@ -32,7 +32,8 @@ namespace stoker::data::pipeline {
 namespace {
 
 // validate_samples: reads a few samples of a newly indexed dataset, so that settings that match
-// none of its records are reported at startup instead of as a thousand sample errors.
+// none of its records are reported at startup instead of as a thousand sample errors. The index
+// records that it has succeeded.
 //
 // Threads:  functions of their arguments.
 // Blocking: reads up to kProbes samples, in the sandbox of the request if it has one.
@@ -71,6 +72,17 @@ Status validate_samples(const DatasetRequest& request, const Dataset& dataset,
                           request.maybe_sandbox->open_reader(
                               request.name, std::string(request.index_dir), dataset, report));
   return read_some(request, *reader, num_read);
+}
+
+bool needs_validation(const config::DatasetConfig& config) {
+  return config.has_named_fields() && config.fields()->text.empty();
+}
+
+// Until then, each start validates again, for instance after a stop during the validation.
+Status record_validation(const std::string& index_path) {
+  STOKER_ASSIGN_OR_RETURN(files::Index index, files::load_index(index_path));
+  index.is_validated = true;
+  return files::save_index(index, index_path);
 }
 
 // Checks the name because it becomes a file name.
@@ -204,9 +216,9 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(wanted.fingerprint_text, dataset_fingerprint_text(kind, request));
   wanted.source = source_of(request);
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
+  wanted.is_validated = !needs_validation(config);
   files::Index index;
-  const bool is_new = !take_cached(path, wanted, index);
-  if (is_new) {
+  if (!take_cached(path, wanted, index)) {
     STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), index_dir));
     STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
     if (supports_append(config)) wanted.files.allow_append();
@@ -214,11 +226,14 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
     STOKER_RETURN_IF_ERROR(files::save_index(wanted, path));
     index = std::move(wanted);
   }
+  const bool is_validated = index.is_validated;
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           open_with(kind, request, std::move(index), Makes::kFiles, progress));
   STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
-  if (is_new && config.has_named_fields() && config.fields()->text.empty())
+  if (!is_validated) {
     STOKER_RETURN_IF_ERROR(validate_samples(request, *data, progress));
+    STOKER_RETURN_IF_ERROR(record_validation(path));
+  }
   return data;
 }
 

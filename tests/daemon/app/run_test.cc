@@ -97,6 +97,21 @@ TEST_F(RunTest, ContinuesFromNewestCheckpoint) {
   EXPECT_EQ(run_->step(), 6u);
 }
 
+TEST_F(RunTest, DrawsNoInitialWeightsThatCheckpointReplaces) {
+  ASSERT_TRUE(train().ok());
+  // On a new run, a pattern that applies to no parameter is an error.
+  config_.model.init = {{"fc.*", config::ZerosInit{}}};
+  config_.train.max_steps = 6;
+  run_.emplace(config_, command_, layout_, system_clock());
+  const auto outcome = train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(run_->step(), 6u);
+  // Tensors without a counterpart in the checkpoint keep their initial values.
+  command_.allowed[ChangeKind::kModel] = true;
+  run_.emplace(config_, command_, layout_, system_clock());
+  EXPECT_THAT(train().status().message(), HasSubstr("model.init: 'fc.*' applies to no parameter"));
+}
+
 TEST_F(RunTest, SavesInitialStateAndResumesFromIt) {
   config_.checkpoint.save_at_start = true;
   run_.emplace(config_, command_, layout_, system_clock());

@@ -104,6 +104,16 @@ TEST_F(ControlCommandsTest, ThreadsListsThreadsOfTraining) {
   EXPECT_EQ(table->library_threads, 2u);
 }
 
+TEST_F(ControlCommandsTest, ListsThreadsAtMostTenTimesPerSecond) {
+  start_serving();
+  auto peer = client();
+  for (int request = 0; request < 20; ++request) peer.request("threads");
+  EXPECT_EQ(training_.thread_lists(), 1);
+  clock_.advance(std::chrono::milliseconds(100));
+  client().request("threads");
+  EXPECT_EQ(training_.thread_lists(), 2);
+}
+
 TEST_F(ControlCommandsTest, HelpListsEveryMethodWithTextForm) {
   start_serving();
   const auto help = control::parse_reply(client().request("help"));

@@ -25,6 +25,7 @@ class FakeTraining : public TrainingControl {
     return status_;
   }
   ThreadList threads() const override {
+    ++thread_lists_;
     const std::lock_guard lock(mutex_);
     return threads_;
   }
@@ -53,7 +54,8 @@ class FakeTraining : public TrainingControl {
   Status close_inspection(uint64_t inspection) override {
     return peek_inspection(inspection, 0).status();
   }
-  int reads() const { return reads_; }  // calls of read_inspection()
+  int thread_lists() const { return thread_lists_; }  // calls of threads()
+  int reads() const { return reads_; }                // calls of read_inspection()
   Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) override {
     const std::lock_guard lock(mutex_);
     attached_.push_back(pid);
@@ -97,6 +99,7 @@ class FakeTraining : public TrainingControl {
 
  private:
   std::atomic<int> reads_ = 0;
+  mutable std::atomic<int> thread_lists_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable posted_;
   // Guarded by mutex_.

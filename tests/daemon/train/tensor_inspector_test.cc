@@ -2,10 +2,14 @@
 // names.
 #include "daemon/train/tensor_inspector.h"
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
@@ -54,6 +58,23 @@ TEST(TensorStatisticsTest, AcceptsEmptyAndNonfiniteTensors) {
   EXPECT_EQ(none.max, 0);
   EXPECT_TRUE(none.buckets.empty());
   EXPECT_EQ(summary_of(torch::zeros({0, 3})).count, 0u);
+}
+
+TEST(TensorStatisticsTest, AcceptsInputsThatWorkerOverwritesMeanwhile) {
+  std::vector<double> slot(1 << 15, 1.5);
+  const at::Tensor input = torch::from_blob(slot.data(), {1 << 15}, at::kDouble);
+  std::jthread writer([&](const std::stop_token& stop) {
+    for (size_t write = 0; !stop.stop_requested(); ++write) {
+      const size_t i = write % slot.size();
+      const bool is_nan = i % 2 == 0 && write / slot.size() % 2 == 0;
+      std::atomic_ref(slot[i]).store(is_nan ? std::nan("") : 1.5, std::memory_order_relaxed);
+    }
+  });
+  for (int round = 0; round < 50; ++round) {
+    const auto summary = summary_of(input);
+    EXPECT_EQ(summary.count, slot.size());
+    EXPECT_DOUBLE_EQ(summary.mean, 1.5);
+  }
 }
 
 TEST(TensorStatisticsTest, AssignsFiniteValuesToCorrectBuckets) {

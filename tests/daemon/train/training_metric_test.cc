@@ -1,6 +1,9 @@
 // The training metric in reports, status and checkpoints.
 #include <cmath>
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
 #include "daemon/train/device_engine.h"
 #include "tests/daemon/train/fake_queue.h"
 #include "tests/daemon/train/trainer_session.h"
@@ -85,6 +88,38 @@ TEST_F(TrainerMetricTest, ReadsTheSameValueFromDeviceLater) {
   ASSERT_EQ(late.size(), expected.size());
   for (size_t i = 0; i < late.size(); ++i)
     EXPECT_EQ(late[i].maybe_metric, expected[i].maybe_metric) << late[i].step;
+}
+
+class FixedMetric final : public task::Task {
+ public:
+  explicit FixedMetric(at::Tensor sum) : sum_(std::move(sum)) {}
+  task::LossAndMetric loss_and_metric(model::Model& model,
+                                      const task::Batch& batch) const override {
+    return {.loss = model.forward(batch[0]).mean(), .metric_sum = sum_, .metric_count = 4};
+  }
+  std::unique_ptr<task::Evaluation> start_evaluation(
+      const task::EvaluationOptions&) const override {
+    return nullptr;
+  }
+
+ private:
+  const at::Tensor sum_;
+};
+
+TEST_F(TrainerMetricTest, CopiesNoMetricOfSingleMicroBatch) {
+  auto config = without_dropout(6);
+  Session run(config, root_);
+  const at::Tensor sum = at::full({}, 3, at::kLong);
+  const FixedMetric task(sum);
+  TrainStep single(run.state_->model(), task, run.state_->optimizer(), config.train);
+  single.add({at::zeros({4, 8})});
+  EXPECT_TRUE(single.metric_sum().is_same(sum));
+  EXPECT_EQ(single.metric_count(), 4);
+  config.train.gradient_accumulation_steps = 2;
+  TrainStep step(run.state_->model(), task, run.state_->optimizer(), config.train);
+  for (const bool is_first : {true, false, true, false}) step.add({at::zeros({4, 8})}, is_first);
+  EXPECT_EQ(step.metric_sum().item<double>(), 6);
+  EXPECT_EQ(step.metric_count(), 8);
 }
 
 TEST_F(TrainerMetricTest, ExcludesSkippedSteps) {

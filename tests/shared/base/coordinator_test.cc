@@ -197,6 +197,18 @@ TEST(CoordinatorTest, StopsOnExceptionInCallingThread) {
   EXPECT_EQ(coordinator.join(seconds(60)).message(), "main: broken");
 }
 
+TEST(CoordinatorTest, RejectsCancellationThatNoStopExplains) {
+  for (const StatusCode code : {StatusCode::kCancelled, StatusCode::kClosed}) {
+    const Status cancelled(code, "data.val: a worker process says so");
+    EXPECT_EQ(require_stop(cancelled, true).code(), code);
+    const Status status = require_stop(cancelled, false);
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_NE(status.message().find(cancelled.message()), std::string::npos);
+  }
+  EXPECT_TRUE(require_stop(Status(), false).ok());
+  EXPECT_EQ(require_stop(Status(StatusCode::kBusy, "locked"), false).code(), StatusCode::kBusy);
+}
+
 TEST(CoordinatorTest, ListsThreadsUntilItIsDestroyed) {
   const auto states_of = [](const std::string& name) {
     std::vector<ThreadState> states;

@@ -28,6 +28,7 @@ namespace {
 using data::testing::SmallDataset;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The tensors of several samples.
 class Rows {
@@ -189,7 +190,10 @@ INSTANTIATE_TEST_SUITE_P(Faults, FaultySampleTest,
 
 TEST_F(SandboxedDatasetTest, ReportsTimeoutOfStoppedProcessWithoutQuarantine) {
   ASSERT_TRUE(open_faulty("stops", "{worker_timeout_seconds: 0.1}").ok());
+  ::testing::internal::CaptureStderr();
   const Status status = read_one(kFaultySample);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, AllOf(HasSubstr("worker process killed"), Not(HasSubstr("crashed"))));
   EXPECT_EQ(status.code(), StatusCode::kTimedOut);
   EXPECT_THAT(status.message(), HasSubstr("stopped"));
   EXPECT_FALSE(reader_->is_quarantined(kFaultySample));

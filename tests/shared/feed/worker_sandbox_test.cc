@@ -247,9 +247,30 @@ TEST_F(WorkerSandboxTest, ReleasesMemoryForLargeFile) {
   };
   EXPECT_EQ(rewrite(photograph_), rewritten(photograph_));
   EXPECT_EQ(child_processes().size(), 1u);
-  EXPECT_EQ(rewrite(photograph_ + std::string(9 << 20, '\0')), rewritten(photograph_));
+  EXPECT_EQ(rewrite(photograph_ + std::string(20 << 20, '\0')), rewritten(photograph_));
   EXPECT_EQ(child_processes().size(), 0u);
   EXPECT_EQ(rewrite(photograph_), rewritten(photograph_));
+}
+
+TEST_F(WorkerSandboxTest, KeepsProcessForFilesOfSeveralMegabytes) {
+  std::filesystem::remove_all(path("data/b"));
+  std::filesystem::remove(path("data/a/1.jpg"));
+  for (const int megabytes : {5, 9, 6, 12, 1, 8})
+    write("data/b/" + std::to_string(megabytes) + ".jpg",
+          photograph_ + std::string(static_cast<size_t>(megabytes) << 20, '\0'));
+  open_faulty("good", "{num_workers: 1}");
+  EXPECT_LE(num_starts(), 2u) << "one with the usual memory, one with more";
+  EXPECT_EQ(pack("good").substr(0, rewritten(photograph_).size()), rewritten(photograph_));
+}
+
+TEST_F(WorkerSandboxTest, StartsNoProcessForImagesThatAreNeverRewritten) {
+  std::filesystem::remove_all(path("data"));
+  write("data/b/small.jpg", encode_jpeg(pattern(80, 200)));
+  write("data/b/cmyk.jpg", encode_jpeg(image::testing::gradient(120, 120, 4)));
+  write("data/b/image.png", image::testing::encode_png_file(pattern(120, 120)));
+  write("data/b/cut.jpg", photograph_.substr(0, 20));
+  open_faulty("good");
+  EXPECT_FALSE(std::filesystem::exists(path("starts")));
 }
 
 TEST_F(WorkerSandboxTest, RewritesNothingAfterStop) {
@@ -286,30 +307,50 @@ TEST_F(WorkerSandboxTest, DescribesSameRandomRegionsAsThisProcess) {
 
 class ThrowingSandbox final : public data::Sandbox {
  public:
+  using Throw = void (*)();
+  explicit ThrowingSandbox(Throw do_throw) : throw_(do_throw) {}
+
   class Rewriter final : public data::JpegRewriter {
    public:
+    explicit Rewriter(Throw do_throw) : throw_(do_throw) {}
     Result<std::vector<std::byte>> rewrite(std::span<const std::byte>, uint64_t) override {
-      throw std::bad_alloc();
+      throw_();
+      return std::vector<std::byte>();
     }
     void stop() override {}
+
+   private:
+    const Throw throw_;
   };
   std::unique_ptr<data::JpegRewriter> make_rewriter(const std::string&) const override {
-    return std::make_unique<Rewriter>();
+    return std::make_unique<Rewriter>(throw_);
   }
   Result<std::unique_ptr<data::Dataset>> open_reader(const std::string&, const std::string&,
                                                      const data::Dataset&,
                                                      std::function<void()>) const override {
     return Status(StatusCode::kInternal, "not used");
   }
+
+ private:
+  const Throw throw_;
 };
 
 TEST_F(WorkerSandboxTest, ReportsExhaustedMemoryOfThreads) {
-  const ThrowingSandbox sandbox;
+  const ThrowingSandbox sandbox([] { throw std::bad_alloc(); });
   const auto config = packed("train");
   const auto opened =
       data::pipeline::open_dataset("train", config.data, index_dir(), {}, 0, &sandbox);
   EXPECT_EQ(opened.status().code(), StatusCode::kOutOfMemory) << opened.status().to_string();
   EXPECT_THAT(opened.status().message(), HasSubstr(path("data/")));
+  EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
+}
+
+TEST_F(WorkerSandboxTest, ReportsAnyExceptionOfThreads) {
+  const ThrowingSandbox sandbox([] { throw 1; });
+  const auto config = packed("train");
+  const auto opened =
+      data::pipeline::open_dataset("train", config.data, index_dir(), {}, 0, &sandbox);
+  EXPECT_EQ(opened.status().code(), StatusCode::kInternal) << opened.status().to_string();
   EXPECT_TRUE(std::filesystem::is_empty(index_dir()));
 }
 
@@ -337,6 +378,20 @@ TEST_F(SampleValidationTest, ReadsSamplesInProcess) {
   EXPECT_EQ(outside.code(), StatusCode::kCorrupt);
   EXPECT_THAT(outside.message(), HasSubstr("none of 2 inspected samples fits"));
   EXPECT_EQ(outside.message(), inside.message());
+}
+
+TEST_F(SampleValidationTest, IsRepeatedUntilItHasSucceeded) {
+  const std::string fields = ", fields: {input: x, label: y}";
+  const auto unfit = records("val", fields, "{num_processes: 0}");
+  const Status first = open("val", unfit, "");
+  EXPECT_EQ(first.code(), StatusCode::kCorrupt) << first.to_string();
+  EXPECT_EQ(open("val", unfit, "").message(), first.message());
+  // The index is written, but no process reads its samples.
+  const auto good = records("good", fields + ", input_shape: [2]");
+  EXPECT_EQ(open("good", good, "/does/not/exist").code(), StatusCode::kNotFound);
+  for (int start = 0; start < 2; ++start)
+    EXPECT_TRUE(open("good", good, READER_TEST_PROGRAM).ok()) << start;
+  EXPECT_EQ(num_starts(), 1u);
 }
 
 TEST_F(SampleValidationTest, ReportsSamplesThatCrashTheirProcess) {

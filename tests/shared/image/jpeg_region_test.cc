@@ -2,7 +2,12 @@
 // bit-identical to that region of the complete image.
 #include "shared/image/jpeg_region.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <fstream>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -119,6 +124,60 @@ TEST(AddRestartMarkersTest, RejectsUnsupportedFormatsAndSizes) {
   EXPECT_FALSE(is_rewritten(encode_jpeg(pattern(120, 120)), {.memory_bytes = 1000}));
   EXPECT_FALSE(is_rewritten(
       encode_jpeg(gradient(120, 120, 1), {.progressive = true, .extra_scans = 20}), {.scans = 10}));
+}
+
+// A baseline JPEG whose header states another size.
+std::string with_size(std::string file, uint32_t height, uint32_t width) {
+  const size_t at = file.find("\xff\xc0") + 5;
+  const uint32_t both = height << 16 | width;
+  for (size_t i = 0; i < 4; ++i) file.at(at + i) = static_cast<char>(both >> (24 - 8 * i));
+  return file;
+}
+
+TEST(AddRestartMarkersTest, RecognizesFromHeaderWhatIsNeverRewritten) {
+  const auto may_be = [](const std::string& file) {
+    return may_be_rewritten(bytes_of(file), kRewritingLimits);
+  };
+  const std::string color = encode_jpeg(pattern(120, 130)),
+                    gray = encode_jpeg(gradient(120, 130, 1));
+  EXPECT_TRUE(may_be(color));
+  EXPECT_TRUE(may_be(encode_jpeg(pattern(120, 130), {.progressive = true})));
+  EXPECT_TRUE(may_be(with_size(color, 96, 96)));
+  EXPECT_FALSE(may_be(with_size(color, 95, 96)));
+  EXPECT_FALSE(may_be(with_size(color, 96, 95)));
+  // 128 MiB of coefficients: at least 1.5 of two bytes a pixel, or one if it is gray.
+  EXPECT_TRUE(may_be(with_size(color, 6000, 7000)));
+  EXPECT_FALSE(may_be(with_size(color, 7000, 7000)));
+  EXPECT_TRUE(may_be(with_size(gray, 8000, 8000)));
+  EXPECT_FALSE(may_be(with_size(gray, 8000, 9000)));
+  EXPECT_FALSE(may_be(encode_jpeg(gradient(120, 120, 4))));
+  EXPECT_FALSE(may_be(testing::encode_png_file(pattern(120, 120))));
+  EXPECT_FALSE(may_be(color.substr(0, 20)));
+  EXPECT_FALSE(may_be(""));
+}
+
+// libjpeg reports it like a corrupt file.
+TEST(AddRestartMarkersTest, ThrowsIfMemoryOfProcessIsExhausted) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space";
+#endif
+  const std::string file = encode_jpeg(testing::plain(3000, 4000, {200, 100, 50}));
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + (8 << 20);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &tight), 0);
+  bool has_thrown = false;
+  try {
+    (void)add_restart_markers(bytes_of(file), kRewritingLimits);
+  } catch (const std::bad_alloc&) {
+    has_thrown = true;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_TRUE(has_thrown);
+  EXPECT_TRUE(add_restart_markers(bytes_of(file), kRewritingLimits).has_value());
 }
 
 TEST(AddRestartMarkersTest, RejectsTruncationAtAnyByte) {

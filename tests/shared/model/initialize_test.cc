@@ -84,6 +84,20 @@ TEST(InitializeTest, RejectsPatternsThatDoNotApply) {
                     HasSubstr("0.bias F32 [5]")));
 }
 
+TEST(InitializeTest, RejectsModelWithoutParameters) {
+  config::ModelConfig config{.arch = config::SequentialConfig{.layers = {config::FlattenLayer{}}},
+                             .init = {{"weight", config::ZerosInit{}}}};
+  const std::vector<TensorSpec> sample{{"input", DType::kF32, {2}}, {"label", DType::kI64, {}}};
+  const Status rejected = make_seeded(config, sample).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(rejected.message(),
+              HasSubstr("'weight' applies to no parameter; the model has none"));
+  config.init.clear();
+  const auto model = make_seeded(config, sample);
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  EXPECT_THAT(freeze(**model, {"weight"}).message(), HasSubstr("the model has no parameters"));
+}
+
 TEST(InitializeTest, AddsForgetBiasAfterInit) {
   config::ModelConfig config{
       .arch = config::BlstmConfig{.num_layers = 2, .hidden_size = 3, .forget_bias = 1},

@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +50,23 @@ TEST(BinaryClassificationTest, WeightsLossOfPositiveSamples) {
     EXPECT_EQ(report.metrics[1], (std::pair<std::string, double>{"accuracy", 0.5}));
     EXPECT_EQ(report.confusion_matrix, (eval_metrics::ConfusionMatrix{{1, 1}, {1, 1}}));
     EXPECT_EQ(report.misclassified.size(), 2u);
+  }
+}
+
+TEST(BinaryClassificationTest, RejectsOutputsOfAnotherShape) {
+  Echo model;
+  const auto task = binary(1);
+  ASSERT_TRUE(task.ok()) << task.status().to_string();
+  // As many logits a sample as samples: the loss would broadcast the labels.
+  const at::Tensor labels = at::tensor(std::vector<int64_t>{1, 0}, at::kLong);
+  for (const at::Tensor& outputs : {at::zeros({2, 2}), at::zeros({2}), at::zeros({2, 1, 1})}) {
+    try {
+      (*task)->loss(model, {outputs, labels});
+      ADD_FAILURE() << "there is a loss for outputs of " << outputs.sizes();
+    } catch (const c10::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the task needs [2, 1]"));
+    }
+    EXPECT_THROW((*task)->start_evaluation({})->add(model, {outputs, labels}), c10::Error);
   }
 }
 

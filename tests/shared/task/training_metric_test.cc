@@ -39,8 +39,11 @@ Metric metric_of(const config::TaskConfig& config, const Sample& sample, uint64_
   EXPECT_EQ(computed.loss.item<double>(), (*task)->loss(model, batch).item<double>());
   EXPECT_TRUE(computed.loss.requires_grad());
   EXPECT_FALSE(computed.metric_sum.requires_grad());
+  const at::Tensor& counted = computed.maybe_device_count;
+  EXPECT_EQ(counted.defined(), config.name() == config::TaskName::kSequenceLabeling)
+      << "only labels that can be ignored need an operator to count them";
   return {std::string(to_string((*task)->training_metric())), computed.metric_sum.item<double>(),
-          computed.metric_count.item<double>()};
+          counted.defined() ? counted.item<double>() : static_cast<double>(computed.metric_count)};
 }
 
 const Sample kLabeled{{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}};

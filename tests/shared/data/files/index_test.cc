@@ -46,6 +46,27 @@ TEST(IndexTest, RoundTripsThroughEncoding) {
   EXPECT_EQ(read->files.path(1), "/data/corpus/b/c \n\xff.txt");
 }
 
+TEST(IndexTest, RecordsWhetherSamplesWereValidated) {
+  Index index = example();
+  for (const bool is_validated : {false, true}) {
+    index.is_validated = is_validated;
+    const auto read = decode_index(encode_index(index), "x.index");
+    ASSERT_TRUE(read.ok()) << read.status().to_string();
+    EXPECT_EQ(read->is_validated, is_validated);
+  }
+}
+
+// An update must not index and pack all data again.
+TEST(IndexTest, ReadsPreviousVersionAsValidated) {
+  std::string body = body_of(encode_index(example()));
+  body.pop_back();  // is_validated
+  body[8] = 5;      // version
+  const auto read = decode_index(sealed(body), "x.index");
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_TRUE(read->is_validated);
+  EXPECT_EQ(read->fingerprint(), example().fingerprint());
+}
+
 TEST(IndexTest, UsesUnder100BytesPerFile) {
   Index index = example();
   for (int i = 0; i < 10000; ++i) index.files.add("n01440764/n01440764_10026.JPEG", {});
