@@ -390,7 +390,7 @@ TEST_F(SampleValidationTest, IsRepeatedUntilItHasSucceeded) {
   const auto good = records("good", fields + ", input_shape: [2]");
   EXPECT_EQ(open("good", good, "/does/not/exist").code(), StatusCode::kNotFound);
   for (int start = 0; start < 2; ++start)
-    EXPECT_TRUE(open("good", good, READER_TEST_PROGRAM).ok()) << start;
+    EXPECT_TRUE(open("good", good, REQUEST_WORKER_TEST_PROGRAM).ok()) << start;
   EXPECT_EQ(num_starts(), 1u);
 }
 
