@@ -4,10 +4,19 @@
 #include <array>
 #include <cassert>
 #include <random>
+#include <type_traits>
 #include <utility>
 
 namespace stoker::queue {
 namespace {
+
+static_assert(std::is_nothrow_move_constructible_v<Tuple>, "growth must not lose elements");
+
+// Room for one more; unlike push_back(), without adding it.
+template <typename T>
+void make_room(std::vector<T>& values) {
+  if (values.size() == values.capacity()) values.reserve(std::max<size_t>(16, 2 * values.size()));
+}
 
 // A ring of tuples that doubles when it is full.
 class FifoStore final : public ElementStore {
@@ -17,12 +26,12 @@ class FifoStore final : public ElementStore {
     ring_[(first_ + static_cast<size_t>(size_)) & (ring_.size() - 1)] = std::move(element);
     ++size_;
   }
-  void pop(Tuple& element) override {
+  void pop(Tuple& element) noexcept override {
     element = std::move(ring_[first_]);
     first_ = (first_ + 1) & (ring_.size() - 1);
     --size_;
   }
-  void restore(std::vector<Tuple>&& elements) override {
+  void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) {
       if (static_cast<size_t>(size_) == ring_.size()) grow();
       first_ = (first_ - 1) & (ring_.size() - 1);
@@ -92,14 +101,14 @@ class RandomShuffleStore final : public ElementStore {
     elements_.push_back(std::move(element));
     ++size_;
   }
-  void pop(Tuple& element) override {
+  void pop(Tuple& element) noexcept override {
     const size_t index = random_.next() % elements_.size();
     element = std::move(elements_[index]);
     if (index + 1 < elements_.size()) elements_[index] = std::move(elements_.back());
     elements_.pop_back();
     --size_;
   }
-  void restore(std::vector<Tuple>&& elements) override {
+  void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) push(std::move(elements[i - 1]));
   }
 
@@ -121,7 +130,35 @@ class RandomShuffleStore final : public ElementStore {
 // A heap of the smallest priority first, by order of arrival within a priority.
 class PriorityStore final : public ElementStore {
  public:
-  void push(Tuple&& element) override {
+  void push(Tuple&& element) override { insert(std::move(element), next_arrival_++); }
+  void pop(Tuple& element) noexcept override {
+    std::pop_heap(heap_.begin(), heap_.end(), is_later);
+    const size_t slot = heap_.back().slot;
+    heap_.pop_back();
+    element = std::move(slots_[slot]);
+    free_slots_.push_back(slot);
+    --size_;
+  }
+  // Before all others of their priority, as they were.
+  void put_back(std::vector<Tuple>&& elements) noexcept override {
+    for (size_t i = elements.size(); i > 0; --i)
+      insert(std::move(elements[i - 1]), --first_arrival_);
+  }
+
+ private:
+  struct Entry {
+    int64_t priority;
+    int64_t arrival;
+    size_t slot;
+  };
+  static bool is_later(const Entry& a, const Entry& b) {
+    return a.priority != b.priority ? a.priority > b.priority : a.arrival > b.arrival;
+  }
+
+  void insert(Tuple&& element, int64_t arrival) {
+    make_room(heap_);
+    if (free_slots_.empty()) make_room(slots_);
+    free_slots_.reserve(slots_.capacity());  // for pop()
     size_t slot = slots_.size();
     const auto priority = element[0].value<int64_t>();
     if (free_slots_.empty()) {
@@ -131,38 +168,16 @@ class PriorityStore final : public ElementStore {
       free_slots_.pop_back();
       slots_[slot] = std::move(element);
     }
-    heap_.push_back({priority, arrivals_++, slot});
+    heap_.push_back({priority, arrival, slot});
     std::push_heap(heap_.begin(), heap_.end(), is_later);
     ++size_;
-  }
-  void pop(Tuple& element) override {
-    std::pop_heap(heap_.begin(), heap_.end(), is_later);
-    const size_t slot = heap_.back().slot;
-    heap_.pop_back();
-    element = std::move(slots_[slot]);
-    free_slots_.push_back(slot);
-    --size_;
-  }
-  // Only if there was no memory for a batch. Elements that arrived since come first within a
-  // priority.
-  void restore(std::vector<Tuple>&& elements) override {
-    for (Tuple& element : elements) push(std::move(element));
-  }
-
- private:
-  struct Entry {
-    int64_t priority;
-    uint64_t arrival;
-    size_t slot;
-  };
-  static bool is_later(const Entry& a, const Entry& b) {
-    return a.priority != b.priority ? a.priority > b.priority : a.arrival > b.arrival;
   }
 
   std::vector<Entry> heap_;
   std::vector<Tuple> slots_;
   std::vector<size_t> free_slots_;
-  uint64_t arrivals_ = 0;
+  int64_t next_arrival_ = 0;
+  int64_t first_arrival_ = 0;
 };
 
 }  // namespace

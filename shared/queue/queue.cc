@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cstring>
 #include <ctime>
-
-#include <boost/container/small_vector.hpp>
+#include <new>
 
 #include "shared/queue/element_store.h"
 
@@ -24,18 +24,25 @@ enum AttemptState : uint32_t { kWaiting, kSleeping, kCompleted };
 // that keep pace do not sleep for each element.
 constexpr int kPolls = 100;
 
+// Elements of a batch for which there is room before the lock is taken.
+constexpr int64_t kReservedElements = 4096;
+
 void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-// False if the deadline has passed; otherwise the state may have changed.
-bool sleep_until(std::atomic<uint32_t>& state, Deadline deadline) {
+bool has_passed(Deadline deadline) {
+  return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now();
+}
+
+// Returns at the latest at the deadline.
+void wait_for_change(std::atomic<uint32_t>& state, Deadline deadline) {
   timespec relative{};
   if (deadline != kNoDeadline) {
     const auto now = std::chrono::steady_clock::now();
-    if (deadline <= now) return false;  // before the difference, which could overflow
+    if (deadline <= now) return;  // before the difference, which could overflow
     const std::chrono::nanoseconds left = deadline - now;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
     relative.tv_sec = seconds.count();
@@ -43,7 +50,6 @@ bool sleep_until(std::atomic<uint32_t>& state, Deadline deadline) {
   }
   ::syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, kSleeping,
             deadline == kNoDeadline ? nullptr : &relative, nullptr, 0);
-  return true;
 }
 
 bool is_enqueue(Operation operation) {
@@ -62,6 +68,25 @@ bool is_enqueue(Operation operation) {
 
 Status invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+// Short enough to need no memory.
+Status out_of_memory() { return Status(StatusCode::kOutOfMemory, "out of memory"); }
+
+// Without the message if there is no memory for it.
+template <typename Message>
+Status make_status(StatusCode code, const Message& message) noexcept {
+  try {
+    return Status(code, message());
+  } catch (const std::bad_alloc&) {
+    return Status(code, {});
+  }
+}
+
+// Consumers take these codes for a normal end.
+Status as_cause(Status cause) {
+  if (cause.code() != StatusCode::kClosed && cause.code() != StatusCode::kCancelled) return cause;
+  return Status(StatusCode::kInternal, cause.to_string());
 }
 
 Status validate_components(const QueueOptions& options) {
@@ -158,6 +183,8 @@ struct Queue::Attempt {
   Tuple* const tuple;        // to be enqueued, or the dequeued element
   std::vector<Tuple> taken;  // elements of a batch
   Status cause;              // of a close
+  // Of a close that waits: takes its place in the list if its thread stops waiting.
+  std::unique_ptr<Attempt> successor;
   Status status;
   bool completed = false;
   bool waiting = false;   // its thread is in wait()
@@ -176,13 +203,22 @@ class Queue::Wakeups {
   Wakeups(const Wakeups&) = delete;
   Wakeups& operator=(const Wakeups&) = delete;
   ~Wakeups() {
-    for (const void* state : states_)
-      ::syscall(SYS_futex, state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    for (size_t i = 0; i < size_; ++i) wake(states_[i]);
   }
-  void add(const std::atomic<uint32_t>& state) { states_.push_back(&state); }
+  void add(const std::atomic<uint32_t>& state) {
+    if (size_ < states_.size())
+      states_[size_++] = &state;
+    else
+      wake(&state);
+  }
 
  private:
-  boost::container::small_vector<const void*, 8> states_;
+  static void wake(const void* state) {
+    ::syscall(SYS_futex, state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+
+  std::array<const void*, 8> states_;
+  size_t size_ = 0;
 };
 
 Producer& Producer::operator=(Producer&& other) noexcept {
@@ -195,7 +231,7 @@ Producer& Producer::operator=(Producer&& other) noexcept {
 
 Producer::~Producer() { end(Status(StatusCode::kInternal, "ended without a status")); }
 
-void Producer::end(Status status) {
+void Producer::end(Status status) noexcept {
   if (Queue* const queue = std::exchange(queue_, nullptr))
     queue->end_producer(status.with_context(name_));
 }
@@ -312,21 +348,28 @@ Result<Tuple> Queue::dequeue_batch(Operation operation, int64_t n, const std::st
                                    Deadline deadline) {
   STOKER_RETURN_IF_ERROR(validate_batch_size(n));
   Attempt attempt(operation, n);
-  if (n > 0) perform(attempt, stop, deadline);
-  if (!attempt.status.ok()) return std::move(attempt.status);
-  // Without the mutex: this copies every byte.
   Tuple batch;
-  if (Status status = make_batch(attempt.taken, batch); !status.ok()) {
-    Wakeups wakeups;
-    const std::lock_guard lock(mutex_);
-    restore(attempt);
-    advance_all(wakeups);
-    return status.with_context(label_of(options_));
+  Status status;
+  try {
+    attempt.taken.reserve(static_cast<size_t>(std::min(n, kReservedElements)));
+    if (n > 0) perform(attempt, stop, deadline);
+    if (!attempt.status.ok()) return std::move(attempt.status);
+    // Without the mutex: this copies every byte.
+    status = make_batch(attempt.taken, batch);
+    if (status.ok()) return batch;
+    status = status.with_context(label_of(options_));
+  } catch (const std::bad_alloc&) {
+    status = out_of_memory();
   }
-  return batch;
+  Wakeups wakeups;
+  const std::lock_guard lock(mutex_);
+  put_back(attempt);
+  advance_all(wakeups);
+  return status;
 }
 
-Status Queue::make_batch(std::vector<Tuple>& elements, Tuple& batch) const {
+Status Queue::make_batch(const std::vector<Tuple>& elements, Tuple& batch) const {
+  const auto n = static_cast<int64_t>(elements.size());
   for (size_t i = 0; i < options_.components.size(); ++i) {
     const Component& component = options_.components[i];
     Shape shape = *component.shape;
@@ -336,9 +379,7 @@ Status Queue::make_batch(std::vector<Tuple>& elements, Tuple& batch) const {
       shape[d] = 0;
       for (const Tuple& element : elements) shape[d] = std::max(shape[d], element[i].shape()[d]);
     }
-    STOKER_ASSIGN_OR_RETURN(
-        Tensor tensor,
-        Tensor::allocate(component.dtype, shape.prepended(static_cast<int64_t>(elements.size()))));
+    STOKER_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(component.dtype, shape.prepended(n)));
     std::byte* destination = tensor.mutable_data();
     if (padded) std::memset(destination, 0, tensor.bytes());
     for (const Tuple& element : elements) {
@@ -357,22 +398,26 @@ Status Queue::close(bool cancel_pending_enqueues, const std::stop_token& stop, D
     return {};
   }
   Attempt attempt(Operation::kClose, 0);
-  attempt.cause = std::move(cause);
+  attempt.cause = as_cause(std::move(cause));
+  attempt.successor.reset(new (std::nothrow) Attempt(Operation::kClose, 0));
+  if (attempt.successor == nullptr) return out_of_memory();
   perform(attempt, stop, deadline);
   return std::move(attempt.status);
 }
 
-void Queue::start_close(bool cancel_pending_enqueues, Status cause) {
-  auto attempt = std::make_unique<Attempt>(Operation::kClose, 0);
-  attempt->detached = true;
-  attempt->cause = std::move(cause);
+void Queue::start_close(bool cancel_pending_enqueues, Status cause) noexcept {
+  Attempt attempt(Operation::kClose, 0);
+  attempt.cause = as_cause(std::move(cause));
   Wakeups wakeups;
   const std::lock_guard lock(mutex_);
-  if (cancel_pending_enqueues) {
-    run_close(*attempt);
+  if (cancel_pending_enqueues || enqueues_.empty()) {
+    run_close(attempt);
     cancel_enqueues(wakeups);
   } else {
-    enqueues_.push_back(attempt.release());
+    auto* const waiting = new Attempt(Operation::kClose, 0);
+    waiting->detached = true;
+    waiting->cause = std::move(attempt.cause);
+    enqueues_.push_back(waiting);
   }
   advance_all(wakeups);
 }
@@ -451,7 +496,13 @@ void Queue::perform(Attempt& attempt, const std::stop_token& stop, Deadline dead
       if (!others.empty()) advance_all(wakeups);
       return;
     }
-    attempts.push_back(&attempt);
+    try {
+      attempts.push_back(&attempt);
+    } catch (const std::bad_alloc&) {
+      put_back(attempt);
+      attempt.status = out_of_memory();
+      attempt.completed = true;
+    }
     advance_all(wakeups);
     if (attempt.completed) return;
     attempt.waiting = true;
@@ -475,12 +526,16 @@ void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadlin
   }
   uint32_t expected = kWaiting;
   if (!attempt.state.compare_exchange_strong(expected, kSleeping)) return;
-  while (attempt.state.load(std::memory_order_acquire) != kCompleted)
-    if (!sleep_until(attempt.state, deadline)) abandon(attempt, StatusCode::kTimedOut);
+  while (attempt.state.load(std::memory_order_acquire) != kCompleted) {
+    if (has_passed(deadline))
+      abandon(attempt, StatusCode::kTimedOut);
+    else
+      wait_for_change(attempt.state, deadline);
+  }
 }
 
 // Ends the wait. Has no effect if the operation completed in the meantime.
-void Queue::abandon(Attempt& attempt, StatusCode code) {
+void Queue::abandon(Attempt& attempt, StatusCode code) noexcept {
   Wakeups wakeups;
   const std::lock_guard lock(mutex_);
   if (attempt.completed) return;
@@ -489,45 +544,49 @@ void Queue::abandon(Attempt& attempt, StatusCode code) {
   const auto position = std::ranges::find(attempts, &attempt);
   assert(position != attempts.end());
   if (attempt.operation == Operation::kClose) {
-    auto close = std::make_unique<Attempt>(Operation::kClose, 0);
-    close->detached = true;
-    close->cause = std::move(attempt.cause);
-    *position = close.release();
+    attempt.successor->detached = true;
+    attempt.successor->cause = std::move(attempt.cause);
+    *position = attempt.successor.release();
   } else {
     attempts.erase(position);
-    restore(attempt);
+    put_back(attempt);
   }
   complete(attempt, wakeups);
   advance_all(wakeups);
 }
 
-Status Queue::make_abandoned_status(const Attempt& attempt, StatusCode code) const {
-  std::string message = label_of(options_) + ": " + std::string(to_string(attempt.operation)) +
-                        (code == StatusCode::kTimedOut ? " timed out" : " was cancelled");
-  if (attempt.operation == Operation::kClose)
-    message += "; the queue closes when the pending enqueues have completed";
-  if (attempt.operation == Operation::kEnqueueMany)
-    message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
-               std::to_string(attempt.requested) + " elements were enqueued";
-  return Status(code, std::move(message));
-}
-
-Status Queue::make_closed_status(const Attempt& attempt) const {
-  std::string message = label_of(options_) + " is closed";
-  if (is_enqueue(attempt.operation)) {
+Status Queue::make_abandoned_status(const Attempt& attempt, StatusCode code) const noexcept {
+  return make_status(code, [&] {
+    std::string message = label_of(options_) + ": " + std::string(to_string(attempt.operation)) +
+                          (code == StatusCode::kTimedOut ? " timed out" : " was cancelled");
+    if (attempt.operation == Operation::kClose)
+      message += "; the queue closes when the pending enqueues have completed";
     if (attempt.operation == Operation::kEnqueueMany)
       message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
                  std::to_string(attempt.requested) + " elements were enqueued";
-    if (!cause_.ok()) message += ": " + cause_.message();
-    return Status(StatusCode::kCancelled, std::move(message));
-  }
-  message += " with " + std::to_string(store_->size()) + " of " +
-             std::to_string(attempt.requested) + " requested elements";
-  if (cause_.ok()) return Status(StatusCode::kClosed, std::move(message));
-  return Status(cause_.code(), message + ": " + cause_.message());
+    return message;
+  });
 }
 
-bool Queue::has_space() const {
+Status Queue::make_closed_status(const Attempt& attempt) const noexcept {
+  const bool enqueue = is_enqueue(attempt.operation);
+  const StatusCode code = enqueue       ? StatusCode::kCancelled
+                          : cause_.ok() ? StatusCode::kClosed
+                                        : cause_.code();
+  return make_status(code, [&] {
+    std::string message = label_of(options_) + " is closed";
+    if (attempt.operation == Operation::kEnqueueMany)
+      message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
+                 std::to_string(attempt.requested) + " elements were enqueued";
+    if (!enqueue)
+      message += " with " + std::to_string(store_->size()) + " of " +
+                 std::to_string(attempt.requested) + " requested elements";
+    if (!cause_.ok()) message += ": " + cause_.message();
+    return message;
+  });
+}
+
+bool Queue::has_space() const noexcept {
   int64_t limit = capacity_;
   // A sorted batch is complete only when all of its elements are here.
   if (options_.type == QueueType::kPriority && !dequeues_.empty())
@@ -535,19 +594,26 @@ bool Queue::has_space() const {
   return store_->size() < limit;
 }
 
-Queue::Progress Queue::run(Attempt& attempt) {
-  switch (attempt.operation) {
-    case Operation::kEnqueue:
-    case Operation::kEnqueueMany:
-      return run_enqueue(attempt);
-    case Operation::kClose:
-      return run_close(attempt);
-    case Operation::kDequeue:
-      return run_dequeue(attempt);
-    case Operation::kDequeueMany:
-    case Operation::kDequeueUpTo:
-      return options_.type == QueueType::kPriority ? run_dequeue_sorted(attempt)
-                                                   : run_dequeue_batch(attempt);
+// Without memory the operation fails, and what it has taken returns.
+Queue::Progress Queue::run(Attempt& attempt) noexcept {
+  try {
+    switch (attempt.operation) {
+      case Operation::kEnqueue:
+      case Operation::kEnqueueMany:
+        return run_enqueue(attempt);
+      case Operation::kClose:
+        return run_close(attempt);
+      case Operation::kDequeue:
+        return run_dequeue(attempt);
+      case Operation::kDequeueMany:
+      case Operation::kDequeueUpTo:
+        return options_.type == QueueType::kPriority ? run_dequeue_sorted(attempt)
+                                                     : run_dequeue_batch(attempt);
+    }
+  } catch (const std::bad_alloc&) {
+    put_back(attempt);
+    attempt.status = out_of_memory();
+    return Progress::kComplete;
   }
   return Progress::kNone;
 }
@@ -580,7 +646,7 @@ Queue::Progress Queue::run_enqueue(Attempt& attempt) {
   return progress;
 }
 
-Queue::Progress Queue::run_close(Attempt& attempt) {
+Queue::Progress Queue::run_close(Attempt& attempt) noexcept {
   if (closed_) attempt.status = make_closed_status(attempt);
   closed_ = true;
   if (cause_.ok()) cause_ = std::move(attempt.cause);
@@ -600,7 +666,7 @@ Queue::Progress Queue::run_dequeue(Attempt& attempt) {
 
 Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
   if (closed_ && store_->size() < attempt.remaining) {
-    restore(attempt);
+    put_back(attempt);
     if (attempt.operation != Operation::kDequeueUpTo || store_->size() == 0) {
       attempt.status = make_closed_status(attempt);
       return Progress::kComplete;
@@ -633,7 +699,7 @@ Queue::Progress Queue::run_dequeue_sorted(Attempt& attempt) {
 
 // Runs waiting operations of one side while they complete. True if an element or a close made
 // progress possible for the other side.
-bool Queue::advance(Attempts& attempts, Wakeups& wakeups) {
+bool Queue::advance(Attempts& attempts, Wakeups& wakeups) noexcept {
   bool progress = false;
   while (!attempts.empty()) {
     Attempt& attempt = *attempts.front();
@@ -646,7 +712,7 @@ bool Queue::advance(Attempts& attempts, Wakeups& wakeups) {
   return progress;
 }
 
-void Queue::advance_all(Wakeups& wakeups) {
+void Queue::advance_all(Wakeups& wakeups) noexcept {
   bool progress = true;
   while (progress) {
     progress = advance(enqueues_, wakeups);
@@ -655,7 +721,7 @@ void Queue::advance_all(Wakeups& wakeups) {
 }
 
 // Its thread may return as soon as the state is set.
-void Queue::complete(Attempt& attempt, Wakeups& wakeups) {
+void Queue::complete(Attempt& attempt, Wakeups& wakeups) noexcept {
   attempt.completed = true;
   if (attempt.detached) {
     delete &attempt;
@@ -666,7 +732,7 @@ void Queue::complete(Attempt& attempt, Wakeups& wakeups) {
   if (attempt.state.exchange(kCompleted) == kSleeping) wakeups.add(attempt.state);
 }
 
-void Queue::cancel_enqueues(Wakeups& wakeups) {
+void Queue::cancel_enqueues(Wakeups& wakeups) noexcept {
   while (!enqueues_.empty()) {
     Attempt& attempt = *enqueues_.front();
     enqueues_.pop_front();
@@ -676,10 +742,11 @@ void Queue::cancel_enqueues(Wakeups& wakeups) {
   }
 }
 
-void Queue::restore(Attempt& attempt) {
-  store_->restore(std::move(attempt.taken));
+void Queue::put_back(Attempt& attempt) noexcept {
+  if (is_enqueue(attempt.operation)) return;
+  store_->put_back(std::move(attempt.taken));
   attempt.taken.clear();
-  if (!is_enqueue(attempt.operation)) attempt.remaining = attempt.requested;
+  attempt.remaining = attempt.requested;
 }
 
 }  // namespace stoker::queue

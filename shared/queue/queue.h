@@ -13,11 +13,12 @@
 //           kCancelled:       enqueue to, or close() of, a closed queue; stop requested.
 //           kClosed:          dequeue: closed, with fewer elements than needed.
 //           kTimedOut:        the deadline passed.
-//           kOutOfMemory:     no memory for a batch; no element was taken.
+//           kOutOfMemory:     no memory for the operation or a batch.
 //           The cause given to close(): dequeue, in place of kClosed.
 //           A dequeue that fails takes no elements: partial batches return to the queue. A failed
 //           enqueue_many() can have enqueued some.
-// Crash:    contents are lost with the process.
+// Crash:    contents are lost with the process. The process ends if there is no memory to return the
+//           elements of a partial batch, to close the queue or to end a producer.
 #pragma once
 
 #include <chrono>
@@ -34,14 +35,13 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/deadline.h"
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/queue/tensor.h"
 
 namespace stoker::queue {
 
-using Deadline = std::chrono::steady_clock::time_point;
-inline constexpr Deadline kNoDeadline = Deadline::max();
 inline constexpr int64_t kUnbounded = std::numeric_limits<int32_t>::max();
 
 enum class QueueType { kFIFO, kRandomShuffle, kPaddingFIFO, kPriority };
@@ -106,9 +106,9 @@ class Producer {
   // Without end(): as end() with an error that names the producer.
   ~Producer();
 
-  // The first status that is not ok becomes the cause with which the queue closes. Pending enqueues
-  // of others complete first. Only the first call has an effect.
-  void end(Status status);
+  // The first status that is not ok becomes the cause with which the queue closes, as in close().
+  // Pending enqueues of others complete first. Only the first call has an effect.
+  void end(Status status) noexcept;
 
  private:
   friend class Queue;
@@ -142,11 +142,12 @@ class Queue {
   // No more elements will be enqueued. Enqueues that are waiting complete first, and close() waits
   // for them; after kCancelled and kTimedOut the queue still closes when they have completed.
   // With cancel_pending_enqueues they fail with kCancelled, and the queue closes immediately.
-  // `cause`, if not ok, is what dequeues report in place of kClosed; the first one counts.
+  // `cause`, if not ok, is what dequeues report in place of kClosed; the first one counts. kClosed and
+  // kCancelled, which would be taken for a normal end, are reported as kInternal.
   Status close(bool cancel_pending_enqueues, const std::stop_token& stop,
                Deadline deadline = kNoDeadline, Status cause = {});
   // As close() without a wait: the queue closes when waiting enqueues have completed.
-  void start_close(bool cancel_pending_enqueues, Status cause = {});
+  void start_close(bool cancel_pending_enqueues, Status cause = {}) noexcept;
 
   // Registers a producer. Of a queue that is closed, the producer has no effect.
   Producer add_producer(std::string name);
@@ -180,29 +181,31 @@ class Queue {
   Status validate_batch_size(int64_t n) const;
   Result<Tuple> dequeue_batch(Operation operation, int64_t n, const std::stop_token& stop,
                               Deadline deadline);
-  Status make_batch(std::vector<Tuple>& elements, Tuple& batch) const;
-  Status make_abandoned_status(const Attempt& attempt, StatusCode code) const;
+  Status make_batch(const std::vector<Tuple>& elements, Tuple& batch) const;
+  Status make_abandoned_status(const Attempt& attempt, StatusCode code) const noexcept;
 
   // Performs the operation, and returns when it has completed.
   void perform(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
   void wait(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
-  void abandon(Attempt& attempt, StatusCode code);
+  void abandon(Attempt& attempt, StatusCode code) noexcept;
   void end_producer(Status status);
 
-  // Require mutex_.
-  Status make_closed_status(const Attempt& attempt) const;
-  bool has_space() const;
-  Progress run(Attempt& attempt);
+  // Require mutex_. None throws, so that an operation cannot end while it is in a list, or lose
+  // elements that it has taken.
+  Status make_closed_status(const Attempt& attempt) const noexcept;
+  bool has_space() const noexcept;
+  Progress run(Attempt& attempt) noexcept;
+  Progress run_close(Attempt& attempt) noexcept;
+  bool advance(Attempts& attempts, Wakeups& wakeups) noexcept;
+  void advance_all(Wakeups& wakeups) noexcept;
+  void complete(Attempt& attempt, Wakeups& wakeups) noexcept;
+  void cancel_enqueues(Wakeups& wakeups) noexcept;
+  void put_back(Attempt& attempt) noexcept;
+  // Of run(), which handles std::bad_alloc.
   Progress run_enqueue(Attempt& attempt);
   Progress run_dequeue(Attempt& attempt);
   Progress run_dequeue_batch(Attempt& attempt);
   Progress run_dequeue_sorted(Attempt& attempt);
-  Progress run_close(Attempt& attempt);
-  bool advance(Attempts& attempts, Wakeups& wakeups);
-  void advance_all(Wakeups& wakeups);
-  void complete(Attempt& attempt, Wakeups& wakeups);
-  void cancel_enqueues(Wakeups& wakeups);
-  void restore(Attempt& attempt);
 
   // Constant after construction.
   const QueueOptions options_;

@@ -227,6 +227,17 @@ TEST(QueueCauseTest, IsReportedInPlaceOfEnd) {
   EXPECT_THAT(queue->enqueue(scalar(2), kNoStop).message(), HasSubstr("shard 7: truncated"));
 }
 
+TEST(QueueCauseTest, IsNoNormalEnd) {
+  const auto queue = make_queue({});
+  queue->start_close(false, Status(StatusCode::kClosed, "end of names"));
+  const Status status = queue->dequeue(kNoStop).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("closed: end of names"));
+  const auto other = make_queue({});
+  other->add_producer("reader").end(Status(StatusCode::kCancelled, "stopped"));
+  EXPECT_EQ(other->dequeue(kNoStop).status().code(), StatusCode::kInternal);
+}
+
 TEST(ProducerTest, LastOneToEndClosesQueue) {
   const auto queue = make_queue({});
   Producer first = queue->add_producer("first");
