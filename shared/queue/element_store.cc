@@ -39,6 +39,10 @@ class FifoStore final : public ElementStore {
       ++size_;
     }
   }
+  void for_each(const std::function<void(const Tuple&)>& visit) const override {
+    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
+      visit(ring_[(first_ + i) & (ring_.size() - 1)]);
+  }
 
  private:
   void grow() {
@@ -57,8 +61,14 @@ class FifoStore final : public ElementStore {
 // RandomShuffleQueue, so that equal seeds give equal orders.
 class Philox {
  public:
-  Philox(uint64_t key, uint64_t stream)
-      : key_{low(key), high(key)}, counter_{0, 0, low(stream), high(stream)} {}
+  explicit Philox(const GeneratorState& state)
+      : key_{low(state.key), high(state.key)},
+        counter_{low(state.draws / 4), high(state.draws / 4), low(state.stream),
+                 high(state.stream)} {
+    if (state.draws % 4 == 0) return;
+    next();
+    used_ = state.draws % 4;
+  }
 
   uint32_t next() {
     if (used_ == output_.size()) {
@@ -69,10 +79,17 @@ class Philox {
     }
     return output_[used_++];
   }
+  GeneratorState state() const {
+    const uint64_t blocks = joined(counter_[0], counter_[1]);
+    return {.key = joined(key_[0], key_[1]),
+            .stream = joined(counter_[2], counter_[3]),
+            .draws = 4 * blocks + used_ - output_.size()};
+  }
 
  private:
   static uint32_t low(uint64_t value) { return static_cast<uint32_t>(value); }
   static uint32_t high(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
+  static uint64_t joined(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
   std::array<uint32_t, 4> block() const {
     std::array<uint32_t, 4> x = counter_;
@@ -88,9 +105,9 @@ class Philox {
   }
 
   std::array<uint32_t, 2> key_;
-  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 4> counter_;  // of the next block; its upper half is the stream
   std::array<uint32_t, 4> output_{};
-  size_t used_ = 4;
+  size_t used_ = 4;  // numbers of output_
 };
 
 class RandomShuffleStore final : public ElementStore {
@@ -111,16 +128,21 @@ class RandomShuffleStore final : public ElementStore {
   void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) push(std::move(elements[i - 1]));
   }
+  void for_each(const std::function<void(const Tuple&)>& visit) const override {
+    for (const Tuple& element : elements_) visit(element);
+  }
+  std::optional<GeneratorState> generator() const override { return random_.state(); }
+  void set_generator(const GeneratorState& state) override { random_ = Philox(state); }
 
  private:
   static Philox make_generator(std::optional<uint64_t> seed) {
     // TensorFlow's seed of a graph that has none. An operation's seed is the second one.
     constexpr uint64_t kGraphSeed = 87654321;
-    if (seed) return {kGraphSeed, *seed};
+    if (seed) return Philox({.key = kGraphSeed, .stream = *seed});
     std::random_device device;
     const auto random64 = [&] { return uint64_t{device()} << 32 | device(); };
     const uint64_t key = random64();
-    return {key, random64()};
+    return Philox({.key = key, .stream = random64()});
   }
 
   std::vector<Tuple> elements_;
@@ -143,6 +165,11 @@ class PriorityStore final : public ElementStore {
   void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i)
       insert(std::move(elements[i - 1]), --first_arrival_);
+  }
+  void for_each(const std::function<void(const Tuple&)>& visit) const override {
+    std::vector<Entry> sorted = heap_;
+    std::ranges::sort(sorted, [](const Entry& a, const Entry& b) { return is_later(b, a); });
+    for (const Entry& entry : sorted) visit(slots_[entry.slot]);
   }
 
  private:

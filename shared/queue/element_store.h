@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "shared/queue/queue.h"
@@ -23,6 +25,10 @@ class ElementStore {
   // Undoes the pop() of `elements`, in that order, except for the draws of the generator. Ends the
   // process if there is no memory.
   virtual void put_back(std::vector<Tuple>&& elements) noexcept = 0;
+  // In an order in which push() of the elements gives the same store.
+  virtual void for_each(const std::function<void(const Tuple&)>& visit) const = 0;
+  virtual std::optional<GeneratorState> generator() const { return std::nullopt; }
+  virtual void set_generator(const GeneratorState&) {}
 
  protected:
   int64_t size_ = 0;

@@ -24,6 +24,9 @@ enum AttemptState : uint32_t { kWaiting, kSleeping, kCompleted };
 // that keep pace do not sleep for each element.
 constexpr int kPolls = 100;
 
+// Between calls of BatchOptions::is_settled.
+constexpr std::chrono::milliseconds kSettledPoll{100};
+
 // Elements of a batch for which there is room before the lock is taken.
 constexpr int64_t kReservedElements = 4096;
 
@@ -179,10 +182,11 @@ struct Queue::Attempt {
 
   const Operation operation;
   int64_t requested;
-  int64_t remaining;         // elements still to be added or taken
-  Tuple* const tuple;        // to be enqueued, or the dequeued element
-  std::vector<Tuple> taken;  // elements of a batch
-  Status cause;              // of a close
+  int64_t remaining;                    // elements still to be added or taken
+  Tuple* const tuple;                   // to be enqueued, or the dequeued element
+  const BatchOptions* batch = nullptr;  // of a batch
+  std::vector<Tuple> taken;             // elements of a batch
+  Status cause;                         // of a close
   // Of a close that waits: takes its place in the list if its thread stops waiting.
   std::unique_ptr<Attempt> successor;
   Status status;
@@ -220,6 +224,14 @@ class Queue::Wakeups {
   std::array<const void*, 8> states_;
   size_t size_ = 0;
 };
+
+void QueueContents::for_each(const std::function<void(const Tuple&)>& visit) const {
+  store_.for_each(visit);
+}
+
+int64_t QueueContents::size() const { return store_.size(); }
+
+std::optional<GeneratorState> QueueContents::generator() const { return store_.generator(); }
 
 Producer& Producer::operator=(Producer&& other) noexcept {
   if (this == &other) return *this;
@@ -296,6 +308,14 @@ Status Queue::validate(const Tuple& tuple, bool is_batch) const {
   return {};
 }
 
+bool Queue::is_priority_valid(const Tuple& tuple, size_t rank) const {
+  return options_.type != QueueType::kPriority || tuple[0].rank() == rank;
+}
+
+Status Queue::invalid_priority() const {
+  return invalid(label_of(options_) + ": the priority of an element must be a scalar");
+}
+
 Status Queue::validate_batch_size(int64_t n) const {
   if (n < 0)
     return invalid(label_of(options_) + ": cannot dequeue " + std::to_string(n) + " elements");
@@ -336,18 +356,24 @@ Result<Tuple> Queue::dequeue(const std::stop_token& stop, Deadline deadline) {
   return element;
 }
 
-Result<Tuple> Queue::dequeue_many(int64_t n, const std::stop_token& stop, Deadline deadline) {
-  return dequeue_batch(Operation::kDequeueMany, n, stop, deadline);
+Result<Tuple> Queue::dequeue_many(int64_t n, const std::stop_token& stop, Deadline deadline,
+                                  const BatchOptions& options) {
+  return dequeue_batch(Operation::kDequeueMany, n, stop, deadline, options);
 }
 
-Result<Tuple> Queue::dequeue_up_to(int64_t n, const std::stop_token& stop, Deadline deadline) {
-  return dequeue_batch(Operation::kDequeueUpTo, n, stop, deadline);
+Result<Tuple> Queue::dequeue_up_to(int64_t n, const std::stop_token& stop, Deadline deadline,
+                                   const BatchOptions& options) {
+  return dequeue_batch(Operation::kDequeueUpTo, n, stop, deadline, options);
 }
 
 Result<Tuple> Queue::dequeue_batch(Operation operation, int64_t n, const std::stop_token& stop,
-                                   Deadline deadline) {
+                                   Deadline deadline, const BatchOptions& options) {
   STOKER_RETURN_IF_ERROR(validate_batch_size(n));
+  if (options.min_size > capacity_)
+    return invalid(label_of(options_) + ": min_size (" + std::to_string(options.min_size) +
+                   ") is above the capacity (" + std::to_string(capacity_) + ")");
   Attempt attempt(operation, n);
+  attempt.batch = &options;
   Tuple batch;
   Status status;
   try {
@@ -379,6 +405,7 @@ Status Queue::make_batch(const std::vector<Tuple>& elements, Tuple& batch) const
       shape[d] = 0;
       for (const Tuple& element : elements) shape[d] = std::max(shape[d], element[i].shape()[d]);
     }
+    if (padded) STOKER_RETURN_IF_ERROR(validate_padding(i, shape, n));
     STOKER_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(component.dtype, shape.prepended(n)));
     std::byte* destination = tensor.mutable_data();
     if (padded) std::memset(destination, 0, tensor.bytes());
@@ -389,6 +416,15 @@ Status Queue::make_batch(const std::vector<Tuple>& elements, Tuple& batch) const
     batch.push_back(std::move(tensor));
   }
   return {};
+}
+
+Status Queue::validate_padding(size_t component, const Shape& padded, int64_t n) const {
+  const auto bytes = tensor_bytes(options_.components[component].dtype, padded.prepended(n));
+  if (bytes.ok() && *bytes <= options_.max_batch_bytes) return {};
+  return invalid("component " + std::to_string(component) + " of " + std::to_string(n) +
+                 " elements, padded to the largest extents " + to_string(padded) +
+                 ", exceeds the limit of " + std::to_string(options_.max_batch_bytes) +
+                 " bytes (max_batch_bytes)");
 }
 
 Status Queue::close(bool cancel_pending_enqueues, const std::stop_token& stop, Deadline deadline,
@@ -420,6 +456,24 @@ void Queue::start_close(bool cancel_pending_enqueues, Status cause) noexcept {
     enqueues_.push_back(waiting);
   }
   advance_all(wakeups);
+}
+
+Status Queue::restore(std::vector<Tuple> elements, std::optional<GeneratorState> generator) {
+  const std::lock_guard lock(mutex_);
+  assert(store_->size() == 0 && !closed_ && "restore() is the first operation");
+  for (const Tuple& element : elements) {
+    STOKER_RETURN_IF_ERROR(validate(element, false));
+    if (!is_priority_valid(element, 0)) return invalid_priority();
+  }
+  if (generator && options_.type != QueueType::kRandomShuffle)
+    return invalid(label_of(options_) + " has no generator");
+  try {
+    for (Tuple& element : elements) store_->push(std::move(element));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+  if (generator) store_->set_generator(*generator);
+  return {};
 }
 
 Producer Queue::add_producer(std::string name) {
@@ -526,11 +580,19 @@ void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadlin
   }
   uint32_t expected = kWaiting;
   if (!attempt.state.compare_exchange_strong(expected, kSleeping)) return;
+  const bool polls = attempt.batch != nullptr && attempt.batch->is_settled;
   while (attempt.state.load(std::memory_order_acquire) != kCompleted) {
-    if (has_passed(deadline))
+    if (has_passed(deadline)) {
       abandon(attempt, StatusCode::kTimedOut);
-    else
+    } else if (polls) {
+      wait_for_change(attempt.state, std::min<Deadline>(deadline, std::chrono::steady_clock::now() +
+                                                                      kSettledPoll));
+      Wakeups wakeups;
+      const std::lock_guard lock(mutex_);
+      advance_all(wakeups);
+    } else {
       wait_for_change(attempt.state, deadline);
+    }
   }
 }
 
@@ -586,12 +648,17 @@ Status Queue::make_closed_status(const Attempt& attempt) const noexcept {
   });
 }
 
+bool Queue::takes_all_at_once(const Attempt& attempt) const noexcept {
+  if (attempt.batch == nullptr) return false;
+  // A PriorityQueue's batch is sorted.
+  return options_.type == QueueType::kPriority || attempt.batch->min_size > 0;
+}
+
 bool Queue::has_space() const noexcept {
-  int64_t limit = capacity_;
-  // A sorted batch is complete only when all of its elements are here.
-  if (options_.type == QueueType::kPriority && !dequeues_.empty())
-    limit = std::max(limit, dequeues_.front()->requested);
-  return store_->size() < limit;
+  const int64_t size = store_->size();
+  if (size < capacity_) return true;
+  if (dequeues_.empty() || !takes_all_at_once(*dequeues_.front())) return false;
+  return size - options_.min_after_dequeue < dequeues_.front()->requested;
 }
 
 // Without memory the operation fails, and what it has taken returns.
@@ -607,8 +674,7 @@ Queue::Progress Queue::run(Attempt& attempt) noexcept {
         return run_dequeue(attempt);
       case Operation::kDequeueMany:
       case Operation::kDequeueUpTo:
-        return options_.type == QueueType::kPriority ? run_dequeue_sorted(attempt)
-                                                     : run_dequeue_batch(attempt);
+        return run_dequeue_batch(attempt);
     }
   } catch (const std::bad_alloc&) {
     put_back(attempt);
@@ -627,9 +693,8 @@ Queue::Progress Queue::run_enqueue(Attempt& attempt) {
   Tuple& tuple = *attempt.tuple;
   Progress progress = Progress::kNone;
   while (has_space()) {
-    if (options_.type == QueueType::kPriority && tuple[0].rank() != (single ? 0u : 1u)) {
-      attempt.status =
-          invalid(label_of(options_) + ": the priority of an element must be a scalar");
+    if (!is_priority_valid(tuple, single ? 0 : 1)) {
+      attempt.status = invalid_priority();
       return Progress::kComplete;
     }
     if (single) {
@@ -665,6 +730,7 @@ Queue::Progress Queue::run_dequeue(Attempt& attempt) {
 }
 
 Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
+  const BatchOptions& options = *attempt.batch;
   if (closed_ && store_->size() < attempt.remaining) {
     put_back(attempt);
     if (attempt.operation != Operation::kDequeueUpTo || store_->size() == 0) {
@@ -674,26 +740,16 @@ Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
     attempt.requested = attempt.remaining = store_->size();
   }
   const int64_t available = store_->size() - (closed_ ? 0 : options_.min_after_dequeue);
+  if (!closed_ && takes_all_at_once(attempt)) {
+    if (available < attempt.remaining) return Progress::kNone;
+    if (store_->size() < options.min_size && !(options.is_settled && options.is_settled()))
+      return Progress::kNone;
+  }
   const int64_t n = std::min(available, attempt.remaining);
   for (int64_t i = 0; i < n; ++i) store_->pop(attempt.taken.emplace_back());
   if (n > 0) attempt.remaining -= n;
-  if (attempt.remaining == 0) return Progress::kComplete;
-  return n > 0 ? Progress::kSome : Progress::kNone;
-}
-
-// A PriorityQueue's batch is sorted, so it is taken when all of its elements are here.
-Queue::Progress Queue::run_dequeue_sorted(Attempt& attempt) {
-  const int64_t size = store_->size();
-  if (size < attempt.requested) {
-    if (!closed_) return Progress::kNone;
-    if (attempt.operation != Operation::kDequeueUpTo || size == 0) {
-      attempt.status = make_closed_status(attempt);
-      return Progress::kComplete;
-    }
-    attempt.requested = size;
-  }
-  for (int64_t i = 0; i < attempt.requested; ++i) store_->pop(attempt.taken.emplace_back());
-  attempt.remaining = 0;
+  if (attempt.remaining > 0) return n > 0 ? Progress::kSome : Progress::kNone;
+  if (options.on_taken) options.on_taken(QueueContents(*store_, attempt.taken));
   return Progress::kComplete;
 }
 
