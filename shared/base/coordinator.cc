@@ -32,12 +32,12 @@ class BlockedSignalsGuard {
   sigset_t before_;
 };
 
+}  // namespace
+
 bool is_normal_end(const Status& status) {
   return status.ok() || status.code() == StatusCode::kCancelled ||
          status.code() == StatusCode::kClosed;
 }
-
-}  // namespace
 
 Status catch_exceptions(const std::function<Status()>& body) {
   try {
