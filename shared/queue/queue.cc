@@ -648,7 +648,7 @@ Status Queue::make_closed_status(const Attempt& attempt) const noexcept {
   });
 }
 
-bool Queue::takes_all_at_once(const Attempt& attempt) const noexcept {
+bool Queue::takes_whole_batch(const Attempt& attempt) const noexcept {
   if (attempt.batch == nullptr) return false;
   // A PriorityQueue's batch is sorted.
   return options_.type == QueueType::kPriority || attempt.batch->min_size > 0;
@@ -657,7 +657,7 @@ bool Queue::takes_all_at_once(const Attempt& attempt) const noexcept {
 bool Queue::has_space() const noexcept {
   const int64_t size = store_->size();
   if (size < capacity_) return true;
-  if (dequeues_.empty() || !takes_all_at_once(*dequeues_.front())) return false;
+  if (dequeues_.empty() || !takes_whole_batch(*dequeues_.front())) return false;
   return size - options_.min_after_dequeue < dequeues_.front()->requested;
 }
 
@@ -740,7 +740,7 @@ Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
     attempt.requested = attempt.remaining = store_->size();
   }
   const int64_t available = store_->size() - (closed_ ? 0 : options_.min_after_dequeue);
-  if (!closed_ && takes_all_at_once(attempt)) {
+  if (!closed_ && takes_whole_batch(attempt)) {
     if (available < attempt.remaining) return Progress::kNone;
     if (store_->size() < options.min_size && !(options.is_settled && options.is_settled()))
       return Progress::kNone;

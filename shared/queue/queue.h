@@ -134,8 +134,8 @@ class QueueContents {
 // the queue locked; they must not use the queue or wait. With std::bad_alloc the dequeue fails; they
 // must not throw anything else.
 struct BatchOptions {
-  // 0: elements are taken as they arrive. Otherwise all at once, when the queue has at least so many
-  // elements (and n, and min_after_dequeue more) or is closed. With the capacity, a batch of a
+  // 0: elements are taken as they arrive. Otherwise all together, when the queue has at least this
+  // number (and n, and min_after_dequeue more) or is closed. With the capacity, a batch of a
   // RandomShuffleQueue is drawn from a full queue, and so does not depend on when elements arrive.
   int64_t min_size = 0;
   // With min_size: true if the batch shall not wait for it, as when all producers wait for their
@@ -259,7 +259,7 @@ class Queue {
   // Require mutex_. None throws, so that an operation cannot end while it is in a list, or lose
   // elements that it has taken.
   Status make_closed_status(const Attempt& attempt) const noexcept;
-  bool takes_all_at_once(const Attempt& attempt) const noexcept;
+  bool takes_whole_batch(const Attempt& attempt) const noexcept;
   bool has_space() const noexcept;
   Progress run(Attempt& attempt) noexcept;
   Progress run_close(Attempt& attempt) noexcept;

@@ -55,7 +55,7 @@ namespace {
 constexpr int64_t kElements = 16;  // fill a ring
 constexpr int64_t kMaxAllocations = 1000;
 
-// Runs `operation` in this thread with so many allocations; kOutOfMemory also for an exception.
+// Runs `operation` in this thread with `number` allocations; kOutOfMemory also for an exception.
 template <typename Operation>
 StatusCode run_with_allocations(int64_t number, const Operation& operation) {
   allowed_allocations = number;
@@ -68,7 +68,7 @@ StatusCode run_with_allocations(int64_t number, const Operation& operation) {
   return code;
 }
 
-// Three components, so that a tuple needs memory of its own; with a priority, four.
+// Three components, so that a tuple needs an allocation; with a priority, four.
 class QueueMemoryTest : public ::testing::TestWithParam<QueueType> {
  protected:
   static constexpr int kComponents = 3;

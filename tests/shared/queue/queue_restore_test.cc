@@ -1,5 +1,5 @@
 // A queue that is restored from what it held when a batch was taken gives the same batches as the
-// one that goes on.
+// original.
 #include <algorithm>
 #include <numeric>
 #include <optional>

@@ -383,7 +383,7 @@ TEST(PriorityQueueTest, ReturnsRemainingElementsAfterClose) {
   EXPECT_EQ(queue->dequeue_up_to(5, kNoStop).status().code(), StatusCode::kClosed);
 }
 
-// ---- Batches that are taken all at once
+// ---- Batches whose elements are taken together
 
 TEST(SettledBatchTest, IsTakenWhenMinimumSizeIsReached) {
   const auto queue = make_queue({.capacity = 4});
