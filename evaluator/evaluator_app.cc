@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <mutex>
 #include <utility>
 
 #include "evaluator/directory_watcher.h"
@@ -17,6 +15,7 @@
 #include "evaluator/priority.h"
 #include "evaluator/standalone_evaluation.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/deadline.h"
 #include "shared/base/file_locks.h"
 #include "shared/base/log.h"
 #include "shared/run/run_state.h"
@@ -211,9 +210,7 @@ CpuTimes EvaluatorApp::read_times() const {
 void EvaluatorApp::sleep(std::chrono::nanoseconds duration, const std::stop_token& stop) {
   // Before the sleep, because a pause can be longer than the watchdog waits.
   watchdog_.extend(duration);
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any().wait_for(lock, stop, duration, [] { return false; });
+  sleep_until(stop, std::chrono::steady_clock::now() + duration);
   paused_ += duration;
   if (paused_ > kReportedPause)
     wait_logger_.waiting(

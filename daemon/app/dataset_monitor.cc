@@ -1,10 +1,9 @@
 #include "daemon/app/dataset_monitor.h"
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
+#include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
@@ -23,10 +22,9 @@ constexpr ThreadActivity kWaitForScan{.operation = "wait for next scan", .is_wai
 
 void wait(const std::stop_token& stop, double seconds) {
   const ScopedActivity waiting(kWaitForScan);
-  std::mutex mutex;
-  std::condition_variable_any never_notified;
-  std::unique_lock lock(mutex);
-  never_notified.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+  const auto duration = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+  sleep_until(stop, std::chrono::steady_clock::now() + duration);
 }
 
 }  // namespace

@@ -100,8 +100,7 @@ Status check_missing(Store& store, const LaunchEnvironment& environment) {
 }  // namespace
 
 Status join_group(Store& store, const LaunchEnvironment& environment, const std::string& run_id,
-                  const StartRecord& own, std::chrono::steady_clock::time_point deadline,
-                  const std::stop_token& stop) {
+                  const StartRecord& own, Deadline deadline, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(check_run(store, environment, run_id));
   STOKER_RETURN_IF_ERROR(register_rank(store, environment, own));
   // The last rank to join wakes the others, so that no rank polls the records of all others.

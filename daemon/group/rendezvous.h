@@ -7,13 +7,13 @@
 //           this rank. kCancelled.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <stop_token>
 #include <string>
 
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/store.h"
+#include "shared/base/deadline.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
@@ -28,8 +28,7 @@ struct StartRecord {
 
 // `run_id` is equal on all ranks of a run and different in other runs. `timeout` is for messages.
 Status join_group(Store& store, const LaunchEnvironment& environment, const std::string& run_id,
-                  const StartRecord& own, std::chrono::steady_clock::time_point deadline,
-                  const std::stop_token& stop);
+                  const StartRecord& own, Deadline deadline, const std::stop_token& stop);
 
 // "rank 3 (node-2, pid 4711)"; without what is not known.
 std::string describe_rank(Store& store, const LaunchEnvironment& environment, int rank);

@@ -8,17 +8,15 @@
 //           use. kTimedOut: nothing listens, with the last error. kCancelled: stopped.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <stop_token>
 #include <string>
 
+#include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
-
-using Deadline = std::chrono::steady_clock::time_point;
 
 struct ListeningPort {
   UniqueFd fd;

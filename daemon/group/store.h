@@ -7,12 +7,12 @@
 //           fails. wait(): kTimedOut, kCancelled.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <string>
 
+#include "shared/base/deadline.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
@@ -29,8 +29,7 @@ class Store {
   // Adds to a number that starts at 0; returns the sum.
   virtual Result<int64_t> add(const std::string& key, int64_t summand) = 0;
   // Returns when the key is set.
-  virtual Status wait(const std::string& key, std::chrono::steady_clock::time_point deadline,
-                      const std::stop_token& stop) = 0;
+  virtual Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) = 0;
 };
 
 }  // namespace stoker::group

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <condition_variable>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -68,15 +66,9 @@ class FirstReplyLimit {
  public:
   FirstReplyLimit(uint16_t port, milliseconds timeout)
       : thread_([port, timeout](const std::stop_token& stop) {
-          std::mutex mutex;
-          std::condition_variable_any never;
-          std::unique_lock lock(mutex);
           // Again after the first time, because TCPStore connects again.
-          while (!stop.stop_requested()) {
-            (void)never.wait_for(lock, stop, timeout, [] { return false; });
-            if (stop.stop_requested()) return;
+          while (sleep_until(stop, std::chrono::steady_clock::now() + timeout))
             for (const int fd : sockets_connected_to(port)) (void)::shutdown(fd, SHUT_RDWR);
-          }
         }) {}
 
  private:
@@ -193,9 +185,6 @@ Result<int64_t> TcpStore::add(const std::string& key, int64_t summand) {
 
 // TCPStore::wait() cannot be stopped, and logs each of its timeouts.
 Status TcpStore::wait(const std::string& key, Deadline deadline, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
   milliseconds interval(1);
   while (true) {
     if (stop.stop_requested()) return Status(StatusCode::kCancelled, "stopped");
@@ -205,8 +194,7 @@ Status TcpStore::wait(const std::string& key, Deadline deadline, const std::stop
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline)
       return Status(StatusCode::kTimedOut, "store key " + key + " is not set in time");
-    (void)never.wait_until(lock, stop, std::min<Deadline>(deadline, now + interval),
-                           [] { return false; });
+    sleep_until(stop, std::min<Deadline>(deadline, now + interval));
     interval = std::min(2 * interval, options_.poll_interval);
   }
 }

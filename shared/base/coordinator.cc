@@ -32,12 +32,12 @@ class BlockedSignalsGuard {
   sigset_t before_;
 };
 
+}  // namespace
+
 bool is_normal_end(const Status& status) {
   return status.ok() || status.code() == StatusCode::kCancelled ||
          status.code() == StatusCode::kClosed;
 }
-
-}  // namespace
 
 Status require_stop(Status status, bool is_stop_requested) {
   if (status.ok() || is_stop_requested || !is_normal_end(status)) return status;

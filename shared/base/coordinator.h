@@ -34,6 +34,9 @@
 
 namespace stoker {
 
+// Ok, kCancelled or kClosed.
+bool is_normal_end(const Status& status);
+
 // The status of `body`, or one for the exception that it threw.
 Status catch_exceptions(const std::function<Status()>& body);
 // kInternal for a kCancelled or kClosed that no stop explains, because callers take both for a

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "shared/base/deadline.h"
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 
@@ -37,7 +38,6 @@ class Client {
   uid_t peer_uid() const;
 
  private:
-  using Deadline = std::chrono::steady_clock::time_point;
   Client(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
   Status send_line(std::string_view line, Deadline deadline);
   Result<std::string> read_line(Deadline deadline);

@@ -4,10 +4,19 @@
 #include <array>
 #include <cassert>
 #include <random>
+#include <type_traits>
 #include <utility>
 
 namespace stoker::queue {
 namespace {
+
+static_assert(std::is_nothrow_move_constructible_v<Tuple>, "growth must not lose elements");
+
+// Room for one more; unlike push_back(), without adding it.
+template <typename T>
+void make_room(std::vector<T>& values) {
+  if (values.size() == values.capacity()) values.reserve(std::max<size_t>(16, 2 * values.size()));
+}
 
 // A ring of tuples that doubles when it is full.
 class FifoStore final : public ElementStore {
@@ -17,18 +26,22 @@ class FifoStore final : public ElementStore {
     ring_[(first_ + static_cast<size_t>(size_)) & (ring_.size() - 1)] = std::move(element);
     ++size_;
   }
-  void pop(Tuple& element) override {
+  void pop(Tuple& element) noexcept override {
     element = std::move(ring_[first_]);
     first_ = (first_ + 1) & (ring_.size() - 1);
     --size_;
   }
-  void restore(std::vector<Tuple>&& elements) override {
+  void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) {
       if (static_cast<size_t>(size_) == ring_.size()) grow();
       first_ = (first_ - 1) & (ring_.size() - 1);
       ring_[first_] = std::move(elements[i - 1]);
       ++size_;
     }
+  }
+  void for_each(const std::function<void(const Tuple&)>& visit) const override {
+    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
+      visit(ring_[(first_ + i) & (ring_.size() - 1)]);
   }
 
  private:
@@ -48,8 +61,14 @@ class FifoStore final : public ElementStore {
 // RandomShuffleQueue, so that equal seeds give equal orders.
 class Philox {
  public:
-  Philox(uint64_t key, uint64_t stream)
-      : key_{low(key), high(key)}, counter_{0, 0, low(stream), high(stream)} {}
+  explicit Philox(const GeneratorState& state)
+      : key_{low(state.key), high(state.key)},
+        counter_{low(state.draws / 4), high(state.draws / 4), low(state.stream),
+                 high(state.stream)} {
+    if (state.draws % 4 == 0) return;
+    next();
+    used_ = state.draws % 4;
+  }
 
   uint32_t next() {
     if (used_ == output_.size()) {
@@ -60,10 +79,17 @@ class Philox {
     }
     return output_[used_++];
   }
+  GeneratorState state() const {
+    const uint64_t blocks = joined(counter_[0], counter_[1]);
+    return {.key = joined(key_[0], key_[1]),
+            .stream = joined(counter_[2], counter_[3]),
+            .draws = 4 * blocks + used_ - output_.size()};
+  }
 
  private:
   static uint32_t low(uint64_t value) { return static_cast<uint32_t>(value); }
   static uint32_t high(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
+  static uint64_t joined(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
   std::array<uint32_t, 4> block() const {
     std::array<uint32_t, 4> x = counter_;
@@ -79,9 +105,9 @@ class Philox {
   }
 
   std::array<uint32_t, 2> key_;
-  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 4> counter_;  // of the next block; its upper half is the stream
   std::array<uint32_t, 4> output_{};
-  size_t used_ = 4;
+  size_t used_ = 4;  // numbers of output_
 };
 
 class RandomShuffleStore final : public ElementStore {
@@ -92,26 +118,31 @@ class RandomShuffleStore final : public ElementStore {
     elements_.push_back(std::move(element));
     ++size_;
   }
-  void pop(Tuple& element) override {
+  void pop(Tuple& element) noexcept override {
     const size_t index = random_.next() % elements_.size();
     element = std::move(elements_[index]);
     if (index + 1 < elements_.size()) elements_[index] = std::move(elements_.back());
     elements_.pop_back();
     --size_;
   }
-  void restore(std::vector<Tuple>&& elements) override {
+  void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) push(std::move(elements[i - 1]));
   }
+  void for_each(const std::function<void(const Tuple&)>& visit) const override {
+    for (const Tuple& element : elements_) visit(element);
+  }
+  std::optional<GeneratorState> generator() const override { return random_.state(); }
+  void set_generator(const GeneratorState& state) override { random_ = Philox(state); }
 
  private:
   static Philox make_generator(std::optional<uint64_t> seed) {
     // TensorFlow's seed of a graph that has none. An operation's seed is the second one.
     constexpr uint64_t kGraphSeed = 87654321;
-    if (seed) return {kGraphSeed, *seed};
+    if (seed) return Philox({.key = kGraphSeed, .stream = *seed});
     std::random_device device;
     const auto random64 = [&] { return uint64_t{device()} << 32 | device(); };
     const uint64_t key = random64();
-    return {key, random64()};
+    return Philox({.key = key, .stream = random64()});
   }
 
   std::vector<Tuple> elements_;
@@ -121,7 +152,40 @@ class RandomShuffleStore final : public ElementStore {
 // A heap of the smallest priority first, by order of arrival within a priority.
 class PriorityStore final : public ElementStore {
  public:
-  void push(Tuple&& element) override {
+  void push(Tuple&& element) override { insert(std::move(element), next_arrival_++); }
+  void pop(Tuple& element) noexcept override {
+    std::pop_heap(heap_.begin(), heap_.end(), is_later);
+    const size_t slot = heap_.back().slot;
+    heap_.pop_back();
+    element = std::move(slots_[slot]);
+    free_slots_.push_back(slot);
+    --size_;
+  }
+  // Before all others of their priority, as they were.
+  void put_back(std::vector<Tuple>&& elements) noexcept override {
+    for (size_t i = elements.size(); i > 0; --i)
+      insert(std::move(elements[i - 1]), --first_arrival_);
+  }
+  void for_each(const std::function<void(const Tuple&)>& visit) const override {
+    std::vector<Entry> sorted = heap_;
+    std::ranges::sort(sorted, [](const Entry& a, const Entry& b) { return is_later(b, a); });
+    for (const Entry& entry : sorted) visit(slots_[entry.slot]);
+  }
+
+ private:
+  struct Entry {
+    int64_t priority;
+    int64_t arrival;
+    size_t slot;
+  };
+  static bool is_later(const Entry& a, const Entry& b) {
+    return a.priority != b.priority ? a.priority > b.priority : a.arrival > b.arrival;
+  }
+
+  void insert(Tuple&& element, int64_t arrival) {
+    make_room(heap_);
+    if (free_slots_.empty()) make_room(slots_);
+    free_slots_.reserve(slots_.capacity());  // for pop()
     size_t slot = slots_.size();
     const auto priority = element[0].value<int64_t>();
     if (free_slots_.empty()) {
@@ -131,38 +195,16 @@ class PriorityStore final : public ElementStore {
       free_slots_.pop_back();
       slots_[slot] = std::move(element);
     }
-    heap_.push_back({priority, arrivals_++, slot});
+    heap_.push_back({priority, arrival, slot});
     std::push_heap(heap_.begin(), heap_.end(), is_later);
     ++size_;
-  }
-  void pop(Tuple& element) override {
-    std::pop_heap(heap_.begin(), heap_.end(), is_later);
-    const size_t slot = heap_.back().slot;
-    heap_.pop_back();
-    element = std::move(slots_[slot]);
-    free_slots_.push_back(slot);
-    --size_;
-  }
-  // Only if there was no memory for a batch. Elements that arrived since come first within a
-  // priority.
-  void restore(std::vector<Tuple>&& elements) override {
-    for (Tuple& element : elements) push(std::move(element));
-  }
-
- private:
-  struct Entry {
-    int64_t priority;
-    uint64_t arrival;
-    size_t slot;
-  };
-  static bool is_later(const Entry& a, const Entry& b) {
-    return a.priority != b.priority ? a.priority > b.priority : a.arrival > b.arrival;
   }
 
   std::vector<Entry> heap_;
   std::vector<Tuple> slots_;
   std::vector<size_t> free_slots_;
-  uint64_t arrivals_ = 0;
+  int64_t next_arrival_ = 0;
+  int64_t first_arrival_ = 0;
 };
 
 }  // namespace

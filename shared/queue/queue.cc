@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cstring>
 #include <ctime>
-
-#include <boost/container/small_vector.hpp>
+#include <new>
 
 #include "shared/queue/element_store.h"
 
@@ -24,18 +24,28 @@ enum AttemptState : uint32_t { kWaiting, kSleeping, kCompleted };
 // that keep pace do not sleep for each element.
 constexpr int kPolls = 100;
 
+// Between calls of BatchOptions::is_settled.
+constexpr std::chrono::milliseconds kSettledPoll{100};
+
+// Elements of a batch for which there is room before the lock is taken.
+constexpr int64_t kReservedElements = 4096;
+
 void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-// False if the deadline has passed; otherwise the state may have changed.
-bool sleep_until(std::atomic<uint32_t>& state, Deadline deadline) {
+bool has_passed(Deadline deadline) {
+  return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now();
+}
+
+// Returns at the latest at the deadline.
+void wait_for_change(std::atomic<uint32_t>& state, Deadline deadline) {
   timespec relative{};
   if (deadline != kNoDeadline) {
     const auto now = std::chrono::steady_clock::now();
-    if (deadline <= now) return false;  // before the difference, which could overflow
+    if (deadline <= now) return;  // before the difference, which could overflow
     const std::chrono::nanoseconds left = deadline - now;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
     relative.tv_sec = seconds.count();
@@ -43,7 +53,6 @@ bool sleep_until(std::atomic<uint32_t>& state, Deadline deadline) {
   }
   ::syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, kSleeping,
             deadline == kNoDeadline ? nullptr : &relative, nullptr, 0);
-  return true;
 }
 
 bool is_enqueue(Operation operation) {
@@ -62,6 +71,25 @@ bool is_enqueue(Operation operation) {
 
 Status invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+// Short enough to need no memory.
+Status out_of_memory() { return Status(StatusCode::kOutOfMemory, "out of memory"); }
+
+// Without the message if there is no memory for it.
+template <typename Message>
+Status make_status(StatusCode code, const Message& message) noexcept {
+  try {
+    return Status(code, message());
+  } catch (const std::bad_alloc&) {
+    return Status(code, {});
+  }
+}
+
+// Consumers take these codes for a normal end.
+Status as_cause(Status cause) {
+  if (cause.code() != StatusCode::kClosed && cause.code() != StatusCode::kCancelled) return cause;
+  return Status(StatusCode::kInternal, cause.to_string());
 }
 
 Status validate_components(const QueueOptions& options) {
@@ -154,10 +182,13 @@ struct Queue::Attempt {
 
   const Operation operation;
   int64_t requested;
-  int64_t remaining;         // elements still to be added or taken
-  Tuple* const tuple;        // to be enqueued, or the dequeued element
-  std::vector<Tuple> taken;  // elements of a batch
-  Status cause;              // of a close
+  int64_t remaining;                    // elements still to be added or taken
+  Tuple* const tuple;                   // to be enqueued, or the dequeued element
+  const BatchOptions* batch = nullptr;  // of a batch
+  std::vector<Tuple> taken;             // elements of a batch
+  Status cause;                         // of a close
+  // Of a close that waits: takes its place in the list if its thread stops waiting.
+  std::unique_ptr<Attempt> successor;
   Status status;
   bool completed = false;
   bool waiting = false;   // its thread is in wait()
@@ -176,14 +207,31 @@ class Queue::Wakeups {
   Wakeups(const Wakeups&) = delete;
   Wakeups& operator=(const Wakeups&) = delete;
   ~Wakeups() {
-    for (const void* state : states_)
-      ::syscall(SYS_futex, state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    for (size_t i = 0; i < size_; ++i) wake(states_[i]);
   }
-  void add(const std::atomic<uint32_t>& state) { states_.push_back(&state); }
+  void add(const std::atomic<uint32_t>& state) {
+    if (size_ < states_.size())
+      states_[size_++] = &state;
+    else
+      wake(&state);
+  }
 
  private:
-  boost::container::small_vector<const void*, 8> states_;
+  static void wake(const void* state) {
+    ::syscall(SYS_futex, state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+
+  std::array<const void*, 8> states_;
+  size_t size_ = 0;
 };
+
+void QueueContents::for_each(const std::function<void(const Tuple&)>& visit) const {
+  store_.for_each(visit);
+}
+
+int64_t QueueContents::size() const { return store_.size(); }
+
+std::optional<GeneratorState> QueueContents::generator() const { return store_.generator(); }
 
 Producer& Producer::operator=(Producer&& other) noexcept {
   if (this == &other) return *this;
@@ -195,7 +243,7 @@ Producer& Producer::operator=(Producer&& other) noexcept {
 
 Producer::~Producer() { end(Status(StatusCode::kInternal, "ended without a status")); }
 
-void Producer::end(Status status) {
+void Producer::end(Status status) noexcept {
   if (Queue* const queue = std::exchange(queue_, nullptr))
     queue->end_producer(status.with_context(name_));
 }
@@ -260,6 +308,14 @@ Status Queue::validate(const Tuple& tuple, bool is_batch) const {
   return {};
 }
 
+bool Queue::is_priority_valid(const Tuple& tuple, size_t rank) const {
+  return options_.type != QueueType::kPriority || tuple[0].rank() == rank;
+}
+
+Status Queue::invalid_priority() const {
+  return invalid(label_of(options_) + ": the priority of an element must be a scalar");
+}
+
 Status Queue::validate_batch_size(int64_t n) const {
   if (n < 0)
     return invalid(label_of(options_) + ": cannot dequeue " + std::to_string(n) + " elements");
@@ -300,33 +356,46 @@ Result<Tuple> Queue::dequeue(const std::stop_token& stop, Deadline deadline) {
   return element;
 }
 
-Result<Tuple> Queue::dequeue_many(int64_t n, const std::stop_token& stop, Deadline deadline) {
-  return dequeue_batch(Operation::kDequeueMany, n, stop, deadline);
+Result<Tuple> Queue::dequeue_many(int64_t n, const std::stop_token& stop, Deadline deadline,
+                                  const BatchOptions& options) {
+  return dequeue_batch(Operation::kDequeueMany, n, stop, deadline, options);
 }
 
-Result<Tuple> Queue::dequeue_up_to(int64_t n, const std::stop_token& stop, Deadline deadline) {
-  return dequeue_batch(Operation::kDequeueUpTo, n, stop, deadline);
+Result<Tuple> Queue::dequeue_up_to(int64_t n, const std::stop_token& stop, Deadline deadline,
+                                   const BatchOptions& options) {
+  return dequeue_batch(Operation::kDequeueUpTo, n, stop, deadline, options);
 }
 
 Result<Tuple> Queue::dequeue_batch(Operation operation, int64_t n, const std::stop_token& stop,
-                                   Deadline deadline) {
+                                   Deadline deadline, const BatchOptions& options) {
   STOKER_RETURN_IF_ERROR(validate_batch_size(n));
+  if (options.min_size > capacity_)
+    return invalid(label_of(options_) + ": min_size (" + std::to_string(options.min_size) +
+                   ") is above the capacity (" + std::to_string(capacity_) + ")");
   Attempt attempt(operation, n);
-  if (n > 0) perform(attempt, stop, deadline);
-  if (!attempt.status.ok()) return std::move(attempt.status);
-  // Without the mutex: this copies every byte.
+  attempt.batch = &options;
   Tuple batch;
-  if (Status status = make_batch(attempt.taken, batch); !status.ok()) {
-    Wakeups wakeups;
-    const std::lock_guard lock(mutex_);
-    restore(attempt);
-    advance_all(wakeups);
-    return status.with_context(label_of(options_));
+  Status status;
+  try {
+    attempt.taken.reserve(static_cast<size_t>(std::min(n, kReservedElements)));
+    if (n > 0) perform(attempt, stop, deadline);
+    if (!attempt.status.ok()) return std::move(attempt.status);
+    // Without the mutex: this copies every byte.
+    status = make_batch(attempt.taken, batch);
+    if (status.ok()) return batch;
+    status = status.with_context(label_of(options_));
+  } catch (const std::bad_alloc&) {
+    status = out_of_memory();
   }
-  return batch;
+  Wakeups wakeups;
+  const std::lock_guard lock(mutex_);
+  put_back(attempt);
+  advance_all(wakeups);
+  return status;
 }
 
-Status Queue::make_batch(std::vector<Tuple>& elements, Tuple& batch) const {
+Status Queue::make_batch(const std::vector<Tuple>& elements, Tuple& batch) const {
+  const auto n = static_cast<int64_t>(elements.size());
   for (size_t i = 0; i < options_.components.size(); ++i) {
     const Component& component = options_.components[i];
     Shape shape = *component.shape;
@@ -336,9 +405,8 @@ Status Queue::make_batch(std::vector<Tuple>& elements, Tuple& batch) const {
       shape[d] = 0;
       for (const Tuple& element : elements) shape[d] = std::max(shape[d], element[i].shape()[d]);
     }
-    STOKER_ASSIGN_OR_RETURN(
-        Tensor tensor,
-        Tensor::allocate(component.dtype, shape.prepended(static_cast<int64_t>(elements.size()))));
+    if (padded) STOKER_RETURN_IF_ERROR(validate_padding(i, shape, n));
+    STOKER_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(component.dtype, shape.prepended(n)));
     std::byte* destination = tensor.mutable_data();
     if (padded) std::memset(destination, 0, tensor.bytes());
     for (const Tuple& element : elements) {
@@ -350,6 +418,15 @@ Status Queue::make_batch(std::vector<Tuple>& elements, Tuple& batch) const {
   return {};
 }
 
+Status Queue::validate_padding(size_t component, const Shape& padded, int64_t n) const {
+  const auto bytes = tensor_bytes(options_.components[component].dtype, padded.prepended(n));
+  if (bytes.ok() && *bytes <= options_.max_batch_bytes) return {};
+  return invalid("component " + std::to_string(component) + " of " + std::to_string(n) +
+                 " elements, padded to the largest extents " + to_string(padded) +
+                 ", exceeds the limit of " + std::to_string(options_.max_batch_bytes) +
+                 " bytes (max_batch_bytes)");
+}
+
 Status Queue::close(bool cancel_pending_enqueues, const std::stop_token& stop, Deadline deadline,
                     Status cause) {
   if (cancel_pending_enqueues) {
@@ -357,24 +434,46 @@ Status Queue::close(bool cancel_pending_enqueues, const std::stop_token& stop, D
     return {};
   }
   Attempt attempt(Operation::kClose, 0);
-  attempt.cause = std::move(cause);
+  attempt.cause = as_cause(std::move(cause));
+  attempt.successor.reset(new (std::nothrow) Attempt(Operation::kClose, 0));
+  if (attempt.successor == nullptr) return out_of_memory();
   perform(attempt, stop, deadline);
   return std::move(attempt.status);
 }
 
-void Queue::start_close(bool cancel_pending_enqueues, Status cause) {
-  auto attempt = std::make_unique<Attempt>(Operation::kClose, 0);
-  attempt->detached = true;
-  attempt->cause = std::move(cause);
+void Queue::start_close(bool cancel_pending_enqueues, Status cause) noexcept {
+  Attempt attempt(Operation::kClose, 0);
+  attempt.cause = as_cause(std::move(cause));
   Wakeups wakeups;
   const std::lock_guard lock(mutex_);
-  if (cancel_pending_enqueues) {
-    run_close(*attempt);
+  if (cancel_pending_enqueues || enqueues_.empty()) {
+    run_close(attempt);
     cancel_enqueues(wakeups);
   } else {
-    enqueues_.push_back(attempt.release());
+    auto* const waiting = new Attempt(Operation::kClose, 0);
+    waiting->detached = true;
+    waiting->cause = std::move(attempt.cause);
+    enqueues_.push_back(waiting);
   }
   advance_all(wakeups);
+}
+
+Status Queue::restore(std::vector<Tuple> elements, std::optional<GeneratorState> generator) {
+  const std::lock_guard lock(mutex_);
+  assert(store_->size() == 0 && !closed_ && "restore() is the first operation");
+  for (const Tuple& element : elements) {
+    STOKER_RETURN_IF_ERROR(validate(element, false));
+    if (!is_priority_valid(element, 0)) return invalid_priority();
+  }
+  if (generator && options_.type != QueueType::kRandomShuffle)
+    return invalid(label_of(options_) + " has no generator");
+  try {
+    for (Tuple& element : elements) store_->push(std::move(element));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+  if (generator) store_->set_generator(*generator);
+  return {};
 }
 
 Producer Queue::add_producer(std::string name) {
@@ -451,7 +550,13 @@ void Queue::perform(Attempt& attempt, const std::stop_token& stop, Deadline dead
       if (!others.empty()) advance_all(wakeups);
       return;
     }
-    attempts.push_back(&attempt);
+    try {
+      attempts.push_back(&attempt);
+    } catch (const std::bad_alloc&) {
+      put_back(attempt);
+      attempt.status = out_of_memory();
+      attempt.completed = true;
+    }
     advance_all(wakeups);
     if (attempt.completed) return;
     attempt.waiting = true;
@@ -475,12 +580,24 @@ void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadlin
   }
   uint32_t expected = kWaiting;
   if (!attempt.state.compare_exchange_strong(expected, kSleeping)) return;
-  while (attempt.state.load(std::memory_order_acquire) != kCompleted)
-    if (!sleep_until(attempt.state, deadline)) abandon(attempt, StatusCode::kTimedOut);
+  const bool polls = attempt.batch != nullptr && attempt.batch->is_settled;
+  while (attempt.state.load(std::memory_order_acquire) != kCompleted) {
+    if (has_passed(deadline)) {
+      abandon(attempt, StatusCode::kTimedOut);
+    } else if (polls) {
+      wait_for_change(attempt.state, std::min<Deadline>(deadline, std::chrono::steady_clock::now() +
+                                                                      kSettledPoll));
+      Wakeups wakeups;
+      const std::lock_guard lock(mutex_);
+      advance_all(wakeups);
+    } else {
+      wait_for_change(attempt.state, deadline);
+    }
+  }
 }
 
 // Ends the wait. Has no effect if the operation completed in the meantime.
-void Queue::abandon(Attempt& attempt, StatusCode code) {
+void Queue::abandon(Attempt& attempt, StatusCode code) noexcept {
   Wakeups wakeups;
   const std::lock_guard lock(mutex_);
   if (attempt.completed) return;
@@ -489,65 +606,80 @@ void Queue::abandon(Attempt& attempt, StatusCode code) {
   const auto position = std::ranges::find(attempts, &attempt);
   assert(position != attempts.end());
   if (attempt.operation == Operation::kClose) {
-    auto close = std::make_unique<Attempt>(Operation::kClose, 0);
-    close->detached = true;
-    close->cause = std::move(attempt.cause);
-    *position = close.release();
+    attempt.successor->detached = true;
+    attempt.successor->cause = std::move(attempt.cause);
+    *position = attempt.successor.release();
   } else {
     attempts.erase(position);
-    restore(attempt);
+    put_back(attempt);
   }
   complete(attempt, wakeups);
   advance_all(wakeups);
 }
 
-Status Queue::make_abandoned_status(const Attempt& attempt, StatusCode code) const {
-  std::string message = label_of(options_) + ": " + std::string(to_string(attempt.operation)) +
-                        (code == StatusCode::kTimedOut ? " timed out" : " was cancelled");
-  if (attempt.operation == Operation::kClose)
-    message += "; the queue closes when the pending enqueues have completed";
-  if (attempt.operation == Operation::kEnqueueMany)
-    message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
-               std::to_string(attempt.requested) + " elements were enqueued";
-  return Status(code, std::move(message));
-}
-
-Status Queue::make_closed_status(const Attempt& attempt) const {
-  std::string message = label_of(options_) + " is closed";
-  if (is_enqueue(attempt.operation)) {
+Status Queue::make_abandoned_status(const Attempt& attempt, StatusCode code) const noexcept {
+  return make_status(code, [&] {
+    std::string message = label_of(options_) + ": " + std::string(to_string(attempt.operation)) +
+                          (code == StatusCode::kTimedOut ? " timed out" : " was cancelled");
+    if (attempt.operation == Operation::kClose)
+      message += "; the queue closes when the pending enqueues have completed";
     if (attempt.operation == Operation::kEnqueueMany)
       message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
                  std::to_string(attempt.requested) + " elements were enqueued";
+    return message;
+  });
+}
+
+Status Queue::make_closed_status(const Attempt& attempt) const noexcept {
+  const bool enqueue = is_enqueue(attempt.operation);
+  const StatusCode code = enqueue       ? StatusCode::kCancelled
+                          : cause_.ok() ? StatusCode::kClosed
+                                        : cause_.code();
+  return make_status(code, [&] {
+    std::string message = label_of(options_) + " is closed";
+    if (attempt.operation == Operation::kEnqueueMany)
+      message += "; " + std::to_string(attempt.requested - attempt.remaining) + " of " +
+                 std::to_string(attempt.requested) + " elements were enqueued";
+    if (!enqueue)
+      message += " with " + std::to_string(store_->size()) + " of " +
+                 std::to_string(attempt.requested) + " requested elements";
     if (!cause_.ok()) message += ": " + cause_.message();
-    return Status(StatusCode::kCancelled, std::move(message));
-  }
-  message += " with " + std::to_string(store_->size()) + " of " +
-             std::to_string(attempt.requested) + " requested elements";
-  if (cause_.ok()) return Status(StatusCode::kClosed, std::move(message));
-  return Status(cause_.code(), message + ": " + cause_.message());
+    return message;
+  });
 }
 
-bool Queue::has_space() const {
-  int64_t limit = capacity_;
-  // A sorted batch is complete only when all of its elements are here.
-  if (options_.type == QueueType::kPriority && !dequeues_.empty())
-    limit = std::max(limit, dequeues_.front()->requested);
-  return store_->size() < limit;
+bool Queue::takes_whole_batch(const Attempt& attempt) const noexcept {
+  if (attempt.batch == nullptr) return false;
+  // A PriorityQueue's batch is sorted.
+  return options_.type == QueueType::kPriority || attempt.batch->min_size > 0;
 }
 
-Queue::Progress Queue::run(Attempt& attempt) {
-  switch (attempt.operation) {
-    case Operation::kEnqueue:
-    case Operation::kEnqueueMany:
-      return run_enqueue(attempt);
-    case Operation::kClose:
-      return run_close(attempt);
-    case Operation::kDequeue:
-      return run_dequeue(attempt);
-    case Operation::kDequeueMany:
-    case Operation::kDequeueUpTo:
-      return options_.type == QueueType::kPriority ? run_dequeue_sorted(attempt)
-                                                   : run_dequeue_batch(attempt);
+bool Queue::has_space() const noexcept {
+  const int64_t size = store_->size();
+  if (size < capacity_) return true;
+  if (dequeues_.empty() || !takes_whole_batch(*dequeues_.front())) return false;
+  return size - options_.min_after_dequeue < dequeues_.front()->requested;
+}
+
+// Without memory the operation fails, and what it has taken returns.
+Queue::Progress Queue::run(Attempt& attempt) noexcept {
+  try {
+    switch (attempt.operation) {
+      case Operation::kEnqueue:
+      case Operation::kEnqueueMany:
+        return run_enqueue(attempt);
+      case Operation::kClose:
+        return run_close(attempt);
+      case Operation::kDequeue:
+        return run_dequeue(attempt);
+      case Operation::kDequeueMany:
+      case Operation::kDequeueUpTo:
+        return run_dequeue_batch(attempt);
+    }
+  } catch (const std::bad_alloc&) {
+    put_back(attempt);
+    attempt.status = out_of_memory();
+    return Progress::kComplete;
   }
   return Progress::kNone;
 }
@@ -561,9 +693,8 @@ Queue::Progress Queue::run_enqueue(Attempt& attempt) {
   Tuple& tuple = *attempt.tuple;
   Progress progress = Progress::kNone;
   while (has_space()) {
-    if (options_.type == QueueType::kPriority && tuple[0].rank() != (single ? 0u : 1u)) {
-      attempt.status =
-          invalid(label_of(options_) + ": the priority of an element must be a scalar");
+    if (!is_priority_valid(tuple, single ? 0 : 1)) {
+      attempt.status = invalid_priority();
       return Progress::kComplete;
     }
     if (single) {
@@ -580,7 +711,7 @@ Queue::Progress Queue::run_enqueue(Attempt& attempt) {
   return progress;
 }
 
-Queue::Progress Queue::run_close(Attempt& attempt) {
+Queue::Progress Queue::run_close(Attempt& attempt) noexcept {
   if (closed_) attempt.status = make_closed_status(attempt);
   closed_ = true;
   if (cause_.ok()) cause_ = std::move(attempt.cause);
@@ -599,8 +730,9 @@ Queue::Progress Queue::run_dequeue(Attempt& attempt) {
 }
 
 Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
+  const BatchOptions& options = *attempt.batch;
   if (closed_ && store_->size() < attempt.remaining) {
-    restore(attempt);
+    put_back(attempt);
     if (attempt.operation != Operation::kDequeueUpTo || store_->size() == 0) {
       attempt.status = make_closed_status(attempt);
       return Progress::kComplete;
@@ -608,32 +740,22 @@ Queue::Progress Queue::run_dequeue_batch(Attempt& attempt) {
     attempt.requested = attempt.remaining = store_->size();
   }
   const int64_t available = store_->size() - (closed_ ? 0 : options_.min_after_dequeue);
+  if (!closed_ && takes_whole_batch(attempt)) {
+    if (available < attempt.remaining) return Progress::kNone;
+    if (store_->size() < options.min_size && !(options.is_settled && options.is_settled()))
+      return Progress::kNone;
+  }
   const int64_t n = std::min(available, attempt.remaining);
   for (int64_t i = 0; i < n; ++i) store_->pop(attempt.taken.emplace_back());
   if (n > 0) attempt.remaining -= n;
-  if (attempt.remaining == 0) return Progress::kComplete;
-  return n > 0 ? Progress::kSome : Progress::kNone;
-}
-
-// A PriorityQueue's batch is sorted, so it is taken when all of its elements are here.
-Queue::Progress Queue::run_dequeue_sorted(Attempt& attempt) {
-  const int64_t size = store_->size();
-  if (size < attempt.requested) {
-    if (!closed_) return Progress::kNone;
-    if (attempt.operation != Operation::kDequeueUpTo || size == 0) {
-      attempt.status = make_closed_status(attempt);
-      return Progress::kComplete;
-    }
-    attempt.requested = size;
-  }
-  for (int64_t i = 0; i < attempt.requested; ++i) store_->pop(attempt.taken.emplace_back());
-  attempt.remaining = 0;
+  if (attempt.remaining > 0) return n > 0 ? Progress::kSome : Progress::kNone;
+  if (options.on_taken) options.on_taken(QueueContents(*store_, attempt.taken));
   return Progress::kComplete;
 }
 
 // Runs waiting operations of one side while they complete. True if an element or a close made
 // progress possible for the other side.
-bool Queue::advance(Attempts& attempts, Wakeups& wakeups) {
+bool Queue::advance(Attempts& attempts, Wakeups& wakeups) noexcept {
   bool progress = false;
   while (!attempts.empty()) {
     Attempt& attempt = *attempts.front();
@@ -646,7 +768,7 @@ bool Queue::advance(Attempts& attempts, Wakeups& wakeups) {
   return progress;
 }
 
-void Queue::advance_all(Wakeups& wakeups) {
+void Queue::advance_all(Wakeups& wakeups) noexcept {
   bool progress = true;
   while (progress) {
     progress = advance(enqueues_, wakeups);
@@ -655,7 +777,7 @@ void Queue::advance_all(Wakeups& wakeups) {
 }
 
 // Its thread may return as soon as the state is set.
-void Queue::complete(Attempt& attempt, Wakeups& wakeups) {
+void Queue::complete(Attempt& attempt, Wakeups& wakeups) noexcept {
   attempt.completed = true;
   if (attempt.detached) {
     delete &attempt;
@@ -666,7 +788,7 @@ void Queue::complete(Attempt& attempt, Wakeups& wakeups) {
   if (attempt.state.exchange(kCompleted) == kSleeping) wakeups.add(attempt.state);
 }
 
-void Queue::cancel_enqueues(Wakeups& wakeups) {
+void Queue::cancel_enqueues(Wakeups& wakeups) noexcept {
   while (!enqueues_.empty()) {
     Attempt& attempt = *enqueues_.front();
     enqueues_.pop_front();
@@ -676,10 +798,11 @@ void Queue::cancel_enqueues(Wakeups& wakeups) {
   }
 }
 
-void Queue::restore(Attempt& attempt) {
-  store_->restore(std::move(attempt.taken));
+void Queue::put_back(Attempt& attempt) noexcept {
+  if (is_enqueue(attempt.operation)) return;
+  store_->put_back(std::move(attempt.taken));
   attempt.taken.clear();
-  if (!is_enqueue(attempt.operation)) attempt.remaining = attempt.requested;
+  attempt.remaining = attempt.requested;
 }
 
 }  // namespace stoker::queue

@@ -9,24 +9,29 @@
 // Threads:  every method may be called from any thread. No operation may be in progress when the
 //           queue is destroyed.
 // Blocking: enqueue, dequeue and close() wait until `stop` or `deadline`; the others never wait.
-// Errors:   kInvalidArgument: a tuple does not match the components, or n is negative.
+// Errors:   kInvalidArgument: a tuple does not match the components, n is negative, or a padded batch
+//                             would exceed max_batch_bytes.
 //           kCancelled:       enqueue to, or close() of, a closed queue; stop requested.
 //           kClosed:          dequeue: closed, with fewer elements than needed.
 //           kTimedOut:        the deadline passed.
-//           kOutOfMemory:     no memory for a batch; no element was taken.
+//           kOutOfMemory:     no memory for the operation or a batch.
 //           The cause given to close(): dequeue, in place of kClosed.
 //           A dequeue that fails takes no elements: partial batches return to the queue. A failed
 //           enqueue_many() can have enqueued some.
-// Crash:    contents are lost with the process.
+// Crash:    contents are lost with the process. The process ends if there is no memory to return the
+//           elements of a partial batch, to close the queue or to end a producer.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -34,14 +39,13 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/deadline.h"
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/queue/tensor.h"
 
 namespace stoker::queue {
 
-using Deadline = std::chrono::steady_clock::time_point;
-inline constexpr Deadline kNoDeadline = Deadline::max();
 inline constexpr int64_t kUnbounded = std::numeric_limits<int32_t>::max();
 
 enum class QueueType { kFIFO, kRandomShuffle, kPaddingFIFO, kPriority };
@@ -60,6 +64,8 @@ struct QueueOptions {
   int64_t capacity = -1;          // elements; negative: unbounded
   int64_t min_after_dequeue = 0;  // kRandomShuffle: elements that remain until the queue closes
   std::optional<uint64_t> seed;   // kRandomShuffle; nullopt: a random one
+  // kPaddingFIFO: of a component of a batch, whose padding can be much larger than its elements.
+  size_t max_batch_bytes = size_t{1} << 32;
   // Shapes: all or none. kPaddingFIFO needs them and allows kUnknownExtent. kPriority adds the
   // priority, an I64 scalar, as component 0.
   std::vector<Component> components;
@@ -89,8 +95,57 @@ class WaitObserver {
   virtual void wait_ended() = 0;
 };
 
+// The state of a RandomShuffleQueue's generator.
+struct GeneratorState {
+  uint64_t key = 0;
+  uint64_t stream = 0;
+  uint64_t draws = 0;  // numbers drawn so far
+  bool operator==(const GeneratorState&) const = default;
+};
+static_assert(sizeof(GeneratorState) == 24, "stored as bytes");
+
 class ElementStore;
 class Queue;
+
+// QueueContents: what a queue holds when a batch has been taken, before waiting enqueues add
+// elements. restore() continues from it: the same elements, enqueued in the same order, give the
+// same batches.
+//
+// Threads:  valid during the call that receives it, in which the queue is locked.
+class QueueContents {
+ public:
+  // The elements of the batch, in its order.
+  std::span<const Tuple> batch() const { return batch_; }
+  // The elements that remain, in the order that restore() takes. A call copies no bytes; that of a
+  // PriorityQueue sorts.
+  void for_each(const std::function<void(const Tuple&)>& visit) const;
+  int64_t size() const;
+  std::optional<GeneratorState> generator() const;  // nullopt: not a RandomShuffleQueue
+
+ private:
+  friend class Queue;
+  QueueContents(const ElementStore& store, std::span<const Tuple> batch)
+      : store_(store), batch_(batch) {}
+  const ElementStore& store_;
+  const std::span<const Tuple> batch_;
+};
+
+// How dequeue_many() and dequeue_up_to() take a batch. The functions are called by any thread with
+// the queue locked; they must not use the queue or wait. With std::bad_alloc the dequeue fails; they
+// must not throw anything else.
+struct BatchOptions {
+  // 0: elements are taken as they arrive. Otherwise all together, when the queue has at least this
+  // number (and n, and min_after_dequeue more) or is closed. With the capacity, a batch of a
+  // RandomShuffleQueue is drawn from a full queue, and so does not depend on when elements arrive.
+  int64_t min_size = 0;
+  // With min_size: true if the batch shall not wait for it, as when all producers wait for their
+  // sources. Called when the queue changes and every 100 ms. Elements that a producer enqueued before
+  // it became true are in the queue then, because the queue is locked.
+  std::function<bool()> is_settled;
+  // Called once when the batch has been taken, before any later operation. If dequeue_many() returns
+  // an error after it (kOutOfMemory, max_batch_bytes), the elements return to the queue.
+  std::function<void(const QueueContents&)> on_taken;
+};
 
 // Producer: one of the threads or processes that feed a queue. When the last one ends, the queue
 // closes, so that no consumer waits forever.
@@ -106,9 +161,9 @@ class Producer {
   // Without end(): as end() with an error that names the producer.
   ~Producer();
 
-  // The first status that is not ok becomes the cause with which the queue closes. Pending enqueues
-  // of others complete first. Only the first call has an effect.
-  void end(Status status);
+  // The first status that is not ok becomes the cause with which the queue closes, as in close().
+  // Pending enqueues of others complete first. Only the first call has an effect.
+  void end(Status status) noexcept;
 
  private:
   friend class Queue;
@@ -133,20 +188,29 @@ class Queue {
 
   Result<Tuple> dequeue(const std::stop_token& stop, Deadline deadline = kNoDeadline);
   // n elements as a batch. A PaddingFIFOQueue pads them with zeros to the largest extents.
+  // kInvalidArgument: min_size is above the capacity.
   Result<Tuple> dequeue_many(int64_t n, const std::stop_token& stop,
-                             Deadline deadline = kNoDeadline);
+                             Deadline deadline = kNoDeadline, const BatchOptions& options = {});
   // Like dequeue_many(), but of a closed queue the remaining elements if they are fewer than n.
   Result<Tuple> dequeue_up_to(int64_t n, const std::stop_token& stop,
-                              Deadline deadline = kNoDeadline);
+                              Deadline deadline = kNoDeadline, const BatchOptions& options = {});
 
   // No more elements will be enqueued. Enqueues that are waiting complete first, and close() waits
   // for them; after kCancelled and kTimedOut the queue still closes when they have completed.
   // With cancel_pending_enqueues they fail with kCancelled, and the queue closes immediately.
-  // `cause`, if not ok, is what dequeues report in place of kClosed; the first one counts.
+  // `cause`, if not ok, is what dequeues report in place of kClosed; the first one counts. kClosed and
+  // kCancelled, which would be taken for a normal end, are reported as kInternal.
   Status close(bool cancel_pending_enqueues, const std::stop_token& stop,
                Deadline deadline = kNoDeadline, Status cause = {});
   // As close() without a wait: the queue closes when waiting enqueues have completed.
-  void start_close(bool cancel_pending_enqueues, Status cause = {});
+  void start_close(bool cancel_pending_enqueues, Status cause = {}) noexcept;
+
+  // Continues from QueueContents: its elements in their order, and its generator (nullopt: as
+  // created). Before the first operation. The elements may exceed the capacity. kInvalidArgument: an
+  // element does not match the components, or a generator for a queue that has none. After an error
+  // the queue must not be used.
+  Status restore(std::vector<Tuple> elements,
+                 std::optional<GeneratorState> generator = std::nullopt);
 
   // Registers a producer. Of a queue that is closed, the producer has no effect.
   Producer add_producer(std::string name);
@@ -177,32 +241,37 @@ class Queue {
 
   Queue(QueueOptions options, std::unique_ptr<ElementStore> store);
   Status validate(const Tuple& tuple, bool is_batch) const;
+  bool is_priority_valid(const Tuple& tuple, size_t rank) const;
+  Status invalid_priority() const;
   Status validate_batch_size(int64_t n) const;
   Result<Tuple> dequeue_batch(Operation operation, int64_t n, const std::stop_token& stop,
-                              Deadline deadline);
-  Status make_batch(std::vector<Tuple>& elements, Tuple& batch) const;
-  Status make_abandoned_status(const Attempt& attempt, StatusCode code) const;
+                              Deadline deadline, const BatchOptions& options);
+  Status make_batch(const std::vector<Tuple>& elements, Tuple& batch) const;
+  Status validate_padding(size_t component, const Shape& padded, int64_t n) const;
+  Status make_abandoned_status(const Attempt& attempt, StatusCode code) const noexcept;
 
   // Performs the operation, and returns when it has completed.
   void perform(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
   void wait(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
-  void abandon(Attempt& attempt, StatusCode code);
+  void abandon(Attempt& attempt, StatusCode code) noexcept;
   void end_producer(Status status);
 
-  // Require mutex_.
-  Status make_closed_status(const Attempt& attempt) const;
-  bool has_space() const;
-  Progress run(Attempt& attempt);
+  // Require mutex_. None throws, so that an operation cannot end while it is in a list, or lose
+  // elements that it has taken.
+  Status make_closed_status(const Attempt& attempt) const noexcept;
+  bool takes_whole_batch(const Attempt& attempt) const noexcept;
+  bool has_space() const noexcept;
+  Progress run(Attempt& attempt) noexcept;
+  Progress run_close(Attempt& attempt) noexcept;
+  bool advance(Attempts& attempts, Wakeups& wakeups) noexcept;
+  void advance_all(Wakeups& wakeups) noexcept;
+  void complete(Attempt& attempt, Wakeups& wakeups) noexcept;
+  void cancel_enqueues(Wakeups& wakeups) noexcept;
+  void put_back(Attempt& attempt) noexcept;
+  // Of run(), which handles std::bad_alloc.
   Progress run_enqueue(Attempt& attempt);
   Progress run_dequeue(Attempt& attempt);
   Progress run_dequeue_batch(Attempt& attempt);
-  Progress run_dequeue_sorted(Attempt& attempt);
-  Progress run_close(Attempt& attempt);
-  bool advance(Attempts& attempts, Wakeups& wakeups);
-  void advance_all(Wakeups& wakeups);
-  void complete(Attempt& attempt, Wakeups& wakeups);
-  void cancel_enqueues(Wakeups& wakeups);
-  void restore(Attempt& attempt);
 
   // Constant after construction.
   const QueueOptions options_;

@@ -1,8 +1,9 @@
 #include "shared/queue/queue_runner.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
+
+#include "shared/base/deadline.h"
 
 namespace stoker::queue {
 namespace {
@@ -15,6 +16,17 @@ std::string describe_operation(const Waiter& waiter) {
   if (waiter.requested > 1)
     text += " " + std::to_string(waiter.completed) + "/" + std::to_string(waiter.requested);
   return text;
+}
+
+// In messages and lists of threads.
+std::string label_of(const Queue& queue) {
+  return queue.name().empty() ? std::string(to_string(queue.type())) : queue.name();
+}
+
+// Consumers get the cause of a stop, but a clean one as the end.
+Status cause_of_stop(const Coordinator& coordinator) {
+  const Status reason = coordinator.reason();
+  return is_normal_end(reason) ? Status() : reason;
 }
 
 }  // namespace
@@ -37,8 +49,9 @@ void QueueThread::start() {
 
 QueueRunner::QueueRunner(Queue& queue, std::vector<EnqueueOperation> operations)
     : queue_(queue),
-      queue_name_(queue.name().empty() ? std::string(to_string(queue.type())) : queue.name()),
-      operations_(std::move(operations)) {}
+      queue_name_(label_of(queue)),
+      operations_(std::move(operations)),
+      running_(operations_.size()) {}
 
 QueueRunner::~QueueRunner() {
   own_threads_.request_stop();
@@ -88,11 +101,11 @@ Status QueueRunner::enqueue_until_end(Coordinator& coordinator, const std::strin
     while (result.ok() && !stop.stop_requested()) result = operation(stop);
     return result;
   });
-  if (status.ok() || status.code() == StatusCode::kClosed ||
-      status.code() == StatusCode::kCancelled) {
+  if (is_normal_end(status)) {
     // The last one closes the queue. After a stop its reason is the cause, in case that this thread
     // is earlier than the one that closes on a stop.
-    producer.end(stop.stop_requested() ? coordinator.reason() : Status());
+    producer.end(stop.stop_requested() ? cause_of_stop(coordinator) : Status());
+    if (--running_ == 0) ended_.request_stop();
     return status;
   }
   const Status cause = status.with_context(name);
@@ -110,12 +123,11 @@ Status QueueRunner::enqueue_until_end(Coordinator& coordinator, const std::strin
 Status QueueRunner::close_on_stop(const Coordinator& coordinator, const std::stop_token& stop) {
   {
     const ScopedActivity waiting(kWaitForStop);
-    std::mutex mutex;
-    std::condition_variable_any never_notified;
-    std::unique_lock lock(mutex);
-    never_notified.wait(lock, stop, [] { return false; });
+    const std::stop_callback wake_on_stop(stop, [this] { ended_.request_stop(); });
+    sleep_until(ended_.get_token(), kNoDeadline);
   }
-  queue_.start_close(true, coordinator.reason());
+  // Otherwise the last enqueue thread has closed it.
+  if (stop.stop_requested()) queue_.start_close(true, cause_of_stop(coordinator));
   return {};
 }
 
@@ -147,7 +159,7 @@ void add_waiters(const Queue& queue, ThreadList& list) {
       return is_live(info.state) && info.thread == waiter.thread;
     });
     if (thread == list.threads.end()) continue;
-    thread->queue = queue.name();
+    thread->queue = label_of(queue);
     thread->operation = describe_operation(waiter);
     thread->state = ThreadState::kWaiting;
     thread->since = waiter.since.time_since_epoch();

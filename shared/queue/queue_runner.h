@@ -7,8 +7,8 @@
 //
 // With a coordinator the threads are among its own: an error of one stops all of them, and one more
 // thread per queue waits for the stop and then closes the queue, so that operations that ignore the
-// stop token are cancelled too. Without one, the threads run until their operations end or this
-// object is destroyed.
+// stop token are cancelled too; it also ends when the others have ended normally. Without one, the
+// threads run until their operations end or this object is destroyed.
 //
 // Threads:  every method may be called from any thread.
 // Blocking: the destructor waits for threads that were created without a coordinator.
@@ -17,6 +17,8 @@
 // Errors:   status(): the first error of an enqueue operation.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <functional>
 #include <list>
 #include <memory>
@@ -78,6 +80,10 @@ class QueueRunner {
   Queue& queue_;
   const std::string queue_name_;
   const std::vector<EnqueueOperation> operations_;
+
+  // Own synchronization.
+  std::atomic<size_t> running_;  // enqueue threads that have not ended; each decrements it once
+  std::stop_source ended_;       // of the thread that waits for the stop: no enqueue thread is left
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;

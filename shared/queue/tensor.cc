@@ -38,6 +38,14 @@ void copy_dimensions(const std::byte*& source, const Shape& shape, std::byte* de
 
 }  // namespace
 
+Result<Shape> Shape::make(std::span<const int64_t> extents) {
+  if (extents.size() > kMaxRank)
+    return Status(StatusCode::kInvalidArgument, "a shape of " + std::to_string(extents.size()) +
+                                                    " dimensions; at most " +
+                                                    std::to_string(kMaxRank) + " are possible");
+  return Shape(extents);
+}
+
 bool Shape::fully_defined() const {
   return std::ranges::find(extents(), kUnknownExtent) == extents().end();
 }

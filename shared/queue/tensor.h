@@ -1,13 +1,13 @@
 // Tensor: dtype, shape and bytes of one component of a queue's elements.
 //
-// Values of up to 16 bytes are stored in the object, so that scalars need no allocation. Larger
+// Values of up to 32 bytes are stored in the object, so that scalars need no allocation. Larger
 // ones are reference counted: a copy shares the bytes, which therefore never change once a second
 // reference exists.
 //
 // Threads:  a value. Copies in several threads may read the same bytes.
 // Owner:    the last copy frees the bytes; from_buffer() leaves that to the buffer's deleter.
-// Errors:   kInvalidArgument: a negative extent, more than kMaxRank dimensions, a size that
-//           overflows or differs from that of the bytes; kOutOfMemory.
+// Errors:   kInvalidArgument: a negative extent, a size that overflows or exceeds that of the buffer;
+//           kOutOfMemory, or std::bad_alloc from functions that return a tensor.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,8 +34,8 @@ namespace stoker::queue {
 inline constexpr size_t kMaxRank = 8;
 inline constexpr int64_t kUnknownExtent = -1;  // of a dimension that elements may differ in
 
-// Extents, outermost first; no dimension for a scalar. At most kMaxRank of them, and
-// kUnknownExtent only in the declaration of a PaddingFIFOQueue.
+// Extents, outermost first; no dimension for a scalar. At most kMaxRank of them (make() checks
+// that), and kUnknownExtent only in the declaration of a PaddingFIFOQueue.
 class Shape {
  public:
   Shape() = default;
@@ -44,6 +45,8 @@ class Shape {
     assert(extents.size() <= kMaxRank);
     for (size_t i = 0; i < extents.size(); ++i) extents_[i] = extents[i];
   }
+
+  static Result<Shape> make(std::span<const int64_t> extents);  // kInvalidArgument
 
   size_t rank() const { return rank_; }
   int64_t operator[](size_t i) const { return extents_[i]; }
@@ -91,7 +94,7 @@ struct DTypeOf<bool> : std::integral_constant<DType, DType::kBool> {};
 
 class Tensor {
  public:
-  static constexpr size_t kInlineBytes = 16;
+  static constexpr size_t kInlineBytes = 32;
 
   Tensor() = default;  // U8 [0]: no bytes
   template <typename T>
@@ -108,7 +111,7 @@ class Tensor {
   static Tensor vector(std::span<const T> values) {
     Result<Tensor> tensor =
         allocate(DTypeOf<T>::value, Shape({static_cast<int64_t>(values.size())}));
-    assert(tensor.ok() && "out of memory");
+    if (!tensor.ok()) throw std::bad_alloc();
     if (!values.empty())
       std::memcpy(tensor->mutable_data(), values.data(), values.size() * sizeof(T));
     return *std::move(tensor);

@@ -41,8 +41,7 @@ class MemoryStore final : public Store {
     changed_.notify_all();
     return sum;
   }
-  Status wait(const std::string& key, std::chrono::steady_clock::time_point deadline,
-              const std::stop_token& stop) override {
+  Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) override {
     std::unique_lock lock(mutex_);
     const bool is_set = changed_.wait_until(lock, stop, deadline,
                                             [&] { return is_lost_ || values_.contains(key); });

@@ -241,6 +241,36 @@ TEST(QueueRunnerTest, ClosesQueueWithCauseWhenThreadFails) {
   EXPECT_EQ(runner.status().message(), "examples/enqueue-0: read a.tfrecord: bad sector");
 }
 
+TEST(QueueRunnerTest, LetsCoordinatorJoinWhenOperationsHaveEnded) {
+  const auto queue = make_queue("examples", 4);
+  std::atomic<int64_t> next = 0;
+  const EnqueueOperation three = [&](const std::stop_token& stop) -> Status {
+    const int64_t number = next++;
+    if (number >= 3) return Status(StatusCode::kClosed, "end of the source");
+    return enqueue_number(*queue, number, stop);
+  };
+  Coordinator coordinator;
+  QueueRunner runner(*queue, {three, three});
+  runner.create_threads(&coordinator);
+  EXPECT_TRUE(coordinator.join(kRunnerTimeout).ok());  // no stop is requested
+  EXPECT_FALSE(coordinator.should_stop());
+  EXPECT_TRUE(coordinator.all_joined());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(dequeue_number(*queue).ok());
+  EXPECT_EQ(dequeue_number(*queue).status().code(), StatusCode::kClosed);
+}
+
+TEST(QueueRunnerTest, ReportsEndAfterCancelledStop) {
+  const auto queue = make_queue("examples", 4);
+  Coordinator coordinator;
+  QueueRunner runner(*queue, {count_forever(*queue)});
+  runner.create_threads(&coordinator);
+  EXPECT_TRUE(eventually([&] { return queue->waiters().size() == 1; }));
+  coordinator.request_stop(Status(StatusCode::kCancelled, "interrupted"));
+  EXPECT_EQ(coordinator.join(kRunnerTimeout).code(), StatusCode::kCancelled);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(dequeue_number(*queue).ok());
+  EXPECT_EQ(dequeue_number(*queue).status().code(), StatusCode::kClosed);
+}
+
 TEST(QueueRunnerTest, ReportsExceptionOfOperation) {
   const auto queue = make_queue("examples", 4);
   Coordinator coordinator;
@@ -320,6 +350,19 @@ TEST(QueueRunnerTest, ListsConsumerWithQueueThatItWaitsFor) {
   EXPECT_FALSE(consumers[0].is_queue_thread);
   EXPECT_EQ(consumers[0].queue, "examples");
   EXPECT_EQ(consumers[0].operation, "dequeue_many 0/3");
+  coordinator.request_stop();
+  EXPECT_TRUE(coordinator.join(kRunnerTimeout).ok());
+}
+
+TEST(QueueRunnerTest, ListsQueueWithoutNameByType) {
+  const auto queue = make_queue("", 1);
+  QueueRunnerRegistry registry;
+  Coordinator coordinator;
+  registry.add_queue_runner(*queue, {count_forever(*queue)});
+  registry.start_queue_runners(&coordinator);
+  EXPECT_TRUE(eventually([&] { return queue->waiters().size() == 1; }));
+  for (const ThreadInfo& thread : registry.list_threads().threads)
+    EXPECT_EQ(thread.queue, "FIFOQueue") << thread.name;
   coordinator.request_stop();
   EXPECT_TRUE(coordinator.join(kRunnerTimeout).ok());
 }

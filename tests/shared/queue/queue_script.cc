@@ -86,8 +86,7 @@ Result<Shape> parse_shape(const json::value& value) {
   std::vector<int64_t> extents;
   for (const json::value& extent : value.as_array())
     extents.push_back(extent.is_null() ? kUnknownExtent : extent.to_number<int64_t>());
-  if (extents.size() > kMaxRank) return invalid_line("too many dimensions");
-  return Shape(extents);
+  return Shape::make(extents);
 }
 
 // The scalars of `value` in order; false if its arrays differ in length from `shape`.
@@ -112,8 +111,7 @@ Result<Tensor> parse_tensor(const json::value& value, DType dtype, std::optional
       extents.push_back(static_cast<int64_t>(inner->get_array().size()));
       if (inner->get_array().empty()) break;
     }
-    if (extents.size() > kMaxRank) return invalid_line("too many dimensions");
-    shape = Shape(extents);
+    STOKER_ASSIGN_OR_RETURN(shape, Shape::make(extents));
   }
   STOKER_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(dtype, *shape));
   std::vector<const json::value*> scalars;

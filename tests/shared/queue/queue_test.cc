@@ -1,5 +1,7 @@
 #include "shared/queue/queue.h"
 
+#include <atomic>
+#include <cstring>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -227,6 +229,17 @@ TEST(QueueCauseTest, IsReportedInPlaceOfEnd) {
   EXPECT_THAT(queue->enqueue(scalar(2), kNoStop).message(), HasSubstr("shard 7: truncated"));
 }
 
+TEST(QueueCauseTest, IsNoNormalEnd) {
+  const auto queue = make_queue({});
+  queue->start_close(false, Status(StatusCode::kClosed, "end of names"));
+  const Status status = queue->dequeue(kNoStop).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("closed: end of names"));
+  const auto other = make_queue({});
+  other->add_producer("reader").end(Status(StatusCode::kCancelled, "stopped"));
+  EXPECT_EQ(other->dequeue(kNoStop).status().code(), StatusCode::kInternal);
+}
+
 TEST(ProducerTest, LastOneToEndClosesQueue) {
   const auto queue = make_queue({});
   Producer first = queue->add_producer("first");
@@ -308,6 +321,29 @@ TEST(PaddingFIFOQueueTest, PadsWithZerosToLargestExtents) {
   EXPECT_EQ((*queue->dequeue_many(0, kNoStop))[0].shape(), Shape({0, 0}));
 }
 
+TEST(PaddingFIFOQueueTest, RejectsBatchWhosePaddingExceedsLimit) {
+  const auto queue = make_queue(
+      {.type = QueueType::kPaddingFIFO,
+       .max_batch_bytes = 64 * sizeof(int64_t),
+       .components = {
+           scalar_component(),
+           {.name = "", .dtype = DType::kI64, .shape = Shape({kUnknownExtent, kUnknownExtent})}}});
+  for (const Shape& shape : {Shape({6, 1}), Shape({1, 6})}) {
+    auto tensor = Tensor::allocate(DType::kI64, shape);
+    ASSERT_TRUE(tensor.ok());
+    std::memset(tensor->mutable_data(), 0, tensor->bytes());
+    Tuple element = scalar(1);
+    element.push_back(*std::move(tensor));
+    ASSERT_TRUE(queue->enqueue(std::move(element), kNoStop).ok());
+  }
+  const Status status = queue->dequeue_many(2, kNoStop).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("component 1 of 2 elements, padded to the largest "
+                                          "extents [6, 6], exceeds the limit of 512 bytes"));
+  EXPECT_EQ(queue->size(), 2);
+  EXPECT_TRUE(queue->dequeue_many(1, kNoStop).ok());
+}
+
 std::unique_ptr<Queue> make_priority_queue(int64_t capacity) {
   return make_queue({.type = QueueType::kPriority, .capacity = capacity});
 }
@@ -345,6 +381,80 @@ TEST(PriorityQueueTest, ReturnsRemainingElementsAfterClose) {
   queue->start_close(false);
   EXPECT_EQ(text_of(queue->dequeue_up_to(5, kNoStop)), "1 2");
   EXPECT_EQ(queue->dequeue_up_to(5, kNoStop).status().code(), StatusCode::kClosed);
+}
+
+// ---- Batches whose elements are taken together
+
+TEST(SettledBatchTest, IsTakenWhenMinimumSizeIsReached) {
+  const auto queue = make_queue({.capacity = 4});
+  std::string taken;
+  std::jthread consumer(
+      [&] { taken = text_of(queue->dequeue_many(2, kNoStop, kNoDeadline, {.min_size = 4})); });
+  wait_for_waiters(*queue, 1);
+  for (int64_t i = 1; i <= 3; ++i) ASSERT_TRUE(queue->enqueue(scalar(i), kNoStop).ok());
+  EXPECT_EQ(queue->size(), 3);
+  EXPECT_EQ(queue->waiters().at(0).completed, 0);
+  ASSERT_TRUE(queue->enqueue(scalar(4), kNoStop).ok());
+  consumer.join();
+  EXPECT_EQ(taken, "1 2");
+}
+
+TEST(SettledBatchTest, IsTakenFromClosedQueue) {
+  const auto queue = make_queue({.capacity = 4});
+  for (int64_t i = 1; i <= 3; ++i) ASSERT_TRUE(queue->enqueue(scalar(i), kNoStop).ok());
+  const BatchOptions when_full{.min_size = 4};
+  EXPECT_EQ(queue->dequeue_many(2, kNoStop, kNoWait, when_full).status().code(),
+            StatusCode::kTimedOut);
+  queue->start_close(false);
+  EXPECT_EQ(text_of(queue->dequeue_many(2, kNoStop, kNoDeadline, when_full)), "1 2");
+  EXPECT_EQ(queue->dequeue_many(2, kNoStop, kNoDeadline, when_full).status().code(),
+            StatusCode::kClosed);
+  EXPECT_EQ(text_of(queue->dequeue_up_to(2, kNoStop, kNoDeadline, when_full)), "3");
+}
+
+TEST(SettledBatchTest, IsTakenWhenNoMoreElementsAreExpected) {
+  const auto queue = make_queue(
+      {.type = QueueType::kRandomShuffle, .capacity = 9, .min_after_dequeue = 1, .seed = 7});
+  ASSERT_TRUE(queue->enqueue_many(batch({1, 2}), kNoStop).ok());
+  std::atomic<bool> is_settled = true;
+  std::atomic<int64_t> calls = 0;
+  const BatchOptions options{.min_size = 9, .is_settled = [&] {
+                               ++calls;
+                               return is_settled.load();
+                             }};
+  // Settled, but one of the two elements must remain.
+  EXPECT_EQ(queue->dequeue_many(2, kNoStop, kNoWait, options).status().code(),
+            StatusCode::kTimedOut);
+  is_settled = false;
+  ASSERT_TRUE(queue->enqueue(scalar(3), kNoStop).ok());
+  calls = 0;
+  Result<Tuple> taken = Tuple();
+  std::jthread consumer([&] { taken = queue->dequeue_many(2, kNoStop, kNoDeadline, options); });
+  wait_until([&] { return calls >= 3; });  // when it began, and later without a change of the queue
+  EXPECT_EQ(queue->size(), 3);
+  is_settled = true;
+  consumer.join();
+  EXPECT_TRUE(taken.ok());
+  EXPECT_EQ(queue->size(), 1);
+}
+
+TEST(SettledBatchTest, CanExceedCapacity) {
+  const auto queue = make_queue(
+      {.type = QueueType::kRandomShuffle, .capacity = 3, .min_after_dequeue = 1, .seed = 7});
+  Result<Tuple> taken = Tuple();
+  std::jthread consumer(
+      [&] { taken = queue->dequeue_many(4, kNoStop, kNoDeadline, {.min_size = 3}); });
+  wait_for_waiters(*queue, 1);
+  EXPECT_TRUE(queue->enqueue_many(batch({1, 2, 3, 4, 5}), kNoStop).ok());
+  consumer.join();
+  EXPECT_TRUE(taken.ok());
+  EXPECT_EQ(queue->size(), 1);
+}
+
+TEST(SettledBatchTest, RejectsMinimumSizeAboveCapacity) {
+  const auto queue = make_queue({.capacity = 4});
+  EXPECT_EQ(queue->dequeue_many(1, kNoStop, kNoDeadline, {.min_size = 5}).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 }  // namespace

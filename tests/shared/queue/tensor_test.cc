@@ -18,20 +18,20 @@ TEST(TensorTest, StoresScalarWithoutBuffer) {
 }
 
 TEST(TensorTest, SharesBytesOfLargeSlicesAndCopiesSmallOnes) {
-  std::vector<int64_t> numbers(12);
+  std::vector<int64_t> numbers(20);
   std::iota(numbers.begin(), numbers.end(), 0);
-  Result<Tensor> tensor = Tensor::allocate(DType::kI64, Shape({4, 3}));
+  Result<Tensor> tensor = Tensor::allocate(DType::kI64, Shape({4, 5}));
   ASSERT_TRUE(tensor.ok());
   std::memcpy(tensor->mutable_data(), numbers.data(), tensor->bytes());
 
   const Tensor large = tensor->slice(2);
-  EXPECT_EQ(large.shape(), Shape({3}));
-  EXPECT_EQ(values_of(large), (std::vector<int64_t>{6, 7, 8}));
-  EXPECT_EQ(large.data(), tensor->data() + 6 * sizeof(int64_t));
+  EXPECT_EQ(large.shape(), Shape({5}));
+  EXPECT_EQ(values_of(large), (std::vector<int64_t>{10, 11, 12, 13, 14}));
+  EXPECT_EQ(large.data(), tensor->data() + 10 * sizeof(int64_t));
 
   const Tensor small = large.slice(1);
   EXPECT_EQ(small.shape(), Shape());
-  EXPECT_EQ(small.value<int64_t>(), 7);
+  EXPECT_EQ(small.value<int64_t>(), 11);
   EXPECT_NE(small.data(), large.data() + sizeof(int64_t));
 }
 
@@ -46,11 +46,11 @@ TEST(TensorTest, KeepsBufferUntilLastSliceIsGone) {
   bool freed = false;
   Tensor slice;
   {
-    std::shared_ptr<const std::byte> buffer(new std::byte[64]{}, [&](const std::byte* bytes) {
+    std::shared_ptr<const std::byte> buffer(new std::byte[80]{}, [&](const std::byte* bytes) {
       freed = true;
       delete[] bytes;
     });
-    Result<Tensor> tensor = Tensor::from_buffer(DType::kI64, Shape({2, 4}), std::move(buffer), 64);
+    Result<Tensor> tensor = Tensor::from_buffer(DType::kI64, Shape({2, 5}), std::move(buffer), 80);
     ASSERT_TRUE(tensor.ok());
     slice = tensor->slice(1);
   }
@@ -84,6 +84,14 @@ TEST(TensorTest, PadsEveryDimension) {
   std::vector<uint8_t> padded(3 * 2 * 3, 0);
   copy_padded(*source, reinterpret_cast<std::byte*>(padded.data()), Shape({3, 2, 3}));
   EXPECT_EQ(padded, (std::vector<uint8_t>{1, 2, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(ShapeTest, HasLimitedNumberOfDimensions) {
+  const std::vector<int64_t> extents(kMaxRank + 1, 1);
+  EXPECT_EQ(Shape::make(extents).status().code(), StatusCode::kInvalidArgument);
+  const auto largest = Shape::make(std::span(extents).first(kMaxRank));
+  ASSERT_TRUE(largest.ok());
+  EXPECT_EQ(largest->rank(), kMaxRank);
 }
 
 TEST(ShapeTest, UnknownExtentIsCompatibleWithEveryExtent) {

@@ -1,0 +1,29 @@
+#include "shared/base/deadline.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace stoker {
+namespace {
+
+TEST(SleepUntilTest, EndsAtDeadline) {
+  const std::stop_source stop;
+  EXPECT_TRUE(sleep_until(stop.get_token(), Deadline::min()));
+  const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  EXPECT_TRUE(sleep_until(stop.get_token(), deadline));
+  EXPECT_GE(std::chrono::steady_clock::now(), deadline);
+}
+
+TEST(SleepUntilTest, EndsWhenStopped) {
+  std::stop_source stop;
+  std::jthread sleeper(
+      [token = stop.get_token()] { EXPECT_FALSE(sleep_until(token, kNoDeadline)); });
+  stop.request_stop();
+  sleeper.join();
+  EXPECT_FALSE(sleep_until(stop.get_token(), kNoDeadline));
+  EXPECT_FALSE(sleep_until(stop.get_token(), Deadline::min()));
+}
+
+}  // namespace
+}  // namespace stoker
