@@ -168,7 +168,7 @@ TEST_P(FramingTest, StopsWhileWaitingForProducer) {
   std::array<int, 2> fds{};
   ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
   const UniqueFd writer(fds[1]);
-  RecordStream stream(GetParam().framing, make_descriptor_input(UniqueFd(fds[0]), "pipe"));
+  RecordStream stream(GetParam().framing, make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"}));
   std::optional<Result<bool>> more;
   std::jthread reader([&](const std::stop_token& stop) {
     StreamRecord record;
@@ -200,7 +200,7 @@ TEST_P(FramingTest, ReturnsFirstRecordWhileProducerPauses) {
   ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
   const UniqueFd writer(fds[1]);
   ASSERT_EQ(::write(writer.get(), example.content.data(), bytes), static_cast<ssize_t>(bytes));
-  RecordStream stream(example.framing, make_descriptor_input(UniqueFd(fds[0]), "pipe"));
+  RecordStream stream(example.framing, make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"}));
   StreamRecord record;
   const auto more = stream.next(record, {});
   ASSERT_TRUE(more.ok()) << more.status().to_string();
