@@ -294,6 +294,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
                                      part + 1 == config_.train.gradient_accumulation_steps,
                                      instrumentation_.maybe_observer() != nullptr};
     if (micro_batch.is_last) state_.optimizer().set_lr(learning_rate());
+    if (config_.run.rng == config::Rng::kPerTicket)
+      state_.seed_generators(config_.run.seed, batch->ticket);
     engine_->run(*batch, micro_batch);
     channels_.board.record_progress();
   }

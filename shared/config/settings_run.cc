@@ -529,6 +529,15 @@ Section run_section(RunConfig& run) {
             .max = kMaxSeed,
             .affects_result = true,
             .on_resume = OnResume::kData},
+           {.name = "rng",
+            .target = choice(run.rng),
+            .help = "Random numbers of training steps, such as those of dropout",
+            .details =
+                "sequential: one sequence over the run, from run.seed. per_ticket: a sequence for "
+                "each micro-batch, from run.seed and its ticket, so that the numbers do not depend "
+                "on the micro-batches before it. Initial weights and samples are the same with "
+                "both.",
+            .affects_result = true},
            {.name = "deterministic",
             .target = &run.deterministic,
             .help = "Reject nondeterministic kernels",

@@ -66,6 +66,7 @@ TEST(DigestTest, IgnoresSettingsThatDoNotAffectResult) {
 TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
   std::map<std::string, std::string> allow_flag{{digest(valid_config(kBase)), "none"}};
   for (const char* const flag : {"run.seed=2",
+                                 "run.rng=per_ticket",
                                  "data.train.format=tokens",
                                  "data.train.glob=a",
                                  "data.train.split=[0, 0.5]",

@@ -25,7 +25,7 @@ TEST(SettingsTest, TakesDefaultsForKeysThatAreMissing) {
 
 TEST(SettingsTest, ReadsEverySection) {
   const Config config = valid_config(
-      "run: {dir: runs/x, seed: 18446744073709551615, deterministic: true}\n"
+      "run: {dir: runs/x, seed: 18446744073709551615, rng: per_ticket, deterministic: true}\n"
       "data:\n"
       "  train: {format: tokens, path: t.bin, dtype: uint32, split: [0, 0.5],\n"
       "          sequence: {block_size: 64}}\n"
@@ -51,6 +51,7 @@ TEST(SettingsTest, ReadsEverySection) {
       "control: {socket: null, operators: [alice, \"1001\"]}\n"
       "log: {level: warning}\n");
   EXPECT_EQ(config.run.seed, 18446744073709551615u);
+  EXPECT_EQ(config.run.rng, Rng::kPerTicket);
   EXPECT_TRUE(config.run.deterministic);
   ASSERT_EQ(config.data.size(), 2u);
   const DatasetConfig& train = config.data.at("train");
