@@ -38,7 +38,9 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       optimizer_(optimizer),
       maybe_scale_(maybe_scale),
       accumulate_(config.gradient_accumulation_steps),
-      autocast_(format_of(config.precision)) {}
+      autocast_(format_of(config.precision)),
+      gradient_tree_(accumulate_),
+      scalar_tree_(accumulate_) {}
 
 void TrainStep::add(const task::Batch& batch, bool is_first) {
   task::LossAndMetric computed;
@@ -70,6 +72,13 @@ void TrainStep::add_metric(const task::LossAndMetric& computed, bool is_first) {
   }
   metric_sum_.add_(computed.metric_sum);
   metric_count_.add_(computed.metric_count);
+}
+
+void TrainStep::add_to_tree(int level, bool is_last) {
+  std::vector<at::Tensor> scalars{loss_};
+  if (metric_sum_.defined()) scalars.insert(scalars.end(), {metric_sum_, metric_count_});
+  gradient_tree_.add(optimizer_.gradients(), level, is_last);
+  scalar_tree_.add(scalars, level, is_last);
 }
 
 at::Tensor TrainStep::finish() {
