@@ -77,7 +77,7 @@ void TrainStep::add_metric(const task::LossAndMetric& computed, bool is_first) {
 void TrainStep::add_to_tree(int level, bool is_last) {
   std::vector<at::Tensor> scalars{loss_};
   if (metric_sum_.defined()) scalars.insert(scalars.end(), {metric_sum_, metric_count_});
-  gradient_tree_.add(optimizer_.gradients(), level, is_last);
+  gradient_tree_.add(optimizer_.flat_gradients(), level, is_last);
   scalar_tree_.add(scalars, level, is_last);
 }
 
