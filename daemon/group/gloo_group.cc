@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "daemon/group/failure_record.h"
@@ -25,8 +26,6 @@ constexpr milliseconds kMaxReplyTimeout{10'000};
 // For the failure record of a rank whose connection was closed. Survivors wait at least this long
 // before they exit; otherwise torchrun reports one of them as the cause.
 constexpr milliseconds kRecordGrace{3'000};
-// For the other ranks to notice and to read the records, before the store ends with this process.
-constexpr milliseconds kStoreGrace{20'000};
 constexpr milliseconds kMinPollInterval{20};  // longer with more ranks, which load the store
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
@@ -53,9 +52,6 @@ bool is_sigpipe_ignored() {
   return ::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Set by a rank that does not need the store any more.
-std::string left_key(int rank) { return "left/" + std::to_string(rank); }
-
 // Sum of parts[begin] … parts[end - 1], in parts[begin].
 const at::Tensor& sum_tree(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
   const at::Tensor& left = parts[begin];
@@ -68,11 +64,14 @@ const at::Tensor& sum_tree(const std::vector<at::Tensor>& parts, size_t begin, s
 
 class GlooGroup final : public ProcessGroup {
  public:
+  // `prefix` is that of the group's keys.
   GlooGroup(const LaunchEnvironment& environment, std::unique_ptr<TcpStore> store,
-            c10::intrusive_ptr<c10d::Backend> backend, milliseconds timeout)
+            const std::string& prefix, c10::intrusive_ptr<c10d::Backend> backend,
+            milliseconds timeout)
       : environment_(environment),
         timeout_(timeout),
         store_(std::move(store)),
+        keys_(*store_, prefix),
         backend_(std::move(backend)) {}
 
   int rank() const override { return environment_.rank; }
@@ -103,12 +102,12 @@ class GlooGroup final : public ProcessGroup {
   at::Tensor scratch(const at::Tensor& like, int64_t elements);
   std::string describe(const FailedRank& failed);
   Status lose(Phase& last, int peer, const std::string& reason);
-  void leave_store(int failed_rank);
 
   // Constant after construction.
   const LaunchEnvironment environment_;
   const milliseconds timeout_;
   const std::unique_ptr<TcpStore> store_;
+  PrefixedStore keys_;
   // Of the thread that uses the group.
   c10::intrusive_ptr<c10d::Backend> backend_;  // null after a failure
   at::Tensor scratch_;
@@ -246,9 +245,9 @@ Status GlooGroup::all_reduce_ordered(const at::Tensor& tensor, const std::stop_t
 // ---- failures ------------------------------------------------------------------------------------
 
 std::string GlooGroup::describe(const FailedRank& failed) {
-  const std::string name = describe_rank(*store_, environment_, failed.rank);
+  const std::string name = describe_rank(keys_, environment_, failed.rank);
   if (failed.disconnected_from)
-    return name + " and " + describe_rank(*store_, environment_, *failed.disconnected_from) +
+    return name + " and " + describe_rank(keys_, environment_, *failed.disconnected_from) +
            " lost their connection; check the network between them";
   if (failed.reason) return name + " failed: " + *failed.reason;
   return name + " exited, hangs or cannot be reached";
@@ -266,10 +265,10 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
                               std::to_string(peer) + " in collective " +
                               std::to_string(collectives_) + ": " + reason;
   const Status written =
-      write_failure_record(*store_, {.rank = rank(), .lost_rank = peer, .reason = reason});
+      write_failure_record(keys_, {.rank = rank(), .lost_rank = peer, .reason = reason});
   close(last);  // so that the other ranks notice
   const auto failed =
-      written.ok() ? find_failed_rank(*store_, peer, kRecordGrace) : Result<FailedRank>(written);
+      written.ok() ? find_failed_rank(keys_, peer, kRecordGrace) : Result<FailedRank>(written);
   if (!failed.ok()) {
     if (failed.status().code() != StatusCode::kPeerLost || environment_.launcher_serves_store)
       return Status(StatusCode::kPeerLost, failed.status().message() + noticed);
@@ -278,26 +277,16 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
                                              failed.status().message() + noticed);
   }
   const std::string cause = describe(*failed);
-  leave_store(failed->rank);
+  leave_store(keys_, environment_, failed->rank);
   return Status(StatusCode::kPeerLost, cause + noticed);
-}
-
-// If this process serves the store, it waits until the other ranks do not need it any more.
-void GlooGroup::leave_store(int failed_rank) {
-  (void)store_->set(left_key(rank()), "1");
-  if (!environment_.is_chief() || environment_.launcher_serves_store) return;
-  const Deadline deadline = after(kStoreGrace);
-  for (int other = 1; other < world_size(); ++other) {
-    if (other != failed_rank) (void)store_->wait(left_key(other), deadline, {});
-  }
 }
 
 void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
-  (void)write_failure_record(*store_,
+  (void)write_failure_record(keys_,
                              {.rank = rank(), .lost_rank = {}, .reason = reason.to_string()});
   backend_.reset();  // so that the other ranks notice
-  leave_store(rank());
+  leave_store(keys_, environment_, rank());
 }
 
 // ---- opening -------------------------------------------------------------------------------------
@@ -317,7 +306,7 @@ Result<std::unique_ptr<TcpStore>> open_store(const LaunchEnvironment& environmen
   const bool is_local = environment.is_single_node() && is_served_by_chief;
   const std::string host = is_local ? kLoopbackAddress : environment.store_host;
   const TcpStoreOptions store_options{
-      .prefix = "stoker/" + std::to_string(environment.restart_count),
+      .prefix = "stoker",
       .server = is_served_by_chief ? environment.name_of(0)
                                    : std::string(to_string(environment.launcher)),
       .reply_timeout = std::min(options.timeout, kMaxReplyTimeout),
@@ -352,15 +341,18 @@ Result<std::string> choose_address(const LaunchEnvironment& environment,
 
 Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment& environment,
                                                         const TcpStore& store,
+                                                        const std::string& prefix,
                                                         const std::string& address,
                                                         milliseconds timeout) {
   try {
     auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
     gloo->threads = 1;  // for collectives of Gloo, which are not used
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    auto keys = c10::make_intrusive<c10d::PrefixStore>(
+        prefix + "gloo",
+        c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store.c10d_store()));
     return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(&store.c10d_store()),
-        environment.rank, environment.world_size, std::move(gloo)));
+        std::move(keys), environment.rank, environment.world_size, std::move(gloo)));
   } catch (const std::exception& error) {
     return Status(StatusCode::kPeerLost,
                   "rank " + std::to_string(environment.rank) + " cannot connect from " + address +
@@ -380,14 +372,19 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
   disable_torch_warnings();
   const Deadline deadline = after(options.start_timeout);
   STOKER_ASSIGN_OR_RETURN(auto store, open_store(environment, options, deadline, stop));
-  STOKER_ASSIGN_OR_RETURN(const std::string address,
-                          choose_address(environment, options, store->address()));
+  const auto address = choose_address(environment, options, store->address());
   const StartRecord own{.host = host_name(), .pid = ::getpid()};
-  STOKER_RETURN_IF_ERROR(join_group(*store, environment, options.run_id, own, deadline, stop));
-  STOKER_ASSIGN_OR_RETURN(auto backend, connect_ranks(environment, *store, address,
-                                                      std::min(options.timeout, until(deadline))));
+  STOKER_ASSIGN_OR_RETURN(
+      const std::string prefix,
+      join_group(*store, environment, options.run_id, own, address.status(), deadline, stop));
+  auto backend = connect_ranks(environment, *store, prefix, *address,
+                               std::min(options.timeout, until(deadline)));
+  if (!backend.ok()) {
+    PrefixedStore keys(*store, prefix);
+    return report_start_failure(keys, environment, backend.status());
+  }
   return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(
-      environment, std::move(store), std::move(backend), options.timeout));
+      environment, std::move(store), prefix, *std::move(backend), options.timeout));
 }
 
 }  // namespace stoker::group

@@ -283,7 +283,7 @@ std::optional<std::vector<std::string>> expand_range(std::string_view range) {
       dash == std::string_view::npos ? first : parse_integer<uint32_t>(range.substr(dash + 1));
   if (!first || !last || *last < *first || *last - *first >= kMaxHosts) return std::nullopt;
   std::vector<std::string> numbers;
-  for (uint32_t number = *first; number <= *last; ++number) {
+  for (uint64_t number = *first; number <= *last; ++number) {  // 64 bits: the last can be 2^32 - 1
     const std::string digits = std::to_string(number);
     const size_t zeros = first_text.size() - std::min(first_text.size(), digits.size());
     numbers.push_back(std::string(zeros, '0') + digits);

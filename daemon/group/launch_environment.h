@@ -31,8 +31,10 @@ struct LaunchEnvironment {
   bool has_local_rank = true;
   std::string store_host;  // host of rank 0, or of the launcher's store
   uint16_t store_port = 0;
-  bool launcher_serves_store = false;   // torchrun's agent does; otherwise rank 0
-  int restart_count = 0;                // restarts of the job by the launcher
+  bool launcher_serves_store = false;  // torchrun's agent does; otherwise rank 0
+  // Restarts of the job by the launcher. Each agent of torchrun counts its own; it can differ between
+  // nodes.
+  int restart_count = 0;
   std::string job_id;                   // empty: the launcher has none
   std::vector<std::string> rank_hosts;  // by rank; empty: the launcher does not tell
 

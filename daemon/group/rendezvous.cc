@@ -1,24 +1,41 @@
 #include "daemon/group/rendezvous.h"
 
+#include <algorithm>
+#include <charconv>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include <boost/json.hpp>
 
+#include "daemon/group/failure_record.h"
+#include "daemon/group/socket_address.h"
 #include "shared/base/json_parser.h"
 
 namespace stoker::group {
 namespace {
 
 namespace json = boost::json;
+using std::chrono::milliseconds;
 
 constexpr size_t kMaxNamedRanks = 8;
-constexpr const char* kRunKey = "run";
-constexpr const char* kJoinedKey = "joined";
-constexpr const char* kCompleteKey = "complete";
+// For the other ranks to notice a failure and to read its record, before the store ends.
+constexpr std::chrono::seconds kStoreGrace{20};
+// For a rank that cannot take part, to find the group to which it reports that.
+constexpr std::chrono::seconds kReportGrace{10};
+// Between two looks for failed ranks; longer with more ranks, which load the store.
+constexpr milliseconds kMinLookInterval{500};
+constexpr const char* kGenerationKey = "generation";
+// Of one generation:
+constexpr const char* kRunKey = "run";        // set by rank 0: the generation has begun
+constexpr const char* kJoinedKey = "joined";  // number of ranks
+constexpr const char* kAllJoinedKey = "all_joined";
+constexpr const char* kCompleteKey = "complete";  // set by rank 0, after it has seen all_joined
+constexpr const char* kFailedKey = "failed";      // the first rank that failed at the start
 
 std::string rank_key(int rank) { return "rank/" + std::to_string(rank); }
+// Set by a rank that does not need the store any more.
+std::string left_key(int rank) { return "left/" + std::to_string(rank); }
 
 // The number distinguishes two processes with the same host name and pid, as containers have.
 std::string to_json(const StartRecord& record) {
@@ -34,9 +51,9 @@ Result<StartRecord> parse_start_record(const std::string& text, const std::strin
   });
 }
 
-std::optional<StartRecord> find_start_record(Store& store, int rank) {
+std::optional<StartRecord> find_start_record(Store& keys, int rank) {
   const std::string key = rank_key(rank);
-  const auto text = store.get(key);
+  const auto text = keys.get(key);
   if (!text.ok() || !*text) return std::nullopt;
   auto record = parse_start_record(**text, key);
   return record.ok() ? std::optional(*std::move(record)) : std::nullopt;
@@ -49,22 +66,40 @@ std::string name_of(const LaunchEnvironment& environment, int rank,
          std::to_string(record->pid) + ")";
 }
 
-Status check_run(Store& store, const LaunchEnvironment& environment, const std::string& run_id) {
-  const std::string own =
-      "run '" + run_id + "' with " + std::to_string(environment.world_size) + " ranks";
-  STOKER_ASSIGN_OR_RETURN(const std::string first, store.set_if_absent(kRunKey, own));
-  if (first == own) return {};
+std::string logs_of_launcher(const LaunchEnvironment& environment) {
+  return environment.launcher == Launcher::kNone ? std::string("their launcher")
+                                                 : std::string(to_string(environment.launcher));
+}
+
+std::string size_text(const LaunchEnvironment& environment) {
+  return " with " + std::to_string(environment.world_size) + " ranks";
+}
+std::string run_text(const LaunchEnvironment& environment, const std::string& run_id) {
+  return "run '" + run_id + "'" + size_text(environment);
+}
+
+template <typename Number>
+Number parse_number(const std::string& text) {
+  Number number{};
+  (void)std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+Status check_run(Store& keys, const LaunchEnvironment& environment, const std::string& run_id) {
+  STOKER_ASSIGN_OR_RETURN(const auto first, keys.get(kRunKey));
+  const std::string own = run_text(environment, run_id);
+  if (!first || *first == own) return {};
   return Status(StatusCode::kMismatch,
                 "rank " + std::to_string(environment.rank) + " is of " + own +
-                    ", but its store is used by " + first +
+                    ", but its store is used by " + *first +
                     "; start all ranks of a run with the same command line, and give each run its "
                     "own MASTER_PORT");
 }
 
-Status register_rank(Store& store, const LaunchEnvironment& environment, const StartRecord& own) {
+Status register_rank(Store& keys, const LaunchEnvironment& environment, const StartRecord& own) {
   const std::string key = rank_key(environment.rank);
   const std::string text = to_json(own);
-  STOKER_ASSIGN_OR_RETURN(const std::string found, store.set_if_absent(key, text));
+  STOKER_ASSIGN_OR_RETURN(const std::string found, keys.set_if_absent(key, text));
   if (found == text) return {};
   const auto other = parse_start_record(found, key);
   return Status(StatusCode::kBusy,
@@ -76,11 +111,11 @@ Status register_rank(Store& store, const LaunchEnvironment& environment, const S
 }
 
 // kPeerLost with the names of ranks that have not joined; ok if none is missing.
-Status check_missing(Store& store, const LaunchEnvironment& environment) {
+Status check_missing(Store& keys, const LaunchEnvironment& environment) {
   std::string names;
   size_t missing = 0;
   for (int rank = 0; rank < environment.world_size; ++rank) {
-    STOKER_ASSIGN_OR_RETURN(const auto record, store.get(rank_key(rank)));
+    STOKER_ASSIGN_OR_RETURN(const auto record, keys.get(rank_key(rank)));
     if (record) continue;
     if (++missing <= kMaxNamedRanks)
       names += (names.empty() ? "" : ", ") + environment.name_of(rank);
@@ -89,29 +124,170 @@ Status check_missing(Store& store, const LaunchEnvironment& environment) {
   if (missing > kMaxNamedRanks)
     names += " and " + std::to_string(missing - kMaxNamedRanks) + " more";
   const auto world_size = static_cast<size_t>(environment.world_size);
-  return Status(
-      StatusCode::kPeerLost,
-      std::to_string(world_size - missing) + " of " + std::to_string(world_size) +
-          " ranks joined the group in time; missing: " + names + "; see their logs, or those of " +
-          (environment.launcher == Launcher::kNone ? std::string("their launcher")
-                                                   : std::string(to_string(environment.launcher))));
+  return Status(StatusCode::kPeerLost,
+                std::to_string(world_size - missing) + " of " + std::to_string(world_size) +
+                    " ranks joined the group in time; missing: " + names +
+                    "; see their logs, or those of " + logs_of_launcher(environment));
+}
+
+// kPeerLost if a rank has failed.
+Status check_failed(Store& keys, const LaunchEnvironment& environment) {
+  STOKER_ASSIGN_OR_RETURN(const auto text, keys.get(kFailedKey));
+  if (!text) return {};
+  const int rank = parse_number<int>(*text);
+  STOKER_ASSIGN_OR_RETURN(const FailedRank failed, find_failed_rank(keys, rank, milliseconds(0)));
+  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, rank) +
+                                           " failed: " + failed.reason.value_or("unknown reason"));
+}
+
+// ---- generations ---------------------------------------------------------------------------------
+
+PrefixedStore keys_of(Store& store, int64_t generation) {
+  return {store, std::to_string(generation) + "/"};
+}
+
+Result<bool> has_begun(Store& store, int64_t generation) {
+  STOKER_ASSIGN_OR_RETURN(const auto run, keys_of(store, generation).get(kRunKey));
+  return run.has_value();
+}
+
+// The generation that rank 0 began last; 0: none.
+Result<int64_t> newest_generation(Store& store) {
+  STOKER_ASSIGN_OR_RETURN(const auto text, store.get(kGenerationKey));
+  return text ? parse_number<int64_t>(*text) : 0;
+}
+
+Result<int64_t> begin_generation(Store& store, const std::string& run) {
+  STOKER_ASSIGN_OR_RETURN(const int64_t generation, store.add(kGenerationKey, 1));
+  STOKER_RETURN_IF_ERROR(keys_of(store, generation).set(kRunKey, run));
+  return generation;
+}
+
+// Returns when rank 0 has begun it.
+Status wait_for_generation(Store& store, int64_t generation, const LaunchEnvironment& environment,
+                           Deadline deadline, const std::stop_token& stop) {
+  const Status begun = keys_of(store, generation).wait(kRunKey, deadline, stop);
+  if (begun.code() != StatusCode::kTimedOut) return begun;
+  return Status(StatusCode::kPeerLost, environment.name_of(0) +
+                                           " did not join the group in time; see its log, or those "
+                                           "of " +
+                                           logs_of_launcher(environment));
+}
+
+// Whether the generation is that of an earlier group of the same store: it has another number of
+// ranks, is complete, has failed, or has this rank. Only the store of an agent has had other groups.
+Result<bool> is_stale(Store& keys, const LaunchEnvironment& environment) {
+  if (!environment.launcher_serves_store) return false;
+  STOKER_ASSIGN_OR_RETURN(const auto run, keys.get(kRunKey));
+  if (run && !run->ends_with(size_text(environment))) return true;
+  for (const std::string& key :
+       {std::string(kCompleteKey), std::string(kFailedKey), rank_key(environment.rank)}) {
+    STOKER_ASSIGN_OR_RETURN(const auto value, keys.get(key));
+    if (value) return true;
+  }
+  return false;
+}
+
+enum class Wake { kSet, kSuperseded };
+
+// Returns when `key` is set, or rank 0 has begun the next generation. kPeerLost.
+Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::string& key,
+                                const LaunchEnvironment& environment, Deadline deadline,
+                                const std::stop_token& stop) {
+  PrefixedStore keys = keys_of(store, generation);
+  const milliseconds interval = kMinLookInterval + milliseconds(environment.world_size);
+  while (true) {
+    const auto now = std::chrono::steady_clock::now();
+    const Status set = keys.wait(key, std::min<Deadline>(deadline, now + interval), stop);
+    if (set.ok()) return Wake::kSet;
+    if (set.code() != StatusCode::kTimedOut) return set;
+    STOKER_RETURN_IF_ERROR(check_failed(keys, environment));
+    STOKER_ASSIGN_OR_RETURN(const bool is_superseded, has_begun(store, generation + 1));
+    if (is_superseded) return Wake::kSuperseded;
+    if (now < deadline) continue;
+    STOKER_RETURN_IF_ERROR(check_missing(keys, environment));
+    return Status(StatusCode::kPeerLost,
+                  environment.name_of(0) + " did not complete the group in time; see its log");
+  }
+}
+
+// ---- one rank ------------------------------------------------------------------------------------
+
+// Takes part in a generation.
+Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvironment& environment,
+                             const StartRecord& own, const Status& ready, Deadline deadline,
+                             const std::stop_token& stop) {
+  PrefixedStore keys = keys_of(store, generation);
+  STOKER_RETURN_IF_ERROR(register_rank(keys, environment, own));
+  if (!ready.ok()) return report_start_failure(keys, environment, ready);
+  // The last rank to join wakes the others, so that no rank polls the records of all others.
+  STOKER_ASSIGN_OR_RETURN(const int64_t joined, keys.add(kJoinedKey, 1));
+  if (joined == environment.world_size) STOKER_RETURN_IF_ERROR(keys.set(kAllJoinedKey, "1"));
+  const char* const awaited = environment.is_chief() ? kAllJoinedKey : kCompleteKey;
+  auto woken = wait_in_generation(store, generation, awaited, environment, deadline, stop);
+  if (woken.ok() && environment.is_chief() && *woken == Wake::kSet)
+    STOKER_RETURN_IF_ERROR(keys.set(kCompleteKey, "1"));
+  if (!woken.ok()) {
+    const auto failed = keys.get(kFailedKey);
+    if (failed.ok() && *failed) leave_store(keys, environment, parse_number<int>(**failed));
+  }
+  return woken;
 }
 
 }  // namespace
 
-Status join_group(Store& store, const LaunchEnvironment& environment, const std::string& run_id,
-                  const StartRecord& own, Deadline deadline, const std::stop_token& stop) {
-  STOKER_RETURN_IF_ERROR(check_run(store, environment, run_id));
-  STOKER_RETURN_IF_ERROR(register_rank(store, environment, own));
-  // The last rank to join wakes the others, so that no rank polls the records of all others.
-  STOKER_ASSIGN_OR_RETURN(const int64_t joined, store.add(kJoinedKey, 1));
-  if (joined == environment.world_size) return store.set(kCompleteKey, "1");
-  const Status complete = store.wait(kCompleteKey, deadline, stop);
-  return complete.code() == StatusCode::kTimedOut ? check_missing(store, environment) : complete;
+Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
+                               const std::string& run_id, const StartRecord& own,
+                               const Status& ready, Deadline deadline,
+                               const std::stop_token& stop) {
+  if (!ready.ok())
+    deadline = std::min<Deadline>(deadline, std::chrono::steady_clock::now() + kReportGrace);
+  if (environment.is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(const int64_t generation,
+                            begin_generation(store, run_text(environment, run_id)));
+    STOKER_ASSIGN_OR_RETURN(const Wake woken, join_generation(store, generation, environment, own,
+                                                              ready, deadline, stop));
+    if (woken == Wake::kSet) return keys_of(store, generation).prefix();
+    return Status(StatusCode::kBusy, "another process is rank 0; start each rank once");
+  }
+  STOKER_ASSIGN_OR_RETURN(const int64_t newest, newest_generation(store));
+  for (int64_t generation = std::max<int64_t>(newest, 1);; ++generation) {
+    const Status begun = wait_for_generation(store, generation, environment, deadline, stop);
+    if (!begun.ok()) return ready.ok() ? begun : ready;
+    PrefixedStore keys = keys_of(store, generation);
+    STOKER_ASSIGN_OR_RETURN(const bool is_of_earlier_group, is_stale(keys, environment));
+    if (is_of_earlier_group) continue;
+    STOKER_RETURN_IF_ERROR(check_run(keys, environment, run_id));
+    STOKER_ASSIGN_OR_RETURN(const Wake woken, join_generation(store, generation, environment, own,
+                                                              ready, deadline, stop));
+    if (woken == Wake::kSet) return keys.prefix();
+  }
 }
 
-std::string describe_rank(Store& store, const LaunchEnvironment& environment, int rank) {
-  return name_of(environment, rank, find_start_record(store, rank));
+Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
+                            const Status& reason) {
+  const std::string own = std::to_string(environment.rank);
+  (void)write_failure_record(
+      keys, {.rank = environment.rank, .lost_rank = {}, .reason = reason.to_string()});
+  const auto first = keys.set_if_absent(kFailedKey, own);
+  const Status failed = first.ok() && *first != own ? check_failed(keys, environment) : Status();
+  leave_store(keys, environment, first.ok() ? parse_number<int>(*first) : environment.rank);
+  if (failed.ok()) return reason;
+  return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message());
+}
+
+void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank) {
+  (void)keys.set(left_key(environment.rank), "1");
+  if (!environment.is_chief() || environment.launcher_serves_store) return;
+  const Deadline deadline = std::chrono::steady_clock::now() + kStoreGrace;
+  for (int other = 1; other < environment.world_size; ++other) {
+    if (other == failed_rank || !find_start_record(keys, other)) continue;
+    (void)keys.wait(left_key(other), deadline, {});
+  }
+}
+
+std::string describe_rank(Store& keys, const LaunchEnvironment& environment, int rank) {
+  return name_of(environment, rank, find_start_record(keys, rank));
 }
 
 }  // namespace stoker::group

@@ -1,10 +1,15 @@
 // Rendezvous: the ranks of a group meet in the store before their first collective.
 //
+// The store can outlive a group: that of torchrun's agent does. Rank 0 of each group therefore counts
+// the store's generation up, and all keys of a group begin with its generation. Launchers have no
+// such number: TORCHELASTIC_RESTART_COUNT is counted by each agent, so that it differs between nodes
+// and stays the same when a node joins.
+//
 // Threads:  one.
-// Blocking: until all ranks have joined, the deadline, or a stop.
-// Errors:   kPeerLost: ranks are missing at the deadline; the message names them. kMismatch: the
-//           store belongs to another run or another number of ranks. kBusy: another process has
-//           this rank. kCancelled.
+// Blocking: until all ranks have joined, one of them has failed, the deadline, or a stop.
+// Errors:   kPeerLost: ranks are missing at the deadline, or one failed; the message names them.
+//           kMismatch: the store belongs to another run or another number of ranks. kBusy: another
+//           process has this rank. kCancelled.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +31,24 @@ struct StartRecord {
   bool operator==(const StartRecord&) const = default;
 };
 
-// `run_id` is equal on all ranks of a run and different in other runs. `timeout` is for messages.
-Status join_group(Store& store, const LaunchEnvironment& environment, const std::string& run_id,
-                  const StartRecord& own, Deadline deadline, const std::stop_token& stop);
+// Returns the prefix of the group's keys: the other functions take a PrefixedStore with it. `run_id`
+// is equal on all ranks of a run and different in other runs. `ready`: why this rank cannot take
+// part, or ok; an error is told to the other ranks and returned.
+Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
+                               const std::string& run_id, const StartRecord& own,
+                               const Status& ready, Deadline deadline,
+                               const std::stop_token& stop);
+
+// For a rank that fails after join_group() and before its first collective: tells the others, and
+// returns its error. If another rank failed earlier, that is kPeerLost and names it too.
+Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
+                            const Status& reason);
+
+// Last use of the store. The process that serves it waits until the ranks that have joined do not
+// need it any more, except `failed_rank`; at most 20 s.
+void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank);
 
 // "rank 3 (node-2, pid 4711)"; without what is not known.
-std::string describe_rank(Store& store, const LaunchEnvironment& environment, int rank);
+std::string describe_rank(Store& keys, const LaunchEnvironment& environment, int rank);
 
 }  // namespace stoker::group

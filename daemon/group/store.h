@@ -11,6 +11,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "shared/base/deadline.h"
 #include "shared/base/status.h"
@@ -30,6 +31,36 @@ class Store {
   virtual Result<int64_t> add(const std::string& key, int64_t summand) = 0;
   // Returns when the key is set.
   virtual Status wait(const std::string& key, Deadline deadline, const std::stop_token& stop) = 0;
+};
+
+// PrefixedStore: the keys of a store that begin with `prefix`.
+//
+// Threads, Blocking, Errors: see Store. Owner: the store must outlive this object.
+class PrefixedStore final : public Store {
+ public:
+  PrefixedStore(Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
+
+  Status set(const std::string& key, const std::string& value) override {
+    return store_.set(prefix_ + key, value);
+  }
+  Result<std::optional<std::string>> get(const std::string& key) override {
+    return store_.get(prefix_ + key);
+  }
+  Result<std::string> set_if_absent(const std::string& key, const std::string& value) override {
+    return store_.set_if_absent(prefix_ + key, value);
+  }
+  Result<int64_t> add(const std::string& key, int64_t summand) override {
+    return store_.add(prefix_ + key, summand);
+  }
+  Status wait(const std::string& key, std::chrono::steady_clock::time_point deadline,
+              const std::stop_token& stop) override {
+    return store_.wait(prefix_ + key, deadline, stop);
+  }
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  Store& store_;
+  const std::string prefix_;
 };
 
 }  // namespace stoker::group

@@ -1,5 +1,6 @@
 #include "daemon/group/tcp_store.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -23,19 +25,49 @@ using std::chrono::milliseconds;
 std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string to_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-uint16_t port_of_peer(int fd) {
-  sockaddr_storage peer{};
-  socklen_t length = sizeof peer;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return 0;
-  if (peer.ss_family == AF_INET)
-    return ntohs(reinterpret_cast<const sockaddr_in*>(&peer)->sin_port);
-  if (peer.ss_family == AF_INET6)
-    return ntohs(reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_port);
-  return 0;
+// An address of IPv4 in the form that it has in a socket of IPv6, which TCPStore prefers.
+in6_addr to_ipv6(const in_addr& ipv4) {
+  in6_addr address{};
+  address.s6_addr[10] = address.s6_addr[11] = 0xff;
+  std::memcpy(&address.s6_addr[12], &ipv4, sizeof ipv4);
+  return address;
 }
 
-// The sockets of this process that are connected to `port`. TCPStore does not expose its own.
-std::vector<int> sockets_connected_to(uint16_t port) {
+// A numeric address and a port.
+class Endpoint {
+ public:
+  Endpoint(const std::string& address, uint16_t port) : port_(port) {
+    in_addr ipv4{};
+    const std::string host = address.substr(0, address.find('%'));  // fe80::1%eth0
+    if (::inet_pton(AF_INET, host.c_str(), &ipv4) == 1)
+      address_ = to_ipv6(ipv4);
+    else
+      (void)::inet_pton(AF_INET6, host.c_str(), &address_);
+  }
+  bool is_peer_of(int fd) const {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;
+    if (peer.ss_family == AF_INET) {
+      const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(peer);
+      return is(to_ipv6(ipv4.sin_addr), ntohs(ipv4.sin_port));
+    }
+    if (peer.ss_family != AF_INET6) return false;
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(peer);
+    return is(ipv6.sin6_addr, ntohs(ipv6.sin6_port));
+  }
+
+ private:
+  bool is(const in6_addr& address, uint16_t port) const {
+    return port == port_ && std::memcmp(&address, &address_, sizeof address) == 0;
+  }
+
+  in6_addr address_{};
+  uint16_t port_;
+};
+
+// The sockets of this process that are connected to `server`. TCPStore does not expose its own.
+std::vector<int> sockets_connected_to(const Endpoint& server) {
   std::vector<int> sockets;
   DIR* const directory = ::opendir("/proc/self/fd");
   if (directory == nullptr) return sockets;
@@ -43,7 +75,7 @@ std::vector<int> sockets_connected_to(uint16_t port) {
     const std::string_view name = entry->d_name;
     int fd = -1;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (parsed.ec == std::errc() && port_of_peer(fd) == port) sockets.push_back(fd);
+    if (parsed.ec == std::errc() && server.is_peer_of(fd)) sockets.push_back(fd);
   }
   ::closedir(directory);
   return sockets;
@@ -51,24 +83,24 @@ std::vector<int> sockets_connected_to(uint16_t port) {
 
 // TCPStore waits for most replies without a limit; a timeout of the socket makes it throw. It does
 // not apply to nonblocking sockets, as those of Gloo are.
-void limit_replies(uint16_t port, milliseconds timeout) {
+void limit_replies(const Endpoint& server, milliseconds timeout) {
   const timeval limit{.tv_sec = timeout.count() / 1000,
                       .tv_usec = static_cast<suseconds_t>(timeout.count() % 1000 * 1000)};
-  for (const int fd : sockets_connected_to(port)) {
+  for (const int fd : sockets_connected_to(server)) {
     (void)::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     (void)::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
 }
 
-// Ends the first exchange of TCPStore's constructor, which waits without a limit, if the process on
-// `port` does not reply, as a stopped one or another program.
+// Ends the first exchange of TCPStore's constructor, which waits without a limit, if `server` does
+// not reply, as a stopped process or another program.
 class FirstReplyLimit {
  public:
-  FirstReplyLimit(uint16_t port, milliseconds timeout)
-      : thread_([port, timeout](const std::stop_token& stop) {
+  FirstReplyLimit(const Endpoint& server, milliseconds timeout)
+      : thread_([server, timeout](const std::stop_token& stop) {
           // Again after the first time, because TCPStore connects again.
           while (sleep_until(stop, std::chrono::steady_clock::now() + timeout))
-            for (const int fd : sockets_connected_to(port)) (void)::shutdown(fd, SHUT_RDWR);
+            for (const int fd : sockets_connected_to(server)) (void)::shutdown(fd, SHUT_RDWR);
         }) {}
 
  private:
@@ -109,14 +141,15 @@ Result<std::unique_ptr<TcpStore>> TcpStore::open(const std::string& address, uin
   tcp.waitWorkers = false;
   tcp.timeout = options.reply_timeout;
   tcp.masterListenFd = listening_fd;
+  const Endpoint server(address, port);
   try {
     auto connection = std::make_unique<Connection>();
     {
-      const FirstReplyLimit limit(port, options.reply_timeout);
+      const FirstReplyLimit limit(server, options.reply_timeout);
       connection->store = c10::make_intrusive<c10d::PrefixStore>(
           options.prefix, c10::make_intrusive<c10d::TCPStore>(address, tcp));
     }
-    limit_replies(port, options.reply_timeout);
+    limit_replies(server, options.reply_timeout);
     return std::unique_ptr<TcpStore>(
         new TcpStore(std::move(connection), address, port, std::move(options)));
   } catch (const std::exception& error) {
@@ -142,9 +175,9 @@ Result<std::unique_ptr<TcpStore>> TcpStore::connect(const std::string& address, 
 }
 
 Status TcpStore::lost() const {
-  return Status(StatusCode::kPeerLost, "the group's store on " +
-                                           join_host_and_port(address_, port_) + ", served by " +
-                                           options_.server + ", does not respond");
+  return Status(StatusCode::kPeerLost,
+                "the group's store on " + join_host_and_port(address_, port_) + ", served by " +
+                    options_.server + ", does not respond; see the log of " + options_.server);
 }
 
 Status TcpStore::call(const std::function<void()>& request) {

@@ -26,7 +26,7 @@ class Store;
 namespace stoker::group {
 
 struct TcpStoreOptions {
-  std::string prefix;  // of all keys; a restarted group uses another one
+  std::string prefix;  // of all keys: other programs use the store of torchrun's agent too
   std::string server;  // in messages: "rank 0 (node-1)"
   std::chrono::milliseconds reply_timeout{10'000};
   std::chrono::milliseconds poll_interval{20};  // of wait(), after some shorter ones

@@ -98,8 +98,8 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   const task::Batch batch = prepared(buffer, received);
   const auto work = [this, batch, micro_batch] { calls_.work(batch, micro_batch); };
   if (micro_batch.is_instrumented) return work();
-  const GraphSchedule::Part part{shape_of(batch), buffer, micro_batch.is_first,
-                                 micro_batch.is_last};
+  const GraphSchedule::Part part{shape_of(batch), buffer, micro_batch.is_first, micro_batch.is_last,
+                                 micro_batch.level};
   switch (schedule_.next(part)) {
     case GraphSchedule::Mode::kPlain:
       return work();

@@ -31,6 +31,7 @@ class GraphSchedule {
     std::string shape;
     size_t buffer = 0;
     bool is_first = true, is_last = true;  // position in its step
+    int level = 0;                         // in the tree of the step
     auto operator<=>(const Part&) const = default;
   };
 

@@ -1,6 +1,7 @@
 #include "daemon/train/optimizer.h"
 
 #include <cassert>
+#include <map>
 #include <new>
 #include <variant>
 
@@ -11,13 +12,15 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/logical_not.h>
+#include <ATen/ops/set.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -75,6 +78,7 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
   std::optional<MuonParamFilter> maybe_muon;
   if (const auto* const muon = std::get_if<config::MuonConfig>(&config_.method))
     maybe_muon.emplace(*muon);
+  allocate_gradients(parameters);
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;
     while (first < globs.size() && !globs[first].matches(name)) ++first;
@@ -106,12 +110,45 @@ Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) con
   return {};
 }
 
+namespace {
+
+// Elements from the start of a gradient to that of the next one: each begins at a multiple of 64
+// bytes, as a separate allocation does.
+int64_t padded_size(const at::Tensor& parameter) {
+  constexpr int64_t kAlignment = 64;
+  const int64_t elements = kAlignment / static_cast<int64_t>(parameter.element_size());
+  return (parameter.numel() + elements - 1) / elements * elements;
+}
+
+}  // namespace
+
+// The gradients have the layout of their parameters. They are no views for autograd, which would
+// check each accumulation.
+void Optimizer::allocate_gradients(const NamedTensors& parameters) {
+  std::map<at::ScalarType, int64_t> sizes;
+  for (const auto& [name, parameter] : parameters)
+    sizes[parameter.scalar_type()] += padded_size(parameter);
+  std::map<at::ScalarType, at::Tensor> flat;
+  for (const auto& [type, size] : sizes) {
+    flat[type] = at::zeros({size}, parameters.front().second.options().dtype(type));
+    flat_gradients_.push_back(flat[type]);
+  }
+  std::map<at::ScalarType, int64_t> offsets;
+  for (const auto& [name, parameter] : parameters) {
+    assert(parameter.is_leaf() && parameter.requires_grad());
+    const at::ScalarType type = parameter.scalar_type();
+    const at::Tensor gradient = at::empty({0}, flat[type].options());
+    const at::Tensor layout = at::empty_like(parameter, parameter.options().device(at::kMeta));
+    gradient.set_(flat[type].storage(), offsets[type], parameter.sizes(), layout.strides());
+    offsets[type] += padded_size(parameter);
+    parameter.mutable_grad() = gradient;
+  }
+}
+
 void Optimizer::add(Group& group, const std::string& name, const at::Tensor& parameter) {
-  assert(parameter.is_leaf() && parameter.requires_grad());
   group.parameters.push_back(parameter);
-  group.gradients.push_back(at::zeros_like(parameter));
+  group.gradients.push_back(parameter.grad());
   gradients_.push_back(group.gradients.back());
-  parameter.mutable_grad() = group.gradients.back();
   const auto keep = [&](std::vector<at::Tensor>& list, const char* what, at::Tensor tensor) {
     state_.emplace_back(what + name, tensor);
     list.push_back(std::move(tensor));
@@ -294,7 +331,7 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
 
 void Optimizer::zero_grad() {
   const at::NoGradGuard no_grad;
-  at::_foreach_zero_(gradients_);
+  for (const at::Tensor& gradients : flat_gradients_) gradients.zero_();
 }
 
 Status Optimizer::load(const checkpoint::SafetensorsFile& file) {

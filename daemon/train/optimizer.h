@@ -55,6 +55,8 @@ class Optimizer {
 
   void zero_grad();
   const std::vector<at::Tensor>& gradients() const { return gradients_; }  // of all groups
+  // The memory of all gradients: one tensor per dtype, with zeros between the gradients.
+  const std::vector<at::Tensor>& flat_gradients() const { return flat_gradients_; }
 
   // The state for a checkpoint: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
   // "step.<parameter>" (adam, adamw); "momentum_buffer.<parameter>" (sgd with momentum; otherwise
@@ -89,6 +91,7 @@ class Optimizer {
   size_t create_groups();
   Status make_groups(const NamedTensors& parameters);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
+  void allocate_gradients(const NamedTensors& parameters);
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
   at::Tensor gradient_norm() const;
   at::Tensor clip();
@@ -100,6 +103,7 @@ class Optimizer {
   const std::optional<double> max_norm_, max_value_;
   std::vector<Group> groups_;          // none is empty
   std::vector<at::Tensor> gradients_;  // of all groups
+  std::vector<at::Tensor> flat_gradients_;
   NamedTensors state_;
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
   at::Tensor found_inf_;

@@ -27,6 +27,7 @@ namespace stoker::train {
 struct MicroBatchInfo {
   bool is_first = true, is_last = true;
   bool is_instrumented = false;  // runs eagerly, because its phases are observed
+  int level = 0;                 // in the tree of the step, see SumTree; 0 without one
 };
 
 class StepEngine {

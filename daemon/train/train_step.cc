@@ -37,7 +37,9 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       optimizer_(optimizer),
       maybe_scale_(maybe_scale),
       accumulate_(config.gradient_accumulation_steps),
-      autocast_(format_of(config.precision)) {}
+      autocast_(format_of(config.precision)),
+      gradient_tree_(accumulate_),
+      scalar_tree_(accumulate_) {}
 
 void TrainStep::add(const task::Batch& batch, bool is_first) {
   task::LossAndMetric computed;
@@ -76,6 +78,14 @@ void TrainStep::accumulate(at::Tensor& sum, const at::Tensor& value, bool is_fir
     sum.copy_(value);
   else
     sum.add_(value);
+}
+
+void TrainStep::add_to_tree(int level, bool is_last) {
+  std::vector<at::Tensor> scalars{loss_};
+  for (const at::Tensor& sum : {metric_sum_, maybe_device_count_})
+    if (sum.defined()) scalars.push_back(sum);
+  gradient_tree_.add(optimizer_.flat_gradients(), level, is_last);
+  scalar_tree_.add(scalars, level, is_last);
 }
 
 at::Tensor TrainStep::finish() {

@@ -12,6 +12,7 @@
 #include "daemon/train/loss_scale.h"
 #include "daemon/train/optimizer.h"
 #include "daemon/train/step_observer.h"
+#include "daemon/train/sum_tree.h"
 #include "shared/config/training_config.h"
 #include "shared/task/task.h"
 
@@ -28,6 +29,9 @@ class TrainStep {
   // and the metric. On the CPU the memory of the batch is no longer used after the return. Does not wait for the device and can be
   // captured in a CUDA graph once it has run eagerly.
   void add(const task::Batch& batch, bool is_first = true);
+  // With distributed.reduction: ordered, after each add(), which then resets loss() and the metric in
+  // every micro-batch: adds the micro-batch to the tree of the step. See SumTree::add().
+  void add_to_tree(int level, bool is_last);
   // Clips the gradients, updates at the optimizer's learning rate and zeroes the gradients. Returns
   // the gradient norm before clipping, on the device.
   at::Tensor finish();
@@ -39,12 +43,14 @@ class TrainStep {
   // Discards the gradients since the last finish().
   void drop();
 
-  // The mean loss of the step's micro-batches so far; F64 scalar on the device.
+  // The mean loss of the step's micro-batches so far, or with add_to_tree() of all of them; F64 scalar
+  // on the device.
   const at::Tensor& loss() const { return loss_; }
   // The task's training metric of the step: see task::LossAndMetric.
   const at::Tensor& metric_sum() const { return metric_sum_; }
   int64_t metric_count() const { return metric_count_; }
   const at::Tensor& maybe_device_count() const { return maybe_device_count_; }
+  uint64_t tree_bytes() const { return gradient_tree_.bytes() + scalar_tree_.bytes(); }
 
  private:
   void add_metric(const task::LossAndMetric& computed, bool is_first);
@@ -61,6 +67,7 @@ class TrainStep {
   at::Tensor loss_;
   at::Tensor metric_sum_, maybe_device_count_;
   int64_t metric_count_ = 0;
+  SumTree gradient_tree_, scalar_tree_;
 };
 
 }  // namespace stoker::train

@@ -34,6 +34,7 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       writer_(writer),
       clock_(clock),
       make_engine_(std::move(make_engine)),
+      uses_tree_(config.distributed.reduction == config::Reduction::kOrdered),
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
       manifest_(std::move(start.manifest)),
       metrics_bytes_(start.metrics_bytes),
@@ -124,7 +125,7 @@ Status Trainer::failed(const std::exception& error) const {
   const std::string at = "step " + std::to_string(state_.step + 1);
   if (status.code() != StatusCode::kOutOfMemory) return status.with_context(at);
   return Status(StatusCode::kOutOfMemory, at + ": out of memory: " + status.message() + "; " +
-                                              memory_usage(state_) + "; " +
+                                              memory_usage(state_, step_.tree_bytes()) + "; " +
                                               memory_saving_hints(config_));
 }
 
@@ -290,10 +291,14 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
     }
     if (state_.step == 0 && part == 0) sink_.report_first_batch(*batch);
     if (part == 0) instrumentation_.on_batch(*batch);
-    const MicroBatchInfo micro_batch{part == 0,
-                                     part + 1 == config_.train.gradient_accumulation_steps,
-                                     instrumentation_.maybe_observer() != nullptr};
+    const MicroBatchInfo micro_batch{
+        .is_first = part == 0,
+        .is_last = part + 1 == config_.train.gradient_accumulation_steps,
+        .is_instrumented = instrumentation_.maybe_observer() != nullptr,
+        .level = uses_tree_ ? SumTree::level_of(part) : 0};
     if (micro_batch.is_last) state_.optimizer().set_lr(learning_rate());
+    if (config_.run.rng == config::Rng::kPerTicket)
+      state_.seed_generators(config_.run.seed, batch->ticket);
     engine_->run(*batch, micro_batch);
     channels_.board.record_progress();
   }
@@ -307,7 +312,8 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
 
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   instrumentation_.on_micro_batch(batch);
-  step_.add(batch, micro_batch.is_first);
+  step_.add(batch, micro_batch.is_first || uses_tree_);
+  if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
   if (!micro_batch.is_last) return;
   guard_.finish(step_);
   if (state_.ema_weights() != nullptr) state_.ema_weights()->update();

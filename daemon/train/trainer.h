@@ -127,6 +127,7 @@ class Trainer {
   writer::CheckpointWriter& writer_;
   Clock& clock_;
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
+  const bool uses_tree_;                   // distributed.reduction: ordered
   feed::BatchReceiver receiver_;
 
   checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent

@@ -62,12 +62,13 @@ Status to_status(const std::exception& error) {
   return Status(StatusCode::kInternal, text);
 }
 
-std::string memory_usage(TrainingState& state) {
+std::string memory_usage(TrainingState& state, uint64_t tree_bytes) {
   uint64_t gradients = 0;
   for (const at::Tensor& gradient : state.optimizer().gradients()) gradients += gradient.nbytes();
   std::string text = "the model uses " + mib(size_in_bytes(model::named_tensors(state.model()))) +
                      ", its gradients " + mib(gradients) + ", the optimizer " +
                      mib(size_in_bytes(state.optimizer().state()));
+  if (tree_bytes > 0) text += ", distributed.reduction: ordered " + mib(tree_bytes);
   if (state.ema_weights() != nullptr)
     text += ", the average " + mib(size_in_bytes(state.ema_weights()->tensors()));
   return text + ", the rest is the batch and its activations";

@@ -18,7 +18,7 @@ namespace stoker::train {
 Status to_status(const std::exception& error);
 
 // "the model uses 475 MiB, its gradients 475 MiB, the optimizer 950 MiB"; for any device.
-std::string memory_usage(TrainingState& state);
+std::string memory_usage(TrainingState& state, uint64_t tree_bytes);
 // Settings that reduce the memory of a step: smaller micro-batches with more accumulation,
 // activation checkpointing, bf16.
 std::string memory_saving_hints(const config::Config& config);

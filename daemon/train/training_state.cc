@@ -15,6 +15,7 @@
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
+#include "shared/data/counter_rng.h"
 #include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
@@ -62,6 +63,12 @@ void set_generator_state(c10::Device device, const at::Tensor& state) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
+}
+
+void seed_generator(c10::Device device, uint64_t seed) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
 }
 
 Status read_into(const checkpoint::SafetensorsFile& file, const std::string& name,
@@ -112,11 +119,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
                                                              c10::Device device) {
   std::unique_ptr<TrainingState> state(new TrainingState);
   state->device_ = device;
-  for (const c10::Device each : {kCpu, device}) {
-    at::Generator generator = at::globalContext().defaultGenerator(each);
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(config.run.seed);
-  }
+  for (const c10::Device each : {kCpu, device}) seed_generator(each, config.run.seed);
   STOKER_ASSIGN_OR_RETURN(state->model_,
                           model::make_model(config.model, data.spec(), data.classes()));
   STOKER_ASSIGN_OR_RETURN(
@@ -188,6 +191,14 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
   manifest.next_ticket = ticket;
   manifest.model_digest = model_digest_;
   manifest.live_settings = to_json(*this);
+}
+
+// A replayed graph uses the seed too: it reads it from device memory, which a replay fills.
+void TrainingState::seed_generators(uint64_t run_seed, uint64_t of_ticket) const {
+  const data::RandomKey key{.seed = run_seed, .sample = of_ticket};
+  const uint64_t seed = data::CounterRng(key, data::RandomStream::kGenerator).next();
+  seed_generator(kCpu, seed);
+  if (!device_.is_cpu()) seed_generator(device_, seed);
 }
 
 TrainingState::Mark TrainingState::mark() const {

@@ -48,6 +48,9 @@ class TrainingState : public LiveState {
   // Training can continue when it returns.
   void capture(writer::Snapshot& snapshot) const;
 
+  // Seeds the generators for a micro-batch, with run.rng: per_ticket.
+  void seed_generators(uint64_t run_seed, uint64_t of_ticket) const;
+
   // The state that an incomplete step changes, except for the gradients: the generators. rewind()
   // undoes a step that cannot be finished because the data ended.
   struct Mark {

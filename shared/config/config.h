@@ -34,6 +34,7 @@ struct Config {
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   TrainConfig train;
+  DistributedConfig distributed;
   CheckpointConfig checkpoint;
   EvalConfig eval;
   MetricsConfig metrics;

@@ -112,7 +112,8 @@ json::object schema_of_target(const Field& field, T*) {
   return value_schema<T>(field);
 }
 json::object schema_of_target(const Field&, const EnumField& target) {
-  return words_schema(target.words);
+  const json::object words = words_schema(target.words);
+  return target.accepts_null ? any_of({words, kNull}) : words;
 }
 json::object schema_of_target(const Field& field, const NumbersOrKeyword& target) {
   return any_of(

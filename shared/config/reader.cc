@@ -427,13 +427,17 @@ class Reader {
   }
 
   void read_into(const Value& value, const EnumField& target) {
+    if (is_null(value) && target.accepts_null) {
+      target.set(target.target, target.words.size());
+      return;
+    }
     const auto found = std::ranges::find(target.words, std::string_view(value.text));
     if (value.type == Value::Type::kScalar && found != target.words.end()) {
       target.set(target.target, static_cast<size_t>(found - target.words.begin()));
       return;
     }
     const bool is_text = value.type == Value::Type::kScalar;
-    must_be(value, join_words(target.words, " or "),
+    must_be(value, join_words(target.words, " or ") + (target.accepts_null ? " or null" : ""),
             is_text ? did_you_mean(value.text, {target.words.begin(), target.words.end()}) : "");
   }
 

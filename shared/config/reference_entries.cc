@@ -84,7 +84,7 @@ std::string values_of(const Field& field) {
             one += ", or " + (field.null_word.empty() ? "null" : std::string(field.null_word));
           return one;
         } else if constexpr (std::is_same_v<T, EnumField>) {
-          return words_of(target.words);
+          return words_of(target.words) + (target.accepts_null ? ", or null" : "");
         } else if constexpr (std::is_same_v<T, NumbersOrKeyword>) {
           return "list of numbers" + range_of(field) + ", or " + std::string(target.keyword);
         } else if constexpr (std::is_same_v<T, MappingField>) {

@@ -14,9 +14,15 @@
 
 namespace stoker::config {
 
+// The random numbers of a training step, as of dropout: one sequence over the run, or one per ticket.
+enum class Rng { kSequential, kPerTicket };
+template <>
+inline constexpr auto kWords<Rng> = words("sequential", "per_ticket");
+
 struct RunConfig {
   std::string dir = "runs/demo";  // run directory; relative to the working directory
   uint64_t seed = 1;
+  Rng rng = Rng::kSequential;
   bool deterministic = false;  // reject nondeterministic kernels (CPU kernels are deterministic)
 
   bool operator==(const RunConfig&) const = default;

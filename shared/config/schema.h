@@ -29,8 +29,10 @@ struct Field;
 struct EnumField {
   std::span<const std::string_view> words;
   void* target;
+  // null is words.size(), if it is accepted.
   size_t (*get)(const void* target);
   void (*set)(void* target, size_t value);
+  bool accepts_null = false;
 };
 
 // A mapping with fixed keys: eval.early_stopping. If it is optional, null unsets it.
@@ -124,6 +126,25 @@ EnumField choice(Enum& target) {
       .target = &target,
       .get = [](const void* from) { return static_cast<size_t>(*static_cast<const Enum*>(from)); },
       .set = [](void* to, size_t value) { *static_cast<Enum*>(to) = static_cast<Enum>(value); }};
+}
+
+template <typename Enum>
+EnumField choice(std::optional<Enum>& target) {
+  using Optional = std::optional<Enum>;
+  return {.words = kWords<Enum>,
+          .target = &target,
+          .get =
+              [](const void* from) {
+                const auto& value = *static_cast<const Optional*>(from);
+                return value ? static_cast<size_t>(*value) : kWords<Enum>.size();
+              },
+          .set =
+              [](void* to, size_t value) {
+                const bool is_null = value == kWords<Enum>.size();
+                *static_cast<Optional*>(to) =
+                    is_null ? Optional() : Optional(static_cast<Enum>(value));
+              },
+          .accepts_null = true};
 }
 
 // `fields_of(value)` describes the keys of one mapping.
@@ -256,6 +277,7 @@ Section task_section(TaskConfig& task);
 Section optimizer_section(OptimizerConfig& optimizer);
 Section scheduler_section(SchedulerConfig& scheduler);
 Section train_section(TrainConfig& train);
+Section distributed_section(DistributedConfig& distributed);
 Section run_section(RunConfig& run);
 Section checkpoint_section(CheckpointConfig& checkpoint);
 Section eval_section(EvalConfig& eval);

@@ -530,6 +530,15 @@ Section run_section(RunConfig& run) {
             .max = kMaxSeed,
             .affects_result = true,
             .on_resume = OnResume::kData},
+           {.name = "rng",
+            .target = choice(run.rng),
+            .help = "Random numbers of training steps, such as those of dropout",
+            .details =
+                "sequential: one sequence over the run, from run.seed. per_ticket: a sequence for "
+                "each micro-batch, from run.seed and its ticket, so that the numbers do not depend "
+                "on the micro-batches before it. Initial weights and samples are the same with "
+                "both.",
+            .affects_result = true},
            {.name = "deterministic",
             .target = &run.deterministic,
             .help = "Reject nondeterministic kernels",
@@ -641,6 +650,7 @@ std::vector<Section> all_sections(Config& config) {
   sections.push_back(optimizer_section(config.optimizer));
   sections.push_back(scheduler_section(config.scheduler));
   sections.push_back(train_section(config.train));
+  sections.push_back(distributed_section(config.distributed));
   sections.push_back(checkpoint_section(config.checkpoint));
   sections.push_back(eval_section(config.eval));
   sections.push_back(metrics_section(config.metrics));

@@ -1,4 +1,4 @@
-// Descriptors of the sections task, optimizer, scheduler and train.
+// Descriptors of the sections task, optimizer, scheduler, train and distributed.
 #include <span>
 #include <string_view>
 #include <utility>
@@ -556,6 +556,24 @@ Section train_section(TrainConfig& train) {
           .help = "Length of the run, batch size, device and numerics",
           .fields = concat({step_fields(train), device_fields(train), gradient_fields(train),
                             speed_fields(train), nonfinite_fields(train)}),
+          .variants = {}};
+}
+
+Section distributed_section(DistributedConfig& distributed) {
+  return {.key = "distributed",
+          .help = "Sums over the micro-batches of a step",
+          .fields = {{.name = "reduction",
+                      .target = choice(distributed.reduction),
+                      .help = "Order in which gradients and losses of micro-batches are added, or "
+                              "null",
+                      .details =
+                          "null: one after the other. ordered: in a binary tree over the "
+                          "micro-batches of a step, so that processes that share a step get the "
+                          "same sums as one; so far stokerd trains in one process. Costs a copy of "
+                          "the gradients for each doubling of "
+                          "train.gradient_accumulation_steps. run.rng is then per_ticket by "
+                          "default.",
+                      .affects_result = true}},
           .variants = {}};
 }
 

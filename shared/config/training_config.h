@@ -1,5 +1,5 @@
-// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig: the training objective and the update
-// step.
+// TaskConfig, OptimizerConfig, SchedulerConfig, TrainConfig, DistributedConfig: the training objective
+// and the update step.
 //
 // Threads: values.
 #pragma once
@@ -256,6 +256,18 @@ struct TrainConfig {
   double rollback_lr_factor = 0.5;  // kRollback: multiplies the learning rate
 
   bool operator==(const TrainConfig&) const = default;
+};
+
+// ---- distributed ---------------------------------------------------------------------------------
+
+enum class Reduction { kOrdered };
+template <>
+inline constexpr auto kWords<Reduction> = words("ordered");
+
+struct DistributedConfig {
+  std::optional<Reduction> reduction;  // null: micro-batches are added one after the other
+
+  bool operator==(const DistributedConfig&) const = default;
 };
 
 }  // namespace stoker::config

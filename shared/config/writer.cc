@@ -249,7 +249,8 @@ std::string to_yaml(const Target& target) {
         if constexpr (std::is_pointer_v<T>) {
           return yaml_of(*value);
         } else if constexpr (std::is_same_v<T, EnumField>) {
-          return yaml_of(std::string(value.words[value.get(value.target)]));
+          const size_t word = value.get(value.target);
+          return word == value.words.size() ? "null" : yaml_of(std::string(value.words[word]));
         } else if constexpr (std::is_same_v<T, NumbersOrKeyword>) {
           return *value.is_keyword ? std::string(value.keyword) : yaml_of(*value.numbers);
         } else if constexpr (std::is_same_v<T, UntypedMapField>) {

@@ -27,14 +27,21 @@ struct RandomKey {
   uint64_t sample = 0;
 };
 
-// CounterRng: counter-based random numbers for one sample (kMix: one ticket) and one purpose. They
+// CounterRng: counter-based random numbers for one sample (kMix, kGenerator: one ticket) and one purpose. They
 // are a function of (seed, epoch, sample, purpose, count of earlier numbers) only. So threads,
 // order and restarts do not change them, and a new purpose does not affect the others.
 //
 // The random numbers determine the samples of every run: never change them.
 //
 // Threads: a value.
-enum class RandomStream : uint64_t { kCrop = 1, kPad = 2, kFlip = 3, kJitter = 4, kMix = 5 };
+enum class RandomStream : uint64_t {
+  kCrop = 1,
+  kPad = 2,
+  kFlip = 3,
+  kJitter = 4,
+  kMix = 5,
+  kGenerator = 6,  // the seed of LibTorch's generators for a micro-batch
+};
 
 class CounterRng {
  public:

@@ -1,6 +1,6 @@
 // group_test_program: one rank of a group. Its environment is that of torchrun.
 //
-// Usage: group_test_program SCENARIO TIMEOUT_MS START_TIMEOUT_MS RUN_ID
+// Usage: group_test_program SCENARIO TIMEOUT_MS START_TIMEOUT_MS RUN_ID INTERFACE
 //
 // Prints one line per event: "listening PORT" (rank 0, on a port that the store chose), "opened PID",
 // "sum SIZE DIGEST", "broadcast ROOT DIGEST", "collectives N", "error MESSAGE". Exits with the exit
@@ -89,7 +89,7 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
 
 int main(int argc, char** argv) {
   using namespace stoker;
-  if (argc != 5) return 64;
+  if (argc != 6) return 64;
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the test is killed, or the launcher that it started
   sigset_t signals;
@@ -104,6 +104,7 @@ int main(int argc, char** argv) {
     }
   });
   const group::GroupOptions options{.run_id = argv[4],
+                                    .interface = argv[5],
                                     .timeout = std::chrono::milliseconds(std::atoi(argv[2])),
                                     .start_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
                                     .on_listening = [](const std::string&, uint16_t port) {

@@ -286,6 +286,7 @@ TEST(HostListTest, ExpandsRangesListsAndSeveralBrackets) {
   EXPECT_THAT(hosts("n[9-11],x"), ElementsAre("n9", "n10", "n11", "x"));
   EXPECT_THAT(hosts("n[098-100]-ib"), ElementsAre("n098-ib", "n099-ib", "n100-ib"));
   EXPECT_THAT(hosts("r[1-2]n[1,3]"), ElementsAre("r1n1", "r1n3", "r2n1", "r2n3"));
+  EXPECT_THAT(hosts("n[4294967294-4294967295]"), ElementsAre("n4294967294", "n4294967295"));
 }
 
 TEST(HostListTest, RejectsInvalidAndHugeLists) {

@@ -29,79 +29,160 @@ StartRecord record_of(int rank) {
   return {.host = "node-" + std::to_string(rank), .pid = 100 + rank};
 }
 
-Status join(Store& store, const LaunchEnvironment& environment,
-            std::chrono::steady_clock::time_point deadline, const std::stop_token& stop = {}) {
-  return join_group(store, environment, "runs/a", record_of(environment.rank), deadline, stop);
+Result<std::string> join(Store& store, const LaunchEnvironment& environment,
+                         std::chrono::steady_clock::time_point deadline,
+                         const std::stop_token& stop = {}, const Status& ready = {}) {
+  return join_group(store, environment, "runs/a", record_of(environment.rank), ready, deadline,
+                    stop);
+}
+std::string error_of(const Result<std::string>& joined) { return joined.status().message(); }
+
+// A rank of a group whose launcher serves the store, so that earlier groups have used it.
+LaunchEnvironment restarted_rank_of(int rank, int world_size) {
+  LaunchEnvironment environment = rank_of(rank, world_size);
+  environment.launcher_serves_store = true;
+  return environment;
+}
+
+// Runs all ranks, rank 0 last; returns what they return.
+std::vector<Result<std::string>> join_all(Store& store, int world_size, const Status& ready_of_last,
+                                          LaunchEnvironment (*environment_of)(int, int)) {
+  std::vector<Result<std::string>> joined(static_cast<size_t>(world_size),
+                                          Status(StatusCode::kInternal, "not run"));
+  std::vector<std::jthread> ranks;
+  for (int rank = world_size - 1; rank >= 0; --rank) {
+    ranks.emplace_back([&, rank] {
+      const bool is_last = rank == world_size - 1;
+      joined[static_cast<size_t>(rank)] = join(store, environment_of(rank, world_size), late(), {},
+                                               is_last ? ready_of_last : Status());
+    });
+  }
+  ranks.clear();
+  return joined;
 }
 
 TEST(RendezvousTest, ReturnsOnAllRanksWhenLastHasJoined) {
-  constexpr int kRanks = 5;
   MemoryStore store;
-  std::vector<Status> joined(kRanks, Status(StatusCode::kInternal, "not run"));
-  {
-    std::vector<std::jthread> ranks;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      ranks.emplace_back([&, rank] {
-        joined[static_cast<size_t>(rank)] = join(store, rank_of(rank, kRanks), late());
-      });
+  for (const auto& each : join_all(store, 5, {}, rank_of)) {
+    ASSERT_TRUE(each.ok()) << error_of(each);
+    EXPECT_EQ(*each, "1/");
+  }
+  PrefixedStore keys(store, "1/");
+  EXPECT_EQ(describe_rank(keys, rank_of(0, 5), 3), "rank 3 (node-3, pid 103)");
+}
+
+// As under torchrun when a rank was killed, a node joined, or one left: nothing in the environment
+// tells that the group is a new one.
+TEST(RendezvousTest, LeavesKeysOfEarlierGroupsOfSameStore) {
+  MemoryStore store;
+  int generation = 0;
+  for (const int world_size : {2, 2, 3, 2}) {
+    const std::string prefix = std::to_string(++generation) + "/";
+    for (const auto& each : join_all(store, world_size, {}, restarted_rank_of)) {
+      ASSERT_TRUE(each.ok()) << error_of(each);
+      EXPECT_EQ(*each, prefix);
     }
   }
-  for (const Status& each : joined) EXPECT_TRUE(each.ok()) << each.to_string();
-  EXPECT_EQ(describe_rank(store, rank_of(0, kRanks), 3), "rank 3 (node-3, pid 103)");
+}
+
+TEST(RendezvousTest, LeavesGroupThatWasNeverComplete) {
+  MemoryStore store;
+  const auto alone = join(store, restarted_rank_of(0, 3), past());
+  EXPECT_EQ(alone.status().code(), StatusCode::kPeerLost);
+  const Status broken(StatusCode::kInvalidArgument, "no such interface");
+  EXPECT_FALSE(join_all(store, 2, broken, restarted_rank_of).front().ok());
+  for (const auto& each : join_all(store, 3, {}, restarted_rank_of)) {
+    ASSERT_TRUE(each.ok()) << error_of(each);
+    EXPECT_EQ(*each, "3/");
+  }
+}
+
+TEST(RendezvousTest, NamesRankThatCannotTakePart) {
+  MemoryStore store;
+  const Status broken(StatusCode::kInvalidArgument, "no such interface");
+  const auto joined = join_all(store, 3, broken, rank_of);
+  EXPECT_EQ(joined[2].status().code(), StatusCode::kInvalidArgument);
+  for (const size_t other : {0, 1}) {
+    EXPECT_EQ(joined[other].status().code(), StatusCode::kPeerLost);
+    EXPECT_THAT(error_of(joined[other]), HasSubstr("rank 2 (node-2, pid 102) failed: "));
+    EXPECT_THAT(error_of(joined[other]), HasSubstr("no such interface"));
+  }
+}
+
+// Ranks that cannot connect to each other fail at about the same time.
+TEST(RendezvousTest, ReportsFirstOfSeveralFailures) {
+  MemoryStore store;
+  PrefixedStore keys(store, "1/");
+  const Status first =
+      report_start_failure(keys, rank_of(1, 2), Status(StatusCode::kPeerLost, "no route"));
+  EXPECT_EQ(first.message(), "no route");
+  const Status second =
+      report_start_failure(keys, rank_of(0, 2), Status(StatusCode::kPeerLost, "closed"));
+  EXPECT_THAT(second.message(), testing::MatchesRegex("rank 1 failed: .*no route; closed"));
 }
 
 TEST(RendezvousTest, NamesMissingRanksAtDeadline) {
   MemoryStore store;
-  LaunchEnvironment environment = rank_of(1, 4);
+  LaunchEnvironment environment = rank_of(0, 4);
   environment.rank_hosts = {"a", "a", "b", "b"};
-  const Status joined = join(store, environment, past());
-  EXPECT_EQ(joined.code(), StatusCode::kPeerLost);
-  EXPECT_EQ(joined.message(),
-            "1 of 4 ranks joined the group in time; missing: rank 0 (a), rank 2 (b), rank 3 (b); "
+  const auto joined = join(store, environment, past());
+  EXPECT_EQ(error_of(joined),
+            "1 of 4 ranks joined the group in time; missing: rank 1 (a), rank 2 (b), rank 3 (b); "
             "see their logs, or those of torchrun");
-  EXPECT_EQ(exit_code_for(joined), ExitCode::kCollectiveTimedOut);
+  EXPECT_EQ(exit_code_for(joined.status()), ExitCode::kCollectiveTimedOut);
+}
+
+TEST(RendezvousTest, NamesChiefThatNeverJoins) {
+  MemoryStore store;
+  const auto joined = join(store, rank_of(1, 2), past());
+  EXPECT_EQ(joined.status().code(), StatusCode::kPeerLost);
+  EXPECT_EQ(error_of(joined),
+            "rank 0 did not join the group in time; see its log, or those of "
+            "torchrun");
 }
 
 TEST(RendezvousTest, NamesFewOfManyMissingRanks) {
   MemoryStore store;
-  const Status joined = join(store, rank_of(0, 1000), past());
-  EXPECT_THAT(joined.message(), HasSubstr("1 of 1000 ranks"));
-  EXPECT_THAT(joined.message(), HasSubstr("rank 7, rank 8 and 991 more"));
+  const auto joined = join(store, rank_of(0, 1000), past());
+  EXPECT_THAT(error_of(joined), HasSubstr("1 of 1000 ranks"));
+  EXPECT_THAT(error_of(joined), HasSubstr("rank 7, rank 8 and 991 more"));
 }
 
 TEST(RendezvousTest, RejectsSecondProcessOfSameRank) {
   MemoryStore store;
-  EXPECT_EQ(join(store, rank_of(1, 3), past()).code(), StatusCode::kPeerLost);
+  for (const int rank : {0, 1})
+    EXPECT_EQ(join(store, rank_of(rank, 3), past()).status().code(), StatusCode::kPeerLost);
   // Even if host and pid are equal, as in containers.
-  const Status second = join(store, rank_of(1, 3), late());
-  EXPECT_EQ(second.code(), StatusCode::kBusy);
-  EXPECT_THAT(second.message(), HasSubstr("two processes are rank 1: this one (node-1, pid 101) "
+  const auto second = join(store, rank_of(1, 3), late());
+  EXPECT_EQ(second.status().code(), StatusCode::kBusy);
+  EXPECT_THAT(error_of(second), HasSubstr("two processes are rank 1: this one (node-1, pid 101) "
                                           "and node-1, pid 101"));
 }
 
 TEST(RendezvousTest, RejectsRankOfAnotherRunOrWorldSize) {
   MemoryStore store;
-  EXPECT_EQ(join(store, rank_of(0, 2), past()).code(), StatusCode::kPeerLost);
-  const Status other_run =
-      join_group(store, rank_of(1, 2), "runs/b", record_of(1), late(), std::stop_token());
-  EXPECT_EQ(other_run.code(), StatusCode::kMismatch);
-  EXPECT_THAT(other_run.message(), HasSubstr("rank 1 is of run 'runs/b' with 2 ranks, but its "
+  EXPECT_EQ(join(store, rank_of(0, 2), past()).status().code(), StatusCode::kPeerLost);
+  const auto other_run =
+      join_group(store, rank_of(1, 2), "runs/b", record_of(1), {}, late(), std::stop_token());
+  EXPECT_EQ(other_run.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(error_of(other_run), HasSubstr("rank 1 is of run 'runs/b' with 2 ranks, but its "
                                              "store is used by run 'runs/a' with 2 ranks"));
-  EXPECT_EQ(join(store, rank_of(1, 3), late()).code(), StatusCode::kMismatch);
-  EXPECT_TRUE(join(store, rank_of(1, 2), late()).ok());
+  EXPECT_EQ(join(store, rank_of(1, 3), late()).status().code(), StatusCode::kMismatch);
 }
 
 TEST(RendezvousTest, StopsWaitingOnRequest) {
   MemoryStore store;
   std::stop_source stop;
   std::jthread stopper([&stop] { stop.request_stop(); });
-  EXPECT_EQ(join(store, rank_of(0, 2), late(), stop.get_token()).code(), StatusCode::kCancelled);
+  for (const int rank : {0, 1})
+    EXPECT_EQ(join(store, rank_of(rank, 2), late(), stop.get_token()).status().code(),
+              StatusCode::kCancelled);
 }
 
 TEST(RendezvousTest, FailsWhenStoreIsLost) {
   MemoryStore store;
   std::jthread server([&store] { store.lose(); });
-  EXPECT_EQ(join(store, rank_of(0, 2), late()).code(), StatusCode::kPeerLost);
+  EXPECT_EQ(join(store, rank_of(0, 2), late()).status().code(), StatusCode::kPeerLost);
 }
 
 TEST(RendezvousTest, DescribesRankThatNeverJoined) {

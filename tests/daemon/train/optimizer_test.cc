@@ -233,5 +233,33 @@ TEST(OptimizerTest, RejectsGroupWithoutParameters) {
       Optimizer::create({.param_groups = {{.params = "*"}}}, kUnclipped, parameters.all).ok());
 }
 
+TEST(OptimizerGradientsTest, LieInOneAlignedBufferWithLayoutOfParameters) {
+  const auto parameter = [](const at::Tensor& tensor) {
+    return at::Tensor(tensor).requires_grad_();
+  };
+  const NamedTensors parameters{
+      {"bias", parameter(at::zeros({3}))},
+      {"conv", parameter(at::zeros({4, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast))},
+      {"matrix", parameter(at::zeros({5, 7}))}};
+  const auto made = Optimizer::create({}, kUnclipped, parameters);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  Optimizer& optimizer = **made;
+  ASSERT_EQ(optimizer.flat_gradients().size(), 1u);
+  const at::Tensor& flat = optimizer.flat_gradients().front();
+  EXPECT_EQ(flat.numel(), 16 + 48 + 48);
+  for (const auto& [name, tensor] : parameters) {
+    const at::Tensor& gradient = tensor.grad();
+    EXPECT_EQ(gradient.sizes(), tensor.sizes()) << name;
+    EXPECT_EQ(gradient.strides(), tensor.strides()) << name;
+    EXPECT_EQ(gradient.storage().data(), flat.storage().data()) << name;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(gradient.const_data_ptr()) % 64, 0u) << name;
+    const at::NoGradGuard no_grad;
+    gradient.fill_(1);
+  }
+  EXPECT_EQ(flat.sum().item<float>(), 3 + 48 + 35) << "gradients do not overlap";
+  optimizer.zero_grad();
+  EXPECT_EQ(parameters[2].second.grad().sum().item<float>(), 0);
+}
+
 }  // namespace
 }  // namespace stoker::train

@@ -4,6 +4,7 @@
 #include <future>
 #include <thread>
 
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +60,35 @@ TEST_F(TrainerTest, ResumesBitForBitMidIntervalAndMidEpoch) {
     EXPECT_EQ(rows[i].maybe_metric, whole.rows_[i].maybe_metric) << rows[i].step;
     EXPECT_EQ(rows[i].lr, whole.rows_[i].lr);
     EXPECT_EQ(rows[i].grad_norm, whole.rows_[i].grad_norm);
+  }
+}
+
+// The generators are in another state before each micro-batch, and two processes end in the middle of
+// a step.
+TEST_F(TrainerTest, DrawsRandomNumbersOfTicketWhateverWasDrawnBefore) {
+  for (const config::Rng rng : {config::Rng::kPerTicket, config::Rng::kSequential}) {
+    auto config = small_config(9);
+    config.train.gradient_accumulation_steps = 4;
+    config.run.rng = rng;
+    Session whole(config, fresh());
+    ASSERT_TRUE(whole.train().ok());
+    const std::string root = fresh();
+    std::vector<metrics::TrainMetrics> rows;
+    for (const uint64_t end : {6u, 21u, 1000u}) {
+      Session part(config, root);
+      part.on_batch = [](uint64_t ticket) { at::manual_seed(ticket % 3); };
+      part.is_valid = [end](const feed::ReceivedBatch& batch) { return batch.ticket != end; };
+      ASSERT_TRUE(part.train().ok());
+      rows.insert(rows.end(), part.rows_.begin(), part.rows_.end());
+      if (end < 1000) {
+        EXPECT_EQ(part.state_->step, end / 4);
+      } else {
+        EXPECT_EQ(part.model_sha256() == whole.model_sha256(), rng == config::Rng::kPerTicket);
+      }
+    }
+    ASSERT_EQ(rows.size(), whole.rows_.size());
+    for (size_t i = 0; i < rows.size() && rng == config::Rng::kPerTicket; ++i)
+      EXPECT_EQ(rows[i].loss, whole.rows_[i].loss) << rows[i].step;
   }
 }
 

@@ -66,6 +66,7 @@ TEST(DigestTest, IgnoresSettingsThatDoNotAffectResult) {
 TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
   std::map<std::string, std::string> allow_flag{{digest(valid_config(kBase)), "none"}};
   for (const char* const flag : {"run.seed=2",
+                                 "run.rng=per_ticket",
                                  "data.train.format=tokens",
                                  "data.train.glob=a",
                                  "data.train.split=[0, 0.5]",
@@ -111,7 +112,8 @@ TEST(DigestTest, DependsOnEverySettingThatAffectsResult) {
                                  "train.channels_last=true",
                                  "train.flush_denormal=true",
                                  "train.ema_decay=0.5",
-                                 "train.gradient_accumulation_steps=3"}) {
+                                 "train.gradient_accumulation_steps=3",
+                                 "distributed.reduction=ordered"}) {
     Flags flags{flag};
     // Keys of text datasets only.
     if (std::string_view(flag) == "data.train.format=tokens") flags.push_back("data.val=");

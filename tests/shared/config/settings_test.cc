@@ -25,7 +25,7 @@ TEST(SettingsTest, TakesDefaultsForKeysThatAreMissing) {
 
 TEST(SettingsTest, ReadsEverySection) {
   const Config config = valid_config(
-      "run: {dir: runs/x, seed: 18446744073709551615, deterministic: true}\n"
+      "run: {dir: runs/x, seed: 18446744073709551615, rng: per_ticket, deterministic: true}\n"
       "data:\n"
       "  train: {format: tokens, path: t.bin, dtype: uint32, split: [0, 0.5],\n"
       "          sequence: {block_size: 64}}\n"
@@ -40,6 +40,7 @@ TEST(SettingsTest, ReadsEverySection) {
       "scheduler: {name: step, warmup_steps: 5, step_size: 7, gamma: 0.5}\n"
       "train: {max_steps: 9, micro_batch_size: 2, device: \"cuda:1\", precision: bf16,\n"
       "        gradient_accumulation_steps: 4, max_grad_norm: null, num_threads: 6}\n"
+      "distributed: {reduction: ordered}\n"
       "checkpoint: {save_every_steps: null, save_every_seconds: 1.5, keep_last: 2,\n"
       "             keep_every_steps: 5, save_top_k: 0, on_write_error: fail,\n"
       "             save_at_start: true}\n"
@@ -51,6 +52,7 @@ TEST(SettingsTest, ReadsEverySection) {
       "control: {socket: null, operators: [alice, \"1001\"]}\n"
       "log: {level: warning}\n");
   EXPECT_EQ(config.run.seed, 18446744073709551615u);
+  EXPECT_EQ(config.run.rng, Rng::kPerTicket);
   EXPECT_TRUE(config.run.deterministic);
   ASSERT_EQ(config.data.size(), 2u);
   const DatasetConfig& train = config.data.at("train");
@@ -75,6 +77,7 @@ TEST(SettingsTest, ReadsEverySection) {
   EXPECT_EQ(config.train.device, parse_device("cuda:1"));
   EXPECT_EQ(config.train.precision, Precision::kBf16);
   EXPECT_EQ(config.train.max_grad_norm, std::nullopt);
+  EXPECT_EQ(config.distributed.reduction, Reduction::kOrdered);
   EXPECT_EQ(config.checkpoint.save_every_steps, std::nullopt);
   EXPECT_EQ(config.checkpoint.save_every_seconds, 1.5);
   EXPECT_EQ(config.checkpoint.keep_every_steps, 5u);
@@ -226,6 +229,14 @@ TEST(SettingsTest, DerivesOptimizerDefaultsFromItsName) {
   EXPECT_EQ(rate_and_decay("name: lion"), std::pair(1.0e-4, 0.0));
   EXPECT_EQ(rate_and_decay("name: muon"), std::pair(3.0e-4, 0.1));
   EXPECT_EQ(rate_and_decay("name: sgd, lr: 0.0003, weight_decay: 0.1"), std::pair(3.0e-4, 0.1));
+}
+
+TEST(SettingsTest, DerivesGeneratorFromReduction) {
+  const auto rng = [](const std::string& text) { return valid_config(kTextData + text).run.rng; };
+  EXPECT_EQ(rng(""), Rng::kSequential);
+  EXPECT_EQ(rng("distributed: {reduction: null}\n"), Rng::kSequential);
+  EXPECT_EQ(rng("distributed: {reduction: ordered}\n"), Rng::kPerTicket);
+  EXPECT_EQ(rng("distributed: {reduction: ordered}\nrun: {rng: sequential}\n"), Rng::kSequential);
 }
 
 TEST(SettingsTest, DerivesMinLrFromLearningRate) {
