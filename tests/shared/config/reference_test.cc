@@ -288,5 +288,23 @@ TEST(ExamplesTest, AreValid) {
   EXPECT_GE(count, 3u);
 }
 
+TEST(ExamplesTest, SelectSchemaInFirstLine) {
+  const std::string start = "# yaml-language-server: $schema=";
+  size_t count = 0;
+  for (const char* const folder : {"/config/", "/bench/convergence/"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(kSource + folder)) {
+      if (entry.path().extension() != ".yaml") continue;
+      ++count;
+      const std::string text = text_of(folder + entry.path().filename().string());
+      ASSERT_TRUE(text.starts_with(start)) << entry.path();
+      const std::string schema = text.substr(start.size(), text.find('\n') - start.size());
+      EXPECT_TRUE(std::filesystem::equivalent(entry.path().parent_path() / schema,
+                                              kSource + "/config/stoker.schema.json"))
+          << entry.path();
+    }
+  }
+  EXPECT_GE(count, 6u);
+}
+
 }  // namespace
 }  // namespace stoker::config::test
