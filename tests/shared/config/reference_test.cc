@@ -270,6 +270,47 @@ TEST(ConfigurationPageTest, ShowsValidExamples) {
   for (const std::string& block : blocks) valid_config(block);
 }
 
+// ---- stoker.yaml(5)
+
+TEST(ConfigManPageTest, ContainsEveryKeyOfTables) {
+  std::string page = man_page();
+  std::erase(page, '\\');  // escapes
+  for (const std::string& key : page_keys(reference_markdown()))
+    EXPECT_THAT(page, testing::HasSubstr("\n.TP\nfB" + key + "fR\n"));
+}
+
+// ---- Completion of --set
+
+TEST(KeyCompletionsTest, ListKeysOfTables) {
+  const std::vector<std::string> all = page_keys(reference_markdown());
+  const std::set<std::string> rows(all.begin(), all.end());
+  std::set<std::string> completed;
+  for (const KeyCompletion& each : key_completions()) completed.insert(each.key);
+  for (const std::string& key : completed) {
+    const size_t dataset = key.starts_with("data.") ? key.find('.', 5) : std::string::npos;
+    EXPECT_TRUE(
+        rows.contains(dataset == std::string::npos ? key : "data.NAME" + key.substr(dataset)))
+        << key;
+  }
+  for (const std::string& row : rows) {
+    const bool is_mapping = rows.lower_bound(row + '.') != rows.lower_bound(row + '/');
+    if (is_mapping || row.find_first_of("[*") != std::string::npos) continue;
+    const bool is_data = row.starts_with("data.NAME");
+    EXPECT_TRUE(completed.contains(is_data ? "data.val" + row.substr(9) : row)) << row;
+  }
+}
+
+TEST(KeyCompletionsTest, ListWordsOfChoices) {
+  std::map<std::string, std::vector<std::string>> words;
+  for (const KeyCompletion& each : key_completions()) words[each.key] = each.words;
+  EXPECT_EQ(words["log.level"], (std::vector<std::string>{"debug", "info", "warning", "error"}));
+  EXPECT_EQ(words["run.deterministic"], (std::vector<std::string>{"true", "false"}));
+  EXPECT_THAT(words["data.val.format"], testing::Contains("image_folder"));
+  EXPECT_THAT(words["data.train.cache.type"], testing::Contains("packed"));
+  EXPECT_TRUE(words.contains("train.max_steps"));
+  EXPECT_TRUE(words["train.max_steps"].empty());
+}
+
 // ---- Examples
 
 TEST(ExamplesTest, AreValid) {
