@@ -4,6 +4,7 @@
 #   bin/            stokerd, stoker-eval, stokerctl, stoker-libtorch
 #   libexec/stoker/ stoker-feed; gpu-check/
 #   lib/stoker/     libraries, the CUDA module, and `torch`: a link to LibTorch, set by stoker-libtorch
+#   share/          man pages, bash completion, stoker/config
 #
 # Without that link, LibTorch is searched where it was found at build time. LD_LIBRARY_PATH takes
 # precedence over both.
@@ -28,6 +29,20 @@ function(stoker_install target folder)
   else()
     install(TARGETS ${target} RUNTIME_DEPENDENCY_SET stoker_libraries RUNTIME DESTINATION "${folder}")
   endif()
+endfunction()
+
+# stoker_install_documents(TARGET SECTION): installs the man page and the bash completion that the
+# program prints. It runs on installation, not in each build.
+function(stoker_install_documents target section)
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/installed")
+  install(CODE "
+    file(MAKE_DIRECTORY \"${folder}\")
+    execute_process(COMMAND \"$<TARGET_FILE:${target}>\" --print-document man
+      OUTPUT_FILE \"${folder}/${target}.${section}\" COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND \"$<TARGET_FILE:${target}>\" --print-document completion
+      OUTPUT_FILE \"${folder}/${target}.bash\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES "${folder}/${target}.${section}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
+  install(FILES "${folder}/${target}.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME ${target})
 endfunction()
 
 # Call after all stoker_install().

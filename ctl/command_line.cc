@@ -8,6 +8,7 @@
 
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
+#include "shared/base/cli_documents.h"
 #include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
 #include "shared/control/grammar.h"
@@ -74,6 +75,7 @@ class Parser {
     add_commands_for_daemon();
     add_commands_for_directory();
     app_.footer(kFooter);
+    add_document_option(app_, 1);
   }
 
   // Throws CLI::ParseError.
@@ -93,7 +95,6 @@ class Parser {
     const auto selected = app_.get_subcommands();
     return selected.empty() ? app_.help() : selected.front()->help("stokerctl");
   }
-  std::string version() const { return app_.version(); }
 
  private:
   CLI::App* add(const std::string& name, Action action, const std::string& text) {
@@ -333,8 +334,8 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv, std::ost
   Parser parser;
   try {
     return {parser.parse(argc, argv), ExitCode::kSuccess};
-  } catch (const CLI::CallForVersion&) {
-    out << parser.version() << "\n";
+  } catch (const CLI::CallForVersion& answer) {
+    out << answer.what() << "\n";
     return {std::nullopt, ExitCode::kSuccess};
   } catch (const CLI::Success&) {  // --help
     out << parser.help();

@@ -4,6 +4,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "shared/base/cli_documents.h"
+#include "shared/config/reference.h"
+
 namespace stoker::evaluator {
 namespace {
 
@@ -97,6 +100,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   const SelectionOptions selection = add_selection_options(app, command, once);
   add_options(app, command);
   add_generation_options(app, command, selection);
+  add_document_option(app, 1, config::key_completions);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

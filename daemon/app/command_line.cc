@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include "daemon/app/version.h"
+#include "shared/base/cli_documents.h"
+#include "shared/config/reference.h"
 
 namespace stoker::app {
 namespace {
@@ -18,7 +20,9 @@ constexpr const char* kFooter = R"(Examples:
 While it trains:
   stokerctl --run-dir DIR status                    show the training status (pause, resume, checkpoint, stop, set lr …)
   stoker-eval --run-dir DIR --follow                evaluate each checkpoint in a separate process
-  SIGTERM, Ctrl-C: finish the step, save, exit 0 (a second one: exit immediately)   SIGUSR1: save now   SIGHUP: reload
+  SIGTERM, Ctrl-C                                   finish the step, save, exit 0 (a second one: exit immediately)
+  SIGUSR1                                           save now
+  SIGHUP                                            reload the configuration
 
 Exit codes: 0 finished or stopped, 64 usage error, 65 data error (no valid checkpoint, corrupt data, non-finite loss),
 69 unavailable, 70 internal error, 71 out of memory, 72 device lost, 74 I/O error, 75 run directory locked,
@@ -38,7 +42,8 @@ void add_allowances(CLI::App& app, AllowedChanges& allowed, CLI::Option* fresh) 
 }
 
 void add_options(CLI::App& app, CommandLine& command) {
-  app.add_option("--config", command.config, "Configuration file (reference: config/stoker.yaml)")
+  app.add_option("--config", command.config,
+                 "Configuration file: see stoker.yaml(5); examples: share/stoker/config")
       ->required()
       ->type_name("FILE");
   app.add_option("--run-dir", command.run_dir, "Run directory; overrides run.dir")
@@ -65,6 +70,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", format_version());
   add_options(app, command);
+  add_document_option(app, 8, config::key_completions);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& answered) {  // --help, --version

@@ -1,11 +1,13 @@
 #include "shared/config/reference.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "shared/base/man_page.h"
 #include "shared/config/load_config.h"
 #include "shared/config/reference_entries.h"
 
@@ -35,11 +37,16 @@ constexpr std::string_view kManualHead =
 #   stokerd --config my.yaml                  train, or resume if the run directory has checkpoints
 #   stokerd --config my.yaml --set train.max_steps=500 --set 'data.val.split=[0.95, 1.0]'
 #
-# --set overrides the file; the last one for a key wins; "--set train.max_steps=" restores the
-# default. null means off, unlimited or automatic. Paths are relative to the working directory; ~
-# and $VARIABLE are not expanded. The file is YAML in UTF-8, at most 1 MiB, without anchors,
-# aliases, tags and duplicate keys.
-#
+)";
+
+constexpr std::string_view kRules =
+    "--set overrides the file; the last one for a key wins; \"--set train.max_steps=\" restores "
+    "the "
+    "default. null means off, unlimited or automatic. Paths are relative to the working directory; "
+    "~ and $VARIABLE are not expanded. The file is YAML in UTF-8, at most 1 MiB, without anchors, "
+    "aliases, tags and duplicate keys.";
+
+constexpr std::string_view kManualTables = R"(#
 # docs/configuration.md has all keys in tables, and what a resumed run may change.
 )";
 
@@ -237,6 +244,68 @@ std::string headline(const std::string& title) {
   return '\n' + line + "\n\n";
 }
 
+// ---- keys ----------------------------------------------------------------------------------------
+
+// Calls visit(key, entry) for the entry and those nested in it: "cache.type",
+// "transforms[].resize.size".
+template <typename Visit>
+void for_each_key(const std::string& key, const ReferenceEntry& entry, const Visit& visit);
+
+// "layers[].relu" has no arguments, "batch_transforms[].random_choice" has an unnamed one.
+template <typename Visit>
+void for_each_argument(const std::string& key, const ReferenceEntry& choice, const Visit& visit) {
+  if (choice.nested.empty())
+    visit(key, ReferenceEntry{.name = choice.name, .help = "No arguments", .is_required = true});
+  for (const ReferenceEntry& argument : choice.nested)
+    for_each_key(argument.name.empty() ? key : key + '.' + argument.name, argument, visit);
+}
+
+template <typename Visit>
+void for_each_key(const std::string& key, const ReferenceEntry& entry, const Visit& visit) {
+  visit(key, entry);
+  for (const ReferenceEntry& each : entry.nested) {
+    switch (entry.nesting) {
+      case Nesting::kNone:
+        break;
+      case Nesting::kKeys:
+        for_each_key(key + '.' + each.name, each, visit);
+        break;
+      case Nesting::kItem:
+        for_each_key(key + "[]." + each.name, each, visit);
+        break;
+      case Nesting::kChoices:
+        for_each_argument(key + "[]." + each.name, each, visit);
+        break;
+      case Nesting::kValues:
+        for_each_argument(key + ".*." + each.name, each, visit);
+        break;
+    }
+  }
+}
+
+// The entries of a section, and before them the one of `format` or `name`.
+std::vector<ReferenceEntry> all_entries(const Config& config, const Section& section) {
+  std::vector<ReferenceEntry> entries = reference_entries(config, section.key);
+  const Variants& variants = section.variants;
+  if (variants.discriminator.empty()) return entries;
+  const std::vector<std::string> names = selectable_names(variants);
+  entries.insert(entries.begin(),
+                 ReferenceEntry{.name = std::string(variants.discriminator),
+                                .help = std::string(variants.help),
+                                .details = std::string(variants.details),
+                                .values = join(names, ", "),
+                                .words = names,
+                                .default_value = std::string(variants.names[variants.selected]),
+                                .is_required = variants.is_required,
+                                .on_resume = variants.on_resume});
+  return entries;
+}
+
+// False for `train: {}`, whose keys have their own defaults, and for required keys.
+bool has_default(const ReferenceEntry& entry) {
+  return !entry.is_required && (entry.nesting != Nesting::kKeys || entry.is_null_mapping());
+}
+
 // ---- tables --------------------------------------------------------------------------------------
 
 // Escapes '|', which ends a table cell even inside `code`.
@@ -268,56 +337,18 @@ class TableWriter {
     out_ += "| key | values | default | meaning | resume |\n|---|---|---|---|---|\n";
   }
 
-  void write_discriminator(const Variants& variants) {
-    if (variants.discriminator.empty()) return;
-    ReferenceEntry entry{.name = std::string(variants.discriminator),
-                         .help = std::string(variants.help),
-                         .values = join(selectable_names(variants), ", "),
-                         .default_value = std::string(variants.names[variants.selected]),
-                         .is_required = variants.is_required,
-                         .on_resume = variants.on_resume};
-    write(entry.name, entry);
-  }
-
-  void write(const std::string& key, const ReferenceEntry& entry) {
-    write_row(key, entry);
-    for (const ReferenceEntry& each : entry.nested) {
-      switch (entry.nesting) {
-        case Nesting::kNone:
-          break;
-        case Nesting::kKeys:
-          write(key + '.' + each.name, each);
-          break;
-        case Nesting::kItem:
-          write(key + "[]." + each.name, each);
-          break;
-        case Nesting::kChoices:
-          write_choice(key + "[]." + each.name, each);
-          break;
-        case Nesting::kValues:
-          write_choice(key + ".*." + each.name, each);
-          break;
-      }
-    }
+  void write(const ReferenceEntry& entry) {
+    for_each_key(entry.name, entry, [this](const std::string& key, const ReferenceEntry& each) {
+      write_row(key, each);
+    });
   }
 
  private:
-  // "layers[].relu" has no arguments, "batch_transforms[].random_choice" has an unnamed one.
-  void write_choice(const std::string& key, const ReferenceEntry& choice) {
-    if (choice.nested.empty())
-      write_row(key,
-                {.name = choice.name, .help = "No arguments", .values = "", .is_required = true});
-    for (const ReferenceEntry& argument : choice.nested)
-      write(argument.name.empty() ? key : key + '.' + argument.name, argument);
-  }
-
   void write_row(const std::string& key, const ReferenceEntry& entry) {
-    const bool has_default =
-        !entry.is_required && (entry.nesting != Nesting::kKeys || entry.is_null_mapping());
     const bool needs_value = entry.is_required && !entry.values.empty();
     const std::string row =
         "| `" + key + "` | " + cell(entry.values) + " | " +
-        (has_default ? '`' + cell(entry.default_value) + '`' : "") + " | " +
+        (has_default(entry) ? '`' + cell(entry.default_value) + '`' : "") + " | " +
         cell(entry.help + (needs_value ? " (required)." : ".") + variants_text(entry)) + " | " +
         resume_mark(entry.on_resume) + " |\n";
     if (rows_.insert(row).second) out_ += row;
@@ -329,11 +360,41 @@ class TableWriter {
 
 bool is_dataset(const Section& section) { return section.key.starts_with("data."); }
 
+// ---- man page ------------------------------------------------------------------------------------
+
+constexpr std::string_view kManIntroduction =
+    "A YAML file configures a run; it needs only what differs from the defaults. stokerd and "
+    "stoker-eval read it with --config; stoker-eval otherwise reads the config.yaml that stokerd "
+    "writes into the run directory. \"stokerd --config FILE --check-config\" prints the resolved "
+    "configuration or all its errors.";
+constexpr std::string_view kManNotation =
+    "\"Only:\" and \"Not:\" list the formats, models, tasks, optimizers or schedulers that have a "
+    "key or lack it. [] stands for an item of a list, * for a pattern. \"On resume: data\" (batch, "
+    "model): a resumed run may change the setting only with --allow-data-change "
+    "(--allow-batch-change, --allow-model-change); \"live\": it can change during the run.";
+constexpr std::string_view kManFiles =
+    "share/stoker/config below the installation has examples, this page as a configuration with "
+    "all "
+    "defaults (stoker.yaml), and a JSON Schema for editors (stoker.schema.json).";
+
+void add_setting(const std::string& key, const ReferenceEntry& entry, ManPage& page) {
+  std::string text = sentences(entry.help, entry.details);
+  const bool is_long = entry.nesting == Nesting::kChoices || entry.nesting == Nesting::kValues;
+  if (!entry.values.empty() && !is_long) text += " Values: " + entry.values + '.';
+  if (entry.is_required && !entry.values.empty()) text += " Required.";
+  if (has_default(entry)) text += " Default: " + entry.default_value + '.';
+  text += variants_text(entry);
+  if (!entry.example.empty()) text += " Example: " + entry.name + ": " + entry.example + '.';
+  const std::string mark = resume_mark(entry.on_resume);
+  if (!mark.empty()) text += " On resume: " + mark + '.';
+  page.add_item(key, text);
+}
+
 }  // namespace
 
 std::string manual_yaml() {
   Config config = manual_config();
-  std::string out(kManualHead);
+  std::string out = std::string(kManualHead) + wrapped(kRules, "# ") + std::string(kManualTables);
   for (const Section& section : all_sections(config)) {
     const std::vector<ReferenceEntry> entries = reference_entries(config, section.key);
     if (!is_dataset(section)) {
@@ -352,6 +413,58 @@ std::string manual_yaml() {
   return out;
 }
 
+std::string man_page() {
+  ManPage page("stoker.yaml", 5, "configuration of stokerd(8) and stoker-eval(1)");
+  page.add_section("SYNOPSIS");
+  page.add_command("stokerd --config stoker.yaml");
+  page.add_section("DESCRIPTION");
+  for (const std::string_view text : {kManIntroduction, kRules, kManNotation})
+    page.add_paragraph(text);
+  Config config = manual_config();
+  for (const Section& section : all_sections(config)) {
+    if (is_dataset(section) && section.key != "data.train") continue;
+    const bool is_data = is_dataset(section);
+    const std::string title = is_data ? "data.NAME" : section.key;
+    page.add_section(title + ": " + (is_data ? kDataHelp : std::string(section.help)));
+    if (is_data) page.add_paragraph(kDataNames);
+    std::set<std::string> seen;  // formats share keys below `fields`
+    for (const ReferenceEntry& entry : all_entries(config, section)) {
+      for_each_key(
+          title + '.' + entry.name, entry, [&](const std::string& key, const ReferenceEntry& each) {
+            const bool is_new =
+                seen.insert(key + ' ' + each.help + ' ' + each.default_value + variants_text(each))
+                    .second;
+            if (is_new) add_setting(key, each, page);
+          });
+    }
+  }
+  page.add_section("FILES");
+  page.add_paragraph(kManFiles);
+  return page.text();
+}
+
+KeyCompletions key_completions() {
+  Config config = manual_config();
+  KeyCompletions all;
+  std::map<std::string, size_t> positions;
+  for (const Section& section : all_sections(config)) {
+    for (const ReferenceEntry& entry : all_entries(config, section)) {
+      for_each_key(section.key + '.' + entry.name, entry,
+                   [&](const std::string& key, const ReferenceEntry& each) {
+                     const bool is_below_list = key.find_first_of("[*") != std::string::npos;
+                     if (is_below_list || each.nesting == Nesting::kKeys) return;
+                     const auto [at, is_new] = positions.emplace(key, all.size());
+                     if (is_new) all.push_back({.key = key, .words = {}});
+                     // Variants of a section can define a key differently.
+                     auto& words = all[at->second].words;
+                     for (const std::string& word : each.words)
+                       if (std::ranges::count(words, word) == 0) words.push_back(word);
+                   });
+    }
+  }
+  return all;
+}
+
 std::string reference_markdown() {
   Config config = manual_config();
   std::string out;
@@ -364,9 +477,7 @@ std::string reference_markdown() {
     out += is_data ? std::string(kDataNames) : sentences(help, "");
     out += "\n\n";
     TableWriter table(out);
-    table.write_discriminator(section.variants);
-    for (const ReferenceEntry& entry : reference_entries(config, section.key))
-      table.write(entry.name, entry);
+    for (const ReferenceEntry& entry : all_entries(config, section)) table.write(entry);
   }
   return out;
 }

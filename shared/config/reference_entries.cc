@@ -106,6 +106,15 @@ std::string values_of(const Field& field) {
   return text;
 }
 
+std::vector<std::string> value_words(const Field& field) {
+  if (std::holds_alternative<bool*>(field.target)) return {"true", "false"};
+  const auto* const choice = std::get_if<EnumField>(&field.target);
+  if (choice == nullptr) return {};
+  std::vector<std::string> words(choice->words.begin(), choice->words.end());
+  if (field.accepts_null) words.emplace_back("null");
+  return words;
+}
+
 // ---- entries -------------------------------------------------------------------------------------
 
 // `is_expanded`: describe the choices of a tagged list. False inside such a list, because layers
@@ -151,6 +160,7 @@ ReferenceEntry entry_of(const Field& field, bool is_expanded) {
                        .help = std::string(field.help),
                        .details = std::string(field.details),
                        .values = values_of(field),
+                       .words = value_words(field),
                        .default_value = field_value(field),
                        .example = std::string(field.example),
                        .is_required = field.is_required,

@@ -24,11 +24,12 @@ enum class Nesting {
 // differently.
 struct ReferenceEntry {
   std::string name;
-  std::string help;           // one line
-  std::string details;        // sentences, or empty
-  std::string values;         // "integer from 1 to 1000, or null"
-  std::string default_value;  // YAML
-  std::string example;        // YAML, or empty
+  std::string help;                // one line
+  std::string details;             // sentences, or empty
+  std::string values;              // "integer from 1 to 1000, or null"
+  std::vector<std::string> words;  // the values, if they are words: of an enum, true, false
+  std::string default_value;       // YAML
+  std::string example;             // YAML, or empty
   bool is_required = false;
   bool is_selected = false;             // the selected variant has it
   std::vector<std::string> variants;    // variants that have the setting; empty: all

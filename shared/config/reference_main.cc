@@ -10,8 +10,9 @@ int main(int argc, char** argv) {
   if (what == "manual") text = stoker::config::manual_yaml();
   if (what == "markdown") text = stoker::config::reference_markdown();
   if (what == "schema") text = stoker::config::json_schema();
+  if (what == "man") text = stoker::config::man_page();
   if (text.empty()) {
-    std::fputs("Usage: stoker-config-reference manual|markdown|schema\n", stderr);
+    std::fputs("Usage: stoker-config-reference manual|markdown|schema|man\n", stderr);
     return 64;
   }
   return std::fputs(text.c_str(), stdout) < 0 ? 74 : 0;

@@ -1,6 +1,6 @@
 // Schema: the descriptors of all settings. Reading, --set, --check-config, comparing two
-// configurations, the manual config/stoker.yaml, docs/configuration.md, the JSON Schema and the man
-// page all use these tables. A new setting consists of a member in its struct, an entry in its
+// configurations, the manual config/stoker.yaml, docs/configuration.md, the JSON Schema, the man
+// page and the completion of --set all use these tables. A new setting consists of a member in its struct, an entry in its
 // table (settings_*.cc) and the code that uses it.
 //
 // Threads: values that point into the Config they describe.

@@ -270,6 +270,47 @@ TEST(ConfigurationPageTest, ShowsValidExamples) {
   for (const std::string& block : blocks) valid_config(block);
 }
 
+// ---- stoker.yaml(5)
+
+TEST(ConfigManPageTest, ContainsEveryKeyOfTables) {
+  std::string page = man_page();
+  std::erase(page, '\\');  // escapes
+  for (const std::string& key : page_keys(reference_markdown()))
+    EXPECT_THAT(page, testing::HasSubstr("\n.TP\nfB" + key + "fR\n"));
+}
+
+// ---- Completion of --set
+
+TEST(KeyCompletionsTest, ListKeysOfTables) {
+  const std::vector<std::string> all = page_keys(reference_markdown());
+  const std::set<std::string> rows(all.begin(), all.end());
+  std::set<std::string> completed;
+  for (const KeyCompletion& each : key_completions()) completed.insert(each.key);
+  for (const std::string& key : completed) {
+    const size_t dataset = key.starts_with("data.") ? key.find('.', 5) : std::string::npos;
+    EXPECT_TRUE(
+        rows.contains(dataset == std::string::npos ? key : "data.NAME" + key.substr(dataset)))
+        << key;
+  }
+  for (const std::string& row : rows) {
+    const bool is_mapping = rows.lower_bound(row + '.') != rows.lower_bound(row + '/');
+    if (is_mapping || row.find_first_of("[*") != std::string::npos) continue;
+    const bool is_data = row.starts_with("data.NAME");
+    EXPECT_TRUE(completed.contains(is_data ? "data.val" + row.substr(9) : row)) << row;
+  }
+}
+
+TEST(KeyCompletionsTest, ListWordsOfChoices) {
+  std::map<std::string, std::vector<std::string>> words;
+  for (const KeyCompletion& each : key_completions()) words[each.key] = each.words;
+  EXPECT_EQ(words["log.level"], (std::vector<std::string>{"debug", "info", "warning", "error"}));
+  EXPECT_EQ(words["run.deterministic"], (std::vector<std::string>{"true", "false"}));
+  EXPECT_THAT(words["data.val.format"], testing::Contains("image_folder"));
+  EXPECT_THAT(words["data.train.cache.type"], testing::Contains("packed"));
+  EXPECT_TRUE(words.contains("train.max_steps"));
+  EXPECT_TRUE(words["train.max_steps"].empty());
+}
+
 // ---- Examples
 
 TEST(ExamplesTest, AreValid) {
@@ -286,6 +327,24 @@ TEST(ExamplesTest, AreValid) {
         << name;
   }
   EXPECT_GE(count, 3u);
+}
+
+TEST(ExamplesTest, SelectSchemaInFirstLine) {
+  const std::string start = "# yaml-language-server: $schema=";
+  size_t count = 0;
+  for (const char* const folder : {"/config/", "/bench/convergence/"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(kSource + folder)) {
+      if (entry.path().extension() != ".yaml") continue;
+      ++count;
+      const std::string text = text_of(folder + entry.path().filename().string());
+      ASSERT_TRUE(text.starts_with(start)) << entry.path();
+      const std::string schema = text.substr(start.size(), text.find('\n') - start.size());
+      EXPECT_TRUE(std::filesystem::equivalent(entry.path().parent_path() / schema,
+                                              kSource + "/config/stoker.schema.json"))
+          << entry.path();
+    }
+  }
+  EXPECT_GE(count, 6u);
 }
 
 }  // namespace

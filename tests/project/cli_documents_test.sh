@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# cli_documents_test.sh BIN PROGRAM…: checks that man formats the man pages of the programs and of
+# stoker.yaml without warnings, and that bash completes their command lines.
+set -euo pipefail
+bin=${1:?give the folder of the programs}
+programs=("${@:2}")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+fail() {
+  printf 'cli_documents_test: %s\n' "$*" >&2
+  failed=1
+}
+
+for program in "${programs[@]}"; do
+  "$bin/$program" --print-document man >"$scratch/$program.man"
+  "$bin/$program" --print-document completion >"$scratch/$program.bash"
+  ! command -v shellcheck >/dev/null || shellcheck -s bash "$scratch/$program.bash" || fail "shellcheck rejects the completion of $program"
+done
+"$bin/stoker-config-reference" man >"$scratch/stoker.yaml.man"
+
+# expect TYPED ARGUMENTS…: the arguments of $program when this is typed into an interactive bash, with
+# \t for the TAB key.
+# "\e*" inserts all completions.
+expect() {
+  local typed=$1 arguments
+  shift
+  printf 'PS1=; %s() { printf "<%%s>" "$@" >"%s"; }\nsource "%s"\n' "$program" "$scratch/typed" "$scratch/$program.bash" >"$scratch/rc"
+  rm -f "$scratch/typed"
+  # From a pipe, bash reads with readline as from a terminal.
+  printf '%b\nexit\n' "$typed" |
+    (cd "$scratch" && HISTFILE='' INPUTRC=/dev/null TERM=dumb timeout 60 bash --noprofile --rcfile rc -i) >"$scratch/screen" 2>&1 || true
+  arguments=$(cat "$scratch/typed" 2>/dev/null) || arguments=nothing
+  [[ $arguments == "$(printf '<%s>' "$@")" ]] || fail "'$typed' became $arguments, not $(printf '<%s>' "$@"); $(tail -n 5 "$scratch/screen")"
+}
+
+mkdir "$scratch/runs"
+: >"$scratch/my.yaml"
+for program in "${programs[@]}"; do
+  case $program in
+    stokerctl)
+      expect 'stokerctl sho\t1200' show-batch 1200
+      expect 'stokerctl --run-dir ru\t ex\tbest --form\tto\t' --run-dir runs/ export best --format torch
+      expect "stokerctl --run-dir list rep\\t" --run-dir list report
+      expect 'stokerctl export --format=sa\t' export --format=safetensors
+      expect 'stokerctl logs --\e*' logs --evaluator --follow --help --json --lines --run-dir --socket --version
+      ;;
+    *)
+      expect "$program --con\\tmy\\t--set train.max_st\\t10" --config my.yaml --set train.max_steps=10
+      expect "$program --set train.preci\\tbf\\t" --set train.precision=bf16
+      expect "$program --set=log.level=war\\t" --set=log.level=warning
+      expect "$program --set data.train.cache.\\e*" --set data.train.cache.{dir,jpeg_restart_markers,type}=
+      # Without '=' as a word break.
+      expect "COMP_WORDBREAKS=\${COMP_WORDBREAKS//=}\\n$program --set train.precision=bf\\t" --set train.precision=bf16
+      ;;
+  esac
+done
+
+if ! command -v man >/dev/null || ! man --version >/dev/null 2>&1; then
+  ((failed == 0)) || exit 1
+  printf 'man is not installed: only the completion was tested\n'
+  exit 77
+fi
+for page in "$scratch"/*.man; do
+  warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null) ||
+    fail "man cannot format $(basename "$page")"
+  [[ -z $warnings ]] || fail "$(basename "$page"): $warnings"
+done
+exit "$failed"
