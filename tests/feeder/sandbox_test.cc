@@ -14,13 +14,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <new>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,7 +33,11 @@
 
 #include "feeder/syscall_filter.h"
 #include "shared/base/file.h"
+#include "shared/data/stream/byte_input.h"
+#include "shared/data/stream/spool_folder.h"
 #include "shared/ring/segment.h"
+#include "tests/support/packed_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::feeder {
 namespace {
@@ -349,6 +357,53 @@ TEST_F(SandboxTest, AllowsSyscallsNeededForReading) {
     if (::write(STDERR_FILENO, "", 0) != 0) return 5;
     rlimit limit{};
     if (::getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur > 1 || limit.rlim_max > 1) return 6;
+    return 0;
+  });
+  EXPECT_EQ(ending.exit_code, 0) << "signal " << ending.signal << ", call "
+                                 << ending.denied_syscall - 1;
+}
+
+// What `input` returns first; its waits end when the stop is requested.
+std::string read_text(data::stream::ByteInput& input, const std::stop_token& stop) {
+  std::array<std::byte, 64> bytes;
+  const auto got = input.read(bytes, stop);
+  return got ? std::string(reinterpret_cast<const char*>(bytes.data()), *got)
+             : std::string(to_string(got.status().code()));
+}
+
+// Opened as the headers of data/stream say: descriptors, growing files and spool folders before.
+TEST_F(SandboxTest, ReadsInputsOfStreams) {
+  using namespace data::stream;
+  const test::TemporaryDirectory folder;
+  test::write_whole(folder / "a.zst", test::zstd("shard"));
+  test::write_whole(folder / "b", "growing");
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
+  const UniqueFd writer(fds[1]);
+  ASSERT_EQ(::write(writer.get(), "pipe", 4), 4);
+  const auto pipe = make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"});
+  const auto growing = open_growing_file(folder / "b");
+  const auto spool = SpoolFolder::open(folder.path());
+  ASSERT_TRUE(growing.ok() && spool.ok());
+  const ProcessExit ending = run_in_sandbox([&]() -> int {
+    if (read_text(*pipe, {}) != "pipe" || read_text(**growing, {}) != "growing") return 1;
+    const auto file = (*spool)->next({});
+    if (!file || !*file) return 2;
+    const auto shard = open_shard((*file)->path);
+    if (!shard || !(*shard)->check_identity(0, (*file)->identity).ok()) return 3;
+    if (read_text(**shard, {}) != "shard" || read_text(**shard, {}) != "") return 4;
+    if (!(*growing)->identity(7).ok() || !(*spool)->next({}).ok()) return 5;
+    const auto waits_and_stops = [](const auto& source, const auto& wait) {
+      const std::jthread waiter([&wait](const std::stop_token& stop) { wait(stop); });
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (!source.is_waiting() && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::yield();
+      return std::chrono::steady_clock::now() < deadline;
+    };
+    if (!waits_and_stops(*pipe, [&](const auto& stop) { read_text(*pipe, stop); })) return 6;
+    if (!waits_and_stops(**growing, [&](const auto& stop) { read_text(**growing, stop); }))
+      return 7;
+    if (!waits_and_stops(**spool, [&](const auto& stop) { (void)(*spool)->next(stop); })) return 8;
     return 0;
   });
   EXPECT_EQ(ending.exit_code, 0) << "signal " << ending.signal << ", call "

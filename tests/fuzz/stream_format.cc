@@ -76,10 +76,15 @@ std::unique_ptr<ByteInput> open_input(char mode, const std::string& content, siz
 
 struct ReadStream {
   std::vector<std::string> records;
+  std::vector<StreamPosition> starts;
   std::vector<StreamPosition> ends;
   StatusCode code = StatusCode::kOk;
   bool operator==(const ReadStream&) const = default;
 };
+
+std::string record_text(const StreamRecord& record) {
+  return {reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size()};
+}
 
 ReadStream read_stream(RecordStream& stream) {
   ReadStream read;
@@ -92,8 +97,8 @@ ReadStream read_stream(RecordStream& stream) {
     check_invariant(read.ends.empty() || record.at.offset >= read.ends.back().offset ||
                         stream.position().record > record.at.record,
                     "positions must increase");
-    read.records.emplace_back(reinterpret_cast<const char*>(record.bytes.data()),
-                              record.bytes.size());
+    read.records.emplace_back(record_text(record));
+    read.starts.push_back(record.at);
     read.ends.push_back(stream.position());
   }
 }
@@ -117,23 +122,32 @@ bool run(std::string_view input) {
   const auto framing = data::stream::framing_of(request);
   const auto decoder = RecordDecoder::make(request);
   check_invariant(framing.ok() && decoder.ok(), "the settings must be valid");
-  RecordStream whole(*framing, open_input(mode, content, 1 << 20));
-  const ReadStream read = read_stream(whole);
-  RecordStream in_parts(*framing, open_input(mode, content, 3));
-  check_invariant(read_stream(in_parts) == read, "records depend on how the bytes arrive");
+  const auto open = [&](size_t part) {
+    return std::make_unique<RecordStream>(*framing, open_input(mode, content, part));
+  };
+  const ReadStream read = read_stream(*open(1 << 20));
+  check_invariant(read_stream(*open(3)) == read, "records depend on how the bytes arrive");
   bool any = false;
-  for (size_t i = 0; i < read.records.size(); ++i) {
-    any = decode(**decoder, read.records[i]) || any;
-    auto rest = open_input(mode, content, 1 << 20);
-    if (i >= 4) continue;
-    check_invariant(rest->skip(read.ends[i].offset, {}).ok(), "a position must exist");
-    RecordStream resumed(*framing, std::move(rest), read.ends[i]);
-    const ReadStream after = read_stream(resumed);
+  for (const std::string& record : read.records) any = decode(**decoder, record) || any;
+  for (size_t i = 0; i < std::min<size_t>(4, read.records.size()); ++i) {
+    const auto resumed = open(1 << 20);
+    check_invariant(resumed->skip_to(read.ends[i], {}).ok(), "a position must exist");
+    const ReadStream after = read_stream(*resumed);
     check_invariant(
         after.code == read.code &&
             std::equal(after.records.begin(), after.records.end(),
                        read.records.begin() + static_cast<ptrdiff_t>(i) + 1, read.records.end()),
         "records depend on where reading was interrupted");
+    // One stream, which skips from each record to the next but one.
+    const auto skipping = open(100);
+    for (size_t j = i; j < read.records.size(); j += 2) {
+      StreamRecord record;
+      check_invariant(skipping->skip_to(read.starts[j], {}).ok(), "a record must have a position");
+      const auto more = skipping->next(record, {});
+      check_invariant(
+          more && *more && record.at == read.starts[j] && record_text(record) == read.records[j],
+          "a record depends on those before it");
+    }
   }
   return any;
 }
@@ -149,6 +163,7 @@ std::vector<std::string> seeds() {
           with_mode(kLines, "\n" + line + line),
           with_mode(kFrames, frame + frame),
           with_mode(kTarFile, tar + tar_member("b.y", "1") + kTarEnd),
+          with_mode(kTarFile, tar + kTarEnd + tar + kTarEnd),
           with_mode(kGzip, test::gzip(line) + test::gzip(line)),
           with_mode(kZstd, test::zstd(line))};
 }

@@ -3,8 +3,7 @@
 // Threads:  one object per thread; the reader must outlive it.
 // Blocking: as its input.
 // Errors:   kCorrupt (invalid data, truncated, checksum mismatch, trailing bytes), those of the
-//           input; each names the file and the offset in it. kOutOfMemory. Uses about 300 KiB of
-//           memory, independent of the stream.
+//           input; each names the file and the offset in it. kOutOfMemory.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +34,8 @@ using PackedInput = std::function<Result<size_t>(std::span<std::byte> bytes)>;
 
 class Inflater {
  public:
+  static constexpr size_t kMemory = size_t{300} << 10;  // bytes, about; independent of the stream
+
   static Result<Inflater> open(const FileReader& reader, const FileTable& files,
                                const Packed& packed);
   // `name`: of the file, for messages. `offset`: of the first byte of the input in it.

@@ -7,6 +7,11 @@
 #include <vector>
 
 namespace stoker::data::files {
+namespace {
+
+constexpr int kMaxWindowLog = 25;  // of levels up to 20
+
+}  // namespace
 
 struct ZstdReader::State {
   State(PackedInput input_given, std::string path_given)
@@ -38,6 +43,9 @@ struct ZstdReader::State {
     if (ZSTD_isError(result) != 0) {
       if (ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation)
         return Status(StatusCode::kOutOfMemory, path + ": unpacking");
+      if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+        return corrupt("a window of more than " + std::to_string((1 << kMaxWindowLog) >> 20) +
+                       " MiB (compress it without --long and --ultra)");
       return corrupt(std::string("corrupt (") + ZSTD_getErrorName(result) + ")");
     }
     is_between_frames = result == 0;
@@ -65,9 +73,14 @@ ZstdReader::~ZstdReader() = default;
 Result<ZstdReader> ZstdReader::open(PackedInput input, std::string name) {
   auto state = std::make_unique<State>(std::move(input), std::move(name));
   state->stream = ZSTD_createDStream();
-  if (state->stream == nullptr)
+  if (state->stream == nullptr ||
+      ZSTD_isError(ZSTD_DCtx_setParameter(state->stream, ZSTD_d_windowLogMax, kMaxWindowLog)) != 0)
     return Status(StatusCode::kOutOfMemory, state->path + ": unpacking");
   return ZstdReader(std::move(state));
+}
+
+size_t ZstdReader::held_bytes() const {
+  return ZSTD_sizeof_DStream(state_->stream) + state_->buffer.capacity();
 }
 
 Result<size_t> ZstdReader::read_available(std::span<std::byte> out) {

@@ -4,8 +4,8 @@
 // Threads:  one at a time.
 // Blocking: as its input.
 // Errors:   kCorrupt (invalid data, truncated, checksum mismatch), those of the input; each names
-//           the file and the offset in it. kOutOfMemory. Uses up to 128 MiB of memory; a frame that
-//           needs more (zstd --long=28 and higher) is kCorrupt.
+//           the file and the offset in it. kOutOfMemory. A frame with a window of more than 32 MiB
+//           (zstd --long, --ultra -21 and higher) is kCorrupt, so that many streams fit in memory.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,7 @@ class ZstdReader {
 
   // Returns at least one byte, except at the end; the bytes before an error before the error.
   Result<size_t> read_available(std::span<std::byte> out);
+  size_t held_bytes() const;  // memory: the window and the buffers
 
  private:
   struct State;

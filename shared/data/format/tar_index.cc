@@ -107,8 +107,6 @@ Status SequenceMember::read(const TarField& field, uint64_t values_per_step,
 namespace {
 
 constexpr uint64_t kMaxParsed = uint64_t{64} << 10;  // bytes of a label or a JSON member
-constexpr size_t kMaxMembers = 1000;                 // per sample
-constexpr size_t kMaxKey = 4096;                     // bytes
 constexpr size_t kShownKey = 256;
 constexpr size_t kShownMembers = 16;
 
@@ -172,14 +170,14 @@ class TarIndexer {
       STOKER_RETURN_IF_ERROR(end_sample());
       key_ = name->key;
       first_header_ = member.header;
-      if (key_.size() > kMaxKey)
+      if (key_.size() > kMaxTarKey)
         return wrong("its key has " + std::to_string(key_.size()) + " bytes");
     }
     std::string extension = lower_case(name->extension);
     if (std::ranges::find(members_, extension) != members_.end())
       return wrong("has two members " + record::quote_for_message(extension));
-    if (members_.size() == kMaxMembers)
-      return wrong("has more than " + std::to_string(kMaxMembers) + " members");
+    if (members_.size() == kMaxTarMembers)
+      return wrong("has more than " + std::to_string(kMaxTarMembers) + " members");
     for (size_t i = 0; i < tar_fields_.size(); ++i) {
       const auto rank = tar_fields_[i].extension_rank(extension);
       if (rank && (!found_[i].is_there || *rank < found_[i].rank))

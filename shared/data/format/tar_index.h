@@ -33,6 +33,8 @@ namespace stoker::data::format {
 
 // Maximum size in bytes of a member that is read as a whole; texts are read in parts.
 inline constexpr uint64_t kMaxTarMember = uint64_t{256} << 20;
+inline constexpr size_t kMaxTarMembers = 1000;  // per sample
+inline constexpr size_t kMaxTarKey = 4096;      // bytes of the key of a sample
 
 struct TarField {
   std::vector<std::string> extensions;  // in order of preference

@@ -13,7 +13,8 @@ using Block = std::span<const std::byte>;
 
 constexpr size_t kMaxLongName = size_t{64} << 10;
 constexpr size_t kMaxPax = size_t{1} << 20;
-constexpr uint64_t kMaxRest = uint64_t{1} << 20;  // bytes after the end-of-archive block
+constexpr uint64_t kMaxExtended = uint64_t{4} << 20;  // bytes of headers before that of a member
+constexpr uint64_t kMaxRest = uint64_t{1} << 20;      // bytes after the end-of-archive block
 
 // Offset and size of a header field.
 struct Location {
@@ -84,8 +85,17 @@ bool has_content(char type) { return type < '1' || type > '6'; }
 }  // namespace
 
 Result<bool> TarReader::next(TarMember& member) {
+  if (has_end_block_) {
+    if (after_end_ == AfterEnd::kNothing) return false;
+    STOKER_RETURN_IF_ERROR(skip_zeros());
+    has_end_block_ = false;
+  }
   Overrides overrides;
+  const uint64_t begin = at_;
   for (Header header;;) {
+    if (at_ - begin > kMaxExtended)
+      return wrong("extended headers of more than " + std::to_string(kMaxExtended) +
+                   " bytes before a member");
     STOKER_ASSIGN_OR_RETURN(const bool more, read_header(header));
     if (!more) {
       if (overrides.any) return wrong("ends after a header that belongs to a member");
@@ -96,6 +106,7 @@ Result<bool> TarReader::next(TarMember& member) {
         STOKER_RETURN_IF_ERROR(take_long_name(header, overrides));
         continue;
       case 'K':  // long target name of a link
+        if (header.size > kMaxLongName) return long_name(header.size);
         STOKER_RETURN_IF_ERROR(skip(header.size));
         continue;
       case 'x':
@@ -111,6 +122,7 @@ Result<bool> TarReader::next(TarMember& member) {
         break;
     }
     member.name = overrides.name.empty() ? std::move(header.name) : std::move(overrides.name);
+    member.begin = begin;
     member.header = header_;
     member.content = at_;
     member.size = overrides.has_size ? overrides.size : header.size;
@@ -121,9 +133,13 @@ Result<bool> TarReader::next(TarMember& member) {
   }
 }
 
+void TarReader::seek(uint64_t offset) {
+  at_ = header_ = content_end_ = offset;
+  has_end_block_ = false;
+}
+
 // False at the end of the archive: a zero block, or the end of the file.
 Result<bool> TarReader::read_header(Header& header) {
-  if (has_end_block_) return false;
   STOKER_ASSIGN_OR_RETURN(const Block block, file_.peek(at_, kTarBlock));
   if (block.empty() && file_.size() < content_end_)
     return wrong("the file ends in the content of a member");
@@ -132,7 +148,7 @@ Result<bool> TarReader::read_header(Header& header) {
   if (block.size() < kTarBlock) return wrong("the file ends in a header");
   if (is_zero(block)) {
     has_end_block_ = true;
-    STOKER_RETURN_IF_ERROR(check_rest());
+    if (after_end_ == AfterEnd::kNothing) STOKER_RETURN_IF_ERROR(check_rest());
     return false;
   }
   if (!has_right_checksum(block)) return wrong("not a tar header (its checksum is wrong)");
@@ -143,22 +159,27 @@ Result<bool> TarReader::read_header(Header& header) {
   return true;
 }
 
-// Only zero blocks are accepted after the end, because members there would be ignored silently.
+// Members after the end would be ignored silently.
 Status TarReader::check_rest() {
-  for (uint64_t at = at_; at - at_ <= kMaxRest; at += kTarBlock) {
-    STOKER_ASSIGN_OR_RETURN(const Block block, file_.peek(at, kTarBlock));
-    if (block.empty()) return {};
-    if (is_zero(block)) continue;
-    return wrong(
-        "something follows the end of the archive; of archives joined by cat only the first "
-        "would be read");
+  STOKER_RETURN_IF_ERROR(skip_zeros());
+  STOKER_ASSIGN_OR_RETURN(const Block block, file_.peek(at_, kTarBlock));
+  if (block.empty()) return {};
+  return wrong(
+      "something follows the end of the archive; of archives joined by cat only the first would be "
+      "read");
+}
+
+// Continues after zero blocks.
+Status TarReader::skip_zeros() {
+  for (const uint64_t begin = at_; at_ - begin <= kMaxRest; at_ += kTarBlock) {
+    STOKER_ASSIGN_OR_RETURN(const Block block, file_.peek(at_, kTarBlock));
+    if (block.empty() || !is_zero(block)) return {};
   }
   return wrong("more than " + std::to_string(kMaxRest) + " bytes follow the end of the archive");
 }
 
 Status TarReader::take_long_name(const Header& header, Overrides& overrides) {
-  if (header.size > kMaxLongName)
-    return wrong("a name of " + std::to_string(header.size) + " bytes");
+  if (header.size > kMaxLongName) return long_name(header.size);
   STOKER_ASSIGN_OR_RETURN(const Block bytes, file_.peek(at_, header.size));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   overrides.name = text.substr(0, std::min(text.find('\0'), text.size()));
@@ -217,6 +238,10 @@ Status TarReader::skip(uint64_t size) {
   content_end_ = at_ + size;
   at_ += size + std::min(padding, left - size);
   return {};
+}
+
+Status TarReader::long_name(uint64_t size) const {
+  return wrong("a name of " + std::to_string(size) + " bytes");
 }
 
 Status TarReader::wrong(const std::string& what) const {

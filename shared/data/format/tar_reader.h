@@ -8,7 +8,8 @@
 // Errors:  kCorrupt with the offset; those of the source. Every number in a header is checked
 //          against the size of the file before it is used. In a stream, whose size is not known,
 //          the caller checks the size of a member; a stream that ends in a member is an error of
-//          the following next().
+//          the following next(). Extended headers have limits, so that next() needs at most 8 MiB
+//          from offset().
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ constexpr uint64_t kTarBlock = 512;
 
 struct TarMember {
   std::string name;
+  uint64_t begin = 0;    // offset of its first header, which can be an extended one
   uint64_t header = 0;   // offset of the last block before the content
   uint64_t content = 0;  // offset
   uint64_t size = 0;     // of the content, in bytes
@@ -31,15 +33,25 @@ struct TarMember {
 
 class TarReader {
  public:
+  // What may follow the zero block that ends an archive, apart from further ones.
+  enum class AfterEnd {
+    kNothing,  // members would be ignored silently
+    kArchives  // cat a.tar b.tar: the first next() after the last member of each returns false
+  };
+
   // `begin`: where the first header is, for reading from the middle.
-  explicit TarReader(files::ByteSource& file, uint64_t begin = 0) : file_(file), at_(begin) {}
+  explicit TarReader(files::ByteSource& file, uint64_t begin = 0,
+                     AfterEnd after_end = AfterEnd::kNothing)
+      : file_(file), after_end_(after_end), at_(begin) {}
 
   // The next member; false at the end.
   Result<bool> next(TarMember& member);
   // Offset of the first header of the next member, after the content of the last one.
   uint64_t offset() const { return at_; }
-  // After the last member: whether the file has the zero block that ends an archive. A file that
-  // was truncated between two members has none.
+  // Continues with the header at `offset`.
+  void seek(uint64_t offset);
+  // After next() has returned false: whether there is the zero block that ends an archive. A file
+  // that was truncated between two members has none, and neither has the end of joined archives.
   bool has_end_block() const { return has_end_block_; }
 
  private:
@@ -58,14 +70,17 @@ class TarReader {
 
   Result<bool> read_header(Header& header);
   Status check_rest();
+  Status skip_zeros();
   Status take_long_name(const Header& header, Overrides& overrides);
   Status take_pax(const Header& header, Overrides& overrides);
   Status take_pax_record(std::string_view key, std::string_view value, bool is_global,
                          Overrides& overrides);
   Status skip(uint64_t size);
+  Status long_name(uint64_t size) const;
   Status wrong(const std::string& what) const;
 
   files::ByteSource& file_;
+  const AfterEnd after_end_;
   uint64_t at_;               // offset of the next block to read
   uint64_t header_ = 0;       // offset of the last header read; for messages
   uint64_t content_end_ = 0;  // of the last member, without padding

@@ -36,8 +36,14 @@ RowReader::RowReader(files::ByteSource& text, std::string name, LineEnd line_end
       name_(std::move(name)),
       row_end_(std::move(line_end)),
       max_bytes_(max_bytes),
-      begin_(begin),
+      has_begun_(begin > 0),
       at_(begin) {}
+
+void RowReader::seek(uint64_t offset) {
+  has_begun_ = true;
+  at_ = offset;
+  rest_ = {};
+}
 
 Result<bool> RowReader::next(TextLine& row) {
   if (!has_begun_) STOKER_RETURN_IF_ERROR(begin_file());
@@ -55,16 +61,15 @@ Result<bool> RowReader::next(TextLine& row) {
 
 Status RowReader::begin_file() {
   has_begun_ = true;
-  if (begin_ > 0) return {};
   STOKER_ASSIGN_OR_RETURN(auto first, text_.peek_available(0, 1));
   // Only what starts like an object cannot be a mark, whose bytes can arrive one by one.
   if (!first.empty() && first[0] != std::byte{'{'}) {
     STOKER_ASSIGN_OR_RETURN(first, text_.peek_available(0, kMarkBytes));
   }
   rest_ = record::to_string_view(first);
-  if (is_utf16(rest_))
-    return Status(StatusCode::kCorrupt, name_ + ": is UTF-16; convert it to UTF-8");
-  STOKER_RETURN_IF_ERROR(reject_packed(first).with_context(name_));
+  if (is_utf16(rest_)) return wrong(name_, "is UTF-16; convert it to UTF-8");
+  const Status packed = reject_packed(first);
+  if (!packed.ok()) return wrong(name_, packed.message());
   if (!rest_.starts_with(kUtf8Mark)) return {};
   rest_.remove_prefix(kUtf8Mark.size());
   at_ += kUtf8Mark.size();
@@ -87,10 +92,16 @@ Result<size_t> RowReader::find_row_end() {
 }
 
 Status RowReader::too_long() const {
-  const std::string where = begin_ == 0 ? std::to_string(line_) : " offset " + std::to_string(at_);
-  return Status(StatusCode::kCorrupt, name_ + ":" + where + ": a row of more than " +
-                                          std::to_string(max_bytes_) +
-                                          " bytes; is a quote never closed?");
+  // Only within quotes a row contains line ends.
+  const bool has_lines = rest_.substr(0, max_bytes_).find('\n') != std::string_view::npos;
+  return wrong(name_ + ':' + std::to_string(line_),
+               "a row of more than " + std::to_string(max_bytes_) + " bytes" +
+                   (has_lines ? "; is a quote never closed?" : ""));
+}
+
+Status RowReader::wrong(const std::string& where, const std::string& what) const {
+  const Status status(StatusCode::kCorrupt, what);
+  return name_.empty() ? status : status.with_context(where);
 }
 
 Status scan_lines(const files::FileReader& reader, const files::FileTable& files, size_t file,

@@ -6,8 +6,8 @@
 // Threads:   one at a time.
 // Blocking:  as the source.
 // Ownership: the source must outlive this object.
-// Errors:    kCorrupt (UTF-16, a compressed file, a row over the maximum) with name and line, those
-//            of the source. next() must not be called after an error.
+// Errors:    kCorrupt (UTF-16, a compressed file, a row over the maximum) with name and line, if
+//            there is a name; those of the source. next() must not be called after an error.
 #pragma once
 
 #include <array>
@@ -42,25 +42,29 @@ size_t end_of_line(std::string_view bytes);  // for formats with one row per lin
 
 class RowReader {
  public:
-  // `name`: of the file, for messages. `begin`: the offset of the first row, for reading from the
-  // middle; lines are counted from there.
+  // `name`: of the file, for messages; empty: the caller adds the location. `begin`: the offset of
+  // the first row, for reading from the middle; lines are counted from there.
   RowReader(files::ByteSource& text, std::string name, LineEnd line_end,
             uint64_t max_bytes = kMaxTextLineBytes, uint64_t begin = 0);
 
   // The next row that is not blank; false at the end. Its text is valid until the next call.
   Result<bool> next(TextLine& row);
+  // Of the next row; after an error, of the wrong one.
+  uint64_t offset() const { return at_; }
+  // Continues with the row at `offset`, which is not 0.
+  void seek(uint64_t offset);
 
  private:
   Status begin_file();
   Result<size_t> find_row_end();
   Status too_long() const;
+  Status wrong(const std::string& where, const std::string& what) const;
 
   files::ByteSource& text_;
   const std::string name_;
   const LineEnd row_end_;
   const uint64_t max_bytes_;
-  const uint64_t begin_;
-  bool has_begun_ = false;
+  bool has_begun_;
   uint64_t at_;            // offset of the next row
   std::string_view rest_;  // the bytes from there that were read
   uint64_t line_ = 1;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "shared/data/record/field_value.h"
-#include "shared/data/stream/wait_readable.h"
 
 namespace stoker::data::stream {
 
@@ -18,31 +17,48 @@ Status stopped_reading(std::string_view name) {
   return Status(StatusCode::kCancelled, "reading " + std::string(name) + " was stopped");
 }
 
-Status ByteInput::skip(uint64_t count, const std::stop_token& stop) {
+Result<size_t> ByteInput::read(std::span<std::byte> out, const std::stop_token& stop) {
+  if (stop.stop_requested()) return stopped_reading(name_);
+  waiting_.count_poll();
+  return read_available(out, stop);
+}
+
+Result<uint64_t> ByteInput::skip(uint64_t count, const std::stop_token& stop) {
   constexpr uint64_t kChunk = uint64_t{1} << 20;
   std::vector<std::byte> chunk(std::min(count, kChunk));
-  for (uint64_t left = count; left > 0;) {
-    if (stop.stop_requested()) return stopped_reading(name_);
-    const auto part = std::span(chunk).first(std::min<uint64_t>(left, chunk.size()));
+  uint64_t skipped = 0;
+  while (skipped < count) {
+    const auto part = std::span(chunk).first(std::min<uint64_t>(count - skipped, chunk.size()));
     STOKER_ASSIGN_OR_RETURN(const size_t got, read(part, stop));
-    if (got == 0)
-      return Status(StatusCode::kCorrupt, name_ + ": ends " + std::to_string(left) +
-                                              " bytes before the position to continue from");
-    left -= got;
+    if (got == 0) break;
+    skipped += got;
   }
-  return {};
+  return skipped;
+}
+
+Result<uint64_t> ByteInput::identity(uint64_t /*offset*/) const { return uint64_t{0}; }
+
+Status ByteInput::check_identity(uint64_t offset, uint64_t saved) const {
+  STOKER_ASSIGN_OR_RETURN(const uint64_t now, identity(offset));
+  if (now == saved) return {};
+  return Status(StatusCode::kCorrupt,
+                name_ +
+                    ": is not what was read before: it was replaced, or its bytes before offset " +
+                    std::to_string(offset) + " have changed; restore it, or start a new run");
 }
 
 namespace {
 
 class DescriptorInput final : public ByteInput {
  public:
-  DescriptorInput(UniqueFd fd, std::string name) : ByteInput(std::move(name)), fd_(std::move(fd)) {}
+  explicit DescriptorInput(InputDescriptor descriptor)
+      : ByteInput(std::move(descriptor.name)), fd_(std::move(descriptor.fd)) {}
 
-  Result<size_t> read(std::span<std::byte> out, const std::stop_token& stop) override {
-    for (;;) {
+ private:
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
+    while (!stop.stop_requested()) {
       // Without a wait, a FIFO without a writer would end immediately.
-      STOKER_RETURN_IF_ERROR(wait(stop));
+      if (!is_readable(fd_.get()) && !waiting_.wait(fd_.get())) continue;
       const ssize_t got = ::read(fd_.get(), out.data(), out.size());
       if (got >= 0) return static_cast<size_t>(got);
       if (errno == ECONNRESET)
@@ -51,15 +67,7 @@ class DescriptorInput final : public ByteInput {
                                                 "reading what it was sent");
       if (errno != EINTR && errno != EAGAIN) return Status::from_errno(errno, "read " + name());
     }
-  }
-
- private:
-  Status wait(const std::stop_token& stop) {
-    if (is_readable(fd_.get(), std::chrono::milliseconds(0))) return {};
-    const Waiting waiting(*this);
-    while (!is_readable(fd_.get(), kStopInterval))
-      if (stop.stop_requested()) return stopped_reading(name());
-    return {};
+    return stopped_reading(name());
   }
 
   const UniqueFd fd_;
@@ -81,24 +89,24 @@ std::string peer_name(int socket) {
 
 }  // namespace
 
-std::unique_ptr<ByteInput> make_descriptor_input(UniqueFd fd, std::string name) {
-  return std::make_unique<DescriptorInput>(std::move(fd), std::move(name));
+std::unique_ptr<ByteInput> make_descriptor_input(InputDescriptor descriptor) {
+  return std::make_unique<DescriptorInput>(std::move(descriptor));
 }
 
-Result<std::unique_ptr<ByteInput>> open_stdin() {
+Result<InputDescriptor> open_stdin() {
   UniqueFd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   if (!fd.valid()) return Status::from_errno(errno, "standard input");
-  return make_descriptor_input(std::move(fd), "stdin");
+  return InputDescriptor{.fd = std::move(fd), .name = "stdin"};
 }
 
-Result<std::unique_ptr<ByteInput>> open_fifo(const std::string& path) {
+Result<InputDescriptor> open_fifo(const std::string& path) {
   // Without O_NONBLOCK, open() would wait for a writer.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, "open " + path);
-  return make_descriptor_input(std::move(fd), path);
+  return InputDescriptor{.fd = std::move(fd), .name = path};
 }
 
-Result<std::unique_ptr<ByteInput>> connect_socket(const std::string& path) {
+Result<InputDescriptor> connect_socket(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path)
@@ -111,7 +119,7 @@ Result<std::unique_ptr<ByteInput>> connect_socket(const std::string& path) {
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return Status::from_errno(errno, "connect to " + path);
   std::string name = path + peer_name(fd.get());
-  return make_descriptor_input(std::move(fd), std::move(name));
+  return InputDescriptor{.fd = std::move(fd), .name = std::move(name)};
 }
 
 }  // namespace stoker::data::stream

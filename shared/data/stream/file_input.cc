@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <initializer_list>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "shared/base/hash.h"
+#include "shared/data/counter_rng.h"
 #include "shared/data/files/decompressed_file.h"
 #include "shared/data/files/file_table.h"
 #include "shared/data/files/zstd_reader.h"
 #include "shared/data/stream/byte_input.h"
-#include "shared/data/stream/wait_readable.h"
+#include "shared/data/stream/source_wait.h"
 
 namespace stoker::data::stream {
 namespace {
@@ -50,6 +54,13 @@ Status was_truncated(const std::string& name, uint64_t size, uint64_t position) 
                                           " were read before");
 }
 
+// Never 0, which is the identity of inputs that cannot be read again.
+uint64_t mix_identity(std::initializer_list<uint64_t> parts) {
+  uint64_t mixed = 0;
+  for (const uint64_t part : parts) mixed = mix64(mixed + (part + 1) * kGolden64);
+  return std::max<uint64_t>(mixed, 1);
+}
+
 // ---- ShardInput
 
 class ShardInput final : public ByteInput {
@@ -57,8 +68,17 @@ class ShardInput final : public ByteInput {
   ShardInput(UniqueFd fd, const struct stat& info, std::string name)
       : ByteInput(std::move(name)), fd_(std::move(fd)), stamp_(files::stamp_of(info)) {}
 
-  Result<size_t> read(std::span<std::byte> out, const std::stop_token& stop) override {
-    if (stop.stop_requested()) return stopped_reading(name());
+  Result<uint64_t> skip(uint64_t count, const std::stop_token& /*stop*/) override {
+    const uint64_t skipped = std::min(count, stamp_.size - at_);
+    at_ += skipped;
+    return skipped;
+  }
+
+  Result<uint64_t> identity(uint64_t /*offset*/) const override { return shard_identity(stamp_); }
+
+ private:
+  Result<size_t> read_available(std::span<std::byte> out,
+                                const std::stop_token& /*stop*/) override {
     // Bytes that are appended meanwhile are not read; the check at the end reports them.
     const size_t wanted = std::min<uint64_t>(out.size(), stamp_.size - at_);
     if (wanted == 0) return check_unchanged();
@@ -71,13 +91,6 @@ class ShardInput final : public ByteInput {
     return got;
   }
 
-  Status skip(uint64_t count, const std::stop_token& /*stop*/) override {
-    if (count > stamp_.size - at_) return was_truncated(name(), stamp_.size, at_ + count);
-    at_ += count;
-    return {};
-  }
-
- private:
   Result<size_t> check_unchanged() const {
     STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd_.get(), name()));
     if (files::stamp_of(info) == stamp_) return size_t{0};
@@ -111,20 +124,33 @@ class DecompressedInput final : public ByteInput {
     return {};
   }
 
-  Result<size_t> read(std::span<std::byte> out, const std::stop_token& stop) override {
-    stop_ = stop;
-    if (auto* const gzip = std::get_if<files::Inflater>(&reader_)) return gzip->read_available(out);
-    return std::get<files::ZstdReader>(reader_).read_available(out);
-  }
+  Result<uint64_t> identity(uint64_t /*offset*/) const override { return packed_->identity(0); }
+  size_t held_bytes() const override { return held_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
+    stop_ = stop;
+    if (auto* const gzip = std::get_if<files::Inflater>(&reader_)) {
+      held_bytes_.store(files::Inflater::kMemory, std::memory_order_relaxed);
+      return gzip->read_available(out);
+    }
+    auto& zstd = std::get<files::ZstdReader>(reader_);
+    const auto got = zstd.read_available(out);
+    held_bytes_.store(zstd.held_bytes(), std::memory_order_relaxed);
+    return got;
+  }
+
   files::PackedInput packed_bytes() {
-    return [this](std::span<std::byte> bytes) { return packed_->read(bytes, stop_); };
+    return [this](std::span<std::byte> bytes) {
+      waiting_.count_poll();  // much may be read before the first byte that is decompressed
+      return packed_->read(bytes, stop_);
+    };
   }
 
   const std::unique_ptr<ByteInput> packed_;
   std::stop_token stop_;  // of the read() in progress
   std::variant<std::monostate, files::Inflater, files::ZstdReader> reader_;
+  std::atomic<size_t> held_bytes_{0};  // of reader_; no other data depends on it
 };
 
 bool has_suffix(const std::string& path, std::initializer_list<std::string_view> suffixes) {
@@ -136,14 +162,39 @@ bool has_suffix(const std::string& path, std::initializer_list<std::string_view>
 
 class GrowingFile final : public ByteInput {
  public:
-  GrowingFile(UniqueFd fd, std::string path) : ByteInput(std::move(path)), fd_(std::move(fd)) {
-    inotify_ = UniqueFd(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-    constexpr uint32_t kEvents = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
-    if (inotify_.valid() && ::inotify_add_watch(inotify_.get(), name().c_str(), kEvents) < 0)
-      inotify_.reset();  // the wait then ends only by its timeout
+  GrowingFile(UniqueFd fd, const struct stat& info, const std::string& path)
+      : ByteInput(path),
+        fd_(std::move(fd)),
+        inode_(static_cast<uint64_t>(info.st_ino)),
+        watch_(path, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF) {}
+
+  Result<uint64_t> skip(uint64_t count, const std::stop_token& stop) override {
+    STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd_.get(), name()));
+    const auto size = static_cast<uint64_t>(info.st_size);
+    const uint64_t present = std::min(count, size - std::min(size, at_));
+    at_ += present;
+    tail_.resize(std::min<uint64_t>(kTail, at_));
+    STOKER_RETURN_IF_ERROR(read_exactly(fd_.get(), at_ - tail_.size(), tail_, name()));
+    // What was not appended yet.
+    STOKER_ASSIGN_OR_RETURN(const uint64_t rest, ByteInput::skip(count - present, stop));
+    return present + rest;
   }
 
-  Result<size_t> read(std::span<std::byte> out, const std::stop_token& stop) override {
+  Result<uint64_t> identity(uint64_t offset) const override {
+    std::array<std::byte, kTail> bytes;
+    const auto before = std::span(bytes).first(std::min<uint64_t>(kTail, offset));
+    STOKER_ASSIGN_OR_RETURN(const size_t got,
+                            read_at(fd_.get(), offset - before.size(), before, name()));
+    if (got == before.size()) return mix_identity({inode_, crc32c(before)});
+    STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd_.get(), name()));
+    return was_truncated(name(), static_cast<uint64_t>(info.st_size), offset);
+  }
+
+ private:
+  enum class State { kGrowing, kRemoved, kRotated };
+  static constexpr size_t kTail = 64;
+
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
     for (;;) {
       STOKER_ASSIGN_OR_RETURN(const size_t got, read_at(fd_.get(), at_, out, name()));
       if (got > 0) return take(out.first(got));
@@ -158,23 +209,11 @@ class GrowingFile final : public ByteInput {
                       name() + ": was rotated after " + std::to_string(at_) +
                           " bytes: another file has its name, or it was renamed; a growing file "
                           "must keep its name (use spool for a sequence of files)");
-      STOKER_RETURN_IF_ERROR(wait(stop));
+      if (stop.stop_requested()) return stopped_reading(name());
+      has_waited_ = true;
+      watch_.wait(waiting_);
     }
   }
-
-  Status skip(uint64_t count, const std::stop_token& /*stop*/) override {
-    STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd_.get(), name()));
-    const auto size = static_cast<uint64_t>(info.st_size);
-    if (count > size - std::min(size, at_)) return was_truncated(name(), size, at_ + count);
-    at_ += count;
-    tail_.resize(std::min<uint64_t>(kTail, at_));
-    STOKER_RETURN_IF_ERROR(read_exactly(fd_.get(), at_ - tail_.size(), tail_, name()));
-    return {};
-  }
-
- private:
-  enum class State { kGrowing, kRemoved, kRotated };
-  static constexpr size_t kTail = 64;
 
   // Bytes at `at_` that were read.
   Result<size_t> take(std::span<const std::byte> bytes) {
@@ -217,20 +256,9 @@ class GrowingFile final : public ByteInput {
     return is_same ? State::kGrowing : State::kRotated;
   }
 
-  Status wait(const std::stop_token& stop) {
-    if (stop.stop_requested()) return stopped_reading(name());
-    const Waiting waiting(*this);
-    has_waited_ = true;
-    // inotify is only a hint: there are no events from other hosts of a network file system.
-    if (!is_readable(inotify_.valid() ? inotify_.get() : -1, kStopInterval)) return {};
-    std::array<char, 4096> events;
-    while (::read(inotify_.get(), events.data(), events.size()) > 0) {
-    }
-    return {};
-  }
-
   const UniqueFd fd_;
-  UniqueFd inotify_;
+  const uint64_t inode_;
+  FileWatch watch_;
   uint64_t at_ = 0;
   std::vector<std::byte> tail_;  // the last bytes before `at_`
   bool has_waited_ = false;      // since the last read
@@ -250,9 +278,15 @@ Result<std::unique_ptr<ByteInput>> open_shard(const std::string& path) {
   return std::unique_ptr<ByteInput>(std::move(unpacked));
 }
 
+// Without the inode, so that a copied dataset is the same, as in FileTable::add_to().
+uint64_t shard_identity(const files::FileStamp& stamp) {
+  return mix_identity({stamp.size, static_cast<uint64_t>(stamp.mtime_ns)});
+}
+
 Result<std::unique_ptr<ByteInput>> open_growing_file(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_regular(path));
-  return std::unique_ptr<ByteInput>(std::make_unique<GrowingFile>(std::move(fd), path));
+  STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd.get(), path));
+  return std::unique_ptr<ByteInput>(std::make_unique<GrowingFile>(std::move(fd), info, path));
 }
 
 }  // namespace stoker::data::stream

@@ -154,6 +154,8 @@ class TarFields final : public FieldReader {
   Status take(const format::TarMember& member, std::string extension) {
     if (std::ranges::find(extensions_, extension) != extensions_.end())
       return unusable("has two members " + record::quote_for_message(extension));
+    if (extensions_.size() == format::kMaxTarMembers)
+      return unusable("has more than " + std::to_string(format::kMaxTarMembers) + " members");
     const auto& fields = values_.fields();
     for (size_t field = 0; field < fields.size(); ++field) {
       const auto rank = fields[field].extension_rank(extension);

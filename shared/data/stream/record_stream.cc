@@ -35,6 +35,8 @@ class RecordStream::Framer {
 
   // The next record; false at the end. Sets the offset and the bytes, and moves offset() to its end.
   virtual Result<bool> next(StreamRecord& record) = 0;
+  // Continues at a record that starts at `offset` or after it; not 0.
+  virtual void seek(uint64_t offset) { at_ = offset; }
   uint64_t offset() const { return at_; }
   uint64_t number = 0;  // of the record that next() finds
   bool can_continue = false;
@@ -56,13 +58,16 @@ class RecordStream::Framer {
 class RecordStream::LineFramer final : public Framer {
  public:
   LineFramer(StreamBuffer& buffer, uint64_t offset)
-      : Framer(buffer, offset),
-        rows_(buffer, buffer.name(), format::end_of_line, kMaxRecordBytes, offset) {}
+      : Framer(buffer, offset), rows_(buffer, "", format::end_of_line, kMaxRecordBytes, offset) {}
 
   Result<bool> next(StreamRecord& record) override {
     format::TextLine row;
-    STOKER_ASSIGN_OR_RETURN(const bool more, rows_.next(row));
-    if (!more) return false;
+    const auto more = rows_.next(row);
+    if (!more) {
+      at_ = rows_.offset();
+      return wrong(more.status());
+    }
+    if (!*more) return false;
     at_ = record.at.offset = row.offset;
     // Only the last line can lack its end. Then a complete object is accepted.
     if (!row.text.ends_with('\n') && !record::trimmed(row.text).ends_with('}'))
@@ -70,6 +75,11 @@ class RecordStream::LineFramer final : public Framer {
     at_ += row.text.size();
     record.bytes = std::as_bytes(std::span(row.text));
     return true;
+  }
+
+  void seek(uint64_t offset) override {
+    Framer::seek(offset);
+    rows_.seek(offset);
   }
 
  private:
@@ -90,6 +100,8 @@ class RecordStream::BlockFramer final : public Framer {
     return true;
   }
 
+  void seek(uint64_t offset) override { at_ = begin_ = offset; }
+
  private:
   Result<bool> end(uint64_t left) {
     if (left % framing_.token_bytes != 0) {
@@ -104,7 +116,7 @@ class RecordStream::BlockFramer final : public Framer {
   }
 
   const Framing framing_;
-  const uint64_t begin_;
+  uint64_t begin_;  // where reading began
 };
 
 class RecordStream::TfrecordFramer final : public Framer {
@@ -143,18 +155,36 @@ class RecordStream::TfrecordFramer final : public Framer {
 
 class RecordStream::TarFramer final : public Framer {
  public:
-  TarFramer(StreamBuffer& buffer, uint64_t offset) : Framer(buffer, offset), tar_(buffer, offset) {}
+  TarFramer(StreamBuffer& buffer, uint64_t offset)
+      : Framer(buffer, offset),
+        tar_(buffer, offset, format::TarReader::AfterEnd::kArchives),
+        has_begun_(offset > 0) {}
 
   Result<bool> next(StreamRecord& record) override {
     STOKER_RETURN_IF_ERROR(check_begin());
     std::optional<Sample> sample = std::exchange(next_sample_, std::nullopt);
     if (sample) buffer_.discard_before(sample->begin);
-    while (!has_ended_ && !next_sample_) STOKER_RETURN_IF_ERROR(read_member(sample));
-    if (!sample) return false;
-    record.at.offset = sample->begin;
-    at_ = std::min(sample->end, buffer_.size());  // the padding of the last member can be missing
+    // A sample ends with its archive, or where the next one begins.
+    while (!has_ended_ && !next_sample_ && !(sample && is_between_archives_))
+      STOKER_RETURN_IF_ERROR(read_member(sample));
+    if (!sample) {
+      at_ = std::min(at_, buffer_.size());  // the padding of the last member can be missing
+      return false;
+    }
+    record.at.offset = at_ = sample->begin;
+    if (sample->key.size() > format::kMaxTarKey)
+      return wrong(corrupt("its key has " + std::to_string(sample->key.size()) + " bytes"));
+    at_ = std::min(sample->end, buffer_.size());  // as above
     STOKER_ASSIGN_OR_RETURN(record.bytes, buffer_.peek(sample->begin, sample->end - sample->begin));
     return true;
+  }
+
+  void seek(uint64_t offset) override {
+    Framer::seek(offset);
+    tar_.seek(offset);
+    next_sample_.reset();
+    has_begun_ = true;
+    is_between_archives_ = has_ended_ = false;
   }
 
  private:
@@ -162,12 +192,11 @@ class RecordStream::TarFramer final : public Framer {
     std::string key;
     uint64_t begin = 0;  // of its first header
     uint64_t end = 0;    // of its last member
+    size_t members = 1;
   };
 
   Status check_begin() {
-    if (has_begun_) return {};
-    has_begun_ = true;
-    if (at_ > 0) return {};
+    if (std::exchange(has_begun_, true)) return {};
     STOKER_ASSIGN_OR_RETURN(const auto first, buffer_.peek(0, format::kTarBlock));
     return wrong(reject_packed(first));
   }
@@ -182,22 +211,25 @@ class RecordStream::TarFramer final : public Framer {
     format::TarMember member;
     const auto more = tar_.next(member);
     if (!more) return wrong(more.status());
-    has_ended_ = !*more;
-    if (has_ended_ || !member.is_file) return {};
+    is_between_archives_ = !*more && tar_.has_end_block();
+    has_ended_ = !*more && !tar_.has_end_block();
+    if (!*more || !member.is_file) return {};
     const auto name = format::split_tar_name(member.name);
     if (!name) return {};
     if (maybe_sample && maybe_sample->key == name->key) {
       maybe_sample->end = tar_.offset();
-      return {};
+      if (++maybe_sample->members <= format::kMaxTarMembers) return {};
+      return wrong(corrupt("has more than " + std::to_string(format::kMaxTarMembers) + " members"));
     }
     std::optional<Sample>& added = maybe_sample ? next_sample_ : maybe_sample;
-    added = Sample{.key = std::string(name->key), .begin = begin, .end = tar_.offset()};
+    added = Sample{.key = std::string(name->key), .begin = member.begin, .end = tar_.offset()};
     return {};
   }
 
   format::TarReader tar_;
   std::optional<Sample> next_sample_;  // its first member was read
-  bool has_begun_ = false;
+  bool has_begun_;
+  bool is_between_archives_ = false;  // the last one has ended with a zero block
   bool has_ended_ = false;
 };
 
@@ -232,6 +264,20 @@ Result<bool> RecordStream::next(StreamRecord& record, const std::stop_token& sto
   position_.offset = framer_->offset();
   if (more ? *more : framer_->can_continue) ++position_.record;
   return more;
+}
+
+Status RecordStream::skip_to(const StreamPosition& to, const std::stop_token& stop) {
+  if (to.offset < position_.offset)
+    return Status(StatusCode::kInvalidArgument, buffer_.name() + ": cannot go back from offset " +
+                                                    std::to_string(position_.offset) + " to " +
+                                                    std::to_string(to.offset));
+  if (to.offset > position_.offset) {
+    buffer_.set_stop(stop);
+    STOKER_RETURN_IF_ERROR(buffer_.skip_to(to.offset));
+    framer_->seek(to.offset);
+  }
+  position_ = to;
+  return {};
 }
 
 bool RecordStream::can_continue() const { return framer_->can_continue; }

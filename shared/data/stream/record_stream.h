@@ -4,13 +4,14 @@
 // members of a sample in a tar file. Its bytes alone are sufficient to decode it, so that it can be
 // saved by value, or by its offset in a stream that can be read again.
 //
-// Threads:  one at a time.
-// Blocking: next() as ByteInput::read(). A record is complete when its last byte was read; a sample of
-//           a tar stream when the header of the next one was, or the stream has ended.
+// Threads:  one at a time, except held_bytes() and those of input(), which any thread may call.
+// Blocking: next() and skip_to() as ByteInput::read(). A record is complete when its last byte was
+//           read; a sample of a tar stream when the header of the next one or the zero block that ends
+//           its archive was, or the stream has ended.
 // Errors:   kCorrupt with name, record and offset: a record that the stream ends in, one of more than
-//           kMaxRecordBytes, bytes between records that belong to none, a wrong checksum; those of
-//           ByteInput. If can_continue(), only this record is lost, otherwise next() must not be
-//           called again.
+//           kMaxRecordBytes, bytes between records that belong to none, a wrong checksum, a compressed
+//           stream; those of ByteInput, with its name. If can_continue(), only this record is lost,
+//           otherwise next() must not be called again.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,7 @@ struct Framing {
     kLines,     // JSON objects, one per line; blank lines are skipped
     kBlocks,    // of a constant size, for text and tokens
     kTfrecord,  // frames with checksums
-    kTar        // samples of a tar file (WebDataset)
+    kTar        // samples of a tar file (WebDataset), or of several joined by cat
   };
   Kind kind = Kind::kLines;
   // kBlocks: consecutive blocks share the last token. What is left at the end of the stream and does
@@ -61,8 +62,7 @@ struct StreamRecord {
 
 class RecordStream {
  public:
-  // `start`: the position of the next byte of the input. To continue at a position, skip() its
-  // offset first.
+  // `start`: the position of the next byte of the input, if its first bytes were read elsewhere.
   RecordStream(const Framing& framing, std::unique_ptr<ByteInput> input, StreamPosition start = {});
   ~RecordStream();
   RecordStream(const RecordStream&) = delete;
@@ -70,10 +70,16 @@ class RecordStream {
 
   // False at the end.
   Result<bool> next(StreamRecord& record, const std::stop_token& stop);
+  // Continues at a saved position, of the start of a record or after one (StreamRecord::at,
+  // position()). kInvalidArgument: it is before position(), which is then unchanged. kCorrupt: the
+  // stream ends before it. ByteInput::check_identity() finds out whether the input is the same.
+  Status skip_to(const StreamPosition& to, const std::stop_token& stop);
   // After the last record, also after one that is lost.
   StreamPosition position() const { return position_; }
   bool can_continue() const;
   const ByteInput& input() const { return buffer_.input(); }
+  // Memory for reading: the window of the stream and that of its decompression.
+  size_t held_bytes() const { return buffer_.held_bytes(); }
   // At the end: the bytes that did not fill a block.
   uint64_t dropped_bytes() const;
 

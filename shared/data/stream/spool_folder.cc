@@ -4,78 +4,101 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
-#include <vector>
 
+#include "shared/data/files/file_table.h"
 #include "shared/data/stream/byte_input.h"
-#include "shared/data/stream/wait_readable.h"
 
 namespace stoker::data::stream {
 namespace {
 
-bool is_regular(const std::string& path) {
+// The identity of a regular file; nullopt: something else, or nothing, has the name.
+Result<std::optional<uint64_t>> find_identity(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  if (::stat(path.c_str(), &info) != 0) {
+    // Not knowing whether there is a file must not end the stream without it.
+    if (errno != ENOENT) return Status::from_errno(errno, "stat " + path);
+    return std::optional<uint64_t>();
+  }
+  if (!S_ISREG(info.st_mode)) return std::optional<uint64_t>();
+  return std::optional(shard_identity(files::stamp_of(info)));
 }
 
 }  // namespace
 
-Result<SpoolFolder> SpoolFolder::open(std::string path, std::set<std::string> taken) {
-  STOKER_RETURN_IF_ERROR(list_directory(path).status());
-  UniqueFd inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  constexpr uint32_t kEvents = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR;
-  if (inotify.valid() && ::inotify_add_watch(inotify.get(), path.c_str(), kEvents) < 0)
-    inotify.reset();
-  return SpoolFolder(std::move(path), std::move(taken), std::move(inotify));
+SpoolFolder::SpoolFolder(std::string path, Taken taken, FolderListing listing)
+    : path_(std::move(path)),
+      listing_(std::move(listing)),
+      watch_(path_, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR),
+      taken_(std::move(taken)) {}
+
+Result<std::unique_ptr<SpoolFolder>> SpoolFolder::open(std::string path, Taken taken,
+                                                       FolderListing listing) {
+  STOKER_RETURN_IF_ERROR(listing.list(path).status());
+  return std::unique_ptr<SpoolFolder>(
+      new SpoolFolder(std::move(path), std::move(taken), std::move(listing)));
 }
 
-Result<std::optional<std::string>> SpoolFolder::next(const std::stop_token& stop) {
-  for (;;) {
+Result<std::optional<SpoolFolder::File>> SpoolFolder::next(const std::stop_token& stop) {
+  for (bool had_end = false;; had_end = has_end_) {
     if (stop.stop_requested()) return stopped_reading(path_);
-    STOKER_ASSIGN_OR_RETURN(const std::string name, find_next());
-    if (!name.empty()) {
-      taken_.insert(name);
-      return std::optional(join_path(path_, name));
-    }
-    if (has_end_) return std::optional<std::string>();
-    wait();
+    waiting_.count_poll();
+    if (names_.empty() || Clock::now() >= expiry_) STOKER_RETURN_IF_ERROR(update_names());
+    STOKER_ASSIGN_OR_RETURN(auto file, take_name());
+    if (file) return file;
+    // The list that has ".end" can lack a file that appeared before it, because readdir() had passed
+    // its place. The list after it is complete.
+    if (had_end && has_end_) return std::optional<File>();
+    if (!has_end_) watch_.wait(waiting_);
   }
 }
 
-Result<std::string> SpoolFolder::find_next() {
-  STOKER_ASSIGN_OR_RETURN(const std::vector<std::string> names, list_directory(path_));
-  has_end_ = std::ranges::binary_search(names, std::string(kEnd));
-  std::erase_if(taken_, [&names](const std::string& name) {
-    return !std::ranges::binary_search(names, name);
+Status SpoolFolder::update_names() {
+  STOKER_ASSIGN_OR_RETURN(names_, listing_.list(path_));
+  has_end_ = std::ranges::binary_search(names_, std::string(kEnd));
+  std::erase_if(taken_, [this](const auto& taken) {
+    return !std::ranges::binary_search(names_, taken.first);
   });
-  for (const std::string& name : names)
-    if (!name.starts_with('.') && !taken_.contains(name) && is_regular(join_path(path_, name)))
-      return name;
-  return std::string();
+  std::erase_if(names_, [](const std::string& name) { return name.starts_with('.'); });
+  std::ranges::reverse(names_);
+  // Names that were taken come last, because each costs a stat().
+  std::ranges::stable_partition(names_,
+                                [this](const std::string& name) { return taken_.contains(name); });
+  expiry_ = Clock::now() + listing_.max_age;
+  return {};
 }
 
-// inotify is only a hint: there are no events from other hosts of a network file system.
-void SpoolFolder::wait() {
-  *waiting_ = true;
-  if (is_readable(inotify_.valid() ? inotify_.get() : -1, kStopInterval)) {
-    std::array<char, 4096> events;
-    while (::read(inotify_.get(), events.data(), events.size()) > 0) {
-    }
+Result<std::optional<SpoolFolder::File>> SpoolFolder::take_name() {
+  while (!names_.empty()) {
+    const std::string name = std::move(names_.back());
+    names_.pop_back();
+    std::string path = join_path(path_, name);
+    STOKER_ASSIGN_OR_RETURN(const auto identity, find_identity(path));
+    if (!identity) continue;
+    const auto [taken, is_new] = taken_.try_emplace(name, *identity);
+    if (!is_new && std::exchange(taken->second, *identity) == *identity) continue;
+    return std::optional(File{.path = std::move(path), .identity = *identity});
   }
-  *waiting_ = false;
+  return std::optional<File>();
 }
 
-Status SpoolFolder::archive(FileSystem& files, const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
+Status SpoolFolder::archive(FileSystem& files, const File& file) {
+  STOKER_ASSIGN_OR_RETURN(const auto identity, find_identity(file.path));
+  if (identity != file.identity) return {};
+  const size_t slash = file.path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : file.path.substr(0, slash);
   const std::string done = join_path(folder, kDone);
   const Status made = files.make_directory(done);
   if (!made.ok() && made.code() != StatusCode::kAlreadyExists) return made;
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  const Status moved = files.rename(path, join_path(done, name));
-  return moved.code() == StatusCode::kNotFound ? Status() : moved;
+  const std::string name = slash == std::string::npos ? file.path : file.path.substr(slash + 1);
+  const Status moved = files.rename_noreplace(file.path, join_path(done, name));
+  if (moved.code() == StatusCode::kNotFound) return {};
+  if (moved.code() != StatusCode::kAlreadyExists) return moved;
+  return Status(StatusCode::kAlreadyExists,
+                file.path + ": " + done +
+                    " has a file of this name already; remove one of them, and let the producer "
+                    "use each name once");
 }
 
 }  // namespace stoker::data::stream

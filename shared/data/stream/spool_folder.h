@@ -2,61 +2,89 @@
 //
 // A file must be complete when its name appears: write it under a name that starts with a dot, or in
 // another folder of the file system, then rename it. Names that start with a dot and subfolders are
-// ignored. The next file is always the one with the lowest name among those that are there and were
-// not taken. A file ".end" ends the stream when all others were taken.
+// ignored. The next file is the one with the lowest name among those that were there about 100 ms
+// before and were not taken. A file ".end" ends the stream when all others were taken.
 //
 // A taken file remains until archive() moves it to the subfolder "done", when no checkpoint needs it
-// any more. stoker deletes no file.
+// any more. stoker deletes and replaces no file. A file with the name of a taken one, but another
+// identity (size or time), is another file.
 //
-// Threads:  one at a time, except is_waiting(), which any thread may call.
+// Threads:  one at a time, except is_waiting() and polls(), which any thread may call.
 // Blocking: next() until a file appears, the end, or a stop, which it notices within 100 ms.
-// Errors:   kCancelled (stop), kNotFound, kPermission, kIoError; each names the folder.
+// Errors:   kCancelled (stop), kNotFound, kPermission, kIoError; each names the folder or the file.
+// Sandbox:  open() is called before the system call filter of a worker process is installed, next()
+//           may be called after it. archive() is called by stokerd.
 #pragma once
 
-#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/data/stream/source_wait.h"
 
 namespace stoker::data::stream {
+
+// How a folder is listed. Tests have others.
+struct FolderListing {
+  std::function<Result<std::vector<std::string>>(const std::string&)> list = list_directory;
+  std::chrono::milliseconds max_age{100};  // of a list that has further names
+};
 
 class SpoolFolder {
  public:
   static constexpr char kDone[] = "done";
   static constexpr char kEnd[] = ".end";
 
-  // `taken`: names that a resumed run has taken before.
-  static Result<SpoolFolder> open(std::string path, std::set<std::string> taken = {});
+  struct File {
+    std::string path;
+    uint64_t identity = 0;  // ByteInput::identity() of the shard
+  };
+  using Taken = std::map<std::string, uint64_t>;  // identities by name
+  // `taken`: of a run that is resumed.
+  static Result<std::unique_ptr<SpoolFolder>> open(std::string path, Taken taken = {},
+                                                   FolderListing listing = {});
+  SpoolFolder(const SpoolFolder&) = delete;
+  SpoolFolder& operator=(const SpoolFolder&) = delete;
 
-  // The path of the next file, which is then taken; nullopt at the end.
-  Result<std::optional<std::string>> next(const std::stop_token& stop);
-  // Names that were taken and are still in the folder, as of the last next().
-  const std::set<std::string>& taken() const { return taken_; }
-  bool is_waiting() const { return waiting_->load(std::memory_order_relaxed); }
+  // The next file, which is then taken; nullopt at the end.
+  Result<std::optional<File>> next(const std::stop_token& stop);
+  // Those that were still in the folder when it was listed last.
+  const Taken& taken() const { return taken_; }
+  bool is_waiting() const { return waiting_.is_waiting(); }
+  uint64_t polls() const { return waiting_.polls(); }  // as ByteInput::polls()
 
-  // Moves a file to the subfolder "done" of its folder, which is created. A file that is not there
-  // any more is no error, because a crash can repeat the call.
-  static Status archive(FileSystem& files, const std::string& path);
+  // Moves a taken file to the subfolder "done" of its folder, which is created. A file that is not
+  // there any more, or was replaced, is no error: a crash can repeat the call. kAlreadyExists:
+  // "done" has a file of this name; the file remains.
+  static Status archive(FileSystem& files, const File& file);
 
  private:
-  SpoolFolder(std::string path, std::set<std::string> taken, UniqueFd inotify)
-      : path_(std::move(path)), taken_(std::move(taken)), inotify_(std::move(inotify)) {}
-  // Empty: none.
-  Result<std::string> find_next();
-  void wait();
+  using Clock = std::chrono::steady_clock;
 
-  std::string path_;
-  std::set<std::string> taken_;
-  UniqueFd inotify_;  // invalid: polling only
+  SpoolFolder(std::string path, Taken taken, FolderListing listing);
+  // Lists the folder.
+  Status update_names();
+  // The first of names_ that was not taken; nullopt: none.
+  Result<std::optional<File>> take_name();
+
+  // Constant after construction.
+  const std::string path_;
+  const FolderListing listing_;
+
+  SourceWait waiting_;
+  FileWatch watch_;
+  Taken taken_;
+  std::vector<std::string> names_;  // as listed, from the last to the first
+  Clock::time_point expiry_;        // of names_
   bool has_end_ = false;
-  // Written by the thread that calls next(); no other data depends on it.
-  std::unique_ptr<std::atomic<bool>> waiting_ = std::make_unique<std::atomic<bool>>(false);
 };
 
 }  // namespace stoker::data::stream

@@ -26,6 +26,14 @@ void StreamBuffer::discard_before(uint64_t offset) {
   }
 }
 
+Status StreamBuffer::skip_to(uint64_t offset) {
+  discard_before(offset);
+  STOKER_RETURN_IF_ERROR(fill(0));
+  if (begin_ >= offset) return {};
+  return Status(StatusCode::kCorrupt, name() + ": ends " + std::to_string(offset - begin_) +
+                                          " bytes before the position to continue from");
+}
+
 Result<std::span<const std::byte>> StreamBuffer::peek(uint64_t offset, size_t count) {
   assert(offset >= begin_ && "the bytes were discarded");
   const uint64_t skipped = offset - begin_;
@@ -50,7 +58,9 @@ Status StreamBuffer::fill(uint64_t count) {
 
 Status StreamBuffer::fill_window(uint64_t count) {
   if (unread_ > 0) {
-    STOKER_RETURN_IF_ERROR(input_->skip(unread_, stop_));
+    STOKER_ASSIGN_OR_RETURN(const uint64_t skipped, input_->skip(unread_, stop_));
+    has_ended_ = skipped < unread_;
+    begin_ -= unread_ - skipped;
     unread_ = 0;
   }
   while (count_ < count && !has_ended_) {
@@ -77,6 +87,7 @@ void StreamBuffer::make_space(uint64_t wanted) {
     if (count_ > 0) std::memmove(bytes_.data(), bytes_.data() + first_, count_);
     if (bytes_.size() < capacity) bytes_.resize(capacity);
   }
+  window_bytes_.store(bytes_.capacity(), std::memory_order_relaxed);
   first_ = 0;
 }
 

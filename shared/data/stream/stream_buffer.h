@@ -3,11 +3,12 @@
 // Offsets are those of the stream, which are larger than those of the input if reading continues in
 // the middle. The window grows with the bytes that are requested, so the caller must limit them.
 //
-// Threads:  one at a time.
+// Threads:  one at a time, except held_bytes(), which any thread may call.
 // Blocking: peek() and peek_available() as ByteInput::read(), until they have `count` bytes.
 // Errors:   those of the input; after one, only the same error is returned.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,8 +36,15 @@ class StreamBuffer final : public files::ByteSource {
   // For the following calls.
   void set_stop(std::stop_token stop) { stop_ = std::move(stop); }
 
+  // Memory of the window and of the input.
+  size_t held_bytes() const {
+    return window_bytes_.load(std::memory_order_relaxed) + input_->held_bytes();
+  }
+
   // The bytes before `offset` are not needed any more. Spans remain valid until the next peek.
   void discard_before(uint64_t offset);
+  // The same, and reads as far as `offset`. kCorrupt if the input ends before it.
+  Status skip_to(uint64_t offset);
 
   // ByteSource. Offsets must not be below a discarded one.
   uint64_t size() const override { return has_ended_ ? end() : kUnknownSize; }
@@ -52,7 +60,8 @@ class StreamBuffer final : public files::ByteSource {
 
   const std::unique_ptr<ByteInput> input_;
   std::stop_token stop_;
-  std::vector<std::byte> bytes_;  // the window is bytes_[first_, first_ + count_)
+  std::vector<std::byte> bytes_;         // the window is bytes_[first_, first_ + count_)
+  std::atomic<size_t> window_bytes_{0};  // of bytes_; no other data depends on it
   size_t first_ = 0;
   size_t count_ = 0;
   uint64_t begin_;       // offset of the first byte of the window

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cassert>
 #include <cerrno>
 #include <string_view>
 #include <utility>
@@ -39,9 +40,11 @@ bool is_directory(const std::string& path) {
 Result<StreamSource::Kind> kind_of_path(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT && path.find_first_of(kWildcards) != std::string::npos)
+    const int error = errno;
+    // Of a pattern also ENAMETOOLONG: alternatives in braces can be longer than a name.
+    if (error != EACCES && path.find_first_of(kWildcards) != std::string::npos)
       return StreamSource::Kind::kShards;
-    return Status::from_errno(errno, path);
+    return Status::from_errno(error, path);
   }
   if (S_ISFIFO(info.st_mode)) return StreamSource::Kind::kFifo;
   if (S_ISSOCK(info.st_mode)) return StreamSource::Kind::kSocket;
@@ -87,24 +90,30 @@ bool StreamSource::can_be_read_again() const {
   return false;
 }
 
-Result<std::unique_ptr<ByteInput>> StreamSource::open(const std::string& name) const {
+bool StreamSource::has_descriptor() const {
   switch (kind_) {
     case Kind::kStdin:
-      return open_stdin();
     case Kind::kFifo:
-      return open_fifo(name);
     case Kind::kSocket:
-      return connect_socket(name);
+      return true;
     case Kind::kGrowingFile:
-      return open_growing_file(name);
     case Kind::kShards:
     case Kind::kSpool:
-      return open_shard(name);
     case Kind::kExternal:
-      break;
+      return false;
   }
-  return Status(StatusCode::kInvalidArgument,
-                "external producers attach; there is nothing to open");
+  return false;
+}
+
+Result<InputDescriptor> StreamSource::open_descriptor() const {
+  assert(has_descriptor() && names_.size() == 1);
+  if (kind_ == Kind::kStdin) return open_stdin();
+  return kind_ == Kind::kFifo ? open_fifo(names_[0]) : connect_socket(names_[0]);
+}
+
+Result<std::unique_ptr<ByteInput>> StreamSource::open(const std::string& name) const {
+  assert(!has_descriptor() && kind_ != Kind::kExternal);
+  return kind_ == Kind::kGrowingFile ? open_growing_file(name) : open_shard(name);
 }
 
 }  // namespace stoker::data::stream

@@ -10,8 +10,10 @@
 // grows; a single complete file is a GLOB, such as "train[.]jsonl".
 //
 // Threads:  immutable; any.
-// Blocking: for the disk; open() of a socket until the other side accepts.
+// Blocking: for the disk; open_descriptor() of a socket until the other side accepts.
 // Errors:   kNotFound, kPermission, kIoError, kInvalidArgument; each names the path.
+// Sandbox:  open() as open_shard() and open_growing_file(); of() and open_descriptor() are called
+//           before the system call filter of a worker process is installed.
 #pragma once
 
 #include <memory>
@@ -30,17 +32,22 @@ class StreamSource {
 
   // `folder`: data.NAME.path, for spool.
   static Result<StreamSource> of(const std::string& source, const std::string& folder);
+  // What of() found, in another process.
+  StreamSource(Kind kind, std::vector<std::string> names) : kind_(kind), names_(std::move(names)) {}
 
   Kind kind() const { return kind_; }
   // Whether the bytes before a position can be read again, so that offsets are sufficient to save it.
   bool can_be_read_again() const;
   // The names for open(), without those of a spool folder (SpoolFolder) and of external producers.
   const std::vector<std::string>& names() const { return names_; }
+  // Whether the input is a descriptor: stdin, a FIFO or a socket.
+  bool has_descriptor() const;
+  // The descriptor for make_descriptor_input(). has_descriptor() must be true.
+  Result<InputDescriptor> open_descriptor() const;
+  // A file: one of names(), or of a spool folder. The kind must be one of files.
   Result<std::unique_ptr<ByteInput>> open(const std::string& name) const;
 
  private:
-  StreamSource(Kind kind, std::vector<std::string> names) : kind_(kind), names_(std::move(names)) {}
-
   Kind kind_;
   std::vector<std::string> names_;
 };

@@ -1,6 +1,7 @@
 #include "shared/data/format/tar_reader.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -77,6 +78,8 @@ TEST(TarReaderTest, ReadsLongNamesFromGnuAndPaxHeaders) {
     EXPECT_EQ(walked.members[0].name, name);
     EXPECT_EQ(walked.members[1].name, "next");
     EXPECT_EQ(walked.members[0].header + 512, walked.members[0].content);
+    EXPECT_EQ(walked.members[0].begin, 0u);
+    EXPECT_EQ(walked.members[1].begin, walked.members[1].header);
   }
 }
 
@@ -169,8 +172,40 @@ TEST(TarReaderTest, RejectsInvalidExtendedHeaders) {
   expect_wrong(tar_member("a", "", 'M'), "another volume");
   expect_wrong(tar_header({.name = "L", .size = 1 << 20, .type = 'L'}) + std::string(1 << 20, 'n'),
                "a name of 1048576 bytes");
+  expect_wrong(tar_header({.name = "K", .size = 1 << 20, .type = 'K'}) + std::string(1 << 20, 'n'),
+               "a name of 1048576 bytes");
   expect_wrong(tar_header({.name = "x", .size = 2 << 20, .type = 'x'}) + std::string(2 << 20, 'n'),
                "a pax header of 2097152 bytes");
+}
+
+TEST(TarReaderTest, LimitsExtendedHeadersOfMember) {
+  const std::string header = pax_header("1024 a=" + std::string(1016, 'b') + "\n");
+  std::string headers;
+  while (headers.size() < 4 << 20) headers += header;
+  expect_wrong(headers + tar_member("a", "x"), "extended headers of more than 4194304 bytes");
+  headers.resize(headers.size() - header.size());
+  EXPECT_EQ(walk(headers + tar_member("a", "x")).members.size(), 1u);
+}
+
+TEST(TarReaderTest, ReadsJoinedArchives) {
+  const std::string a = tar_member("a", "x"), b = tar_member("b", "y");
+  const std::string file = a + kTarEnd + b + kTarEnd;
+  files::MemorySource source(std::as_bytes(std::span(file)));
+  TarReader tar(source, 0, TarReader::AfterEnd::kArchives);
+  TarMember member;
+  const size_t second = a.size() + kTarEnd.size();
+  for (const auto& [name, begin] : {std::pair("a", size_t{0}), std::pair("b", second)}) {
+    EXPECT_TRUE(*tar.next(member));
+    EXPECT_EQ(member.name, name);
+    EXPECT_EQ(member.begin, begin);
+    EXPECT_FALSE(*tar.next(member));
+    EXPECT_TRUE(tar.has_end_block());
+  }
+  EXPECT_FALSE(*tar.next(member));
+  EXPECT_FALSE(tar.has_end_block());
+  tar.seek(second);
+  EXPECT_TRUE(*tar.next(member));
+  EXPECT_EQ(member.name, "b");
 }
 
 }  // namespace

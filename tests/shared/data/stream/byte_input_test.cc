@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -39,13 +41,21 @@ void expect_corrupt(const Status& status, const std::string& what) {
   EXPECT_THAT(status.message(), HasSubstr(what));
 }
 
+// Requests the stop before the read.
+void expect_stopped(ByteInput& input) {
+  std::stop_source stop;
+  stop.request_stop();
+  std::array<std::byte, 8> bytes;
+  EXPECT_EQ(input.read(bytes, stop.get_token()).status().code(), StatusCode::kCancelled);
+}
+
 // ---- Pipes and sockets
 
 struct Pipe {
   Pipe() {
     std::array<int, 2> fds{};
     EXPECT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
-    input = make_descriptor_input(UniqueFd(fds[0]), "pipe");
+    input = make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"});
     writer = UniqueFd(fds[1]);
   }
   void write(const std::string& text) const {
@@ -92,11 +102,13 @@ TEST(DescriptorInputTest, ContinuesAfterPauseOfProducer) {
 TEST(DescriptorInputTest, WaitsForFirstWriterOfFifo) {
   const TemporaryDirectory folder;
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
-  const auto input = open_fifo(folder / "fifo");
-  ASSERT_TRUE(input.ok()) << input.status().to_string();
+  auto fifo = open_fifo(folder / "fifo");
+  ASSERT_TRUE(fifo.ok()) << fifo.status().to_string();
+  const auto input = make_descriptor_input(*std::move(fifo));
+  EXPECT_EQ(input->name(), folder / "fifo");
   testing::ReadBytes read;
-  std::jthread reader([&] { read = read_rest(**input); });
-  EXPECT_TRUE(eventually([&] { return (*input)->is_waiting(); }));
+  std::jthread reader([&] { read = read_rest(*input); });
+  EXPECT_TRUE(eventually([&] { return input->is_waiting(); }));
   append(folder / "fifo", "abc");
   reader.join();
   EXPECT_TRUE(read.status.ok()) << read.status.to_string();
@@ -113,14 +125,26 @@ TEST(DescriptorInputTest, NamesProcessBehindSocket) {
   path.copy(address.sun_path, path.size());
   ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(listener.get(), 1), 0);
-  const auto input = connect_socket(path);
-  ASSERT_TRUE(input.ok()) << input.status().to_string();
-  EXPECT_THAT((*input)->name(), HasSubstr(path + " (process " + std::to_string(::getpid())));
+  auto connection = connect_socket(path);
+  ASSERT_TRUE(connection.ok()) << connection.status().to_string();
+  EXPECT_THAT(connection->name, HasSubstr(path + " (process " + std::to_string(::getpid())));
+  const auto input = make_descriptor_input(*std::move(connection));
   {
     const UniqueFd producer(::accept(listener.get(), nullptr, nullptr));
     ASSERT_EQ(::write(producer.get(), "abc", 3), 3);
   }
-  EXPECT_EQ(read_rest(**input).bytes, "abc");
+  EXPECT_EQ(read_rest(*input).bytes, "abc");
+}
+
+TEST(DescriptorInputTest, StopsWhileBytesAreAvailable) {
+  Pipe pipe;
+  pipe.write("abc");
+  expect_stopped(*pipe.input);
+}
+
+TEST(DescriptorInputTest, CannotBeReadAgain) {
+  EXPECT_EQ(*Pipe().input->identity(0), 0u);
+  EXPECT_TRUE(Pipe().input->check_identity(7, 0).ok());
 }
 
 TEST(DescriptorInputTest, ReportsMissingFifoAndSocket) {
@@ -129,12 +153,23 @@ TEST(DescriptorInputTest, ReportsMissingFifoAndSocket) {
   EXPECT_EQ(connect_socket(std::string(200, 'x')).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(ByteInputTest, ReportsEndBeforePositionWhileSkipping) {
+TEST(ByteInputTest, SkipsAtMostToEnd) {
   testing::MemoryInput input("abcdef");
-  EXPECT_TRUE(input.skip(4, {}).ok());
+  EXPECT_EQ(*input.skip(4, {}), 4u);
   EXPECT_EQ(read_some(input), "ef");
   testing::MemoryInput shorter("abc");
-  expect_corrupt(shorter.skip(4, {}), "input: ends 1 bytes before");
+  EXPECT_EQ(*shorter.skip(4, {}), 3u);
+}
+
+TEST(ByteInputTest, CountsReadsAndWaitsAsPolls) {
+  Pipe pipe;
+  pipe.write("abc");
+  EXPECT_EQ(pipe.input->polls(), 0u);
+  EXPECT_EQ(read_some(*pipe.input), "abc");
+  EXPECT_EQ(pipe.input->polls(), 1u);
+  std::jthread reader([&] { EXPECT_EQ(read_some(*pipe.input), "d"); });
+  EXPECT_TRUE(eventually([&] { return pipe.input->polls() >= 4; }));  // of one read
+  pipe.write("d");
 }
 
 // ---- Shards
@@ -144,11 +179,50 @@ TEST(ShardTest, ReadsFromPosition) {
   write_whole(folder / "a", "abcdef");
   const auto input = open_shard(folder / "a");
   ASSERT_TRUE(input.ok());
-  EXPECT_TRUE((*input)->skip(4, {}).ok());
+  EXPECT_EQ(*(*input)->skip(4, {}), 4u);
   EXPECT_EQ(read_rest(**input).bytes, "ef");
+  EXPECT_EQ(*(*input)->skip(4, {}), 0u);
 }
 
-TEST(ShardTest, ReportsTruncationBeforeAndWhileReading) {
+TEST(ShardTest, StopsWhileBytesAreAvailable) {
+  const TemporaryDirectory folder;
+  write_whole(folder / "a", "abc");
+  write_whole(folder / "b.gz", test::gzip("abc"));
+  expect_stopped(**open_shard(folder / "a"));
+  expect_stopped(**open_shard(folder / "b.gz"));
+}
+
+class ShardIdentityTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ShardIdentityTest, IsSizeAndTimeButNotInode) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / ("a" + GetParam());
+  write_whole(path, "some bytes");
+  const auto input = open_shard(path);
+  ASSERT_TRUE(input.ok());
+  const uint64_t identity = *(*input)->identity(0);
+  EXPECT_NE(identity, 0u);
+  EXPECT_EQ(*(*input)->identity(100), identity);
+  // As cp -a does.
+  const auto time = std::filesystem::last_write_time(path);
+  std::filesystem::copy_file(path, path + ".copy");
+  std::filesystem::rename(path + ".copy", path);
+  std::filesystem::last_write_time(path, time);
+  EXPECT_TRUE((*open_shard(path))->check_identity(9, identity).ok());
+  std::filesystem::last_write_time(path, time + std::chrono::seconds(1));
+  expect_corrupt((*open_shard(path))->check_identity(9, identity),
+                 path + ": is not what was read before");
+  append(path, "x");
+  std::filesystem::last_write_time(path, time);
+  EXPECT_FALSE((*open_shard(path))->check_identity(9, identity).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ShardIdentityTest, ::testing::Values("", ".gz", ".zst"),
+                         [](const auto& extension) {
+                           return extension.param.empty() ? "plain" : extension.param.substr(1);
+                         });
+
+TEST(ShardTest, ReportsTruncationWhileReading) {
   const TemporaryDirectory folder;
   write_whole(folder / "a", std::string(10000, 'x'));
   const auto input = open_shard(folder / "a");
@@ -156,9 +230,6 @@ TEST(ShardTest, ReportsTruncationBeforeAndWhileReading) {
   EXPECT_EQ(read_some(**input).size(), 4096u);
   std::filesystem::resize_file(folder / "a", 5000);
   expect_corrupt(read_rest(**input).status, "a: was truncated at offset 5000");
-  const auto resumed = open_shard(folder / "a");
-  ASSERT_TRUE(resumed.ok());
-  expect_corrupt((*resumed)->skip(9000, {}), "it has 5000 bytes, but 9000 were read before");
 }
 
 TEST(ShardTest, ReportsFileThatGrowsWhileItIsRead) {
@@ -195,9 +266,9 @@ class PackedShardTest : public ::testing::TestWithParam<Packing> {
     write_whole(path(), content);
     const auto input = open_shard(path());
     if (!input) return {.bytes = {}, .status = input.status()};
-    const Status skipped = (*input)->skip(from, {});
-    return skipped.ok() ? read_rest(**input, 777)
-                        : testing::ReadBytes{.bytes = {}, .status = skipped};
+    const auto skipped = (*input)->skip(from, {});
+    return skipped ? read_rest(**input, 777)
+                   : testing::ReadBytes{.bytes = {}, .status = skipped.status()};
   }
   std::string path() const { return folder_ / ("a" + GetParam().extension); }
   static std::string pack(const std::string& content) { return GetParam().pack(content); }
@@ -212,7 +283,16 @@ TEST_P(PackedShardTest, DecompressesFromEveryPosition) {
     EXPECT_TRUE(got.status.ok()) << got.status.to_string();
     EXPECT_EQ(got.bytes, text.substr(from));
   }
-  EXPECT_EQ(read(pack(text), 5001).status.code(), StatusCode::kCorrupt);
+  EXPECT_EQ(read(pack(text), 5001).bytes, "");
+}
+
+TEST_P(PackedShardTest, CountsMemoryOfDecompression) {
+  write_whole(path(), pack(text_of(5000)));
+  const auto input = open_shard(path());
+  ASSERT_TRUE(input.ok());
+  EXPECT_EQ(read_some(**input).size(), 4096u);
+  EXPECT_GT((*input)->held_bytes(), 1u << 10);
+  EXPECT_LT((*input)->held_bytes(), 4u << 20);
 }
 
 TEST_P(PackedShardTest, DecompressesSeveralMembers) {
@@ -256,6 +336,26 @@ INSTANTIATE_TEST_SUITE_P(Formats, PackedShardTest,
                                            Packing{".zst", test::zstd},
                                            Packing{".tzst", test::zstd}),
                          [](const auto& packing) { return packing.param.extension.substr(1); });
+
+// A zstd frame whose window has 2^log bytes, with one uncompressed block.
+std::string zstd_with_window(int log) {
+  std::string frame("\x28\xb5\x2f\xfd\0", 5);
+  frame += static_cast<char>((log - 10) << 3);
+  const std::string content = "content";
+  frame += static_cast<char>(content.size() << 3 | 1);  // the last block
+  return frame + std::string(2, '\0') + content;
+}
+
+TEST(ZstdShardTest, LimitsWindow) {
+  const TemporaryDirectory folder;
+  const auto read = [&folder](const std::string& content) {
+    write_whole(folder / "a.zst", content);
+    return read_rest(**open_shard(folder / "a.zst"));
+  };
+  EXPECT_EQ(read(zstd_with_window(25)).bytes, "content");
+  expect_corrupt(read(zstd_with_window(26)).status,
+                 "a window of more than 32 MiB (compress it without --long and --ultra)");
+}
 
 // ---- Growing files
 
@@ -352,12 +452,54 @@ TEST_F(GrowingFileTest, ReportsRenamedFile) {
   expect_corrupt(read.status, "was rotated after 6 bytes");
 }
 
-TEST_F(GrowingFileTest, ResumesAtPositionUnlessFileIsShorter) {
-  EXPECT_TRUE(input_->skip(2, {}).ok());
+TEST_F(GrowingFileTest, StopsWhileBytesAreAvailable) { expect_stopped(*input_); }
+
+TEST_F(GrowingFileTest, SkipsBytesThatAreAppendedLater) {
+  EXPECT_EQ(*input_->skip(2, {}), 2u);
   EXPECT_EQ(read_some(*input_), "rst\n");
-  const auto shorter = open_growing_file(path_);
-  ASSERT_TRUE(shorter.ok());
-  expect_corrupt((*shorter)->skip(7, {}), "it has 6 bytes, but 7 were read before");
+  std::jthread reader([&] { EXPECT_EQ(*input_->skip(3, {}), 3u); });
+  EXPECT_TRUE(eventually([this] { return input_->is_waiting(); }));
+  append(path_, "second");
+  reader.join();
+  EXPECT_EQ(read_some(*input_), "ond");
+}
+
+class GrowingFileIdentityTest : public GrowingFileTest {
+ protected:
+  void SetUp() override {
+    GrowingFileTest::SetUp();
+    append(path_, std::string(100, 'x') + "\n");
+    start_ = *input_->identity(0);
+    saved_ = *input_->identity(kOffset);
+  }
+  Status check(uint64_t offset, uint64_t saved) const {
+    return (*open_growing_file(path_))->check_identity(offset, saved);
+  }
+
+  static constexpr uint64_t kOffset = 80;
+  uint64_t start_ = 0;
+  uint64_t saved_ = 0;
+};
+
+TEST_F(GrowingFileIdentityTest, RemainsWhenFileGrows) {
+  append(path_, "more\n");
+  EXPECT_TRUE(check(0, start_).ok());
+  EXPECT_TRUE(check(kOffset, saved_).ok());
+}
+
+TEST_F(GrowingFileIdentityTest, DiffersIfFileWasRotated) {
+  const std::string content(107, 'x');
+  std::filesystem::rename(path_, path_ + ".1");
+  write_whole(path_, content);
+  expect_corrupt(check(0, start_), path_ + ": is not what was read before");
+  expect_corrupt(check(kOffset, saved_), "its bytes before offset 80 have changed");
+}
+
+TEST_F(GrowingFileIdentityTest, DiffersIfFileWasTruncatedAndHasGrownAgain) {
+  std::filesystem::resize_file(path_, 0);
+  expect_corrupt(check(kOffset, saved_), "it has 0 bytes, but 80 were read before");
+  append(path_, std::string(200, 'y'));
+  expect_corrupt(check(kOffset, saved_), "its bytes before offset 80 have changed");
 }
 
 }  // namespace

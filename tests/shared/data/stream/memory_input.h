@@ -1,4 +1,5 @@
 // MemoryInput: a ByteInput that returns its content in parts of at most `part` bytes.
+// EndlessInput: one that repeats a text forever.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +19,32 @@ class MemoryInput final : public ByteInput {
   explicit MemoryInput(std::string content, size_t part = 1 << 20)
       : ByteInput("input"), content_(std::move(content)), part_(part) {}
 
-  Result<size_t> read(std::span<std::byte> out, const std::stop_token&) override {
+ private:
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token&) override {
     const size_t count = std::min({out.size(), part_, content_.size() - at_});
     std::memcpy(out.data(), content_.data() + at_, count);
     at_ += count;
     return count;
   }
 
- private:
   const std::string content_;
   const size_t part_;
+  size_t at_ = 0;
+};
+
+class EndlessInput final : public ByteInput {
+ public:
+  explicit EndlessInput(std::string text) : ByteInput("input"), text_(std::move(text)) {}
+
+ private:
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token&) override {
+    const size_t count = std::min(out.size(), text_.size() - at_);
+    std::memcpy(out.data(), text_.data() + at_, count);
+    at_ = (at_ + count) % text_.size();
+    return count;
+  }
+
+  const std::string text_;
   size_t at_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "shared/data/stream/record_decoder.h"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -225,6 +226,15 @@ TEST_F(RecordDecoderTest, RejectsTarSampleWithTwoMembersOfOneExtension) {
   config::DatasetConfig config = labeled<config::WebdatasetDataset>(
       tar_member("a.x", "1") + tar_member("a.x", "2") + data::testing::kTarEnd, {1});
   EXPECT_THAT(error_of(config), HasSubstr("has two members 'x'"));
+}
+
+TEST_F(RecordDecoderTest, RejectsTarSampleWithTooManyMembers) {
+  const auto decoder = make(labeled<config::WebdatasetDataset>("", {1}));
+  ASSERT_TRUE(decoder.ok()) << decoder.status().to_string();
+  std::string record;
+  for (int i = 0; i <= 1000; ++i) record += data::testing::tar_member("a." + std::to_string(i), "");
+  const auto kept = (*decoder)->read(std::as_bytes(std::span(record)));
+  EXPECT_THAT(kept.status().message(), HasSubstr("has more than 1000 members"));
 }
 
 TEST_F(RecordDecoderTest, RejectsSettingsThatNeedIndex) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -30,8 +31,10 @@ using data::testing::tar_content;
 using data::testing::tar_header;
 using data::testing::tar_member;
 using ::testing::ElementsAre;
+using testing::EndlessInput;
 using ::testing::HasSubstr;
 using testing::MemoryInput;
+using ::testing::Not;
 using testing::read_records;
 using testing::ReadRecords;
 using ::testing::SizeIs;
@@ -141,6 +144,63 @@ TEST_P(FramingTest, ContinuesAtEveryPosition) {
   }
 }
 
+TEST_P(FramingTest, SkipsToStartOfEveryRecord) {
+  const Example& example = GetParam();
+  const ReadRecords whole = read_records(example.framing, example.content);
+  for (size_t first = 0; first < whole.records.size(); ++first) {
+    for (size_t second = first + 1; second < whole.records.size(); ++second) {
+      RecordStream stream(example.framing, std::make_unique<MemoryInput>(example.content, 100));
+      for (const size_t record : {first, second}) {
+        ASSERT_TRUE(stream.skip_to(whole.starts[record], {}).ok());
+        EXPECT_EQ(stream.position(), whole.starts[record]);
+        StreamRecord read;
+        ASSERT_TRUE(*stream.next(read, {}));
+        EXPECT_EQ(read.at, whole.starts[record]);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(read.bytes.data()), read.bytes.size()),
+                  whole.records[record]);
+        EXPECT_EQ(stream.position(), whole.ends[record]);
+      }
+      EXPECT_THAT(read_records(stream).records, SizeIs(whole.records.size() - second - 1));
+    }
+  }
+}
+
+TEST_P(FramingTest, SkipsToEndOfEveryRecord) {
+  const Example& example = GetParam();
+  const ReadRecords whole = read_records(example.framing, example.content);
+  for (size_t i = 0; i < whole.ends.size(); ++i) {
+    RecordStream stream(example.framing, std::make_unique<MemoryInput>(example.content, 100));
+    ASSERT_TRUE(stream.skip_to(whole.ends[i], {}).ok());
+    const ReadRecords rest = read_records(stream);
+    EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
+    EXPECT_THAT(rest.records, SizeIs(whole.records.size() - i - 1));
+    EXPECT_EQ(stream.position().record, whole.records.size());
+  }
+}
+
+TEST_P(FramingTest, RejectsPositionsBeforeItsOwnAndAfterEnd) {
+  const Example& example = GetParam();
+  RecordStream stream(example.framing, std::make_unique<MemoryInput>(example.content));
+  StreamRecord record;
+  ASSERT_TRUE(*stream.next(record, {}));
+  const StreamPosition position = stream.position();
+  EXPECT_EQ(stream.skip_to({.offset = position.offset - 1, .record = 0}, {}).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream.position(), position);
+  const Status after_end = stream.skip_to({.offset = example.content.size() + 3, .record = 9}, {});
+  EXPECT_EQ(after_end.code(), StatusCode::kCorrupt);
+  EXPECT_EQ(after_end.message(), "input: ends 3 bytes before the position to continue from");
+}
+
+TEST_P(FramingTest, CountsMemoryOfWindow) {
+  const Example& example = GetParam();
+  RecordStream stream(example.framing, std::make_unique<MemoryInput>(example.content));
+  EXPECT_EQ(stream.held_bytes(), 0u);
+  EXPECT_TRUE(read_records(stream).status.ok());
+  EXPECT_GE(stream.held_bytes(), example.content.size());
+  EXPECT_LT(stream.held_bytes(), 1u << 20);
+}
+
 // A stream that ends anywhere returns records of the complete stream, and never another one.
 TEST_P(FramingTest, ReturnsOnlyCompleteRecordsOfTruncatedStream) {
   const Example& example = GetParam();
@@ -168,7 +228,8 @@ TEST_P(FramingTest, StopsWhileWaitingForProducer) {
   std::array<int, 2> fds{};
   ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
   const UniqueFd writer(fds[1]);
-  RecordStream stream(GetParam().framing, make_descriptor_input(UniqueFd(fds[0]), "pipe"));
+  RecordStream stream(GetParam().framing,
+                      make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"}));
   std::optional<Result<bool>> more;
   std::jthread reader([&](const std::stop_token& stop) {
     StreamRecord record;
@@ -178,6 +239,24 @@ TEST_P(FramingTest, StopsWhileWaitingForProducer) {
   reader.request_stop();
   reader.join();
   EXPECT_EQ(more->status().code(), StatusCode::kCancelled);
+}
+
+// Bytes are always available, but none belongs to a record.
+TEST(RecordStreamTest, StopsAndPollsWhileSkippingWhatIsNoRecord) {
+  const std::pair<Framing, std::string> streams[] = {{kLines, "\n"},
+                                                     {kTar, tar_member("folder/", "", '5')}};
+  for (const auto& [framing, text] : streams) {
+    RecordStream stream(framing, std::make_unique<EndlessInput>(text));
+    std::optional<Result<bool>> more;
+    std::jthread reader([&](const std::stop_token& stop) {
+      StreamRecord record;
+      more = stream.next(record, stop);
+    });
+    EXPECT_TRUE(testing::eventually([&] { return stream.input().polls() > 10; }));
+    reader.request_stop();
+    reader.join();
+    EXPECT_EQ(more->status().code(), StatusCode::kCancelled);
+  }
 }
 
 // A record does not wait for bytes after it; a tar sample only for the headers of the next member.
@@ -200,7 +279,8 @@ TEST_P(FramingTest, ReturnsFirstRecordWhileProducerPauses) {
   ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
   const UniqueFd writer(fds[1]);
   ASSERT_EQ(::write(writer.get(), example.content.data(), bytes), static_cast<ssize_t>(bytes));
-  RecordStream stream(example.framing, make_descriptor_input(UniqueFd(fds[0]), "pipe"));
+  RecordStream stream(example.framing,
+                      make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"}));
   StreamRecord record;
   const auto more = stream.next(record, {});
   ASSERT_TRUE(more.ok()) << more.status().to_string();
@@ -228,12 +308,14 @@ TEST(LineStreamTest, ReturnsLinesAfterGarbage) {
 TEST(LineStreamTest, RejectsLineAboveLimit) {
   const ReadRecords read = read_records(kLines, "{}\n" + std::string(kMaxRecordBytes + 1, 'x'));
   EXPECT_THAT(read.records, ElementsAre("{}\n"));
-  expect_corrupt(read, "input:2: a row of more than 67108864 bytes");
+  expect_corrupt(read, "input: record 1 at offset 3: a row of more than 67108864 bytes");
+  EXPECT_THAT(read.status.message(), Not(HasSubstr("quote")));
 }
 
 TEST(LineStreamTest, RejectsUtf16AndCompressedStream) {
-  expect_corrupt(read_records(kLines, "\xff\xfe{"), "input: is UTF-16");
-  expect_corrupt(read_records(kLines, test::gzip("{}\n")), "packed by gzip");
+  expect_corrupt(read_records(kLines, "\xff\xfe{"), "input: record 0 at offset 0: is UTF-16");
+  expect_corrupt(read_records(kLines, test::gzip("{}\n")),
+                 "input: record 0 at offset 0: packed by gzip");
 }
 
 // ---- Blocks
@@ -343,10 +425,94 @@ TEST(TarStreamTest, AcceptsStreamWithoutEndMarker) {
   EXPECT_EQ(unpadded.ends[0], (StreamPosition{.offset = 512 + 3, .record = 1}));
 }
 
-TEST(TarStreamTest, RejectsCompressedStreamAndMembersAfterEndMarker) {
+TEST(TarStreamTest, RejectsCompressedStream) {
+  expect_corrupt(read_records(kTar, test::zstd(tar_member("a.txt", "one"))),
+                 "input: record 0 at offset 0: packed by zstd");
+}
+
+TEST(TarStreamTest, ReadsArchivesJoinedByCat) {
+  const std::string a = tar_member("a.txt", "one"), b = tar_member("b.txt", "two");
+  const std::string zeros(10240, '\0');
+  for (const std::string& end : {std::string(512, '\0'), kTarEnd, zeros}) {
+    const std::string content = end + a + end + a + b + end;
+    const ReadRecords read = read_records(kTar, content, 100);
+    EXPECT_TRUE(read.status.ok()) << read.status.to_string();
+    // Two archives can have samples with the same key.
+    ASSERT_THAT(read.records, ElementsAre(a, a, b));
+    for (size_t i = 0; i < read.ends.size(); ++i) {
+      RecordStream stream(kTar, std::make_unique<MemoryInput>(content, 100));
+      ASSERT_TRUE(stream.skip_to(read.ends[i], {}).ok());
+      EXPECT_THAT(read_records(stream).records, SizeIs(2 - i));
+    }
+  }
+}
+
+TEST(TarStreamTest, ReturnsLastSampleBeforeErrorAfterEndMarker) {
   const std::string a = tar_member("a.txt", "one");
-  expect_corrupt(read_records(kTar, test::zstd(a)), "packed by zstd");
-  expect_corrupt(read_records(kTar, a + kTarEnd + a), "something follows the end of the archive");
+  const ReadRecords garbage = read_records(kTar, a + kTarEnd + std::string(512, '?'));
+  EXPECT_THAT(garbage.records, ElementsAre(a));
+  expect_corrupt(garbage, "input: record 1 at offset 1024: offset 2048: not a tar header");
+  const ReadRecords zeros = read_records(kTar, a + std::string(2 << 20, '\0'));
+  EXPECT_THAT(zeros.records, ElementsAre(a));
+  expect_corrupt(zeros, "bytes follow the end of the archive");
+}
+
+TEST(TarStreamTest, ReturnsLastSampleOfArchiveWhileProducerPauses) {
+  const std::string a = tar_member("a.txt", "one");
+  const std::string content = a + std::string(512, '\0');
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
+  const UniqueFd writer(fds[1]);
+  ASSERT_EQ(::write(writer.get(), content.data(), content.size()),
+            static_cast<ssize_t>(content.size()));
+  RecordStream stream(kTar, make_descriptor_input({.fd = UniqueFd(fds[0]), .name = "pipe"}));
+  StreamRecord record;
+  const auto more = stream.next(record, {});
+  ASSERT_TRUE(more.ok() && *more);
+  EXPECT_EQ(record.bytes.size(), a.size());
+}
+
+TEST(TarStreamTest, LimitsMemoryForExtendedHeaders) {
+  const std::string pax = pax_header("18 comment=123456\n", 'g');
+  for (const std::string& header : {pax, tar_member("link", std::string(60'000, 'x'), 'K')}) {
+    RecordStream stream(kTar, std::make_unique<EndlessInput>(header));
+    expect_corrupt(read_records(stream), "extended headers of more than 4194304 bytes");
+    EXPECT_LT(stream.held_bytes(), 16u << 20);
+  }
+  const ReadRecords read =
+      read_records(kTar, tar_header({.name = "link", .size = uint64_t{4} << 30, .type = 'K'}));
+  expect_corrupt(read, "a name of 4294967296 bytes");
+}
+
+TEST(TarStreamTest, LimitsMembersAndKeyOfSample) {
+  const auto members = [](size_t count) {
+    std::string content;
+    for (size_t i = 0; i < count; ++i) content += tar_member("a." + std::to_string(i), "");
+    return content;
+  };
+  EXPECT_THAT(read_records(kTar, members(1000)).records, SizeIs(1));
+  expect_corrupt(read_records(kTar, members(1001)),
+                 "input: record 0 at offset 0: has more than 1000 members");
+  const std::string a = tar_member("a.txt", "one");
+  const auto with_key = [](size_t bytes) {
+    return tar_member("././@LongLink", std::string(bytes, 'k') + ".txt", 'L') + tar_member("x", "");
+  };
+  EXPECT_THAT(read_records(kTar, a + with_key(4096)).records, SizeIs(2));
+  const ReadRecords read = read_records(kTar, a + with_key(4097));
+  EXPECT_THAT(read.records, ElementsAre(a));
+  expect_corrupt(read, "input: record 1 at offset 1024: its key has 4097 bytes");
+}
+
+// Their contents are skipped, so the end of the stream is found when the next header is read.
+TEST(TarStreamTest, DistinguishesEndInPaddingAndInContentOfMemberWithoutSample) {
+  const std::string readme = tar_header({.name = "README", .size = 1000});
+  const ReadRecords unpadded = read_records(kTar, readme + std::string(1000, 'x'));
+  EXPECT_TRUE(unpadded.status.ok()) << unpadded.status.to_string();
+  RecordStream stream(kTar, std::make_unique<MemoryInput>(readme + std::string(1000, 'x')));
+  EXPECT_TRUE(read_records(stream).status.ok());
+  EXPECT_EQ(stream.position(), (StreamPosition{.offset = 1512, .record = 0}));
+  expect_corrupt(read_records(kTar, readme + std::string(600, 'x')),
+                 "input: record 0 at offset 1536: offset 0: the file ends in the content");
 }
 
 // ---- Framing of formats

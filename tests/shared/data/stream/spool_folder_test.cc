@@ -1,14 +1,18 @@
 #include "shared/data/stream/spool_folder.h"
 
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/data/stream/byte_input.h"
 #include "tests/shared/data/stream/stream_fixture.h"
 #include "tests/support/temporary_directory.h"
 
@@ -18,6 +22,7 @@ namespace {
 using test::write_whole;
 using ::testing::ElementsAre;
 using testing::eventually;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class SpoolFolderTest : public ::testing::Test {
@@ -27,66 +32,161 @@ class SpoolFolderTest : public ::testing::Test {
     write_whole(folder_ / ("." + name), name);
     std::filesystem::rename(folder_ / ("." + name), folder_ / name);
   }
-  SpoolFolder open(std::set<std::string> taken = {}) const {
-    auto opened = SpoolFolder::open(folder_.path(), std::move(taken));
+  // The list is always new, so that a file that was just added is found.
+  std::unique_ptr<SpoolFolder> open(SpoolFolder::Taken taken = {}) const {
+    return open_with({.max_age = std::chrono::milliseconds(0)}, std::move(taken));
+  }
+  std::unique_ptr<SpoolFolder> open_with(FolderListing listing,
+                                         SpoolFolder::Taken taken = {}) const {
+    auto opened = SpoolFolder::open(folder_.path(), std::move(taken), std::move(listing));
     EXPECT_TRUE(opened.ok()) << opened.status().to_string();
     return *std::move(opened);
   }
   // The name of the next file; empty at the end.
-  std::string next(SpoolFolder& spool) const {
-    const auto path = spool.next({});
-    EXPECT_TRUE(path.ok()) << path.status().to_string();
-    return path && *path ? std::filesystem::path(**path).filename().string() : "";
+  static std::string next(SpoolFolder& spool) {
+    const auto file = spool.next({});
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file && *file ? std::filesystem::path((*file)->path).filename().string() : "";
   }
+  static SpoolFolder::File take(SpoolFolder& spool) {
+    const auto file = spool.next({});
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file && *file ? **file : SpoolFolder::File();
+  }
+  static Status archive(const SpoolFolder::File& file) {
+    return SpoolFolder::archive(default_file_system(), file);
+  }
+  static std::vector<std::string> names(const SpoolFolder::Taken& taken) {
+    std::vector<std::string> found;
+    for (const auto& [name, identity] : taken) found.push_back(name);
+    return found;
+  }
+  // By another file, which is longer each time.
+  void replace(const std::string& name) {
+    write_whole(folder_ / ("." + name), std::string(++replaced_ * 100, 'x'));
+    std::filesystem::rename(folder_ / ("." + name), folder_ / name);
+  }
+  void add_end() const { write_whole(folder_ / SpoolFolder::kEnd, ""); }
 
   const test::TemporaryDirectory folder_;
+  size_t replaced_ = 0;
 };
 
 TEST_F(SpoolFolderTest, ReturnsFilesInOrderOfNamesUntilEnd) {
   for (const char* name : {"c", "a", "b"}) add(name);
-  SpoolFolder spool = open();
-  EXPECT_EQ(next(spool), "a");
-  EXPECT_EQ(next(spool), "b");
+  const auto spool = open();
+  EXPECT_EQ(next(*spool), "a");
+  EXPECT_EQ(next(*spool), "b");
   add("aa");  // late, and still the lowest
-  EXPECT_EQ(next(spool), "aa");
-  EXPECT_EQ(next(spool), "c");
-  write_whole(folder_ / SpoolFolder::kEnd, "");
-  EXPECT_EQ(next(spool), "");
-  EXPECT_THAT(spool.taken(), ElementsAre("a", "aa", "b", "c"));
+  EXPECT_EQ(next(*spool), "aa");
+  EXPECT_EQ(next(*spool), "c");
+  add_end();
+  EXPECT_EQ(next(*spool), "");
+  EXPECT_THAT(names(spool->taken()), ElementsAre("a", "aa", "b", "c"));
 }
 
 TEST_F(SpoolFolderTest, IgnoresHiddenFilesAndFolders) {
   write_whole(folder_ / ".partial", "x");
   std::filesystem::create_directory(folder_ / "folder");
   add("z");
-  write_whole(folder_ / SpoolFolder::kEnd, "");
-  SpoolFolder spool = open();
-  EXPECT_EQ(next(spool), "z");
-  EXPECT_EQ(next(spool), "");
+  add_end();
+  const auto spool = open();
+  EXPECT_EQ(next(*spool), "z");
+  EXPECT_EQ(next(*spool), "");
 }
 
 TEST_F(SpoolFolderTest, ContinuesAfterTakenFiles) {
   for (const char* name : {"a", "b", "c"}) add(name);
-  SpoolFolder spool = open({"a", "c", "archived before"});
-  EXPECT_EQ(next(spool), "b");
-  EXPECT_THAT(spool.taken(), ElementsAre("a", "b", "c"));
+  SpoolFolder::Taken taken{{"archived before", 7}};
+  {
+    const auto spool = open();
+    for (const char* name : {"a", "b", "c"}) {
+      EXPECT_EQ(next(*spool), name);
+      if (*name != 'b') taken.insert(*spool->taken().find(name));
+    }
+  }
+  const auto spool = open(taken);
+  EXPECT_EQ(next(*spool), "b");
+  EXPECT_THAT(names(spool->taken()), ElementsAre("a", "b", "c"));
+}
+
+TEST_F(SpoolFolderTest, ReturnsIdentityOfShard) {
+  add("a");
+  const auto spool = open();
+  const SpoolFolder::File file = take(*spool);
+  const auto shard = open_shard(file.path);
+  ASSERT_TRUE(shard.ok());
+  EXPECT_EQ(file.identity, *(*shard)->identity(0));
+}
+
+TEST_F(SpoolFolderTest, TakesNewFileWithNameOfTakenOne) {
+  add("a");
+  add("b");
+  const auto spool = open();
+  const SpoolFolder::File old = take(*spool);
+  replace("a");
+  EXPECT_EQ(next(*spool), "b");  // replaced files come last
+  const SpoolFolder::File replaced = take(*spool);
+  EXPECT_EQ(replaced.path, old.path);
+  EXPECT_NE(replaced.identity, old.identity);
+  // Archived and replaced between two lists of the folder.
+  EXPECT_TRUE(archive(replaced).ok());
+  replace("a");
+  EXPECT_EQ(next(*spool), "a");
+}
+
+TEST_F(SpoolFolderTest, ListsFolderOnceForManyFiles) {
+  for (int file = 0; file < 100; ++file) add(std::to_string(1000 + file));
+  add_end();
+  int lists = 0;
+  const auto spool = open_with({.list =
+                                    [&lists](const std::string& path) {
+                                      ++lists;
+                                      return list_directory(path);
+                                    },
+                                .max_age = std::chrono::hours(24)});
+  for (int file = 0; file < 100; ++file) EXPECT_EQ(next(*spool), std::to_string(1000 + file));
+  EXPECT_EQ(next(*spool), "");
+  EXPECT_LE(lists, 4);  // open(), the files, and twice to find the end
+}
+
+// readdir() is no snapshot: "a" appeared behind its position, then ".end" before it.
+TEST_F(SpoolFolderTest, FindsFileThatFirstListWithEndLacks) {
+  add("a");
+  add_end();
+  int lists = 0;
+  const auto spool =
+      open_with({.list = [&lists](const std::string& path) -> Result<std::vector<std::string>> {
+        if (++lists <= 2) return std::vector<std::string>{SpoolFolder::kEnd};
+        return list_directory(path);
+      }});
+  EXPECT_EQ(next(*spool), "a");
+  EXPECT_EQ(next(*spool), "");
+}
+
+// A file that cannot be examined must not be missed silently.
+TEST_F(SpoolFolderTest, ReportsFileThatCannotBeExamined) {
+  const auto spool = open_with({.list = [](const std::string&) {
+    return Result<std::vector<std::string>>({SpoolFolder::kEnd, std::string(300, 'x')});
+  }});
+  EXPECT_THAT(spool->next({}).status().message(), HasSubstr("stat " + folder_.path() + "/xxx"));
 }
 
 TEST_F(SpoolFolderTest, WaitsForFile) {
-  SpoolFolder spool = open();
+  const auto spool = open();
   std::string name;
-  std::jthread reader([&] { name = next(spool); });
-  EXPECT_TRUE(eventually([&] { return spool.is_waiting(); }));
+  std::jthread reader([&] { name = next(*spool); });
+  EXPECT_TRUE(eventually([&] { return spool->is_waiting(); }));
   add("a");
   reader.join();
   EXPECT_EQ(name, "a");
 }
 
 TEST_F(SpoolFolderTest, StopsWhileWaiting) {
-  SpoolFolder spool = open();
-  std::optional<Result<std::optional<std::string>>> got;
-  std::jthread reader([&](const std::stop_token& stop) { got = spool.next(stop); });
-  EXPECT_TRUE(eventually([&] { return spool.is_waiting(); }));
+  const auto spool = open();
+  std::optional<Result<std::optional<SpoolFolder::File>>> got;
+  std::jthread reader([&](const std::stop_token& stop) { got = spool->next(stop); });
+  EXPECT_TRUE(eventually([&] { return spool->is_waiting(); }));
   reader.request_stop();
   reader.join();
   EXPECT_EQ(got->status().code(), StatusCode::kCancelled);
@@ -94,17 +194,40 @@ TEST_F(SpoolFolderTest, StopsWhileWaiting) {
 
 TEST_F(SpoolFolderTest, ArchivesFileOnce) {
   add("a");
-  SpoolFolder spool = open();
-  EXPECT_EQ(next(spool), "a");
+  const auto spool = open();
+  const SpoolFolder::File file = take(*spool);
   for (int repeated = 0; repeated < 2; ++repeated) {
-    const Status archived = SpoolFolder::archive(default_file_system(), folder_ / "a");
+    const Status archived = archive(file);
     EXPECT_TRUE(archived.ok()) << archived.to_string();
   }
   EXPECT_TRUE(std::filesystem::exists(folder_ / "done/a"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
-  write_whole(folder_ / SpoolFolder::kEnd, "");
-  EXPECT_EQ(next(spool), "");
-  EXPECT_THAT(spool.taken(), IsEmpty());
+  add_end();
+  EXPECT_EQ(next(*spool), "");
+  EXPECT_THAT(spool->taken(), IsEmpty());
+}
+
+TEST_F(SpoolFolderTest, NeverReplacesArchivedFile) {
+  std::filesystem::create_directory(folder_ / SpoolFolder::kDone);
+  write_whole(folder_ / "done/a", "of the hour before");
+  add("a");
+  const auto spool = open();
+  const Status archived = archive(take(*spool));
+  EXPECT_EQ(archived.code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(archived.message(), HasSubstr("/a: "));
+  EXPECT_THAT(archived.message(), HasSubstr("done has a file of this name already"));
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "done/a"), 18u);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "a"));
+}
+
+TEST_F(SpoolFolderTest, LeavesNewFileWithNameOfTakenOne) {
+  add("a");
+  const auto spool = open();
+  const SpoolFolder::File old = take(*spool);
+  replace("a");
+  EXPECT_TRUE(archive(old).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "a"));
+  EXPECT_EQ(next(*spool), "a");
 }
 
 TEST_F(SpoolFolderTest, ReportsMissingFolder) {

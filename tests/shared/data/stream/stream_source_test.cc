@@ -87,6 +87,27 @@ TEST_F(StreamSourceTest, DistinguishesFilesByType) {
   EXPECT_EQ(of("spool", folder_.path()).kind(), Kind::kSpool);
 }
 
+TEST_F(StreamSourceTest, OpensDescriptorOfStdinFifoAndSocketOnly) {
+  ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  const StreamSource fifo = of(folder_ / "fifo");
+  EXPECT_TRUE(fifo.has_descriptor());
+  const auto opened = fifo.open_descriptor();
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(opened->name, folder_ / "fifo");
+  EXPECT_TRUE(of("stdin").has_descriptor());
+  EXPECT_FALSE(of(folder_ / "shard-00.jsonl").has_descriptor());
+  EXPECT_FALSE(of(folder_ / "*.jsonl").has_descriptor());
+  EXPECT_FALSE(of("external").has_descriptor());
+}
+
+// The alternatives are longer than the name of a file can be.
+TEST_F(StreamSourceTest, AcceptsLongPattern) {
+  std::string names = "shard-00";
+  for (int i = 0; i < 40; ++i) names += ",other-" + std::to_string(i);
+  EXPECT_THAT(of(folder_ / ("{" + names + "}.jsonl")).names(),
+              ElementsAre(folder_ / "shard-00.jsonl"));
+}
+
 TEST_F(StreamSourceTest, TakesExistingNameWithWildcardLiterally) {
   write_whole(folder_ / "a[1].jsonl", "{}\n");
   EXPECT_EQ(of(folder_ / "a[1].jsonl").kind(), Kind::kGrowingFile);
