@@ -24,7 +24,6 @@ set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
 set(ALLOW_shared/data/cache "shared/base shared/data/files shared/image shared/data shared/data/transform")
 set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared/data shared/data/transform")
-set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/ring shared/data shared/data/order")
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
 set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
@@ -32,6 +31,8 @@ set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shar
 shared/data/cache shared/data/format")
 set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
 shared/data/format")
+set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
+shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record shared/feed \
 shared/data/pipeline")
 set(ALLOW_daemon/cuda "")

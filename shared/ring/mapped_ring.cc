@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <climits>
 #include <cstring>
 #include <ctime>
@@ -257,6 +258,7 @@ MappedRing::MappedRing(Segment segment, SegmentView known, Role role)
                : OwnState{.next_ticket = view_.header.first_ticket,
                           .producer_words = std::vector<uint64_t>(kMaxProducers),
                           .held = std::vector<uint64_t>(view_.header.slots)}),
+      end_ticket_(view_.header.end_ticket),
       header_(*reinterpret_cast<RingHeader*>(segment_.bytes().data())),
       slot_records_(
           table<SlotRecord>(segment_.bytes(), view_.header.slot_table, view_.header.slots)),
@@ -371,17 +373,25 @@ ProducerProgress MappedRing::progress(ProducerId producer) const {
   return progress;
 }
 
+void MappedRing::end_at(uint64_t ticket) {
+  assert(role_ == Role::kCreator && ticket >= next_ticket() && ticket <= end_ticket_);
+  end_ticket_ = ticket;
+  batch_ready_.notify();  // the consumer can wait for this ticket
+  slot_freed_.notify();
+}
+
+bool MappedRing::has_ended() const { return closed() || first_unpublished() >= end_ticket_; }
+
 // A ticket that is popped meanwhile is in use, then below next_ticket().
-bool MappedRing::has_ended() const {
-  if (closed()) return true;
-  const uint64_t end = view_.header.end_ticket;
+uint64_t MappedRing::first_unpublished() const {
+  const uint64_t end = end_ticket_;
   for (uint64_t ticket = next_ticket(); ticket < end; ++ticket) {
     const uint64_t word = word_of(ticket).load();
     if (word != plain_word(Phase::kReady, ticket) && word != plain_word(Phase::kInUse, ticket) &&
         ticket >= next_ticket())
-      return false;
+      return ticket;
   }
-  return true;
+  return end;
 }
 
 // ---- Producer: claim, publish, abandon
@@ -393,7 +403,7 @@ std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
                                              " generation " + std::to_string(producer.generation) +
                                              " is not registered in the ring");
   atomic(producers_.find_row(producer)->polls).fetch_add(1, std::memory_order_relaxed);
-  const uint64_t end = view_.header.end_ticket;
+  const uint64_t end = end_ticket_;
   const uint64_t next = next_ticket();
   const uint64_t limit = std::min(next + slots(), end);
   bool all_filled = limit == end;
@@ -490,7 +500,7 @@ bool MappedRing::can_become_ready(uint64_t ticket, uint64_t word) const {
 std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
   if (closed()) return closed_status();
   const uint64_t ticket = next_ticket();
-  if (ticket >= view_.header.end_ticket) return ended_status();
+  if (ticket >= end_ticket_) return ended_status();
   STOKER_RETURN_IF_ERROR(check_header(ticket));
   // Sequentially consistent, like the preceding store of next_ticket: either this load sees the
   // batch, or its producer sees which ticket the consumer is waiting for (publish).
@@ -519,7 +529,7 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
 // One slot is useful to one producer only; if that is stopped, the others poll again within 100 ms.
 // A slot that no ticket needs can be the last event before the end of data, which is for all.
 void MappedRing::wake_producers(uint64_t released) {
-  if (released + slots() < view_.header.end_ticket) return slot_freed_.notify_one();
+  if (released + slots() < end_ticket_) return slot_freed_.notify_one();
   slot_freed_.notify();
 }
 

@@ -165,6 +165,9 @@ class MappedRing final : public ShmRing {
     return atomic(active_workers_).load(std::memory_order_relaxed);
   }
 
+  void end_at(uint64_t ticket) override;
+  uint64_t first_unpublished() const override;
+
   Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) override;
   void release(uint64_t ticket) override;
   std::vector<SampleError> drain_sample_errors() override { return reports_.drain(next_ticket()); }
@@ -245,6 +248,9 @@ class MappedRing final : public ShmRing {
   const Role role_;
 
   OwnState own_;  // of the creator; empty in other processes
+
+  // One past the last ticket. Lowered by end_at(), only in this process.
+  std::atomic<uint64_t> end_ticket_;
 
   // In the segment; own synchronization (ring_layout.h).
   RingHeader& header_;

@@ -144,6 +144,12 @@ class ShmRing {
   virtual void add_read_time(const ReadTime& spent) = 0;
   virtual uint32_t active_workers() const = 0;
 
+  // -- supervisor: the data ends before `ticket`, for which there is no batch and never will be: the
+  // end of a stream, which is not known at first. Only of the creator, when no producer is alive.
+  virtual void end_at(uint64_t ticket) = 0;
+  // The first ticket whose batch is neither ready nor consumed.
+  virtual uint64_t first_unpublished() const = 0;
+
   // -- consumer
   virtual Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) = 0;
   virtual void release(uint64_t ticket) = 0;

@@ -158,6 +158,28 @@ TEST_F(ShmRingTest, ReportsEndOfDataImmediatelyWithEmptyRange) {
   EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
 }
 
+TEST_F(ShmRingTest, EndsAtTicketThatWasNotKnownAtFirst) {
+  open({.slots = 4});
+  EXPECT_EQ(ring_->first_unpublished(), 0u);
+  produce(producer_);
+  produce(producer_);
+  EXPECT_EQ(ring_->first_unpublished(), 2u);
+  ring_->end_at(2);
+  EXPECT_TRUE(ring_->has_ended());
+  expect_next(0);
+  expect_next(1);
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
+  EXPECT_EQ(ring_->claim(producer_, kTestTimeout).status().code(), StatusCode::kClosed);
+}
+
+TEST_F(ShmRingTest, EndWakesWaitingConsumer) {
+  open({.slots = 4, .first_ticket = 7});
+  std::jthread consumer(
+      [this] { EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed); });
+  ring_->end_at(7);
+  consumer.join();
+}
+
 TEST_F(ShmRingTest, ReturnsAbandonedTicketOnNextClaim) {
   open({.slots = 4});
   const Claim first = claim(producer_);

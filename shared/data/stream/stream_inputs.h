@@ -1,0 +1,58 @@
+// StreamInputs: the inputs of a stream in the order in which they are read.
+//
+// Threads:  next() from one thread; the other methods from any.
+// Blocking: next() until there is an input, the end or a stop, which it notices within 100 ms; open()
+//           for the disk.
+// Errors:   next(): kCancelled (stop), those of SpoolFolder. open(): those of StreamSource; kClosed: a
+//           descriptor was opened before.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "shared/base/status.h"
+#include "shared/data/stream/byte_input.h"
+#include "shared/data/stream/spool_folder.h"
+#include "shared/data/stream/stream_source.h"
+
+namespace stoker::data::stream {
+
+class StreamInputs {
+ public:
+  struct Item {
+    std::string name;       // for open()
+    uint64_t identity = 0;  // ByteInput::identity(); 0: unknown until it is opened
+  };
+
+  virtual ~StreamInputs() = default;
+
+  // nullopt at the end.
+  virtual Result<std::optional<Item>> next(const std::stop_token& stop) = 0;
+  virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name) = 0;
+  // Whether next() waits for another program.
+  virtual bool is_waiting() const { return false; }
+  // Whether an input must be remembered after it was read, so that it is not read again.
+  virtual bool must_remember(const std::string& /*name*/) const { return false; }
+  // Whether the stream continues after an input in which no further record can be found.
+  virtual bool can_skip_rest() const { return true; }
+  // Whether open() can be called again for a name.
+  virtual bool can_be_read_again() const { return true; }
+  // After how many inputs the names repeat without end; 0: they do not.
+  virtual uint64_t period() const { return 0; }
+};
+
+// The files of a GLOB, `num_epochs` times (nullopt: without end), or a growing file. `first`: number
+// of the first one, to continue.
+std::unique_ptr<StreamInputs> make_file_inputs(StreamSource source,
+                                               std::optional<uint64_t> num_epochs,
+                                               uint64_t first = 0);
+// The files of a spool folder, without those that are in `taken`.
+Result<std::unique_ptr<StreamInputs>> make_spool_inputs(const std::string& folder,
+                                                        SpoolFolder::Taken taken = {});
+// Standard input, a FIFO or a socket.
+std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor);
+
+}  // namespace stoker::data::stream

@@ -1,0 +1,754 @@
+#include "shared/feed/stream_feed.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "shared/base/deadline.h"
+#include "shared/base/log.h"
+#include "shared/data/counter_rng.h"
+#include "shared/data/record/sample_spec.h"
+#include "shared/ring/batch_layout.h"
+
+namespace stoker::feed {
+namespace {
+
+using data::stream::RecordStream;
+using data::stream::StreamPosition;
+using data::stream::StreamRecord;
+using queue::Tuple;
+
+constexpr auto kQueueWait = std::chrono::milliseconds(100);
+// How often the thread that takes batches checks whether all readers wait: the delay of a batch when
+// a stream runs dry.
+constexpr auto kSettleInterval = std::chrono::milliseconds(5);
+constexpr int64_t kQueuedNames = 32;  // as in TensorFlow's string_input_producer
+constexpr size_t kMaxPendingErrors = 256;
+
+// What an element is, as its last component: I64 [4].
+struct Reference {
+  uint64_t source;
+  StreamPosition at;
+  uint64_t end;  // offset of the next record
+
+  StreamPosition next() const { return {.offset = end, .record = at.record + 1}; }
+};
+constexpr int64_t kReferenceValues = 4;
+
+Result<queue::Tensor> to_tensor(const Reference& reference) {
+  STOKER_ASSIGN_OR_RETURN(queue::Tensor tensor,
+                          queue::Tensor::allocate(DType::kI64, queue::Shape({kReferenceValues})));
+  const std::array<uint64_t, kReferenceValues> values{reference.source, reference.at.record,
+                                                      reference.at.offset, reference.end};
+  std::memcpy(tensor.mutable_data(), values.data(), sizeof values);
+  return tensor;
+}
+
+Reference reference_of(const Tuple& element) {
+  std::array<uint64_t, kReferenceValues> values;
+  std::memcpy(values.data(), element.back().data(), sizeof values);
+  return {.source = values[0], .at = {.offset = values[2], .record = values[1]}, .end = values[3]};
+}
+
+// The memory of an element. It counts as held until the last of its tensors is destroyed.
+class ElementMemory {
+ public:
+  ElementMemory(std::shared_ptr<ElementLimit> limit, size_t bytes)
+      : limit_(std::move(limit)),
+        bytes_(bytes),
+        data_(static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow))) {}
+  ~ElementMemory() {
+    ::operator delete(data_, kAlignment);
+    limit_->release(bytes_);
+  }
+  ElementMemory(const ElementMemory&) = delete;
+  ElementMemory& operator=(const ElementMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{ring::kTensorAlignment};
+  const std::shared_ptr<ElementLimit> limit_;
+  const size_t bytes_;
+  std::byte* const data_;  // null: out of memory
+};
+
+// Whether the elements of a batch depend on the number of elements in the queue.
+bool takes_by_size(queue::QueueType type) {
+  switch (type) {
+    case queue::QueueType::kRandomShuffle:
+    case queue::QueueType::kPriority:
+      return true;
+    case queue::QueueType::kFIFO:
+    case queue::QueueType::kPaddingFIFO:
+      return false;
+  }
+  return false;
+}
+
+size_t element_bytes(std::span<const TensorSpec> spec) {
+  size_t bytes = 0;
+  for (const TensorSpec& tensor : spec) bytes += ring::align_tensor(tensor.bytes());
+  return std::max(bytes, ring::kTensorAlignment);
+}
+
+queue::Shape shape_of(const TensorSpec& spec) {
+  return queue::Shape(std::span<const int64_t>(spec.shape));
+}
+
+}  // namespace
+
+std::string_view to_string(StreamStatus::Activity activity) {
+  switch (activity) {
+    case StreamStatus::Activity::kReading:
+      return "reading";
+    case StreamStatus::Activity::kWaiting:
+      return "waiting";
+    case StreamStatus::Activity::kBlocked:
+      return "blocked";
+    case StreamStatus::Activity::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
+// ---- Readers
+
+// Reader: one enqueue thread; reads an input from the file-name queue to its end, then the next one.
+//
+// Threads: enqueue_next() and decode() from one thread at a time; the others from any.
+class StreamFeed::Reader {
+ public:
+  Reader(StreamFeed& feed, std::unique_ptr<data::stream::RecordDecoder> decoder)
+      : feed_(feed), decoder_(std::move(decoder)) {}
+
+  // Enqueues the next record, or opens the next input.
+  Status enqueue_next(const std::stop_token& stop);
+  // The element of a record, nullopt if the record is dropped. Without `may_wait` also above the
+  // limit of memory.
+  Result<std::optional<Tuple>> decode(uint64_t source, const StreamRecord& record, uint64_t end,
+                                      bool may_wait, const std::stop_token& stop);
+  const data::stream::RecordDecoder& decoder() const { return *decoder_; }
+
+  // Whether it waits for its input. Everything that it has read before is then in the queue.
+  bool waits_for_input() const;
+  bool waits_for_memory() const { return waits_for_memory_; }
+  std::string input_name() const;  // empty: none
+  size_t held_bytes() const;       // for reading
+  // Sets the identity of its input, if that is among the sources.
+  Status identify(std::span<StreamState::Source> sources) const;
+
+ private:
+  Status open_next(const std::stop_token& stop);
+  void close_input();
+  Status handle_error(const Status& error, uint64_t record);
+  Status reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop);
+
+  // Constant after construction.
+  StreamFeed& feed_;
+  const std::unique_ptr<data::stream::RecordDecoder> decoder_;
+
+  // Used by the thread.
+  bool has_elements_ = false;  // of the current input
+
+  std::atomic<bool> waits_for_memory_{false};  // written by ElementLimit
+  std::atomic<bool> waits_for_name_{false};    // written by the thread; no other data depends on it
+  std::atomic<bool> ended_{false};             // likewise
+
+  // Changed by the thread with mutex_ locked, so that the thread reads them without.
+  mutable std::mutex mutex_;
+  std::unique_ptr<RecordStream> stream_;
+  uint64_t source_ = 0;
+};
+
+Status StreamFeed::Reader::enqueue_next(const std::stop_token& stop) {
+  if (stream_ == nullptr) return open_next(stop);
+  StreamRecord record;
+  const auto more = stream_->next(record, stop);
+  if (!more) return handle_error(more.status(), stream_->position().record);
+  if (!*more) {
+    close_input();
+    return {};
+  }
+  auto element = decode(source_, record, stream_->position().offset, true, stop);
+  if (!element) {
+    if (element.status().code() != StatusCode::kCorrupt) return element.status();
+    return feed_.report(
+        element.status().with_context(stream_->input().name() + ": record " +
+                                      std::to_string(record.at.record) + " at offset " +
+                                      std::to_string(record.at.offset)),
+        record.at.record);
+  }
+  if (!*element) {
+    ++feed_.dropped_;
+    return {};
+  }
+  STOKER_RETURN_IF_ERROR(feed_.examples_->enqueue(std::move(**element), stop));
+  has_elements_ = true;
+  ++feed_.records_;
+  feed_.ring_.add_completed_samples(feed_.producer_, 1);
+  return {};
+}
+
+Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
+  waits_for_name_ = true;
+  auto name = feed_.names_->dequeue(stop);
+  waits_for_name_ = false;
+  if (!name) {
+    ended_ = true;
+    return name.status();
+  }
+  const auto source = static_cast<uint64_t>((*name)[0].value<int64_t>());
+  has_elements_ = false;
+  const Input from = feed_.input_of(source);
+  STOKER_ASSIGN_OR_RETURN(auto input, feed_.inputs_.open(from.name));
+  if (from.identity != 0)
+    STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t identity, input->identity(from.next.offset));
+  feed_.set_identity(source, identity);
+  {
+    const std::lock_guard lock(mutex_);
+    stream_ = std::make_unique<RecordStream>(feed_.framing_, std::move(input));
+    source_ = source;
+  }
+  return stream_->skip_to(from.next, stop);
+}
+
+Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) const {
+  const std::lock_guard lock(mutex_);
+  if (stream_ == nullptr) return {};
+  const auto source = std::ranges::find(sources, source_, &StreamState::Source::number);
+  if (source == sources.end()) return {};
+  STOKER_ASSIGN_OR_RETURN(source->identity, stream_->input().identity(source->next.offset));
+  return {};
+}
+
+void StreamFeed::Reader::close_input() {
+  {
+    const std::lock_guard lock(mutex_);
+    stream_.reset();
+  }
+  feed_.end_input(source_, has_elements_);
+}
+
+Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record) {
+  if (error.code() != StatusCode::kCorrupt) return error;
+  const bool can_continue = stream_->can_continue();
+  if (!can_continue && !feed_.inputs_.can_skip_rest()) return error;
+  STOKER_RETURN_IF_ERROR(feed_.report(error, record));
+  if (can_continue) return {};
+  log_warn("stream input skipped",
+           {{"input", stream_->input().name()}, {"error", error.message()}});
+  close_input();
+  return {};
+}
+
+Status StreamFeed::Reader::reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop) {
+  if (may_wait) return feed_.limit_->acquire(bytes, stop, waits_for_memory_);
+  feed_.limit_->add(bytes);
+  return {};
+}
+
+Result<std::optional<Tuple>> StreamFeed::Reader::decode(uint64_t source, const StreamRecord& record,
+                                                        uint64_t end, bool may_wait,
+                                                        const std::stop_token& stop) {
+  STOKER_ASSIGN_OR_RETURN(const bool kept, decoder_->read(record.bytes));
+  if (!kept) return std::optional<Tuple>();
+  std::vector<TensorSpec> own_spec;
+  if (feed_.options_.queue == queue::QueueType::kPaddingFIFO)
+    own_spec = decoder_->spec(decoder_->length());
+  const std::vector<TensorSpec>& spec = own_spec.empty() ? feed_.spec_ : own_spec;
+  const size_t bytes = element_bytes(spec);
+  // The record itself until it is decoded. Not the buffer of its input, whose size depends on time.
+  STOKER_RETURN_IF_ERROR(reserve(bytes + record.bytes.size(), may_wait, stop));
+  const auto memory = std::make_shared<const ElementMemory>(feed_.limit_, bytes);
+  if (memory->data() == nullptr)
+    return Status(StatusCode::kOutOfMemory,
+                  "no memory for a sample of " + std::to_string(bytes) + " bytes");
+  std::vector<std::span<std::byte>> outputs;
+  size_t offset = 0;
+  for (const TensorSpec& tensor : spec) {
+    outputs.emplace_back(memory->data() + offset, tensor.bytes());
+    offset += ring::align_tensor(tensor.bytes());
+  }
+  const data::RandomKey key{.seed = feed_.options_.seed,
+                            .epoch = 0,
+                            .sample = data::mix64(source + 1) + record.at.record};
+  const Status written = decoder_->write(key, outputs);
+  feed_.limit_->release_bytes(record.bytes.size());
+  STOKER_RETURN_IF_ERROR(written);
+  Tuple element;
+  for (size_t i = 0; i < spec.size(); ++i) {
+    const std::shared_ptr<const std::byte> part(memory, outputs[i].data());
+    STOKER_ASSIGN_OR_RETURN(
+        queue::Tensor tensor,
+        queue::Tensor::from_buffer(spec[i].dtype, shape_of(spec[i]), part, outputs[i].size()));
+    element.push_back(std::move(tensor));
+  }
+  STOKER_ASSIGN_OR_RETURN(queue::Tensor reference,
+                          to_tensor({.source = source, .at = record.at, .end = end}));
+  element.push_back(std::move(reference));
+  return std::optional(std::move(element));
+}
+
+bool StreamFeed::Reader::waits_for_input() const {
+  if (ended_) return true;
+  if (waits_for_name_) return feed_.inputs_.is_waiting();
+  const std::lock_guard lock(mutex_);
+  return stream_ != nullptr && stream_->input().is_waiting();
+}
+
+std::string StreamFeed::Reader::input_name() const {
+  const std::lock_guard lock(mutex_);
+  return stream_ == nullptr ? "" : stream_->input().name();
+}
+
+size_t StreamFeed::Reader::held_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return stream_ == nullptr ? 0 : stream_->held_bytes();
+}
+
+// ---- Construction
+
+StreamFeed::StreamFeed(data::stream::StreamInputs& inputs, const StreamFeedOptions& options,
+                       const data::stream::Framing& framing, ring::ShmRing& ring,
+                       ring::ProducerId producer, RecordState record_state)
+    : inputs_(inputs),
+      options_(options),
+      framing_(framing),
+      ring_(ring),
+      producer_(producer),
+      record_state_(std::move(record_state)),
+      batch_(ring.layout().batch()),
+      spec_(ring.layout().sample()),
+      limit_(std::make_shared<ElementLimit>(
+          options.max_bytes, static_cast<uint64_t>(options.min_after_dequeue) + batch_)) {}
+
+StreamFeed::~StreamFeed() = default;
+
+Result<std::unique_ptr<StreamFeed>> StreamFeed::create(const data::DatasetRequest& request,
+                                                       data::stream::StreamInputs& inputs,
+                                                       const StreamFeedOptions& options,
+                                                       ring::ShmRing& ring,
+                                                       ring::ProducerId producer,
+                                                       RecordState record_state) {
+  STOKER_ASSIGN_OR_RETURN(const data::stream::Framing framing, data::stream::framing_of(request));
+  std::unique_ptr<StreamFeed> feed(
+      new StreamFeed(inputs, options, framing, ring, producer, std::move(record_state)));
+  STOKER_RETURN_IF_ERROR(feed->check_limits());
+  STOKER_RETURN_IF_ERROR(feed->make_readers(request));
+  STOKER_RETURN_IF_ERROR(feed->make_queues());
+  return feed;
+}
+
+Status StreamFeed::check_limits() const {
+  const auto invalid = [](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, "data.train.stream." + what);
+  };
+  if (options_.queue == queue::QueueType::kPriority)
+    return invalid("queue: a PriorityQueue is not possible, because records have no priority");
+  const uint64_t needed = static_cast<uint64_t>(options_.min_after_dequeue) + batch_;
+  if (static_cast<uint64_t>(options_.capacity) < needed)
+    return invalid("capacity: " + std::to_string(options_.capacity) +
+                   " is less than min_after_dequeue and a batch (" + std::to_string(needed) + ")");
+  const uint64_t bytes = element_bytes(spec_);
+  if (options_.min_after_dequeue == 0 || bytes <= options_.max_bytes / needed) return {};
+  return invalid("min_after_dequeue: " + std::to_string(needed) + " samples of " +
+                 std::to_string(bytes) + " bytes are more than the " +
+                 std::to_string(options_.max_bytes >> 20) + " MiB that a stream holds");
+}
+
+Status StreamFeed::make_readers(const data::DatasetRequest& request) {
+  for (int i = 0; i < options_.num_threads; ++i) {
+    STOKER_ASSIGN_OR_RETURN(auto decoder, data::stream::RecordDecoder::make(request));
+    readers_.push_back(std::make_unique<Reader>(*this, std::move(decoder)));
+  }
+  const data::stream::RecordDecoder& decoder = readers_.front()->decoder();
+  if (decoder.spec(0) != spec_)
+    return Status(StatusCode::kMismatch, "the ring has another sample layout than the stream");
+  const std::vector<TensorSpec> step = decoder.spec(1);
+  for (size_t i = 0; i < spec_.size(); ++i) is_per_step_.push_back(step[i] != spec_[i]);
+  return {};
+}
+
+Status StreamFeed::make_queues() {
+  queue::QueueOptions names{
+      .name = "file-names",
+      .capacity = kQueuedNames,
+      .components = {{.name = "", .dtype = DType::kI64, .shape = queue::Shape()}}};
+  STOKER_ASSIGN_OR_RETURN(names_, queue::Queue::create(std::move(names)));
+  queue::QueueOptions examples{.name = "examples",
+                               .type = options_.queue,
+                               .capacity = options_.capacity,
+                               .min_after_dequeue = options_.min_after_dequeue};
+  if (options_.queue == queue::QueueType::kRandomShuffle) examples.seed = options_.seed;
+  for (size_t i = 0; i < spec_.size(); ++i) {
+    queue::Shape shape = shape_of(spec_[i]);
+    if (options_.queue == queue::QueueType::kPaddingFIFO && is_per_step_[i])
+      shape[0] = queue::kUnknownExtent;
+    examples.components.push_back({.name = "", .dtype = spec_[i].dtype, .shape = shape});
+  }
+  examples.components.push_back(
+      {.name = "", .dtype = DType::kI64, .shape = queue::Shape({kReferenceValues})});
+  STOKER_ASSIGN_OR_RETURN(examples_, queue::Queue::create(std::move(examples)));
+  return {};
+}
+
+void StreamFeed::start(Coordinator& coordinator) {
+  runners_.add_queue_runner(*names_,
+                            {[this](const std::stop_token& stop) { return enqueue_name(stop); }});
+  std::vector<queue::EnqueueOperation> operations;
+  for (const auto& reader : readers_)
+    operations.push_back(
+        [&reader = *reader](const std::stop_token& stop) { return reader.enqueue_next(stop); });
+  runners_.add_queue_runner(*examples_, std::move(operations));
+  runners_.start_queue_runners(&coordinator);
+  coordinator.start("stream-batches", [this, &coordinator](const std::stop_token& stop) {
+    const Status status = fill_ring(stop);
+    // The readers have nothing to do any more.
+    if (status.code() == StatusCode::kClosed) coordinator.request_stop();
+    return status;
+  });
+}
+
+// ---- File names
+
+Status StreamFeed::enqueue_name(const std::stop_token& stop) {
+  uint64_t number = 0;
+  if (!resumed_.empty()) {
+    number = resumed_.front();
+    resumed_.pop_front();
+  } else {
+    STOKER_ASSIGN_OR_RETURN(auto item, inputs_.next(stop));
+    if (!item) return Status(StatusCode::kClosed, "there are no further inputs");
+    // Before it can be read, so that a state that has its elements has the input.
+    const std::lock_guard lock(inputs_mutex_);
+    number = next_input_++;
+    known_inputs_.emplace(number, Input{.name = std::move(item->name), .identity = item->identity});
+  }
+  return names_->enqueue(Tuple{queue::Tensor::scalar(static_cast<int64_t>(number))}, stop);
+}
+
+StreamFeed::Input StreamFeed::input_of(uint64_t number) const {
+  const std::lock_guard lock(inputs_mutex_);
+  return known_inputs_.at(number);
+}
+
+void StreamFeed::set_identity(uint64_t number, uint64_t identity) {
+  const std::lock_guard lock(inputs_mutex_);
+  known_inputs_.at(number).identity = identity;
+}
+
+// After all of its elements were enqueued.
+void StreamFeed::end_input(uint64_t number, bool had_elements) {
+  const std::lock_guard lock(inputs_mutex_);
+  known_inputs_.at(number).ended = true;
+  if (had_elements)
+    unusable_inputs_ = 0;
+  else
+    ++unusable_inputs_;
+}
+
+// ---- Errors of records
+
+Status StreamFeed::report(const Status& error, uint64_t record) {
+  if (options_.on_sample_error == config::OnSampleError::kFail) return error;
+  ++errors_;
+  const std::lock_guard lock(errors_mutex_);
+  if (pending_errors_.size() < kMaxPendingErrors)
+    pending_errors_.push_back({.status = error, .record = record});
+  return {};
+}
+
+// The ring accepts reports only of a ticket that is claimed.
+void StreamFeed::pass_errors_to_ring(uint64_t ticket) {
+  std::deque<RecordError> errors;
+  {
+    const std::lock_guard lock(errors_mutex_);
+    errors.swap(pending_errors_);
+  }
+  for (const RecordError& error : errors)
+    ring_.report_sample_error({.ticket = ticket,
+                               .sample = error.record,
+                               .code = error.status.code(),
+                               .reason = error.status.message()});
+}
+
+// ---- Restoring
+
+Status StreamFeed::restore(const StreamState& state, const std::stop_token& stop) {
+  const auto corrupt = [](const std::string& what) {
+    return Status(StatusCode::kCorrupt, "state of the stream: " + what);
+  };
+  {
+    const std::lock_guard lock(inputs_mutex_);
+    next_input_ = state.next_source;
+    for (const StreamState::Source& source : state.sources) {
+      const Input input{.name = source.name,
+                        .next = source.next,
+                        .identity = source.identity,
+                        .ended = source.ended};
+      if (source.number >= next_input_ || !known_inputs_.emplace(source.number, input).second)
+        return corrupt("input " + std::to_string(source.number) + " is not allowed");
+      if (!source.ended) resumed_.push_back(source.number);
+    }
+    for (const StreamState::Element& element : state.elements)
+      if (!known_inputs_.contains(element.source))
+        return corrupt("input " + std::to_string(element.source) + " of an element is missing");
+  }
+  std::ranges::sort(resumed_);
+  if (!state.elements.empty() && !inputs_.can_be_read_again())
+    return Status(StatusCode::kInvalidArgument,
+                  state.sources.front().name + " cannot be read again to continue the stream");
+  // Each input is read once, from front to back.
+  std::vector<size_t> order(state.elements.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) {
+    return std::pair(state.elements[i].source, state.elements[i].at.offset);
+  });
+  std::vector<Tuple> tuples(order.size());
+  for (auto first = order.begin(); first != order.end();) {
+    const uint64_t source = state.elements[*first].source;
+    const auto last = std::find_if(first, order.end(),
+                                   [&](size_t i) { return state.elements[i].source != source; });
+    STOKER_RETURN_IF_ERROR(reread(state, std::span(first, last), tuples, stop));
+    first = last;
+  }
+  STOKER_RETURN_IF_ERROR(examples_->restore(std::move(tuples), state.generator));
+  state_ = state;
+  return {};
+}
+
+// The elements of one input, in the order of their offsets.
+Status StreamFeed::reread(const StreamState& state, std::span<const size_t> elements,
+                          std::vector<Tuple>& tuples, const std::stop_token& stop) {
+  const uint64_t source = state.elements[elements.front()].source;
+  const Input from = input_of(source);
+  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name));
+  if (from.identity != 0)
+    STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
+  RecordStream stream(framing_, std::move(input));
+  for (const size_t i : elements) {
+    const StreamPosition at = state.elements[i].at;
+    const auto changed = [&](const std::string& what) {
+      return Status(StatusCode::kCorrupt, from.name + ": record " + std::to_string(at.record) +
+                                              " at offset " + std::to_string(at.offset) + " " +
+                                              what +
+                                              "; has the file changed since the checkpoint?");
+    };
+    STOKER_RETURN_IF_ERROR(stream.skip_to(at, stop));
+    StreamRecord record;
+    const auto more = stream.next(record, stop);
+    if (!more && more.status().code() != StatusCode::kCorrupt) return more.status();
+    if (!more || !*more || record.at != at) return changed("is not there");
+    auto element = readers_.front()->decode(source, record, stream.position().offset, false, stop);
+    if (!element && element.status().code() != StatusCode::kCorrupt) return element.status();
+    if (!element || !*element) return changed("cannot be used");
+    tuples[i] = std::move(**element);
+  }
+  return {};
+}
+
+// ---- Batches
+
+Status StreamFeed::fill_ring(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const auto claim = ring_.claim(producer_, kQueueWait);
+    if (!claim && claim.status().code() == StatusCode::kTimedOut) continue;
+    if (!claim) return claim.status();
+    if (const Status status = fill(*claim, stop); !status.ok()) {
+      ring_.abandon(producer_, *claim);
+      return status;
+    }
+    ring_.publish(producer_, *claim);
+  }
+  return Status(StatusCode::kCancelled, "stopped");
+}
+
+Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {
+  const auto batch = take_batch(claim.ticket, stop);
+  pass_errors_to_ring(claim.ticket);
+  if (!batch) {
+    // A stop closes the queue, too.
+    if (batch.status().code() == StatusCode::kClosed && !stop.stop_requested())
+      end_stream(claim.ticket);
+    return batch.status();
+  }
+  write_rows(*batch, claim.slot);
+  STOKER_RETURN_IF_ERROR(identify_inputs());
+  return record_state_(claim.ticket, state_);
+}
+
+Result<Tuple> StreamFeed::take_batch(uint64_t ticket, const std::stop_token& stop) {
+  const auto rows = static_cast<int64_t>(batch_);
+  const bool by_size = takes_by_size(options_.queue);
+  const queue::BatchOptions taking{
+      .min_size = by_size ? options_.capacity : 0,
+      .is_settled = [this] { return all_readers_wait(); },
+      .on_taken = [this](const queue::QueueContents& contents) { capture_state(contents); }};
+  for (;;) {
+    pass_errors_to_ring(ticket);
+    if (inputs_.period() > 0 && unusable_inputs_ > inputs_.period())
+      return Status(
+          StatusCode::kCorrupt,
+          "the stream repeats its inputs, and none of them has a record that can be used");
+    const auto deadline =
+        std::chrono::steady_clock::now() + (by_size ? kSettleInterval : kQueueWait);
+    auto batch = examples_->dequeue_many(rows, stop, deadline, taking);
+    if (batch.status().code() == StatusCode::kTimedOut) {
+      // The heartbeat of a producer that holds a ticket, while its source pauses.
+      if (all_readers_wait()) ring_.add_completed_samples(producer_, 1);
+      continue;
+    }
+    const bool has_rest = batch.status().code() == StatusCode::kClosed && !stop.stop_requested() &&
+                          options_.last_batch == config::LastBatchPolicy::kPad;
+    return has_rest ? examples_->dequeue_up_to(rows, stop, kNoDeadline, taking) : std::move(batch);
+  }
+}
+
+// With the example queue locked, so that no element is between its input and the queue: an input
+// continues behind the last of its elements that were ever in the queue.
+void StreamFeed::capture_state(const queue::QueueContents& contents) {
+  const std::lock_guard lock(inputs_mutex_);
+  const auto advance = [](StreamPosition& next, const Reference& reference) {
+    if (reference.end > next.offset) next = reference.next();
+  };
+  for (const Tuple& element : contents.batch()) {
+    const Reference reference = reference_of(element);
+    advance(known_inputs_.at(reference.source).next, reference);
+  }
+  std::vector<StreamState::Source>& sources = state_.sources;
+  sources.clear();
+  for (const auto& [number, input] : known_inputs_)
+    sources.push_back({.number = number,
+                       .name = input.name,
+                       .next = input.next,
+                       .identity = input.identity,
+                       .ended = input.ended});
+  std::vector<bool> is_used(sources.size());
+  state_.elements.clear();
+  size_t last = 0;  // consecutive elements mostly have the same input
+  contents.for_each([&](const Tuple& element) {
+    const Reference reference = reference_of(element);
+    if (sources[last].number != reference.source)
+      last = static_cast<size_t>(
+          std::ranges::lower_bound(sources, reference.source, {}, &StreamState::Source::number) -
+          sources.begin());
+    advance(sources[last].next, reference);
+    is_used[last] = true;
+    state_.elements.push_back({.source = reference.source, .at = reference.at});
+  });
+  // Nothing refers to the others any more.
+  size_t kept = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].ended && !is_used[i] && !inputs_.must_remember(sources[i].name)) {
+      known_inputs_.erase(sources[i].number);
+      continue;
+    }
+    if (kept != i) sources[kept] = std::move(sources[i]);
+    ++kept;
+  }
+  sources.resize(kept);
+  state_.next_source = next_input_;
+  state_.generator = contents.generator();
+}
+
+// Without the locks of capture_state(), because the identity of a growing file is read from it.
+Status StreamFeed::identify_inputs() {
+  for (const auto& reader : readers_) STOKER_RETURN_IF_ERROR(reader->identify(state_.sources));
+  return {};
+}
+
+void StreamFeed::write_rows(const Tuple& batch, std::span<std::byte> slot) const {
+  const ring::BatchLayout& layout = ring_.layout();
+  const auto rows = static_cast<uint64_t>(batch[0].shape()[0]);
+  for (size_t i = 0; i < spec_.size(); ++i) {
+    const queue::Shape shape = shape_of(spec_[i]);
+    if (batch[i].shape().without_first() == shape) {
+      std::memcpy(layout.rows(slot, i, 0, rows).data(), batch[i].data(), batch[i].bytes());
+      continue;
+    }
+    for (uint64_t row = 0; row < rows; ++row) {
+      const std::span<std::byte> out = layout.row(slot, i, row);
+      std::memset(out.data(), 0, out.size());
+      queue::copy_padded(batch[i].slice(static_cast<int64_t>(row)), out.data(), shape);
+    }
+  }
+  if (options_.queue == queue::QueueType::kPaddingFIFO) pad_labels(slot, rows);
+  // last_batch: pad. A batch repeats its own samples.
+  for (uint64_t row = rows; row < batch_; ++row)
+    for (size_t i = 0; i < spec_.size(); ++i)
+      std::ranges::copy(layout.row(slot, i, row % rows), layout.row(slot, i, row).begin());
+}
+
+// The queue pads with zeros.
+void StreamFeed::pad_labels(std::span<std::byte> slot, uint64_t rows) const {
+  const auto length = std::ranges::find(spec_, "length", &TensorSpec::name);
+  const auto labels = std::ranges::find(spec_, "labels", &TensorSpec::name);
+  if (length == spec_.end() || labels == spec_.end()) return;
+  const auto tensor = static_cast<size_t>(labels - spec_.begin());
+  if (!is_per_step_[tensor]) return;
+  const ring::BatchLayout& layout = ring_.layout();
+  for (uint64_t row = 0; row < rows; ++row) {
+    int64_t steps = 0;
+    std::memcpy(&steps, layout.row(slot, static_cast<size_t>(length - spec_.begin()), row).data(),
+                sizeof steps);
+    std::span<std::byte> padding = layout.row(slot, tensor, row);
+    padding = padding.subspan(static_cast<size_t>(steps) * sizeof(int64_t));
+    for (; !padding.empty(); padding = padding.subspan(sizeof(int64_t)))
+      std::memcpy(padding.data(), &data::record::kPaddedLabel, sizeof(int64_t));
+  }
+}
+
+void StreamFeed::end_stream(uint64_t ticket) {
+  log_info(
+      "stream ended",
+      {{"records", records_.load()}, {"errors", errors_.load()}, {"left_over", examples_->size()}});
+  end_ticket_ = ticket;
+}
+
+// Then nothing enters the queue until an input gets bytes or a batch is taken.
+bool StreamFeed::all_readers_wait() const {
+  return std::ranges::all_of(readers_, [](const auto& reader) {
+    return reader->waits_for_memory() || reader->waits_for_input();
+  });
+}
+
+// ---- Status
+
+std::optional<uint64_t> StreamFeed::end_ticket() const {
+  const uint64_t ticket = end_ticket_;
+  return ticket == kNotEnded ? std::nullopt : std::optional(ticket);
+}
+
+StreamStatus StreamFeed::status() const {
+  StreamStatus status{.elements = examples_->size(),
+                      .bytes = limit_->held_bytes(),
+                      .records = records_,
+                      .dropped = dropped_,
+                      .errors = errors_};
+  bool waits = false;
+  for (const auto& reader : readers_) {
+    status.bytes += reader->held_bytes();
+    const std::string name = reader->input_name();
+    if (name.empty() || waits) continue;
+    waits = reader->waits_for_input();
+    if (waits || status.input.empty()) status.input = name;
+  }
+  if (end_ticket())
+    status.activity = StreamStatus::Activity::kEnded;
+  else if (status.elements >= options_.capacity)
+    status.activity = StreamStatus::Activity::kBlocked;
+  else if (all_readers_wait())
+    status.activity =
+        std::ranges::any_of(readers_, [](const auto& r) { return r->waits_for_memory(); })
+            ? StreamStatus::Activity::kBlocked
+            : StreamStatus::Activity::kWaiting;
+  return status;
+}
+
+}  // namespace stoker::feed

@@ -1,0 +1,197 @@
+// StreamFeed: fills ring slots with the samples of a stream, a source without an index.
+//
+//   inputs -> file-name queue -> reader threads: records, samples -> example queue -> batches -> ring
+//
+// The file names and the readers are queue runners, as with TensorFlow's string_input_producer and
+// shuffle_batch. One thread takes whole batches. After each batch it records the StreamState from
+// which the stream continues, before the batch is published.
+//
+// The batches of a RandomShuffleQueue and a PriorityQueue depend on the number of elements from which
+// they are taken. They are therefore taken from a full or closed queue, or when all readers wait for
+// their inputs. With one reader thread and files, the batches are thus a function of settings and files.
+//
+// Threads:  create(), restore() and start() from one thread, in this order; the others from any.
+// Blocking: restore() reads the elements again; its waits notice a stop within 100 ms, like those of
+//           all threads. The readers wait while `capacity` elements or `max_bytes` are held, so that a
+//           producer is slowed down by the pipe.
+// Owner:    inputs and ring must outlive this object, and this object the threads (join the
+//           coordinator first).
+// Errors:   create(): kInvalidArgument, kMismatch (the ring has another layout). restore(): kCorrupt
+//           (an input has changed), those of ByteInput. A record that cannot be used is reported
+//           through the ring and skipped, or stops the coordinator with on_sample_error: fail. If no
+//           record can be found behind it, the rest of its input is skipped with a warning. Other
+//           errors of an input stop the coordinator.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/coordinator.h"
+#include "shared/base/status.h"
+#include "shared/base/tensor_spec.h"
+#include "shared/config/feed_config.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/stream/record_decoder.h"
+#include "shared/data/stream/record_stream.h"
+#include "shared/data/stream/stream_inputs.h"
+#include "shared/feed/element_limit.h"
+#include "shared/feed/stream_state.h"
+#include "shared/queue/queue.h"
+#include "shared/queue/queue_runner.h"
+#include "shared/ring/shm_ring.h"
+
+namespace stoker::feed {
+
+struct StreamFeedOptions {
+  queue::QueueType queue = queue::QueueType::kFIFO;  // not kPriority
+  int64_t capacity = 1000;  // elements; at least min_after_dequeue and a batch
+  int64_t min_after_dequeue = 0;
+  int num_threads = 4;  // readers
+  uint64_t seed = 0;    // of the shuffling and of random transforms
+  config::LastBatchPolicy last_batch = config::LastBatchPolicy::kCarryOver;
+  config::OnSampleError on_sample_error = config::OnSampleError::kSkip;
+  uint64_t max_bytes = uint64_t{256} << 20;  // of elements, beyond those that a batch needs
+};
+
+struct StreamStatus {
+  enum class Activity {
+    kReading,
+    kWaiting,  // for the producer of an input
+    kBlocked,  // by a full queue
+    kEnded
+  };
+  Activity activity = Activity::kReading;
+  std::string input;     // of a reader, one that waits if there is one
+  int64_t elements = 0;  // in the queue
+  uint64_t bytes = 0;    // of elements and for reading
+  uint64_t records = 0;  // that became elements
+  uint64_t dropped = 0;  // by on_missing_field or sequence.on_overflow
+  uint64_t errors = 0;   // records that cannot be used
+};
+std::string_view to_string(StreamStatus::Activity activity);  // "reading", …
+
+class StreamFeed {
+ public:
+  // Called by the thread that takes batches before it publishes the batch of the ticket. An error
+  // stops the coordinator.
+  using RecordState = std::function<Status(uint64_t ticket, const StreamState& after)>;
+
+  // The layout of the ring must be that of the decoder's samples.
+  static Result<std::unique_ptr<StreamFeed>> create(const data::DatasetRequest& request,
+                                                    data::stream::StreamInputs& inputs,
+                                                    const StreamFeedOptions& options,
+                                                    ring::ShmRing& ring, ring::ProducerId producer,
+                                                    RecordState record_state);
+  ~StreamFeed();
+  StreamFeed(const StreamFeed&) = delete;
+  StreamFeed& operator=(const StreamFeed&) = delete;
+
+  // Continues from a state of a stream with the same settings. The inputs must start with number
+  // state.next_source.
+  Status restore(const StreamState& state, const std::stop_token& stop);
+  void start(Coordinator& coordinator);
+
+  // The first ticket without a batch, once the stream has ended and all batches are published.
+  std::optional<uint64_t> end_ticket() const;
+  StreamStatus status() const;
+
+ private:
+  class Reader;
+  // An input, as in StreamState, while it is needed.
+  struct Input {
+    std::string name;
+    data::stream::StreamPosition next;  // behind the last element that was dequeued
+    uint64_t identity = 0;
+    bool ended = false;
+  };
+  struct RecordError {
+    Status status;
+    uint64_t record;
+  };
+
+  StreamFeed(data::stream::StreamInputs& inputs, const StreamFeedOptions& options,
+             const data::stream::Framing& framing, ring::ShmRing& ring, ring::ProducerId producer,
+             RecordState record_state);
+  Status make_queues();
+  Status make_readers(const data::DatasetRequest& request);
+  Status check_limits() const;
+
+  // File names.
+  Status enqueue_name(const std::stop_token& stop);
+  Input input_of(uint64_t number) const;
+  void set_identity(uint64_t number, uint64_t identity);
+  void end_input(uint64_t number, bool had_elements);
+
+  // Errors of records.
+  Status report(const Status& error, uint64_t record);
+  void pass_errors_to_ring(uint64_t ticket);
+
+  // Restoring.
+  Status reread(const StreamState& state, std::span<const size_t> elements,
+                std::vector<queue::Tuple>& tuples, const std::stop_token& stop);
+
+  // Batches.
+  Status fill_ring(const std::stop_token& stop);
+  Status fill(const ring::Claim& claim, const std::stop_token& stop);
+  Result<queue::Tuple> take_batch(uint64_t ticket, const std::stop_token& stop);
+  void capture_state(const queue::QueueContents& contents);
+  Status identify_inputs();
+  void write_rows(const queue::Tuple& batch, std::span<std::byte> slot) const;
+  void pad_labels(std::span<std::byte> slot, uint64_t rows) const;
+  void end_stream(uint64_t ticket);
+  bool all_readers_wait() const;
+
+  // Constant after create().
+  data::stream::StreamInputs& inputs_;
+  const StreamFeedOptions options_;
+  const data::stream::Framing framing_;
+  ring::ShmRing& ring_;
+  const ring::ProducerId producer_;
+  const RecordState record_state_;
+  const uint64_t batch_;                       // rows
+  std::vector<TensorSpec> spec_;               // of a row
+  std::vector<bool> is_per_step_;              // by tensor: the first dimension is the length
+  const std::shared_ptr<ElementLimit> limit_;  // shared with the elements
+
+  // Own synchronization.
+  std::unique_ptr<queue::Queue> names_;
+  std::unique_ptr<queue::Queue> examples_;
+  std::vector<std::unique_ptr<Reader>> readers_;
+  std::atomic<uint64_t> records_{0};
+  std::atomic<uint64_t> dropped_{0};
+  std::atomic<uint64_t> errors_{0};
+  std::atomic<uint64_t> unusable_inputs_{0};     // consecutive ones without an element
+  std::atomic<uint64_t> end_ticket_{kNotEnded};  // written by the thread that takes batches
+
+  // Used by the thread that enqueues names.
+  std::deque<uint64_t> resumed_;  // inputs of the restored state
+
+  // Used by the thread that takes batches.
+  StreamState state_;  // after the last batch that was taken
+
+  // Guarded by inputs_mutex_, which is locked while the example queue is.
+  mutable std::mutex inputs_mutex_;
+  std::map<uint64_t, Input> known_inputs_;
+  uint64_t next_input_ = 0;
+
+  // Guarded by errors_mutex_.
+  std::mutex errors_mutex_;
+  std::deque<RecordError> pending_errors_;
+
+  static constexpr uint64_t kNotEnded = ~uint64_t{0};
+  queue::QueueRunnerRegistry runners_;  // last member, because its threads use the others
+};
+
+}  // namespace stoker::feed

@@ -1,0 +1,165 @@
+#include "shared/feed/stream_state.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace stoker::feed {
+namespace {
+
+// The records of the format: StateRecord, then for each source a SourceRecord and its name, padded
+// with zeros to words, then an ElementRecord for each element.
+constexpr uint64_t kStateMagic = 0x5441'5453'4d52'0001;  // "STREAMST", version 1
+constexpr uint64_t kMaxOffset = uint64_t{1} << 62;
+constexpr uint64_t kMaxNameBytes = 4096;
+static_assert(std::endian::native == std::endian::little);
+
+struct StateRecord {
+  uint64_t magic;
+  uint64_t next_source;
+  uint64_t sources;
+  uint64_t elements;
+  uint64_t has_generator;  // 0 or 1
+  queue::GeneratorState generator;
+};
+static_assert(sizeof(StateRecord) == 64 && std::is_trivially_copyable_v<StateRecord>);
+
+struct SourceRecord {
+  uint64_t number;
+  uint64_t offset;
+  uint64_t record;
+  uint64_t identity;
+  uint32_t ended;  // 0 or 1
+  uint32_t name_bytes;
+};
+static_assert(sizeof(SourceRecord) == 40 && std::is_trivially_copyable_v<SourceRecord>);
+
+struct ElementRecord {
+  uint64_t source;
+  uint64_t offset;
+  uint64_t record;
+};
+static_assert(sizeof(ElementRecord) == 24 && std::is_trivially_copyable_v<ElementRecord>);
+
+constexpr size_t padded_to_word(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+template <typename Record>
+void append_record(std::vector<std::byte>& bytes, const Record& record) {
+  const auto part = std::as_bytes(std::span(&record, 1));
+  bytes.insert(bytes.end(), part.begin(), part.end());
+}
+
+Status no_state(const std::string& what) {
+  return Status(StatusCode::kCorrupt, "the state of the stream is invalid: " + what);
+}
+
+// Reads records from the front.
+class StateReader {
+ public:
+  explicit StateReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <typename Record>
+  Result<Record> next() {
+    STOKER_ASSIGN_OR_RETURN(const auto bytes, take(sizeof(Record)));
+    Record record;
+    std::memcpy(&record, bytes.data(), sizeof record);
+    return record;
+  }
+  Result<std::span<const std::byte>> take(size_t count) {
+    if (count > rest_.size()) return no_state("it is too short");
+    const auto taken = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return taken;
+  }
+  size_t left() const { return rest_.size(); }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+Result<StreamState::Source> read_source(StateReader& reader) {
+  STOKER_ASSIGN_OR_RETURN(const auto record, reader.next<SourceRecord>());
+  if (record.name_bytes == 0 || record.name_bytes > kMaxNameBytes || record.ended > 1 ||
+      record.offset > kMaxOffset || record.record > kMaxOffset)
+    return no_state("input " + std::to_string(record.number));
+  STOKER_ASSIGN_OR_RETURN(const auto name, reader.take(padded_to_word(record.name_bytes)));
+  return StreamState::Source{
+      .number = record.number,
+      .name = std::string(reinterpret_cast<const char*>(name.data()), record.name_bytes),
+      .next = {.offset = record.offset, .record = record.record},
+      .identity = record.identity,
+      .ended = record.ended == 1};
+}
+
+Status read_sources(StateReader& reader, uint64_t count, StreamState& state) {
+  if (count > reader.left() / sizeof(SourceRecord)) return no_state("it is too short");
+  for (uint64_t i = 0; i < count; ++i) {
+    STOKER_ASSIGN_OR_RETURN(StreamState::Source source, read_source(reader));
+    const bool is_ascending = state.sources.empty() || state.sources.back().number < source.number;
+    if (!is_ascending || source.number >= state.next_source)
+      return no_state("the number of input " + std::to_string(source.number));
+    state.sources.push_back(std::move(source));
+  }
+  return {};
+}
+
+Status read_elements(StateReader& reader, uint64_t count, StreamState& state) {
+  if (count != reader.left() / sizeof(ElementRecord)) return no_state("its size is wrong");
+  for (uint64_t i = 0; i < count; ++i) {
+    STOKER_ASSIGN_OR_RETURN(const auto record, reader.next<ElementRecord>());
+    const bool is_known =
+        std::ranges::binary_search(state.sources, record.source, {}, &StreamState::Source::number);
+    if (!is_known || record.offset > kMaxOffset || record.record > kMaxOffset)
+      return no_state("element " + std::to_string(i));
+    state.elements.push_back(
+        {.source = record.source, .at = {.offset = record.offset, .record = record.record}});
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_state(const StreamState& state) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(sizeof(StateRecord) + state.elements.size() * sizeof(ElementRecord));
+  append_record(bytes, StateRecord{.magic = kStateMagic,
+                                   .next_source = state.next_source,
+                                   .sources = state.sources.size(),
+                                   .elements = state.elements.size(),
+                                   .has_generator = state.generator.has_value(),
+                                   .generator = state.generator.value_or(queue::GeneratorState())});
+  for (const StreamState::Source& source : state.sources) {
+    append_record(bytes, SourceRecord{.number = source.number,
+                                      .offset = source.next.offset,
+                                      .record = source.next.record,
+                                      .identity = source.identity,
+                                      .ended = source.ended,
+                                      .name_bytes = static_cast<uint32_t>(source.name.size())});
+    const auto name = std::as_bytes(std::span(source.name));
+    bytes.insert(bytes.end(), name.begin(), name.end());
+    bytes.resize(padded_to_word(bytes.size()));
+  }
+  for (const StreamState::Element& element : state.elements)
+    append_record(bytes, ElementRecord{.source = element.source,
+                                       .offset = element.at.offset,
+                                       .record = element.at.record});
+  return bytes;
+}
+
+Result<StreamState> decode_state(std::span<const std::byte> bytes) {
+  StateReader reader(bytes);
+  STOKER_ASSIGN_OR_RETURN(const auto head, reader.next<StateRecord>());
+  if (head.magic != kStateMagic) return no_state("it is of another version");
+  if (head.has_generator > 1) return no_state("its generator");
+  StreamState state;
+  state.next_source = head.next_source;
+  if (head.has_generator == 1) state.generator = head.generator;
+  STOKER_RETURN_IF_ERROR(read_sources(reader, head.sources, state));
+  STOKER_RETURN_IF_ERROR(read_elements(reader, head.elements, state));
+  if (reader.left() != 0) return no_state("its size is wrong");
+  return state;
+}
+
+}  // namespace stoker::feed

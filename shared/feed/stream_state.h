@@ -1,0 +1,53 @@
+// StreamState: where a stream continues after a batch, by reference: the elements of its queue and
+// the positions of its inputs.
+//
+// Everything that was read and is in no batch is either an element of the queue or behind the position
+// of its input, so that a stream that continues from a state reads every record exactly once; with one
+// reader thread, its batches are the same bit for bit.
+//
+// Threads: values.
+// Errors:  decode_state(): kCorrupt, for any bytes that encode_state() does not make.
+// Format:  version 1, little-endian words; see stream_state.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/data/stream/record_stream.h"
+#include "shared/queue/queue.h"
+
+namespace stoker::feed {
+
+struct StreamState {
+  // An input that is read, waits to be read, has elements in the queue, or must be remembered. Inputs
+  // are numbered in the order of StreamInputs; a file that is read again has another number.
+  struct Source {
+    uint64_t number = 0;
+    std::string name;
+    data::stream::StreamPosition next;  // where reading continues
+    uint64_t identity = 0;              // ByteInput::identity() there; 0: unknown
+    bool ended = false;                 // nothing is left to read
+    bool operator==(const Source&) const = default;
+  };
+  struct Element {
+    uint64_t source = 0;  // Source::number
+    data::stream::StreamPosition at;
+    bool operator==(const Element&) const = default;
+  };
+
+  uint64_t next_source = 0;       // number of the first input that is not in `sources` yet
+  std::vector<Source> sources;    // by number
+  std::vector<Element> elements;  // in the order of the queue
+  std::optional<queue::GeneratorState> generator;  // of a RandomShuffleQueue
+  bool operator==(const StreamState&) const = default;
+};
+
+std::vector<std::byte> encode_state(const StreamState& state);
+Result<StreamState> decode_state(std::span<const std::byte> bytes);
+
+}  // namespace stoker::feed

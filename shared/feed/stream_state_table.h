@@ -1,0 +1,65 @@
+// StreamStateTable: the state of a stream after each batch of the ring, and the one from which a
+// worker process starts, in one sealed memfd next to the ring.
+//
+// The worker writes the state of a ticket before it publishes the batch, so a ready batch has its
+// state until its slot is released. stokerd keeps those that a checkpoint needs, and restarts a dead
+// worker from the state of the last batch that was published.
+//
+// Threads:   set_initial() in stokerd before a worker starts, record() and end_at() in one thread of
+//            the worker. read() of a ticket that is ready or in use; the others any thread.
+// Blocking:  never.
+// Ownership: the kernel frees the memfd after its last user.
+// Errors:    create(): as ring::Segment. attach(): kMismatch. record(), set_initial(): kNoSpace.
+//            read(), initial(): kCorrupt.
+// Trust:     the worker can write to the whole segment at any time. What is read is copied first.
+// Format:    version 1. Only stokerd and its own stoker-feed process share it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+#include "shared/feed/stream_state.h"
+#include "shared/ring/segment.h"
+
+namespace stoker::feed {
+
+class StreamStateTable {
+ public:
+  // `slots`: those of the ring. `capacity`: elements of the queue.
+  static Result<StreamStateTable> create(uint64_t slots, uint64_t capacity);
+  static Result<StreamStateTable> attach(UniqueFd fd);
+
+  int fd() const { return segment_.fd(); }
+
+  // ---- worker
+  Status record(uint64_t ticket, const StreamState& after) const;
+  // The stream has ended; `ticket` has no batch.
+  void end_at(uint64_t ticket) const;
+
+  // ---- stokerd
+  Result<StreamState> read(uint64_t ticket) const;
+  std::optional<uint64_t> end_ticket() const;
+
+  // From which the worker continues; nullopt: from the start of the stream.
+  Status set_initial(const std::optional<StreamState>& state) const;
+  Result<std::optional<StreamState>> initial() const;
+
+ private:
+  struct Header;
+  StreamStateTable(ring::Segment segment, uint64_t slots, uint64_t entry_bytes)
+      : segment_(std::move(segment)), slots_(slots), entry_bytes_(entry_bytes) {}
+  Header& header() const;
+  std::span<std::byte> entry(uint64_t index) const;
+  Status write(uint64_t index, uint64_t key, const StreamState& state) const;
+  Result<StreamState> read(uint64_t index, uint64_t key) const;
+
+  ring::Segment segment_;
+  uint64_t slots_;  // one more entry is the initial state
+  uint64_t entry_bytes_;
+};
+
+}  // namespace stoker::feed

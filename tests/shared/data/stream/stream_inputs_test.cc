@@ -1,0 +1,96 @@
+#include "shared/data/stream/stream_inputs.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/data/folder_fixture.h"
+#include "tests/shared/data/stream/stream_fixture.h"
+
+namespace stoker::data::stream {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class StreamInputsTest : public data::testing::FolderFixture {
+ protected:
+  // The names without the folder, at most `limit`.
+  static std::vector<std::string> names_of(StreamInputs& inputs, size_t limit = 100) {
+    std::vector<std::string> names;
+    while (names.size() < limit) {
+      const auto item = inputs.next({});
+      EXPECT_TRUE(item.ok()) << item.status().to_string();
+      if (!item || !*item) break;
+      names.push_back(std::filesystem::path((*item)->name).filename());
+    }
+    return names;
+  }
+  StreamSource source_of(const std::string& pattern) const {
+    const auto source = StreamSource::of(path(pattern), "");
+    EXPECT_TRUE(source.ok()) << source.status().to_string();
+    return *source;
+  }
+};
+
+TEST_F(StreamInputsTest, RepeatsFilesForEpochs) {
+  write("a", "1");
+  write("b", "2");
+  EXPECT_THAT(names_of(*make_file_inputs(source_of("*"), 2)), ElementsAre("a", "b", "a", "b"));
+  const auto endless = make_file_inputs(source_of("*"), std::nullopt);
+  EXPECT_THAT(names_of(*endless, 5), ElementsAre("a", "b", "a", "b", "a"));
+  EXPECT_EQ(endless->period(), 2u);
+}
+
+TEST_F(StreamInputsTest, ContinuesFromNumber) {
+  write("a", "1");
+  write("b", "2");
+  EXPECT_THAT(names_of(*make_file_inputs(source_of("*"), 2, 1)), ElementsAre("b", "a", "b"));
+  EXPECT_THAT(names_of(*make_file_inputs(source_of("*"), 2, 4)), IsEmpty());
+}
+
+TEST_F(StreamInputsTest, ReadsGrowingFileOnce) {
+  write("log", "1");
+  const auto inputs = make_file_inputs(source_of("log"), std::nullopt);
+  EXPECT_THAT(names_of(*inputs), ElementsAre("log"));
+  EXPECT_FALSE(inputs->can_skip_rest());
+}
+
+TEST_F(StreamInputsTest, RemembersFilesOfSpoolFolder) {
+  write("spool/a", "1");
+  write("spool/b", "2");
+  write("spool/.end", "");
+  auto inputs = make_spool_inputs(path("spool"));
+  ASSERT_TRUE(inputs.ok()) << inputs.status().to_string();
+  const auto first = (*inputs)->next({});
+  ASSERT_TRUE(first.ok() && *first) << first.status().to_string();
+  EXPECT_NE((*first)->identity, 0u);
+  EXPECT_TRUE((*inputs)->must_remember((*first)->name));
+  EXPECT_FALSE((*inputs)->must_remember(path("spool/b")));
+  auto resumed = make_spool_inputs(path("spool"), {{"a", (*first)->identity}});
+  ASSERT_TRUE(resumed.ok()) << resumed.status().to_string();
+  EXPECT_THAT(names_of(**resumed), ElementsAre("b"));
+}
+
+TEST_F(StreamInputsTest, OpensDescriptorOnce) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::write(ends[1], "text", 4), 4);
+  ::close(ends[1]);
+  const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"});
+  EXPECT_THAT(names_of(*inputs), ElementsAre("pipe"));
+  EXPECT_FALSE(inputs->can_be_read_again());
+  const auto input = inputs->open("pipe");
+  ASSERT_TRUE(input.ok()) << input.status().to_string();
+  EXPECT_EQ(testing::read_rest(**input).bytes, "text");
+  EXPECT_EQ(inputs->open("pipe").status().code(), StatusCode::kClosed);
+}
+
+}  // namespace
+}  // namespace stoker::data::stream

@@ -1,0 +1,696 @@
+#include "shared/feed/stream_feed.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/data/folder_fixture.h"
+#include "tests/support/packed_bytes.h"
+
+namespace stoker::feed {
+namespace {
+
+using namespace std::chrono_literals;
+using data::stream::ByteInput;
+using data::stream::StreamInputs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using Labels = std::vector<int64_t>;
+
+constexpr auto kStreamTimeout = 60s;  // never reached in a successful test
+
+template <typename Condition>
+bool becomes_true(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kStreamTimeout;
+  while (!condition() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  return condition();
+}
+
+// ---- Inputs
+
+// The record with this label.
+std::string json_line(int64_t label) {
+  return "{\"x\": " + std::to_string(label) + ".5, \"y\": " + std::to_string(label) + "}\n";
+}
+std::string json_lines(int64_t from, int64_t to) {
+  std::string text;
+  for (int64_t label = from; label < to; ++label) text += json_line(label);
+  return text;
+}
+
+// An input whose bytes come from a function: an empty text is the end, an error is one, and nullopt
+// means that the producer pauses.
+class ScriptedInput final : public ByteInput {
+ public:
+  using Next = std::function<Result<std::optional<std::string>>()>;
+  ScriptedInput(std::string name, Next next) : ByteInput(std::move(name)), next_(std::move(next)) {}
+
+ private:
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
+    while (rest_.empty()) {
+      STOKER_ASSIGN_OR_RETURN(std::optional<std::string> part, next_());
+      if (part && part->empty()) return size_t{0};
+      if (part) rest_ = *std::move(part);
+      if (!part) waiting_.wait(-1);
+      if (stop.stop_requested()) return data::stream::stopped_reading(name());
+    }
+    const size_t count = std::min(out.size(), rest_.size());
+    std::memcpy(out.data(), rest_.data(), count);
+    rest_.erase(0, count);
+    return count;
+  }
+
+  const Next next_;
+  std::string rest_;
+};
+
+// The texts in order, then the end.
+ScriptedInput::Next parts(std::vector<std::string> texts) {
+  return [texts = std::move(texts), i = size_t{0}]() mutable -> Result<std::optional<std::string>> {
+    return std::optional(i < texts.size() ? texts[i++] : std::string());
+  };
+}
+// The text, then a pause without end.
+ScriptedInput::Next paused_after(std::string text) {
+  return [text = std::move(text)]() mutable -> Result<std::optional<std::string>> {
+    if (text.empty()) return std::optional<std::string>();
+    return std::optional(std::exchange(text, {}));
+  };
+}
+
+// Inputs in memory.
+class ScriptedInputs final : public StreamInputs {
+ public:
+  using Make = std::function<ScriptedInput::Next()>;
+  explicit ScriptedInputs(std::vector<Make> inputs, uint64_t first = 0)
+      : inputs_(std::move(inputs)), next_(first) {}
+
+  void repeat() { repeats_ = true; }
+  void wait_at_end() { waits_at_end_ = true; }
+  void make_rest_necessary() { can_skip_rest_ = false; }
+
+  Result<std::optional<Item>> next(const std::stop_token& stop) override {
+    if (repeats_ || next_ < inputs_.size())
+      return std::optional(Item{.name = "input-" + std::to_string(next_++ % inputs_.size())});
+    if (!waits_at_end_) return std::optional<Item>();
+    waiting_ = true;
+    while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
+    return data::stream::stopped_reading("inputs");
+  }
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
+    const size_t input = std::stoul(name.substr(name.find('-') + 1));
+    return std::unique_ptr<ByteInput>(std::make_unique<ScriptedInput>(name, inputs_.at(input)()));
+  }
+  bool is_waiting() const override { return waiting_; }
+  bool can_skip_rest() const override { return can_skip_rest_; }
+  uint64_t period() const override { return repeats_ ? inputs_.size() : 0; }
+
+ private:
+  const std::vector<Make> inputs_;
+  uint64_t next_;
+  bool repeats_ = false;
+  bool waits_at_end_ = false;
+  bool can_skip_rest_ = true;
+  std::atomic<bool> waiting_{false};
+};
+
+std::vector<ScriptedInputs::Make> texts(const std::vector<std::string>& contents) {
+  std::vector<ScriptedInputs::Make> inputs;
+  for (const std::string& content : contents)
+    inputs.emplace_back([content] { return parts({content}); });
+  return inputs;
+}
+
+// ---- Fixture
+
+struct Batches {
+  std::vector<std::string> bytes;  // of all tensors, by batch
+  std::vector<Labels> labels;      // by batch
+  std::map<uint64_t, StreamState> states;
+  std::optional<uint64_t> end_ticket;
+  std::vector<ring::SampleError> errors;
+  Status status;  // of the threads
+
+  Labels all_labels() const {
+    Labels all;
+    for (const Labels& batch : labels) all.insert(all.end(), batch.begin(), batch.end());
+    return all;
+  }
+};
+
+Labels numbers(int64_t from, int64_t to) {
+  Labels numbers;
+  for (int64_t i = from; i < to; ++i) numbers.push_back(i);
+  return numbers;
+}
+Labels sorted(Labels labels) {
+  std::ranges::sort(labels);
+  return labels;
+}
+
+class StreamFeedTest : public data::testing::FolderFixture {
+ protected:
+  StreamFeedTest() {
+    config_.source = config::JsonlDataset{};
+    data::fields_in(config_).input = {"x"};
+    data::fields_in(config_).label = "y";
+    data::record_in(config_).num_classes = 100'000;
+    options_.num_threads = 1;
+    options_.capacity = 16;
+    options_.seed = 7;
+  }
+
+  data::DatasetRequest request() const { return {.name = name_, .config = config_}; }
+
+  void create(StreamInputs& inputs, uint64_t first_ticket = 0) {
+    const auto decoder = data::stream::RecordDecoder::make(request());
+    ASSERT_TRUE(decoder.ok()) << decoder.status().to_string();
+    auto ring = ring::ShmRing::create(ring::BatchLayout((*decoder)->spec(0), batch_),
+                                      {.slots = slots_, .first_ticket = first_ticket});
+    ASSERT_TRUE(ring.ok()) << ring.status().to_string();
+    ring_ = *std::move(ring);
+    auto feed =
+        StreamFeed::create(request(), inputs, options_, *ring_, *ring_->add_producer("stream"),
+                           [this](uint64_t ticket, const StreamState& state) {
+                             const std::lock_guard lock(mutex_);
+                             states_[ticket] = state;
+                             return Status();
+                           });
+    ASSERT_TRUE(feed.ok()) << feed.status().to_string();
+    feed_ = *std::move(feed);
+    coordinator_ = std::make_unique<Coordinator>();
+  }
+  Status create_status(StreamInputs& inputs) {
+    const auto decoder = data::stream::RecordDecoder::make(request());
+    ring_ = *ring::ShmRing::create(ring::BatchLayout((*decoder)->spec(0), batch_), {});
+    return StreamFeed::create(request(), inputs, options_, *ring_, *ring_->add_producer("stream"),
+                              nullptr)
+        .status();
+  }
+  void destroy() {
+    coordinator_.reset();
+    feed_.reset();
+    ring_.reset();
+    states_.clear();
+  }
+
+  // Receives batches until the stream ends or `limit` batches have come.
+  Batches receive(uint64_t first_ticket, uint64_t limit) {
+    Batches batches;
+    const auto deadline = std::chrono::steady_clock::now() + kStreamTimeout;
+    for (uint64_t ticket = first_ticket; ticket - first_ticket < limit;) {
+      if (feed_->end_ticket() == ticket || std::chrono::steady_clock::now() > deadline) break;
+      const auto batch = ring_->pop(10ms);
+      if (!batch && coordinator_->should_stop() && feed_->end_ticket() != ticket) {
+        // An error. Batches from before can still be there.
+        if (ring_->counters().ready == 0) break;
+        continue;
+      }
+      if (!batch) continue;
+      EXPECT_EQ(batch->ticket, ticket);
+      add(*batch, batches);
+      ring_->release(ticket++);
+    }
+    return batches;
+  }
+  Batches run(StreamInputs& inputs, const StreamState* from = nullptr, uint64_t first_ticket = 0,
+              uint64_t limit = 1000) {
+    create(inputs, first_ticket);
+    if (from != nullptr) {
+      const Status restored = feed_->restore(*from, {});
+      EXPECT_TRUE(restored.ok()) << restored.to_string();
+    }
+    feed_->start(*coordinator_);
+    Batches batches = receive(first_ticket, limit);
+    coordinator_->request_stop();
+    batches.status = coordinator_->join(kStreamTimeout);
+    batches.end_ticket = feed_->end_ticket();
+    batches.errors = ring_->drain_sample_errors();
+    batches.states = states_;
+    destroy();
+    return batches;
+  }
+  void stop_and_join() {
+    coordinator_->request_stop();
+    EXPECT_TRUE(coordinator_->join(kStreamTimeout).ok());
+    EXPECT_TRUE(coordinator_->all_joined());
+  }
+
+  const std::string name_ = "train";
+  config::DatasetConfig config_;
+  StreamFeedOptions options_;
+  uint64_t batch_ = 4;
+  uint64_t slots_ = 4;
+  std::mutex mutex_;
+  std::map<uint64_t, StreamState> states_;
+  std::unique_ptr<ring::ShmRing> ring_;
+  std::unique_ptr<StreamFeed> feed_;
+  std::unique_ptr<Coordinator> coordinator_;
+
+ private:
+  void add(const ring::ReadyBatch& batch, Batches& batches) const {
+    const ring::BatchLayout& layout = ring_->layout();
+    std::string& bytes = batches.bytes.emplace_back();
+    for (size_t i = 0; i < layout.sample().size(); ++i) {
+      const auto tensor = layout.tensor_bytes(batch.slot, i);
+      bytes.append(reinterpret_cast<const char*>(tensor.data()), tensor.size());
+      if (layout.sample()[i].name != "label") continue;
+      Labels& labels = batches.labels.emplace_back(batch_);
+      std::memcpy(labels.data(), tensor.data(), batch_ * sizeof(int64_t));
+    }
+  }
+};
+
+// ---- Order
+
+TEST_F(StreamFeedTest, DeliversRecordsInOrder) {
+  ScriptedInputs inputs(texts({json_lines(0, 5), "", json_lines(5, 12)}));
+  const Batches batches = run(inputs);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.all_labels(), numbers(0, 12));
+  EXPECT_EQ(batches.end_ticket, 3u);
+}
+
+TEST_F(StreamFeedTest, ShufflesWithSeed) {
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.min_after_dequeue = 8;
+  ScriptedInputs inputs(texts({json_lines(0, 40)}));
+  const Batches batches = run(inputs);
+  EXPECT_NE(batches.all_labels(), numbers(0, 40));
+  EXPECT_EQ(sorted(batches.all_labels()), numbers(0, 40));
+  ScriptedInputs again(texts({json_lines(0, 40)}));
+  EXPECT_EQ(run(again).bytes, batches.bytes);
+  options_.seed = 8;
+  ScriptedInputs other_seed(texts({json_lines(0, 40)}));
+  EXPECT_NE(run(other_seed).bytes, batches.bytes);
+}
+
+TEST_F(StreamFeedTest, RepeatsInputs) {
+  ScriptedInputs inputs(texts({json_lines(0, 3), json_lines(3, 5)}));
+  inputs.repeat();
+  const Batches batches = run(inputs, nullptr, 0, 3);
+  EXPECT_EQ(batches.all_labels(), (Labels{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1}));
+}
+
+TEST_F(StreamFeedTest, DeliversShuffledBatchWhenSourcePauses) {
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.capacity = 1000;
+  ScriptedInputs inputs({[] { return paused_after(json_lines(0, 4)); }});
+  const Batches batches = run(inputs, nullptr, 0, 1);
+  EXPECT_EQ(sorted(batches.all_labels()), numbers(0, 4));
+}
+
+// ---- Resume
+
+// All tickets of a run, each resumed from its state.
+class StreamFeedResumeTest : public StreamFeedTest,
+                             public ::testing::WithParamInterface<queue::QueueType> {};
+
+TEST_P(StreamFeedResumeTest, IsBitForBitTheSameFromEveryTicket) {
+  options_.queue = GetParam();
+  if (options_.queue == queue::QueueType::kRandomShuffle) options_.min_after_dequeue = 8;
+  const auto inputs =
+      texts({json_lines(0, 21), json_lines(21, 24), "", json_lines(24, 49), json_lines(49, 60)});
+  ScriptedInputs all(inputs);
+  const Batches whole = run(all);
+  ASSERT_TRUE(whole.status.ok()) << whole.status.to_string();
+  ASSERT_THAT(whole.bytes, SizeIs(15));
+  for (uint64_t ticket = 0; ticket < whole.bytes.size(); ++ticket) {
+    const StreamState& from = whole.states.at(ticket);
+    ScriptedInputs rest(inputs, from.next_source);
+    const Batches resumed = run(rest, &from, ticket + 1);
+    EXPECT_TRUE(resumed.status.ok()) << resumed.status.to_string();
+    EXPECT_EQ(resumed.bytes,
+              std::vector<std::string>(whole.bytes.begin() + static_cast<long>(ticket) + 1,
+                                       whole.bytes.end()))
+        << "after ticket " << ticket;
+    EXPECT_EQ(resumed.end_ticket, whole.end_ticket);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, StreamFeedResumeTest,
+                         ::testing::Values(queue::QueueType::kFIFO,
+                                           queue::QueueType::kRandomShuffle,
+                                           queue::QueueType::kPaddingFIFO),
+                         [](const auto& parameter) {
+                           return std::string(queue::to_string(parameter.param));
+                         });
+
+TEST_F(StreamFeedTest, SavesElementsOfQueueAndPositionsOfInputs) {
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.capacity = 12;
+  ScriptedInputs inputs(texts({json_lines(0, 8), json_lines(8, 30)}));
+  const Batches batches = run(inputs, nullptr, 0, 1);
+  // The first batch is taken from the first twelve records.
+  const StreamState& state = batches.states.at(0);
+  EXPECT_EQ(state.next_source, 2u);
+  ASSERT_THAT(state.sources, SizeIs(2));
+  EXPECT_EQ(state.sources[0].number, 0u);
+  EXPECT_EQ(state.sources[0].name, "input-0");
+  EXPECT_TRUE(state.sources[0].ended);
+  EXPECT_FALSE(state.sources[1].ended);
+  EXPECT_EQ(state.sources[1].next.record, 4u);
+  EXPECT_EQ(state.sources[1].next.offset, json_lines(8, 12).size());
+  Labels all = batches.all_labels();
+  for (const auto& element : state.elements)
+    all.push_back(static_cast<int64_t>(8 * element.source + element.at.record));
+  EXPECT_EQ(sorted(all), numbers(0, 12));
+  EXPECT_TRUE(state.generator.has_value());
+}
+
+TEST_F(StreamFeedTest, ReadsEveryRecordExactlyOnceWithSeveralThreads) {
+  options_.num_threads = 4;
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.min_after_dequeue = 5;
+  std::vector<std::string> contents;
+  for (int64_t i = 0; i < 12; ++i) contents.push_back(json_lines(i * 10, i * 10 + 10 - i % 3));
+  Labels expected;
+  for (int64_t i = 0; i < 12; ++i)
+    for (int64_t label = i * 10; label < i * 10 + 10 - i % 3; ++label) expected.push_back(label);
+  ASSERT_EQ(expected.size() % batch_, 0u);
+  ScriptedInputs start(texts(contents));
+  Batches batches = run(start, nullptr, 0, 5);
+  Labels all;
+  uint64_t ticket = 0;
+  // Again and again, five batches at a time.
+  while (true) {
+    const Labels labels = batches.all_labels();
+    all.insert(all.end(), labels.begin(), labels.end());
+    ticket += batches.labels.size();
+    if (batches.end_ticket == ticket || batches.labels.empty()) break;
+    const StreamState from = batches.states.at(ticket - 1);
+    ScriptedInputs rest(texts(contents), from.next_source);
+    batches = run(rest, &from, ticket, 5);
+    EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  }
+  EXPECT_EQ(sorted(all), expected);
+}
+
+TEST_F(StreamFeedTest, DetectsInputThatChangedSinceState) {
+  options_.queue = queue::QueueType::kRandomShuffle;  // the queue is full at the first batch
+  ScriptedInputs inputs(texts({json_lines(0, 30)}));
+  const Batches batches = run(inputs, nullptr, 0, 1);
+  const StreamState& state = batches.states.at(0);
+  ASSERT_THAT(state.elements, SizeIs(12));
+  ScriptedInputs shorter(texts({json_lines(0, 2)}), 1);
+  create(shorter, 1);
+  const Status status = feed_->restore(state, {});
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("input-0"));
+}
+
+TEST_F(StreamFeedTest, RejectsStateWithUnknownInput) {
+  ScriptedInputs inputs(texts({json_lines(0, 30)}));
+  create(inputs);
+  StreamState state;
+  state.elements.push_back({.source = 0, .at = {}});
+  EXPECT_EQ(feed_->restore(state, {}).code(), StatusCode::kCorrupt);
+  state.sources.push_back({.number = 0, .name = "input-0"});
+  EXPECT_EQ(feed_->restore(state, {}).code(), StatusCode::kCorrupt);  // next_source is 0
+}
+
+// ---- End of the stream
+
+TEST_F(StreamFeedTest, PadsLastBatchWithItsOwnSamples) {
+  options_.last_batch = config::LastBatchPolicy::kPad;
+  ScriptedInputs inputs(texts({json_lines(0, 6)}));
+  const Batches batches = run(inputs);
+  EXPECT_THAT(batches.labels, ElementsAre(Labels{0, 1, 2, 3}, Labels{4, 5, 4, 5}));
+  EXPECT_EQ(batches.end_ticket, 2u);
+}
+
+TEST_F(StreamFeedTest, KeepsIncompleteLastBatchInState) {
+  for (const auto policy : {config::LastBatchPolicy::kDrop, config::LastBatchPolicy::kCarryOver}) {
+    options_.last_batch = policy;
+    ScriptedInputs inputs(texts({json_lines(0, 6)}));
+    const Batches batches = run(inputs);
+    EXPECT_THAT(batches.labels, ElementsAre(Labels{0, 1, 2, 3}));
+    EXPECT_EQ(batches.end_ticket, 1u);
+    // A resumed run that has another input continues with them.
+    const StreamState& state = batches.states.at(0);
+    ScriptedInputs more(texts({json_lines(0, 6), json_lines(6, 8)}), state.next_source);
+    EXPECT_THAT(run(more, &state, 1).labels, ElementsAre(Labels{4, 5, 6, 7}));
+  }
+}
+
+TEST_F(StreamFeedTest, EndsWithoutBatchWhenThereIsNoRecord) {
+  ScriptedInputs inputs(texts({"", "\n\n"}));
+  const Batches batches = run(inputs);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.end_ticket, 0u);
+}
+
+TEST_F(StreamFeedTest, FailsWhenNoRepeatedInputHasRecord) {
+  ScriptedInputs inputs(texts({"", "\n"}));
+  inputs.repeat();
+  const Batches batches = run(inputs);
+  EXPECT_EQ(batches.status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(batches.status.message(), HasSubstr("none of them has a record"));
+}
+
+// ---- Padding
+
+TEST_F(StreamFeedTest, PaddedQueueGivesSameBatchesAsOthers) {
+  data::fields_in(config_) = {.labels = "l", .input_ids = "t"};
+  data::record_in(config_).num_classes = 4;
+  data::sequence_in(config_).max_length = 5;
+  const std::string content =
+      "{\"t\": [5, 6, 7], \"l\": [0, 1, 2]}\n{\"t\": [8], \"l\": [3]}\n"
+      "{\"t\": [1, 2], \"l\": [1, 1]}\n{\"t\": [1, 2, 3, 4], \"l\": [0, 0, 0, 1]}\n";
+  ScriptedInputs fifo(texts({content}));
+  const Batches expected = run(fifo);
+  ASSERT_THAT(expected.bytes, SizeIs(1));
+  options_.queue = queue::QueueType::kPaddingFIFO;
+  ScriptedInputs padded(texts({content}));
+  EXPECT_EQ(run(padded).bytes, expected.bytes);
+}
+
+// ---- Back-pressure
+
+TEST_F(StreamFeedTest, HoldsAtMostCapacity) {
+  options_.capacity = 8;
+  slots_ = 2;
+  std::atomic<int64_t> read{0};
+  ScriptedInputs inputs({[&read] {
+    return ScriptedInput::Next([&read] { return Result(std::optional(json_line(read++))); });
+  }});
+  create(inputs);
+  feed_->start(*coordinator_);
+  // The ring's batches, the queue, and one element that waits.
+  ASSERT_TRUE(becomes_true([&] {
+    return feed_->status().activity == StreamStatus::Activity::kBlocked &&
+           ring_->counters().published == 2 && read >= 17;
+  }));
+  EXPECT_EQ(feed_->status().elements, 8);
+  stop_and_join();
+  EXPECT_LE(read, 18);  // a read may be ahead of its record
+}
+
+TEST_F(StreamFeedTest, HoldsAtMostMaxBytes) {
+  options_.capacity = 1000;
+  options_.max_bytes = 10 * 128 + 50;  // ten elements and a record
+  slots_ = 1;
+  for (const auto type : {queue::QueueType::kFIFO, queue::QueueType::kRandomShuffle}) {
+    options_.queue = type;
+    std::atomic<int64_t> read{0};
+    ScriptedInputs inputs({[&read] {
+      return ScriptedInput::Next([&read] { return Result(std::optional(json_line(read++))); });
+    }});
+    create(inputs);
+    feed_->start(*coordinator_);
+    ASSERT_TRUE(becomes_true([&] {
+      return feed_->status().activity == StreamStatus::Activity::kBlocked &&
+             ring_->counters().published == 1 && feed_->status().elements == 10;
+    }));
+    EXPECT_THAT(receive(0, 20).labels, SizeIs(20));  // the batches continue
+    stop_and_join();
+    destroy();
+  }
+}
+
+TEST_F(StreamFeedTest, DeliversBatchLargerThanMaxBytes) {
+  options_.max_bytes = 1;
+  ScriptedInputs inputs(texts({json_lines(0, 12)}));
+  EXPECT_EQ(run(inputs).all_labels(), numbers(0, 12));
+}
+
+TEST_F(StreamFeedTest, RejectsLimitsThatNoBatchFits) {
+  ScriptedInputs inputs(texts({""}));
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.min_after_dequeue = 13;
+  const Status small = create_status(inputs);
+  EXPECT_EQ(small.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(small.message(), HasSubstr("data.train.stream.capacity: 16 is less than"));
+  options_.min_after_dequeue = 12;
+  options_.max_bytes = 15 * 128;
+  EXPECT_THAT(create_status(inputs).message(), HasSubstr("min_after_dequeue: 16 samples"));
+}
+
+// ---- Stop
+
+TEST_F(StreamFeedTest, StopsWhileInputPauses) {
+  ScriptedInputs inputs({[] { return paused_after(json_lines(0, 2)); }});
+  create(inputs);
+  feed_->start(*coordinator_);
+  ASSERT_TRUE(
+      becomes_true([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
+  EXPECT_EQ(feed_->status().input, "input-0");
+  stop_and_join();
+  EXPECT_EQ(feed_->end_ticket(), std::nullopt);
+}
+
+TEST_F(StreamFeedTest, StopsWhileNoInputIsThere) {
+  ScriptedInputs inputs(texts({json_lines(0, 2)}));
+  inputs.wait_at_end();
+  options_.num_threads = 3;
+  create(inputs);
+  feed_->start(*coordinator_);
+  ASSERT_TRUE(
+      becomes_true([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
+  stop_and_join();
+  EXPECT_EQ(feed_->end_ticket(), std::nullopt);
+}
+
+TEST_F(StreamFeedTest, StopsWhileRingIsFull) {
+  for (const uint64_t max_bytes : {uint64_t{1} << 20, uint64_t{1}}) {
+    options_.num_threads = 3;
+    options_.max_bytes = max_bytes;
+    ScriptedInputs inputs(texts({json_lines(0, 500), json_lines(0, 500), json_lines(0, 500)}));
+    inputs.repeat();
+    create(inputs);
+    feed_->start(*coordinator_);
+    ASSERT_TRUE(becomes_true([&] {
+      return ring_->counters().published == slots_ &&
+             feed_->status().activity == StreamStatus::Activity::kBlocked;
+    }));
+    stop_and_join();
+    EXPECT_EQ(feed_->end_ticket(), std::nullopt);
+    destroy();
+  }
+}
+
+TEST_F(StreamFeedTest, EndsWhenRingCloses) {
+  ScriptedInputs inputs({[] { return paused_after(json_lines(0, 500)); }});
+  create(inputs);
+  feed_->start(*coordinator_);
+  ASSERT_TRUE(becomes_true([&] { return ring_->counters().published == slots_; }));
+  ring_->close();
+  EXPECT_TRUE(coordinator_->join(kStreamTimeout).ok());
+  EXPECT_TRUE(coordinator_->all_joined());
+}
+
+TEST_F(StreamFeedTest, StopsWhileStateIsRestored) {
+  options_.queue = queue::QueueType::kRandomShuffle;  // the queue is full at the first batch
+  ScriptedInputs inputs(texts({json_lines(0, 30)}));
+  const Batches batches = run(inputs, nullptr, 0, 1);
+  const StreamState& state = batches.states.at(0);
+  ASSERT_THAT(state.elements, SizeIs(12));
+  std::atomic<bool> was_read{false};
+  ScriptedInputs paused({[&was_read] {
+                          return ScriptedInput::Next([&was_read] {
+                            was_read = true;
+                            return Result(std::optional<std::string>());
+                          });
+                        }},
+                        1);
+  create(paused, 1);
+  Status restored;
+  std::jthread restoring(
+      [&](const std::stop_token& stop) { restored = feed_->restore(state, stop); });
+  ASSERT_TRUE(becomes_true([&] { return was_read.load(); }));
+  restoring.request_stop();
+  restoring.join();
+  EXPECT_EQ(restored.code(), StatusCode::kCancelled);
+}
+
+// ---- Faults
+
+TEST_F(StreamFeedTest, SkipsRecordThatCannotBeUsed) {
+  ScriptedInputs inputs(texts({json_lines(0, 3) + "garbage\n" + json_lines(3, 5) +
+                               "{\"x\": 1, \"y\": -1}\n" + json_lines(5, 8)}));
+  const Batches batches = run(inputs);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.all_labels(), numbers(0, 8));
+  ASSERT_THAT(batches.errors, SizeIs(2));
+  EXPECT_EQ(batches.errors[0].sample, 3u);
+  EXPECT_EQ(batches.errors[0].code, StatusCode::kCorrupt);
+  EXPECT_THAT(batches.errors[0].reason, HasSubstr("input-0: record 3 at offset "));
+  EXPECT_EQ(batches.errors[1].sample, 6u);
+}
+
+TEST_F(StreamFeedTest, FailsAtRecordThatCannotBeUsedIfConfigured) {
+  options_.on_sample_error = config::OnSampleError::kFail;
+  ScriptedInputs inputs(texts({json_lines(0, 3) + "garbage\n" + json_lines(3, 8)}));
+  const Batches batches = run(inputs);
+  EXPECT_EQ(batches.status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(batches.status.message(), HasSubstr("input-0: record 3 at offset "));
+  EXPECT_EQ(batches.end_ticket, std::nullopt);
+}
+
+TEST_F(StreamFeedTest, SkipsRestOfTruncatedShard) {
+  const std::string packed = test::gzip(json_lines(0, 4000));
+  write("a.jsonl.gz", packed.substr(0, packed.size() / 2));
+  write("b.jsonl.gz", test::gzip(json_lines(50'000, 50'008)));
+  const auto source = data::stream::StreamSource::of(path("*.jsonl.gz"), "");
+  ASSERT_TRUE(source.ok()) << source.status().to_string();
+  const auto inputs = data::stream::make_file_inputs(*source, 1);
+  const Batches batches = run(*inputs, nullptr, 0, 100'000);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  const Labels labels = batches.all_labels();
+  EXPECT_TRUE(std::ranges::is_sorted(labels));
+  EXPECT_GT(labels.size(), 100u);
+  EXPECT_GE(labels.back(), 50'004);
+  ASSERT_THAT(batches.errors, SizeIs(1));
+  EXPECT_THAT(batches.errors[0].reason, HasSubstr("a.jsonl.gz"));
+}
+
+TEST_F(StreamFeedTest, FailsWhenRestOfInputIsNecessary) {
+  ScriptedInputs inputs(texts({json_lines(0, 3) + "{\"x\": 1"}));
+  inputs.make_rest_necessary();
+  EXPECT_EQ(run(inputs).status.code(), StatusCode::kCorrupt);
+}
+
+TEST_F(StreamFeedTest, FailsWithErrorOfInput) {
+  ScriptedInputs inputs({[] { return parts({json_lines(0, 20)}); },
+                         [] {
+                           return ScriptedInput::Next([]() -> Result<std::optional<std::string>> {
+                             return Status(StatusCode::kIoError, "input-1: the disk is gone");
+                           });
+                         }});
+  const Batches batches = run(inputs);
+  EXPECT_EQ(batches.status.code(), StatusCode::kIoError);
+  EXPECT_THAT(batches.status.message(), HasSubstr("the disk is gone"));
+  EXPECT_EQ(batches.end_ticket, std::nullopt);
+}
+
+TEST_F(StreamFeedTest, CountsDroppedRecords) {
+  data::record_in(config_).on_missing_field = config::OnMissingField::kDrop;
+  ScriptedInputs inputs(texts({json_lines(0, 2) + "{\"x\": 1}\n" + json_lines(2, 4)}));
+  create(inputs);
+  feed_->start(*coordinator_);
+  EXPECT_EQ(receive(0, 10).all_labels(), numbers(0, 4));
+  EXPECT_EQ(feed_->status().dropped, 1u);
+  EXPECT_EQ(feed_->status().records, 4u);
+  EXPECT_EQ(feed_->status().activity, StreamStatus::Activity::kEnded);
+  stop_and_join();
+}
+
+}  // namespace
+}  // namespace stoker::feed

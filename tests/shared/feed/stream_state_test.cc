@@ -1,0 +1,146 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/feed/stream_state_table.h"
+
+namespace stoker::feed {
+namespace {
+
+using ::testing::HasSubstr;
+
+StreamState make_state() {
+  StreamState state;
+  state.next_source = 9;
+  state.sources = {{.number = 3,
+                    .name = "shards/a.tar",
+                    .next = {.offset = 4096, .record = 7},
+                    .identity = 0x1234,
+                    .ended = true},
+                   {.number = 8, .name = "b", .next = {}, .identity = 0, .ended = false}};
+  state.elements = {{.source = 8, .at = {.offset = 1, .record = 2}},
+                    {.source = 3, .at = {.offset = 512, .record = 1}}};
+  state.generator = queue::GeneratorState{.key = 1, .stream = 2, .draws = 3};
+  return state;
+}
+
+TEST(StreamState, IsTheSameAfterEncoding) {
+  for (const StreamState& state : {make_state(), StreamState()}) {
+    const auto decoded = decode_state(encode_state(state));
+    ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+    EXPECT_EQ(*decoded, state);
+  }
+}
+
+TEST(StreamState, RejectsTruncatedBytes) {
+  const std::vector<std::byte> encoded = encode_state(make_state());
+  for (size_t size = 0; size < encoded.size(); ++size)
+    EXPECT_EQ(decode_state(std::span(encoded).first(size)).status().code(), StatusCode::kCorrupt)
+        << size;
+  std::vector<std::byte> longer = encoded;
+  longer.resize(encoded.size() + 8);
+  EXPECT_EQ(decode_state(longer).status().code(), StatusCode::kCorrupt);
+}
+
+TEST(StreamState, DecodesOrRejectsChangedBytes) {
+  const std::vector<std::byte> encoded = encode_state(make_state());
+  for (size_t at = 0; at < encoded.size(); ++at)
+    for (const int value : {0, 1, 0x7f, 0xff}) {
+      std::vector<std::byte> changed = encoded;
+      changed[at] = std::byte(value);
+      const auto decoded = decode_state(changed);
+      if (decoded) {
+        EXPECT_EQ(encode_state(*decoded).size(), changed.size());
+      }
+    }
+}
+
+TEST(StreamState, RejectsInputsAndElementsThatDoNotFit) {
+  const auto code = [](const StreamState& state) {
+    return decode_state(encode_state(state)).status().code();
+  };
+  StreamState unknown = make_state();
+  unknown.elements[0].source = 4;
+  EXPECT_EQ(code(unknown), StatusCode::kCorrupt);
+  StreamState later = make_state();
+  later.next_source = 8;
+  EXPECT_EQ(code(later), StatusCode::kCorrupt);
+  StreamState twice = make_state();
+  twice.sources[1].number = 3;
+  EXPECT_EQ(code(twice), StatusCode::kCorrupt);
+  StreamState nameless = make_state();
+  nameless.sources[1].name.clear();
+  EXPECT_EQ(code(nameless), StatusCode::kCorrupt);
+}
+
+TEST(StreamStateTable, KeepsStateOfEachSlot) {
+  const auto table = StreamStateTable::create(2, 10);
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  const auto worker = StreamStateTable::attach(UniqueFd(::dup(table->fd())));
+  ASSERT_TRUE(worker.ok()) << worker.status().to_string();
+  StreamState state = make_state();
+  for (uint64_t ticket = 5; ticket < 8; ++ticket) {
+    state.next_source = 100 + ticket;
+    ASSERT_TRUE(worker->record(ticket, state).ok());
+  }
+  EXPECT_EQ(table->read(5).status().code(), StatusCode::kCorrupt);  // replaced by that of 7
+  ASSERT_TRUE(table->read(7).ok());
+  EXPECT_EQ(*table->read(7), state);
+  EXPECT_EQ(table->read(6)->next_source, 106u);
+  EXPECT_EQ(table->end_ticket(), std::nullopt);
+  worker->end_at(8);
+  EXPECT_EQ(table->end_ticket(), 8u);
+}
+
+TEST(StreamStateTable, PassesInitialState) {
+  const auto table = StreamStateTable::create(2, 10);
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  const auto worker = StreamStateTable::attach(UniqueFd(::dup(table->fd())));
+  ASSERT_TRUE(worker.ok()) << worker.status().to_string();
+  EXPECT_EQ(*worker->initial(), std::nullopt);
+  worker->end_at(1);
+  ASSERT_TRUE(table->set_initial(make_state()).ok());
+  EXPECT_EQ(*worker->initial(), make_state());
+  EXPECT_EQ(table->end_ticket(), std::nullopt);  // of the worker before
+  ASSERT_TRUE(table->set_initial(std::nullopt).ok());
+  EXPECT_EQ(*worker->initial(), std::nullopt);
+}
+
+TEST(StreamStateTable, RejectsStateThatIsTooLarge) {
+  const auto table = StreamStateTable::create(1, 1);
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  StreamState state;
+  state.next_source = 1000;
+  for (uint64_t i = 0; i < 1000; ++i)
+    state.sources.push_back({.number = i, .name = std::string(2000, 'x')});
+  const Status status = table->record(0, state);
+  EXPECT_EQ(status.code(), StatusCode::kNoSpace);
+  EXPECT_THAT(status.message(), HasSubstr("data.train.stream.capacity"));
+}
+
+TEST(StreamStateTable, RejectsSegmentThatIsNoTable) {
+  const auto segment = ring::Segment::create(1 << 16);
+  ASSERT_TRUE(segment.ok()) << segment.status().to_string();
+  EXPECT_EQ(StreamStateTable::attach(UniqueFd(::dup(segment->fd()))).status().code(),
+            StatusCode::kMismatch);
+}
+
+TEST(StreamStateTable, RejectsEntryThatWorkerOverwrote) {
+  const auto table = StreamStateTable::create(1, 1);
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  ASSERT_TRUE(table->record(0, make_state()).ok());
+  const auto segment = ring::Segment::attach(UniqueFd(::dup(table->fd())));
+  ASSERT_TRUE(segment.ok()) << segment.status().to_string();
+  std::ranges::fill(segment->bytes().subspan(32, 200), std::byte{0xff});
+  EXPECT_EQ(table->read(0).status().code(), StatusCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace stoker::feed
