@@ -36,8 +36,7 @@ struct StartRecord {
 // part, or ok; an error is told to the other ranks and returned.
 Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
                                const std::string& run_id, const StartRecord& own,
-                               const Status& ready, Deadline deadline,
-                               const std::stop_token& stop);
+                               const Status& ready, Deadline deadline, const std::stop_token& stop);
 
 // For a rank that fails after join_group() and before its first collective: tells the others, and
 // returns its error. If another rank failed earlier, that is kPeerLost and names it too.
