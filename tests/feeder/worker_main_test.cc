@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <random>
 #include <sstream>
 
@@ -305,10 +306,13 @@ TEST_F(WorkerMainTest, DisablesCoreDumpsAndPrivileges) {
   ASSERT_TRUE(start().ok());
   ASSERT_NO_FATAL_FAILURE(expect_next(0));
   for (const int pid : supervisor_->process_ids()) {
-    const std::string folder = "/proc/" + std::to_string(pid);
-    EXPECT_THAT(*read_file(folder + "/status", 1 << 16), HasSubstr("NoNewPrivs:\t1"));
-    EXPECT_THAT(*read_file(folder + "/limits", 1 << 16),
-                ContainsRegex("Max core file size +1 +1 "));
+    const auto text_of = [pid](const char* name) {  // files in /proc have no size
+      std::ostringstream text;
+      text << std::ifstream("/proc/" + std::to_string(pid) + name).rdbuf();
+      return text.str();
+    };
+    EXPECT_THAT(text_of("/status"), HasSubstr("NoNewPrivs:\t1"));
+    EXPECT_THAT(text_of("/limits"), ContainsRegex("Max core file size +1 +1 "));
   }
 }
 
