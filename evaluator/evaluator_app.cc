@@ -77,7 +77,8 @@ ExitCode EvaluatorApp::run() {
 
   Coordinator coordinator;
   coordinator.start("evaluate", [this](const std::stop_token& stop) {
-    return require_stop(run_command(stop), stop.stop_requested());
+    Status ended = run_command(stop);
+    return require_stop(std::move(ended), stop.stop_requested());
   });
   while (!coordinator.all_joined() && !coordinator.should_stop()) {
     const timespec poll_interval{0, 100'000'000};
