@@ -51,8 +51,7 @@ tensorflow=${STOKER_TENSORFLOW_PYTHON:-$folder/tensorflow/bin/python}
 torch=${STOKER_PYTHON:-$folder/torch/bin/python}
 if [[ $install == true ]]; then
   [[ -n ${STOKER_TENSORFLOW_PYTHON:-} ]] || environment tensorflow tensorflow-cpu==2.21.0 || true
-  [[ -n ${STOKER_PYTHON:-} ]] || environment torch torch==2.11.0 numpy \
-    --index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple || true
+  [[ -n ${STOKER_PYTHON:-} ]] || environment torch torch==2.11.0 numpy || true
 fi
 
 has_tensorflow=true
