@@ -52,6 +52,7 @@ Benchmark evaluator_without_cpu() {
       return [=] { return run->step_ms(background, Saving::kEachSecond, time, StepTime::kMean); };
     };
     const Baseline no_load{"no other load", step(BackgroundLoad::kNone)};
+    const Baseline busy_loop{"a busy loop", step(BackgroundLoad::kBusyLoop)};
     std::vector<Trial> trials;
     for (const auto& [priority, background] : {std::pair{"low", BackgroundLoad::kEvaluator},
                                                {"idle", BackgroundLoad::kIdleEvaluator},
@@ -59,7 +60,7 @@ Benchmark evaluator_without_cpu() {
       trials.push_back({std::string("mean step, evaluator running, priority ") + priority,
                         "ms",
                         step(background),
-                        {no_load}});
+                        {no_load, busy_loop}});
     return trials;
   };
   return {"evaluator-without-cpu",
