@@ -11,6 +11,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/trusted_file.h"
+#include "shared/base/utf8.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/out_of_vocab.h"
 #include "shared/model/plugin_args.h"
@@ -172,8 +173,7 @@ Result<std::shared_ptr<plugin::Model>> call_factory(const StokerPlugin& entry,
 }
 
 Status validate_used_args(const plugin::Args& args) {
-  std::string unknown;
-  for (const std::string& key : args.unused_keys()) unknown += (unknown.empty() ? "" : ", ") + key;
+  const std::string unknown = join(args.unused_keys(), ", ");
   if (unknown.empty()) return {};
   return Status(StatusCode::kInvalidArgument,
                 "unused keys in model.args: " + unknown + "; correct or remove them");
