@@ -7,6 +7,7 @@
 #include <span>
 
 #include "evaluator/canvas.h"
+#include "shared/base/tensor_role.h"
 #include "shared/data/transform/random_transforms.h"
 #include "shared/image/png.h"
 
@@ -153,11 +154,11 @@ std::string class_name(const std::vector<std::string>& names, int64_t label) {
 
 const TensorSpec* find_image(const data::Dataset& data) {
   for (const TensorSpec& spec : data.spec())
-    if (spec.name == "input" && data::transform::is_image(spec)) return &spec;
+    if (role_of(spec) == TensorRole::kInput && data::transform::is_image(spec)) return &spec;
   return nullptr;
 }
 
-// Reads the sample again and returns its "input" tensor.
+// Reads the sample again and returns its input.
 Result<std::vector<uint8_t>> read_planes(const data::Dataset& data, uint64_t sample,
                                          const TensorSpec& image) {
   std::vector<std::vector<std::byte>> memory;
