@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shared/base/tensor_role.h"
 #include "shared/model/channels_last.h"
 
 namespace stoker::bench {
@@ -54,7 +55,7 @@ void fill_batch(const TrainingSetup& setup, const ring::BatchLayout& layout,
                 std::span<std::byte> batch) {
   for (size_t i = 0; i < layout.sample().size(); ++i) {
     const TensorSpec& spec = layout.sample()[i];
-    const bool holds_classes = spec.name != "input";
+    const bool holds_classes = role_of(spec) != TensorRole::kInput;
     fill(spec, holds_classes ? setup.classes : 256,
          batch.subspan(layout.offset(i), spec.bytes() * setup.batch));
   }

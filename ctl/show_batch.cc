@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 
 #include "ctl/text_format.h"
+#include "shared/base/tensor_role.h"
 #include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
 #include "shared/data/dataset.h"
@@ -85,7 +86,8 @@ SampleDescription describe_sample(const data::order::SamplePlan& plan, const dat
 // Appends the batch transforms, which are applied after the transforms of the samples.
 Status add_batch_transforms(BatchDescription& description, const config::Config& config,
                             const std::vector<TensorSpec>& spec, uint64_t batch) {
-  const auto input = std::ranges::find(spec, "input", &TensorSpec::name);
+  const auto input = std::ranges::find_if(
+      spec, [](const TensorSpec& tensor) { return role_of(tensor) == TensorRole::kInput; });
   if (input == spec.end()) return {};
   STOKER_ASSIGN_OR_RETURN(
       const auto options,

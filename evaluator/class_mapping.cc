@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shared/base/log.h"
+#include "shared/base/tensor_role.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/pipeline/open_dataset.h"
 
@@ -14,11 +15,11 @@ namespace {
 
 using data::Dataset;
 
-// Index of the "label" tensor, if the dataset has one scalar class index per sample.
+// Index of the label, if the dataset has one scalar class index per sample.
 std::optional<size_t> find_label(const Dataset& data) {
   const auto& spec = data.spec();
   const auto found = std::ranges::find_if(spec, [](const TensorSpec& tensor) {
-    return tensor.name == "label" && tensor.dtype == DType::kI64 && tensor.shape.empty();
+    return role_of(tensor) == TensorRole::kLabel && tensor.dtype == DType::kI64 && tensor.shape.empty();
   });
   if (found == spec.end()) return std::nullopt;
   return static_cast<size_t>(found - spec.begin());

@@ -1,15 +1,18 @@
-// Confusion matrix image and misclassified examples of a classification result.
+// Artifacts of one evaluated classification dataset: confusion matrix and misclassified examples.
 //
 // Threads: pure functions.
-// Errors:  those of the PNG encoder.
+// Errors:  those of reading samples again and of the PNG encoder.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "evaluator/artifact.h"
 #include "shared/base/status.h"
+#include "shared/data/dataset.h"
 #include "shared/eval_metrics/eval_metrics.h"
+#include "shared/run/eval_result.h"
 
 namespace stoker::evaluator {
 
@@ -32,5 +35,14 @@ std::string misclassified_table(const std::vector<MisclassifiedExample>& misclas
 // prediction and confidence.
 Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>& misclassified,
                                         int channels, int height, int width);
+
+// Sets the names of `classes` to the class names of the dataset.
+void name_classes(const data::Dataset& data, std::vector<eval_metrics::PerClassMetrics>& classes);
+
+// `result` is that of this dataset, after name_classes(). Empty if the result has neither classes
+// nor misclassified samples.
+Result<std::vector<Artifact>> dataset_artifacts(
+    const data::Dataset& data, const run::DatasetResult& result,
+    const std::vector<eval_metrics::MisclassifiedSample>& misclassified);
 
 }  // namespace stoker::evaluator

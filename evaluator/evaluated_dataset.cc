@@ -5,6 +5,7 @@
 
 #include "evaluator/subset.h"
 #include "shared/base/log.h"
+#include "shared/base/tensor_role.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
@@ -26,7 +27,8 @@ Status validate_same_schema(const std::string& name, const data::Dataset& data,
   bool is_same = data.classes() == first.classes() && schema.size() == first_schema.size();
   for (size_t i = 0; is_same && i < schema.size(); ++i)
     is_same = schema[i] == first_schema[i] ||
-              (schema[i].name == "tokens" && first_schema[i].name == "tokens");
+              (role_of(schema[i]) == TensorRole::kTokens &&
+               role_of(first_schema[i]) == TensorRole::kTokens);
   if (is_same) return {};
   return Status(StatusCode::kMismatch,
                 "eval.datasets: the inputs differ, so one model cannot evaluate both: " +

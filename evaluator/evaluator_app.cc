@@ -1,9 +1,12 @@
 #include "evaluator/evaluator_app.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -11,9 +14,7 @@
 
 #include "evaluator/directory_watcher.h"
 #include "evaluator/load_run_config.h"
-#include "evaluator/memory_limit.h"
 #include "evaluator/priority.h"
-#include "evaluator/standalone_evaluation.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/deadline.h"
 #include "shared/base/file_locks.h"
@@ -54,6 +55,124 @@ std::chrono::milliseconds poll_timeout(std::chrono::milliseconds poll,
   const auto remaining =
       std::chrono::ceil<std::chrono::milliseconds>(*loop_result.maybe_due_at - now);
   return std::clamp<std::chrono::milliseconds>(remaining, 1ms, poll);
+}
+
+// Limits the memory of this process (RLIMIT_DATA), so that a model or batch that is too large fails
+// here instead of triggering the OOM killer for another process. Counts writable private memory
+// (heap, tensors, stacks), not program code or libraries. Null: no limit. kInvalidArgument: `mib`
+// exceeds the hard limit of this process.
+Status limit_memory(std::optional<int64_t> mib) {
+  if (!mib) return {};
+  rlimit limit{};
+  ::getrlimit(RLIMIT_DATA, &limit);
+  const rlim_t requested = static_cast<rlim_t>(*mib) << 20;
+  if (limit.rlim_max != RLIM_INFINITY && requested > limit.rlim_max)
+    return Status(StatusCode::kInvalidArgument, "eval.memory_limit_mib is " + std::to_string(*mib) +
+                                                    ", but the hard limit of this process is " +
+                                                    std::to_string(limit.rlim_max >> 20));
+  limit.rlim_cur = requested;
+  if (::setrlimit(RLIMIT_DATA, &limit) != 0)
+    return Status::from_errno(errno, "eval.memory_limit_mib");
+  return {};
+}
+
+// ---- Checkpoints of the command line
+
+namespace fs = std::filesystem;
+
+// Holds the dataset indexes if there is no run directory for them.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    std::error_code error;
+    path_ = (fs::temp_directory_path(error) / "stoker-eval-XXXXXX").string();
+    if (error || ::mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+Result<std::string> config_path(const CommandLine& command) {
+  if (!command.config.empty()) return command.config;
+  if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).config_file();
+  const std::string& path_argument = command.checkpoints.front();
+  if (is_directory(path_argument)) {
+    std::error_code error;
+    const fs::path run_dir = fs::weakly_canonical(path_argument, error).parent_path().parent_path();
+    const std::string path = run::RunLayout(run_dir.string()).config_file();
+    if (!error && fs::exists(path, error)) return path;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                path_argument +
+                    ": is not in a run directory with a config.yaml; set --config FILE or "
+                    "--run-dir DIR");
+}
+
+// The indexes that stokerd built in the run of this configuration. A file given by --config belongs
+// to no run unless --run-dir is also given.
+std::string training_indexes(const CommandLine& command, const std::string& config) {
+  if (!command.run_dir.empty()) return run::RunLayout(command.run_dir).index_dir();
+  if (!command.config.empty()) return "";
+  return run::RunLayout(fs::path(config).parent_path().string()).index_dir();
+}
+
+Result<run::EvalResult> evaluate_path(CheckpointEvaluator& evaluator, const std::string& path,
+                                      std::stop_token stop) {
+  if (is_directory(path)) {
+    STOKER_ASSIGN_OR_RETURN(const auto checkpoint,
+                            checkpoint::CheckpointStore::open_verified(path));
+    return evaluator.measure(checkpoint, std::move(stop));
+  }
+  std::error_code error;
+  if (!fs::exists(path, error)) return Status(StatusCode::kNotFound, path + ": does not exist");
+  if (!path.ends_with(".safetensors"))
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": neither a checkpoint directory nor a .safetensors file");
+  return evaluator.measure_file(path, std::move(stop));
+}
+
+// Evaluates the checkpoints given on the command line, prints the results to standard output and
+// writes nothing else. The configuration is that of --config, else of --run-dir, else of the run
+// that contains the first checkpoint. A stop ends it after the current batch.
+//
+// kNotFound, kCorrupt (exit code 65), kMismatch (another model), configuration errors; the message
+// contains the path.
+Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_token stop) {
+  STOKER_ASSIGN_OR_RETURN(const std::string path, config_path(command));
+  STOKER_ASSIGN_OR_RETURN(const config::Config config,
+                          load_run_config(path, command.overrides, command.trust));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = ""}));
+  STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
+  lower_priority(config.eval.priority);
+  const ScratchDirectory scratch;
+  const std::string run_index_dir = run::RunLayout(command.run_dir).eval_index_dir();
+  const bool has_run_index = !command.run_dir.empty() && is_directory(run_index_dir);
+  STOKER_ASSIGN_OR_RETURN(
+      const auto evaluator,
+      CheckpointEvaluator::create(config,
+                                  {.own = has_run_index ? run_index_dir : scratch.path(),
+                                   .train = training_indexes(command, path)},
+                                  clock, {}, stop));
+  for (const std::string& path_argument : command.checkpoints) {
+    STOKER_ASSIGN_OR_RETURN(const run::EvalResult result,
+                            evaluate_path(*evaluator, path_argument, stop));
+    std::cout << run::to_json(result) << std::flush;
+  }
+  return {};
 }
 
 }  // namespace

@@ -7,12 +7,11 @@
 
 #include <boost/asio/post.hpp>
 
-#include "daemon/app/early_stop.h"
-#include "daemon/app/reload_config.h"
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/version.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/load_config.h"
 #include "shared/control/hello_reply.h"
 #include "shared/control/socket_path.h"
 
@@ -25,6 +24,40 @@ constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not st
 constexpr auto kJoinGrace = 30s;
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+// The evaluator's request to stop this run (RUN/eval/early_stop.json), if it follows from the
+// current early stopping rule. An invalid file is logged and ignored.
+std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalConfig& config,
+                                                             const run::RunLayout& layout) {
+  const run::EarlyStopping rule = run::make_early_stopping(config);
+  if (!rule.is_on()) return std::nullopt;
+  auto request = run::read_early_stop_request(layout.early_stop_file());
+  if (!request.ok()) {
+    if (request.status().code() != StatusCode::kNotFound)
+      log_warn("early stop request invalid",
+               {{"path", layout.early_stop_file()}, {"error", request.status().message()}});
+    return std::nullopt;
+  }
+  if (request->rule != rule.to_text()) return std::nullopt;
+  return *std::move(request);
+}
+
+// Handles SIGHUP: reads the configuration again, applies what can change during training
+// (log.level), and logs every other key that differs. An invalid configuration is logged and
+// rejected as a whole. `now`: the configuration that the daemon was started with.
+void reload_config(const config::Config& now, const CommandLine& command) {
+  const auto fresh = config::load_config(command.config, command.overrides);
+  if (!fresh.ok()) {
+    log_error("configuration reload rejected", {{"error", fresh.status().message()}});
+    return;
+  }
+  set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
+  log_info("configuration reloaded", {{"log.level", config::to_string(fresh->log.level)}});
+  set_log_level(fresh->log.level);
+  for (const config::SettingChange& change : config::diff_configs(now, *fresh))
+    if (change.on_resume != config::OnResume::kLive && change.key != "run.dir")
+      log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
+}
 
 }  // namespace
 

@@ -1,14 +1,12 @@
 #include "daemon/app/run.h"
 
 #include <exception>
+#include <fstream>
 #include <thread>
 #include <utility>
 
 #include "daemon/app/compute_class_weights.h"
 #include "daemon/app/dataset_refresher.h"
-#include "daemon/app/host_memory.h"
-#include "daemon/app/load_checkpoint.h"
-#include "daemon/app/load_pretrained_weights.h"
 #include "daemon/app/reduce_learning_rate.h"
 #include "daemon/app/restore_sample_errors.h"
 #include "daemon/app/resume_checkpoint.h"
@@ -20,6 +18,7 @@
 #include "daemon/train/numerics.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
 #include "shared/data/files/scan.h"
@@ -34,6 +33,90 @@ namespace {
 
 // Between two attempts to open a locked checkpoint. A stop takes effect within this time.
 constexpr std::chrono::milliseconds kLockPollInterval{100};
+
+// The resident memory of this process.
+struct HostMemory {
+  uint64_t rss_bytes = 0;
+  uint64_t peak_bytes = 0;
+};
+
+// From /proc/self/status; 0 for a missing field.
+HostMemory read_host_memory() {
+  HostMemory memory;
+  std::ifstream status("/proc/self/status");
+  for (std::string field; status >> field;) {
+    uint64_t kib = 0;
+    if (field == "VmHWM:" && status >> kib) memory.peak_bytes = kib << 10;
+    if (field == "VmRSS:" && status >> kib) memory.rss_bytes = kib << 10;
+  }
+  return memory;
+}
+
+// Restores the state of a resumed run from a checkpoint, with the changes that are allowed. `now`:
+// the manifest fields of the run's next checkpoints. `changes`: those already found in the
+// configuration. Returns whether there are any changes in total.
+//
+// kMismatch: a change that is not allowed, with the first differences and the flag. Others as
+// TrainingState::restore(). The state is then unusable, and nothing on disk is changed.
+Result<bool> load_checkpoint(train::TrainingState& state,
+                             const checkpoint::VerifiedCheckpoint& start,
+                             const checkpoint::Manifest& now, ResumeCompatibility changes,
+                             const AllowedChanges& allowed) {
+  const checkpoint::Manifest& saved = start.manifest();
+  changes.add_manifest(saved, now);
+  STOKER_RETURN_IF_ERROR(changes.check(allowed));
+  const bool may_differ = allowed[ChangeKind::kModel];
+  const auto restored = state.restore(start, may_differ);
+  // Different tensors are a different model or optimizer, even if the configuration is the same.
+  if (restored.status().code() == StatusCode::kMismatch && !may_differ)
+    changes.add(ChangeKind::kModel, restored.status().message());
+  if (restored.ok()) changes.add_model(saved, now);
+  STOKER_RETURN_IF_ERROR(changes.check(allowed));
+  if (!restored.ok()) return restored.status();
+  if (*restored == train::TrainingState::Restored::kPartially)
+    changes.add(ChangeKind::kModel, "some tensors differ from the checkpoint");
+  if (changes.has(ChangeKind::kBatch))
+    state.ticket = ticket_at(state.ticket, saved.micro_batch_size, now.micro_batch_size);
+  // The quarantine refers to sample numbers of the previous data.
+  if (saved.data_digest != now.data_digest) state.quarantined.clear();
+  changes.log_waived_guarantees();
+  return changes.any();
+}
+
+// Failure to write the load report does not prevent training.
+bool write_load_report(const model::StateDictMapping& mapping, const std::string& path,
+                  const run::RunLayout& layout) {
+  Status status = make_directories(default_file_system(), layout.logs_dir());
+  if (status.ok())
+    status = write_file_atomically(default_file_system(), layout.pretrained_load_report(),
+                                   "model.pretrained.path " + path + "\n" + mapping.report());
+  if (!status.ok()) log_warn("pretrained load report not written", {{"error", status.message()}});
+  return status.ok();
+}
+
+// Initializes the model of a new run from a file, if the configuration has one (model.pretrained).
+// The numbers of loaded, unexpected and missing tensors are logged. Their names are in
+// RUN/logs/pretrained_load_report.txt, even if the file does not match the model. Errors: as
+// model::load_pretrained(); the message of kMismatch contains the path of the report.
+Status load_pretrained_weights(train::TrainingState& state, const config::ModelConfig& config,
+                               const run::RunLayout& layout) {
+  if (!config.pretrained) return {};
+  const std::string& path = config.pretrained->path;
+  model::StateDictMapping mapping;
+  const Status status = state.load_pretrained(*config.pretrained, mapping);
+  if (!status.ok() && status.code() != StatusCode::kMismatch) return status;
+  const bool written = write_load_report(mapping, path, layout);
+  if (!status.ok())
+    return Status(
+        status.code(),
+        status.message() + (written ? "; all names: " + layout.pretrained_load_report() : ""));
+  log_info("pretrained weights loaded", {{"path", path},
+                                         {"loaded", mapping.loaded.size()},
+                                         {"unexpected", mapping.unexpected.size()},
+                                         {"missing", mapping.missing.size()},
+                                         {"report", layout.pretrained_load_report()}});
+  return {};
+}
 
 }  // namespace
 

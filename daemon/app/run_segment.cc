@@ -1,17 +1,21 @@
 #include "daemon/app/run_segment.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <boost/json.hpp>
 
 #include "daemon/app/dataset_refresher.h"
-#include "daemon/app/profile_writer.h"
 #include "daemon/app/rollback.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/validate_batch.h"
 #include "daemon/train/device.h"
+#include "shared/base/file.h"
 #include "shared/base/log.h"
 
 namespace stoker::app {
@@ -24,6 +28,45 @@ constexpr auto kGrace = 10s;  // for the threads to exit after their last work i
 void flush_records(metrics::MetricsWriter& metrics) {
   if (const Status flushed = metrics.flush(kGrace); !flushed.ok())
     log_warn("metrics write failed", {{"error", flushed.to_string()}});
+}
+
+// The run directory can be relative to the working directory of stokerd; the client can have
+// another one.
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const auto found = std::filesystem::absolute(path, error);
+  return error ? path : found.lexically_normal().string();
+}
+
+std::string path_field(const std::string& name, const std::string& path) {
+  return ",\"" + name + "\":" + boost::json::serialize(boost::json::value(absolute(path)));
+}
+
+// LibTorch writes the file itself; it is renamed when it is complete.
+Status save_kernels(const train::RecordedProfile& recorded, const std::string& path) {
+  const std::string unfinished = path + ".tmp";
+  STOKER_RETURN_IF_ERROR(recorded.save_kernels(unfinished));
+  return default_file_system().rename(unfinished, path);
+}
+
+// Writes profiles/step-N.json, where N is the last profiled step, and step-N.kernels.json if a
+// LibTorch profile was requested. Returns a summary.
+Result<std::string> write_profile(const run::RunLayout& layout,
+                                  const train::RecordedProfile& recorded) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%09llu",
+                static_cast<unsigned long long>(recorded.profile.steps.back().step));
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), layout.profiles_dir()));
+  const std::string path = join_path(layout.profiles_dir(), name);
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), path + ".json",
+                                               train::to_chrome_trace(recorded.profile)));
+  std::string answer =
+      "{" + train::summary_fields(recorded.profile) + path_field("path", path + ".json");
+  if (recorded.save_kernels) {
+    STOKER_RETURN_IF_ERROR(save_kernels(recorded, path + ".kernels.json"));
+    answer += path_field("kernels_path", path + ".kernels.json");
+  }
+  return answer + "}";
 }
 
 }  // namespace
@@ -204,7 +247,16 @@ void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSumm
 }
 
 void RunSegment::save_profile(train::RecordedProfile recorded, train::Done done) {
-  app::save_profile(*metrics_, layout_, std::move(recorded), std::move(done));
+  // Shared, because a posted function must be copyable.
+  const auto profile = std::make_shared<const train::RecordedProfile>(std::move(recorded));
+  const bool posted = metrics_->post([&layout = layout_, profile, done] {
+    train::answer(done, write_profile(layout, *profile));
+  });
+  if (!posted) {
+    train::answer(done, Status(StatusCode::kBusy,
+                               "the metrics queue is full because the disk is too "
+                               "slow; the profile is lost"));
+  }
 }
 
 // ---- Requests of other threads

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "shared/base/tensor_role.h"
 #include "shared/data/transform/random_transforms.h"
 #include "shared/image/png.h"
 
@@ -78,15 +79,16 @@ std::string format_text(const Values& values) {
 }
 
 bool is_image(const TensorSpec& spec) {
-  return spec.name == "input" && data::transform::is_image(spec);
+  return role_of(spec) == TensorRole::kInput && data::transform::is_image(spec);
 }
 
 std::string format_cell(const Values& values, const std::vector<std::string>& class_names) {
   const TensorSpec& spec = values.spec;
   if (is_image(spec)) return "in the image";
-  if (spec.name == "tokens" && spec.dtype == DType::kU8) return format_text(values);
+  if (role_of(spec) == TensorRole::kTokens && spec.dtype == DType::kU8) return format_text(values);
   std::string text = format_numbers(values);
-  if (spec.name != "label" || spec.dtype != DType::kI64 || values.count() != 1) return text;
+  if (role_of(spec) != TensorRole::kLabel || spec.dtype != DType::kI64 || values.count() != 1)
+    return text;
   const auto label = static_cast<size_t>(values.at<int64_t>(0));
   return label < class_names.size() ? text + " (" + class_names[label] + ")" : text;
 }

@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::group {
 namespace {
 
@@ -32,12 +34,6 @@ std::optional<T> parse_integer(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 // ---- variables -----------------------------------------------------------------------------------
@@ -93,9 +89,10 @@ Status check_complete(const Variables& variables, Launcher launcher,
   if (missing.empty()) return {};
   const auto present = variables.present(names);
   return invalid("the environment of " + std::string(to_string(launcher)) +
-                 " is incomplete: " + join(missing) + (missing.size() == 1 ? " is" : " are") +
-                 " not set, but " + join(present) + (present.size() == 1 ? " is" : " are") + "; " +
-                 std::string(fix) + ", or unset " + join(present) + " for a run of one process");
+                 " is incomplete: " + join(missing, ", ") + (missing.size() == 1 ? " is" : " are") +
+                 " not set, but " + join(present, ", ") + (present.size() == 1 ? " is" : " are") +
+                 "; " + std::string(fix) + ", or unset " + join(present, ", ") +
+                 " for a run of one process");
 }
 
 Status check_below(std::string_view name, int value, std::string_view limit_name, int limit) {

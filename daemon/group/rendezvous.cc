@@ -23,8 +23,8 @@ constexpr size_t kMaxNamedRanks = 8;
 constexpr std::chrono::seconds kStoreGrace{20};
 // For a rank that cannot take part, to find the group to which it reports that.
 constexpr std::chrono::seconds kReportGrace{10};
-// Between two looks for failed ranks; longer with more ranks, which load the store.
-constexpr milliseconds kMinLookInterval{500};
+// Between two checks for failed ranks; longer with more ranks, which load the store.
+constexpr milliseconds kMinCheckInterval{500};
 constexpr const char* kGenerationKey = "generation";
 // Of one generation:
 constexpr const char* kRunKey = "run";        // set by rank 0: the generation has begun
@@ -195,7 +195,7 @@ Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::str
                                 const LaunchEnvironment& environment, Deadline deadline,
                                 const std::stop_token& stop) {
   PrefixedStore keys = keys_of(store, generation);
-  const milliseconds interval = kMinLookInterval + milliseconds(environment.world_size);
+  const milliseconds interval = kMinCheckInterval + milliseconds(environment.world_size);
   while (true) {
     const auto now = std::chrono::steady_clock::now();
     const Status set = keys.wait(key, std::min<Deadline>(deadline, now + interval), stop);

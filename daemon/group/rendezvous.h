@@ -23,7 +23,7 @@
 
 namespace stoker::group {
 
-// What a rank tells the others about itself.
+// What a rank reports to the others about itself.
 struct StartRecord {
   std::string host;
   int64_t pid = 0;
@@ -33,13 +33,13 @@ struct StartRecord {
 
 // Returns the prefix of the group's keys: the other functions take a PrefixedStore with it. `run_id`
 // is equal on all ranks of a run and different in other runs. `ready`: why this rank cannot take
-// part, or ok; an error is told to the other ranks and returned.
+// part, or ok; an error is reported to the other ranks and returned.
 Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
                                const std::string& run_id, const StartRecord& own,
                                const Status& ready, Deadline deadline, const std::stop_token& stop);
 
-// For a rank that fails after join_group() and before its first collective: tells the others, and
-// returns its error. If another rank failed earlier, that is kPeerLost and names it too.
+// For a rank that fails after join_group() and before its first collective: reports `reason` to the
+// others and returns it. If another rank failed earlier, returns kPeerLost, which names it too.
 Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
                             const Status& reason);
 

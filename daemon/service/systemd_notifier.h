@@ -28,7 +28,6 @@ class SystemdNotifier {
   // `socket`: a path, or '@' and a name in the abstract namespace; empty: disabled.
   SystemdNotifier(std::string socket, std::optional<std::chrono::microseconds> maybe_watchdog);
 
-  bool connected() const { return socket_.valid(); }
   // The time without a ping after which systemd kills the service; empty: no watchdog.
   std::optional<std::chrono::microseconds> find_watchdog_interval() const {
     return maybe_watchdog_;

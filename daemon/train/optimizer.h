@@ -1,6 +1,6 @@
 // Optimizer: updates the parameters with the arithmetic of PyTorch's optimizers. sgd, adam and
-// adamw use LibTorch's fused kernels; the others are in optimizer_steps.h and muon.h. Clips the
-// gradient by value and by global norm.
+// adamw use LibTorch's fused kernels; the others are made of elementwise operations (muon: muon.h). Clips
+// the gradient by value and by global norm.
 //
 // Weight decay applies to every parameter, as in PyTorch by default. It is decoupled from the
 // gradient in adamw, lion and muon, and added to the gradient in the others. config.param_groups

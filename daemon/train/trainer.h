@@ -14,6 +14,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -21,7 +22,6 @@
 #include <vector>
 
 #include "daemon/train/batch_source.h"
-#include "daemon/train/interval.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
 #include "daemon/train/save_triggers.h"
@@ -66,6 +66,18 @@ class Trainer {
   Result<TrainerOutcome> run(std::stop_token stop);
 
  private:
+  // The times measured since the last reported step.
+  struct Interval {
+    std::chrono::nanoseconds started{0};
+    std::chrono::nanoseconds waited{0};   // waiting for batches
+    std::chrono::nanoseconds stalled{0};  // taking snapshots
+    std::chrono::nanoseconds paused{0};
+    uint64_t steps = 0;
+
+    // Sets the time-based fields of `metrics`. `batch`: samples per step.
+    void add_to(metrics::TrainMetrics& metrics, std::chrono::nanoseconds now, uint64_t batch) const;
+  };
+
   // Maximum wait without a check of the stop token.
   static constexpr std::chrono::milliseconds kPollInterval{100};
 

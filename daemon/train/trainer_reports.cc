@@ -9,6 +9,19 @@ namespace stoker::train {
 
 using std::chrono::nanoseconds;
 
+void Trainer::Interval::add_to(metrics::TrainMetrics& metrics, nanoseconds now,
+                               uint64_t batch) const {
+  const auto ms = [](nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  const double busy_ms = ms(now - started - paused);
+  const auto count = static_cast<double>(steps);
+  metrics.samples_per_second = busy_ms > 0 ? 1e3 * count * static_cast<double>(batch) / busy_ms : 0;
+  metrics.step_time_ms = busy_ms / count;
+  metrics.data_wait_ms = ms(waited) / count;
+  metrics.checkpoint_stall_ms = ms(stalled);
+}
+
 Result<bool> Trainer::report_and_save() {
   STOKER_RETURN_IF_ERROR(check_saving());
   const bool is_last = state_.step == config_.train.max_steps;

@@ -2,8 +2,11 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -11,7 +14,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
-#include "daemon/train/load_partial.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
@@ -110,6 +112,46 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
                                             {"lr_scale", group.lr_scale},
                                             {"weight_decay", group.weight_decay}});
   }
+}
+
+constexpr size_t kMaxNamed = 5;
+
+std::string first_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kMaxNamed; ++i)
+    text += (text.empty() ? "" : ", ") + names[i];
+  return names.size() > kMaxNamed ? text + ", …" : text;
+}
+
+// Loads each tensor that the file contains with the same name, shape and dtype; the others are
+// unchanged. Returns whether the file and `tensors` match completely; otherwise logs the
+// differences. After kCorrupt or kIoError some tensors can be loaded and others not.
+Result<bool> load_partial(const model::NamedTensors& tensors,
+                          const checkpoint::SafetensorsFile& file, const std::string& owner) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> fresh;
+  for (const auto& [name, tensor] : tensors) {
+    const TensorSpec needed = model::to_tensor_spec(name, tensor);
+    const TensorSpec* const found = file.find(name);
+    if (found == nullptr || *found != needed) {
+      fresh.push_back(name);
+      continue;
+    }
+    const at::Tensor host =
+        at::empty_like(tensor, tensor.options().device(at::kCPU), at::MemoryFormat::Contiguous);
+    STOKER_RETURN_IF_ERROR(
+        file.read(name, {static_cast<std::byte*>(host.data_ptr()), needed.bytes()}));
+    tensor.detach().copy_(host);
+  }
+  const size_t loaded = tensors.size() - fresh.size();
+  const size_t unused = file.tensors().size() - loaded;
+  if (fresh.empty() && unused == 0) return true;
+  log_warn("checkpoint partially loaded", {{"component", owner},
+                                           {"loaded", loaded},
+                                           {"missing", fresh.size()},
+                                           {"unexpected", unused},
+                                           {"first_missing", first_of(fresh)}});
+  return false;
 }
 
 }  // namespace

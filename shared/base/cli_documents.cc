@@ -11,18 +11,13 @@
 #include <CLI/CLI.hpp>
 
 #include "shared/base/man_page.h"
+#include "shared/base/utf8.h"
 
 namespace stoker {
 namespace {
 
 using Words = std::vector<std::string>;
 using Options = std::vector<const CLI::Option*>;
-
-std::string join(const Words& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
 
 // ---- options of CLI11 ---------------------------------------------------------------------------
 

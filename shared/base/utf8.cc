@@ -88,4 +88,13 @@ std::string quote_for_message(std::string_view text, size_t max_bytes) {
   return "'" + printable(text.substr(0, end)) + "…'";
 }
 
+std::string join(const std::vector<std::string>& words, std::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += separator;
+    text += words[i];
+  }
+  return text;
+}
+
 }  // namespace stoker

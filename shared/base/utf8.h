@@ -1,4 +1,4 @@
-// UTF-8 text, one character at a time.
+// UTF-8 text, one character at a time, and the text of messages.
 //
 // Threads: functions of their arguments.
 #pragma once
@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stoker {
 
@@ -29,5 +30,7 @@ std::string printable(std::string_view text);
 
 // The same in single quotes, truncated to `max_bytes` bytes.
 std::string quote_for_message(std::string_view text, size_t max_bytes = 40);
+
+std::string join(const std::vector<std::string>& words, std::string_view separator);
 
 }  // namespace stoker

@@ -332,16 +332,6 @@ Result<SafetensorsContent> make_safetensors_layout(
   return layout;
 }
 
-Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
-                                      const std::string& name, const TensorViews& tensors,
-                                      const std::map<std::string, std::string>& metadata) {
-  auto layout = make_safetensors_layout(name, tensors, metadata);
-  if (!layout.ok()) return layout.status().with_context(directory);
-  STOKER_ASSIGN_OR_RETURN(auto written,
-                          write_hashed_files(files, directory, {&layout->content, 1}));
-  return std::move(written.front());
-}
-
 // ---- Reading
 
 struct SafetensorsFile::State {

@@ -1,10 +1,9 @@
-// safetensors: writes and reads .safetensors files. Stricter than the reference implementation; see
+// safetensors: builds and reads .safetensors files. Stricter than the reference implementation; see
 // docs/checkpoint-format.md.
 //
 // Threads:  one object per thread.
-// Errors:   writing: kNoSpace, kIoError. Reading: kCorrupt with path and offset for anything that
-//           the format does not allow, detected before memory is allocated for it; kIoError,
-//           kNotFound.
+// Errors:   reading: kCorrupt with path and offset for anything that the format does not allow,
+//           detected before memory is allocated for it; kIoError, kNotFound.
 #pragma once
 
 #include <cstdint>
@@ -72,12 +71,6 @@ struct SafetensorsContent {
 Result<SafetensorsContent> make_safetensors_layout(
     const std::string& name, const TensorViews& tensors,
     const std::map<std::string, std::string>& metadata);
-
-// Creates `directory`/`name` (it must not exist), writes it and syncs it. Writes nothing if
-// make_safetensors_layout() fails.
-Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
-                                      const std::string& name, const TensorViews& tensors,
-                                      const std::map<std::string, std::string>& metadata);
 
 // A file opened for reading. The header is validated; tensors are read on demand with pread.
 class SafetensorsFile final : public TensorSource {

@@ -1,16 +1,100 @@
 #include "shared/config/load_config.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "shared/base/file.h"
 #include "shared/config/config_errors.h"
-#include "shared/config/override.h"
 #include "shared/config/reader.h"
 #include "shared/config/validation.h"
 #include "shared/config/yaml_value.h"
 
 namespace stoker::config {
 namespace {
+
 constexpr uint64_t kMaxFileBytes = 1 << 20;
+
+// ---- Overrides: --set KEY=VALUE
+
+constexpr size_t kMaxFlagBytes = size_t{64} << 10;
+
+// {"train", "max_steps"}. Empty if any part is empty: "train..max_steps".
+std::vector<std::string> split_key(std::string_view key) {
+  std::vector<std::string> parts;
+  for (size_t from = 0; from <= key.size();) {
+    const size_t dot = std::min(key.find('.', from), key.size());
+    if (dot == from) return {};
+    parts.emplace_back(key.substr(from, dot - from));
+    from = dot + 1;
+  }
+  return parts;
 }
+
+void remove(Value& map, const std::string& key) {
+  std::erase_if(map.entries, [&](const Entry& entry) { return entry.key == key; });
+}
+
+// The map at `key` in `map`, created if it does not exist. The location of the key is set to the
+// flag, so that a message names the option that set it.
+Value& map_at(Value& map, const std::string& key, const SourceLocation& flag) {
+  Value* found = map.find(key);
+  if (found == nullptr) {
+    map.entries.push_back({key, flag, {}});
+    found = &map.entries.back().value;
+  }
+  if (found->type != Value::Type::kMap) *found = {.type = Value::Type::kMap, .location = flag};
+  return *found;
+}
+
+void put(Value& root, const std::vector<std::string>& parts, Value value,
+         const SourceLocation& flag) {
+  Value* map = &root;
+  if (map->type != Value::Type::kMap) *map = {.type = Value::Type::kMap, .location = flag};
+  for (size_t i = 0; i + 1 < parts.size(); ++i) map = &map_at(*map, parts[i], flag);
+  remove(*map, parts.back());
+  map->entries.push_back({parts.back(), flag, std::move(value)});
+}
+
+// The set of valid keys does not depend on the file, except for the names of datasets.
+bool is_unknown_dataset(Value& root, const std::vector<std::string>& parts) {
+  if (parts.size() != 2 || parts[0] != "data") return false;
+  Value* const data = root.find("data");
+  return data == nullptr || data->find(parts[1]) == nullptr;
+}
+
+// Sets each option's value at its key in `root`, in order, so that the last option for a key wins.
+// VALUE is YAML and replaces the complete previous value. KEY= stores a kRemoved value: the reader
+// still checks the key, and the default applies again.
+void apply_overrides(const std::vector<std::string>& flags, Value& root, ConfigErrors& errors) {
+  for (size_t i = 0; i < flags.size(); ++i) {
+    const SourceLocation location{.flag = static_cast<int>(i)};
+    const std::string_view flag = flags[i];
+    const size_t equals = flag.find('=');
+    if (equals == std::string_view::npos) {
+      errors.add(location, "", "has no '='; write KEY=VALUE, for example train.max_steps=1000");
+      continue;
+    }
+    const std::string_view key = flag.substr(0, equals);
+    const auto parts = split_key(key);
+    if (parts.empty() || parts.size() > kMaxDepth) {
+      errors.add(location, key, "is not a key; write KEY=VALUE, for example train.max_steps=1000");
+      continue;
+    }
+    if (flag.size() > kMaxFlagBytes) {
+      errors.add(location, key, "is longer than 64 KiB; put it into the file");
+      continue;
+    }
+    const size_t before = errors.count();
+    Value value = parse_yaml(flag.substr(equals + 1), location.flag, key, errors);
+    if (errors.count() != before) continue;
+    if (equals + 1 == flag.size()) value.type = Value::Type::kRemoved;
+    if (value.type == Value::Type::kRemoved && is_unknown_dataset(root, parts))
+      errors.add(location, key, "is not in the configuration; nothing to remove");
+    put(root, parts, std::move(value), location);
+  }
+}
+
+}  // namespace
 
 Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides) {
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxFileBytes));

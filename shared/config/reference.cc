@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shared/base/man_page.h"
+#include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
 #include "shared/config/reference_entries.h"
 

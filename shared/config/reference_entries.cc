@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "shared/base/utf8.h"
+
 namespace stoker::config {
 namespace {
 
@@ -270,12 +272,6 @@ std::string sentences(const std::string& help, const std::string& details) {
   std::string text = help;
   if (!text.empty() && text.back() != '.') text += '.';
   if (!details.empty()) text.append(" ").append(details);
-  return text;
-}
-
-std::string join(const std::vector<std::string>& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
   return text;
 }
 

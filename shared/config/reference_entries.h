@@ -55,6 +55,4 @@ std::vector<std::string> selectable_names(const Variants& variants);
 // A help text and its details as sentences: "Number of samples. 1 to 1000.".
 std::string sentences(const std::string& help, const std::string& details);
 
-std::string join(const std::vector<std::string>& words, const std::string& separator);
-
 }  // namespace stoker::config

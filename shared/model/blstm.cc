@@ -88,11 +88,11 @@ class Blstm : public Model {
 
 Result<SequenceInput> find_sequence_input(const config::BlstmConfig& config,
                                           const Samples& sample) {
-  const TensorSpec* const tokens = find_tensor(sample, "tokens");
+  const TensorSpec* const tokens = find_tensor(sample, TensorRole::kTokens);
   if (tokens != nullptr && tokens->shape.size() == 1 && tokens->elements() > 0)
     return SequenceInput{.features = config.embedding_dim.value_or(config.hidden_size),
                          .are_tokens = true};
-  const TensorSpec* const input = find_tensor(sample, "input");
+  const TensorSpec* const input = find_tensor(sample, TensorRole::kInput);
   if (input != nullptr && input->shape.size() == 2 && input->elements() > 0)
     return SequenceInput{.features = input->shape[1]};
   return Status(StatusCode::kMismatch,

@@ -2,9 +2,9 @@
 
 namespace stoker::model {
 
-const TensorSpec* find_tensor(const std::vector<TensorSpec>& sample, const std::string& name) {
+const TensorSpec* find_tensor(const std::vector<TensorSpec>& sample, TensorRole role) {
   for (const TensorSpec& spec : sample)
-    if (spec.name == name) return &spec;
+    if (role_of(spec) == role) return &spec;
   return nullptr;
 }
 
@@ -16,7 +16,7 @@ std::string describe(const std::vector<TensorSpec>& sample) {
 
 Result<TensorSpec> find_input_tensor(const std::vector<TensorSpec>& sample,
                                      const std::string& model, int64_t min_side) {
-  const TensorSpec* const input = find_tensor(sample, "input");
+  const TensorSpec* const input = find_tensor(sample, TensorRole::kInput);
   if (input == nullptr) {
     return Status(
         StatusCode::kMismatch,
@@ -35,7 +35,7 @@ Result<TensorSpec> find_input_tensor(const std::vector<TensorSpec>& sample,
 
 Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
-  const TensorSpec* const target = find_tensor(sample, "target");
+  const TensorSpec* const target = find_tensor(sample, TensorRole::kTarget);
   const int64_t wanted =
       classes > 0 ? static_cast<int64_t>(classes) : (target == nullptr ? 0 : target->elements());
   const std::string data = classes > 0 ? std::to_string(classes) + " classes"
@@ -59,7 +59,7 @@ Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
 
 Status validate_vocab(const TokenLimits& limits, const std::vector<TensorSpec>& sample,
                       uint64_t classes, const std::string& model) {
-  const TensorSpec* const tokens = find_tensor(sample, "tokens");
+  const TensorSpec* const tokens = find_tensor(sample, TensorRole::kTokens);
   if (tokens == nullptr || tokens->shape.size() != 1 || tokens->shape[0] < 2) {
     return Status(StatusCode::kMismatch,
                   "model " + model + " needs samples with `tokens` [2 or more]; the data has " +

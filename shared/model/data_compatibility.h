@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/base/tensor_role.h"
 #include "shared/base/tensor_spec.h"
 
 namespace stoker::model {
 
-const TensorSpec* find_tensor(const std::vector<TensorSpec>& sample, const std::string& name);
+const TensorSpec* find_tensor(const std::vector<TensorSpec>& sample, TensorRole role);
 
 // "tokens U8 [129]" or "input F32 [3, 32, 32], label I64 []".
 std::string describe(const std::vector<TensorSpec>& sample);

@@ -1,5 +1,8 @@
 #include "shared/model/host_allocator.h"
 
+#include <malloc.h>
+
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,8 +11,6 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-
-#include "shared/base/malloc_tuning.h"
 
 namespace stoker::model {
 namespace {
@@ -54,6 +55,22 @@ class HostAllocator final : public c10::Allocator {
     default_copy_data(to, from, bytes);
   }
 };
+
+// Makes glibc reuse freed memory instead of returning it to the kernel. A training step allocates
+// and frees the same large blocks each time. By default glibc maps and unmaps them, and the kernel
+// clears their pages on each first access, which costs a quarter of the step time of a small ResNet.
+// The memory use of the process stays at its peak. No effect with another allocator (a sanitizer's,
+// or jemalloc via LD_PRELOAD).
+void retain_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kGrowBy = 64 << 20;  // large, so that the heap rarely has to grow
+  ::mallopt(M_MMAP_THRESHOLD, INT_MAX);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  ::mallopt(M_TOP_PAD, kGrowBy);
+  // The heaps of other arenas are limited to 64 MiB; larger blocks would be mapped with mmap().
+  ::mallopt(M_ARENA_MAX, 1);
+#endif
+}
 
 }  // namespace
 

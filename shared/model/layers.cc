@@ -37,7 +37,7 @@ Result<std::vector<int64_t>> shape_of(const Samples& sample, bool has_tokens) {
     STOKER_ASSIGN_OR_RETURN(const TensorSpec input, find_input_tensor(sample, "sequential", 0));
     return input.shape;
   }
-  const TensorSpec& tokens = *find_tensor(sample, "tokens");
+  const TensorSpec& tokens = *find_tensor(sample, TensorRole::kTokens);
   if (tokens.shape.size() != 1 || tokens.shape[0] < 2)
     return Status(StatusCode::kMismatch,
                   "model sequential needs `tokens` [2 or more]; the data has " + to_string(tokens));
@@ -49,7 +49,7 @@ Result<std::vector<int64_t>> shape_of(const Samples& sample, bool has_tokens) {
 Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
                                  std::optional<int64_t> num_classes, const Samples& sample,
                                  uint64_t classes) {
-  const bool has_tokens = find_tensor(sample, "tokens") != nullptr;
+  const bool has_tokens = find_tensor(sample, TensorRole::kTokens) != nullptr;
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   STOKER_ASSIGN_OR_RETURN(const std::vector<int64_t> input, shape_of(sample, has_tokens));
   if (config.layers.empty())
@@ -61,7 +61,7 @@ Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
                                      {.has_tokens = has_tokens, .outputs = outputs}, *sequential));
   // Labels per time step need an output per time step. No layer looks ahead in time, so padding
   // after a sequence has no effect.
-  const bool of_steps = has_tokens || (find_tensor(sample, "labels") != nullptr && !input.empty());
+  const bool of_steps = has_tokens || (find_tensor(sample, TensorRole::kLabels) != nullptr && !input.empty());
   const std::vector<int64_t> expected_shape =
       of_steps ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};
   if (end != expected_shape)

@@ -5,9 +5,14 @@
 // would apply after profiling the first runs. A resumed run would apply them at another step than
 // an uninterrupted one.
 #include <map>
+#include <optional>
 #include <stdexcept>
+#include <string>
 
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/python/update_graph_executor_opt.h>
 #include <torch/csrc/jit/serialization/import.h>
 
@@ -15,11 +20,82 @@
 #include "shared/model/model_factories.h"
 #include "shared/model/out_of_vocab.h"
 #include "shared/model/torch_status.h"
-#include "shared/model/torchscript_validation.h"
 #include "shared/model/user_model.h"
 
 namespace stoker::model {
 namespace {
+
+// ---- Training mode
+
+// The constant passed to `node` for that argument; nullopt: it has no such argument, or the value
+// is computed at run time.
+std::optional<c10::IValue> constant_of(const torch::jit::Node& node, const char* argument) {
+  const c10::FunctionSchema* const schema = node.maybeSchema();
+  if (schema == nullptr) return std::nullopt;
+  const auto index = schema->argumentIndexWithName(argument);
+  if (!index || static_cast<size_t>(*index) >= node.inputs().size()) return std::nullopt;
+  return torch::jit::toIValue(node.inputs()[static_cast<size_t>(*index)]);
+}
+
+// Dropout with p = 0 is the same in both modes.
+bool is_identity(const torch::jit::Node& node) {
+  for (const char* const name : {"p", "dropout"}) {
+    const auto p = constant_of(node, name);
+    if (p && p->isDouble()) return p->toDouble() == 0;
+  }
+  return false;
+}
+
+// The mode of the node if it is a constant.
+std::optional<bool> find_fixed_mode(const torch::jit::Node& node) {
+  for (const char* const name : {"train", "training"}) {
+    const auto mode = constant_of(node, name);
+    if (mode && mode->isBool() && !is_identity(node)) return mode->toBool();
+  }
+  return std::nullopt;
+}
+
+Status check_block(const torch::jit::Block& block) {
+  for (const torch::jit::Node* const node : block.nodes()) {
+    if (const auto fixed_mode = find_fixed_mode(*node)) {
+      const std::string effect =
+          *fixed_mode ? "uses training mode in evaluation" : "uses evaluation mode in training";
+      return Status(
+          StatusCode::kMismatch,
+          std::string("its ") + node->kind().toUnqualString() + ' ' + effect +
+              ": it was traced, or written with a constant, which fixes the mode; save it "
+              "with torch.jit.script, which preserves both modes");
+    }
+    for (const torch::jit::Block* const inner : node->blocks())
+      STOKER_RETURN_IF_ERROR(check_block(*inner));
+  }
+  return {};
+}
+
+bool has_parameters(const torch::jit::Module& module) {
+  const auto parameters = module.parameters();
+  return parameters.begin() != parameters.end();
+}
+
+// Checks that the module distinguishes training from evaluation mode. A frozen or traced module can
+// behave the same in both. kMismatch: the module is frozen, has no forward() of one tensor, or
+// contains a mode-dependent operator (dropout, batch_norm, dropout of an LSTM, …) whose mode is a
+// constant; names the operator and a suggested fix. Not detected: a branch that tracing did not take,
+// and scaled_dot_product_attention, which tracing in eval mode records with dropout 0.
+Status validate_training_mode(const torch::jit::Module& module) {
+  const auto forward = module.find_method("forward");
+  if (!forward) return Status(StatusCode::kMismatch, "has no forward()");
+  if (!has_parameters(module) || !module.hasattr("training"))
+    return Status(
+        StatusCode::kMismatch,
+        "is frozen (torch.jit.freeze, or optimize_for_inference): its weights are constants "
+        "and it has no training mode; save the module before freezing it");
+  const auto graph = forward->graph()->copy();
+  torch::jit::Inline(*graph);
+  return check_block(*graph->block());
+}
+
+// ---- The model
 
 // Disables graph optimization on this thread during its lifetime.
 class GraphOptimizerDisabledScope {

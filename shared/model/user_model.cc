@@ -74,15 +74,15 @@ at::Tensor zeros_for(const ModelContext& model_context) {
 Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, const Samples& sample,
                                         uint64_t classes) {
   ModelContext model_context;
-  const auto has = [&](const char* name) { return find_tensor(sample, name) != nullptr; };
-  const TensorSpec* const tokens = find_tensor(sample, "tokens");
-  const TensorSpec* const input = tokens != nullptr ? tokens : find_tensor(sample, "input");
+  const auto has = [&](TensorRole role) { return find_tensor(sample, role) != nullptr; };
+  const TensorSpec* const tokens = find_tensor(sample, TensorRole::kTokens);
+  const TensorSpec* const input = tokens != nullptr ? tokens : find_tensor(sample, TensorRole::kInput);
   if (input == nullptr)
     return check_forward("the data has neither input nor tokens: " + describe(sample));
   model_context.has_tokens = tokens != nullptr;
   model_context.is_predicting =
-      model_context.has_tokens && !has("label") && !has("labels") && !has("target");
-  model_context.has_per_step_labels = has("labels");
+      model_context.has_tokens && !has(TensorRole::kLabel) && !has(TensorRole::kLabels) && !has(TensorRole::kTarget);
+  model_context.has_per_step_labels = has(TensorRole::kLabels);
   model_context.input = input->shape;
   if (model_context.has_tokens && (input->shape.size() != 1 || input->shape[0] < 2))
     return check_forward("tokens must be [2 or more]; the data has " + to_string(*input));

@@ -52,12 +52,12 @@ std::string_view to_string(TrainingMetric metric) {
   return "";
 }
 
-Result<size_t> component_index(const Samples& sample, const std::string& name,
-                               const std::string& task) {
+Result<size_t> component_index(const Samples& sample, TensorRole role, const std::string& task) {
   for (size_t i = 0; i < sample.size(); ++i)
-    if (sample[i].name == name) return i;
-  return Status(StatusCode::kMismatch, "task " + task + " needs samples with `" + name +
-                                           "`; the data has " + model::describe(sample));
+    if (role_of(sample[i]) == role) return i;
+  return Status(StatusCode::kMismatch, "task " + task + " needs samples with `" +
+                                           tensor_name(role) + "`; the data has " +
+                                           model::describe(sample));
 }
 
 Result<std::unique_ptr<Task>> make_task(

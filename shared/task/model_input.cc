@@ -7,9 +7,9 @@
 namespace stoker::task {
 namespace {
 
-std::optional<size_t> find_component_index(const Samples& sample, const std::string& name) {
+std::optional<size_t> find_component_index(const Samples& sample, TensorRole role) {
   for (size_t i = 0; i < sample.size(); ++i)
-    if (sample[i].name == name) return i;
+    if (role_of(sample[i]) == role) return i;
   return std::nullopt;
 }
 
@@ -18,15 +18,15 @@ std::optional<size_t> find_component_index(const Samples& sample, const std::str
 Result<ModelInput> find_model_input(const config::Normalize* maybe_normalize, const Samples& sample,
                                     const std::string& task) {
   ModelInput found;
-  if (const auto tokens = find_component_index(sample, "tokens")) {
+  if (const auto tokens = find_component_index(sample, TensorRole::kTokens)) {
     found.values = *tokens;
     found.is_tokens = true;
   } else {
-    STOKER_ASSIGN_OR_RETURN(found.values, component_index(sample, "input", task));
+    STOKER_ASSIGN_OR_RETURN(found.values, component_index(sample, TensorRole::kInput, task));
     STOKER_ASSIGN_OR_RETURN(found.normalization,
                             find_normalization(maybe_normalize, sample[found.values]));
   }
-  found.maybe_length = find_component_index(sample, "length");
+  found.maybe_length = find_component_index(sample, TensorRole::kLength);
   if (!found.maybe_length) return found;
   const TensorSpec& length = sample[*found.maybe_length];
   if (length.dtype != DType::kI64 || !length.shape.empty())

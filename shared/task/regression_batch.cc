@@ -10,7 +10,7 @@ Result<RegressionBatch> find_regression_batch(const config::Normalize* maybe_nor
                                               const std::string& needs) {
   RegressionBatch indices;
   STOKER_ASSIGN_OR_RETURN(indices.input, find_model_input(maybe_normalize, sample, task));
-  STOKER_ASSIGN_OR_RETURN(indices.target, component_index(sample, "target", task));
+  STOKER_ASSIGN_OR_RETURN(indices.target, component_index(sample, TensorRole::kTarget, task));
   const TensorSpec& target = sample[indices.target];
   if (target.dtype != DType::kF32 || target.shape.size() != 1 || classes != 0) {
     return Status(StatusCode::kMismatch, "task " + task + " needs " + needs + "; the data has " +

@@ -14,7 +14,7 @@ Result<SequenceLabels> find_sequence_labels(const config::Normalize* maybe_norma
   SequenceLabels indices;
   STOKER_ASSIGN_OR_RETURN(indices.input, find_model_input(maybe_normalize, sample, task));
   STOKER_RETURN_IF_ERROR(num_time_steps(indices.input, sample, task).status());
-  STOKER_ASSIGN_OR_RETURN(indices.labels, component_index(sample, "labels", task));
+  STOKER_ASSIGN_OR_RETURN(indices.labels, component_index(sample, TensorRole::kLabels, task));
   const TensorSpec& labels = sample[indices.labels];
   if (labels.dtype == DType::kI64 && labels.shape.size() == 1 && labels.elements() > 0 &&
       classes >= 2)

@@ -1,6 +1,7 @@
 // Task factories: one function per task; arguments and errors as make_task() in task.h.
 #pragma once
 
+#include "shared/base/tensor_role.h"
 #include "shared/task/task.h"
 
 namespace stoker::task {
@@ -27,8 +28,7 @@ Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
                                        const config::Normalize* maybe_normalize,
                                        const Samples& sample, uint64_t classes);
 
-// Index of the component `name` in a sample, and so in a batch. kMismatch: there is none.
-Result<size_t> component_index(const Samples& sample, const std::string& name,
-                               const std::string& task);
+// Index of the tensor with this role in a sample, and so in a batch. kMismatch: there is none.
+Result<size_t> component_index(const Samples& sample, TensorRole role, const std::string& task);
 
 }  // namespace stoker::task

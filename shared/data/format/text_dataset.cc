@@ -2,6 +2,7 @@
 #include <cassert>
 #include <utility>
 
+#include "shared/base/tensor_role.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/files/scan.h"
@@ -21,7 +22,7 @@ class TextDataset final : public Dataset, public SampleFiles {
         block_size_(block_size),
         info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
-              .spec = {{.name = "tokens",
+              .spec = {{.name = tensor_name(TensorRole::kTokens),
                         .dtype = DType::kU8,
                         .shape = {static_cast<int64_t>(block_size + 1)}}},
               .classes = 256,

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "shared/base/tensor_role.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/files/scan.h"
@@ -31,7 +32,7 @@ class TokensDataset final : public Dataset, public SampleFiles {
         // The files do not contain the vocabulary size, so there are no classes.
         info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
-              .spec = {{.name = "tokens",
+              .spec = {{.name = tensor_name(TensorRole::kTokens),
                         .dtype = DType::kI32,
                         .shape = {static_cast<int64_t>(block_size + 1)}}},
               .shard_ends = stream_.shard_ends(position(0), block_size * width,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -76,13 +77,6 @@ Status validate_samples(const DatasetRequest& request, const Dataset& dataset,
 
 bool needs_validation(const config::DatasetConfig& config) {
   return config.has_named_fields() && config.fields()->text.empty();
-}
-
-// Until then, each start validates again, for instance after a stop during the validation.
-Status record_validation(const std::string& index_path) {
-  STOKER_ASSIGN_OR_RETURN(files::Index index, files::load_index(index_path));
-  index.is_validated = true;
-  return files::save_index(index, index_path);
 }
 
 // Checks the name because it becomes a file name.
@@ -226,13 +220,16 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
     STOKER_RETURN_IF_ERROR(files::save_index(wanted, path));
     index = std::move(wanted);
   }
-  const bool is_validated = index.is_validated;
+  std::optional<files::Index> unvalidated;
+  if (!index.is_validated) unvalidated = index;
   STOKER_ASSIGN_OR_RETURN(auto whole,
                           open_with(kind, request, std::move(index), Makes::kFiles, progress));
   STOKER_ASSIGN_OR_RETURN(auto data, with_sample_range(request, std::move(whole)));
-  if (!is_validated) {
+  if (unvalidated) {
     STOKER_RETURN_IF_ERROR(validate_samples(request, *data, progress));
-    STOKER_RETURN_IF_ERROR(record_validation(path));
+    // Until then, each start validates again, for instance after a stop during the validation.
+    unvalidated->is_validated = true;
+    STOKER_RETURN_IF_ERROR(files::save_index(*unvalidated, path));
   }
   return data;
 }

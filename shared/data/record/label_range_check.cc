@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "shared/base/tensor_role.h"
 #include "shared/data/dataset_decorator.h"
 #include "shared/data/record/sample_spec.h"
 
@@ -109,19 +110,20 @@ LabelRangeCheck LabelRangeCheck::of(const config::Config& config,
   const bool is_ctc = config.task.name() == config::TaskName::kCtc;
   for (size_t i = 0; i < sample.size(); ++i) {
     const TensorSpec& spec = sample[i];
+    const auto role = role_of(spec);
     const bool is_wide = spec.dtype == DType::kI64;
-    if (spec.name == "tokens" && spec.dtype == DType::kI32 && vocabulary)
+    if (role == TensorRole::kTokens && spec.dtype == DType::kI32 && vocabulary)
       limits.ranges_.push_back(
           {.tensor = i,
            .max_value = vocabulary->size - 1,
            .what = "token",
            .why = vocabulary->key + " is " + std::to_string(vocabulary->size) + ", so tokens are"});
-    if ((spec.name == "label" || spec.name == "labels") && is_wide && answers > 0)
+    if ((role == TensorRole::kLabel || role == TensorRole::kLabels) && is_wide && answers > 0)
       limits.ranges_.push_back({.tensor = i,
                                 .is_wide = true,
                                 .min_value = is_ctc ? 1 : 0,
                                 .max_value = answers - 1,
-                                .has_padding = spec.name == "labels",
+                                .has_padding = role == TensorRole::kLabels,
                                 .what = "label",
                                 .why = "there are " + std::to_string(answers) + " classes" +
                                        (is_ctc ? ", of which 0 is the blank" : "") +

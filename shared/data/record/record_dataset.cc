@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/base/tensor_role.h"
 #include "shared/data/dataset_request.h"
 #include "shared/data/record/sample_assembler.h"
 #include "shared/data/sample_range.h"
@@ -46,7 +47,7 @@ class TokenBlocks final : public Dataset, public SampleFiles {
         block_size_(block_size),
         info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
-              .spec = {{.name = "tokens",
+              .spec = {{.name = tensor_name(TensorRole::kTokens),
                         .dtype = DType::kU8,
                         .shape = {static_cast<int64_t>(block_size + 1)}}},
               .classes = 256,

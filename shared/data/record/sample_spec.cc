@@ -4,6 +4,8 @@
 #include <cassert>
 #include <span>
 
+#include "shared/base/tensor_role.h"
+
 namespace stoker::data::record {
 namespace {
 
@@ -191,24 +193,26 @@ Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
   return spec;
 }
 
-std::string tensor_name(FieldRole role) {
+TensorRole tensor_role(FieldRole role) {
   switch (role) {
     case FieldRole::kImage:
     case FieldRole::kInput:
-      return "input";
+      return TensorRole::kInput;
     case FieldRole::kText:
     case FieldRole::kInputIds:
-      return "tokens";
+      return TensorRole::kTokens;
     case FieldRole::kLabel:
+      return TensorRole::kLabel;
     case FieldRole::kLabels:
+      return TensorRole::kLabels;
     case FieldRole::kTarget:
-      break;
+      return TensorRole::kTarget;
   }
-  return std::string(to_string(role));
+  return TensorRole::kInput;
 }
 
 TensorSpec tensor_of(const SampleSpec& spec, const FieldSpec& field, uint64_t length) {
-  TensorSpec tensor{.name = tensor_name(field.role), .dtype = field.dtype, .shape = {}};
+  TensorSpec tensor{.name = tensor_name(tensor_role(field.role)), .dtype = field.dtype, .shape = {}};
   if (spec.is_per_step(field)) tensor.shape.push_back(static_cast<int64_t>(length));
   tensor.shape.insert(tensor.shape.end(), field.shape.begin(), field.shape.end());
   return tensor;
@@ -303,7 +307,9 @@ void SampleSpec::set_input_form(InputForm form) {
 std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
   assert(!is_text());
   std::vector<TensorSpec> tensors{tensor_of(*this, input(), length)};
-  if (is_sequence()) tensors.push_back({.name = "length", .dtype = DType::kI64, .shape = {}});
+  if (is_sequence())
+    tensors.push_back(
+        {.name = tensor_name(TensorRole::kLength), .dtype = DType::kI64, .shape = {}});
   if (maybe_target() != nullptr) tensors.push_back(tensor_of(*this, *maybe_target(), length));
   return tensors;
 }

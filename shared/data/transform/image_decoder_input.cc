@@ -3,6 +3,7 @@
 #include <sstream>
 #include <vector>
 
+#include "shared/base/tensor_role.h"
 #include "shared/data/stage_timer.h"
 #include "shared/image/decoder.h"
 
@@ -16,7 +17,7 @@ Result<ImageDecoderInput> ImageDecoderInput::of(const DatasetRequest& request) {
 }
 
 TensorSpec ImageDecoderInput::spec() const {
-  return {.name = "input",
+  return {.name = tensor_name(TensorRole::kInput),
           .dtype = DType::kU8,
           .shape = {shape_.channels, shape_.height, shape_.width}};
 }

@@ -233,7 +233,7 @@ TEST(OptimizerTest, RejectsGroupWithoutParameters) {
       Optimizer::create({.param_groups = {{.params = "*"}}}, kUnclipped, parameters.all).ok());
 }
 
-TEST(OptimizerGradientsTest, LieInOneAlignedBufferWithLayoutOfParameters) {
+TEST(OptimizerGradientsTest, AreStoredInOneAlignedBufferWithLayoutOfParameters) {
   const auto parameter = [](const at::Tensor& tensor) {
     return at::Tensor(tensor).requires_grad_();
   };

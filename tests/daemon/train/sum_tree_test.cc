@@ -95,7 +95,7 @@ TEST_F(SumTreeTest, SumsAnyNumberOfMicroBatches) {
   }
 }
 
-TEST_F(SumTreeTest, KeepsOneCopyPerLevelOverAllSteps) {
+TEST_F(SumTreeTest, StoresOneCopyPerLevelOverAllSteps) {
   const uint64_t copy = bytes_of(micro_batches_[0]).size();
   for (const auto& [count, levels] :
        {std::pair(1, 0u), std::pair(2, 1u), std::pair(3, 2u), std::pair(4, 2u), std::pair(5, 3u),

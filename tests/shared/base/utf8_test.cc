@@ -61,5 +61,12 @@ TEST(Utf8Test, QuotesAndTruncatesTextForMessages) {
   EXPECT_EQ(quote_for_message("\x80\x80\x80\x80\x80\x80", 5), "'??…'");
 }
 
+TEST(JoinTest, PutsSeparatorBetweenWords) {
+  EXPECT_EQ(join({}, ", "), "");
+  EXPECT_EQ(join({"one"}, ", "), "one");
+  EXPECT_EQ(join({"one", "two", "three"}, " | "), "one | two | three");
+  EXPECT_EQ(join({"", "two", ""}, ","), ",two,");
+}
+
 }  // namespace
 }  // namespace stoker

@@ -2,6 +2,9 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
+
+#include "shared/checkpoint/safetensors.h"
 
 namespace stoker::checkpoint {
 
@@ -42,6 +45,16 @@ TensorViews views_of(const std::vector<OwnedTensor>& tensors) {
   TensorViews views;
   for (const OwnedTensor& tensor : tensors) views.push_back(tensor.view());
   return views;
+}
+
+Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
+                                      const std::string& name, const TensorViews& tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  auto layout = make_safetensors_layout(name, tensors, metadata);
+  if (!layout.ok()) return layout.status().with_context(directory);
+  STOKER_ASSIGN_OR_RETURN(auto written,
+                          write_hashed_files(files, directory, {&layout->content, 1}));
+  return std::move(written.front());
 }
 
 TrainerState::TrainerState(uint64_t step) {

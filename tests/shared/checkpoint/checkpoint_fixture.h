@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +11,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
+#include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
+#include "shared/checkpoint/hashed_files.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/tensor_source.h"
 #include "tests/support/faulty_files.h"
@@ -35,6 +39,12 @@ OwnedTensor make_tensor(const std::string& name, DType dtype, const std::vector<
                         unsigned seed = 1);
 std::vector<OwnedTensor> one_of_each_dtype();
 TensorViews views_of(const std::vector<OwnedTensor>& tensors);
+
+// A file with the content of make_safetensors_layout(): creates `directory`/`name` (it must not exist), writes it and syncs it. Writes nothing if
+// make_safetensors_layout() fails.
+Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& directory,
+                                      const std::string& name, const TensorViews& tensors,
+                                      const std::map<std::string, std::string>& metadata);
 
 // The content of a training checkpoint at `step`. Owns the tensors.
 struct TrainerState {

@@ -1,0 +1,30 @@
+#include "shared/base/tensor_role.h"
+
+namespace stoker {
+
+std::string tensor_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::kInput:
+      return "input";
+    case TensorRole::kTokens:
+      return "tokens";
+    case TensorRole::kLength:
+      return "length";
+    case TensorRole::kLabel:
+      return "label";
+    case TensorRole::kLabels:
+      return "labels";
+    case TensorRole::kTarget:
+      return "target";
+  }
+  return "";
+}
+
+std::optional<TensorRole> role_of(const TensorSpec& spec) {
+  for (const TensorRole role : {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength,
+                                TensorRole::kLabel, TensorRole::kLabels, TensorRole::kTarget})
+    if (spec.name == tensor_name(role)) return role;
+  return std::nullopt;
+}
+
+}  // namespace stoker

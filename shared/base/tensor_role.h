@@ -1,0 +1,28 @@
+// TensorRole: what a tensor of a sample is. Data, models and tasks find the tensors that they need by
+// role. A tensor's name determines its role, because the ring, where external producers write, has
+// names only (docs/ring-layout.md).
+//
+// Threads: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "shared/base/tensor_spec.h"
+
+namespace stoker {
+
+enum class TensorRole {
+  kInput,   // an image, a vector, or a vector per step
+  kTokens,  // the input of models with a vocabulary
+  kLength,  // number of valid steps of a padded sequence
+  kLabel,   // one class
+  kLabels,  // a class per step, or a sequence of classes
+  kTarget   // numbers
+};
+
+std::string tensor_name(TensorRole role);  // "input"
+// nullopt: not a tensor of a sample.
+std::optional<TensorRole> role_of(const TensorSpec& spec);
+
+}  // namespace stoker
