@@ -19,7 +19,8 @@ using data::Dataset;
 std::optional<size_t> find_label(const Dataset& data) {
   const auto& spec = data.spec();
   const auto found = std::ranges::find_if(spec, [](const TensorSpec& tensor) {
-    return role_of(tensor) == TensorRole::kLabel && tensor.dtype == DType::kI64 && tensor.shape.empty();
+    return role_of(tensor) == TensorRole::kLabel && tensor.dtype == DType::kI64 &&
+           tensor.shape.empty();
   });
   if (found == spec.end()) return std::nullopt;
   return static_cast<size_t>(found - spec.begin());

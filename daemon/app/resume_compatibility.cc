@@ -14,7 +14,7 @@
 namespace stoker::app {
 namespace {
 
-constexpr size_t kMaxNamed = 5;  // differences per kind
+constexpr size_t kMaxNamedDifferences = 5;  // differences per kind
 
 struct Kind {
   std::string_view flag;
@@ -58,11 +58,11 @@ std::optional<ChangeKind> find_change(const config::SettingChange& setting,
 
 std::string listed(const std::vector<std::string>& differences, std::string_view between) {
   std::string text;
-  for (size_t i = 0; i < std::min(differences.size(), kMaxNamed); ++i)
+  for (size_t i = 0; i < std::min(differences.size(), kMaxNamedDifferences); ++i)
     text += std::string(between) + differences[i];
-  if (differences.size() > kMaxNamed)
-    text +=
-        std::string(between) + "and " + std::to_string(differences.size() - kMaxNamed) + " more";
+  if (differences.size() > kMaxNamedDifferences)
+    text += std::string(between) + "and " +
+            std::to_string(differences.size() - kMaxNamedDifferences) + " more";
   return text;
 }
 

@@ -85,7 +85,7 @@ Result<bool> load_checkpoint(train::TrainingState& state,
 
 // Failure to write the load report does not prevent training.
 bool write_load_report(const model::StateDictMapping& mapping, const std::string& path,
-                  const run::RunLayout& layout) {
+                       const run::RunLayout& layout) {
   Status status = make_directories(default_file_system(), layout.logs_dir());
   if (status.ok())
     status = write_file_atomically(default_file_system(), layout.pretrained_load_report(),

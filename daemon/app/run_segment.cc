@@ -249,9 +249,8 @@ void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSumm
 void RunSegment::save_profile(train::RecordedProfile recorded, train::Done done) {
   // Shared, because a posted function must be copyable.
   const auto profile = std::make_shared<const train::RecordedProfile>(std::move(recorded));
-  const bool posted = metrics_->post([&layout = layout_, profile, done] {
-    train::answer(done, write_profile(layout, *profile));
-  });
+  const bool posted = metrics_->post(
+      [&layout = layout_, profile, done] { train::answer(done, write_profile(layout, *profile)); });
   if (!posted) {
     train::answer(done, Status(StatusCode::kBusy,
                                "the metrics queue is full because the disk is too "

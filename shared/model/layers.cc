@@ -61,7 +61,8 @@ Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
                                      {.has_tokens = has_tokens, .outputs = outputs}, *sequential));
   // Labels per time step need an output per time step. No layer looks ahead in time, so padding
   // after a sequence has no effect.
-  const bool of_steps = has_tokens || (find_tensor(sample, TensorRole::kLabels) != nullptr && !input.empty());
+  const bool of_steps =
+      has_tokens || (find_tensor(sample, TensorRole::kLabels) != nullptr && !input.empty());
   const std::vector<int64_t> expected_shape =
       of_steps ? std::vector<int64_t>{input[0], outputs} : std::vector<int64_t>{outputs};
   if (end != expected_shape)

@@ -76,12 +76,13 @@ Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, cons
   ModelContext model_context;
   const auto has = [&](TensorRole role) { return find_tensor(sample, role) != nullptr; };
   const TensorSpec* const tokens = find_tensor(sample, TensorRole::kTokens);
-  const TensorSpec* const input = tokens != nullptr ? tokens : find_tensor(sample, TensorRole::kInput);
+  const TensorSpec* const input =
+      tokens != nullptr ? tokens : find_tensor(sample, TensorRole::kInput);
   if (input == nullptr)
     return check_forward("the data has neither input nor tokens: " + describe(sample));
   model_context.has_tokens = tokens != nullptr;
-  model_context.is_predicting =
-      model_context.has_tokens && !has(TensorRole::kLabel) && !has(TensorRole::kLabels) && !has(TensorRole::kTarget);
+  model_context.is_predicting = model_context.has_tokens && !has(TensorRole::kLabel) &&
+                                !has(TensorRole::kLabels) && !has(TensorRole::kTarget);
   model_context.has_per_step_labels = has(TensorRole::kLabels);
   model_context.input = input->shape;
   if (model_context.has_tokens && (input->shape.size() != 1 || input->shape[0] < 2))

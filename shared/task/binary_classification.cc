@@ -92,7 +92,8 @@ Result<std::unique_ptr<Task>> make_binary_classification(
   BinaryBatch indices;
   STOKER_ASSIGN_OR_RETURN(indices.input,
                           find_model_input(maybe_normalize, sample, "binary_classification"));
-  STOKER_ASSIGN_OR_RETURN(indices.label, component_index(sample, TensorRole::kLabel, "binary_classification"));
+  STOKER_ASSIGN_OR_RETURN(indices.label,
+                          component_index(sample, TensorRole::kLabel, "binary_classification"));
   const TensorSpec& label = sample[indices.label];
   if (label.dtype != DType::kI64 || !label.shape.empty() || classes != 2) {
     return Status(StatusCode::kMismatch,

@@ -112,7 +112,8 @@ Result<std::unique_ptr<Task>> make_classification(
   ClassificationBatch indices;
   STOKER_ASSIGN_OR_RETURN(indices.input,
                           find_model_input(maybe_normalize, sample, "classification"));
-  STOKER_ASSIGN_OR_RETURN(indices.label, component_index(sample, TensorRole::kLabel, "classification"));
+  STOKER_ASSIGN_OR_RETURN(indices.label,
+                          component_index(sample, TensorRole::kLabel, "classification"));
   const TensorSpec& label = sample[indices.label];
   if (label.dtype != DType::kI64 || !label.shape.empty() || classes < 2) {
     return Status(StatusCode::kMismatch,

@@ -75,7 +75,8 @@ class LanguageModel : public Task {
 }  // namespace
 
 Result<std::unique_ptr<Task>> make_language_modeling(const Samples& sample, uint64_t) {
-  STOKER_ASSIGN_OR_RETURN(const size_t at, component_index(sample, TensorRole::kTokens, "language_modeling"));
+  STOKER_ASSIGN_OR_RETURN(const size_t at,
+                          component_index(sample, TensorRole::kTokens, "language_modeling"));
   if (sample[at].shape.size() != 1 || sample[at].shape[0] < 2) {
     return Status(
         StatusCode::kMismatch,

@@ -203,12 +203,14 @@ Result<std::unique_ptr<Dataset>> open_synthetic(const DatasetRequest& request, f
   const auto& given = request.as<config::SyntheticDataset>();
   STOKER_ASSIGN_OR_RETURN(const Shape shape, shape_of(request));
   STOKER_ASSIGN_OR_RETURN(const SampleRange range, split_range(request, given.num_samples));
-  std::vector<TensorSpec> spec{{.name = tensor_name(TensorRole::kInput), .dtype = DType::kF32, .shape = given.input_shape}};
+  std::vector<TensorSpec> spec{
+      {.name = tensor_name(TensorRole::kInput), .dtype = DType::kF32, .shape = given.input_shape}};
   if (shape.classes > 0) {
     spec.push_back({.name = tensor_name(TensorRole::kLabel), .dtype = DType::kI64, .shape = {}});
   } else {
-    spec.push_back(
-        {.name = tensor_name(TensorRole::kTarget), .dtype = DType::kF32, .shape = {static_cast<int64_t>(shape.targets)}});
+    spec.push_back({.name = tensor_name(TensorRole::kTarget),
+                    .dtype = DType::kF32,
+                    .shape = {static_cast<int64_t>(shape.targets)}});
   }
   return std::unique_ptr<Dataset>(
       std::make_unique<SyntheticDataset>(index.fingerprint(), range, shape, std::move(spec)));

@@ -212,7 +212,8 @@ TensorRole tensor_role(FieldRole role) {
 }
 
 TensorSpec tensor_of(const SampleSpec& spec, const FieldSpec& field, uint64_t length) {
-  TensorSpec tensor{.name = tensor_name(tensor_role(field.role)), .dtype = field.dtype, .shape = {}};
+  TensorSpec tensor{
+      .name = tensor_name(tensor_role(field.role)), .dtype = field.dtype, .shape = {}};
   if (spec.is_per_step(field)) tensor.shape.push_back(static_cast<int64_t>(length));
   tensor.shape.insert(tensor.shape.end(), field.shape.begin(), field.shape.end());
   return tensor;

@@ -11,7 +11,7 @@ namespace {
 // Producers write to the ring by these names.
 TEST(TensorRoleTest, IsDeterminedByName) {
   const std::pair<const char*, TensorRole> roles[] = {
-      {"input", TensorRole::kInput}, {"tokens", TensorRole::kTokens},
+      {"input", TensorRole::kInput},   {"tokens", TensorRole::kTokens},
       {"length", TensorRole::kLength}, {"label", TensorRole::kLabel},
       {"labels", TensorRole::kLabels}, {"target", TensorRole::kTarget}};
   for (const auto& [name, role] : roles) {
