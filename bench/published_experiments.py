@@ -1,6 +1,7 @@
 """The sizes of the published experiments (docs/published.md), and what their rows have in common.
 
-device_ms is the published time of a step with a queue: 11.5 s for 5,000 steps, 37.25 s for 50.
+device_ms is the published time of a step with a queue: 11.5 s for 5,000 steps, 37.25 s for 50. published_experiments.py EXPERIMENT
+prints it.
 """
 import argparse
 import json
@@ -84,3 +85,7 @@ class Row:
 
     def print(self):
         print(json.dumps(self.result | self.accuracies))
+
+
+if __name__ == "__main__":
+    print(EXPERIMENTS[sys.argv[1]].device_ms)

@@ -8,6 +8,7 @@ import json
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -25,6 +26,14 @@ def mean_per_step(records, field):
     return total / previous
 
 
+def run(command):
+    """Ends this program with the last line that a failed command wrote to stderr."""
+    result = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if result.returncode:
+        last = result.stderr.strip().rsplit("\n", 1)[-1]
+        sys.exit(f"{command[0].name}: exit {result.returncode}: {last}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bin", type=Path)
@@ -40,15 +49,10 @@ def main():
     for setting in settings:
         command += ["--set", setting]
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run(command)
     seconds = time.perf_counter() - start
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [args.bin / "stoker-eval", "--run-dir", args.run_dir, "--once"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    run([args.bin / "stoker-eval", "--run-dir", args.run_dir, "--once"])
     records = read_records(args.run_dir / "metrics" / "train.jsonl")
     evaluated = max(read_records(args.run_dir / "metrics" / "eval.jsonl"), key=lambda record: record["step"])
     result = {

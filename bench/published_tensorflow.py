@@ -56,7 +56,8 @@ def main():
         if args.mode == "feed_dict":
             row.run(lambda: session.run(drawn), lambda values: session.run(train, dict(zip((x, y), values))))
         elif args.simulated:
-            row.run(lambda: session.run(batch), None)
+            # Without a fetch, as in a training step: the batch stays in the graph.
+            row.run(lambda: session.run(batch[0].op), None)
         else:
             row.run(None, lambda _: session.run(train))
         coordinator.request_stop()

@@ -82,7 +82,7 @@ run_round() {  # EXPERIMENT SIMULATED
   [[ -z $steps ]] || more+=(--steps "$steps")
   if [[ $simulated == true ]]; then
     python=(--simulated)
-    device=(--device-ms "$(published_step_ms "$experiment")")
+    device=(--device-ms "$(python3 "$root/bench/published_experiments.py" "$experiment")")
   fi
   if [[ $has_tensorflow == true ]]; then
     row "$experiment" "$simulated" "$tensorflow" "$root/bench/published_tensorflow.py" "$experiment" feed_dict "${more[@]}" "${python[@]}"
@@ -98,16 +98,9 @@ run_round() {  # EXPERIMENT SIMULATED
     row "$experiment" "$simulated" python3 "$root/bench/published_stokerd.py" "$bin" "$config" "$folder/run-$experiment" "${more[@]}"
 }
 
-# The sleep of a simulated step; published_experiments.py has the same.
-published_step_ms() {
-  case $1 in
-    mlp) echo 2.3 ;;
-    blstm) echo 745 ;;
-    *) die "$1 is not one of: mlp blstm" ;;
-  esac
-}
-
-for experiment in "${experiments[@]}"; do published_step_ms "$experiment" >/dev/null; done
+for experiment in "${experiments[@]}"; do
+  [[ -e $root/config/published-$experiment.yaml ]] || die "$experiment is not one of: mlp blstm"
+done
 rm -f "$folder/rows.jsonl"
 for ((round = 1; round <= rounds; ++round)); do
   for simulated in false true; do
