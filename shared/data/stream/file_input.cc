@@ -163,9 +163,7 @@ bool has_suffix(const std::string& path, std::initializer_list<std::string_view>
 class GrowingFile final : public ByteInput {
  public:
   GrowingFile(UniqueFd fd, const struct stat& info, const std::string& path)
-      : ByteInput(path),
-        fd_(std::move(fd)),
-        inode_(static_cast<uint64_t>(info.st_ino)) {}
+      : ByteInput(path), fd_(std::move(fd)), inode_(static_cast<uint64_t>(info.st_ino)) {}
 
   Result<uint64_t> skip(uint64_t count, const std::stop_token& stop) override {
     STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd_.get(), name()));
