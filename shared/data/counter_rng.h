@@ -27,9 +27,9 @@ struct RandomKey {
   uint64_t sample = 0;
 };
 
-// CounterRng: counter-based random numbers for one sample (kMix, kGenerator: one ticket) and one purpose. They
-// are a function of (seed, epoch, sample, purpose, count of earlier numbers) only. So threads,
-// order and restarts do not change them, and a new purpose does not affect the others.
+// CounterRng: counter-based random numbers for one sample (kMix, kGenerator: one ticket) and one
+// purpose. They are a function of (seed, epoch, sample, purpose, count of earlier numbers) only. So
+// threads, order and restarts do not change them, and a new purpose does not affect the others.
 //
 // The random numbers determine the samples of every run: never change them.
 //

@@ -5,22 +5,33 @@
 
 namespace stoker::feed {
 
-Status ElementLimit::acquire(uint64_t bytes, const std::stop_token& stop,
-                             std::atomic<bool>& blocked) {
+Status ElementLimit::acquire(uint64_t bytes, Reader& reader, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  if (waiters_.empty() && fits(bytes)) {
+  if (waiters_.empty() && fits(bytes, reader)) {
     take(bytes);
     return {};
   }
-  Waiter waiter{.bytes = bytes, .blocked = blocked};
+  Waiter waiter{.bytes = bytes, .reader = reader};
   waiters_.push_back(&waiter);
-  blocked = true;
+  reader.blocked_ = true;
+  if (reader.on_blocked_) {
+    lock.unlock();
+    reader.on_blocked_();
+    lock.lock();
+  }
   changed_.wait(lock, stop, [&] { return waiter.granted; });
   if (waiter.granted) return {};
   waiters_.erase(std::ranges::find(waiters_, &waiter));
-  blocked = false;
+  reader.blocked_ = false;
   grant();  // the next one may be smaller
   return Status(StatusCode::kCancelled, "stopped while waiting for memory for an element");
+}
+
+void ElementLimit::set_window(Reader& reader, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  windows_ += bytes - reader.window_;
+  reader.window_ = bytes;
+  grant();
 }
 
 void ElementLimit::add(uint64_t bytes) {
@@ -45,12 +56,12 @@ void ElementLimit::release(uint64_t bytes) {
 
 void ElementLimit::grant() {
   bool granted = false;
-  while (!waiters_.empty() && fits(waiters_.front()->bytes)) {
+  while (!waiters_.empty() && fits(waiters_.front()->bytes, waiters_.front()->reader)) {
     Waiter& waiter = *waiters_.front();
     waiters_.pop_front();
     take(waiter.bytes);
     waiter.granted = granted = true;
-    waiter.blocked = false;
+    waiter.reader.blocked_ = false;
   }
   if (granted) changed_.notify_all();
 }

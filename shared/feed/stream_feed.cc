@@ -28,7 +28,10 @@ constexpr auto kQueueWait = std::chrono::milliseconds(100);
 // a stream runs dry.
 constexpr auto kSettleInterval = std::chrono::milliseconds(5);
 constexpr int64_t kQueuedNames = 32;  // as in TensorFlow's string_input_producer
-constexpr size_t kMaxPendingErrors = 256;
+// restore() reports progress at least this often.
+constexpr uint64_t kProgressBytes = uint64_t{16} << 20;
+// Inputs that need not be remembered any more are removed when their number may have doubled.
+constexpr size_t kMinFinished = 64;
 
 // What an element is, as its last component: I64 [4].
 struct Reference {
@@ -124,9 +127,11 @@ std::string_view to_string(StreamStatus::Activity activity) {
 class StreamFeed::Reader {
  public:
   Reader(StreamFeed& feed, std::unique_ptr<data::stream::RecordDecoder> decoder)
-      : feed_(feed), decoder_(std::move(decoder)) {}
+      : feed_(feed),
+        decoder_(std::move(decoder)),
+        memory_([&feed] { feed.examples_->check_settled(); }) {}
 
-  // Enqueues the next record, or opens the next input.
+  // Enqueues the next record, or opens the next input. After an error its thread ends.
   Status enqueue_next(const std::stop_token& stop);
   // The element of a record, nullopt if the record is dropped. Without `may_wait` also above the
   // limit of memory.
@@ -136,16 +141,19 @@ class StreamFeed::Reader {
 
   // Whether it waits for its input. Everything that it has read before is then in the queue.
   bool waits_for_input() const;
-  bool waits_for_memory() const { return waits_for_memory_; }
+  bool waits_for_memory() const { return memory_.is_blocked(); }
   std::string input_name() const;  // empty: none
   size_t held_bytes() const;       // for reading
+  uint64_t polls() const;          // as ByteInput::polls(), of all inputs so far
   // Sets the identity of its input, if that is among the sources.
   Status identify(std::span<StreamState::Source> sources) const;
 
  private:
+  Status read_next(const std::stop_token& stop);
   Status open_next(const std::stop_token& stop);
   void close_input();
-  Status handle_error(const Status& error, uint64_t record);
+  Status handle_error(const Status& error, uint64_t record, const std::stop_token& stop);
+  void count_window(size_t bytes);
   Status reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop);
 
   // Constant after construction.
@@ -153,23 +161,32 @@ class StreamFeed::Reader {
   const std::unique_ptr<data::stream::RecordDecoder> decoder_;
 
   // Used by the thread.
-  bool has_elements_ = false;  // of the current input
+  bool is_usable_ = false;  // the current input has an element, or is continued
+  size_t window_ = 0;       // as memory_ knows it
 
-  std::atomic<bool> waits_for_memory_{false};  // written by ElementLimit
-  std::atomic<bool> waits_for_name_{false};    // written by the thread; no other data depends on it
-  std::atomic<bool> ended_{false};             // likewise
+  ElementLimit::Reader memory_;
+  std::atomic<bool> waits_for_name_{false};  // written by the thread; no other data depends on it
+  std::atomic<bool> ended_{false};           // likewise
 
   // Changed by the thread with mutex_ locked, so that the thread reads them without.
   mutable std::mutex mutex_;
   std::unique_ptr<RecordStream> stream_;
   uint64_t source_ = 0;
+  uint64_t closed_polls_ = 0;  // of the inputs before
 };
 
 Status StreamFeed::Reader::enqueue_next(const std::stop_token& stop) {
+  Status status = read_next(stop);
+  if (!status.ok()) ended_ = true;
+  return status;
+}
+
+Status StreamFeed::Reader::read_next(const std::stop_token& stop) {
   if (stream_ == nullptr) return open_next(stop);
   StreamRecord record;
   const auto more = stream_->next(record, stop);
-  if (!more) return handle_error(more.status(), stream_->position().record);
+  count_window(stream_->held_bytes());
+  if (!more) return handle_error(more.status(), record.at.record, stop);
   if (!*more) {
     close_input();
     return {};
@@ -181,14 +198,16 @@ Status StreamFeed::Reader::enqueue_next(const std::stop_token& stop) {
         element.status().with_context(stream_->input().name() + ": record " +
                                       std::to_string(record.at.record) + " at offset " +
                                       std::to_string(record.at.offset)),
-        record.at.record);
+        record.at.record, stop);
   }
   if (!*element) {
     ++feed_.dropped_;
     return {};
   }
+  // Before it waits for space in the queue, while other readers reach the ends of unusable inputs.
+  is_usable_ = true;
+  feed_.unusable_inputs_ = 0;
   STOKER_RETURN_IF_ERROR(feed_.examples_->enqueue(std::move(**element), stop));
-  has_elements_ = true;
   ++feed_.records_;
   feed_.ring_.add_completed_samples(feed_.producer_, 1);
   return {};
@@ -196,23 +215,18 @@ Status StreamFeed::Reader::enqueue_next(const std::stop_token& stop) {
 
 Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
   waits_for_name_ = true;
-  auto name = feed_.names_->dequeue(stop);
+  const auto name = feed_.names_->dequeue(stop);
   waits_for_name_ = false;
-  if (!name) {
-    ended_ = true;
-    return name.status();
-  }
+  if (!name) return name.status();
   const auto source = static_cast<uint64_t>((*name)[0].value<int64_t>());
-  has_elements_ = false;
   const Input from = feed_.input_of(source);
-  STOKER_ASSIGN_OR_RETURN(auto input, feed_.inputs_.open(from.name));
-  if (from.identity != 0)
-    STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
-  STOKER_ASSIGN_OR_RETURN(const uint64_t identity, input->identity(from.next.offset));
+  STOKER_ASSIGN_OR_RETURN(auto stream, feed_.open_input(from));
+  STOKER_ASSIGN_OR_RETURN(const uint64_t identity, stream->input().identity(from.next.offset));
   feed_.set_identity(source, identity);
+  is_usable_ = from.next.record > 0;
   {
     const std::lock_guard lock(mutex_);
-    stream_ = std::make_unique<RecordStream>(feed_.framing_, std::move(input));
+    stream_ = std::move(stream);
     source_ = source;
   }
   return stream_->skip_to(from.next, stop);
@@ -228,18 +242,23 @@ Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) cons
 }
 
 void StreamFeed::Reader::close_input() {
+  feed_.dropped_bytes_ += stream_->dropped_bytes();
   {
     const std::lock_guard lock(mutex_);
+    closed_polls_ += stream_->input().polls();
     stream_.reset();
   }
-  feed_.end_input(source_, has_elements_);
+  count_window(0);
+  if (!is_usable_) ++feed_.unusable_inputs_;
+  feed_.end_input(source_);
 }
 
-Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record) {
+Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
+                                        const std::stop_token& stop) {
   if (error.code() != StatusCode::kCorrupt) return error;
   const bool can_continue = stream_->can_continue();
   if (!can_continue && !feed_.inputs_.can_skip_rest()) return error;
-  STOKER_RETURN_IF_ERROR(feed_.report(error, record));
+  STOKER_RETURN_IF_ERROR(feed_.report(error, record, stop));
   if (can_continue) return {};
   log_warn("stream input skipped",
            {{"input", stream_->input().name()}, {"error", error.message()}});
@@ -247,8 +266,12 @@ Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record) {
   return {};
 }
 
+void StreamFeed::Reader::count_window(size_t bytes) {
+  if (std::exchange(window_, bytes) != bytes) feed_.limit_->set_window(memory_, bytes);
+}
+
 Status StreamFeed::Reader::reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop) {
-  if (may_wait) return feed_.limit_->acquire(bytes, stop, waits_for_memory_);
+  if (may_wait) return feed_.limit_->acquire(bytes, memory_, stop);
   feed_.limit_->add(bytes);
   return {};
 }
@@ -263,7 +286,7 @@ Result<std::optional<Tuple>> StreamFeed::Reader::decode(uint64_t source, const S
     own_spec = decoder_->spec(decoder_->length());
   const std::vector<TensorSpec>& spec = own_spec.empty() ? feed_.spec_ : own_spec;
   const size_t bytes = element_bytes(spec);
-  // The record itself until it is decoded. Not the buffer of its input, whose size depends on time.
+  // The record itself until it is decoded.
   STOKER_RETURN_IF_ERROR(reserve(bytes + record.bytes.size(), may_wait, stop));
   const auto memory = std::make_shared<const ElementMemory>(feed_.limit_, bytes);
   if (memory->data() == nullptr)
@@ -310,6 +333,11 @@ std::string StreamFeed::Reader::input_name() const {
 size_t StreamFeed::Reader::held_bytes() const {
   const std::lock_guard lock(mutex_);
   return stream_ == nullptr ? 0 : stream_->held_bytes();
+}
+
+uint64_t StreamFeed::Reader::polls() const {
+  const std::lock_guard lock(mutex_);
+  return closed_polls_ + (stream_ == nullptr ? 0 : stream_->input().polls());
 }
 
 // ---- Construction
@@ -415,7 +443,7 @@ void StreamFeed::start(Coordinator& coordinator) {
   });
 }
 
-// ---- File names
+// ---- File names and inputs
 
 Status StreamFeed::enqueue_name(const std::stop_token& stop) {
   uint64_t number = 0;
@@ -438,44 +466,54 @@ StreamFeed::Input StreamFeed::input_of(uint64_t number) const {
   return known_inputs_.at(number);
 }
 
+// At its start, if it can be read again; otherwise at from.next.
+Result<std::unique_ptr<RecordStream>> StreamFeed::open_input(const Input& from) {
+  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name));
+  if (from.identity != 0)
+    STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
+  const StreamPosition start = inputs_.can_be_read_again() ? StreamPosition() : from.next;
+  return std::make_unique<RecordStream>(framing_, std::move(input), start);
+}
+
 void StreamFeed::set_identity(uint64_t number, uint64_t identity) {
   const std::lock_guard lock(inputs_mutex_);
   known_inputs_.at(number).identity = identity;
 }
 
 // After all of its elements were enqueued.
-void StreamFeed::end_input(uint64_t number, bool had_elements) {
+void StreamFeed::end_input(uint64_t number) {
   const std::lock_guard lock(inputs_mutex_);
   known_inputs_.at(number).ended = true;
-  if (had_elements)
-    unusable_inputs_ = 0;
-  else
-    ++unusable_inputs_;
 }
 
 // ---- Errors of records
 
-Status StreamFeed::report(const Status& error, uint64_t record) {
+Status StreamFeed::report(const Status& error, uint64_t record, const std::stop_token& stop) {
   if (options_.on_sample_error == config::OnSampleError::kFail) return error;
   ++errors_;
-  const std::lock_guard lock(errors_mutex_);
-  if (pending_errors_.size() < kMaxPendingErrors)
-    pending_errors_.push_back({.status = error, .record = record});
+  std::unique_lock lock(errors_mutex_);
+  if (!errors_passed_.wait(lock, stop,
+                           [this] { return pending_errors_.size() < kMaxPendingErrors; }))
+    return Status(StatusCode::kCancelled, "stopped while errors of records were reported");
+  pending_errors_.push_back({.status = error, .record = record});
   return {};
 }
 
 // The ring accepts reports only of a ticket that is claimed.
-void StreamFeed::pass_errors_to_ring(uint64_t ticket) {
+bool StreamFeed::pass_errors_to_ring(uint64_t ticket) {
   std::deque<RecordError> errors;
   {
     const std::lock_guard lock(errors_mutex_);
     errors.swap(pending_errors_);
   }
+  if (errors.empty()) return false;
+  errors_passed_.notify_all();
   for (const RecordError& error : errors)
     ring_.report_sample_error({.ticket = ticket,
                                .sample = error.record,
                                .code = error.status.code(),
                                .reason = error.status.message()});
+  return true;
 }
 
 // ---- Restoring
@@ -503,7 +541,10 @@ Status StreamFeed::restore(const StreamState& state, const std::stop_token& stop
   std::ranges::sort(resumed_);
   if (!state.elements.empty() && !inputs_.can_be_read_again())
     return Status(StatusCode::kInvalidArgument,
-                  state.sources.front().name + " cannot be read again to continue the stream");
+                  input_of(state.elements.front().source).name +
+                      ": the stream cannot be continued, because " +
+                      std::to_string(state.elements.size()) +
+                      " records that were in the queue cannot be read again; start a new run");
   // Each input is read once, from front to back.
   std::vector<size_t> order(state.elements.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -520,6 +561,7 @@ Status StreamFeed::restore(const StreamState& state, const std::stop_token& stop
   }
   STOKER_RETURN_IF_ERROR(examples_->restore(std::move(tuples), state.generator));
   state_ = state;
+  kept_finished_ = state_.finished.size();
   return {};
 }
 
@@ -528,10 +570,7 @@ Status StreamFeed::reread(const StreamState& state, std::span<const size_t> elem
                           std::vector<Tuple>& tuples, const std::stop_token& stop) {
   const uint64_t source = state.elements[elements.front()].source;
   const Input from = input_of(source);
-  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name));
-  if (from.identity != 0)
-    STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
-  RecordStream stream(framing_, std::move(input));
+  STOKER_ASSIGN_OR_RETURN(const auto stream, open_input(from));
   for (const size_t i : elements) {
     const StreamPosition at = state.elements[i].at;
     const auto changed = [&](const std::string& what) {
@@ -540,15 +579,23 @@ Status StreamFeed::reread(const StreamState& state, std::span<const size_t> elem
                                               what +
                                               "; has the file changed since the checkpoint?");
     };
-    STOKER_RETURN_IF_ERROR(stream.skip_to(at, stop));
+    // In parts, because much may have to be decompressed.
+    for (;;) {
+      const uint64_t part = stream->position().offset + kProgressBytes;
+      if (part >= at.offset) break;
+      STOKER_RETURN_IF_ERROR(stream->skip_to({.offset = part, .record = at.record}, stop));
+      ring_.add_completed_samples(producer_, 1);
+    }
+    STOKER_RETURN_IF_ERROR(stream->skip_to(at, stop));
     StreamRecord record;
-    const auto more = stream.next(record, stop);
+    const auto more = stream->next(record, stop);
     if (!more && more.status().code() != StatusCode::kCorrupt) return more.status();
     if (!more || !*more || record.at != at) return changed("is not there");
-    auto element = readers_.front()->decode(source, record, stream.position().offset, false, stop);
+    auto element = readers_.front()->decode(source, record, stream->position().offset, false, stop);
     if (!element && element.status().code() != StatusCode::kCorrupt) return element.status();
     if (!element || !*element) return changed("cannot be used");
     tuples[i] = std::move(**element);
+    ring_.add_completed_samples(producer_, 1);
   }
   return {};
 }
@@ -590,18 +637,20 @@ Result<Tuple> StreamFeed::take_batch(uint64_t ticket, const std::stop_token& sto
       .min_size = by_size ? options_.capacity : 0,
       .is_settled = [this] { return all_readers_wait(); },
       .on_taken = [this](const queue::QueueContents& contents) { capture_state(contents); }};
+  // If an input of each period has an element, at most num_threads - 1 readers are about to decode that
+  // of theirs, and fewer inputs than this end without one meanwhile.
+  const uint64_t max_unusable = inputs_.period() * readers_.size();
   for (;;) {
-    pass_errors_to_ring(ticket);
-    if (inputs_.period() > 0 && unusable_inputs_ > inputs_.period())
+    const bool had_errors = pass_errors_to_ring(ticket);
+    if (max_unusable > 0 && unusable_inputs_ > max_unusable)
       return Status(
           StatusCode::kCorrupt,
           "the stream repeats its inputs, and none of them has a record that can be used");
     const auto deadline =
-        std::chrono::steady_clock::now() + (by_size ? kSettleInterval : kQueueWait);
+        std::chrono::steady_clock::now() + (by_size || had_errors ? kSettleInterval : kQueueWait);
     auto batch = examples_->dequeue_many(rows, stop, deadline, taking);
     if (batch.status().code() == StatusCode::kTimedOut) {
-      // The heartbeat of a producer that holds a ticket, while its source pauses.
-      if (all_readers_wait()) ring_.add_completed_samples(producer_, 1);
+      report_progress();
       continue;
     }
     const bool has_rest = batch.status().code() == StatusCode::kClosed && !stop.stop_requested() &&
@@ -645,7 +694,8 @@ void StreamFeed::capture_state(const queue::QueueContents& contents) {
   // Nothing refers to the others any more.
   size_t kept = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].ended && !is_used[i] && !inputs_.must_remember(sources[i].name)) {
+    if (sources[i].ended && !is_used[i]) {
+      finish_input(sources[i]);
       known_inputs_.erase(sources[i].number);
       continue;
     }
@@ -655,6 +705,19 @@ void StreamFeed::capture_state(const queue::QueueContents& contents) {
   sources.resize(kept);
   state_.next_source = next_input_;
   state_.generator = contents.generator();
+}
+
+// Looks only at the input, and rarely at those before, because there can be many.
+void StreamFeed::finish_input(const StreamState::Source& input) {
+  const uint64_t name_hash = data::stream::hash_of_name(input.name);
+  if (!inputs_.must_remember(name_hash)) return;
+  std::vector<StreamState::Finished>& finished = state_.finished;
+  finished.push_back({.number = input.number, .name_hash = name_hash, .identity = input.identity});
+  if (finished.size() < 2 * kept_finished_ + kMinFinished) return;
+  std::erase_if(finished, [this](const StreamState::Finished& other) {
+    return !inputs_.must_remember(other.name_hash);
+  });
+  kept_finished_ = finished.size();
 }
 
 // Without the locks of capture_state(), because the identity of a growing file is read from it.
@@ -705,9 +768,11 @@ void StreamFeed::pad_labels(std::span<std::byte> slot, uint64_t rows) const {
 }
 
 void StreamFeed::end_stream(uint64_t ticket) {
-  log_info(
-      "stream ended",
-      {{"records", records_.load()}, {"errors", errors_.load()}, {"left_over", examples_->size()}});
+  log_info("stream ended", {{"records", records_.load()},
+                            {"errors", errors_.load()},
+                            {"dropped", dropped_.load()},
+                            {"dropped_bytes", dropped_bytes_.load()},
+                            {"left_over", examples_->size()}});
   end_ticket_ = ticket;
 }
 
@@ -716,6 +781,14 @@ bool StreamFeed::all_readers_wait() const {
   return std::ranges::all_of(readers_, [](const auto& reader) {
     return reader->waits_for_memory() || reader->waits_for_input();
   });
+}
+
+// For the detection of a producer that hangs.
+void StreamFeed::report_progress() {
+  uint64_t activity = inputs_.polls() + dropped_ + errors_;
+  for (const auto& reader : readers_) activity += reader->polls();
+  if (std::exchange(last_activity_, activity) != activity || all_readers_wait())
+    ring_.add_completed_samples(producer_, 1);
 }
 
 // ---- Status
@@ -730,7 +803,8 @@ StreamStatus StreamFeed::status() const {
                       .bytes = limit_->held_bytes(),
                       .records = records_,
                       .dropped = dropped_,
-                      .errors = errors_};
+                      .errors = errors_,
+                      .dropped_bytes = dropped_bytes_};
   bool waits = false;
   for (const auto& reader : readers_) {
     status.bytes += reader->held_bytes();

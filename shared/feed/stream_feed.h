@@ -6,24 +6,36 @@
 // shuffle_batch. One thread takes whole batches. After each batch it records the StreamState from
 // which the stream continues, before the batch is published.
 //
-// The batches of a RandomShuffleQueue and a PriorityQueue depend on the number of elements from which
-// they are taken. They are therefore taken from a full or closed queue, or when all readers wait for
-// their inputs. With one reader thread and files, the batches are thus a function of settings and files.
+// The batches of a RandomShuffleQueue depend on the number of elements from which they are taken. They
+// are therefore taken from a full or closed queue, or when all readers wait for their inputs or for
+// memory.
+//
+// Reproducible, bit for bit, are the batches of one reader thread
+//  - of complete files (a GLOB): they are a function of settings and files;
+//  - of a growing file, a pipe or a socket with a FIFOQueue or PaddingFIFOQueue: a function of the bytes;
+//  - of a spool folder with one of these: if the order of its files is (spool_folder.h).
+// A RandomShuffleQueue whose source runs dry shuffles what has arrived until then, which depends on
+// time. So does the order of elements with several reader threads. A resumed stream continues with the
+// elements and files of its state in all cases; what the state does not have is new in this respect.
 //
 // Threads:  create(), restore() and start() from one thread, in this order; the others from any.
 // Blocking: restore() reads the elements again; its waits notice a stop within 100 ms, like those of
 //           all threads. The readers wait while `capacity` elements or `max_bytes` are held, so that a
-//           producer is slowed down by the pipe.
+//           producer is slowed down by the pipe, and while kMaxPendingErrors wait for the ring.
+// Progress: the ring's count of samples increases while readers read, wait for their inputs, or skip
+//           what is no sample, and while restore() does, so that none of it looks like a hang.
 // Owner:    inputs and ring must outlive this object, and this object the threads (join the
 //           coordinator first).
 // Errors:   create(): kInvalidArgument, kMismatch (the ring has another layout). restore(): kCorrupt
-//           (an input has changed), those of ByteInput. A record that cannot be used is reported
+//           (an input has changed), kInvalidArgument (elements of an input that cannot be read again),
+//           those of ByteInput. A record that cannot be used is reported
 //           through the ring and skipped, or stops the coordinator with on_sample_error: fail. If no
 //           record can be found behind it, the rest of its input is skipped with a warning. Other
 //           errors of an input stop the coordinator.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -73,12 +85,13 @@ struct StreamStatus {
     kEnded
   };
   Activity activity = Activity::kReading;
-  std::string input;     // of a reader, one that waits if there is one
-  int64_t elements = 0;  // in the queue
-  uint64_t bytes = 0;    // of elements and for reading
-  uint64_t records = 0;  // that became elements
-  uint64_t dropped = 0;  // by on_missing_field or sequence.on_overflow
-  uint64_t errors = 0;   // records that cannot be used
+  std::string input;           // of a reader, one that waits if there is one
+  int64_t elements = 0;        // in the queue
+  uint64_t bytes = 0;          // of elements and for reading
+  uint64_t records = 0;        // that became elements
+  uint64_t dropped = 0;        // by on_missing_field or sequence.on_overflow
+  uint64_t errors = 0;         // records that cannot be used
+  uint64_t dropped_bytes = 0;  // at the ends of inputs, that fill no block
 };
 std::string_view to_string(StreamStatus::Activity activity);  // "reading", …
 
@@ -99,7 +112,9 @@ class StreamFeed {
   StreamFeed& operator=(const StreamFeed&) = delete;
 
   // Continues from a state of a stream with the same settings. The inputs must start with number
-  // state.next_source.
+  // state.next_source, and must not return its taken_files(). An input that cannot be read again
+  // continues with the first byte that comes; to continue without the elements that the queue had of
+  // it, remove them from the state.
   Status restore(const StreamState& state, const std::stop_token& stop);
   void start(Coordinator& coordinator);
 
@@ -128,15 +143,16 @@ class StreamFeed {
   Status make_readers(const data::DatasetRequest& request);
   Status check_limits() const;
 
-  // File names.
+  // File names and inputs.
   Status enqueue_name(const std::stop_token& stop);
   Input input_of(uint64_t number) const;
+  Result<std::unique_ptr<data::stream::RecordStream>> open_input(const Input& from);
   void set_identity(uint64_t number, uint64_t identity);
-  void end_input(uint64_t number, bool had_elements);
+  void end_input(uint64_t number);
 
   // Errors of records.
-  Status report(const Status& error, uint64_t record);
-  void pass_errors_to_ring(uint64_t ticket);
+  Status report(const Status& error, uint64_t record, const std::stop_token& stop);
+  bool pass_errors_to_ring(uint64_t ticket);  // false: there are none
 
   // Restoring.
   Status reread(const StreamState& state, std::span<const size_t> elements,
@@ -147,11 +163,13 @@ class StreamFeed {
   Status fill(const ring::Claim& claim, const std::stop_token& stop);
   Result<queue::Tuple> take_batch(uint64_t ticket, const std::stop_token& stop);
   void capture_state(const queue::QueueContents& contents);
+  void finish_input(const StreamState::Source& input);
   Status identify_inputs();
   void write_rows(const queue::Tuple& batch, std::span<std::byte> slot) const;
   void pad_labels(std::span<std::byte> slot, uint64_t rows) const;
   void end_stream(uint64_t ticket);
   bool all_readers_wait() const;
+  void report_progress();
 
   // Constant after create().
   data::stream::StreamInputs& inputs_;
@@ -172,14 +190,17 @@ class StreamFeed {
   std::atomic<uint64_t> records_{0};
   std::atomic<uint64_t> dropped_{0};
   std::atomic<uint64_t> errors_{0};
-  std::atomic<uint64_t> unusable_inputs_{0};     // consecutive ones without an element
+  std::atomic<uint64_t> dropped_bytes_{0};
+  std::atomic<uint64_t> unusable_inputs_{0};  // that ended without an element, since the last one
   std::atomic<uint64_t> end_ticket_{kNotEnded};  // written by the thread that takes batches
 
   // Used by the thread that enqueues names.
   std::deque<uint64_t> resumed_;  // inputs of the restored state
 
   // Used by the thread that takes batches.
-  StreamState state_;  // after the last batch that was taken
+  StreamState state_;           // after the last batch that was taken
+  size_t kept_finished_ = 0;    // of state_.finished, when it was last reduced
+  uint64_t last_activity_ = 0;  // of the readers, when progress was last reported
 
   // Guarded by inputs_mutex_, which is locked while the example queue is.
   mutable std::mutex inputs_mutex_;
@@ -187,7 +208,9 @@ class StreamFeed {
   uint64_t next_input_ = 0;
 
   // Guarded by errors_mutex_.
+  static constexpr size_t kMaxPendingErrors = 256;
   std::mutex errors_mutex_;
+  std::condition_variable_any errors_passed_;
   std::deque<RecordError> pending_errors_;
 
   static constexpr uint64_t kNotEnded = ~uint64_t{0};

@@ -4,13 +4,15 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 namespace stoker::feed {
 namespace {
 
 // The records of the format: StateRecord, then for each source a SourceRecord and its name, padded
-// with zeros to words, then an ElementRecord for each element.
+// with zeros to words, then an ElementRecord for each element and a FinishedRecord for each input that
+// is finished.
 constexpr uint64_t kStateMagic = 0x5441'5453'4d52'0001;  // "STREAMST", version 1
 constexpr uint64_t kMaxOffset = uint64_t{1} << 62;
 constexpr uint64_t kMaxNameBytes = 4096;
@@ -21,10 +23,11 @@ struct StateRecord {
   uint64_t next_source;
   uint64_t sources;
   uint64_t elements;
+  uint64_t finished;
   uint64_t has_generator;  // 0 or 1
   queue::GeneratorState generator;
 };
-static_assert(sizeof(StateRecord) == 64 && std::is_trivially_copyable_v<StateRecord>);
+static_assert(sizeof(StateRecord) == 72 && std::is_trivially_copyable_v<StateRecord>);
 
 struct SourceRecord {
   uint64_t number;
@@ -42,6 +45,9 @@ struct ElementRecord {
   uint64_t record;
 };
 static_assert(sizeof(ElementRecord) == 24 && std::is_trivially_copyable_v<ElementRecord>);
+
+using FinishedRecord = StreamState::Finished;
+static_assert(sizeof(FinishedRecord) == 24 && std::is_trivially_copyable_v<FinishedRecord>);
 
 constexpr size_t padded_to_word(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -106,7 +112,7 @@ Status read_sources(StateReader& reader, uint64_t count, StreamState& state) {
 }
 
 Status read_elements(StateReader& reader, uint64_t count, StreamState& state) {
-  if (count != reader.left() / sizeof(ElementRecord)) return no_state("its size is wrong");
+  if (count > reader.left() / sizeof(ElementRecord)) return no_state("it is too short");
   for (uint64_t i = 0; i < count; ++i) {
     STOKER_ASSIGN_OR_RETURN(const auto record, reader.next<ElementRecord>());
     const bool is_known =
@@ -119,15 +125,67 @@ Status read_elements(StateReader& reader, uint64_t count, StreamState& state) {
   return {};
 }
 
+Status read_finished(StateReader& reader, uint64_t count, StreamState& state) {
+  if (count != reader.left() / sizeof(FinishedRecord)) return no_state("its size is wrong");
+  for (uint64_t i = 0; i < count; ++i) {
+    STOKER_ASSIGN_OR_RETURN(const auto record, reader.next<FinishedRecord>());
+    if (record.number >= state.next_source)
+      return no_state("the number of input " + std::to_string(record.number));
+    state.finished.push_back(record);
+  }
+  return {};
+}
+
+using Taken = data::stream::SpoolFolder::Taken;
+
+// The identity of the last input with each name.
+class LastOfName {
+ public:
+  void add(uint64_t name_hash, uint64_t number, uint64_t identity, bool is_finished) {
+    const auto [entry, is_new] = last_.try_emplace(name_hash);
+    if (is_new || entry->second.number < number)
+      entry->second = {.number = number, .identity = identity, .is_finished = is_finished};
+  }
+  Taken taken(bool only_finished) const {
+    Taken taken;
+    for (const auto& [name_hash, last] : last_)
+      if (last.is_finished || !only_finished) taken.emplace(name_hash, last.identity);
+    return taken;
+  }
+
+ private:
+  struct Last {
+    uint64_t number = 0;
+    uint64_t identity = 0;
+    bool is_finished = false;
+  };
+  std::unordered_map<uint64_t, Last> last_;
+};
+
+LastOfName last_of_names(const StreamState& state) {
+  LastOfName last;
+  for (const StreamState::Finished& input : state.finished)
+    last.add(input.name_hash, input.number, input.identity, true);
+  for (const StreamState::Source& input : state.sources)
+    last.add(data::stream::hash_of_name(input.name), input.number, input.identity, false);
+  return last;
+}
+
 }  // namespace
+
+Taken taken_files(const StreamState& state) { return last_of_names(state).taken(false); }
+
+Taken finished_files(const StreamState& state) { return last_of_names(state).taken(true); }
 
 std::vector<std::byte> encode_state(const StreamState& state) {
   std::vector<std::byte> bytes;
-  bytes.reserve(sizeof(StateRecord) + state.elements.size() * sizeof(ElementRecord));
+  bytes.reserve(sizeof(StateRecord) + state.elements.size() * sizeof(ElementRecord) +
+                state.finished.size() * sizeof(FinishedRecord));
   append_record(bytes, StateRecord{.magic = kStateMagic,
                                    .next_source = state.next_source,
                                    .sources = state.sources.size(),
                                    .elements = state.elements.size(),
+                                   .finished = state.finished.size(),
                                    .has_generator = state.generator.has_value(),
                                    .generator = state.generator.value_or(queue::GeneratorState())});
   for (const StreamState::Source& source : state.sources) {
@@ -145,6 +203,8 @@ std::vector<std::byte> encode_state(const StreamState& state) {
     append_record(bytes, ElementRecord{.source = element.source,
                                        .offset = element.at.offset,
                                        .record = element.at.record});
+  const auto finished = std::as_bytes(std::span(state.finished));
+  bytes.insert(bytes.end(), finished.begin(), finished.end());
   return bytes;
 }
 
@@ -158,6 +218,7 @@ Result<StreamState> decode_state(std::span<const std::byte> bytes) {
   if (head.has_generator == 1) state.generator = head.generator;
   STOKER_RETURN_IF_ERROR(read_sources(reader, head.sources, state));
   STOKER_RETURN_IF_ERROR(read_elements(reader, head.elements, state));
+  STOKER_RETURN_IF_ERROR(read_finished(reader, head.finished, state));
   if (reader.left() != 0) return no_state("its size is wrong");
   return state;
 }

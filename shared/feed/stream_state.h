@@ -19,13 +19,14 @@
 
 #include "shared/base/status.h"
 #include "shared/data/stream/record_stream.h"
+#include "shared/data/stream/spool_folder.h"
 #include "shared/queue/queue.h"
 
 namespace stoker::feed {
 
 struct StreamState {
-  // An input that is read, waits to be read, has elements in the queue, or must be remembered. Inputs
-  // are numbered in the order of StreamInputs; a file that is read again has another number.
+  // An input that is read, waits to be read, or has elements in the queue. Inputs are numbered in the
+  // order of StreamInputs; a file that is read again has another number.
   struct Source {
     uint64_t number = 0;
     std::string name;
@@ -40,14 +41,30 @@ struct StreamState {
     bool operator==(const Element&) const = default;
   };
 
-  uint64_t next_source = 0;       // number of the first input that is not in `sources` yet
-  std::vector<Source> sources;    // by number
-  std::vector<Element> elements;  // in the order of the queue
+  // An input that was read completely and must be remembered (StreamInputs::must_remember()).
+  // Possibly also some that need not be any more.
+  struct Finished {
+    uint64_t number = 0;     // as of a Source
+    uint64_t name_hash = 0;  // data::stream::hash_of_name()
+    uint64_t identity = 0;
+    bool operator==(const Finished&) const = default;
+  };
+
+  uint64_t next_source = 0;        // number of the first input that is not in `sources` yet
+  std::vector<Source> sources;     // by number
+  std::vector<Element> elements;   // in the order of the queue
+  std::vector<Finished> finished;  // in the order in which they ended
   std::optional<queue::GeneratorState> generator;  // of a RandomShuffleQueue
   bool operator==(const StreamState&) const = default;
 };
 
 std::vector<std::byte> encode_state(const StreamState& state);
 Result<StreamState> decode_state(std::span<const std::byte> bytes);
+
+// Of a spool folder: what a stream that continues from the state must not take again. If several inputs
+// have one name, the last of them counts.
+data::stream::SpoolFolder::Taken taken_files(const StreamState& state);
+// Of these, what no stream that continues from the state reads: can be archived.
+data::stream::SpoolFolder::Taken finished_files(const StreamState& state);
 
 }  // namespace stoker::feed

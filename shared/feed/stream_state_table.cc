@@ -10,8 +10,9 @@ namespace stoker::feed {
 namespace {
 
 constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0001;  // "REAMST", version 1
-// For the names of inputs. More are needed if most files have one record or two.
-constexpr uint64_t kBytesForNames = uint64_t{1} << 20;
+// For the names of the inputs that are read, and 40,000 files of a spool folder that were read. More
+// are needed if most files have one record or two.
+constexpr uint64_t kBytesForInputs = uint64_t{1} << 20;
 constexpr uint64_t kBytesPerElement = 64;
 constexpr uint64_t kMaxTableSlots = 1 << 16;
 
@@ -21,6 +22,14 @@ struct EntryHead {
   uint64_t bytes;  // of the state
 };
 static_assert(sizeof(EntryHead) == 16 && std::is_trivially_copyable_v<EntryHead>);
+
+std::string reason_of_size(const StreamState& state) {
+  if (state.finished.size() > state.elements.size())
+    return std::to_string(state.finished.size()) +
+           " files of the spool folder were read since the last checkpoint, which archives them; "
+           "save checkpoints more often, or put more records into a file";
+  return "its files have few records; decrease data.train.stream.capacity";
+}
 
 }  // namespace
 
@@ -41,7 +50,7 @@ std::span<std::byte> StreamStateTable::entry(uint64_t index) const {
 }
 
 Result<StreamStateTable> StreamStateTable::create(uint64_t slots, uint64_t capacity) {
-  const uint64_t entry_bytes = sizeof(EntryHead) + kBytesForNames + capacity * kBytesPerElement;
+  const uint64_t entry_bytes = sizeof(EntryHead) + kBytesForInputs + capacity * kBytesPerElement;
   STOKER_ASSIGN_OR_RETURN(ring::Segment segment,
                           ring::Segment::create(sizeof(Header) + (slots + 1) * entry_bytes));
   StreamStateTable table(std::move(segment), slots, entry_bytes);
@@ -73,10 +82,10 @@ Status StreamStateTable::write(uint64_t index, uint64_t key, const StreamState& 
   const std::vector<std::byte> encoded = encode_state(state);
   const std::span<std::byte> target = entry(index);
   if (encoded.size() > target.size() - sizeof(EntryHead))
-    return Status(StatusCode::kNoSpace,
-                  "the state of the stream has " + std::to_string(encoded.size()) +
-                      " bytes, more than " + std::to_string(target.size() - sizeof(EntryHead)) +
-                      ": its files have few records; decrease data.train.stream.capacity");
+    return Status(StatusCode::kNoSpace, "the state of the stream has " +
+                                            std::to_string(encoded.size()) + " bytes, more than " +
+                                            std::to_string(target.size() - sizeof(EntryHead)) +
+                                            ": " + reason_of_size(state));
   const EntryHead head{.key = key, .bytes = encoded.size()};
   std::memcpy(target.data(), &head, sizeof head);
   std::memcpy(target.data() + sizeof head, encoded.data(), encoded.size());

@@ -476,6 +476,12 @@ Status Queue::restore(std::vector<Tuple> elements, std::optional<GeneratorState>
   return {};
 }
 
+void Queue::check_settled() noexcept {
+  Wakeups wakeups;
+  const std::lock_guard lock(mutex_);
+  advance_all(wakeups);
+}
+
 Producer Queue::add_producer(std::string name) {
   const std::lock_guard lock(mutex_);
   ++producers_;

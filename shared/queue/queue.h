@@ -139,7 +139,7 @@ struct BatchOptions {
   // RandomShuffleQueue is drawn from a full queue, and so does not depend on when elements arrive.
   int64_t min_size = 0;
   // With min_size: true if the batch shall not wait for it, as when all producers wait for their
-  // sources. Called when the queue changes and every 100 ms. Elements that a producer enqueued before
+  // sources. Called when the queue changes, in check_settled(), and every 100 ms. Elements that a producer enqueued before
   // it became true are in the queue then, because the queue is locked.
   std::function<bool()> is_settled;
   // Called once when the batch has been taken, before any later operation. If dequeue_many() returns
@@ -211,6 +211,10 @@ class Queue {
   // the queue must not be used.
   Status restore(std::vector<Tuple> elements,
                  std::optional<GeneratorState> generator = std::nullopt);
+
+  // For a producer for which BatchOptions::is_settled may have become true: a batch that waits for it
+  // is taken before this call returns.
+  void check_settled() noexcept;
 
   // Registers a producer. Of a queue that is closed, the producer has no effect.
   Producer add_producer(std::string name);

@@ -373,11 +373,17 @@ ProducerProgress MappedRing::progress(ProducerId producer) const {
   return progress;
 }
 
-void MappedRing::end_at(uint64_t ticket) {
-  assert(role_ == Role::kCreator && ticket >= next_ticket() && ticket <= end_ticket_);
+Status MappedRing::end_at(uint64_t ticket) {
+  assert(role_ == Role::kCreator);
+  const uint64_t first = first_unpublished();
+  if (ticket != first)
+    return Status(StatusCode::kInvalidArgument,
+                  "the data cannot end at ticket " + std::to_string(ticket) + ": ticket " +
+                      std::to_string(first) + " is the first without a batch");
   end_ticket_ = ticket;
   batch_ready_.notify();  // the consumer can wait for this ticket
   slot_freed_.notify();
+  return {};
 }
 
 bool MappedRing::has_ended() const { return closed() || first_unpublished() >= end_ticket_; }

@@ -165,7 +165,7 @@ class MappedRing final : public ShmRing {
     return atomic(active_workers_).load(std::memory_order_relaxed);
   }
 
-  void end_at(uint64_t ticket) override;
+  Status end_at(uint64_t ticket) override;
   uint64_t first_unpublished() const override;
 
   Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) override;

@@ -146,7 +146,8 @@ class ShmRing {
 
   // -- supervisor: the data ends before `ticket`, for which there is no batch and never will be: the
   // end of a stream, which is not known at first. Only of the creator, when no producer is alive.
-  virtual void end_at(uint64_t ticket) = 0;
+  // kInvalidArgument: `ticket`, which a producer named, is not first_unpublished(); has no effect.
+  virtual Status end_at(uint64_t ticket) = 0;
   // The first ticket whose batch is neither ready nor consumed.
   virtual uint64_t first_unpublished() const = 0;
 

@@ -27,7 +27,7 @@ class SandboxedFormatsTest : public FeedTest, public ::testing::WithParamInterfa
                      : "model: {name: mlp, hidden_sizes: [8]}\ntask: {name: classification}\n")
         << "train: {micro_batch_size: " << kBatch << "}\nfeed: " << feed << '\n';
   }
-  void expect_batches_as_unconfined(const std::string& feed) {
+  void expect_batches_as_without_sandbox(const std::string& feed) {
     open_data(GetParam().write(path("set")));
     write_settings(feed);
     open_ring({.slots = 4});
@@ -46,11 +46,11 @@ class SandboxedFormatsTest : public FeedTest, public ::testing::WithParamInterfa
 };
 
 TEST_P(SandboxedFormatsTest, MatchesBatchesReadWithoutSandbox) {
-  expect_batches_as_unconfined("{}");
+  expect_batches_as_without_sandbox("{}");
 }
 
 TEST_P(SandboxedFormatsTest, MatchesBatchesReadWithoutSandboxWithReadAhead) {
-  expect_batches_as_unconfined("{read_ahead: 8, read_ahead_mib: 1}");
+  expect_batches_as_without_sandbox("{read_ahead: 8, read_ahead_mib: 1}");
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SandboxedFormatsTest,

@@ -9,8 +9,8 @@
 //           makes its bytes unreliable. Each names the input. An input must not be used after an
 //           error.
 // Sandbox:  in a worker process, after its system call filter was installed: make_descriptor_input(),
-//           open_shard() and every method of an input. Before the filter, or in the process that
-//           starts the worker: the other functions.
+//           open_shard(), open_growing_file() and every method of an input. Before the filter, or in
+//           the process that starts the worker: the other functions.
 #pragma once
 
 #include <cstddef>
@@ -95,9 +95,9 @@ Result<std::unique_ptr<ByteInput>> open_shard(const std::string& path);
 // Of a shard with this stamp. Not 0.
 uint64_t shard_identity(const files::FileStamp& stamp);
 
-// A file to which another program appends. At its end read() waits; it ends when the file is removed
-// and no other file has its name. kCorrupt: the file was truncated or overwritten, or it was rotated:
-// another file has its name, or it has another name. All its bytes were then read.
+// A file to which another program appends. At its end read() looks for more every 100 ms; it ends when
+// the file is removed and no other file has its name. kCorrupt: the file was truncated or overwritten,
+// or it was rotated: another file has its name, or it has another name. All its bytes were then read.
 Result<std::unique_ptr<ByteInput>> open_growing_file(const std::string& path);
 
 }  // namespace stoker::data::stream

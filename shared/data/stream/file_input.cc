@@ -1,5 +1,4 @@
 // The inputs that are files.
-#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include "shared/data/files/file_table.h"
 #include "shared/data/files/zstd_reader.h"
 #include "shared/data/stream/byte_input.h"
-#include "shared/data/stream/source_wait.h"
 
 namespace stoker::data::stream {
 namespace {
@@ -160,13 +158,12 @@ bool has_suffix(const std::string& path, std::initializer_list<std::string_view>
 
 // ---- GrowingFile
 
+// Appended bytes are noticed by polling: inotify would need another system call in the sandbox, and is
+// silent if another host of a network file system appends.
 class GrowingFile final : public ByteInput {
  public:
   GrowingFile(UniqueFd fd, const struct stat& info, const std::string& path)
-      : ByteInput(path),
-        fd_(std::move(fd)),
-        inode_(static_cast<uint64_t>(info.st_ino)),
-        watch_(path, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF) {}
+      : ByteInput(path), fd_(std::move(fd)), inode_(static_cast<uint64_t>(info.st_ino)) {}
 
   Result<uint64_t> skip(uint64_t count, const std::stop_token& stop) override {
     STOKER_ASSIGN_OR_RETURN(const struct stat info, stat_of(fd_.get(), name()));
@@ -211,7 +208,7 @@ class GrowingFile final : public ByteInput {
                           "must keep its name (use spool for a sequence of files)");
       if (stop.stop_requested()) return stopped_reading(name());
       has_waited_ = true;
-      watch_.wait(waiting_);
+      waiting_.wait(-1);
     }
   }
 
@@ -258,7 +255,6 @@ class GrowingFile final : public ByteInput {
 
   const UniqueFd fd_;
   const uint64_t inode_;
-  FileWatch watch_;
   uint64_t at_ = 0;
   std::vector<std::byte> tail_;  // the last bytes before `at_`
   bool has_waited_ = false;      // since the last read

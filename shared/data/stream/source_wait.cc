@@ -26,13 +26,13 @@ bool SourceWait::wait(int fd) {
   return readable;
 }
 
-FileWatch::FileWatch(const std::string& path, uint32_t events)
+FolderWatch::FolderWatch(const std::string& path, uint32_t events)
     : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
   if (inotify_.valid() && ::inotify_add_watch(inotify_.get(), path.c_str(), events) < 0)
     inotify_.reset();
 }
 
-void FileWatch::wait(SourceWait& state) {
+void FolderWatch::wait(SourceWait& state) {
   if (!state.wait(inotify_.get())) return;
   std::array<char, 4096> events;
   while (::read(inotify_.get(), events.data(), events.size()) > 0) {

@@ -34,7 +34,7 @@ class SourceWait {
 // Whether the descriptor can be read or has ended, without waiting.
 bool is_readable(int fd);
 
-// FileWatch: inotify events of a file or folder, which end a wait early.
+// FolderWatch: inotify events of a folder, which end a wait early.
 //
 // Events are only a hint: there are none from other hosts of a network file system, and none if the
 // system has no inotify instance left.
@@ -42,10 +42,10 @@ bool is_readable(int fd);
 // Threads: one at a time.
 // Sandbox: the constructor makes system calls that the filter of a worker process does not allow;
 //          what follows reads and polls.
-class FileWatch {
+class FolderWatch {
  public:
-  // `events`: IN_MODIFY, IN_MOVED_TO, ….
-  FileWatch(const std::string& path, uint32_t events);
+  // `events`: IN_CREATE, IN_MOVED_TO, ….
+  FolderWatch(const std::string& path, uint32_t events);
 
   // Waits for an event; returns without one after kStopInterval.
   void wait(SourceWait& state);

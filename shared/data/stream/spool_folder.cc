@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "shared/data/counter_rng.h"
 #include "shared/data/files/file_table.h"
 #include "shared/data/stream/byte_input.h"
 
@@ -26,6 +27,13 @@ Result<std::optional<uint64_t>> find_identity(const std::string& path) {
 }
 
 }  // namespace
+
+uint64_t hash_of_name(std::string_view path) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : path.substr(path.rfind('/') + 1))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return mix64(hash);
+}
 
 SpoolFolder::SpoolFolder(std::string path, Taken taken, FolderListing listing)
     : path_(std::move(path)),
@@ -57,14 +65,18 @@ Result<std::optional<SpoolFolder::File>> SpoolFolder::next(const std::stop_token
 Status SpoolFolder::update_names() {
   STOKER_ASSIGN_OR_RETURN(names_, listing_.list(path_));
   has_end_ = std::ranges::binary_search(names_, std::string(kEnd));
-  std::erase_if(taken_, [this](const auto& taken) {
-    return !std::ranges::binary_search(names_, taken.first);
-  });
   std::erase_if(names_, [](const std::string& name) { return name.starts_with('.'); });
   std::ranges::reverse(names_);
+  const std::lock_guard lock(mutex_);
+  Taken present;
   // Names that were taken come last, because each costs a stat().
-  std::ranges::stable_partition(names_,
-                                [this](const std::string& name) { return taken_.contains(name); });
+  std::ranges::stable_partition(names_, [&](const std::string& name) {
+    const auto taken = taken_.find(hash_of_name(name));
+    if (taken == taken_.end()) return false;
+    present.insert(*taken);
+    return true;
+  });
+  taken_ = std::move(present);
   expiry_ = Clock::now() + listing_.max_age;
   return {};
 }
@@ -76,11 +88,30 @@ Result<std::optional<SpoolFolder::File>> SpoolFolder::take_name() {
     std::string path = join_path(path_, name);
     STOKER_ASSIGN_OR_RETURN(const auto identity, find_identity(path));
     if (!identity) continue;
-    const auto [taken, is_new] = taken_.try_emplace(name, *identity);
+    const std::lock_guard lock(mutex_);
+    const auto [taken, is_new] = taken_.try_emplace(hash_of_name(name), *identity);
     if (!is_new && std::exchange(taken->second, *identity) == *identity) continue;
     return std::optional(File{.path = std::move(path), .identity = *identity});
   }
   return std::optional<File>();
+}
+
+bool SpoolFolder::is_taken(uint64_t name_hash) const {
+  const std::lock_guard lock(mutex_);
+  return taken_.contains(name_hash);
+}
+
+Status SpoolFolder::archive_all(FileSystem& files, const std::string& path, const Taken& taken) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<std::string> names, list_directory(path));
+  Status first;
+  for (const std::string& name : names) {
+    const auto file = taken.find(hash_of_name(name));
+    if (file == taken.end() || name.starts_with('.')) continue;
+    const Status archived =
+        archive(files, {.path = join_path(path, name), .identity = file->second});
+    if (first.ok()) first = archived;
+  }
+  return first;
 }
 
 Status SpoolFolder::archive(FileSystem& files, const File& file) {

@@ -36,38 +36,28 @@ class FileInputs final : public StreamInputs {
 
 class SpoolInputs final : public StreamInputs {
  public:
-  explicit SpoolInputs(std::unique_ptr<SpoolFolder> folder)
-      : folder_(std::move(folder)), taken_(folder_->taken()) {}
+  explicit SpoolInputs(std::unique_ptr<SpoolFolder> folder) : folder_(std::move(folder)) {}
 
   Result<std::optional<Item>> next(const std::stop_token& stop) override {
-    const auto file = folder_->next(stop);
-    const std::lock_guard lock(mutex_);
-    taken_ = folder_->taken();
-    if (!file) return file.status();
-    if (!*file) return std::optional<Item>();
-    return std::optional(Item{.name = (*file)->path, .identity = (*file)->identity});
+    STOKER_ASSIGN_OR_RETURN(auto file, folder_->next(stop));
+    if (!file) return std::optional<Item>();
+    return std::optional(Item{.name = std::move(file->path), .identity = file->identity});
   }
   Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
     return open_shard(name);
   }
   bool is_waiting() const override { return folder_->is_waiting(); }
-  bool must_remember(const std::string& name) const override {
-    const std::lock_guard lock(mutex_);
-    return taken_.contains(name.substr(name.rfind('/') + 1));
-  }
+  uint64_t polls() const override { return folder_->polls(); }
+  bool must_remember(uint64_t name_hash) const override { return folder_->is_taken(name_hash); }
 
  private:
-  const std::unique_ptr<SpoolFolder> folder_;  // used by the thread that calls next()
-
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  SpoolFolder::Taken taken_;
+  const std::unique_ptr<SpoolFolder> folder_;
 };
 
 class DescriptorInputs final : public StreamInputs {
  public:
-  explicit DescriptorInputs(InputDescriptor descriptor)
-      : name_(descriptor.name), descriptor_(std::move(descriptor)) {}
+  DescriptorInputs(InputDescriptor descriptor, uint64_t first)
+      : name_(descriptor.name), is_listed_(first > 0), descriptor_(std::move(descriptor)) {}
 
   Result<std::optional<Item>> next(const std::stop_token&) override {
     if (std::exchange(is_listed_, true)) return std::optional<Item>();
@@ -75,7 +65,9 @@ class DescriptorInputs final : public StreamInputs {
   }
   Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
     const std::lock_guard lock(mutex_);
-    if (!descriptor_) return Status(StatusCode::kClosed, name + ": was read before");
+    if (!descriptor_)
+      return Status(StatusCode::kInvalidArgument,
+                    name + ": was opened before, and its bytes cannot be read again");
     auto input = make_descriptor_input(*std::move(descriptor_));
     descriptor_.reset();
     return input;
@@ -84,7 +76,7 @@ class DescriptorInputs final : public StreamInputs {
 
  private:
   const std::string name_;
-  bool is_listed_ = false;
+  bool is_listed_;
 
   // Guarded by mutex_.
   std::mutex mutex_;
@@ -105,8 +97,8 @@ Result<std::unique_ptr<StreamInputs>> make_spool_inputs(const std::string& folde
   return std::unique_ptr<StreamInputs>(std::make_unique<SpoolInputs>(std::move(spool)));
 }
 
-std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor) {
-  return std::make_unique<DescriptorInputs>(std::move(descriptor));
+std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor, uint64_t first) {
+  return std::make_unique<DescriptorInputs>(std::move(descriptor), first);
 }
 
 }  // namespace stoker::data::stream

@@ -3,8 +3,8 @@
 // Threads:  next() from one thread; the other methods from any.
 // Blocking: next() until there is an input, the end or a stop, which it notices within 100 ms; open()
 //           for the disk.
-// Errors:   next(): kCancelled (stop), those of SpoolFolder. open(): those of StreamSource; kClosed: a
-//           descriptor was opened before.
+// Errors:   next(): kCancelled (stop), those of SpoolFolder. open(): those of StreamSource;
+//           kInvalidArgument: a descriptor was opened before.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,15 @@ class StreamInputs {
   virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name) = 0;
   // Whether next() waits for another program.
   virtual bool is_waiting() const { return false; }
-  // Whether an input must be remembered after it was read, so that it is not read again.
-  virtual bool must_remember(const std::string& /*name*/) const { return false; }
+  // Increases while next() works or waits, as ByteInput::polls().
+  virtual uint64_t polls() const { return 0; }
+  // Whether an input must be remembered after it was read, so that it is not read again. By
+  // hash_of_name(), because there can be many.
+  virtual bool must_remember(uint64_t /*name_hash*/) const { return false; }
   // Whether the stream continues after an input in which no further record can be found.
   virtual bool can_skip_rest() const { return true; }
-  // Whether open() can be called again for a name.
+  // Whether open() can be called again for a name, and returns the same bytes. Otherwise it can be
+  // called once, and reading continues with the first byte that comes.
   virtual bool can_be_read_again() const { return true; }
   // After how many inputs the names repeat without end; 0: they do not.
   virtual uint64_t period() const { return 0; }
@@ -52,7 +56,9 @@ std::unique_ptr<StreamInputs> make_file_inputs(StreamSource source,
 // The files of a spool folder, without those that are in `taken`.
 Result<std::unique_ptr<StreamInputs>> make_spool_inputs(const std::string& folder,
                                                         SpoolFolder::Taken taken = {});
-// Standard input, a FIFO or a socket.
-std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor);
+// Standard input, a FIFO or a socket. `first`: as above; with 1, next() has nothing, and open() is
+// called for the input that the state of the stream names.
+std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor,
+                                                     uint64_t first = 0);
 
 }  // namespace stoker::data::stream

@@ -75,21 +75,6 @@ Result<StreamSource> StreamSource::of(const std::string& source, const std::stri
   return StreamSource(kind, std::move(shards));
 }
 
-bool StreamSource::can_be_read_again() const {
-  switch (kind_) {
-    case Kind::kGrowingFile:
-    case Kind::kShards:
-    case Kind::kSpool:
-      return true;
-    case Kind::kStdin:
-    case Kind::kFifo:
-    case Kind::kSocket:
-    case Kind::kExternal:
-      return false;
-  }
-  return false;
-}
-
 bool StreamSource::has_descriptor() const {
   switch (kind_) {
     case Kind::kStdin:

@@ -36,8 +36,6 @@ class StreamSource {
   StreamSource(Kind kind, std::vector<std::string> names) : kind_(kind), names_(std::move(names)) {}
 
   Kind kind() const { return kind_; }
-  // Whether the bytes before a position can be read again, so that offsets are sufficient to save it.
-  bool can_be_read_again() const;
   // The names for open(), without those of a spool folder (SpoolFolder) and of external producers.
   const std::vector<std::string>& names() const { return names_; }
   // Whether the input is a descriptor: stdin, a FIFO or a socket.

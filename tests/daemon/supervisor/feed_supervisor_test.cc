@@ -222,7 +222,7 @@ TEST_F(FeedSupervisorTest, FailsRunOnImpossibleNumberOfLostReports) {
 }
 
 TEST_F(FeedSupervisorTest, EndsRunWhenFirstWorkerHasNoSandbox) {
-  behave_as("unconfined");
+  behave_as("sandbox_refused");
   open_ring({.slots = 4});
   ASSERT_TRUE(start().ok());
   ASSERT_TRUE(coordinator_.wait_for_stop(kTestTimeout));

@@ -2,7 +2,7 @@
 // fault:
 //   crash       ends by SIGABRT immediately
 //   exits_78    exits immediately with code 78
-//   unconfined  exits like a process that is not permitted to install its seccomp filter
+//   sandbox_refused  exits like a process that is not permitted to install its seccomp filter
 //   stuck       stops itself while it holds a ticket
 //   bad         reports a sample error for every sample of each ticket
 //   killed      is killed by each of crashing_samples()
@@ -113,7 +113,7 @@ int run(std::map<std::string, std::string>& arguments) {
     ::abort();
   }
   if (mode_name == "exits_78") return 78;
-  if (mode_name == "unconfined") return static_cast<int>(ExitCode::kSandbox);
+  if (mode_name == "sandbox_refused") return static_cast<int>(ExitCode::kSandbox);
   auto ring = ring::ShmRing::attach(UniqueFd(std::stoi(arguments["--ring-fd"])));
   if (!ring.ok()) return 70;
   const ring::ProducerId id{

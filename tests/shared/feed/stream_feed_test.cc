@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,7 +20,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/shared/data/example_writer.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/shared/data/stream/stream_fixture.h"
 #include "tests/support/packed_bytes.h"
 
 namespace stoker::feed {
@@ -28,20 +31,13 @@ namespace {
 using namespace std::chrono_literals;
 using data::stream::ByteInput;
 using data::stream::StreamInputs;
+using data::stream::testing::eventually;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Labels = std::vector<int64_t>;
 
 constexpr auto kStreamTimeout = 60s;  // never reached in a successful test
-
-template <typename Condition>
-bool becomes_true(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kStreamTimeout;
-  while (!condition() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
-  return condition();
-}
 
 // ---- Inputs
 
@@ -95,6 +91,15 @@ ScriptedInput::Next paused_after(std::string text) {
   };
 }
 
+// Records without end. `read` is the number of those that were read.
+ScriptedInput::Next endless(std::atomic<int64_t>& read) {
+  return [&read] { return Result(std::optional(json_line(read++))); };
+}
+// A text again and again.
+ScriptedInput::Next repeated(std::string text) {
+  return [text = std::move(text)] { return Result(std::optional(text)); };
+}
+
 // Inputs in memory.
 class ScriptedInputs final : public StreamInputs {
  public:
@@ -105,6 +110,10 @@ class ScriptedInputs final : public StreamInputs {
   void repeat() { repeats_ = true; }
   void wait_at_end() { waits_at_end_ = true; }
   void make_rest_necessary() { can_skip_rest_ = false; }
+  // As a pipe: an input continues where its reader has stopped.
+  void make_unrepeatable() { can_be_read_again_ = false; }
+  // open() of this input fails.
+  void fail_open(size_t input, Status error) { failing_ = {input, std::move(error)}; }
 
   Result<std::optional<Item>> next(const std::stop_token& stop) override {
     if (repeats_ || next_ < inputs_.size())
@@ -116,10 +125,12 @@ class ScriptedInputs final : public StreamInputs {
   }
   Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
     const size_t input = std::stoul(name.substr(name.find('-') + 1));
+    if (failing_ && failing_->first == input) return failing_->second;
     return std::unique_ptr<ByteInput>(std::make_unique<ScriptedInput>(name, inputs_.at(input)()));
   }
   bool is_waiting() const override { return waiting_; }
   bool can_skip_rest() const override { return can_skip_rest_; }
+  bool can_be_read_again() const override { return can_be_read_again_; }
   uint64_t period() const override { return repeats_ ? inputs_.size() : 0; }
 
  private:
@@ -128,6 +139,8 @@ class ScriptedInputs final : public StreamInputs {
   bool repeats_ = false;
   bool waits_at_end_ = false;
   bool can_skip_rest_ = true;
+  bool can_be_read_again_ = true;
+  std::optional<std::pair<size_t, Status>> failing_;
   std::atomic<bool> waiting_{false};
 };
 
@@ -186,13 +199,13 @@ class StreamFeedTest : public data::testing::FolderFixture {
                                       {.slots = slots_, .first_ticket = first_ticket});
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
-    auto feed =
-        StreamFeed::create(request(), inputs, options_, *ring_, *ring_->add_producer("stream"),
-                           [this](uint64_t ticket, const StreamState& state) {
-                             const std::lock_guard lock(mutex_);
-                             states_[ticket] = state;
-                             return Status();
-                           });
+    producer_ = *ring_->add_producer("stream");
+    auto feed = StreamFeed::create(request(), inputs, options_, *ring_, producer_,
+                                   [this](uint64_t ticket, const StreamState& state) {
+                                     const std::lock_guard lock(mutex_);
+                                     states_[ticket] = state;
+                                     return Status();
+                                   });
     ASSERT_TRUE(feed.ok()) << feed.status().to_string();
     feed_ = *std::move(feed);
     coordinator_ = std::make_unique<Coordinator>();
@@ -218,6 +231,7 @@ class StreamFeedTest : public data::testing::FolderFixture {
     for (uint64_t ticket = first_ticket; ticket - first_ticket < limit;) {
       if (feed_->end_ticket() == ticket || std::chrono::steady_clock::now() > deadline) break;
       const auto batch = ring_->pop(10ms);
+      drain_errors(batches);
       if (!batch && coordinator_->should_stop() && feed_->end_ticket() != ticket) {
         // An error. Batches from before can still be there.
         if (ring_->counters().ready == 0) break;
@@ -242,11 +256,12 @@ class StreamFeedTest : public data::testing::FolderFixture {
     coordinator_->request_stop();
     batches.status = coordinator_->join(kStreamTimeout);
     batches.end_ticket = feed_->end_ticket();
-    batches.errors = ring_->drain_sample_errors();
+    drain_errors(batches);
     batches.states = states_;
     destroy();
     return batches;
   }
+  uint64_t progress() const { return ring_->progress(producer_).samples; }
   void stop_and_join() {
     coordinator_->request_stop();
     EXPECT_TRUE(coordinator_->join(kStreamTimeout).ok());
@@ -261,10 +276,15 @@ class StreamFeedTest : public data::testing::FolderFixture {
   std::mutex mutex_;
   std::map<uint64_t, StreamState> states_;
   std::unique_ptr<ring::ShmRing> ring_;
+  ring::ProducerId producer_;
   std::unique_ptr<StreamFeed> feed_;
   std::unique_ptr<Coordinator> coordinator_;
 
  private:
+  void drain_errors(Batches& batches) const {
+    for (ring::SampleError& error : ring_->drain_sample_errors())
+      batches.errors.push_back(std::move(error));
+  }
   void add(const ring::ReadyBatch& batch, Batches& batches) const {
     const ring::BatchLayout& layout = ring_->layout();
     std::string& bytes = batches.bytes.emplace_back();
@@ -315,6 +335,52 @@ TEST_F(StreamFeedTest, DeliversShuffledBatchWhenSourcePauses) {
   ScriptedInputs inputs({[] { return paused_after(json_lines(0, 4)); }});
   const Batches batches = run(inputs, nullptr, 0, 1);
   EXPECT_EQ(sorted(batches.all_labels()), numbers(0, 4));
+}
+
+// A reader whose thread has ended waits for nothing.
+TEST_F(StreamFeedTest, DeliversShuffledBatchAfterReaderHasEnded) {
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.capacity = 1000;
+  options_.num_threads = 2;
+  ScriptedInputs inputs({[] { return paused_after(json_lines(0, 4)); }, [] { return parts({}); }});
+  inputs.fail_open(1, Status(StatusCode::kClosed, "input-1: was opened before"));
+  const Batches batches = run(inputs, nullptr, 0, 1);
+  EXPECT_EQ(sorted(batches.all_labels()), numbers(0, 4));
+}
+
+// ---- Progress
+
+TEST_F(StreamFeedTest, ReportsProgressWhileNothingBecomesSample) {
+  data::record_in(config_).on_missing_field = config::OnMissingField::kDrop;
+  for (const std::string text : {"\n", "{\"x\": 1}\n", "garbage\n"}) {
+    ScriptedInputs inputs({[&text] { return repeated(text); }});
+    create(inputs);
+    feed_->start(*coordinator_);
+    EXPECT_TRUE(eventually([&] {
+      ring_->drain_sample_errors();
+      return progress() >= 3;
+    })) << text;
+    EXPECT_EQ(feed_->status().records, 0u);
+    stop_and_join();
+    destroy();
+  }
+}
+
+TEST_F(StreamFeedTest, ReportsProgressWhileStateIsRestored) {
+  std::vector<std::string> parts_of_input(40, std::string(1 << 20, '\n'));
+  parts_of_input.push_back(json_lines(0, 3));
+  const auto offset = [](int64_t label) { return (40 << 20) + json_lines(0, label).size(); };
+  StreamState state{.next_source = 1};
+  state.sources.push_back(
+      {.number = 0, .name = "input-0", .next = {.offset = offset(2), .record = 2}});
+  for (uint64_t record = 0; record < 2; ++record)
+    state.elements.push_back(
+        {.source = 0, .at = {.offset = offset(static_cast<int64_t>(record)), .record = record}});
+  ScriptedInputs inputs({[&parts_of_input] { return parts(parts_of_input); }}, 1);
+  create(inputs, 1);
+  const Status restored = feed_->restore(state, {});
+  EXPECT_TRUE(restored.ok()) << restored.to_string();
+  EXPECT_EQ(progress(), 4u);  // two elements, and two parts of 16 MiB that were skipped
 }
 
 // ---- Resume
@@ -416,6 +482,60 @@ TEST_F(StreamFeedTest, DetectsInputThatChangedSinceState) {
   EXPECT_THAT(status.message(), HasSubstr("input-0"));
 }
 
+// The bytes behind the position come first: nothing is skipped.
+TEST_F(StreamFeedTest, ContinuesInputThatCannotBeReadAgain) {
+  options_.capacity = 4;
+  StreamState state{.next_source = 1};
+  state.sources.push_back({.number = 0, .name = "input-0", .next = {.offset = 1000, .record = 50}});
+  ScriptedInputs inputs(texts({json_lines(60, 65) + "garbage\n" + json_lines(65, 68)}), 1);
+  inputs.make_unrepeatable();
+  const Batches batches = run(inputs, &state, 1);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.all_labels(), numbers(60, 68));
+  ASSERT_THAT(batches.errors, SizeIs(1));
+  EXPECT_EQ(batches.errors[0].sample, 55u);
+  const StreamState& after = batches.states.at(1);
+  ASSERT_THAT(after.sources, SizeIs(1));
+  EXPECT_GE(after.sources[0].next.record, 54u);
+  EXPECT_GT(after.sources[0].next.offset, 1000u);
+}
+
+TEST_F(StreamFeedTest, RejectsElementsThatCannotBeReadAgain) {
+  StreamState state{.next_source = 1};
+  state.sources.push_back({.number = 0, .name = "input-0", .next = {.offset = 1000, .record = 50}});
+  state.elements = {{.source = 0, .at = {.offset = 900, .record = 48}},
+                    {.source = 0, .at = {.offset = 950, .record = 49}}};
+  ScriptedInputs inputs(texts({json_lines(0, 8)}), 1);
+  inputs.make_unrepeatable();
+  create(inputs, 1);
+  const Status restored = feed_->restore(state, {});
+  EXPECT_EQ(restored.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(restored.message(), HasSubstr("input-0: "));
+  EXPECT_THAT(restored.message(), HasSubstr("2 records that were in the queue"));
+}
+
+TEST_F(StreamFeedTest, ContinuesSpoolFolderWhoseFinishedFilesWereArchived) {
+  options_.capacity = 4;
+  for (int64_t file = 0; file < 100; ++file)
+    write("spool/" + std::to_string(1000 + file), json_lines(4 * file, 4 * file + 4));
+  write("spool/.end", "");
+  const auto whole_inputs = data::stream::make_spool_inputs(path("spool"));
+  ASSERT_TRUE(whole_inputs.ok()) << whole_inputs.status().to_string();
+  const Batches whole = run(**whole_inputs);
+  EXPECT_EQ(whole.all_labels(), numbers(0, 400));
+  EXPECT_THAT(taken_files(whole.states.at(99)), SizeIs(100));
+  const StreamState& state = whole.states.at(59);
+  EXPECT_GT(state.finished.size(), 50u);
+  EXPECT_LT(state.sources.size(), 40u);  // those that are queued, read or have elements
+  const Status archived = data::stream::SpoolFolder::archive_all(
+      default_file_system(), path("spool"), finished_files(state));
+  EXPECT_TRUE(archived.ok()) << archived.to_string();
+  EXPECT_TRUE(std::filesystem::exists(path("spool/done/1000")));
+  const auto rest = data::stream::make_spool_inputs(path("spool"), taken_files(state));
+  ASSERT_TRUE(rest.ok()) << rest.status().to_string();
+  EXPECT_EQ(run(**rest, &state, 60).all_labels(), numbers(240, 400));
+}
+
 TEST_F(StreamFeedTest, RejectsStateWithUnknownInput) {
   ScriptedInputs inputs(texts({json_lines(0, 30)}));
   create(inputs);
@@ -465,6 +585,29 @@ TEST_F(StreamFeedTest, FailsWhenNoRepeatedInputHasRecord) {
   EXPECT_THAT(batches.status.message(), HasSubstr("none of them has a record"));
 }
 
+// Readers reach the ends of many empty inputs, while others wait for space in the queue.
+TEST_F(StreamFeedTest, ContinuesIfMostInputsAreEmpty) {
+  options_.num_threads = 6;
+  ScriptedInputs inputs(texts({json_lines(0, 100), "", "", ""}));
+  inputs.repeat();
+  const Batches batches = run(inputs, nullptr, 0, 200);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_THAT(batches.labels, SizeIs(200));
+}
+
+TEST_F(StreamFeedTest, ContinuesAfterInputsThatStateHasReadCompletely) {
+  ScriptedInputs inputs(texts({json_lines(0, 100)}), 3);
+  inputs.repeat();
+  StreamState state{.next_source = 3};
+  for (uint64_t number = 0; number < 3; ++number)
+    state.sources.push_back({.number = number,
+                             .name = "input-0",
+                             .next = {.offset = json_lines(0, 100).size(), .record = 100}});
+  const Batches batches = run(inputs, &state, 1, 10);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.all_labels(), numbers(0, 40));
+}
+
 // ---- Padding
 
 TEST_F(StreamFeedTest, PaddedQueueGivesSameBatchesAsOthers) {
@@ -488,13 +631,11 @@ TEST_F(StreamFeedTest, HoldsAtMostCapacity) {
   options_.capacity = 8;
   slots_ = 2;
   std::atomic<int64_t> read{0};
-  ScriptedInputs inputs({[&read] {
-    return ScriptedInput::Next([&read] { return Result(std::optional(json_line(read++))); });
-  }});
+  ScriptedInputs inputs({[&read] { return endless(read); }});
   create(inputs);
   feed_->start(*coordinator_);
   // The ring's batches, the queue, and one element that waits.
-  ASSERT_TRUE(becomes_true([&] {
+  ASSERT_TRUE(eventually([&] {
     return feed_->status().activity == StreamStatus::Activity::kBlocked &&
            ring_->counters().published == 2 && read >= 17;
   }));
@@ -510,12 +651,10 @@ TEST_F(StreamFeedTest, HoldsAtMostMaxBytes) {
   for (const auto type : {queue::QueueType::kFIFO, queue::QueueType::kRandomShuffle}) {
     options_.queue = type;
     std::atomic<int64_t> read{0};
-    ScriptedInputs inputs({[&read] {
-      return ScriptedInput::Next([&read] { return Result(std::optional(json_line(read++))); });
-    }});
+    ScriptedInputs inputs({[&read] { return endless(read); }});
     create(inputs);
     feed_->start(*coordinator_);
-    ASSERT_TRUE(becomes_true([&] {
+    ASSERT_TRUE(eventually([&] {
       return feed_->status().activity == StreamStatus::Activity::kBlocked &&
              ring_->counters().published == 1 && feed_->status().elements == 10;
     }));
@@ -523,6 +662,27 @@ TEST_F(StreamFeedTest, HoldsAtMostMaxBytes) {
     stop_and_join();
     destroy();
   }
+}
+
+// Each window of 256 KiB leaves the other reader no more than the elements of a batch.
+TEST_F(StreamFeedTest, CountsWindowsOfOtherReaders) {
+  options_.capacity = 1000;
+  options_.max_bytes = 256 << 10;
+  options_.num_threads = 2;
+  std::atomic<int64_t> read{0};
+  ScriptedInputs inputs({[&read] { return endless(read); }, [&read] { return endless(read); }});
+  create(inputs);
+  feed_->start(*coordinator_);
+  uint64_t ticket = 0;
+  // Those that the first reader has read before the other one began are taken first.
+  EXPECT_TRUE(eventually([&] {
+    if (feed_->status().activity == StreamStatus::Activity::kBlocked &&
+        feed_->status().elements <= static_cast<int64_t>(batch_))
+      return true;
+    ticket += receive(ticket, 1).labels.size();
+    return false;
+  }));
+  stop_and_join();
 }
 
 TEST_F(StreamFeedTest, DeliversBatchLargerThanMaxBytes) {
@@ -550,7 +710,7 @@ TEST_F(StreamFeedTest, StopsWhileInputPauses) {
   create(inputs);
   feed_->start(*coordinator_);
   ASSERT_TRUE(
-      becomes_true([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
+      eventually([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
   EXPECT_EQ(feed_->status().input, "input-0");
   stop_and_join();
   EXPECT_EQ(feed_->end_ticket(), std::nullopt);
@@ -563,7 +723,7 @@ TEST_F(StreamFeedTest, StopsWhileNoInputIsThere) {
   create(inputs);
   feed_->start(*coordinator_);
   ASSERT_TRUE(
-      becomes_true([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
+      eventually([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
   stop_and_join();
   EXPECT_EQ(feed_->end_ticket(), std::nullopt);
 }
@@ -576,7 +736,7 @@ TEST_F(StreamFeedTest, StopsWhileRingIsFull) {
     inputs.repeat();
     create(inputs);
     feed_->start(*coordinator_);
-    ASSERT_TRUE(becomes_true([&] {
+    ASSERT_TRUE(eventually([&] {
       return ring_->counters().published == slots_ &&
              feed_->status().activity == StreamStatus::Activity::kBlocked;
     }));
@@ -590,7 +750,7 @@ TEST_F(StreamFeedTest, EndsWhenRingCloses) {
   ScriptedInputs inputs({[] { return paused_after(json_lines(0, 500)); }});
   create(inputs);
   feed_->start(*coordinator_);
-  ASSERT_TRUE(becomes_true([&] { return ring_->counters().published == slots_; }));
+  ASSERT_TRUE(eventually([&] { return ring_->counters().published == slots_; }));
   ring_->close();
   EXPECT_TRUE(coordinator_->join(kStreamTimeout).ok());
   EXPECT_TRUE(coordinator_->all_joined());
@@ -614,7 +774,7 @@ TEST_F(StreamFeedTest, StopsWhileStateIsRestored) {
   Status restored;
   std::jthread restoring(
       [&](const std::stop_token& stop) { restored = feed_->restore(state, stop); });
-  ASSERT_TRUE(becomes_true([&] { return was_read.load(); }));
+  ASSERT_TRUE(eventually([&] { return was_read.load(); }));
   restoring.request_stop();
   restoring.join();
   EXPECT_EQ(restored.code(), StatusCode::kCancelled);
@@ -633,6 +793,57 @@ TEST_F(StreamFeedTest, SkipsRecordThatCannotBeUsed) {
   EXPECT_EQ(batches.errors[0].code, StatusCode::kCorrupt);
   EXPECT_THAT(batches.errors[0].reason, HasSubstr("input-0: record 3 at offset "));
   EXPECT_EQ(batches.errors[1].sample, 6u);
+}
+
+TEST_F(StreamFeedTest, ReportsAllOfManyErrors) {
+  std::string garbage;
+  for (int line = 0; line < 1500; ++line) garbage += "garbage\n";
+  ScriptedInputs inputs(texts({garbage + json_lines(0, 4)}));
+  const Batches batches = run(inputs);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.all_labels(), numbers(0, 4));
+  ASSERT_THAT(batches.errors, SizeIs(1500));
+  for (size_t i = 0; i < batches.errors.size(); ++i) EXPECT_EQ(batches.errors[i].sample, i);
+}
+
+TEST_F(StreamFeedTest, StopsWhileErrorsWait) {
+  slots_ = 1;
+  ScriptedInputs inputs({[] {
+    return ScriptedInput::Next([is_garbage = false]() mutable {
+      return Result(
+          std::optional(std::exchange(is_garbage, true) ? "garbage\n" : json_lines(0, 4)));
+    });
+  }});
+  create(inputs);
+  feed_->start(*coordinator_);
+  // While the ring is full, no ticket is claimed for which errors can be reported.
+  ASSERT_TRUE(eventually(
+      [&] { return ring_->counters().published == slots_ && feed_->status().errors > 256; }));
+  stop_and_join();
+  EXPECT_EQ(feed_->end_ticket(), std::nullopt);
+}
+
+TEST_F(StreamFeedTest, ReportsNumberOfRecordWithWrongChecksum) {
+  using namespace data::testing;
+  config_.source = config::TfrecordDataset{};
+  data::fields_in(config_).input = {"x"};
+  data::fields_in(config_).label = "y";
+  data::record_in(config_).input_shape = {1};
+  data::record_in(config_).num_classes = 100;
+  std::string frames;
+  for (int64_t label = 0; label < 5; ++label) {
+    std::string frame =
+        framed(example({{"x", floats_feature({1.5f})}, {"y", ints_feature({label})}}));
+    if (label == 2) frame.back() = static_cast<char>(~frame.back());
+    frames += frame;
+  }
+  ScriptedInputs inputs(texts({frames}));
+  const Batches batches = run(inputs);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  EXPECT_EQ(batches.all_labels(), (Labels{0, 1, 3, 4}));
+  ASSERT_THAT(batches.errors, SizeIs(1));
+  EXPECT_EQ(batches.errors[0].sample, 2u);
+  EXPECT_THAT(batches.errors[0].reason, HasSubstr("input-0: record 2 at offset "));
 }
 
 TEST_F(StreamFeedTest, FailsAtRecordThatCannotBeUsedIfConfigured) {
@@ -678,6 +889,20 @@ TEST_F(StreamFeedTest, FailsWithErrorOfInput) {
   EXPECT_EQ(batches.status.code(), StatusCode::kIoError);
   EXPECT_THAT(batches.status.message(), HasSubstr("the disk is gone"));
   EXPECT_EQ(batches.end_ticket, std::nullopt);
+}
+
+TEST_F(StreamFeedTest, CountsBytesThatFillNoBlock) {
+  config::TokensDataset tokens;
+  tokens.dtype = config::TokenType::kUint32;
+  tokens.sequence.block_size = 2;
+  config_.source = tokens;
+  batch_ = 1;
+  ScriptedInputs inputs(texts({std::string(16, '\0'), std::string(16, '\0')}));
+  create(inputs);
+  feed_->start(*coordinator_);
+  EXPECT_THAT(receive(0, 10).bytes, SizeIs(2));
+  EXPECT_EQ(feed_->status().dropped_bytes, 8u);
+  stop_and_join();
 }
 
 TEST_F(StreamFeedTest, CountsDroppedRecords) {

@@ -15,6 +15,8 @@ namespace stoker::feed {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 StreamState make_state() {
   StreamState state;
@@ -27,6 +29,8 @@ StreamState make_state() {
                    {.number = 8, .name = "b", .next = {}, .identity = 0, .ended = false}};
   state.elements = {{.source = 8, .at = {.offset = 1, .record = 2}},
                     {.source = 3, .at = {.offset = 512, .record = 1}}};
+  state.finished = {{.number = 5, .name_hash = 55, .identity = 555},
+                    {.number = 4, .name_hash = 44, .identity = 444}};
   state.generator = queue::GeneratorState{.key = 1, .stream = 2, .draws = 3};
   return state;
 }
@@ -75,9 +79,30 @@ TEST(StreamState, RejectsInputsAndElementsThatDoNotFit) {
   StreamState twice = make_state();
   twice.sources[1].number = 3;
   EXPECT_EQ(code(twice), StatusCode::kCorrupt);
+  StreamState finished = make_state();
+  finished.finished[0].number = 9;
+  EXPECT_EQ(code(finished), StatusCode::kCorrupt);
   StreamState nameless = make_state();
   nameless.sources[1].name.clear();
   EXPECT_EQ(code(nameless), StatusCode::kCorrupt);
+}
+
+// A file that replaced another one of its name was read last: the other one must not be read again,
+// and must not make it new.
+TEST(StreamState, LastInputOfNameCounts) {
+  using data::stream::hash_of_name;
+  StreamState state;
+  state.next_source = 9;
+  state.sources = {{.number = 1, .name = "spool/a", .identity = 10},
+                   {.number = 6, .name = "spool/b", .identity = 60},
+                   {.number = 7, .name = "spool/c", .identity = 70}};
+  state.finished = {{.number = 5, .name_hash = hash_of_name("a"), .identity = 50},
+                    {.number = 4, .name_hash = hash_of_name("a"), .identity = 40},
+                    {.number = 3, .name_hash = hash_of_name("b"), .identity = 30}};
+  EXPECT_THAT(taken_files(state),
+              UnorderedElementsAre(Pair(hash_of_name("a"), 50), Pair(hash_of_name("b"), 60),
+                                   Pair(hash_of_name("c"), 70)));
+  EXPECT_THAT(finished_files(state), UnorderedElementsAre(Pair(hash_of_name("a"), 50)));
 }
 
 TEST(StreamStateTable, KeepsStateOfEachSlot) {
@@ -123,6 +148,27 @@ TEST(StreamStateTable, RejectsStateThatIsTooLarge) {
   const Status status = table->record(0, state);
   EXPECT_EQ(status.code(), StatusCode::kNoSpace);
   EXPECT_THAT(status.message(), HasSubstr("data.train.stream.capacity"));
+}
+
+// A spool folder has them until a checkpoint archives them.
+TEST(StreamStateTable, KeepsManyFinishedFiles) {
+  const auto table = StreamStateTable::create(1, 1);
+  ASSERT_TRUE(table.ok()) << table.status().to_string();
+  StreamState state;
+  state.next_source = 1'000'000;
+  const auto finish_until = [&state](uint64_t count) {
+    while (state.finished.size() < count) {
+      const uint64_t number = state.finished.size();
+      state.finished.push_back({.number = number, .name_hash = ~number, .identity = 7});
+    }
+  };
+  finish_until(40'000);
+  ASSERT_TRUE(table->record(0, state).ok());
+  EXPECT_EQ(*table->read(0), state);
+  finish_until(50'000);
+  const Status status = table->record(0, state);
+  EXPECT_EQ(status.code(), StatusCode::kNoSpace);
+  EXPECT_THAT(status.message(), HasSubstr("50000 files of the spool folder"));
 }
 
 TEST(StreamStateTable, RejectsSegmentThatIsNoTable) {

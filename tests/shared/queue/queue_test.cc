@@ -438,6 +438,24 @@ TEST(SettledBatchTest, IsTakenWhenNoMoreElementsAreExpected) {
   EXPECT_EQ(queue->size(), 1);
 }
 
+TEST(SettledBatchTest, IsTakenWhenProducerReportsThatItWaits) {
+  const auto queue = make_queue({.capacity = 9});
+  ASSERT_TRUE(queue->enqueue_many(batch({1, 2, 3}), kNoStop).ok());
+  std::atomic<bool> is_settled = false;
+  const BatchOptions options{.min_size = 9, .is_settled = [&] { return is_settled.load(); }};
+  std::string taken;
+  std::jthread consumer(
+      [&] { taken = text_of(queue->dequeue_many(2, kNoStop, kNoDeadline, options)); });
+  wait_for_waiters(*queue, 1);
+  queue->check_settled();
+  EXPECT_EQ(queue->size(), 3);
+  is_settled = true;
+  queue->check_settled();
+  EXPECT_EQ(queue->size(), 1);
+  consumer.join();
+  EXPECT_EQ(taken, "1 2");
+}
+
 TEST(SettledBatchTest, CanExceedCapacity) {
   const auto queue = make_queue(
       {.type = QueueType::kRandomShuffle, .capacity = 3, .min_after_dequeue = 1, .seed = 7});

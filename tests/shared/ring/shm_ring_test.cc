@@ -164,7 +164,7 @@ TEST_F(ShmRingTest, EndsAtTicketThatWasNotKnownAtFirst) {
   produce(producer_);
   produce(producer_);
   EXPECT_EQ(ring_->first_unpublished(), 2u);
-  ring_->end_at(2);
+  ASSERT_TRUE(ring_->end_at(2).ok());
   EXPECT_TRUE(ring_->has_ended());
   expect_next(0);
   expect_next(1);
@@ -176,8 +176,24 @@ TEST_F(ShmRingTest, EndWakesWaitingConsumer) {
   open({.slots = 4, .first_ticket = 7});
   std::jthread consumer(
       [this] { EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed); });
-  ring_->end_at(7);
+  EXPECT_TRUE(ring_->end_at(7).ok());
   consumer.join();
+}
+
+// The ticket comes from a producer, which can be wrong.
+TEST_F(ShmRingTest, RejectsEndAtOtherThanFirstUnpublishedTicket) {
+  open({.slots = 4});
+  produce(producer_);
+  produce(producer_);
+  for (const uint64_t ticket : {0, 1, 3, 5}) {
+    const Status ended = ring_->end_at(ticket);
+    EXPECT_EQ(ended.code(), StatusCode::kInvalidArgument) << ticket;
+    EXPECT_THAT(ended.message(), HasSubstr("ticket 2 is the first without a batch"));
+  }
+  EXPECT_FALSE(ring_->has_ended());
+  expect_next(0);
+  produce(producer_);
+  EXPECT_TRUE(ring_->end_at(3).ok());
 }
 
 TEST_F(ShmRingTest, ReturnsAbandonedTicketOnNextClaim) {

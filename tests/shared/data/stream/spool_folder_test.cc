@@ -20,10 +20,8 @@ namespace stoker::data::stream {
 namespace {
 
 using test::write_whole;
-using ::testing::ElementsAre;
 using testing::eventually;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class SpoolFolderTest : public ::testing::Test {
  protected:
@@ -56,10 +54,12 @@ class SpoolFolderTest : public ::testing::Test {
   static Status archive(const SpoolFolder::File& file) {
     return SpoolFolder::archive(default_file_system(), file);
   }
-  static std::vector<std::string> names(const SpoolFolder::Taken& taken) {
-    std::vector<std::string> found;
-    for (const auto& [name, identity] : taken) found.push_back(name);
-    return found;
+  // Of "a", "aa", "b" and "c", those that are taken.
+  static std::string taken_of(const SpoolFolder& spool) {
+    std::string taken;
+    for (const char* name : {"a", "aa", "b", "c"})
+      if (spool.is_taken(hash_of_name(name))) taken += std::string(name) + " ";
+    return taken;
   }
   // By another file, which is longer each time.
   void replace(const std::string& name) {
@@ -82,7 +82,27 @@ TEST_F(SpoolFolderTest, ReturnsFilesInOrderOfNamesUntilEnd) {
   EXPECT_EQ(next(*spool), "c");
   add_end();
   EXPECT_EQ(next(*spool), "");
-  EXPECT_THAT(names(spool->taken()), ElementsAre("a", "aa", "b", "c"));
+  EXPECT_EQ(taken_of(*spool), "a aa b c ");
+}
+
+// Whether they are all there at first, or each appears when the others were taken.
+TEST_F(SpoolFolderTest, OrderOfAscendingNamesDoesNotDependOnTime) {
+  const std::vector<std::string> names{"1000-b", "1001-a", "1002", "1002-x", "1010"};
+  for (size_t present = 0; present <= names.size(); ++present) {
+    const test::TemporaryDirectory folder;
+    const auto opened = SpoolFolder::open(folder.path(), {}, {.max_age = std::chrono::hours(24)});
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    size_t added = 0;
+    const auto add_next = [&] {
+      write_whole(folder / ".partial", "x");
+      std::filesystem::rename(folder / ".partial", folder / names[added++]);
+    };
+    while (added < present) add_next();
+    for (size_t taken = 0; taken < names.size(); ++taken) {
+      if (added == taken) add_next();
+      EXPECT_EQ(next(**opened), names[taken]) << present << " files at first";
+    }
+  }
 }
 
 TEST_F(SpoolFolderTest, IgnoresHiddenFilesAndFolders) {
@@ -97,17 +117,18 @@ TEST_F(SpoolFolderTest, IgnoresHiddenFilesAndFolders) {
 
 TEST_F(SpoolFolderTest, ContinuesAfterTakenFiles) {
   for (const char* name : {"a", "b", "c"}) add(name);
-  SpoolFolder::Taken taken{{"archived before", 7}};
+  SpoolFolder::Taken taken{{hash_of_name("aa"), 7}};  // was archived before
   {
     const auto spool = open();
     for (const char* name : {"a", "b", "c"}) {
-      EXPECT_EQ(next(*spool), name);
-      if (*name != 'b') taken.insert(*spool->taken().find(name));
+      const SpoolFolder::File file = take(*spool);
+      EXPECT_EQ(file.path, folder_ / name);
+      if (*name != 'b') taken.emplace(hash_of_name(file.path), file.identity);
     }
   }
   const auto spool = open(taken);
   EXPECT_EQ(next(*spool), "b");
-  EXPECT_THAT(names(spool->taken()), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(taken_of(*spool), "a b c ");
 }
 
 TEST_F(SpoolFolderTest, ReturnsIdentityOfShard) {
@@ -204,7 +225,24 @@ TEST_F(SpoolFolderTest, ArchivesFileOnce) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
   add_end();
   EXPECT_EQ(next(*spool), "");
-  EXPECT_THAT(spool->taken(), IsEmpty());
+  EXPECT_EQ(taken_of(*spool), "");
+}
+
+TEST_F(SpoolFolderTest, ArchivesAllFilesThatStateNames) {
+  for (const char* name : {"a", "b", "c"}) add(name);
+  const auto spool = open();
+  SpoolFolder::Taken taken{{hash_of_name("of another checkpoint"), 7}};
+  for (int i = 0; i < 2; ++i) {
+    const SpoolFolder::File file = take(*spool);
+    taken.emplace(hash_of_name(file.path), file.identity);
+  }
+  std::filesystem::create_directory(folder_ / SpoolFolder::kDone);
+  write_whole(folder_ / "done/a", "of the hour before");
+  const Status archived = SpoolFolder::archive_all(default_file_system(), folder_.path(), taken);
+  EXPECT_EQ(archived.code(), StatusCode::kAlreadyExists);  // and yet the other one is archived
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "a"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "done/b"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "c"));
 }
 
 TEST_F(SpoolFolderTest, NeverReplacesArchivedFile) {

@@ -71,9 +71,10 @@ TEST_F(StreamInputsTest, RemembersFilesOfSpoolFolder) {
   const auto first = (*inputs)->next({});
   ASSERT_TRUE(first.ok() && *first) << first.status().to_string();
   EXPECT_NE((*first)->identity, 0u);
-  EXPECT_TRUE((*inputs)->must_remember((*first)->name));
-  EXPECT_FALSE((*inputs)->must_remember(path("spool/b")));
-  auto resumed = make_spool_inputs(path("spool"), {{"a", (*first)->identity}});
+  EXPECT_TRUE((*inputs)->must_remember(hash_of_name((*first)->name)));
+  EXPECT_FALSE((*inputs)->must_remember(hash_of_name(path("spool/b"))));
+  EXPECT_GT((*inputs)->polls(), 0u);
+  auto resumed = make_spool_inputs(path("spool"), {{hash_of_name("a"), (*first)->identity}});
   ASSERT_TRUE(resumed.ok()) << resumed.status().to_string();
   EXPECT_THAT(names_of(**resumed), ElementsAre("b"));
 }
@@ -89,7 +90,16 @@ TEST_F(StreamInputsTest, OpensDescriptorOnce) {
   const auto input = inputs->open("pipe");
   ASSERT_TRUE(input.ok()) << input.status().to_string();
   EXPECT_EQ(testing::read_rest(**input).bytes, "text");
-  EXPECT_EQ(inputs->open("pipe").status().code(), StatusCode::kClosed);
+  EXPECT_EQ(inputs->open("pipe").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(StreamInputsTest, ContinuesDescriptorThatStateNames) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ::close(ends[1]);
+  const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"}, 1);
+  EXPECT_THAT(names_of(*inputs), IsEmpty());
+  EXPECT_TRUE(inputs->open("pipe").ok());
 }
 
 }  // namespace

@@ -44,7 +44,6 @@ class StreamSourceTest : public ::testing::Test {
 TEST_F(StreamSourceTest, ListsShardsInOrderOfNames) {
   const StreamSource source = of(folder_ / "shard-*.jsonl");
   EXPECT_EQ(source.kind(), Kind::kShards);
-  EXPECT_TRUE(source.can_be_read_again());
   EXPECT_THAT(source.names(), ElementsAre(folder_ / "shard-00.jsonl", folder_ / "shard-01.jsonl",
                                           folder_ / "shard-02.jsonl"));
 }
@@ -79,7 +78,6 @@ TEST_F(StreamSourceTest, OpensCompressedShards) {
 TEST_F(StreamSourceTest, DistinguishesFilesByType) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   EXPECT_EQ(of(folder_ / "fifo").kind(), Kind::kFifo);
-  EXPECT_FALSE(of(folder_ / "fifo").can_be_read_again());
   EXPECT_EQ(of(folder_ / "shard-00.jsonl").kind(), Kind::kGrowingFile);
   EXPECT_EQ(of(folder_ / "shard-0[0].jsonl").kind(), Kind::kShards);
   EXPECT_EQ(of("stdin").kind(), Kind::kStdin);
