@@ -23,9 +23,13 @@ std::optional<config::DeviceConfig> device_from_environment() {
 Benchmark training_benchmark(const DeviceSetup& setup) {
   const auto prepare = [setup](const Options& options) -> Result<std::vector<Trial>> {
     STOKER_ASSIGN_OR_RETURN(const auto training, DeviceTraining::create(setup));
+    const std::string embeddings =
+        setup.embedding_parameters == 0
+            ? ""
+            : ", " + std::to_string(setup.embedding_parameters) + " of them embeddings";
     Trial trial{setup.training.name + " of " + std::to_string(training->parameters()) +
-                    " parameters, batch " + std::to_string(setup.training.batch) + ", " +
-                    std::string(config::to_string(setup.train.precision)) + ", " +
+                    " parameters" + embeddings + ", batch " + std::to_string(setup.training.batch) +
+                    ", " + std::string(config::to_string(setup.train.precision)) + ", " +
                     config::to_string(setup.train.device),
                 setup.unit + "/s",
                 [=, time = options.run_time()]() -> Result<double> {

@@ -26,6 +26,7 @@ DeviceSetup gpt2(bool tiny) {
                     .unit = "tokens"};
   setup.train.precision = config::Precision::kBf16;
   setup.units = setup.training.batch * static_cast<uint64_t>(model.context_length);
+  setup.embedding_parameters = (model.vocab_size + model.context_length) * model.embed_dim;
   return setup;
 }
 

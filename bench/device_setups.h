@@ -16,6 +16,8 @@ struct DeviceSetup {
   config::TrainConfig train;  // device, precision, channels_last
   std::string unit;           // what is counted: tokens, images, samples
   uint64_t units = 1;         // per batch
+  // Parameters of embeddings, which are looked up and take part in no matrix product.
+  int64_t embedding_parameters = 0;
 };
 
 // `tiny`: the same models, small enough that a step takes milliseconds on a CPU.

@@ -1,7 +1,7 @@
 """device_table.py LINES [GPU]: prints the lines of stoker-bench-device as a Markdown table.
 
-For gpt2, the model FLOPs utilization (MFU) is added if GPU is a known device: 6 operations per parameter and token, as
-in "Scaling Laws for Neural Language Models", divided by the dense bf16 peak of the data sheet.
+For gpt2, the model FLOPs utilization (MFU) is added if GPU is a known device: 6 operations per token and parameter
+outside of embeddings, as in "Scaling Laws for Neural Language Models", divided by the dense bf16 peak of the data sheet.
 """
 import json
 import re
@@ -12,10 +12,10 @@ PEAK_BF16 = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 
 def mfu(line, value, gpu):
     peak = next((peak for name, peak in PEAK_BF16.items() if name in gpu), None)
-    parameters = re.search(r"of (\d+) parameters", line["metric"])
+    parameters = re.search(r"of (\d+) parameters, (\d+) of them embeddings", line["metric"])
     if peak is None or line["bench"] != "device-gpt2" or not parameters:
         return ""
-    return f" (MFU {6 * int(parameters.group(1)) * value / peak:.1%})"
+    return f" (MFU {6 * (int(parameters.group(1)) - int(parameters.group(2))) * value / peak:.1%})"
 
 
 def format_number(value):

@@ -1,10 +1,12 @@
 #include "daemon/cuda/cuda_module.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <c10/cuda/CUDAFunctions.h>
 
 #include "daemon/cuda/cuda_queue.h"
+#include "daemon/cuda/preload_nvrtc.h"
 
 namespace stoker::cuda {
 namespace {
@@ -22,6 +24,14 @@ void unpin_host_memory(void* bytes) {
   if (cudaHostUnregister(bytes) != cudaSuccess) (void)cudaGetLastError();
 }
 
+std::string load_nvrtc() {
+  Dl_info runtime{};
+  if (::dladdr(reinterpret_cast<void*>(&cudaRuntimeGetVersion), &runtime) == 0)
+    return "the path of CUDA's runtime library is unknown";
+  const std::string path = runtime.dli_fname;
+  return preload_nvrtc(path.substr(0, path.rfind('/')), CUDART_VERSION / 1000);
+}
+
 std::unique_ptr<DeviceQueue> open_queue(int device, size_t slot_bytes, size_t slots) {
   return open_cuda_queue({.device = device, .slot_bytes = slot_bytes, .slots = slots});
 }
@@ -31,7 +41,7 @@ std::unique_ptr<DeviceQueue> open_queue(int device, size_t slot_bytes, size_t sl
 
 extern "C" const stoker::cuda::CudaModule* stoker_cuda_module() {
   static const stoker::cuda::CudaModule module{
-      stoker::cuda::kModuleVersion, stoker::cuda::device_count, stoker::cuda::pin_host_memory,
-      stoker::cuda::unpin_host_memory, stoker::cuda::open_queue};
+      stoker::cuda::kModuleVersion,    stoker::cuda::device_count, stoker::cuda::pin_host_memory,
+      stoker::cuda::unpin_host_memory, stoker::cuda::load_nvrtc,   stoker::cuda::open_queue};
   return &module;
 }

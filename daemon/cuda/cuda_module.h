@@ -8,12 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "daemon/cuda/device_queue.h"
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 4;
+inline constexpr int kModuleVersion = 5;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 
@@ -24,6 +25,8 @@ struct CudaModule {
   // it.
   bool (*pin_host_memory)(void* bytes, size_t size) = nullptr;
   void (*unpin_host_memory)(void* bytes) = nullptr;
+  // See preload_nvrtc(); called once a device is chosen.
+  std::string (*preload_nvrtc)() = nullptr;
   // See CudaQueue; throws c10::Error.
   std::unique_ptr<DeviceQueue> (*open_queue)(int device, size_t slot_bytes, size_t slots) = nullptr;
 };

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -128,14 +129,32 @@ class PinnedValues {
   double* values_ = nullptr;
 };
 
+struct Streams {
+  CUDAStream work, copy;
+};
+
+// Queues that follow each other, as after a rollback, use the same streams: LibTorch caches memory,
+// and cuBLAS has a workspace, per stream.
+const Streams& streams_of(c10::DeviceIndex device) {
+  static std::map<c10::DeviceIndex, Streams> streams;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto known = streams.find(device);
+  if (known != streams.end()) return known->second;
+  return streams
+      .emplace(device, Streams{c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device),
+                               c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)})
+      .first->second;
+}
+
 class CudaQueue final : public DeviceQueue {
  public:
   explicit CudaQueue(const QueueOptions& queue_options)
       : device_(static_cast<c10::DeviceIndex>(queue_options.device)),
         previous_stream_(
             (c10::cuda::set_device(device_), c10::cuda::getCurrentCUDAStream(device_))),
-        work_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_)),
-        copy_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_)),
+        work_stream_(streams_of(device_).work),
+        copy_stream_(streams_of(device_).copy),
         pool_(at::cuda::graph_pool_handle()) {
     // The model was created on another stream.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
@@ -184,9 +203,18 @@ class CudaQueue final : public DeviceQueue {
 
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
-    // Memory that was cached by eager steps can be needed by the graph.
+    try {
+      return std::make_unique<CudaGraph>(work, device_, pool_);
+    } catch (...) {
+      // LibTorch's host allocator does not accept a pool again whose last use was released.
+      pool_ = at::cuda::graph_pool_handle();
+      throw;
+    }
+  }
+
+  void release_cached_memory() override {
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::CUDACachingAllocator::emptyCache();
-    return std::make_unique<CudaGraph>(work, device_, pool_);
   }
 
   void start_read(size_t read, const double* values, size_t count) override {
@@ -211,6 +239,12 @@ class CudaQueue final : public DeviceQueue {
     return use;
   }
 
+  uint64_t free_bytes() override {
+    size_t free = 0, total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return free;
+  }
+
  private:
   static constexpr size_t kMaxTimedItems = 4;  // maximum number of timed work items in flight
 
@@ -224,7 +258,7 @@ class CudaQueue final : public DeviceQueue {
 
   const c10::DeviceIndex device_;
   const CUDAStream previous_stream_, work_stream_, copy_stream_;
-  const at::cuda::MempoolId_t pool_;
+  at::cuda::MempoolId_t pool_;  // of the graphs
   std::array<at::Tensor, kBuffers> inputs_;
   std::vector<CUDAEvent> copied_;              // by ring slot
   std::vector<CUDAEvent> buffer_done_;         // by buffer

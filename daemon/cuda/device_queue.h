@@ -66,8 +66,12 @@ class DeviceQueue {
   virtual void end_work(size_t buffer) = 0;
 
   // Records the device work of `work` without running it. Exceptions of `work`, and of operations
-  // that cannot be captured, pass through; the queue is then unchanged.
+  // that cannot be captured, pass through; the queue is then unchanged. Waits for the device. The
+  // memory of a graph is reserved until it is destroyed; nothing else can use it.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
+
+  // Waits for the device and returns reserved memory that is not allocated to it.
+  virtual void release_cached_memory() = 0;
 
   // Copies values to the host after the work submitted so far. `values` must stay valid until then.
   virtual void start_read(size_t read, const double* values, size_t count) = 0;
@@ -78,6 +82,8 @@ class DeviceQueue {
   virtual void synchronize() = 0;
 
   virtual DeviceUsage usage() = 0;
+  // Device memory that no process has reserved; calls the driver.
+  virtual uint64_t free_bytes() = 0;
 };
 
 }  // namespace stoker::cuda

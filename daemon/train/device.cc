@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <ATen/Context.h>
+
 #include "shared/base/log.h"
 
 namespace stoker::train {
@@ -37,6 +39,10 @@ Result<c10::Device> open_cuda(int index) {
   if (index >= count) {
     return Status(StatusCode::kInvalidArgument, "there is no cuda:" + std::to_string(index) +
                                                     "; this machine has " + std::to_string(count));
+  }
+  if (const std::string reason = module->preload_nvrtc(); !reason.empty()) {
+    at::globalContext().setSDPUseCuDNN(false);  // its kernels are compiled by NVRTC
+    log_warn("cudnn attention disabled", {{"reason", reason}});
   }
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
 }

@@ -17,6 +17,9 @@ namespace {
 
 using cuda::DeviceQueue;
 
+// Graphs that are dropped after fewer replays do not pay for their capture.
+constexpr uint64_t kMinReplays = 100;
+
 // Identifies the shapes and dtypes of a batch. Each distinct value needs its own graphs.
 std::string shape_of(const task::Batch& batch) {
   std::string text;
@@ -97,13 +100,16 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
                            MicroBatchInfo micro_batch) {
   const task::Batch batch = prepared(buffer, received);
   const auto work = [this, batch, micro_batch] { calls_.work(batch, micro_batch); };
-  if (micro_batch.is_instrumented) return work();
   const GraphSchedule::Part part{shape_of(batch), buffer, micro_batch.is_first, micro_batch.is_last,
                                  micro_batch.level};
-  switch (schedule_.next(part)) {
+  const auto mode =
+      micro_batch.is_instrumented ? GraphSchedule::Mode::kPlain : schedule_.next(part);
+  switch (mode) {
     case GraphSchedule::Mode::kPlain:
+      make_room_for_eager_work();
       return work();
     case GraphSchedule::Mode::kReplay:
+      ++replays_since_drop_;
       return schedule_.graph(part).replay();
     case GraphSchedule::Mode::kCapture:
       return capture(part, work);
@@ -112,20 +118,50 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
 
 void DeviceEngine::capture(const GraphSchedule::Part& part, const std::function<void()>& work) {
   try {
+    // A capture cannot use memory that eager steps left in the cache.
+    queue_->release_cached_memory();
+    const uint64_t reserved = queue_->usage().reserved_bytes;
     schedule_.captured(part, queue_->capture(work));
+    graph_bytes_ += queue_->usage().reserved_bytes - reserved;
     log_info("cuda graph captured",
              {{"shape", part.shape}, {"buffer", part.buffer}, {"graphs", schedule_.graphs()}});
-  } catch (const c10::OutOfMemoryError&) {
-    throw;  // an eager step would not fit either
   } catch (const c10::Error& error) {
-    schedule_.give_up();
-    const std::string reason = error.what_without_backtrace();
-    log_warn("cuda graph capture disabled",
-             {{"reason", reason.substr(0, reason.find('\n'))},
-              {"hint", "train.cuda_graphs: never disables the attempt"}});
+    // Also without memory: a capture needs more than an eager step.
+    disable_capture(error.what_without_backtrace());
+    queue_->release_cached_memory();
     return work();
   }
   schedule_.graph(part).replay();
+}
+
+void DeviceEngine::disable_capture(const std::string& reason) {
+  schedule_.give_up();
+  graph_bytes_ = 0;
+  log_warn("cuda graph capture disabled",
+           {{"reason", reason.substr(0, reason.find('\n'))},
+            {"hint", "train.cuda_graphs: never disables the attempt"}});
+}
+
+// Eager work cannot use the memory of the graphs and needs about as much again.
+void DeviceEngine::make_room_for_eager_work() {
+  if (schedule_.graphs() == 0) return;
+  const cuda::DeviceUsage use = queue_->usage();
+  const uint64_t used = graph_bytes_ + use.allocated_bytes;
+  const uint64_t cached = use.reserved_bytes > used ? use.reserved_bytes - used : 0;
+  const uint64_t available = queue_->free_bytes() + cached;
+  if (available >= graph_bytes_) return;
+  queue_->synchronize();
+  if (has_dropped_graphs_ && replays_since_drop_ < kMinReplays) {
+    disable_capture("not enough memory for graphs and eager steps in turn");
+  } else {
+    log_info("cuda graphs dropped",
+             {{"reason", "an eager step needs their memory"}, {"available_bytes", available}});
+    schedule_.drop_graphs();
+    has_dropped_graphs_ = true;
+  }
+  graph_bytes_ = 0;
+  replays_since_drop_ = 0;
+  queue_->release_cached_memory();
 }
 
 void DeviceEngine::read(const std::vector<at::Tensor>& scalars, OnRead on_read) {

@@ -59,6 +59,8 @@ class DeviceEngine final : public StepEngine {
   void compute(size_t buffer, const feed::ReceivedBatch& received, MicroBatchInfo micro_batch);
   task::Batch prepared(size_t buffer, const feed::ReceivedBatch& received);
   void capture(const GraphSchedule::Part& part, const std::function<void()>& work);
+  void disable_capture(const std::string& reason);
+  void make_room_for_eager_work();
   void release_oldest();
   void deliver_oldest();
 
@@ -67,7 +69,10 @@ class DeviceEngine final : public StepEngine {
   const Calls calls_;
   const std::vector<std::unique_ptr<PinnedMemory>> pinned_;
   std::unique_ptr<cuda::DeviceQueue> queue_;
-  GraphSchedule schedule_;  // its graphs must be destroyed before the queue
+  GraphSchedule schedule_;    // its graphs must be destroyed before the queue
+  uint64_t graph_bytes_ = 0;  // memory that only the graphs can use
+  bool has_dropped_graphs_ = false;
+  uint64_t replays_since_drop_ = 0;
   // Copies of the tensors that prepare() replaced, per buffer and shape. Graphs need them at fixed
   // addresses.
   std::array<std::map<std::string, task::Batch>, cuda::DeviceQueue::kBuffers> prepared_;

@@ -42,6 +42,8 @@ class GraphSchedule {
   // captured() or give_up().
   Mode next(const Part& part);
   void captured(const Part& part, std::unique_ptr<cuda::Graph> graph);
+  // Drops all graphs; their parts are captured again.
+  void drop_graphs() { graphs_.clear(); }
   // Drops all graphs and runs everything eagerly from now on.
   void give_up();
 

@@ -43,7 +43,8 @@ void move(const Optimizer::Group& group, at::Tensor parameter, const at::Tensor&
   const double scale = scale_of(parameter);
   if (group.device_lr.defined()) {
     parameter.mul_(1 - group.device_lr * group.weight_decay);
-    parameter.sub_(direction * (group.device_lr * scale));
+    // A product of a bf16 tensor and a 0-dim fp32 tensor would be rounded to bf16.
+    parameter.sub_(direction.to(at::kFloat) * (group.device_lr * scale));
     return;
   }
   parameter.mul_(1 - group.lr * group.weight_decay);

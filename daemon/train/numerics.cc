@@ -17,6 +17,9 @@ void set_tf32(bool on) {
   using at::Float32Backend;
   using at::Float32Op;
   const auto precision = on ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  // Parts of LibTorch, such as TunableOp, read the former settings, which throws if they differ.
+  at::globalContext().setAllowTF32CuBLAS(on);
+  at::globalContext().setAllowTF32CuDNN(on);
   // LibTorch enables TF32 in cuDNN by default; here fp32 means IEEE fp32.
   for (const Float32Op op : {Float32Op::MATMUL, Float32Op::CONV, Float32Op::RNN})
     at::globalContext().setFloat32Precision(Float32Backend::CUDA, op, precision);
@@ -42,6 +45,8 @@ void configure_numerics(const config::RunConfig& run, const config::TrainConfig&
   at::set_num_threads(train.num_threads.value_or(cores));
   at::globalContext().setDeterministicAlgorithms(run.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(run.deterministic);
+  // Filling each new tensor with NaN costs bandwidth, and no kernel here reads uninitialized memory.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
   // The shapes of a run are fixed, so cuDNN benchmarking pays off. The kernel it selects can differ
   // between starts.
   at::globalContext().setBenchmarkCuDNN(!run.deterministic);

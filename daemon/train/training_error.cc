@@ -18,9 +18,25 @@ constexpr size_t kMaxText = 800;  // bytes of the allocator's summary
 constexpr std::array<std::string_view, 5> kOutOfMemory{"can't allocate memory", "not enough memory",
                                                        "out of memory", "CUDNN_STATUS_ALLOC_FAILED",
                                                        "CUBLAS_STATUS_ALLOC_FAILED"};
-// These errors leave the device usable. They are bugs, so a restart would fail again.
-constexpr std::array<std::string_view, 3> kProgramErrors{"device-side assert", "invalid argument",
-                                                         "invalid configuration argument"};
+// Values of cudaError_t (driver_types.h) after which the device is unusable until a restart.
+// cudaErrorAssert (710) is one too, but a restart would fail again.
+constexpr std::array<int32_t, 10> kDeviceLostCodes{
+    46,   // cudaErrorDevicesUnavailable
+    214,  // cudaErrorECCUncorrectable
+    700,  // cudaErrorIllegalAddress
+    702,  // cudaErrorLaunchTimeout
+    714,  // cudaErrorHardwareStackError
+    715,  // cudaErrorIllegalInstruction
+    716,  // cudaErrorMisalignedAddress
+    717,  // cudaErrorInvalidAddressSpace
+    718,  // cudaErrorInvalidPc
+    719,  // cudaErrorLaunchFailure
+};
+constexpr int32_t kOutOfMemoryCode = 2;  // cudaErrorMemoryAllocation
+// cuBLAS and cuDNN report a lost device without its code.
+constexpr std::array<std::string_view, 4> kDeviceLost{
+    "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_MAPPING_ERROR",
+    "CUDNN_STATUS_EXECUTION_FAILED", "CUDNN_STATUS_MAPPING_ERROR"};
 
 bool contains_any(std::string_view text, std::span<const std::string_view> words) {
   return std::ranges::any_of(
@@ -52,12 +68,13 @@ Status to_status(const std::exception& error) {
       on_one_line(torch != nullptr ? torch->what_without_backtrace() : error.what());
   if (dynamic_cast<const model::OutOfVocabError*>(&error) != nullptr)
     return Status(StatusCode::kMismatch, text);
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+  const auto* const accelerator = dynamic_cast<const c10::AcceleratorError*>(&error);
+  const int32_t code = accelerator != nullptr ? accelerator->get_error_code() : 0;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || code == kOutOfMemoryCode ||
       contains_any(text, kOutOfMemory))
     return Status(StatusCode::kOutOfMemory, text);
-  const bool is_of_device =
-      text.find("CUDA error") != std::string::npos || text.find("cuDNN error") != std::string::npos;
-  if (is_of_device && !contains_any(text, kProgramErrors))
+  if (std::ranges::find(kDeviceLostCodes, code) != kDeviceLostCodes.end() ||
+      contains_any(text, kDeviceLost))
     return Status(StatusCode::kDeviceLost, text);
   return Status(StatusCode::kInternal, text);
 }

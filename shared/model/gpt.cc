@@ -11,6 +11,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "shared/model/activation_checkpointing.h"
+#include "shared/model/attention.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/linear.h"
 #include "shared/model/model_factories.h"
@@ -42,11 +43,10 @@ class GptBlock : public torch::nn::Module {
  private:
   at::Tensor attend(const at::Tensor& x) {
     const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
-    const at::Tensor split =
-        linear(qkv_, x).view({batch, time, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
-    const at::Tensor attended = at::scaled_dot_product_attention(
-        split.select(0, 0), split.select(0, 1), split.select(0, 2), /*attn_mask=*/{},
-        is_training() ? dropout_ : 0.0, /*is_causal=*/true);
+    const std::vector<at::Tensor> qkv = split_heads(linear(qkv_, x), heads_);
+    const at::Tensor attended =
+        at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{},
+                                         is_training() ? dropout_ : 0.0, /*is_causal=*/true);
     return attended.transpose(1, 2).reshape({batch, time, width});
   }
 

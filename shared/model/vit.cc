@@ -14,6 +14,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
+#include "shared/model/attention.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/sequential.h"
@@ -46,11 +47,8 @@ class SelfAttention : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x) {
     const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
-    const at::Tensor split = at::linear(x, weight_, bias_)
-                                 .view({batch, time, 3, heads_, width / heads_})
-                                 .permute({2, 0, 3, 1, 4});
-    const at::Tensor attended = at::scaled_dot_product_attention(
-        split.select(0, 0), split.select(0, 1), split.select(0, 2));
+    const std::vector<at::Tensor> qkv = split_heads(at::linear(x, weight_, bias_), heads_);
+    const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
     return out_(attended.transpose(1, 2).reshape({batch, time, width}));
   }
 

@@ -24,7 +24,7 @@ echo '[  PASSED  ] 6 tests.'
 SH
 make_program "$tree/stoker-bench-device" <<'SH'
 #!/usr/bin/env bash
-printf '{"bench":"%s","metric":"%s of 124000000 parameters","unit":"tokens/s","value":500000,"baseline":"eager PyTorch","baseline_value":250000,"ratio":2}\n' "$2" "$2"
+printf '{"bench":"%s","metric":"%s of 163000000 parameters, 39000000 of them embeddings","unit":"tokens/s","value":500000,"baseline":"eager PyTorch","baseline_value":250000,"ratio":2}\n' "$2" "$2"
 SH
 make_program "$scratch/no-gpu/nvidia-smi" <<'SH'
 #!/usr/bin/env bash
@@ -42,8 +42,16 @@ output=$(PATH=$scratch/no-gpu:$PATH "$tree/gpu_check.sh" "$scratch/none" 2>&1) &
 
 output=$(PATH=$scratch/bin:$PATH STOKER_PYTHON=python3 "$tree/gpu_check.sh" "$scratch/out" 2>&1) || fail "with a GPU: $output"
 grep -qF 'GPU: NVIDIA H100' "$scratch/out/table.md" || fail "the table does not contain the GPU"
-grep -qF '| device-gpt2 of 124000000 parameters | 500,000 tokens/s (MFU 37.6%) | eager PyTorch: 250,000 | 2.00 |' \
+grep -qF '| device-gpt2 of 163000000 parameters, 39000000 of them embeddings | 500,000 tokens/s (MFU 37.6%) | eager PyTorch: 250,000 | 2.00 |' \
   "$scratch/out/table.md" || fail "the table is $(cat "$scratch/out/table.md")"
+
+make_program "$tree/cuda_test" <<'SH'
+#!/usr/bin/env bash
+echo 'Skipped: no CUDA device available (driver missing, or no device visible)'
+echo '[  PASSED  ] 0 tests.'
+SH
+output=$(PATH=$scratch/bin:$PATH "$tree/gpu_check.sh" "$scratch/skipped" 2>&1) && fail "skipped tests count as passed"
+[[ $output == *'no test ran: Skipped: no CUDA device available'* ]] || fail "skipped tests are not reported: $output"
 
 make_program "$tree/cuda_test" <<'SH'
 #!/usr/bin/env bash

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
@@ -224,11 +225,59 @@ TEST_F(DeviceEngineTest, RunsAllStepsEagerlyAfterCaptureFails) {
   EXPECT_THAT(seen_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
-TEST_F(DeviceEngineTest, ReportsOutOfMemoryDuringCapture) {
+TEST_F(DeviceEngineTest, RunsStepEagerlyWhenMemoryRunsOutDuringCapture) {
   open(4);
   queue_->before_capture = [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); };
+  for (int i = 0; i < 6; ++i) run();
+  EXPECT_EQ(log_->captures, 1);
+  EXPECT_EQ(log_->releases, 2) << "before the capture and after it failed";
+  EXPECT_THAT(seen_, ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST_F(DeviceEngineTest, ReportsOutOfMemoryIfStepDoesNotFitWithoutCaptureEither) {
+  open(4);
   for (int i = 0; i < GraphSchedule::kWarmUpSteps; ++i) run();
+  queue_->before_capture = [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); };
+  on_work = [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); };
   EXPECT_THROW(run(), c10::OutOfMemoryError);
+}
+
+// Eager work, such as an instrumented step, cannot use the graphs' memory.
+TEST_F(DeviceEngineTest, DropsGraphsForEagerStepWithoutMemoryAndCapturesAgain) {
+  open(4);
+  log_->graph_bytes = 100;
+  for (int i = 0; i < 6; ++i) run();
+  ASSERT_EQ(log_->captures, 2);
+  log_->free_bytes = 199;
+  run({.is_instrumented = true});
+  EXPECT_EQ(log_->captures, 2);
+  const int replays = log_->replays;
+  for (int i = 0; i < 4; ++i) run();
+  EXPECT_EQ(log_->captures, 4);
+  EXPECT_EQ(log_->replays, replays + 4);
+  EXPECT_THAT(seen_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+}
+
+TEST_F(DeviceEngineTest, KeepsGraphsIfEagerStepFits) {
+  open(4);
+  log_->graph_bytes = 100;
+  log_->use.allocated_bytes = 50;
+  log_->use.reserved_bytes = 80;
+  for (int i = 0; i < 6; ++i) run();
+  log_->free_bytes = 170;  // and 30 are cached
+  run({.is_instrumented = true});
+  for (int i = 0; i < 4; ++i) run();
+  EXPECT_EQ(log_->captures, 2);
+}
+
+TEST_F(DeviceEngineTest, StopsCapturingIfGraphsAreDroppedAfterFewReplays) {
+  open(4);
+  log_->graph_bytes = 100;
+  for (int i = 0; i < 20; ++i) run({.is_instrumented = i % 5 == 4});
+  EXPECT_EQ(log_->captures, 3) << "once before the first drop, twice before the second";
+  std::vector<float> tickets(20);
+  std::iota(tickets.begin(), tickets.end(), 0.0F);
+  EXPECT_EQ(seen_, tickets);
 }
 
 TEST_F(DeviceEngineTest, PropagatesExceptionOfStep) {

@@ -29,6 +29,9 @@ class FakeQueue final : public cuda::DeviceQueue {
     std::vector<size_t> buffers;  // targets of the copies, in order
     std::set<size_t> finished;    // slots whose copies the test marked as complete
     cuda::DeviceUsage use;        // usage that the device reports
+    uint64_t graph_bytes = 0;     // that each capture reserves
+    uint64_t free_bytes = 0;
+    int releases = 0;  // of cached memory
   };
 
   FakeQueue(std::shared_ptr<Log> log, size_t slot_bytes) : log_(std::move(log)) {
@@ -68,8 +71,11 @@ class FakeQueue final : public cuda::DeviceQueue {
   std::unique_ptr<cuda::Graph> capture(const std::function<void()>& work) override {
     ++log_->captures;
     if (before_capture) before_capture();
+    log_->use.reserved_bytes += log_->graph_bytes;
     return std::make_unique<Replay>(*log_, work);
   }
+
+  void release_cached_memory() override { ++log_->releases; }
 
   void start_read(size_t read, const double* values, size_t count) override {
     ASSERT_LE(count, kMaxValues);
@@ -83,6 +89,7 @@ class FakeQueue final : public cuda::DeviceQueue {
   void synchronize() override {}
 
   cuda::DeviceUsage usage() override { return log_->use; }
+  uint64_t free_bytes() override { return log_->free_bytes; }
 
   std::function<void()> before_capture;  // may throw to simulate a device that rejects the capture
 

@@ -45,6 +45,7 @@ TEST(NumericsTest, ConfiguresLibTorchAndCublasForDeterministicRuns) {
     configure_numerics({.deterministic = true}, {.num_threads = 1});
     EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
     EXPECT_TRUE(at::globalContext().deterministicCuDNN());
+    EXPECT_FALSE(at::globalContext().deterministicFillUninitializedMemory());
     EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
     configure_numerics({}, {.num_threads = 1});
     EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
@@ -62,8 +63,12 @@ TEST(NumericsTest, EnablesTf32OnlyWhenRequested) {
   on_a_thread([&] {
     configure_numerics({}, {.precision = config::Precision::kTf32, .num_threads = 1});
     EXPECT_EQ(precision(), at::Float32Precision::TF32);
+    EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
+    EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
     configure_numerics({}, {.precision = config::Precision::kFp32, .num_threads = 1});
     EXPECT_EQ(precision(), at::Float32Precision::IEEE);
+    EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+    EXPECT_FALSE(at::globalContext().allowTF32CuDNN());
   });
 }
 

@@ -9,13 +9,17 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "daemon/train/muon.h"
 
 namespace stoker::train {
 namespace {
@@ -191,6 +195,22 @@ TEST(MuonTest, OrthogonalizesUpdateOfMatrix) {
   const at::Tensor values = at::linalg_svdvals(matrix.detach()) / (0.1 * 0.2 * std::sqrt(6.0));
   EXPECT_GT(values.min().item<double>(), 0.6);
   EXPECT_LT(values.max().item<double>(), 1.4);
+}
+
+// On a device the learning rate is a tensor, with which the update must not be rounded to bf16.
+TEST(MuonTest, AppliesLearningRateOfDeviceInFp32) {
+  const config::MuonConfig config;
+  const auto updated = [&](bool has_device_lr) {
+    Optimizer::Group group;
+    group.lr = 0.0123;
+    group.parameters = {at::zeros({4, 6})};
+    group.gradients = {at::arange(24, at::kFloat).sin().view({4, 6})};
+    group.momentum_buffers = {at::zeros({4, 6})};
+    if (has_device_lr) group.device_lr = at::full({}, group.lr, at::kFloat);
+    muon_step(config, group);
+    return group.parameters.front();
+  };
+  EXPECT_TRUE(at::allclose(updated(true), updated(false), /*rtol=*/1e-5, /*atol=*/0));
 }
 
 TEST(OptimizerTest, KeepsSgdStateOnlyWithMomentum) {

@@ -93,7 +93,9 @@ TEST_F(TrainingErrorTest, FailsRunWithoutSnapshotOnLostDevice) {
   auto config = slow_config(10);
   config.checkpoint.save_every_steps = 4;
   const auto run = session(config, 6, [] {
-    TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered\nCompile with ...");
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700,
+                                "CUDA error: an illegal memory access was encountered\nCompile "
+                                "with ...");
   });
   wait_for_saves(*run);
   const auto outcome = run->train();
@@ -105,24 +107,34 @@ TEST_F(TrainingErrorTest, FailsRunWithoutSnapshotOnLostDevice) {
   EXPECT_EQ(again.state_->step, 4u);
 }
 
-TEST_F(TrainingErrorTest, MapsProgramErrorsToInternalNotDeviceLost) {
-  const auto code_of = [](const std::string& text) {
-    try {
-      TORCH_CHECK(false, text);
-    } catch (const c10::Error& error) {
-      return to_status(error).code();
-    }
-    return StatusCode::kOk;
+StatusCode code_of(const std::exception& error) { return to_status(error).code(); }
+
+TEST(DeviceErrorTest, IsLostDeviceForCodesAfterWhichOnlyRestartHelps) {
+  const auto accelerator_error = [](int32_t code) {
+    return c10::AcceleratorError({__func__, __FILE__, __LINE__}, code, "CUDA error");
   };
-  EXPECT_EQ(code_of("CUDA error: device-side assert triggered"), StatusCode::kInternal);
-  EXPECT_EQ(code_of("CUDA error: invalid argument"), StatusCode::kInternal);
-  EXPECT_EQ(code_of("mat1 and mat2 shapes cannot be multiplied"), StatusCode::kInternal);
-  EXPECT_EQ(code_of("CUDA error: uncorrectable ECC error encountered"), StatusCode::kDeviceLost);
-  EXPECT_EQ(code_of("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), StatusCode::kDeviceLost);
-  EXPECT_EQ(code_of("CUDA error: out of memory"), StatusCode::kOutOfMemory);
-  EXPECT_EQ(code_of("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+  for (const int32_t code : {46, 214, 700, 702, 714, 715, 716, 717, 718, 719})
+    EXPECT_EQ(code_of(accelerator_error(code)), StatusCode::kDeviceLost) << code;
+  // Invalid value and configuration, no kernel image, an assertion in a kernel, a failed capture.
+  for (const int32_t code : {1, 9, 209, 710, 901})
+    EXPECT_EQ(code_of(accelerator_error(code)), StatusCode::kInternal) << code;
+  EXPECT_EQ(code_of(accelerator_error(2)), StatusCode::kOutOfMemory);
+}
+
+TEST(DeviceErrorTest, IsClassifiedByStatusOfCublasAndCudnn) {
+  const auto code = [](const std::string& text) {
+    return code_of(c10::Error({__func__, __FILE__, __LINE__}, text));
+  };
+  EXPECT_EQ(code("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), StatusCode::kDeviceLost);
+  EXPECT_EQ(code("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(...)`"),
+            StatusCode::kDeviceLost);
+  EXPECT_EQ(code("CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasSgemm(...)`"),
+            StatusCode::kInternal);
+  EXPECT_EQ(code("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"), StatusCode::kInternal);
+  EXPECT_EQ(code("mat1 and mat2 shapes cannot be multiplied"), StatusCode::kInternal);
+  EXPECT_EQ(code("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
             StatusCode::kOutOfMemory);
-  EXPECT_EQ(code_of("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+  EXPECT_EQ(code("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
             StatusCode::kOutOfMemory);
 }
 
