@@ -52,6 +52,7 @@ class DataValidator {
         validate_transforms(dataset);
         validate_sequence(dataset);
         if (dataset.is_refreshable()) validate_refresh(name, dataset);
+        if (dataset.stream) validate_stream(name, dataset, *dataset.stream);
       }
       if (!dataset.batch_transforms.empty()) validate_batch_transforms(name, dataset);
     }
@@ -109,6 +110,8 @@ class DataValidator {
         add("cache.type",
             "decoded cannot be combined with random_resized_crop; remove one of them");
     }
+    if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
+      add("path", "must not be empty without stream");
     if (const RecordConfig* const record = dataset.record()) validate_record(dataset, *record);
   }
 
@@ -364,6 +367,68 @@ class DataValidator {
       add_error("feed.last_batch",
                 "must be carry_over with data.train.sample_weights_path; random samples have no "
                 "last batch");
+  }
+
+  // ---- stream ------------------------------------------------------------------------------------
+
+  void validate_stream(const std::string& name, const DatasetConfig& dataset,
+                       const StreamConfig& stream) {
+    if (name != "train") return add("stream", "is only used in data.train; remove it");
+    reject_what_needs_index(dataset, stream.source == "spool");
+    if (stream.source == "spool" && dataset.path().empty())
+      add("path", "is required with stream.source spool");
+    const std::string hint = "cannot be combined with data.train.stream, which has no index; set " +
+                             section_ + "stream.queue";
+    if (config_.feed.shuffle != ShuffleMode::kFull) add_error("feed.shuffle", hint);
+    if (!config_.feed.bucket_boundaries.empty()) add_error("feed.bucket_boundaries", hint);
+    if (!keys_.contains("train.max_steps"))
+      add_error("train.max_steps", "is required with data.train.stream, which has no epochs");
+    validate_stream_queue(dataset, stream);
+    validate_stream_samples(dataset);
+  }
+
+  void reject_what_needs_index(const DatasetConfig& dataset, bool is_spool) {
+    const DatasetConfig defaults{.source = TextDataset()};
+    const auto reject = [this](const char* key, bool is_set) {
+      if (is_set) add(key, "cannot be combined with stream, which has no index; remove it");
+    };
+    reject("path", !dataset.path().empty() && !is_spool);
+    reject("glob", !dataset.glob().empty() && dataset.glob() != defaults.glob());
+    reject("split", dataset.split != defaults.split);
+    reject("skip_samples", dataset.skip_samples != 0);
+    reject("max_samples", dataset.max_samples.has_value());
+    reject("repeat", dataset.repeat != 1);
+    reject("sample_weights_path", !dataset.sample_weights_path.empty());
+    reject("cache", dataset.cache().has_value());
+    reject("refresh", dataset.is_refreshable());
+  }
+
+  void validate_stream_queue(const DatasetConfig& dataset, const StreamConfig& stream) {
+    if (stream.min_after_dequeue && stream.queue != StreamQueue::kRandomShuffle)
+      add("stream.min_after_dequeue", "requires queue random_shuffle");
+    const int64_t needed = stream.shuffle_minimum() + config_.train.micro_batch_size;
+    if (stream.capacity < needed)
+      add("stream.capacity",
+          "must be at least min_after_dequeue and train.micro_batch_size together (" +
+              std::to_string(needed) + "), got " + std::to_string(stream.capacity));
+    if (stream.queue == StreamQueue::kPaddingFifo && !dataset.has_variable_length())
+      add("stream.queue", "padding_fifo requires sequence.max_length");
+    if (!stream.has_files() && stream.num_epochs)
+      add("stream.num_epochs", "requires a pattern of files as source");
+    if (stream.source == "stdin" && stream.num_threads.value_or(1) != 1)
+      add("stream.num_threads", "must be 1 for stdin, which one thread reads");
+  }
+
+  // Nothing is scanned before the first step.
+  void validate_stream_samples(const DatasetConfig& dataset) {
+    const FieldNames* const fields = dataset.fields();
+    if (fields == nullptr) return;
+    const bool has_labels = !fields->label.empty() || !fields->labels.empty();
+    if (has_labels && !dataset.num_classes())
+      add("num_classes", "is required with stream, because nothing is scanned");
+    if (!fields->text.empty() && !dataset.has_variable_length())
+      add("sequence.max_length",
+          "is required for fields.text with stream; blocks of several texts need an index");
   }
 
   // ---- refresh -----------------------------------------------------------------------------------

@@ -173,6 +173,14 @@ bool DatasetConfig::has_variable_length() const {
   return lengths != nullptr && lengths->max_length.has_value();
 }
 
+bool DatasetConfig::can_be_streamed() const {
+  return std::holds_alternative<TextDataset>(source) ||
+         std::holds_alternative<TokensDataset>(source) ||
+         std::holds_alternative<TfrecordDataset>(source) ||
+         std::holds_alternative<WebdatasetDataset>(source) ||
+         std::holds_alternative<JsonlDataset>(source);
+}
+
 bool DatasetConfig::is_tabular() const {
   return std::holds_alternative<CsvDataset>(source) || std::holds_alternative<JsonlDataset>(source);
 }

@@ -56,6 +56,9 @@ inline constexpr auto kWords<OnOverflow> = words("error", "truncate", "drop");
 enum class CacheType { kPacked, kDecoded };
 template <>
 inline constexpr auto kWords<CacheType> = words("packed", "decoded");
+enum class StreamQueue { kFifo, kRandomShuffle, kPaddingFifo };
+template <>
+inline constexpr auto kWords<StreamQueue> = words("fifo", "random_shuffle", "padding_fifo");
 
 // ---- transforms: torchvision.transforms.v2, in the order in which they are accepted --------------
 
@@ -280,6 +283,25 @@ struct JsonlDataset {
   bool operator==(const JsonlDataset&) const = default;
 };
 
+// A source without an index. The names are those of TensorFlow's queues.
+struct StreamConfig {
+  std::string source;  // stdin | spool | external | a path | a pattern
+  StreamQueue queue = StreamQueue::kFifo;
+  int64_t capacity = 1000;                   // elements of the queue
+  std::optional<int64_t> min_after_dequeue;  // kRandomShuffle; null: half of the capacity
+  std::optional<int64_t> num_threads;        // readers; null: 4 for files, otherwise 1
+  std::optional<int64_t> num_epochs;         // null: the files are repeated without end
+  int64_t save_elements_mib = 64;            // in checkpoints, of sources that cannot be read again
+  bool operator==(const StreamConfig&) const = default;
+
+  bool has_files() const { return source != "stdin" && source != "spool" && source != "external"; }
+  // 0 unless the queue is kRandomShuffle.
+  int64_t shuffle_minimum() const {
+    if (queue != StreamQueue::kRandomShuffle) return 0;
+    return min_after_dequeue.value_or(capacity / 2);
+  }
+};
+
 enum class LabelRule { kClassMean, kSumPositive };
 template <>
 inline constexpr auto kWords<LabelRule> = words("class_mean", "sum_positive");
@@ -320,6 +342,7 @@ struct DatasetConfig {
   uint64_t repeat = 1;                     // how often a sample occurs in a training epoch
   std::string sample_weights_path;         // sampling with replacement; empty: every sample once
 
+  std::optional<StreamConfig> stream;            // only for data.train; null: indexed files
   std::vector<BatchTransform> batch_transforms;  // only for data.train
 
   // For a mixture or concat this returns kText, so check combines_datasets() first.
@@ -347,7 +370,8 @@ struct DatasetConfig {
   bool has_byte_tokens() const;      // … which are bytes
   bool has_variable_length() const;  // sequence.max_length is set
   bool has_named_fields() const { return record() != nullptr; }
-  bool is_tabular() const;  // csv, jsonl
+  bool is_tabular() const;       // csv, jsonl
+  bool can_be_streamed() const;  // text, tokens, tfrecord, webdataset, jsonl
 
   bool operator==(const DatasetConfig&) const = default;
 };

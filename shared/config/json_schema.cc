@@ -33,7 +33,7 @@ json::object properties_of(const std::vector<Field>& fields, json::array& requir
   json::object properties;
   for (const Field& field : fields) {
     properties[field.name] = schema_of(field, is_expanded);
-    if (field.is_required) required.emplace_back(field.name);
+    if (field.is_required && field.replaced_by.empty()) required.emplace_back(field.name);
   }
   return properties;
 }

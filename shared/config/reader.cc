@@ -253,6 +253,9 @@ class Reader {
     for (const Field& field : fields) {
       const std::string full = key + '.' + std::string(field.name);
       if (!field.is_required || errors_.has_error_for(full)) continue;
+      const bool is_replaced =
+          !field.replaced_by.empty() && keys_.contains(key + '.' + std::string(field.replaced_by));
+      if (is_replaced) continue;
       if (!keys_.contains(full)) {
         errors_.add(location, full, required_message(field.name, field.help, field.example));
       } else if (is_empty(field)) {

@@ -109,10 +109,11 @@ struct Field {
   bool exclusive_min = false;
   // The word for an absent number: "auto" for feed.num_workers, otherwise null.
   std::string_view null_word = {};
-  bool accepts_null = false;    // for a text or list: null means empty
-  bool accepts_scalar = false;  // for a list of texts: one text is a list of one
-  bool is_required = false;     // for a text, number or list: it has no default
-  bool affects_result = false;  // included in digest()
+  bool accepts_null = false;          // for a text or list: null means empty
+  bool accepts_scalar = false;        // for a list of texts: one text is a list of one
+  bool is_required = false;           // for a text, number or list: it has no default
+  std::string_view replaced_by = {};  // a key of the section with which this one is not required
+  bool affects_result = false;        // included in digest()
   OnResume on_resume = OnResume::kFree;
   std::string_view example = {};  // YAML, for the manual, if the default is not informative
 };

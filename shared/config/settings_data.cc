@@ -253,6 +253,14 @@ Field path_field(std::string& path, std::string_view help, std::string_view deta
           .example = example};
 }
 
+// Of a format that can be streamed.
+Field streamed_path_field(std::string& path, std::string_view help, std::string_view details,
+                          std::string_view example) {
+  Field field = path_field(path, help, details, example);
+  field.replaced_by = "stream";
+  return field;
+}
+
 constexpr auto kFilesAreFixed =
     "Files must not change during a run, except as refresh allows. A run is tied to their names, "
     "sizes and modification times, not to their location."sv;
@@ -622,16 +630,18 @@ void append(Fields& fields, Fields more) {
 // ---- formats ------------------------------------------------------------------------------------
 
 Fields fields_of(TextDataset& text) {
-  return {path_field(text.path, "File or folder with the text", kFilesAreFixed, "corpus.txt"),
-          glob_field(text.glob), stream_field(text.sequence), refresh_field(text.refresh)};
+  return {
+      streamed_path_field(text.path, "File or folder with the text", kFilesAreFixed, "corpus.txt"),
+      glob_field(text.glob), stream_field(text.sequence), refresh_field(text.refresh)};
 }
 
 Fields fields_of(TokensDataset& tokens) {
-  return {path_field(tokens.path, "File or folder with the token ids",
-                     "Flat binary files without a header. All *.bin files of a folder are read, at "
-                     "any depth, sorted by path. Files must not change during a run, except as "
-                     "refresh allows.",
-                     "train.bin"),
+  return {streamed_path_field(
+              tokens.path, "File or folder with the token ids",
+              "Flat binary files without a header. All *.bin files of a folder are read, at "
+              "any depth, sorted by path. Files must not change during a run, except as "
+              "refresh allows.",
+              "train.bin"),
           sample_field({.name = "dtype",
                         .target = choice(tokens.dtype),
                         .help = "Type of a token id in the files, little-endian: uint16, uint32"}),
@@ -738,7 +748,7 @@ Fields fields_of_shards(auto& dataset, Field path, std::string_view glob, Field 
 Fields fields_of(TfrecordDataset& records) {
   return fields_of_shards(
       records,
-      path_field(
+      streamed_path_field(
           records.path, "File or folder with the TFRecord files",
           "Files of tf.train.Example or tf.train.SequenceExample, not compressed. Files must "
           "not change during a run, except as refresh allows.",
@@ -754,11 +764,12 @@ Fields fields_of(TfrecordDataset& records) {
 Fields fields_of(WebdatasetDataset& shards) {
   return fields_of_shards(
       shards,
-      path_field(shards.path, "File or folder with the tar files",
-                 "Consecutive members with the same name up to the first dot form a sample. "
-                 "Compressed archives are an error. Files must not change during a run, except as "
-                 "refresh allows.",
-                 "shards"),
+      streamed_path_field(
+          shards.path, "File or folder with the tar files",
+          "Consecutive members with the same name up to the first dot form a sample. "
+          "Compressed archives are an error. Files must not change during a run, except as "
+          "refresh allows.",
+          "shards"),
       "\"train-{000..146}.tar\"",
       roles_field<shard_roles>(
           shards.record.fields, "Members that form a sample, by their extension",
@@ -798,10 +809,10 @@ Fields fields_of(CsvDataset& csv) {
 
 Fields fields_of(JsonlDataset& jsonl) {
   Fields fields = {
-      path_field(jsonl.path, "File or folder with the JSON lines",
-                 "One JSON object per line, UTF-8. Files must not change during a run, "
-                 "except as refresh allows.",
-                 "reviews.jsonl"),
+      streamed_path_field(jsonl.path, "File or folder with the JSON lines",
+                          "One JSON object per line, UTF-8. Files must not change during a run, "
+                          "except as refresh allows.",
+                          "reviews.jsonl"),
       glob_field(jsonl.glob, "\"*.jsonl\"")};
   RecordConfig& record = jsonl.record;
   append(
@@ -899,6 +910,79 @@ Fields fields_of(Concat& concat) {
                     .example = "[code, prose]"})};
 }
 
+// ---- stream -------------------------------------------------------------------------------------
+
+Fields fields_of_stream(StreamConfig& stream) {
+  constexpr double kMaxElementsHeld = 1e5;
+  return {
+      sample_field({.name = "source",
+                    .target = &stream.source,
+                    .help = "Source: stdin, a path, a pattern of files, spool or external",
+                    .details =
+                        "A path is a FIFO, a Unix socket to connect to, or a file to which "
+                        "another program appends. A pattern, such as "
+                        "\"train-{000..146}.tar.gz\", names complete files, which are read in "
+                        "the order of their names and can be compressed with gzip or zstd. "
+                        "spool: files that other programs rename into the folder path.",
+                    .is_required = true,
+                    .example = "\"shards/train-{000..146}.tar.gz\""}),
+      sample_field({.name = "queue",
+                    .target = choice(stream.queue),
+                    .help = "Queue between readers and batches: fifo, random_shuffle, padding_fifo",
+                    .details = "TensorFlow's FIFOQueue, RandomShuffleQueue and PaddingFIFOQueue. "
+                               "padding_fifo holds sequences without padding; requires "
+                               "sequence.max_length."}),
+      sample_field({.name = "capacity",
+                    .target = &stream.capacity,
+                    .help = "Maximum number of samples in the queue",
+                    .details = "1 to 100000, at least min_after_dequeue and train.micro_batch_size "
+                               "together. The queue holds at most 256 MiB.",
+                    .min = 1,
+                    .max = kMaxElementsHeld}),
+      sample_field({.name = "min_after_dequeue",
+                    .target = &stream.min_after_dequeue,
+                    .help = "Samples from which random_shuffle chooses; null: half of capacity",
+                    .details = "More mix better, and delay the first batch until they are read.",
+                    .min = 0,
+                    .max = kMaxElementsHeld}),
+      sample_field(
+          {.name = "num_threads",
+           .target = &stream.num_threads,
+           .help = "Threads that read; null: 4 for a pattern of files, otherwise 1",
+           .details =
+               "Each reads a file of its own. With one, a resumed run has the same batches bit "
+               "for bit; with several, each record occurs exactly once, in another order.",
+           .min = 1,
+           .max = 64}),
+      sample_field({.name = "num_epochs",
+                    .target = &stream.num_epochs,
+                    .help = "How often a pattern of files is read; null: without end",
+                    .min = 1,
+                    .max = kMaxSamples}),
+      sample_field(
+          {.name = "save_elements_mib",
+           .target = &stream.save_elements_mib,
+           .help = "Maximum size of the records in a checkpoint, in MiB",
+           .details =
+               "For stdin, pipes and sockets, whose records cannot be read again. 0 to 4096.",
+           .min = 0,
+           .max = 4096})};
+}
+
+Field stream_source_field(std::optional<StreamConfig>& stream) {
+  return {.name = "stream",
+          .target = mapping<fields_of_stream>(stream),
+          .help = "Source without an index; null: the files of path",
+          .details =
+              "Only in data.train. The keys have the names and meanings of TensorFlow's "
+              "queues. A stream has no epochs, so train.max_steps is required, and keys "
+              "that select or reorder samples cannot be used. A record that has a label "
+              "requires num_classes.",
+          .affects_result = true,
+          .on_resume = OnResume::kData,
+          .example = "{source: \"shards/*.tar\", queue: random_shuffle, capacity: 1000}"};
+}
+
 // ---- all formats --------------------------------------------------------------------------------
 
 // Which samples of the source are used, and how often.
@@ -949,6 +1033,7 @@ Fields selection_fields(DatasetConfig& dataset) {
 Fields dataset_fields(DatasetConfig& dataset) {
   Fields fields = std::visit([](auto& format) { return fields_of(format); }, dataset.source);
   if (!dataset.combines_datasets()) append(fields, selection_fields(dataset));
+  if (dataset.can_be_streamed()) fields.push_back(stream_source_field(dataset.stream));
   fields.push_back(batch_transforms_field(dataset.batch_transforms));
   return fields;
 }

@@ -82,7 +82,8 @@ std::string yaml_entries(const std::vector<Field>& fields, const std::vector<Fie
   for (size_t i = 0; i < fields.size(); ++i) {
     const Field& field = fields[i];
     const std::string value = value_of(field);
-    if (!field.is_required && i < defaults.size() && value == value_of(defaults[i])) continue;
+    const bool is_required = field.is_required && field.replaced_by.empty();
+    if (!is_required && i < defaults.size() && value == value_of(defaults[i])) continue;
     out += (out.empty() ? "" : ", ") + std::string(field.name) + ": " + value;
   }
   return out;

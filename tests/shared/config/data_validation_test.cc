@@ -458,5 +458,67 @@ TEST(BucketValidationTest, RequiresSamplesThatOccurOncePerEpoch) {
               ElementsAre(HasSubstr("feed.bucket_boundaries: cannot be combined with mixture")));
 }
 
+TEST(DataValidationTest, AcceptsStreamWithoutPath) {
+  EXPECT_THAT(errors_of(train("format: text, stream: {source: stdin}") + "train: {max_steps: 5}\n"),
+              IsEmpty());
+  EXPECT_THAT(errors_of(train("format: jsonl, fields: {input: x, label: y}, num_classes: 3, "
+                              "path: incoming, stream: {source: spool, queue: random_shuffle}") +
+                        kClassifier + "train: {max_steps: 5}\n"),
+              IsEmpty());
+}
+
+TEST(DataValidationTest, RejectsWhatNeedsIndexBesideStream) {
+  const auto expect_error = [](const std::string& keys, const std::string& key) {
+    EXPECT_THAT(errors_of(train("format: text, stream: {source: stdin}, " + keys) +
+                          "train: {max_steps: 5}\n"),
+                ElementsAre(AllOf(HasSubstr("data.train." + key + ": "), HasSubstr("no index"))))
+        << keys;
+  };
+  expect_error("path: a", "path");
+  expect_error("glob: '*.txt'", "glob");
+  expect_error("split: [0, 0.5]", "split");
+  expect_error("skip_samples: 1", "skip_samples");
+  expect_error("max_samples: 1", "max_samples");
+  expect_error("repeat: 2", "repeat");
+  expect_error("sample_weights_path: a", "sample_weights_path");
+  expect_error("refresh: epoch", "refresh");
+  EXPECT_THAT(errors_of(train("format: text, stream: {source: stdin}") +
+                        "train: {max_steps: 5}\nfeed: {shuffle: none}\n"),
+              ElementsAre(HasSubstr("feed.shuffle: cannot be combined with data.train.stream")));
+}
+
+TEST(DataValidationTest, ValidatesStream) {
+  const auto expect_error = [](const std::string& dataset, const std::string& key) {
+    EXPECT_THAT(errors_of(train(dataset) + "train: {max_steps: 5}\n" +
+                          (dataset.starts_with("format: jsonl") ? kClassifier : "")),
+                ElementsAre(HasSubstr("data.train." + key + ": ")))
+        << dataset;
+  };
+  const auto text = [](const std::string& keys) { return "format: text, stream: {" + keys + "}"; };
+  expect_error(text(""), "stream.source");
+  expect_error(text("source: ''"), "stream.source");
+  expect_error(text("source: stdin, queue: lifo"), "stream.queue");
+  expect_error(text("source: stdin, queue: padding_fifo"), "stream.queue");
+  expect_error(text("source: stdin, capacity: 15"), "stream.capacity");
+  expect_error(text("source: stdin, capacity: 100001"), "stream.capacity");
+  expect_error(text("source: stdin, min_after_dequeue: 5"), "stream.min_after_dequeue");
+  expect_error(text("source: stdin, queue: random_shuffle, min_after_dequeue: 985"),
+               "stream.capacity");
+  expect_error(text("source: stdin, num_threads: 2"), "stream.num_threads");
+  expect_error(text("source: stdin, num_epochs: 2"), "stream.num_epochs");
+  expect_error(text("source: spool"), "path");
+  expect_error("format: jsonl, fields: {input: x, label: y}, stream: {source: stdin}",
+               "num_classes");
+  EXPECT_THAT(errors_of(train(text("source: stdin"))),
+              ElementsAre(HasSubstr("train.max_steps: is required with data.train.stream")));
+  EXPECT_THAT(errors_of("data: {train: {format: text, path: a}, "
+                        "val: {format: text, path: b, stream: {source: stdin}}}\n"),
+              ElementsAre(HasSubstr("data.val.stream: is only used in data.train")));
+  EXPECT_THAT(errors_of(train("format: csv, path: a, fields: {label: y}, "
+                              "stream: {source: stdin}") +
+                        kClassifier),
+              ElementsAre(AllOf(HasSubstr("data.train.stream: "), HasSubstr("only by"))));
+}
+
 }  // namespace
 }  // namespace stoker::config::test

@@ -260,6 +260,7 @@ class DatasetFiller {
     const double from = filler_.fraction() / 2;
     dataset.split = {from, from + filler_.fraction() / 2};
     dataset.batch_transforms.clear();
+    dataset.stream.reset();  // a run has one, in data.train, and it excludes most other keys
     if (!dataset.sample_weights_path.empty()) dataset.repeat = 1;
     std::visit([this](auto& each) { fix(each); }, dataset.source);
     std::visit(
