@@ -18,6 +18,7 @@
 
 #include "feeder/sandbox.h"
 #include "feeder/serve_requests.h"
+#include "feeder/stream_worker.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
@@ -47,12 +48,14 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
     return std::any_of(argv, argv + argc,
                        [wanted](std::string_view word) { return word.starts_with(wanted); });
   };
-  const bool has_ring = !any_word("--request-fd"), has_index = !any_word("--operation");
+  const bool has_ring = !any_word("--request-fd");
+  const bool has_index = !any_word("--operation") && !any_word("--stream-fd");
   app.add_option("--config", arguments.config_path, "The run's config.yaml")->required();
   app.add_option("--index-dir", arguments.index_dir, "Folder of the dataset index")
       ->required(has_index);
-  app.add_option("--dataset-fingerprint", arguments.fingerprint, "Fingerprint of the dataset")
-      ->required(has_index);
+  app.add_option("--dataset-fingerprint", arguments.fingerprint,
+                 "Fingerprint of the dataset, or of the source of a stream")
+      ->required(!any_word("--operation"));
   app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
   app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
   app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required(has_ring);
@@ -69,6 +72,10 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
       ->required(has_ring);
   app.add_option("--num-threads", arguments.threads, "Number of worker threads")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--stream-fd", arguments.stream_fd,
+                 "File descriptor of the states of a stream, which replaces the index");
+  app.add_option("--input-fd", arguments.input_fd, "File descriptor of the stream's source");
+  app.add_option("--input-name", arguments.input_name, "Name of that source in messages");
   app.add_option("--dataset", arguments.dataset, "Name of the dataset, with --request-fd");
   app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
   app.add_option("--operation", arguments.operation,
@@ -219,7 +226,9 @@ ExitCode worker_main(int argc, char** argv) {
   if (!arguments) return exit_code;
   Status status = initialize_process(arguments->parent);
   bool sandbox_refused = false;
-  const auto run = arguments->request_fd < 0 ? run_worker : run_request_worker;
+  const auto run = arguments->request_fd >= 0  ? run_request_worker
+                   : arguments->stream_fd >= 0 ? run_stream_worker
+                                               : run_worker;
   if (status.ok()) status = run(*arguments, sandbox_refused);
   if (sandbox_refused)
     log_warn("worker sandbox rejected", {{"reason", status.to_string()}});

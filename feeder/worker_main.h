@@ -33,6 +33,10 @@ struct FeederArguments {
   uint32_t generation = 0;
   int threads = 1;
   int parent = 0;  // 0: not checked
+  // With a table of states, the data is a stream: there are no index, plan and number of threads.
+  int stream_fd = -1;
+  int input_fd = -1;  // of the stream's source; -1: the worker opens files
+  std::string input_name;
   // With --request-fd, instead of the plan, the ring and what refers to them.
   Operation operation = Operation::kRead;
   std::string dataset = "train";

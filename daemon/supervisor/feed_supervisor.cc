@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <thread>
 #include <utility>
 
@@ -78,7 +79,9 @@ FeedSupervisor::~FeedSupervisor() { stop(); }
 
 Status FeedSupervisor::start() {
   const bool threads = options_.feed.num_processes == 0;
-  if (options_.feed.producers != config::ProducerMode::kExternal)
+  if (options_.stream)
+    STOKER_RETURN_IF_ERROR(start_stream());
+  else if (options_.feed.producers != config::ProducerMode::kExternal)
     STOKER_RETURN_IF_ERROR(threads ? start_threads() : start_processes());
   coordinator_.start("feed-supervisor",
                      [this](std::stop_token stop) { return supervise(std::move(stop)); });
@@ -118,29 +121,55 @@ Status FeedSupervisor::start_processes() {
   return {};
 }
 
+Status FeedSupervisor::start_stream() {
+  if (options_.feed_program.empty()) {
+    STOKER_ASSIGN_OR_RETURN(options_.feed_program, feed::find_feed_program());
+  }
+  const std::lock_guard lock(mutex_);
+  STOKER_RETURN_IF_ERROR(make_table(1, 1));
+  STOKER_ASSIGN_OR_RETURN(states_,
+                          feed::StreamStateTable::create(ring_.slots(), options_.stream->capacity));
+  workers_.resize(1);
+  workers_[0].delay = kFirstDelay;
+  return spawn(workers_[0]);
+}
+
+// The worker's tickets are requeued, so the batches before the first one that is not published are
+// complete.
+Status FeedSupervisor::prepare_stream() const {
+  const uint64_t next = ring_.first_unpublished();
+  if (next == options_.stream->first_ticket) return states_->set_initial(options_.stream->state);
+  STOKER_ASSIGN_OR_RETURN(feed::StreamState state, states_->read(next - 1));
+  return states_->set_initial(std::move(state));
+}
+
+bool FeedSupervisor::end_stream() {
+  const auto end = options_.stream ? states_->end_ticket() : std::nullopt;
+  if (!end || *end != ring_.first_unpublished()) return false;
+  ring_.end_at(*end);
+  return true;
+}
+
+Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
+  const std::lock_guard lock(mutex_);
+  assert(states_ && "the data is no stream");
+  return states_->read(ticket);
+}
+
 Status FeedSupervisor::make_table(uint32_t workers, uint32_t threads) {
   STOKER_ASSIGN_OR_RETURN(table_, feed::QuarantineTable::create(workers, threads));
   quarantine_.emplace(*table_, dataset_);
   return quarantine_->restore(options_.quarantined);
 }
 
-Status FeedSupervisor::spawn(Worker& worker) {
-  STOKER_ASSIGN_OR_RETURN(worker.producer, ring_.add_producer("stoker-feed"));
-  const data::order::PlanOptions& plan = plan_.options();
+std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) const {
+  constexpr int kFirstFd = feed::WorkerProcess::kFirstFd;
   std::vector<std::string> arguments{"--config",
                                      options_.config_path,
-                                     "--index-dir",
-                                     options_.index_dir,
-                                     "--dataset-fingerprint",
-                                     dataset_.fingerprint(),
-                                     "--start-ticket",
-                                     std::to_string(plan.first_ticket),
-                                     "--start-epoch",
-                                     std::to_string(plan.first_epoch),
                                      "--ring-fd",
-                                     std::to_string(feed::WorkerProcess::kFirstFd),
+                                     std::to_string(kFirstFd),
                                      "--quarantine-fd",
-                                     std::to_string(feed::WorkerProcess::kFirstFd + 1),
+                                     std::to_string(kFirstFd + 1),
                                      "--worker-index",
                                      std::to_string(worker.number),
                                      "--num-workers",
@@ -149,12 +178,35 @@ Status FeedSupervisor::spawn(Worker& worker) {
                                      std::to_string(worker.producer.index),
                                      "--producer-generation",
                                      std::to_string(worker.producer.generation),
-                                     "--num-threads",
-                                     std::to_string(worker.threads),
                                      "--parent-pid",
                                      std::to_string(::getpid())};
-  auto process = feed::WorkerProcess::spawn(options_.feed_program, arguments,
-                                            std::to_array({ring_.fd(), table_->fd()}));
+  const auto add = [&arguments](const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+  };
+  if (options_.stream) {
+    add({"--dataset-fingerprint", options_.stream->fingerprint, "--stream-fd",
+         std::to_string(kFirstFd + 2)});
+    if (options_.stream->input_fd >= 0)
+      add({"--input-fd", std::to_string(kFirstFd + 3), "--input-name",
+           options_.stream->input_name});
+    return arguments;
+  }
+  const data::order::PlanOptions& plan = plan_.options();
+  add({"--index-dir", options_.index_dir, "--dataset-fingerprint", dataset_.fingerprint(),
+       "--start-ticket", std::to_string(plan.first_ticket), "--start-epoch",
+       std::to_string(plan.first_epoch), "--num-threads", std::to_string(worker.threads)});
+  return arguments;
+}
+
+Status FeedSupervisor::spawn(Worker& worker) {
+  std::vector<int> fds{ring_.fd(), table_->fd()};
+  if (options_.stream) {
+    STOKER_RETURN_IF_ERROR(prepare_stream());
+    fds.push_back(states_->fd());
+    if (options_.stream->input_fd >= 0) fds.push_back(options_.stream->input_fd);
+  }
+  STOKER_ASSIGN_OR_RETURN(worker.producer, ring_.add_producer("stoker-feed"));
+  auto process = feed::WorkerProcess::spawn(options_.feed_program, arguments_of(worker), fds);
   if (!process.ok()) {
     ring_.requeue(worker.producer);
     return process.status();
@@ -399,7 +451,8 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       worker.number, cause,
       waited ? Quarantine::CrashAttribution::kNone : Quarantine::CrashAttribution::kPossible);
   const uint64_t num_requeued = ring_.requeue(worker.producer);
-  if (end.clean() && num_requeued == 0 && ring_.has_ended()) {
+  const bool has_ended = ring_.has_ended() || (end.clean() && end_stream());
+  if (end.clean() && has_ended && (num_requeued == 0 || options_.stream)) {
     worker.done = true;
     return;
   }

@@ -44,20 +44,33 @@
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
 #include "shared/feed/quarantine_table.h"
+#include "shared/feed/stream_state.h"
+#include "shared/feed/stream_state_table.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_process.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::supervisor {
 
+// A source without an index: one worker process fills all batches, and continues where it stopped.
+struct StreamSupply {
+  uint64_t first_ticket = 0;               // of the ring
+  std::optional<feed::StreamState> state;  // before that ticket; nullopt: from the start
+  std::string fingerprint;                 // of the source
+  uint64_t capacity = 1000;                // elements of the queue
+  int input_fd = -1;                       // of the source, open until the end; -1: files
+  std::string input_name;
+};
+
 struct FeedOptions {
   config::FeedConfig feed;
-  std::string config_path;            // the run's resolved configuration: run/config.yaml
-  std::string index_dir;              // directory of the dataset index
-  std::string sample_error_path;      // run/sample_errors.jsonl; empty: no list
-  SampleErrorHistory sample_errors;   // up to the first ticket of this ring
-  std::string feed_program;           // empty: feed::find_feed_program()
-  std::vector<uint64_t> quarantined;  // samples that are not read, from the checkpoint
+  std::string config_path;             // the run's resolved configuration: run/config.yaml
+  std::string index_dir;               // directory of the dataset index
+  std::string sample_error_path;       // run/sample_errors.jsonl; empty: no list
+  SampleErrorHistory sample_errors;    // up to the first ticket of this ring
+  std::string feed_program;            // empty: feed::find_feed_program()
+  std::vector<uint64_t> quarantined;   // samples that are not read, from the checkpoint
+  std::optional<StreamSupply> stream;  // in place of dataset and plan
 };
 
 class FeedSupervisor {
@@ -88,7 +101,9 @@ class FeedSupervisor {
   uint64_t timeouts() const;                  // of these: killed after a timeout
   std::vector<uint64_t> quarantined() const;  // samples, for the checkpoint
   size_t external_producers() const;          // currently attached
-  std::vector<int> process_ids() const;       // of the running workers
+  // Of a stream: the state after the batch of a ticket that is in use, or was consumed last.
+  Result<feed::StreamState> stream_state(uint64_t ticket) const;
+  std::vector<int> process_ids() const;  // of the running workers
 
  private:
   struct Worker {
@@ -108,6 +123,11 @@ class FeedSupervisor {
   Status start_threads();
   Status start_processes();
   Status spawn(Worker& worker);
+  std::vector<std::string> arguments_of(const Worker& worker) const;
+  // For a stream.
+  Status start_stream();
+  Status prepare_stream() const;  // the state from which the next worker continues
+  bool end_stream();              // false: the stream has not ended
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);
   void wait_for_exits(std::chrono::milliseconds timeout) const;
@@ -142,6 +162,7 @@ class FeedSupervisor {
   SampleErrorLog sample_errors_;
   std::vector<Worker> workers_;
   std::optional<feed::QuarantineTable> table_;
+  std::optional<feed::StreamStateTable> states_;  // of a stream
   std::optional<Quarantine> quarantine_;
   std::optional<feed::CrashTrackingDataset> crash_tracking_;  // feed.num_processes: 0
   std::optional<feed::WorkerPool> pool_;                      // feed.num_processes: 0
