@@ -33,8 +33,8 @@ set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared
 shared/data/format")
 set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
 shared/data/order shared/data/record shared/data/stream")
-set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record shared/feed \
-shared/data/pipeline")
+set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record \
+shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/server "shared/base shared/control")
@@ -46,7 +46,7 @@ set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics 
 shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
-shared/data/record shared/feed shared/data/pipeline daemon/server daemon/service daemon/writer daemon/supervisor \
+shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \

@@ -108,11 +108,14 @@ Result<std::vector<int64_t>> map_class_names(const ClassMapping& train, const st
 
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
   if (!config.task.has_classes()) return {};  // avoid opening a large index
+  const auto outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0));
+  if (config::training_stream(config))
+    return {.count = static_cast<uint64_t>(config.data.at("train").num_classes().value_or(0)),
+            .names = {},
+            .outputs = outputs};
   const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
-    return {.count = (*train)->classes(),
-            .names = (*train)->class_names(),
-            .outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0))};
+    return {.count = (*train)->classes(), .names = (*train)->class_names(), .outputs = outputs};
   if (train.status().code() != StatusCode::kNotFound)
     log_warn("training classes unknown",
              {{"reason", train.status().message()},

@@ -5,12 +5,18 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "feeder/sandbox.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/deadline.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/record/label_range_check.h"
+#include "shared/data/stream/record_decoder.h"
+#include "shared/data/stream/stream_source.h"
 #include "shared/feed/make_stream_feed.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/stream_feed.h"
@@ -22,14 +28,19 @@ namespace {
 
 constexpr auto kStreamGrace =
     std::chrono::milliseconds(500);  // stokerd kills the process after 900
+constexpr auto kReportInterval = std::chrono::milliseconds(100);
+
+Result<data::stream::StreamSource> find_source(const FeederArguments& arguments,
+                                               const config::Config& config) {
+  STOKER_ASSIGN_OR_RETURN(auto source, feed::find_stream_source(config));
+  if (feed::stream_fingerprint(config, source) == arguments.fingerprint) return source;
+  return Status(StatusCode::kMismatch,
+                "data.train.stream.source: files were added or removed since stokerd started");
+}
 
 Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
     const FeederArguments& arguments, const config::Config& config,
-    const std::optional<feed::StreamState>& from) {
-  STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
-  if (feed::stream_fingerprint(source) != arguments.fingerprint)
-    return Status(StatusCode::kMismatch,
-                  "data.train.stream.source: files were added or removed since stokerd started");
+    const data::stream::StreamSource& source, const std::optional<feed::StreamState>& from) {
   std::optional<data::stream::InputDescriptor> descriptor;
   if (arguments.input_fd >= 0)
     descriptor = data::stream::InputDescriptor{.fd = UniqueFd(arguments.input_fd),
@@ -37,41 +48,66 @@ Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
   return feed::open_stream_inputs(config, source, from ? &*from : nullptr, std::move(descriptor));
 }
 
+// Empty unless all readers wait for the producer of their input.
+std::string source_waited_for(const feed::StreamFeed& stream, const config::DatasetConfig& data) {
+  const feed::StreamStatus status = stream.status();
+  if (status.activity != feed::StreamStatus::Activity::kWaiting) return "";
+  if (!status.input.empty()) return status.input;
+  return data.stream->is_spool() ? data.path() : data.stream->source;
+}
+
+// Tells stokerd whether the stream waits.
+Status report_waiting(const feed::StreamFeed& stream, const config::DatasetConfig& data,
+                      const feed::StreamStateTable& states, const std::stop_token& stop) {
+  std::string last;
+  do {
+    const std::string now = source_waited_for(stream, data);
+    if (now != last) states.set_waits_for(now);
+    last = now;
+  } while (sleep_until(stop, std::chrono::steady_clock::now() + kReportInterval));
+  return {};
+}
+
 // Starts the threads and waits for them.
 Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamState>& from,
-                  const feed::StreamStateTable& states) {
+                  const config::DatasetConfig& data, const feed::StreamStateTable& states) {
   if (from) STOKER_RETURN_IF_ERROR(stream.restore(*from, {}));
   Coordinator coordinator;
   stream.start(coordinator);
+  coordinator.start("stream-report", [&](const std::stop_token& stop) {
+    return report_waiting(stream, data, states, stop);
+  });
   const Status status = coordinator.join(kStreamGrace);
   if (status.ok() && stream.end_ticket()) states.end_at(*stream.end_ticket());
   if (coordinator.all_joined()) return status;
   // A read hangs; exit without joining its thread.
+  if (!is_normal_end(status)) states.set_failure(status);
   log_error("worker failed", {{"error", status.to_string()}});
   flush_log();
   ::_exit(static_cast<int>(exit_code_for(status)));
 }
 
-}  // namespace
-
-Status run_stream_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+Status read_stream(const FeederArguments& arguments, const feed::StreamStateTable& states,
+                   bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
   STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
-  const auto train = config.data.find("train");
-  if (train == config.data.end() || !train->second.stream)
+  if (!config::training_stream(config))
     return Status(StatusCode::kMismatch, "the configuration has no data.train.stream");
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
-  STOKER_ASSIGN_OR_RETURN(const auto states,
-                          feed::StreamStateTable::attach(UniqueFd(arguments.stream_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto from, states.initial());
-  STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, from));
-  const feed::StreamFeedOptions options = feed::make_stream_options(config);
+  STOKER_ASSIGN_OR_RETURN(const auto source, find_source(arguments, config));
+  STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, from));
+  feed::StreamFeedOptions options = feed::make_stream_options(config, source);
+  const auto& [name, data] = *config.data.find("train");
+  const data::DatasetRequest request{.name = name, .config = data};
+  STOKER_ASSIGN_OR_RETURN(const auto decoder, data::stream::RecordDecoder::make(request));
+  options.limits =
+      data::record::LabelRangeCheck::of(config, ring->layout().sample(), decoder->classes());
   STOKER_ASSIGN_OR_RETURN(
       const auto stream,
-      feed::StreamFeed::create({.name = train->first, .config = train->second}, *inputs, options,
-                               *ring,
+      feed::StreamFeed::create(request, *inputs, options, *ring,
                                {.index = arguments.producer, .generation = arguments.generation},
                                [&states](uint64_t ticket, const feed::StreamState& after) {
                                  return states.record(ticket, after);
@@ -79,13 +115,23 @@ Status run_stream_worker(const FeederArguments& arguments, bool& sandbox_refused
   const Status sandboxed = enter_sandbox(
       {.threads = options.num_threads,
        .memory_bytes = static_cast<uint64_t>(config.feed.worker_memory_limit_mib.value_or(0)) << 20,
-       .reads_ahead = 3,  // threads: file names, closing of the queues, batches
+       .reads_ahead = 4,  // threads: file names, closing of the queues, batches, reports
        .read_ahead_bytes = options.max_bytes,
        .filter = config.feed.sandbox},
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(sandboxed);
-  return run_stream(*stream, from, states);
+  return run_stream(*stream, from, data, states);
+}
+
+}  // namespace
+
+Status run_stream_worker(const FeederArguments& arguments, bool& sandbox_refused) {
+  STOKER_ASSIGN_OR_RETURN(const auto states,
+                          feed::StreamStateTable::attach(UniqueFd(arguments.stream_fd)));
+  const Status status = read_stream(arguments, states, sandbox_refused);
+  if (!is_normal_end(status) && !sandbox_refused) states.set_failure(status);
+  return status;
 }
 
 }  // namespace stoker::feeder

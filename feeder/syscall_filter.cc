@@ -266,8 +266,6 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
   // falls back to clone and openat when they are reported as missing.
   append_missing(program, SYS_clone3);
   append_missing(program, SYS_openat2);
-  // Inputs of a stream that grow are then polled.
-  append_missing(program, SYS_inotify_init1);
   program.push_back(return_value(SECCOMP_RET_TRAP));
   return program;
 }

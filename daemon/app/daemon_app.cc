@@ -323,6 +323,9 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
     end.outcome = run::RunOutcome::kStopped;
     if (!stop_requested_) end.reason = "stop requested through the control socket";
   }
+  if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
+      run_->is_data_exhausted())
+    end.reason = "data exhausted";
   end.exit_code = static_cast<int>(code);
   finalize_restart_count(status.ok(), code);
   // Without the lock this process must not write to the directory.

@@ -40,6 +40,7 @@ std::string progress_line(const control::TrainerStatus& status, size_t columns) 
                 static_cast<unsigned long long>(status.step),
                 static_cast<unsigned long long>(status.max_steps), part);
   line += text;
+  if (!status.waiting_for.empty()) line += "  waiting for " + status.waiting_for;
   if (std::isfinite(status.loss)) {
     std::snprintf(text, sizeof text, "  loss %.4f", status.loss);
     line += text;

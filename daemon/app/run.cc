@@ -12,6 +12,7 @@
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/resume_compatibility.h"
 #include "daemon/app/run_segment.h"
+#include "daemon/app/stream_data.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/version.h"
 #include "daemon/train/device.h"
@@ -78,7 +79,10 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   if (changes.has(ChangeKind::kBatch))
     state.ticket = ticket_at(state.ticket, saved.micro_batch_size, now.micro_batch_size);
   // The quarantine refers to sample numbers of the previous data.
-  if (saved.data_digest != now.data_digest) state.quarantined.clear();
+  if (saved.data_digest != now.data_digest) {
+    state.quarantined.clear();
+    state.stream.reset();  // likewise its positions
+  }
   changes.log_waived_guarantees();
   return changes.any();
 }
@@ -171,6 +175,12 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
     switch (*outcome) {
       case train::TrainerOutcome::kFinished:
         return run::RunOutcome::kFinished;
+      case train::TrainerOutcome::kDataExhausted:
+        if (segment.step() == 0)
+          return Status(StatusCode::kCorrupt,
+                        "data.train.stream: the stream ended before the first step was complete");
+        is_data_exhausted_ = true;
+        return run::RunOutcome::kFinished;
       case train::TrainerOutcome::kStopped:
         return run::RunOutcome::kStopped;
       case train::TrainerOutcome::kRolledBack:
@@ -215,6 +225,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   start.store = std::move(store);
+  if (stream_input_) start.maybe_stream_input = &*stream_input_;
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.config_file(),
@@ -254,6 +265,11 @@ void Run::publish_wait(const std::string& waiting_for) {
 }
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
+  if (const auto* const stream = config::training_stream(config_)) {
+    STOKER_ASSIGN_OR_RETURN(stream_input_, open_stream_input(config_));
+    log_info("stream opened", {{"source", stream->source}});
+    return make_stream_dataset(config_);
+  }
   auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
     if (stop_requested_) throw data::files::ScanStopped();
     // It is also called while a worker process is waited for.

@@ -34,6 +34,7 @@
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
+#include "shared/data/stream/byte_input.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
@@ -70,6 +71,8 @@ class Run final : public server::TrainingControl {
   bool is_prepared() const;
   // Whether train() ended because a checkpoint stayed locked. Only after train().
   bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
+  // Whether it ended because a stream had no more data. Only after train().
+  bool is_data_exhausted() const { return is_data_exhausted_; }
   uint64_t step() const { return channels_.board.step(); }          // completed
   uint64_t progress() const { return channels_.board.progress(); }  // see StatusBoard
 
@@ -130,6 +133,8 @@ class Run final : public server::TrainingControl {
   // Only for the trainer thread.
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
   bool is_blocked_by_lock_ = false;
+  bool is_data_exhausted_ = false;
+  std::optional<data::stream::InputDescriptor> stream_input_;  // opened once, for all segments
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
 
   mutable std::mutex mutex_;

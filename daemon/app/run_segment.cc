@@ -12,6 +12,7 @@
 
 #include "daemon/app/dataset_refresher.h"
 #include "daemon/app/rollback.h"
+#include "daemon/app/stream_data.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/validate_batch.h"
 #include "daemon/train/device.h"
@@ -81,6 +82,7 @@ RunSegment::RunSegment(const config::Config& config, const run::RunLayout& layou
       plan_(std::move(start.plan)),
       state_(std::move(start.state)),
       store_(std::move(start.store)),
+      maybe_stream_input_(start.maybe_stream_input),
       manifest_(std::move(start.manifest)),
       resume_(start.resume),
       sample_errors_(start.sample_errors),
@@ -121,6 +123,10 @@ Status RunSegment::open_outputs() {
   };
   saving.after_commit = [this](const checkpoint::Manifest& committed) {
     writer::record_last_checkpoint(default_file_system(), layout_, committed);
+    if (config::training_stream(config_))
+      archive_finished_files(
+          config_, join_path(store_->directory(),
+                             checkpoint::CheckpointStore::checkpoint_name(committed.step)));
   };
   STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator, train::make_pinned_allocator(state_->device()));
   writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
@@ -149,6 +155,10 @@ Status RunSegment::start_feed() {
   feeding.sample_errors.ticket = state_->ticket;
   feeding.sample_errors.tickets_a_step = tickets_per_step;
   feeding.quarantined = state_->quarantined;
+  if (config::training_stream(config_)) {
+    STOKER_ASSIGN_OR_RETURN(feeding.stream,
+                            make_stream_supply(config_, *data_, *state_, maybe_stream_input_));
+  }
   feed_ = std::make_unique<supervisor::FeedSupervisor>(std::move(feeding), *ring_, *data_, plan_,
                                                        feeders_, clock_);
   return feed_->start();
@@ -169,7 +179,8 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
                           .save_after_resume = save_after_resume_});
   const auto outcome = trainer.run(stop);
   if (const Status feed = feeders_.reason(); !feed.ok()) return feed.with_context("feed");
-  const bool has_finished = outcome.ok() && *outcome == train::TrainerOutcome::kFinished;
+  const bool has_finished = outcome.ok() && (*outcome == train::TrainerOutcome::kFinished ||
+                                             *outcome == train::TrainerOutcome::kDataExhausted);
   if (has_finished && first_step < state_->step) write_end_summary(config_, layout_, clock_);
   return outcome;
 }
@@ -205,7 +216,12 @@ bool RunSegment::has_new_version_at(uint64_t ticket) const {
 }
 
 bool RunSegment::accept(const feed::ReceivedBatch& batch) {
-  const Status valid = validate_ ? validate_(batch) : Status();
+  Status valid = validate_ ? validate_(batch) : Status();
+  if (valid.ok() && config::training_stream(config_)) {
+    auto stream = feed_->stream_state(batch.ticket);
+    valid = stream.status();
+    if (stream.ok()) stream_ = *std::move(stream);
+  }
   if (!valid.ok()) feeders_.request_stop(valid);
   return valid.ok();
 }
@@ -262,6 +278,9 @@ void RunSegment::save_profile(train::RecordedProfile recorded, train::Done done)
 
 void RunSegment::add_live(control::TrainerStatus& status) const {
   add_feed(status.feed);
+  if (status.feed.ready_batches == 0)
+    if (const std::string source = feed_->waits_for(); !source.empty())
+      status.waiting_for = "data from " + source;
   const auto saved = writer_->stats();
   status.checkpoint.last_saved_step = std::max(status.checkpoint.last_saved_step, saved.last_step);
   status.checkpoint.is_saving = saved.in_flight;

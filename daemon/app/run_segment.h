@@ -35,7 +35,9 @@
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
+#include "shared/data/stream/byte_input.h"
 #include "shared/feed/batch_receiver.h"
+#include "shared/feed/stream_state.h"
 #include "shared/metrics/metrics_writer.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/run/run_layout.h"
@@ -50,6 +52,7 @@ struct SegmentStart {
   data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state = nullptr;
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
+  const data::stream::InputDescriptor* maybe_stream_input = nullptr;  // see open_stream_input()
   checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the run share
   std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
   supervisor::SampleErrorHistory sample_errors = {};
@@ -95,6 +98,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   feed::BatchShapes shapes() const override;
   bool has_new_version_at(uint64_t ticket) const override;
   bool accept(const feed::ReceivedBatch& batch) override;
+  const feed::StreamState* maybe_stream() const override { return stream_ ? &*stream_ : nullptr; }
+  bool waits_for_producer() const override { return !feed_->waits_for().empty(); }
   std::vector<std::string> files_of(uint64_t ticket) const override;
   std::vector<uint64_t> quarantined() const override;
   uint64_t sample_errors_before(uint64_t ticket) override;
@@ -117,6 +122,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const data::order::SamplePlan plan_;
   const std::unique_ptr<train::TrainingState> state_;
   const std::unique_ptr<checkpoint::CheckpointStore> store_;
+  const data::stream::InputDescriptor* const maybe_stream_input_;
   const checkpoint::Manifest manifest_;
   const std::optional<metrics::ResumePosition> resume_;
   const supervisor::SampleErrorHistory sample_errors_;
@@ -128,6 +134,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   std::unique_ptr<writer::RetentionManager> retention_manager_;
   std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<supervisor::FeedSupervisor> feed_;
+
+  std::optional<feed::StreamState> stream_;  // after the last batch that was accepted
 
   // Set by train().
   std::function<Status(const feed::ReceivedBatch&)> validate_;  // empty: every batch is valid

@@ -65,7 +65,7 @@ FeedSupervisor::FeedSupervisor(FeedOptions options, ring::ShmRing& ring,
                      sample_error_file_, clock),
       budget_(static_cast<uint64_t>(options_.feed.max_restarts_per_minute)),
       external_(ring, max_external_producers(options_.feed), worker_timeout(options_.feed)) {
-  if (options_.feed.num_workers) return;
+  if (options_.feed.num_workers || options_.stream) return;
   // Each process needs one active thread because its progress is the process's heartbeat.
   const bool processes = options_.feed.num_processes > 0;
   tuner_.emplace(static_cast<uint32_t>(processes ? options_.feed.num_processes : 1),
@@ -130,6 +130,7 @@ Status FeedSupervisor::start_stream() {
   STOKER_ASSIGN_OR_RETURN(states_,
                           feed::StreamStateTable::create(ring_.slots(), options_.stream->capacity));
   workers_.resize(1);
+  workers_[0].threads = options_.stream->num_threads;
   workers_[0].delay = kFirstDelay;
   return spawn(workers_[0]);
 }
@@ -138,16 +139,49 @@ Status FeedSupervisor::start_stream() {
 // complete.
 Status FeedSupervisor::prepare_stream() const {
   const uint64_t next = ring_.first_unpublished();
-  if (next == options_.stream->first_ticket) return states_->set_initial(options_.stream->state);
-  STOKER_ASSIGN_OR_RETURN(feed::StreamState state, states_->read(next - 1));
-  return states_->set_initial(std::move(state));
+  std::optional<feed::StreamState> state = options_.stream->state;
+  if (next != options_.stream->first_ticket) {
+    STOKER_ASSIGN_OR_RETURN(state, states_->read(next - 1));
+  }
+  if (state && options_.stream->input_fd >= 0) continue_with_new_bytes(*state);
+  return states_->set_initial(state);
+}
+
+// What the source has delivered so far cannot be read again. Another program can continue where the
+// one before has ended.
+void FeedSupervisor::continue_with_new_bytes(feed::StreamState& state) const {
+  const bool has_ended = state.sources.empty();
+  if (!has_ended)
+    log_warn("stream records lost", {{"source", options_.stream->input_name},
+                                     {"queued_records", state.elements.size()},
+                                     {"reason",
+                                      "the source cannot be read again; the stream continues with "
+                                      "new records"}});
+  state.elements.clear();
+  for (feed::StreamState::Source& source : state.sources) source.ended = false;
+  if (has_ended) state.next_source = 0;
 }
 
 bool FeedSupervisor::end_stream() {
   const auto end = options_.stream ? states_->end_ticket() : std::nullopt;
-  if (!end || *end != ring_.first_unpublished()) return false;
-  ring_.end_at(*end);
-  return true;
+  if (!end) return false;
+  const Status ended = ring_.end_at(*end);
+  if (!ended.ok()) log_warn("end of the stream rejected", {{"reason", ended.message()}});
+  return ended.ok();
+}
+
+// An error that the worker reports itself is one of the data or the system, and not a crash.
+bool FeedSupervisor::has_failed(const feed::WorkerProcess::End& end) {
+  if (!options_.stream || end.by_signal) return false;
+  const Status failure = states_->failure();
+  if (!failure.ok()) coordinator_.request_stop(failure);
+  return !failure.ok();
+}
+
+std::string FeedSupervisor::waits_for() const {
+  const std::lock_guard lock(mutex_);
+  const bool is_running = !workers_.empty() && workers_.front().maybe_process;
+  return states_ && is_running ? states_->waits_for() : "";
 }
 
 Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
@@ -451,6 +485,10 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       worker.number, cause,
       waited ? Quarantine::CrashAttribution::kNone : Quarantine::CrashAttribution::kPossible);
   const uint64_t num_requeued = ring_.requeue(worker.producer);
+  if (has_failed(end)) {
+    worker.done = true;
+    return;
+  }
   const bool has_ended = ring_.has_ended() || (end.clean() && end_stream());
   if (end.clean() && has_ended && (num_requeued == 0 || options_.stream)) {
     worker.done = true;

@@ -16,7 +16,7 @@
 //            start() from a thread that lives as long as training, because the kernel ends the
 //            processes together with the thread that started them.
 // Errors:    start(): stoker-feed is missing or cannot be started, kNoSpace. Later errors call
-//            request_stop(): kInternal (worker processes crash repeatedly, or one overwrote the
+//            request_stop(): those of a stream, as the worker process reports them; kInternal (worker processes crash repeatedly, or one overwrote the
 //            counters of the ring), kCorrupt (more sample
 //            errors than the configuration allows), kPermission (a worker process is not permitted
 //            to install its seccomp filter).
@@ -54,12 +54,13 @@ namespace stoker::supervisor {
 
 // A source without an index: one worker process fills all batches, and continues where it stopped.
 struct StreamSupply {
-  uint64_t first_ticket = 0;               // of the ring
-  std::optional<feed::StreamState> state;  // before that ticket; nullopt: from the start
-  std::string fingerprint;                 // of the source
-  uint64_t capacity = 1000;                // elements of the queue
-  int input_fd = -1;                       // of the source, open until the end; -1: files
-  std::string input_name;
+  uint64_t first_ticket = 0;                    // of the ring
+  std::optional<feed::StreamState> state = {};  // before that ticket; nullopt: from the start
+  std::string fingerprint = {};                 // of the stream
+  uint64_t capacity = 1000;                     // elements of the queue
+  int num_threads = 1;                          // readers
+  int input_fd = -1;                            // of the source, open until the end; -1: files
+  std::string input_name = {};
 };
 
 struct FeedOptions {
@@ -103,6 +104,8 @@ class FeedSupervisor {
   size_t external_producers() const;          // currently attached
   // Of a stream: the state after the batch of a ticket that is in use, or was consumed last.
   Result<feed::StreamState> stream_state(uint64_t ticket) const;
+  // The source for whose producer the stream waits; empty: it does not wait.
+  std::string waits_for() const;
   std::vector<int> process_ids() const;  // of the running workers
 
  private:
@@ -127,7 +130,9 @@ class FeedSupervisor {
   // For a stream.
   Status start_stream();
   Status prepare_stream() const;  // the state from which the next worker continues
-  bool end_stream();              // false: the stream has not ended
+  void continue_with_new_bytes(feed::StreamState& state) const;
+  bool end_stream();  // false: the stream has not ended
+  bool has_failed(const feed::WorkerProcess::End& end);
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);
   void wait_for_exits(std::chrono::milliseconds timeout) const;

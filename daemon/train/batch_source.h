@@ -2,8 +2,8 @@
 // what is known about their samples.
 //
 // Threads:   the trainer thread only.
-// Blocking:  quarantined() and sample_errors_before() briefly, for the lock of the supervisor of the
-//            workers; the others never: the trainer waits on the ring.
+// Blocking:  accept(), waits_for_producer(), quarantined() and sample_errors_before() briefly, for the
+//            lock of the supervisor of the workers; the others never: the trainer waits on the ring.
 // Ownership: the implementation owns the ring and the plan, and must outlive the trainer.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "shared/data/order/sample_plan.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/feed/batch_shapes.h"
+#include "shared/feed/stream_state.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::train {
@@ -33,6 +34,10 @@ class BatchSource {
   // The files of the samples planned for the ticket, each once, in order; those of replaced samples
   // are not known. Empty: synthetic samples, or those of external producers.
   virtual std::vector<std::string> files_of(uint64_t ticket) const = 0;
+  // The state of the stream after the last batch that was accepted; null: the data is no stream.
+  virtual const feed::StreamState* maybe_stream() const { return nullptr; }
+  // Whether the next batch waits for another program, which can take any time.
+  virtual bool waits_for_producer() const { return false; }
   // The samples that the workers have quarantined so far.
   virtual std::vector<uint64_t> quarantined() const = 0;
   // The number of sample errors in the tickets before `ticket`, for a checkpoint.

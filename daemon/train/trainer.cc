@@ -130,7 +130,7 @@ Status Trainer::failed(const std::exception& error) const {
 }
 
 Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
-  const bool finished = state_.step >= config_.train.max_steps;
+  const bool finished = state_.step >= config_.train.max_steps || has_data_ended_;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
@@ -143,7 +143,8 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   }
   instrumentation_.finish("training ended");
   channels_.mailbox.close();
-  return finished ? TrainerOutcome::kFinished : TrainerOutcome::kStopped;
+  if (state_.step >= config_.train.max_steps) return TrainerOutcome::kFinished;
+  return has_data_ended_ ? TrainerOutcome::kDataExhausted : TrainerOutcome::kStopped;
 }
 
 // ---- Requests
@@ -263,9 +264,13 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
       const feed::ReceivedBatch received = receiver_.receive(*batch);
       return source_.accept(received) ? NextBatch(received) : NextBatch();
     }
-    if (batch.status().code() == StatusCode::kClosed) return NextBatch();
+    if (batch.status().code() == StatusCode::kClosed) {
+      has_data_ended_ = !source_.ring().closed();
+      return NextBatch();
+    }
     if (batch.status().code() != StatusCode::kTimedOut) return batch.status();
     if (stop.stop_requested()) return NextBatch();
+    if (source_.waits_for_producer()) channels_.board.record_progress();  // no hang
     // Commands are also handled while waiting for data. Only stop takes effect here; pause and
     // checkpoint wait until the step is done.
     execute_commands();
@@ -305,6 +310,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   ++state_.loss_steps;
   ++state_.step;
   state_.ticket += static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+  if (const feed::StreamState* const stream = source_.maybe_stream()) state_.stream = *stream;
   ++interval_.steps;
   channels_.board.set_step(state_.step);
   return true;

@@ -46,9 +46,10 @@ struct TrainerStart {
   bool save_after_resume = false;  // saves after the first step, regardless of the configuration
 };
 
-// Why Trainer::run() returned. The first two end the run.
+// Why Trainer::run() returned. The first three end the run.
 enum class TrainerOutcome {
   kFinished,
+  kDataExhausted,  // a stream ended before the last step
   kStopped,
   kRolledBack,         // nothing was saved; resume from the last checkpoint
   kNewDatasetVersion,  // the state was saved; resume from it with the new dataset version
@@ -154,6 +155,7 @@ class Trainer {
   std::unique_ptr<StepEngine> engine_;  // its callbacks use the members above
 
   bool stop_requested_ = false;
+  bool has_data_ended_ = false;
   std::vector<Done> save_requests_;  // `checkpoint` commands that wait for the next snapshot
   // Step of the last submitted snapshot, or of the checkpoint resumed from.
   std::optional<uint64_t> maybe_submitted_step_;

@@ -14,6 +14,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include "daemon/train/stream_tensors.h"
 #include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
@@ -226,6 +227,7 @@ void TrainingState::capture(writer::Snapshot& snapshot) const {
       copy_out(snapshot, writer::Part::kTrainerState, name, tensor);
   if (balanced_weights_.defined())
     copy_out(snapshot, writer::Part::kTrainerState, checkpoint::kClassWeights, balanced_weights_);
+  if (stream) add_stream(snapshot, *stream);
   if (!device_.is_cpu())
     c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   checkpoint::Manifest& manifest = snapshot.manifest();
@@ -342,6 +344,7 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
     if (ema_) STOKER_RETURN_IF_ERROR(restore_ema(saved, may_differ));
     STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("trainer_state.safetensors"));
     STOKER_RETURN_IF_ERROR(restore_rest(*rest).with_context(saved.path()));
+    STOKER_ASSIGN_OR_RETURN(stream, read_stream(*rest));
     STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
                             parse_live_state(saved.manifest().live_settings));
   } catch (const c10::Error& error) {

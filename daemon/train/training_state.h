@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +25,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
+#include "shared/feed/stream_state.h"
 #include "shared/model/model.h"
 #include "shared/model/state_dict_mapping.h"
 #include "shared/task/task.h"
@@ -70,6 +72,8 @@ class TrainingState : public LiveState {
 
   uint64_t step = 0;    // completed optimizer steps
   uint64_t ticket = 0;  // the next micro-batch to train on
+  // Of a stream, after the ticket before; nullopt: its start, or the data is no stream.
+  std::optional<feed::StreamState> stream;
   // Since the last reported step, without skipped steps. Part of the checkpoint, so that a resumed
   // run reports the same values. F64 scalars on the device.
   at::Tensor loss_sum;                  // of the steps' mean losses

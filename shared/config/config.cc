@@ -36,6 +36,11 @@ const Normalize* training_normalization(const Config& config) {
   return nullptr;
 }
 
+const StreamConfig* training_stream(const Config& config) {
+  const auto train = config.data.find("train");
+  return train != config.data.end() && train->second.stream ? &*train->second.stream : nullptr;
+}
+
 std::optional<DeviceConfig> parse_device(std::string_view text) {
   using Type = DeviceConfig::Type;
   if (text == "auto") return DeviceConfig{.type = Type::kAuto, .index = {}};

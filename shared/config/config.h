@@ -53,4 +53,7 @@ std::vector<std::string> sampled_datasets(const Config& config);
 // in [0, 1].
 const Normalize* training_normalization(const Config& config);
 
+// The stream of data.train. Null: its samples have an index.
+const StreamConfig* training_stream(const Config& config);
+
 }  // namespace stoker::config

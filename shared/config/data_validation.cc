@@ -374,8 +374,10 @@ class DataValidator {
   void validate_stream(const std::string& name, const DatasetConfig& dataset,
                        const StreamConfig& stream) {
     if (name != "train") return add("stream", "is only used in data.train; remove it");
-    reject_what_needs_index(dataset, stream.source == "spool");
-    if (stream.source == "spool" && dataset.path().empty())
+    reject_what_needs_index(dataset, stream.is_spool());
+    if (stream.source == "external")
+      add("stream.source", "external producers fill batches: set feed.producers instead of stream");
+    if (stream.is_spool() && dataset.path().empty())
       add("path", "is required with stream.source spool");
     const std::string hint = "cannot be combined with data.train.stream, which has no index; set " +
                              section_ + "stream.queue";
@@ -383,6 +385,10 @@ class DataValidator {
     if (!config_.feed.bucket_boundaries.empty()) add_error("feed.bucket_boundaries", hint);
     if (!keys_.contains("train.max_steps"))
       add_error("train.max_steps", "is required with data.train.stream, which has no epochs");
+    const std::string worker = "with data.train.stream, which one worker process reads";
+    if (config_.feed.num_processes == 0) add_error("feed.num_processes", "must not be 0 " + worker);
+    if (config_.feed.producers != ProducerMode::kInternal)
+      add_error("feed.producers", "must be internal " + worker);
     validate_stream_queue(dataset, stream);
     validate_stream_samples(dataset);
   }
@@ -413,9 +419,9 @@ class DataValidator {
               std::to_string(needed) + "), got " + std::to_string(stream.capacity));
     if (stream.queue == StreamQueue::kPaddingFifo && !dataset.has_variable_length())
       add("stream.queue", "padding_fifo requires sequence.max_length");
-    if (!stream.has_files() && stream.num_epochs)
+    if ((stream.is_stdin() || stream.is_spool()) && stream.num_epochs)
       add("stream.num_epochs", "requires a pattern of files as source");
-    if (stream.source == "stdin" && stream.num_threads.value_or(1) != 1)
+    if (stream.is_stdin() && stream.num_threads.value_or(1) != 1)
       add("stream.num_threads", "must be 1 for stdin, which one thread reads");
   }
 

@@ -917,7 +917,7 @@ Fields fields_of_stream(StreamConfig& stream) {
   return {
       sample_field({.name = "source",
                     .target = &stream.source,
-                    .help = "Source: stdin, a path, a pattern of files, spool or external",
+                    .help = "Source: stdin, a path, a pattern of files, or spool",
                     .details =
                         "A path is a FIFO, a Unix socket to connect to, or a file to which "
                         "another program appends. A pattern, such as "
@@ -945,28 +945,19 @@ Fields fields_of_stream(StreamConfig& stream) {
                     .details = "More mix better, and delay the first batch until they are read.",
                     .min = 0,
                     .max = kMaxElementsHeld}),
-      sample_field(
-          {.name = "num_threads",
-           .target = &stream.num_threads,
-           .help = "Threads that read; null: 4 for a pattern of files, otherwise 1",
-           .details =
-               "Each reads a file of its own. With one, a resumed run has the same batches bit "
-               "for bit; with several, each record occurs exactly once, in another order.",
-           .min = 1,
-           .max = 64}),
+      sample_field({.name = "num_threads",
+                    .target = &stream.num_threads,
+                    .help = "Threads that read; null: 4 for a pattern of files, otherwise 1",
+                    .details =
+                        "Each reads another file. With one, a resumed run has the same batches bit "
+                        "for bit; with several, each record occurs exactly once, in another order.",
+                    .min = 1,
+                    .max = 64}),
       sample_field({.name = "num_epochs",
                     .target = &stream.num_epochs,
                     .help = "How often a pattern of files is read; null: without end",
                     .min = 1,
-                    .max = kMaxSamples}),
-      sample_field(
-          {.name = "save_elements_mib",
-           .target = &stream.save_elements_mib,
-           .help = "Maximum size of the records in a checkpoint, in MiB",
-           .details =
-               "For stdin, pipes and sockets, whose records cannot be read again. 0 to 4096.",
-           .min = 0,
-           .max = 4096})};
+                    .max = kMaxSamples})};
 }
 
 Field stream_source_field(std::optional<StreamConfig>& stream) {

@@ -256,6 +256,9 @@ class Validator {
       if (!config_.data.contains(name))
         add_error("eval.datasets", "contains " + quoted(name) + ", which is not a dataset" +
                                        did_you_mean(name, names));
+      else if (name == "train" && training_stream(config_))
+        add_error("eval.datasets",
+                  "contains " + quoted(name) + ", a stream, which cannot be read again; remove it");
     }
     if (eval.use_ema && !config_.train.ema_decay)
       add_error("eval.use_ema", "requires train.ema_decay; set it, for example to 0.999");

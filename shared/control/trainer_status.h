@@ -33,9 +33,10 @@ struct TrainerStatus {
   double device_time_ms = 0;  // per step, device time only, last interval
   double eta_seconds = 0;
   uint64_t skipped_steps = 0;  // steps with a nonfinite loss or gradient (on_nonfinite: skip_step)
-  uint64_t rollbacks = 0;   // to the last checkpoint for the same reason (on_nonfinite: rollback)
-  std::string device;       // "cpu", "cuda:0"
-  std::string waiting_for;  // before training: the lock of another process; empty: nothing
+  uint64_t rollbacks = 0;  // to the last checkpoint for the same reason (on_nonfinite: rollback)
+  std::string device;      // "cpu", "cuda:0"
+  // Before training: the lock of another process. Then: the data of a stream. Empty: nothing.
+  std::string waiting_for;
   struct Memory {
     uint64_t rss_bytes = 0;       // of stokerd, on the host
     uint64_t peak_rss_bytes = 0;  // maximum since the start

@@ -178,20 +178,23 @@ Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
                                                    const data::Dataset& data,
                                                    const SampleWeights& weights,
                                                    const PlanStart& start) {
-  data::order::PlanOptions options{.size = data.size(),
-                                   .batch = static_cast<uint64_t>(config.train.micro_batch_size),
-                                   .seed = config.run.seed,
-                                   .shuffle = config.feed.shuffle,
-                                   .window = config.feed.shuffle_block_size,
-                                   .shards_open = config.feed.shuffle_open_shards,
-                                   .shard_ends = {},
-                                   .last_batch = config.feed.last_batch,
-                                   .first_ticket = start.ticket,
-                                   .first_epoch = start.epoch,
-                                   .rank = 0,
-                                   .world = 1,
-                                   .datasets = {},
-                                   .maybe_buckets = nullptr};
+  // A stream has the order of its records.
+  const bool is_stream = config::training_stream(config) != nullptr;
+  data::order::PlanOptions options{
+      .size = data.size(),
+      .batch = static_cast<uint64_t>(config.train.micro_batch_size),
+      .seed = config.run.seed,
+      .shuffle = is_stream ? config::ShuffleMode::kNone : config.feed.shuffle,
+      .window = config.feed.shuffle_block_size,
+      .shards_open = config.feed.shuffle_open_shards,
+      .shard_ends = {},
+      .last_batch = config.feed.last_batch,
+      .first_ticket = start.ticket,
+      .first_epoch = start.epoch,
+      .rank = 0,
+      .world = 1,
+      .datasets = {},
+      .maybe_buckets = nullptr};
   if (!config.feed.bucket_boundaries.empty()) {
     STOKER_ASSIGN_OR_RETURN(options.maybe_buckets,
                             length_buckets(config.feed, data, options.batch * options.world));

@@ -11,7 +11,7 @@ using data::stream::SpoolFolder;
 using data::stream::StreamInputs;
 using data::stream::StreamSource;
 
-constexpr int kFileReaders = 4;
+constexpr int kShardReaders = 4;
 
 queue::QueueType queue_type(config::StreamQueue queue) {
   switch (queue) {
@@ -25,28 +25,35 @@ queue::QueueType queue_type(config::StreamQueue queue) {
   return queue::QueueType::kFIFO;
 }
 
+// A single input has one reader.
+int num_readers(const config::StreamConfig& stream, StreamSource::Kind kind) {
+  switch (kind) {
+    case StreamSource::Kind::kShards:
+      return static_cast<int>(stream.num_threads.value_or(kShardReaders));
+    case StreamSource::Kind::kSpool:
+      return static_cast<int>(stream.num_threads.value_or(1));
+    case StreamSource::Kind::kStdin:
+    case StreamSource::Kind::kFifo:
+    case StreamSource::Kind::kSocket:
+    case StreamSource::Kind::kGrowingFile:
+    case StreamSource::Kind::kExternal:
+      return 1;
+  }
+  return 1;
+}
+
 const config::DatasetConfig& train_data(const config::Config& config) {
   return config.data.at("train");
 }
 
-// Files of a spool folder that were read before.
-SpoolFolder::Taken taken_files(const StreamState* maybe_from) {
-  SpoolFolder::Taken taken;
-  if (maybe_from == nullptr) return taken;
-  for (const StreamState::Source& source : maybe_from->sources)
-    taken.emplace(source.name.substr(source.name.rfind('/') + 1), source.identity);
-  return taken;
-}
-
 }  // namespace
 
-StreamFeedOptions make_stream_options(const config::Config& config) {
-  const config::StreamConfig& stream = *train_data(config).stream;
+StreamFeedOptions make_stream_options(const config::Config& config, const StreamSource& source) {
+  const config::StreamConfig& stream = *config::training_stream(config);
   return {.queue = queue_type(stream.queue),
           .capacity = stream.capacity,
           .min_after_dequeue = stream.shuffle_minimum(),
-          .num_threads =
-              static_cast<int>(stream.num_threads.value_or(stream.has_files() ? kFileReaders : 1)),
+          .num_threads = num_readers(stream, source.kind()),
           .seed = config.run.seed,
           .last_batch = config.feed.last_batch,
           .on_sample_error = config.feed.on_sample_error};
@@ -59,8 +66,11 @@ Result<StreamSource> find_stream_source(const config::Config& config) {
   return source;
 }
 
-std::string stream_fingerprint(const StreamSource& source) {
-  std::string text = "stream " + std::to_string(static_cast<int>(source.kind()));
+std::string stream_fingerprint(const config::Config& config, const StreamSource& source) {
+  const config::StreamConfig& stream = *config::training_stream(config);
+  std::string text = "stream " + std::to_string(static_cast<int>(source.kind())) + ' ' +
+                     std::to_string(static_cast<int>(stream.queue)) + ' ' +
+                     std::to_string(stream.capacity);
   for (const std::string& name : source.names()) text += '\n' + name;
   return sha256_hex(text);
 }
@@ -72,21 +82,22 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
   const auto invalid = [](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "data.train.stream.source: " + what);
   };
+  const uint64_t first = maybe_from == nullptr ? 0 : maybe_from->next_source;
   switch (source.kind()) {
     case StreamSource::Kind::kShards:
     case StreamSource::Kind::kGrowingFile: {
       std::optional<uint64_t> epochs;
       if (data.stream->num_epochs) epochs = static_cast<uint64_t>(*data.stream->num_epochs);
-      return data::stream::make_file_inputs(source, epochs,
-                                            maybe_from == nullptr ? 0 : maybe_from->next_source);
+      return data::stream::make_file_inputs(source, epochs, first);
     }
     case StreamSource::Kind::kSpool:
-      return data::stream::make_spool_inputs(data.path(), taken_files(maybe_from));
+      return data::stream::make_spool_inputs(
+          data.path(), maybe_from == nullptr ? SpoolFolder::Taken() : taken_files(*maybe_from));
     case StreamSource::Kind::kStdin:
     case StreamSource::Kind::kFifo:
     case StreamSource::Kind::kSocket:
       if (!maybe_descriptor) return invalid("the descriptor was not passed");
-      return data::stream::make_descriptor_inputs(*std::move(maybe_descriptor));
+      return data::stream::make_descriptor_inputs(*std::move(maybe_descriptor), first);
     case StreamSource::Kind::kExternal:
       break;
   }

@@ -23,10 +23,13 @@
 namespace stoker::feed {
 
 // data.train.stream must be set.
-StreamFeedOptions make_stream_options(const config::Config& config);
+StreamFeedOptions make_stream_options(const config::Config& config,
+                                      const data::stream::StreamSource& source);
 Result<data::stream::StreamSource> find_stream_source(const config::Config& config);
-// Equal fingerprints mean that a StreamState of one source continues another.
-std::string stream_fingerprint(const data::stream::StreamSource& source);
+// Equal fingerprints mean that a StreamState of one stream continues another: the same inputs, and a
+// queue that can hold the elements.
+std::string stream_fingerprint(const config::Config& config,
+                               const data::stream::StreamSource& source);
 // `maybe_from`: the state from which the stream continues. `maybe_descriptor`: required by sources
 // that have one.
 Result<std::unique_ptr<data::stream::StreamInputs>> open_stream_inputs(

@@ -93,6 +93,12 @@ bool takes_by_size(queue::QueueType type) {
   return false;
 }
 
+// Of a record in the list of sample errors, where each error of a ticket has another number.
+uint64_t sample_number(uint64_t source, uint64_t record) {
+  constexpr int kRecordBits = 40;
+  return (source << kRecordBits) + record;
+}
+
 size_t element_bytes(std::span<const TensorSpec> spec) {
   size_t bytes = 0;
   for (const TensorSpec& tensor : spec) bytes += ring::align_tensor(tensor.bytes());
@@ -198,7 +204,7 @@ Status StreamFeed::Reader::read_next(const std::stop_token& stop) {
         element.status().with_context(stream_->input().name() + ": record " +
                                       std::to_string(record.at.record) + " at offset " +
                                       std::to_string(record.at.offset)),
-        record.at.record, stop);
+        sample_number(source_, record.at.record), stop);
   }
   if (!*element) {
     ++feed_.dropped_;
@@ -258,7 +264,7 @@ Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
   if (error.code() != StatusCode::kCorrupt) return error;
   const bool can_continue = stream_->can_continue();
   if (!can_continue && !feed_.inputs_.can_skip_rest()) return error;
-  STOKER_RETURN_IF_ERROR(feed_.report(error, record, stop));
+  STOKER_RETURN_IF_ERROR(feed_.report(error, sample_number(source_, record), stop));
   if (can_continue) return {};
   log_warn("stream input skipped",
            {{"input", stream_->input().name()}, {"error", error.message()}});
@@ -304,6 +310,10 @@ Result<std::optional<Tuple>> StreamFeed::Reader::decode(uint64_t source, const S
   const Status written = decoder_->write(key, outputs);
   feed_.limit_->release_bytes(record.bytes.size());
   STOKER_RETURN_IF_ERROR(written);
+  if (feed_.options_.limits.any()) {
+    const std::vector<std::span<const std::byte>> values(outputs.begin(), outputs.end());
+    STOKER_RETURN_IF_ERROR(feed_.options_.limits.check(values));
+  }
   Tuple element;
   for (size_t i = 0; i < spec.size(); ++i) {
     const std::shared_ptr<const std::byte> part(memory, outputs[i].data());
@@ -488,14 +498,14 @@ void StreamFeed::end_input(uint64_t number) {
 
 // ---- Errors of records
 
-Status StreamFeed::report(const Status& error, uint64_t record, const std::stop_token& stop) {
+Status StreamFeed::report(const Status& error, uint64_t sample, const std::stop_token& stop) {
   if (options_.on_sample_error == config::OnSampleError::kFail) return error;
   ++errors_;
   std::unique_lock lock(errors_mutex_);
   if (!errors_passed_.wait(lock, stop,
                            [this] { return pending_errors_.size() < kMaxPendingErrors; }))
     return Status(StatusCode::kCancelled, "stopped while errors of records were reported");
-  pending_errors_.push_back({.status = error, .record = record});
+  pending_errors_.push_back({.status = error, .sample = sample});
   return {};
 }
 
@@ -510,7 +520,7 @@ bool StreamFeed::pass_errors_to_ring(uint64_t ticket) {
   errors_passed_.notify_all();
   for (const RecordError& error : errors)
     ring_.report_sample_error({.ticket = ticket,
-                               .sample = error.record,
+                               .sample = error.sample,
                                .code = error.status.code(),
                                .reason = error.status.message()});
   return true;
@@ -621,7 +631,7 @@ Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {
   pass_errors_to_ring(claim.ticket);
   if (!batch) {
     // A stop closes the queue, too.
-    if (batch.status().code() == StatusCode::kClosed && !stop.stop_requested())
+    if (batch.status().code() == StatusCode::kClosed && !stop.stop_requested() && !ring_.closed())
       end_stream(claim.ticket);
     return batch.status();
   }
@@ -650,6 +660,7 @@ Result<Tuple> StreamFeed::take_batch(uint64_t ticket, const std::stop_token& sto
         std::chrono::steady_clock::now() + (by_size || had_errors ? kSettleInterval : kQueueWait);
     auto batch = examples_->dequeue_many(rows, stop, deadline, taking);
     if (batch.status().code() == StatusCode::kTimedOut) {
+      if (ring_.closed()) return Status(StatusCode::kClosed, "the ring is closed");
       report_progress();
       continue;
     }

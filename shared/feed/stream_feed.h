@@ -55,6 +55,7 @@
 #include "shared/base/tensor_spec.h"
 #include "shared/config/feed_config.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/record/label_range_check.h"
 #include "shared/data/stream/record_decoder.h"
 #include "shared/data/stream/record_stream.h"
 #include "shared/data/stream/stream_inputs.h"
@@ -74,7 +75,8 @@ struct StreamFeedOptions {
   uint64_t seed = 0;    // of the shuffling and of random transforms
   config::LastBatchPolicy last_batch = config::LastBatchPolicy::kCarryOver;
   config::OnSampleError on_sample_error = config::OnSampleError::kSkip;
-  uint64_t max_bytes = uint64_t{256} << 20;  // of elements, beyond those that a batch needs
+  uint64_t max_bytes = uint64_t{256} << 20;   // of elements, beyond those that a batch needs
+  data::record::LabelRangeCheck limits = {};  // of the values that model and task support
 };
 
 struct StreamStatus {
@@ -133,7 +135,7 @@ class StreamFeed {
   };
   struct RecordError {
     Status status;
-    uint64_t record;
+    uint64_t sample;
   };
 
   StreamFeed(data::stream::StreamInputs& inputs, const StreamFeedOptions& options,
@@ -151,7 +153,7 @@ class StreamFeed {
   void end_input(uint64_t number);
 
   // Errors of records.
-  Status report(const Status& error, uint64_t record, const std::stop_token& stop);
+  Status report(const Status& error, uint64_t sample, const std::stop_token& stop);
   bool pass_errors_to_ring(uint64_t ticket);  // false: there are none
 
   // Restoring.

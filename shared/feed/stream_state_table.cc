@@ -1,10 +1,14 @@
 #include "shared/feed/stream_state_table.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include "shared/base/utf8.h"
 
 namespace stoker::feed {
 namespace {
@@ -33,13 +37,64 @@ std::string reason_of_size(const StreamState& state) {
 
 }  // namespace
 
-// Written once, before the worker starts, except `end`.
+// A text that is replaced while the other process reads it. All words are atomic.
+struct StreamStateTable::Report {
+  static constexpr size_t kMaxBytes = 1024;
+
+  void set(uint64_t new_code, std::string_view text);
+  // False if the writer replaces it all the time.
+  bool get(uint64_t& code_read, std::string& text) const;
+
+  uint64_t version;  // odd while it is being replaced
+  uint64_t code;
+  uint64_t bytes;
+  std::array<uint64_t, kMaxBytes / sizeof(uint64_t)> words;
+};
+
+// Written once, before the worker starts, except `end` and the reports.
 struct StreamStateTable::Header {
   uint64_t magic;
   uint64_t slots;
   uint64_t entry_bytes;
   uint64_t end;  // atomic; ticket + 1, 0: the stream has not ended
+  Report waits_for;
+  Report failure;  // `code`: StatusCode
 };
+
+void StreamStateTable::Report::set(uint64_t new_code, std::string_view text) {
+  text = text.substr(0, kMaxBytes);
+  const std::atomic_ref number(version);
+  number.fetch_add(1, std::memory_order_acq_rel);
+  std::atomic_ref(code).store(new_code, std::memory_order_release);
+  std::atomic_ref(bytes).store(text.size(), std::memory_order_release);
+  for (size_t i = 0; i * sizeof(uint64_t) < text.size(); ++i) {
+    const std::string_view part = text.substr(i * sizeof(uint64_t), sizeof(uint64_t));
+    uint64_t word = 0;
+    std::memcpy(&word, part.data(), part.size());
+    std::atomic_ref(words[i]).store(word, std::memory_order_release);
+  }
+  number.fetch_add(1, std::memory_order_release);
+}
+
+bool StreamStateTable::Report::get(uint64_t& code_read, std::string& text) const {
+  constexpr int kAttempts = 100;
+  auto& self = const_cast<Report&>(*this);  // atomic_ref of C++20 needs mutable objects
+  const std::atomic_ref number(self.version);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const uint64_t before = number.load(std::memory_order_acquire);
+    code_read = std::atomic_ref(self.code).load(std::memory_order_acquire);
+    const uint64_t size =
+        std::min<uint64_t>(std::atomic_ref(self.bytes).load(std::memory_order_acquire), kMaxBytes);
+    text.assign((size + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t), '\0');
+    for (size_t i = 0; i * sizeof(uint64_t) < size; ++i) {
+      const uint64_t word = std::atomic_ref(self.words[i]).load(std::memory_order_acquire);
+      std::memcpy(text.data() + i * sizeof word, &word, sizeof word);
+    }
+    text.resize(size);
+    if (before % 2 == 0 && number.load(std::memory_order_acquire) == before) return true;
+  }
+  return false;
+}
 
 StreamStateTable::Header& StreamStateTable::header() const {
   return *reinterpret_cast<Header*>(segment_.bytes().data());
@@ -54,7 +109,10 @@ Result<StreamStateTable> StreamStateTable::create(uint64_t slots, uint64_t capac
   STOKER_ASSIGN_OR_RETURN(ring::Segment segment,
                           ring::Segment::create(sizeof(Header) + (slots + 1) * entry_bytes));
   StreamStateTable table(std::move(segment), slots, entry_bytes);
-  table.header() = {.magic = kTableMagic, .slots = slots, .entry_bytes = entry_bytes, .end = 0};
+  Header& header = table.header();  // zeroed
+  header.magic = kTableMagic;
+  header.slots = slots;
+  header.entry_bytes = entry_bytes;
   return table;
 }
 
@@ -68,7 +126,7 @@ Result<StreamStateTable> StreamStateTable::attach(UniqueFd fd) {
                   "same version as stokerd");
   };
   if (bytes < sizeof(Header)) return mismatch();
-  const Header header = table.header();
+  const Header& header = table.header();
   if (header.magic != kTableMagic || header.slots == 0 || header.slots > kMaxTableSlots ||
       header.entry_bytes < sizeof(EntryHead) || header.entry_bytes > bytes ||
       sizeof(Header) + (header.slots + 1) * header.entry_bytes > bytes)
@@ -120,8 +178,38 @@ std::optional<uint64_t> StreamStateTable::end_ticket() const {
   return end == 0 ? std::nullopt : std::optional(end - 1);
 }
 
+void StreamStateTable::set_waits_for(std::string_view source) const {
+  header().waits_for.set(0, source);
+}
+
+std::string StreamStateTable::waits_for() const {
+  uint64_t code = 0;
+  std::string source;
+  return header().waits_for.get(code, source) ? printable(source) : "";
+}
+
+void StreamStateTable::set_failure(const Status& failure) const {
+  header().failure.set(static_cast<uint64_t>(failure.code()), failure.message());
+}
+
+Status StreamStateTable::failure() const {
+  uint64_t code = 0;
+  std::string message;
+  if (!header().failure.get(code, message) || code == static_cast<uint64_t>(StatusCode::kOk))
+    return {};
+  // Of these, and of no others, a worker can say that they end the run.
+  for (const StatusCode known :
+       {StatusCode::kCorrupt, StatusCode::kInvalidArgument, StatusCode::kMismatch,
+        StatusCode::kNotFound, StatusCode::kPermission, StatusCode::kIoError, StatusCode::kNoSpace,
+        StatusCode::kOutOfMemory})
+    if (code == static_cast<uint64_t>(known)) return Status(known, printable(message));
+  return Status(StatusCode::kInternal, printable(message));
+}
+
 Status StreamStateTable::set_initial(const std::optional<StreamState>& state) const {
   std::atomic_ref(header().end).store(0);
+  set_waits_for("");
+  set_failure({});
   if (state) return write(slots_, 1, *state);
   const EntryHead none{.key = 0, .bytes = 0};
   std::memcpy(entry(slots_).data(), &none, sizeof none);

@@ -6,7 +6,8 @@
 // worker from the state of the last batch that was published.
 //
 // Threads:   set_initial() in stokerd before a worker starts, record() and end_at() in one thread of
-//            the worker. read() of a ticket that is ready or in use; the others any thread.
+//            the worker; set_waits_for() likewise, and set_failure(). read() of a ticket that is
+//            ready or in use; the others any thread.
 // Blocking:  never.
 // Ownership: the kernel frees the memfd after its last user.
 // Errors:    create(): as ring::Segment. attach(): kMismatch. record(), set_initial(): kNoSpace.
@@ -18,6 +19,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "shared/base/file.h"
@@ -39,10 +42,17 @@ class StreamStateTable {
   Status record(uint64_t ticket, const StreamState& after) const;
   // The stream has ended; `ticket` has no batch.
   void end_at(uint64_t ticket) const;
+  // The source whose producer all readers wait for; empty: they do not wait.
+  void set_waits_for(std::string_view source) const;
+  // Why the worker ends. Another one would fail in the same way.
+  void set_failure(const Status& failure) const;
 
   // ---- stokerd
   Result<StreamState> read(uint64_t ticket) const;
   std::optional<uint64_t> end_ticket() const;
+  // As the worker reported them last, since set_initial(). Texts are printable.
+  std::string waits_for() const;
+  Status failure() const;
 
   // From which the worker continues; nullopt: from the start of the stream.
   Status set_initial(const std::optional<StreamState>& state) const;
@@ -50,6 +60,7 @@ class StreamStateTable {
 
  private:
   struct Header;
+  struct Report;
   StreamStateTable(ring::Segment segment, uint64_t slots, uint64_t entry_bytes)
       : segment_(std::move(segment)), slots_(slots), entry_bytes_(entry_bytes) {}
   Header& header() const;

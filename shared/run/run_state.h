@@ -23,7 +23,7 @@ namespace stoker::run {
 
 // How a run ended.
 enum class RunOutcome {
-  kFinished,  // max_steps reached or early stopping
+  kFinished,  // max_steps reached, end of a stream, or early stopping
   kStopped,   // on request; a restart resumes the run
   kFailed,
 };

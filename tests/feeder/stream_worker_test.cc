@@ -5,8 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +27,8 @@ namespace stoker::feeder {
 using namespace supervisor;  // its fixture starts the worker
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr int64_t kStreamRecords = 1200;  // in three files
@@ -53,7 +58,7 @@ class StreamWorkerTest : public FeedTest {
     const auto source = feed::find_stream_source(*config);
     ASSERT_TRUE(source.ok()) << source.status().to_string();
     options_.stream =
-        StreamSupply{.fingerprint = feed::stream_fingerprint(*source),
+        StreamSupply{.fingerprint = feed::stream_fingerprint(*config, *source),
                      .capacity = static_cast<uint64_t>(config->data.at("train").stream->capacity)};
     const std::string name = "train";
     const auto decoder =
@@ -108,6 +113,19 @@ class StreamWorkerTest : public FeedTest {
     return batches;
   }
 
+  // The labels of the samples, sorted.
+  std::vector<int64_t> labels_of(const std::vector<std::string>& batches) const {
+    size_t offset = 0;
+    for (size_t i = 0; spec_.at(i).name != "label"; ++i) offset += kBatch * spec_[i].bytes();
+    std::vector<int64_t> labels;
+    for (const std::string& batch : batches)
+      for (uint64_t row = 0; row < kBatch; ++row)
+        std::memcpy(&labels.emplace_back(), batch.data() + offset + row * sizeof(int64_t),
+                    sizeof(int64_t));
+    std::ranges::sort(labels);
+    return labels;
+  }
+
   std::vector<TensorSpec> spec_;
   feed::StreamState last_state_;
   uint64_t crashes_ = 0;
@@ -133,6 +151,53 @@ TEST_F(StreamWorkerTest, ContinuesFromState) {
   open_stream_ring(20);
   ASSERT_TRUE(start().ok());
   EXPECT_EQ(receive(1000), std::vector<std::string>(whole.begin() + 20, whole.end()));
+  stop();
+}
+
+TEST_F(StreamWorkerTest, DeliversEachRecordOnceWithSeveralThreads) {
+  use_stream("source: '" + path("part-*.jsonl") +
+             "', queue: random_shuffle, capacity: 100, num_threads: 3, num_epochs: 1");
+  std::vector<std::string> batches = run(20, 9);
+  ASSERT_THAT(batches, SizeIs(20));
+  options_.stream->state = last_state_;
+  open_stream_ring(20);
+  ASSERT_TRUE(start().ok());
+  for (std::string& batch : receive(1000, 9)) batches.push_back(std::move(batch));
+  stop();
+  std::vector<int64_t> all(kStreamRecords);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(labels_of(batches), all);
+}
+
+TEST_F(StreamWorkerTest, EndsRunWithErrorOfRecord) {
+  std::ofstream(path("part-1.jsonl"), std::ios::app) << "{\"x\": 1, \"y\": 99999}\n";
+  std::ofstream(options_.config_path, std::ios::app) << "feed: {on_sample_error: fail}\n";
+  open_stream_ring();
+  ASSERT_TRUE(start().ok());
+  const std::stop_callback failed(coordinator_.token(), [this] { ring_->close(); });
+  (void)receive(1000);
+  EXPECT_TRUE(coordinator_.wait_for_stop(kTestTimeout));
+  supervisor_->stop();
+  EXPECT_EQ(supervisor_->crashes(), 0u);
+  const Status reason = coordinator_.join(kTestTimeout);
+  EXPECT_EQ(reason.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(reason.message(), AllOf(HasSubstr("part-1.jsonl"), HasSubstr("record 400")));
+}
+
+TEST_F(StreamWorkerTest, SaysWhatItWaitsFor) {
+  use_stream("source: stdin, capacity: 50");
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC), 0);
+  const UniqueFd reader(fds[0]);
+  UniqueFd writer(fds[1]);
+  options_.stream->input_fd = reader.get();
+  options_.stream->input_name = "stdin";
+  open_stream_ring();
+  ASSERT_TRUE(start().ok());
+  EXPECT_TRUE(eventually([&] { return supervisor_->waits_for() == "stdin"; }));
+  writer.reset();
+  EXPECT_THAT(receive(1), SizeIs(0));
+  EXPECT_EQ(supervisor_->waits_for(), "");
   stop();
 }
 

@@ -467,7 +467,7 @@ TEST(DataValidationTest, AcceptsStreamWithoutPath) {
               IsEmpty());
 }
 
-TEST(DataValidationTest, RejectsWhatNeedsIndexBesideStream) {
+TEST(DataValidationTest, RejectsWhatNeedsIndexInStream) {
   const auto expect_error = [](const std::string& keys, const std::string& key) {
     EXPECT_THAT(errors_of(train("format: text, stream: {source: stdin}, " + keys) +
                           "train: {max_steps: 5}\n"),

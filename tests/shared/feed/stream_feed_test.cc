@@ -756,6 +756,18 @@ TEST_F(StreamFeedTest, EndsWhenRingCloses) {
   EXPECT_TRUE(coordinator_->all_joined());
 }
 
+TEST_F(StreamFeedTest, EndsWhenRingClosesWhileInputWaits) {
+  ScriptedInputs inputs({[] { return paused_after(json_lines(0, 2)); }});
+  create(inputs);
+  feed_->start(*coordinator_);
+  ASSERT_TRUE(
+      eventually([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
+  ring_->close();
+  EXPECT_TRUE(coordinator_->join(kStreamTimeout).ok());
+  EXPECT_TRUE(coordinator_->all_joined());
+  EXPECT_EQ(feed_->end_ticket(), std::nullopt);
+}
+
 TEST_F(StreamFeedTest, StopsWhileStateIsRestored) {
   options_.queue = queue::QueueType::kRandomShuffle;  // the queue is full at the first batch
   ScriptedInputs inputs(texts({json_lines(0, 30)}));
@@ -793,6 +805,17 @@ TEST_F(StreamFeedTest, SkipsRecordThatCannotBeUsed) {
   EXPECT_EQ(batches.errors[0].code, StatusCode::kCorrupt);
   EXPECT_THAT(batches.errors[0].reason, HasSubstr("input-0: record 3 at offset "));
   EXPECT_EQ(batches.errors[1].sample, 6u);
+}
+
+// The same error of a ticket is counted once.
+TEST_F(StreamFeedTest, ReportsErrorsOfInputsWithDifferentNumbers) {
+  options_.num_threads = 1;
+  ScriptedInputs inputs(texts({"garbage\n", "garbage\n" + json_lines(0, 4)}));
+  const Batches batches = run(inputs);
+  EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
+  ASSERT_THAT(batches.errors, SizeIs(2));
+  EXPECT_EQ(batches.errors[0].sample, 0u);
+  EXPECT_EQ(batches.errors[1].sample, uint64_t{1} << 40);
 }
 
 TEST_F(StreamFeedTest, ReportsAllOfManyErrors) {

@@ -171,6 +171,24 @@ TEST(StreamStateTable, KeepsManyFinishedFiles) {
   EXPECT_THAT(status.message(), HasSubstr("50000 files of the spool folder"));
 }
 
+TEST(StreamStateTable, PassesReportsOfWorker) {
+  const auto table = StreamStateTable::create(2, 10);
+  ASSERT_TRUE(table.ok());
+  EXPECT_EQ(table->waits_for(), "");
+  EXPECT_TRUE(table->failure().ok());
+  table->set_waits_for("stdin of pid 7");
+  table->set_failure(Status(StatusCode::kCorrupt, "a.jsonl:\x1b[2J " + std::string(2000, 'x')));
+  EXPECT_EQ(table->waits_for(), "stdin of pid 7");
+  EXPECT_EQ(table->failure().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(table->failure().message(), HasSubstr("a.jsonl:?[2J xxx"));
+  // Not a reason to stop without an error.
+  table->set_failure(Status(StatusCode::kCancelled, "stopped"));
+  EXPECT_EQ(table->failure().code(), StatusCode::kInternal);
+  ASSERT_TRUE(table->set_initial(std::nullopt).ok());
+  EXPECT_EQ(table->waits_for(), "");
+  EXPECT_TRUE(table->failure().ok());
+}
+
 TEST(StreamStateTable, RejectsSegmentThatIsNoTable) {
   const auto segment = ring::Segment::create(1 << 16);
   ASSERT_TRUE(segment.ok()) << segment.status().to_string();
@@ -184,7 +202,7 @@ TEST(StreamStateTable, RejectsEntryThatWorkerOverwrote) {
   ASSERT_TRUE(table->record(0, make_state()).ok());
   const auto segment = ring::Segment::attach(UniqueFd(::dup(table->fd())));
   ASSERT_TRUE(segment.ok()) << segment.status().to_string();
-  std::ranges::fill(segment->bytes().subspan(32, 200), std::byte{0xff});
+  std::ranges::fill(segment->bytes(), std::byte{0xff});
   EXPECT_EQ(table->read(0).status().code(), StatusCode::kCorrupt);
 }
 

@@ -1,0 +1,95 @@
+#include "daemon/app/stream_data.h"
+
+#include <string>
+#include <utility>
+
+#include "daemon/train/stream_tensors.h"
+#include "shared/base/file.h"
+#include "shared/base/log.h"
+#include "shared/checkpoint/safetensors.h"
+#include "shared/data/dataset_request.h"
+#include "shared/data/stream/record_decoder.h"
+#include "shared/data/stream/spool_folder.h"
+#include "shared/data/stream/stream_source.h"
+#include "shared/feed/make_stream_feed.h"
+#include "shared/feed/stream_state.h"
+
+namespace stoker::app {
+namespace {
+
+// What a stream that continues from the checkpoint does not read.
+Result<data::stream::SpoolFolder::Taken> read_finished_files(const std::string& checkpoint) {
+  STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(join_path(
+                                                  checkpoint, "trainer_state.safetensors")));
+  STOKER_ASSIGN_OR_RETURN(const auto state, train::read_stream(*tensors));
+  return state ? feed::finished_files(*state) : data::stream::SpoolFolder::Taken();
+}
+
+constexpr uint64_t kStreamSize = uint64_t{1} << 60;  // more than can be read
+
+class StreamDataset final : public data::Dataset {
+ public:
+  explicit StreamDataset(data::DatasetInfo info) : info_(std::move(info)) {}
+
+  const data::DatasetInfo& info() const override { return info_; }
+  data::SampleSource source(uint64_t /*sample*/) const override { return {}; }
+  Status read(uint64_t /*sample*/, const data::RandomKey& /*random_key*/,
+              std::span<const std::span<std::byte>> /*outputs*/) const override {
+    return Status(StatusCode::kInternal, "a sample of a stream cannot be read by its number");
+  }
+
+ private:
+  const data::DatasetInfo info_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config& config) {
+  const auto& [name, settings] = *config.data.find("train");
+  STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
+  STOKER_ASSIGN_OR_RETURN(const auto decoder,
+                          data::stream::RecordDecoder::make({.name = name, .config = settings}));
+  return std::unique_ptr<data::Dataset>(std::make_unique<StreamDataset>(
+      data::DatasetInfo{.size = kStreamSize,
+                        .fingerprint = feed::stream_fingerprint(config, source),
+                        .spec = decoder->spec(0),
+                        .classes = decoder->classes()}));
+}
+
+Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
+    const config::Config& config) {
+  STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
+  if (!source.has_descriptor()) return std::optional<data::stream::InputDescriptor>();
+  auto input = source.open_descriptor();
+  if (!input.ok()) return input.status().with_context("data.train.stream.source");
+  return std::optional(*std::move(input));
+}
+
+Result<supervisor::StreamSupply> make_stream_supply(
+    const config::Config& config, const data::Dataset& data, const train::TrainingState& state,
+    const data::stream::InputDescriptor* maybe_input) {
+  STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
+  const feed::StreamFeedOptions options = feed::make_stream_options(config, source);
+  supervisor::StreamSupply supply{.first_ticket = state.ticket,
+                                  .state = state.stream,
+                                  .fingerprint = data.fingerprint(),
+                                  .capacity = static_cast<uint64_t>(options.capacity),
+                                  .num_threads = options.num_threads};
+  if (maybe_input != nullptr) {
+    supply.input_fd = maybe_input->fd.get();
+    supply.input_name = maybe_input->name;
+  }
+  return supply;
+}
+
+void archive_finished_files(const config::Config& config, const std::string& checkpoint) {
+  if (!config::training_stream(config)->is_spool()) return;
+  const auto files = read_finished_files(checkpoint);
+  Status status = files.status();
+  if (status.ok())
+    status = data::stream::SpoolFolder::archive_all(default_file_system(),
+                                                    config.data.at("train").path(), *files);
+  if (!status.ok()) log_warn("spool files not archived", {{"error", status.to_string()}});
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,41 @@
+// stream_data: data.train.stream in stokerd: what is known of the samples before they are read, the
+// descriptor of the source, and how the worker process is supplied.
+//
+// Threads:  the trainer thread, if nothing else is said.
+// Blocking: open_stream_input() of a socket until the other side accepts; the others for the disk.
+// Errors:   those of StreamSource and RecordDecoder, with the setting.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "daemon/supervisor/feed_supervisor.h"
+#include "daemon/train/training_state.h"
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/data/dataset.h"
+#include "shared/data/stream/byte_input.h"
+
+namespace stoker::app {
+
+// The samples of a stream. They are numbered in the order of training, their number is not known, and
+// only a worker process can read them.
+Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config& config);
+
+// Of stdin, a FIFO or a socket; nullopt: the worker process opens files. It stays open until the end
+// of the run, so that a producer does not notice the end of a worker process.
+Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
+    const config::Config& config);
+
+// For a ring that starts at the ticket of `state`. `maybe_input` must outlive the supervisor.
+Result<supervisor::StreamSupply> make_stream_supply(
+    const config::Config& config, const data::Dataset& data, const train::TrainingState& state,
+    const data::stream::InputDescriptor* maybe_input);
+
+// Moves the files of a spool folder that a run does not need if it continues from the checkpoint, a
+// directory, to the subfolder "done". Called by the thread that writes checkpoints. An error is
+// logged, and the files remain until the next checkpoint.
+void archive_finished_files(const config::Config& config, const std::string& checkpoint);
+
+}  // namespace stoker::app

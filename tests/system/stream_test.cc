@@ -1,0 +1,421 @@
+// Training from streams, with the real programs.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/store.h"
+#include "shared/run/run_layout.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class StreamTest : public RunTest {
+ protected:
+  // A small MLP that learns from a stream of numbers with labels. Tests that count records have
+  // batches of 16.
+  std::string stream_config(const std::string& stream, const std::string& train = "max_steps: 4000",
+                            const std::string& feed = "", const std::string& keys = "") const {
+    return "run: {seed: 9}\n"
+           "data: {train: {format: jsonl, fields: {input: x, label: y}, num_classes: 4, stream: {" +
+           stream + "}" + keys + "}}\n" + feed +
+           R"(model: {name: mlp, hidden_sizes: [16], dropout: 0.1}
+task: {name: classification}
+optimizer: {name: adamw, lr: 0.003}
+scheduler: {name: constant, warmup_steps: 10}
+checkpoint: {save_every_steps: 100, keep_last: 3}
+metrics: {log_every_steps: 47}
+train: {micro_batch_size: 16, device: cpu, num_threads: 1, )" +
+           train + "}\n";
+  }
+  static std::string record(int i) {
+    return "{\"x\": " + std::to_string(i % 97) + ".25, \"y\": " + std::to_string(i % 4) + "}\n";
+  }
+  static std::string records(int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += record(i);
+    return text;
+  }
+  void write_shards(int shards, int records_each) const {
+    for (int shard = 0; shard < shards; ++shard) {
+      std::ofstream out(path("part-" + std::to_string(shard) + ".jsonl"));
+      for (int i = 0; i < records_each; ++i) out << record(shard * 31 + i);
+    }
+  }
+  std::string shards() const { return "source: '" + path("part-*.jsonl") + "'"; }
+  std::string shuffled_shards() const {
+    return shards() + ", queue: random_shuffle, capacity: 300, num_threads: 1";
+  }
+
+  static boost::json::object exit_status(const std::string& run) {
+    return boost::json::parse(text_of(run::RunLayout(run).exit_status_file())).as_object();
+  }
+  static std::string reason(const std::string& run) {
+    return std::string(exit_status(run).at("reason").as_string());
+  }
+  // The number of elements in the queue of the newest checkpoint.
+  static uint64_t queued(const std::string& run) {
+    const auto file = checkpoint::SafetensorsFile::open(
+        run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) +
+        "/trainer_state.safetensors");
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    if (!file.ok()) return 0;
+    const TensorSpec* const queue = (*file)->find("stream.queue");
+    return queue == nullptr ? 0 : static_cast<uint64_t>(queue->shape.at(0));
+  }
+  void expect_same_result(const std::string& run, const std::string& as, uint64_t step) const {
+    EXPECT_EQ(model_sha256(run, step), model_sha256(as, step));
+    EXPECT_EQ(deterministic_records(run), deterministic_records(as));
+  }
+  std::string status(const std::string& run) const {
+    std::ofstream(path("status.out"), std::ios::trunc).close();
+    (void)ctl(run, {"--json", "status"}, "status").wait(30s);
+    return log_of("status");
+  }
+};
+
+// ---- Files
+
+TEST_F(StreamTest, MatchesUninterruptedRunWhenKilled) {
+  write_shards(3, 500);
+  const std::string config = write_config(stream_config(shuffled_shards(), "max_steps: 6000"));
+  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+  std::vector<KillPoint> points;
+  for (int i = 0; i < 8; ++i) points.push_back(static_cast<KillPoint>(i % 4));
+  std::shuffle(points.begin(), points.end(), std::mt19937(17));
+  std::optional<Exit> ended;
+  size_t kills = 0;
+  for (int attempt = 0; attempt < 40 && !ended; ++attempt) {
+    const Progress before = progress_of(run_dir());
+    Process trainer = this->trainer(config, run_dir());
+    if (kills < points.size()) {
+      ended = wait_for(points[kills], trainer, run_dir(), before);
+      if (!ended && trainer.kill()) {
+        ++kills;
+        continue;
+      }
+    }
+    ended = trainer.wait(90s);
+    ASSERT_TRUE(ended.has_value());
+    if (ended->code == 93) ended.reset();  // too many starts without a checkpoint; the next one may
+  }
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_GE(kills, 4u);
+  expect_same_result(run_dir(), run_dir("uninterrupted"), 6000);
+  EXPECT_EQ(reason(run_dir()), "max_steps reached");
+}
+
+TEST_F(StreamTest, MatchesUninterruptedRunWhenWorkersAreKilled) {
+  write_shards(3, 500);
+  const std::string config = write_config(stream_config(shuffled_shards(), "max_steps: 6000",
+                                                        "feed: {max_restarts_per_minute: 100}\n"));
+  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+  Process trainer = this->trainer(config, run_dir());
+  pid_t killed = 0;
+  int kills = 0;
+  size_t records = 0;  // at the last kill
+  std::optional<Exit> ended;
+  ASSERT_TRUE(wait_until(90s, [&] {
+    const auto workers = children_of(trainer.pid(), "stoker-feed");
+    const size_t now = num_records(run_dir());
+    if (!workers.empty() && workers.front() != killed && now > records && kills < 6) {
+      killed = workers.front();
+      records = now;
+      kills += ::kill(killed, SIGKILL) == 0 ? 1 : 0;
+    }
+    ended = trainer.wait(0ms);
+    return ended.has_value();
+  }));
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("worker process crashed cause=\"signal 9 "));
+  expect_same_result(run_dir(), run_dir("uninterrupted"), 6000);
+}
+
+TEST_F(StreamTest, UsesEachRecordOnceWithSeveralThreads) {
+  write_shards(8, 250);
+  const std::string config =
+      write_config(stream_config(shards() + ", queue: fifo, capacity: 100, "
+                                            "num_threads: 4, num_epochs: 3"));
+  // Stops that save, one after another, and then kills.
+  for (const char* const steps : {"30", "120", "210"})
+    ASSERT_EQ(train(config, run_dir(), {"--set", std::string("train.max_steps=") + steps}).code, 0)
+        << log_of("stokerd");
+  for (int i = 0; i < 3; ++i) {
+    const Progress before = progress_of(run_dir());
+    Process trainer = this->trainer(config, run_dir());
+    if (!wait_for(KillPoint::kTrainingStarted, trainer, run_dir(), before)) (void)trainer.kill();
+  }
+  ASSERT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()) * 16 + queued(run_dir()), 3 * 8 * 250u);
+  EXPECT_EQ(reason(run_dir()), "data exhausted");
+}
+
+TEST_F(StreamTest, EndsWithTheStream) {
+  write_shards(2, 503);
+  const std::string config = write_config(stream_config(shuffled_shards() + ", num_epochs: 1"));
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+    EXPECT_EQ(exit_status(run_dir()).at("state").as_string(), "finished");
+    EXPECT_EQ(reason(run_dir()), "data exhausted");
+    EXPECT_EQ(newest_step(run_dir()), 2 * 503 / 16u);
+    EXPECT_EQ(queued(run_dir()), 2 * 503 % 16u);
+  }
+}
+
+TEST_F(StreamTest, RewindsStepThatTheStreamDoesNotComplete) {
+  write_shards(1, 16 * 8);
+  const std::string config =
+      write_config(stream_config(shards() + ", capacity: 100, num_threads: 1, num_epochs: 1",
+                                 "gradient_accumulation_steps: 3, max_steps: 4000"));
+  EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 2u);
+  EXPECT_EQ(reason(run_dir()), "data exhausted");
+  // Another epoch: the 32 records of the incomplete step are used then.
+  EXPECT_EQ(
+      train(config, run_dir(), {"--set", "data.train.stream.num_epochs=2", "--allow-data-change"})
+          .code,
+      0)
+      << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 5u);
+}
+
+TEST_F(StreamTest, StartsOverWithOtherFiles) {
+  write_shards(1, 160);
+  const std::string config = write_config(stream_config(shards() + ", num_epochs: 1"));
+  ASSERT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  write_shards(2, 160);
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_EQ(train(config, run_dir(), {"--allow-data-change"}).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 10u + 20u);
+}
+
+TEST_F(StreamTest, RunsDocumentedExample) {
+  const std::string page = text_of(STOKER_STREAMS_PAGE);
+  const size_t begin = page.find("```yaml\n") + 8;
+  std::string example = page.substr(begin, page.find("```\n", begin) - begin);
+  const size_t folder = example.find("shards/");
+  ASSERT_NE(folder, std::string::npos);
+  example.replace(folder, 7, path(""));
+  write_shards(3, 400);
+  EXPECT_EQ(train(write_config(example), run_dir(), {"--set", "train.device=cpu"}).code, 0)
+      << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 2 * 3 * 400 / 16u);
+  EXPECT_EQ(reason(run_dir()), "data exhausted");
+}
+
+// ---- Files that arrive
+
+// A spool folder, into which the test moves files.
+class SpoolTest : public StreamTest {
+ protected:
+  void SetUp() override {
+    StreamTest::SetUp();
+    for (const char* const name : {"spool", "other"})
+      ASSERT_EQ(::mkdir(path(name).c_str(), 0700), 0);
+  }
+  std::string spool_config(const std::string& folder, const std::string& train) const {
+    return write_config(
+        stream_config("source: spool, capacity: 60", train, "", ", path: '" + path(folder) + "'"),
+        folder + ".yaml");
+  }
+  // File `number` has 40 records.
+  void deliver(const std::string& folder, int number) const {
+    const std::string name = std::to_string(number) + ".jsonl";
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += record(number * 40 + i);
+    std::ofstream(path(folder + "/." + name)) << text;
+    ASSERT_EQ(::rename(path(folder + "/." + name).c_str(), path(folder + "/" + name).c_str()), 0);
+  }
+  void end(const std::string& folder) const { std::ofstream(path(folder + "/.end")); }
+  bool is_archived(const std::string& folder, int number) const {
+    const std::string name = std::to_string(number) + ".jsonl";
+    return ::access(path(folder + "/done/" + name).c_str(), F_OK) == 0 &&
+           ::access(path(folder + "/" + name).c_str(), F_OK) != 0;
+  }
+};
+
+TEST_F(SpoolTest, ContinuesWithFilesThatWereNotRead) {
+  const std::string steps = "max_steps: 4000";
+  for (int number = 10; number < 20; ++number) deliver("other", number);
+  end("other");
+  ASSERT_EQ(train(spool_config("other", steps), run_dir("uninterrupted")).code, 0)
+      << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir("uninterrupted")), 10 * 40 / 16u);
+
+  const std::string config = spool_config("spool", steps);
+  int delivered = 10;
+  // Ends with a checkpoint, without one, and with the end of the stream.
+  for (const uint64_t step : {7, 17, 25}) {
+    Process trainer = this->trainer(config, run_dir());
+    while (static_cast<uint64_t>(delivered - 10) * 40 < step * 16) deliver("spool", delivered++);
+    if (step == 25) end("spool");
+    const std::string reached = "\"step\":" + std::to_string(step) + ",";
+    std::optional<Exit> ended;
+    ASSERT_TRUE(wait_until(60s, [&] {
+      ended = trainer.wait(0ms);
+      return ended || (step < 25 && status(run_dir()).find(reached) != std::string::npos);
+    })) << log_of("stokerd");
+    if (step == 7) {
+      ASSERT_FALSE(ended.has_value());
+      trainer.signal(SIGTERM);
+      ended = trainer.wait(60s);
+    }
+    if (step == 17) {
+      ASSERT_FALSE(ended.has_value());
+      ASSERT_TRUE(trainer.kill());
+      continue;
+    }
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_EQ(newest_step(run_dir()), step);
+  }
+  EXPECT_EQ(reason(run_dir()), "data exhausted");
+  EXPECT_EQ(model_sha256(run_dir(), 25), model_sha256(run_dir("uninterrupted"), 25));
+  for (int number = 10; number < 20; ++number) EXPECT_TRUE(is_archived("spool", number)) << number;
+}
+
+// ---- Errors
+
+TEST_F(StreamTest, NamesRecordThatEndsTheRun) {
+  write_shards(1, 100);
+  std::ofstream(path("part-0.jsonl"), std::ios::app) << "{\"x\": 1, \"y\": 17}\n";
+  const std::string config = write_config(stream_config(
+      shards() + ", num_epochs: 1", "max_steps: 4000", "feed: {on_sample_error: fail}\n"));
+  EXPECT_EQ(train(config, run_dir()).code, 65) << log_of("stokerd");
+  EXPECT_THAT(reason(run_dir()), AllOf(HasSubstr("part-0.jsonl"), HasSubstr("record 100")));
+}
+
+TEST_F(StreamTest, SkipsRecordThatCannotBeUsed) {
+  write_shards(1, 170);
+  std::ofstream(path("part-0.jsonl"), std::ios::app) << "{\"x\": 1, \"y\": 17}\nno JSON\n";
+  std::ofstream(path("part-1.jsonl")) << records(150);
+  const std::string config =
+      write_config(stream_config(shards() + ", num_threads: 1, num_epochs: 1", "max_steps: 4000",
+                                 "feed: {max_sample_error_rate: 0.5}\n"));
+  EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 20u);
+  EXPECT_THAT(text_of(run_dir() + "/sample_errors.jsonl"),
+              AllOf(HasSubstr("part-0.jsonl: record 170"), HasSubstr("part-0.jsonl: record 171")));
+}
+
+TEST_F(StreamTest, FailsWithoutRecords) {
+  std::ofstream(path("part-0.jsonl")) << records(15);
+  const std::string config = write_config(stream_config(shards() + ", num_epochs: 1"));
+  EXPECT_EQ(train(config, run_dir()).code, 65) << log_of("stokerd");
+  EXPECT_THAT(reason(run_dir()), HasSubstr("ended before the first step"));
+}
+
+TEST_F(StreamTest, HasNoBatchesToShow) {
+  write_shards(1, 160);
+  const std::string config = write_config(stream_config(shards() + ", num_epochs: 1"));
+  ASSERT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  const auto exit = ctl(run_dir(), {"show-batch", "1"}, "show-batch").wait(30s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_NE(exit->code, 0);
+  EXPECT_THAT(log_of("show-batch"), HasSubstr("a stream, which has no index"));
+}
+
+// ---- Producers
+
+// A FIFO, which the test writes.
+class StreamProducerTest : public StreamTest {
+ protected:
+  void SetUp() override {
+    StreamTest::SetUp();
+    ASSERT_EQ(::mkfifo(fifo().c_str(), 0600), 0);
+    // Also for reading, so that it is open before stokerd opens it.
+    writer_ = UniqueFd(::open(fifo().c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(writer_.valid());
+  }
+  std::string fifo() const { return path("records"); }
+  void write(const std::string& text) const {
+    ASSERT_EQ(::write(writer_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void end_writing() { writer_.reset(); }
+  // Trains from the FIFO, of which stokerd knows the name or which is its standard input.
+  void expect_waits_and_ends(const std::string& source, Process trainer) {
+    write(records(80));
+    std::string answer;
+    EXPECT_TRUE(wait_until(60s,
+                           [&] {
+                             answer = status(run_dir());
+                             return answer.find("\"step\":5,") != std::string::npos &&
+                                    answer.find("\"waiting_for\":\"data from " + source + "\"") !=
+                                        std::string::npos;
+                           }))
+        << answer << log_of("stokerd");
+    write(records(40));
+    end_writing();
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_EQ(reason(run_dir()), "data exhausted");
+    EXPECT_EQ(newest_step(run_dir()), 7u);
+  }
+  Process trainer_with_stdin(const std::string& config) const {
+    return Process({"/bin/sh", "-c", "exec \"$0\" \"$@\" < '" + fifo() + "'", program("stokerd"),
+                    "--config", config, "--run-dir", run_dir()},
+                   path("stokerd.out"));
+  }
+
+ private:
+  UniqueFd writer_;
+};
+
+TEST_F(StreamProducerTest, WaitsForNamedPipe) {
+  const std::string config = write_config(stream_config("source: '" + fifo() + "'"));
+  expect_waits_and_ends(fifo(), trainer(config, run_dir()));
+}
+
+TEST_F(StreamProducerTest, WaitsForStandardInput) {
+  const std::string config = write_config(stream_config("source: stdin"));
+  expect_waits_and_ends("stdin", trainer_with_stdin(config));
+}
+
+TEST_F(StreamProducerTest, ContinuesWithNewRecords) {
+  const std::string config = write_config(stream_config("source: stdin"));
+  {
+    Process trainer = trainer_with_stdin(config);
+    write(records(85));
+    ASSERT_TRUE(wait_until(60s, [&] {
+      return status(run_dir()).find("\"step\":5,") != std::string::npos;
+    })) << log_of("stokerd");
+    trainer.signal(SIGTERM);
+    ASSERT_TRUE(trainer.wait(60s).has_value());
+  }
+  EXPECT_EQ(newest_step(run_dir()), 5u);
+  Process trainer = trainer_with_stdin(config);
+  write(records(40));
+  EXPECT_TRUE(wait_until(60s, [&] {
+    return status(run_dir()).find("\"step\":7,") != std::string::npos;
+  })) << log_of("stokerd");
+  end_writing();
+  const auto ended = trainer.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 7u);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("stream records lost source=stdin "));
+}
+
+}  // namespace
+}  // namespace stoker::test
