@@ -9,7 +9,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 Usage: scripts/fault_tests.sh [TEST…]
 
 Builds the release preset and runs the tests with every fault point; without a TEST, all of
-them. Takes an hour and a half on two cores. A test that is not possible on this machine (no root, no loop
+them. Takes two and a half hours on two cores. A test that is not possible on this machine (no root, no loop
 devices) is skipped with the reason.
 
   crash_enum     SIGKILL before each system call on the run directory (seconds)
@@ -18,7 +18,7 @@ devices) is skipped with the reason.
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
   corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
-  ring_model     every interleaving of the ring's protocol (minutes, 6 GB)
+  ring_model     the interleavings of the ring's protocol (an hour, 12 GB)
   hostile        all tests labeled `hostile`, with 10 s to 10 minutes of random writes to the ring
                  each, those without LibTorch also with AddressSanitizer (20 minutes)
 
@@ -83,6 +83,6 @@ for name in "${names[@]}"; do
       ;;
   esac
   STOKER_FAULT_TESTS=full step "Run $name" "fault_tests-$name" "${command[@]}"
-  grep -E '^(enumerated|exact|memory): |all interleavings|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
-    grep -E '^(enumerated|exact|memory): |all interleavings|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
+  grep -E '^(enumerated|exact|memory): |all interleavings|at most 6 preemptions|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
+    grep -E '^(enumerated|exact|memory): |all interleavings|at most 6 preemptions|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
 done
