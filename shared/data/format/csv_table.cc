@@ -4,6 +4,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "shared/data/record/field_value.h"
+
 namespace stoker::data::format {
 namespace {
 
