@@ -72,8 +72,11 @@ class WorkerPoolTest : public ::testing::Test {
   template <typename Condition>
   static bool eventually(Condition condition) {
     const auto deadline = std::chrono::steady_clock::now() + kTestTimeout;
-    while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    return condition();
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
   }
 
   std::optional<FakeDataset> dataset_;

@@ -85,8 +85,11 @@ void spoil_files(const std::filesystem::path& folder) {
 template <typename Condition>
 bool eventually(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + kLong;
-  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return condition();
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 // ---- Each format

@@ -21,8 +21,11 @@ namespace stoker::data::stream::testing {
 template <typename Condition>
 bool eventually(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return condition();
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 // What an input returns until its end or an error.
