@@ -70,7 +70,7 @@ Status SpoolFolder::update_names() {
   const std::lock_guard lock(mutex_);
   Taken present;
   // Names that were taken come last, because each costs a stat().
-  std::ranges::stable_partition(names_, [&](const std::string& name) {
+  std::stable_partition(names_.begin(), names_.end(), [&](const std::string& name) {
     const auto taken = taken_.find(hash_of_name(name));
     if (taken == taken_.end()) return false;
     present.insert(*taken);
