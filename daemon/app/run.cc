@@ -179,6 +179,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         if (segment.step() == 0)
           return Status(StatusCode::kCorrupt,
                         "data.train.stream: the stream ended before the first step was complete");
+        segment.end_stream();
         is_data_exhausted_ = true;
         return run::RunOutcome::kFinished;
       case train::TrainerOutcome::kStopped:

@@ -207,6 +207,9 @@ Status RunSegment::apply_refresh() {
   return maybe_refresher_->apply_refresh(state_->ticket, plan_);
 }
 
+// The last checkpoint cannot have the ends of files that were found after the last batch.
+void RunSegment::end_stream() { archive_finished_files(config_, feed_->end_state()); }
+
 // ---- BatchSource
 
 feed::BatchShapes RunSegment::shapes() const { return feed::BatchShapes(*data_, plan_); }

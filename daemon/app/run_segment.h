@@ -74,9 +74,10 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // train(), whatever its result.
   Status shut_down();
 
-  // What must follow an outcome that is followed by another segment; after shut_down().
+  // What must follow an outcome; after shut_down().
   Status roll_back();      // kRolledBack
   Status apply_refresh();  // kNewDatasetVersion
+  void end_stream();       // kDataExhausted
   // The dataset, for the next segment; after shut_down().
   std::unique_ptr<data::Dataset> release_data() { return std::move(data_); }
 

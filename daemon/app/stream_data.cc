@@ -17,12 +17,11 @@
 namespace stoker::app {
 namespace {
 
-// What a stream that continues from the checkpoint does not read.
-Result<data::stream::SpoolFolder::Taken> read_finished_files(const std::string& checkpoint) {
+Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
   STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(join_path(
                                                   checkpoint, "trainer_state.safetensors")));
-  STOKER_ASSIGN_OR_RETURN(const auto state, train::read_stream(*tensors));
-  return state ? feed::finished_files(*state) : data::stream::SpoolFolder::Taken();
+  STOKER_ASSIGN_OR_RETURN(auto state, train::read_stream(*tensors));
+  return state ? *std::move(state) : feed::StreamState();
 }
 
 constexpr uint64_t kStreamSize = uint64_t{1} << 60;  // more than can be read
@@ -82,14 +81,18 @@ Result<supervisor::StreamSupply> make_stream_supply(
   return supply;
 }
 
-void archive_finished_files(const config::Config& config, const std::string& checkpoint) {
+void archive_finished_files(const config::Config& config, const Result<feed::StreamState>& state) {
   if (!config::training_stream(config)->is_spool()) return;
-  const auto files = read_finished_files(checkpoint);
-  Status status = files.status();
+  Status status = state.status();
   if (status.ok())
-    status = data::stream::SpoolFolder::archive_all(default_file_system(),
-                                                    config.data.at("train").path(), *files);
+    status = data::stream::SpoolFolder::archive_all(
+        default_file_system(), config.data.at("train").path(), feed::finished_files(*state));
   if (!status.ok()) log_warn("spool files not archived", {{"error", status.to_string()}});
+}
+
+void archive_finished_files(const config::Config& config, const std::string& checkpoint) {
+  if (config::training_stream(config)->is_spool())
+    archive_finished_files(config, read_stream_state(checkpoint));
 }
 
 }  // namespace stoker::app

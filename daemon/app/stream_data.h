@@ -16,6 +16,7 @@
 #include "shared/config/config.h"
 #include "shared/data/dataset.h"
 #include "shared/data/stream/byte_input.h"
+#include "shared/feed/stream_state.h"
 
 namespace stoker::app {
 
@@ -33,9 +34,11 @@ Result<supervisor::StreamSupply> make_stream_supply(
     const config::Config& config, const data::Dataset& data, const train::TrainingState& state,
     const data::stream::InputDescriptor* maybe_input);
 
-// Moves the files of a spool folder that a run does not need if it continues from the checkpoint, a
-// directory, to the subfolder "done". Called by the thread that writes checkpoints. An error is
-// logged, and the files remain until the next checkpoint.
+// Moves the files of a spool folder that no stream reads that continues from the state to the
+// subfolder "done"; of other streams nothing. An error, also that of `state`, is logged, and the files
+// remain until the next call. Any thread, one at a time.
+void archive_finished_files(const config::Config& config, const Result<feed::StreamState>& state);
+// As above, of the stream state of a checkpoint, a directory.
 void archive_finished_files(const config::Config& config, const std::string& checkpoint);
 
 }  // namespace stoker::app

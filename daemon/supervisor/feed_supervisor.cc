@@ -190,6 +190,14 @@ Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   return states_->read(ticket);
 }
 
+Result<feed::StreamState> FeedSupervisor::end_state() const {
+  const std::lock_guard lock(mutex_);
+  assert(states_ && "the data is no stream");
+  const auto end = states_->end_ticket();
+  if (!end) return Status(StatusCode::kCorrupt, "the stream has not ended");
+  return states_->read(*end);
+}
+
 Status FeedSupervisor::make_table(uint32_t workers, uint32_t threads) {
   STOKER_ASSIGN_OR_RETURN(table_, feed::QuarantineTable::create(workers, threads));
   quarantine_.emplace(*table_, dataset_);

@@ -104,6 +104,8 @@ class FeedSupervisor {
   size_t external_producers() const;          // currently attached
   // Of a stream: the state after the batch of a ticket that is in use, or was consumed last.
   Result<feed::StreamState> stream_state(uint64_t ticket) const;
+  // Of a stream that has ended, and whose batches were consumed.
+  Result<feed::StreamState> end_state() const;
   // The source for whose producer the stream waits; empty: it does not wait.
   std::string waits_for() const;
   std::vector<int> process_ids() const;  // of the running workers

@@ -632,7 +632,7 @@ Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {
   if (!batch) {
     // A stop closes the queue, too.
     if (batch.status().code() == StatusCode::kClosed && !stop.stop_requested() && !ring_.closed())
-      end_stream(claim.ticket);
+      STOKER_RETURN_IF_ERROR(end_stream(claim.ticket));
     return batch.status();
   }
   write_rows(*batch, claim.slot);
@@ -778,13 +778,18 @@ void StreamFeed::pad_labels(std::span<std::byte> slot, uint64_t rows) const {
   }
 }
 
-void StreamFeed::end_stream(uint64_t ticket) {
+// The state after the last batch does not have the ends of inputs that were found after it.
+Status StreamFeed::end_stream(uint64_t ticket) {
+  examples_->visit_contents(
+      [this](const queue::QueueContents& contents) { capture_state(contents); });
+  STOKER_RETURN_IF_ERROR(record_state_(ticket, state_));
   log_info("stream ended", {{"records", records_.load()},
                             {"errors", errors_.load()},
                             {"dropped", dropped_.load()},
                             {"dropped_bytes", dropped_bytes_.load()},
                             {"left_over", examples_->size()}});
   end_ticket_ = ticket;
+  return {};
 }
 
 // Then nothing enters the queue until an input gets bytes or a batch is taken.

@@ -99,8 +99,8 @@ std::string_view to_string(StreamStatus::Activity activity);  // "reading", …
 
 class StreamFeed {
  public:
-  // Called by the thread that takes batches before it publishes the batch of the ticket. An error
-  // stops the coordinator.
+  // Called by the thread that takes batches before it publishes the batch of the ticket, and with the
+  // end_ticket() at the end of the stream. An error stops the coordinator.
   using RecordState = std::function<Status(uint64_t ticket, const StreamState& after)>;
 
   // The layout of the ring must be that of the decoder's samples.
@@ -169,7 +169,7 @@ class StreamFeed {
   Status identify_inputs();
   void write_rows(const queue::Tuple& batch, std::span<std::byte> slot) const;
   void pad_labels(std::span<std::byte> slot, uint64_t rows) const;
-  void end_stream(uint64_t ticket);
+  Status end_stream(uint64_t ticket);
   bool all_readers_wait() const;
   void report_progress();
 

@@ -40,7 +40,7 @@ class StreamStateTable {
 
   // ---- worker
   Status record(uint64_t ticket, const StreamState& after) const;
-  // The stream has ended; `ticket` has no batch.
+  // The stream has ended; `ticket` has no batch, but the state of the end.
   void end_at(uint64_t ticket) const;
   // The source whose producer all readers wait for; empty: they do not wait.
   void set_waits_for(std::string_view source) const;

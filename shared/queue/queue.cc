@@ -504,6 +504,11 @@ int64_t Queue::size() const {
   return store_->size();
 }
 
+void Queue::visit_contents(const std::function<void(const QueueContents&)>& visit) const {
+  const std::lock_guard lock(mutex_);
+  visit(QueueContents(*store_, {}));
+}
+
 bool Queue::is_closed() const {
   const std::lock_guard lock(mutex_);
   return closed_;

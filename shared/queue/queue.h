@@ -108,13 +108,13 @@ class ElementStore;
 class Queue;
 
 // QueueContents: what a queue holds when a batch has been taken, before waiting enqueues add
-// elements. restore() continues from it: the same elements, enqueued in the same order, give the
-// same batches.
+// elements, or in visit_contents(). restore() continues from it: the same elements, enqueued in the
+// same order, give the same batches.
 //
 // Threads:  valid during the call that receives it, in which the queue is locked.
 class QueueContents {
  public:
-  // The elements of the batch, in its order.
+  // The elements of the batch, in its order; empty in visit_contents().
   std::span<const Tuple> batch() const { return batch_; }
   // The elements that remain, in the order that restore() takes. A call copies no bytes; that of a
   // PriorityQueue sorts.
@@ -220,6 +220,8 @@ class Queue {
   Producer add_producer(std::string name);
 
   int64_t size() const;
+  // Calls `visit` with the queue locked; it must not use the queue or wait.
+  void visit_contents(const std::function<void(const QueueContents&)>& visit) const;
   bool is_closed() const;
   std::vector<Waiter> waiters()
       const;  // enqueues and closes, then dequeues, each in order of arrival

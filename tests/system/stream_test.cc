@@ -292,6 +292,9 @@ TEST_F(SpoolTest, ContinuesWithFilesThatWereNotRead) {
   EXPECT_EQ(reason(run_dir()), "data exhausted");
   EXPECT_EQ(model_sha256(run_dir(), 25), model_sha256(run_dir("uninterrupted"), 25));
   for (int number = 10; number < 20; ++number) EXPECT_TRUE(is_archived("spool", number)) << number;
+  // The last checkpoint can be from before the end of the last file was found.
+  EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 25u);
 }
 
 // ---- Errors

@@ -114,16 +114,20 @@ Status SpoolFolder::archive_all(FileSystem& files, const std::string& path, cons
   return first;
 }
 
+std::string SpoolFolder::archived_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
+  return join_path(join_path(folder, kDone), path.substr(slash + 1));
+}
+
 Status SpoolFolder::archive(FileSystem& files, const File& file) {
   STOKER_ASSIGN_OR_RETURN(const auto identity, find_identity(file.path));
   if (identity != file.identity) return {};
-  const size_t slash = file.path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : file.path.substr(0, slash);
-  const std::string done = join_path(folder, kDone);
+  const std::string target = archived_path(file.path);
+  const std::string done = target.substr(0, target.rfind('/'));
   const Status made = files.make_directory(done);
   if (!made.ok() && made.code() != StatusCode::kAlreadyExists) return made;
-  const std::string name = slash == std::string::npos ? file.path : file.path.substr(slash + 1);
-  const Status moved = files.rename_noreplace(file.path, join_path(done, name));
+  const Status moved = files.rename_noreplace(file.path, target);
   if (moved.code() == StatusCode::kNotFound) return {};
   if (moved.code() != StatusCode::kAlreadyExists) return moved;
   return Status(StatusCode::kAlreadyExists,

@@ -76,6 +76,8 @@ class SpoolFolder {
   // there any more, or was replaced, is no error: a crash can repeat the call. kAlreadyExists:
   // "done" has a file of this name; the file remains.
   static Status archive(FileSystem& files, const File& file);
+  // Where archive() moves a file.
+  static std::string archived_path(const std::string& path);
   // archive() of all files of the folder that are in `taken`; the first error, after the others.
   static Status archive_all(FileSystem& files, const std::string& path, const Taken& taken);
 

@@ -44,7 +44,12 @@ class SpoolInputs final : public StreamInputs {
     return std::optional(Item{.name = std::move(file->path), .identity = file->identity});
   }
   Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
-    return open_shard(name);
+    auto input = open_shard(name);
+    if (input.status().code() != StatusCode::kNotFound) return input;
+    // A state from before it was archived.
+    auto archived = open_shard(SpoolFolder::archived_path(name));
+    return archived.status().code() == StatusCode::kNotFound ? std::move(input)
+                                                             : std::move(archived);
   }
   bool is_waiting() const override { return folder_->is_waiting(); }
   uint64_t polls() const override { return folder_->polls(); }

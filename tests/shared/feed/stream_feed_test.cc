@@ -536,6 +536,23 @@ TEST_F(StreamFeedTest, ContinuesSpoolFolderWhoseFinishedFilesWereArchived) {
   EXPECT_EQ(run(**rest, &state, 60).all_labels(), numbers(240, 400));
 }
 
+// Also those whose ends are found after the last batch.
+TEST_F(StreamFeedTest, FinishesAllFilesAtEndOfStream) {
+  for (const char* file : {"spool/a", "spool/b", "spool/c"}) write(file, json_lines(0, 4));
+  write("spool/d", json_lines(4, 6));  // less than a batch
+  write("spool/.end", "");
+  const auto inputs = data::stream::make_spool_inputs(path("spool"));
+  ASSERT_TRUE(inputs.ok()) << inputs.status().to_string();
+  const Batches batches = run(**inputs);
+  ASSERT_EQ(batches.end_ticket, 3u);
+  const StreamState& end = batches.states.at(3);
+  EXPECT_THAT(finished_files(end), SizeIs(3));
+  EXPECT_THAT(taken_files(end), SizeIs(4));
+  ASSERT_THAT(end.sources, SizeIs(1));
+  EXPECT_TRUE(end.sources[0].ended);
+  EXPECT_THAT(end.elements, SizeIs(2));
+}
+
 TEST_F(StreamFeedTest, RejectsStateWithUnknownInput) {
   ScriptedInputs inputs(texts({json_lines(0, 30)}));
   create(inputs);

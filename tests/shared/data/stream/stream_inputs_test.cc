@@ -79,6 +79,18 @@ TEST_F(StreamInputsTest, RemembersFilesOfSpoolFolder) {
   EXPECT_THAT(names_of(**resumed), ElementsAre("b"));
 }
 
+TEST_F(StreamInputsTest, OpensArchivedFileOfSpoolFolder) {
+  write("spool/done/a", "text");
+  auto inputs = make_spool_inputs(path("spool"));
+  ASSERT_TRUE(inputs.ok()) << inputs.status().to_string();
+  const auto input = (*inputs)->open(path("spool/a"));
+  ASSERT_TRUE(input.ok()) << input.status().to_string();
+  EXPECT_EQ(testing::read_rest(**input).bytes, "text");
+  const Status missing = (*inputs)->open(path("spool/b")).status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.message(), HasSubstr(path("spool/b")));
+}
+
 TEST_F(StreamInputsTest, OpensDescriptorOnce) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
