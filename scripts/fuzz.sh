@@ -9,13 +9,13 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 Usage: scripts/fuzz.sh [--merge] [SECONDS [FORMAT…]]
 
 Runs the target of each FORMAT (default: all) for SECONDS (default: 60; 0: not at all) under AddressSanitizer and UBSan,
-from the seeds of its tests, its corpus (tests/fuzz/corpus) and that of earlier runs (build/fuzz/corpus). An input that
+from the seeds of its tests, its corpus (tests/fuzz/corpus/FORMAT.tar.gz) and that of earlier runs (build/fuzz/corpus). An input that
 causes a failure ends the run and is stored in build/fuzz/found; fix the bug and move the file to
 tests/fuzz/regressions/FORMAT/. Every test run reads these and the corpus in tests/fuzz. Requires the Debian packages clang
 and libclang-rt-14-dev.
 
-  --merge  then replaces tests/fuzz/corpus/FORMAT by the smallest inputs of both corpora that cover what the seeds do not,
-           at most 32 KiB; fails if there are none
+  --merge  then replaces tests/fuzz/corpus/FORMAT.tar.gz by the smallest inputs of both corpora that cover what the seeds do
+           not, at most 32 KiB; fails if there are none
 HELP
   exit 0
 fi
@@ -42,29 +42,38 @@ trap 'rm -rf "$scratch"' EXIT
 
 # run_target FORMAT ARGUMENT…
 run_target() {
-  mkdir -p "build/fuzz/corpus/$1" "build/fuzz/found/$1" "tests/fuzz/corpus/$1"
+  mkdir -p "build/fuzz/corpus/$1" "build/fuzz/found/$1"
   TMPDIR=$scratch "build/fuzz/bin/fuzz_$1" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=256 \
     -artifact_prefix="build/fuzz/found/$1/" "${@:2}"
 }
+# unpack_corpus FORMAT: to $scratch/stored-FORMAT.
+unpack_corpus() {
+  mkdir -p "$scratch/stored-$1"
+  if [[ -e tests/fuzz/corpus/$1.tar.gz ]]; then tar -xzf "tests/fuzz/corpus/$1.tar.gz" -C "$scratch/stored-$1"; fi
+}
 run_format() {
+  unpack_corpus "$1"
   run_target "$1" -max_total_time="$seconds" -print_final_stats=1 \
-    "build/fuzz/corpus/$1" "build/fuzz/seeds/$1" "tests/fuzz/corpus/$1"
+    "build/fuzz/corpus/$1" "build/fuzz/seeds/$1" "$scratch/stored-$1"
 }
 
 merge_format() {
-  local merged=$scratch/merged-$1 bytes=0
-  mkdir "$merged"
+  local merged=$scratch/merged-$1 kept=$scratch/kept-$1 bytes=0
+  mkdir "$merged" "$kept"
+  unpack_corpus "$1"
   cp "build/fuzz/seeds/$1"/seed-* "$merged"
-  run_target "$1" -merge=1 "$merged" "tests/fuzz/corpus/$1" "build/fuzz/corpus/$1"
+  run_target "$1" -merge=1 "$merged" "$scratch/stored-$1" "build/fuzz/corpus/$1"
   rm "$merged"/seed-*
-  rm -rf "tests/fuzz/corpus/$1"
-  mkdir "tests/fuzz/corpus/$1"
   while read -r size name; do
     bytes=$((bytes + size))
     if ((bytes > 32768)); then break; fi
-    mv "$merged/$name" "tests/fuzz/corpus/$1/"
+    mv "$merged/$name" "$kept/"
   done < <(find "$merged" -type f -printf '%s %f\n' | sort -n)
-  [[ -n $(ls "tests/fuzz/corpus/$1") ]] || die "no input covers more of $1 than its seeds; run it for longer"
+  [[ -n $(ls "$kept") ]] || die "no input covers more of $1 than its seeds; run it for longer"
+  mkdir -p tests/fuzz/corpus
+  find "$kept" -type f -printf '%f\0' | sort -z |
+    tar --format=ustar --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -C "$kept" --null -T - -c |
+    gzip -9n >"tests/fuzz/corpus/$1.tar.gz"
 }
 
 step "Build the fuzz targets" fuzz-build build
@@ -75,8 +84,4 @@ for format in "$@"; do
   if [[ $seconds != 0 ]]; then step "Fuzz $format for $seconds s" "fuzz-$format" run_format "$format"; fi
   if [[ $merge ]]; then step "Merge the corpus of $format" "fuzz-merge-$format" merge_format "$format"; fi
 done
-if [[ $merge ]]; then
-  printf 'tests/fuzz/corpus: %s files of %s formats, %s bytes\n' "$(find tests/fuzz/corpus -type f | wc -l)" \
-    "$(find tests/fuzz/corpus -mindepth 1 -maxdepth 1 -type d -not -empty | wc -l)" \
-    "$(find tests/fuzz/corpus -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum + 0 }')"
-fi
+if [[ $merge ]]; then du -bc tests/fuzz/corpus/*.tar.gz; fi
