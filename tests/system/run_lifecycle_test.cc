@@ -265,8 +265,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 // Prefix of a command that runs `file` without the right of root to read every file: as an
-// unprivileged user or, if
-// a folder on the way to it is closed to others, as its owner.
+// unprivileged user or, if a folder on the way to it is closed to others, as its owner.
 std::vector<std::string> without_rights_of_root(const std::string& file) {
   if (::geteuid() != 0) return {};
   std::string user = "65534", group = "65534";
