@@ -2,13 +2,17 @@
 // without its checkpoints and metrics, and prints a JSON object: total time from before
 // initialization, time per step, wait for input, and accuracy on data.val before and after, which
 // is not part of the times. scripts/published.sh compares it with TensorFlow and PyTorch.
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,6 +35,8 @@
 #include "shared/model/host_allocator.h"
 #include "shared/model/model.h"
 #include "shared/model/torch_dtype.h"
+#include "shared/queue/queue.h"
+#include "shared/queue/queue_runner.h"
 #include "shared/ring/shm_ring.h"
 #include "shared/task/task.h"
 
@@ -40,9 +46,23 @@ namespace {
 constexpr auto kTimeout = std::chrono::minutes(2);
 constexpr auto kJoinTimeout = std::chrono::seconds(30);
 
+enum class InputKind { kDirect, kQueue, kRing };
+
+std::string_view name_of(InputKind kind) {
+  switch (kind) {
+    case InputKind::kDirect:
+      return "without overlap";
+    case InputKind::kQueue:
+      return "FIFOQueue";
+    case InputKind::kRing:
+      return "ring";
+  }
+  return "?";
+}
+
 struct PublishedOptions {
   std::string config;
-  bool has_ring = false;
+  InputKind input = InputKind::kDirect;
   uint64_t steps = 0;    // 0: train.max_steps
   int threads = 0;       // 0: train.num_threads
   double device_ms = 0;  // above 0: a sleep instead of a step
@@ -90,6 +110,82 @@ class DirectInput final : public Input {
   const data::Dataset& dataset_;
   const uint64_t batch_;
   uint64_t sample_ = 0;
+};
+
+// Queue runners enqueue batches, each of the samples that follow those of the last one to begin.
+class QueueInput final : public Input {
+ public:
+  static Result<std::unique_ptr<Input>> create(const config::Config& config,
+                                               const data::Dataset& dataset) {
+    const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
+    queue::QueueOptions options{.name = "batches", .capacity = config.feed.prefetch_batches};
+    for (const TensorSpec& spec : dataset.spec())
+      options.components.push_back(
+          {.name = spec.name,
+           .dtype = spec.dtype,
+           .shape = queue::Shape(std::span<const int64_t>(batch_shape(spec, batch)))});
+    STOKER_ASSIGN_OR_RETURN(auto batches, queue::Queue::create(std::move(options)));
+    return std::unique_ptr<Input>(
+        std::unique_ptr<QueueInput>(new QueueInput(config, dataset, batch, std::move(batches))));
+  }
+  ~QueueInput() override { (void)finish(); }
+
+  Result<task::Batch> next() override {
+    STOKER_ASSIGN_OR_RETURN(current_,
+                            queue_->dequeue({}, std::chrono::steady_clock::now() + kTimeout));
+    task::Batch tensors;
+    for (const queue::Tensor& tensor : current_) {
+      // Nothing writes to the tensors of a batch.
+      auto* const bytes = const_cast<std::byte*>(tensor.data());
+      tensors.push_back(at::from_blob(
+          bytes, at::IntArrayRef(tensor.shape().extents().data(), tensor.shape().rank()),
+          at::TensorOptions().dtype(model::to_scalar_type(tensor.dtype()))));
+    }
+    return tensors;
+  }
+  void release() override { current_.clear(); }
+  Status finish() override {
+    coordinator_.request_stop();
+    return coordinator_.join(kJoinTimeout);
+  }
+
+ private:
+  QueueInput(const config::Config& config, const data::Dataset& dataset, uint64_t batch,
+             std::unique_ptr<queue::Queue> batches)
+      : dataset_(dataset), batch_(batch), queue_(std::move(batches)) {
+    std::vector<queue::EnqueueOperation> operations;
+    for (int i = 0; i < config.feed.num_workers.value_or(1); ++i)
+      operations.push_back([this](const std::stop_token& stop) { return enqueue(stop); });
+    runners_.add_queue_runner(*queue_, std::move(operations));
+    runners_.start_queue_runners(&coordinator_);
+  }
+
+  Status enqueue(const std::stop_token& stop) {
+    queue::Tuple tensors;
+    for (const queue::Component& component : queue_->components()) {
+      STOKER_ASSIGN_OR_RETURN(auto tensor,
+                              queue::Tensor::allocate(component.dtype, *component.shape));
+      tensors.push_back(std::move(tensor));
+    }
+    const uint64_t first = next_sample_.fetch_add(batch_);
+    for (uint64_t row = 0; row < batch_; ++row) {
+      std::vector<std::span<std::byte>> outputs;
+      for (queue::Tensor& tensor : tensors) {
+        const size_t bytes = tensor.bytes() / batch_;
+        outputs.emplace_back(tensor.mutable_data() + row * bytes, bytes);
+      }
+      STOKER_RETURN_IF_ERROR(dataset_.read((first + row) % dataset_.size(), {}, outputs));
+    }
+    return queue_->enqueue(std::move(tensors), stop);
+  }
+
+  const data::Dataset& dataset_;
+  const uint64_t batch_;
+  const std::unique_ptr<queue::Queue> queue_;
+  std::atomic<uint64_t> next_sample_{0};
+  queue::Tuple current_;
+  Coordinator coordinator_;
+  queue::QueueRunnerRegistry runners_;  // last member, because its threads use the others
 };
 
 // Threads fill the slots of a ring.
@@ -144,6 +240,20 @@ class RingInput final : public Input {
   Coordinator coordinator_;
   uint64_t ticket_ = 0;
 };
+
+Result<std::unique_ptr<Input>> make_input(InputKind kind, const config::Config& config,
+                                          const data::Dataset& dataset) {
+  switch (kind) {
+    case InputKind::kDirect:
+      return std::unique_ptr<Input>(std::make_unique<DirectInput>(
+          dataset, static_cast<uint64_t>(config.train.micro_batch_size)));
+    case InputKind::kQueue:
+      return QueueInput::create(config, dataset);
+    case InputKind::kRing:
+      return RingInput::create(config, dataset);
+  }
+  return Status(StatusCode::kInternal, "an unknown input");
+}
 
 // ---- training -----------------------------------------------------------------------------------
 
@@ -212,11 +322,7 @@ Status run(const PublishedOptions& options) {
     STOKER_ASSIGN_OR_RETURN(before, accuracy_of(trained, config, folder->path()));
   }
   const double excluded = evaluation.seconds(), cpu_excluded = cpu_seconds() - cpu_evaluation;
-  std::unique_ptr<Input> input =
-      std::make_unique<DirectInput>(*dataset, static_cast<uint64_t>(config.train.micro_batch_size));
-  if (options.has_ring) {
-    STOKER_ASSIGN_OR_RETURN(input, RingInput::create(config, *dataset));
-  }
+  STOKER_ASSIGN_OR_RETURN(const auto input, make_input(options.input, config, *dataset));
   const uint64_t steps = options.steps > 0 ? options.steps : config.train.max_steps;
   double wait = 0;
   const Stopwatch stepping;
@@ -242,8 +348,8 @@ Status run(const PublishedOptions& options) {
   std::printf(
       "{\"row\": \"stoker, %s\", \"steps\": %llu, \"seconds\": %.3f, \"step_ms\": %.4f, "
       "\"wait_ms\": %.4f, \"cores\": %.2f",
-      options.has_ring ? "ring" : "without overlap", static_cast<unsigned long long>(steps),
-      seconds, 1e3 * stepped / count, 1e3 * wait / count, cores);
+      std::string(name_of(options.input)).c_str(), static_cast<unsigned long long>(steps), seconds,
+      1e3 * stepped / count, 1e3 * wait / count, cores);
   if (!is_simulated) std::printf(", \"before\": %.4f, \"after\": %.4f", before, after);
   std::printf("}\n");
   return {};
@@ -258,8 +364,14 @@ std::optional<PublishedOptions> parse_published_options(int argc, char** argv, i
   app.add_option("--config", options.config, "Configuration, such as config/published-mlp.yaml")
       ->required()
       ->check(CLI::ExistingFile);
-  app.add_flag("--ring", options.has_ring,
-               "Read batches in other threads, into a ring, instead of when they are needed");
+  app.add_option("--input", options.input,
+                 "direct: reads a batch when it is needed; queue, ring: others read batches in "
+                 "advance, into a FIFOQueue or the ring")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, InputKind>{{"direct", InputKind::kDirect},
+                                                                   {"queue", InputKind::kQueue},
+                                                                   {"ring", InputKind::kRing}})
+              .description("direct|queue|ring"));
   app.add_option("--steps", options.steps, "Steps instead of train.max_steps");
   app.add_option("--threads", options.threads, "Threads of LibTorch instead of train.num_threads");
   app.add_option("--device-ms", options.device_ms,

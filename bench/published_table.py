@@ -1,6 +1,6 @@
 """published_table.py LINES [SVG]: prints the rows of scripts/published.sh as Markdown tables, and plots their totals.
 
-Each number is the median over the rounds.
+Each number is the median over the rounds; the total is followed by its least and its greatest.
 """
 import json
 import statistics
@@ -18,6 +18,11 @@ def text(value, digits, suffix=""):
     return "-" if value is None else f"{value:.{digits}f}{suffix}"
 
 
+def spread(rounds):
+    seconds = [each["seconds"] for each in rounds]
+    return "" if len(seconds) == 1 else f" [{min(seconds):.2f}, {max(seconds):.2f}]"
+
+
 def wait_share(rounds):
     wait, step = median(rounds, "wait_ms"), median(rounds, "step_ms")
     return None if wait is None else 100 * wait / step
@@ -29,7 +34,7 @@ def print_table(rows):
     for name, rounds in rows.items():
         cells = [
             name,
-            text(median(rounds, "seconds"), 2, " s"),
+            text(median(rounds, "seconds"), 2, " s") + spread(rounds),
             text(median(rounds, "step_ms"), 2, " ms"),
             text(median(rounds, "wait_ms"), 3, " ms"),
             text(wait_share(rounds), 1, " %"),

@@ -60,7 +60,6 @@ has_torch=true
 "$torch" -c 'import torch' 2>/dev/null || has_torch=false
 [[ $has_tensorflow == true ]] || say "TensorFlow rows omitted: $tensorflow cannot import tensorflow"
 [[ $has_torch == true ]] || say "PyTorch rows omitted: $torch cannot import torch"
-say "stoker, FIFOQueue stream: omitted, because data.train.stream is not supported yet"
 
 # row EXPERIMENT SIMULATED COMMAND…: runs the command and adds its line to rows.jsonl.
 row() {
@@ -77,7 +76,7 @@ row() {
 }
 
 run_round() {  # EXPERIMENT SIMULATED
-  local experiment=$1 simulated=$2 config=$root/config/published-$1.yaml
+  local experiment=$1 simulated=$2 config=$root/config/published-$1.yaml input
   local -a more=(--threads "$threads") python=() device=()
   [[ -z $steps ]] || more+=(--steps "$steps")
   if [[ $simulated == true ]]; then
@@ -92,8 +91,9 @@ run_round() {  # EXPERIMENT SIMULATED
     row "$experiment" "$simulated" "$torch" "$root/bench/published_pytorch.py" "$experiment" loop "${more[@]}" "${python[@]}"
     row "$experiment" "$simulated" "$torch" "$root/bench/published_pytorch.py" "$experiment" DataLoader "${more[@]}" "${python[@]}"
   fi
-  row "$experiment" "$simulated" "$bin/stoker-bench-published" --config "$config" "${more[@]}" "${device[@]}"
-  row "$experiment" "$simulated" "$bin/stoker-bench-published" --config "$config" --ring "${more[@]}" "${device[@]}"
+  for input in direct queue ring; do
+    row "$experiment" "$simulated" "$bin/stoker-bench-published" --config "$config" --input "$input" "${more[@]}" "${device[@]}"
+  done
   [[ $simulated == true ]] ||
     row "$experiment" "$simulated" python3 "$root/bench/published_stokerd.py" "$bin" "$config" "$folder/run-$experiment" "${more[@]}"
 }
