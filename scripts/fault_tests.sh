@@ -18,7 +18,8 @@ devices) is skipped with the reason.
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
   corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
-  ring_model     the interleavings of the ring's protocol (an hour, 12 GB)
+  ring_model     the interleavings of the ring's protocol (an hour, 12 GB); its code in schedules with
+                 one preemption more (minutes)
   hostile        all tests labeled `hostile`, with 10 s to 10 minutes of random writes to the ring
                  each, those without LibTorch also with AddressSanitizer (20 minutes)
 
@@ -57,10 +58,15 @@ run_tests() {
   ! grep -q '^\[==========\] Running 0 tests' "$logs/fault_tests-$1.log" || die "$program has no test $filter"
 }
 
+check_ring() {
+  "$root/build/release/tests/ring_schedule_test"
+  "$root/tests/shared/ring/ring_model_test.sh" "$root"
+}
+
 targets=() sanitized=()
 for name in "${names[@]}"; do
   case $name in
-    ring_model) ;;
+    ring_model) targets+=(ring_schedule_test) ;;
     hostile)
       targets+=(programs hostile_cache_test hostile_ring_test hostile_test slot_writer_test socket_collision_test)
       sanitized=(hostile_cache_test hostile_ring_test)
@@ -76,13 +82,13 @@ printf 'On %s, kernel %s, %s; temporary files on %s\n' "$(date -u +%F)" "$(uname
 for name in "${names[@]}"; do
   command=(run_tests "$name")
   case $name in
-    ring_model) command=("$root/tests/shared/ring/ring_model_test.sh" "$root") ;;
+    ring_model) command=(check_ring) ;;
     hostile)
       STOKER_FAULT_TESTS=full step "Run $name with AddressSanitizer" "fault_tests-$name-asan" ctest --preset asan -L hostile
       command=(ctest --preset release -L hostile)
       ;;
   esac
   STOKER_FAULT_TESTS=full step "Run $name" "fault_tests-$name" "${command[@]}"
-  grep -E '^(enumerated|exact|memory): |all interleavings|at most 6 preemptions|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
-    grep -E '^(enumerated|exact|memory): |all interleavings|at most 6 preemptions|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
+  grep -E '^(enumerated|exact|memory|schedules): |all interleavings|at most 6 preemptions|\(skipped\)|: Skipped' -A1 "$logs/fault_tests-$name.log" |
+    grep -E '^(enumerated|exact|memory|schedules): |all interleavings|at most 6 preemptions|Skipped|only root|this machine|no disk' | sed 's/^/  /' || true
 done

@@ -1,90 +1,111 @@
-// scheduled_atomics: shared/ring/atomics.h for a test that decides after each access which thread
-// continues (ring_schedule_test.cc). Its threads are coroutines of one thread, so every access is
-// sequentially consistent.
+// scheduled_atomics: shared/ring/atomics.h for ring_schedule_test.cc. A ScheduleExplorer executes
+// each operation, and can let other threads continue before it.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
-#include <utility>
+#include <type_traits>
 
 namespace stoker::ring {
 
-// Before an access to a word: the thread can lose its turn, or end as if it were killed.
-void schedule_point();
-
-// A change of the code that the test must detect.
-struct Mutation {
-  enum class Kind {
-    kNone,
-    kExchangeAlways,  // a compare-and-swap succeeds whatever the word is
-    kForgetAdd,       // an addition has no effect
-    kForgetStore,     // a store has no effect
-    kStaleLoad,       // a load returns what the thread read there the time before
-    kWakeNone,        // a wake-up is lost
-  };
-  Kind kind = Kind::kNone;
-  uint32_t line = 0;  // of the access in mapped_ring.cc or mapped_ring.h
-  auto operator<=>(const Mutation&) const = default;
+enum class Operation : uint8_t {
+  kLoad,
+  kStore,
+  kExchange,
+  kFetchAdd,
+  kFetchSub,
+  kCompareExchange,
+  kFutexWait,
+  kFutexWake,
 };
-bool is_mutated(Mutation::Kind kind, const std::source_location& at);
-// What the running thread read from this word at this line the time before; now it is `now`.
-uint64_t exchange_last_read(const void* word, uint32_t line, uint64_t now);
+
+struct Access {
+  Operation operation = Operation::kLoad;
+  void* word = nullptr;
+  size_t bytes = 0;
+  std::memory_order order = std::memory_order_seq_cst;
+  uint64_t operand = 0;   // value stored or added; number of waiters to wake
+  uint64_t expected = 0;  // of kCompareExchange and kFutexWait
+  std::source_location site{};
+};
+
+struct AccessResult {
+  uint64_t value = 0;         // before the operation
+  bool is_exchanged = false;  // of kCompareExchange
+};
+
+// Executes the access in the running thread of the ScheduleExplorer; without one, directly.
+AccessResult perform(const Access& access);
 
 template <typename T>
 class AtomicRef {
  public:
-  using Location = std::source_location;
+  using Order = std::memory_order;
+  using Site = std::source_location;
 
   explicit AtomicRef(T& word) : word_(word) {}
 
-  T load(std::memory_order = std::memory_order_seq_cst,
-         const Location& at = Location::current()) const {
-    schedule_point();
-    if (!is_mutated(Mutation::Kind::kStaleLoad, at)) return word_;
-    return static_cast<T>(exchange_last_read(&word_, at.line(), static_cast<uint64_t>(word_)));
+  T load(Order order = Order::seq_cst, const Site& site = Site::current()) const {
+    return perform_with(Operation::kLoad, T{}, order, site);
   }
-  void store(T value, std::memory_order = std::memory_order_seq_cst,
-             const Location& at = Location::current()) const {
-    schedule_point();
-    if (!is_mutated(Mutation::Kind::kForgetStore, at)) word_ = value;
+  void store(T value, Order order = Order::seq_cst, const Site& site = Site::current()) const {
+    perform_with(Operation::kStore, value, order, site);
   }
-  T exchange(T value, std::memory_order = std::memory_order_seq_cst) const {
-    schedule_point();
-    return std::exchange(word_, value);
+  T exchange(T value, Order order = Order::seq_cst, const Site& site = Site::current()) const {
+    return perform_with(Operation::kExchange, value, order, site);
   }
-  bool compare_exchange_strong(T& expected, T value, std::memory_order = std::memory_order_seq_cst,
-                               const Location& at = Location::current()) const {
-    schedule_point();
-    if (word_ != expected && !is_mutated(Mutation::Kind::kExchangeAlways, at)) {
-      expected = word_;
-      return false;
-    }
-    word_ = value;
-    return true;
+  T fetch_add(T value, Order order = Order::seq_cst, const Site& site = Site::current()) const {
+    return perform_with(Operation::kFetchAdd, value, order, site);
   }
-  T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst,
-              const Location& at = Location::current()) const {
-    if (order != std::memory_order_relaxed) schedule_point();  // relaxed: statistics
-    const T before = word_;
-    if (!is_mutated(Mutation::Kind::kForgetAdd, at)) word_ = static_cast<T>(before + value);
-    return before;
+  T fetch_sub(T value, Order order = Order::seq_cst, const Site& site = Site::current()) const {
+    return perform_with(Operation::kFetchSub, value, order, site);
   }
-  T fetch_sub(T value, std::memory_order = std::memory_order_seq_cst) const {
-    schedule_point();
-    const T before = word_;
-    word_ = static_cast<T>(before - value);
-    return before;
+  bool compare_exchange_strong(T& expected, T value, Order order = Order::seq_cst,
+                               const Site& site = Site::current()) const {
+    const AccessResult result = perform({.operation = Operation::kCompareExchange,
+                                         .word = &word_,
+                                         .bytes = sizeof(T),
+                                         .order = order,
+                                         .operand = to_word(value),
+                                         .expected = to_word(expected),
+                                         .site = site});
+    if (!result.is_exchanged) expected = static_cast<T>(result.value);
+    return result.is_exchanged;
   }
 
  private:
+  static uint64_t to_word(T value) { return static_cast<std::make_unsigned_t<T>>(value); }
+  T perform_with(Operation operation, T operand, Order order, const Site& site) const {
+    return static_cast<T>(perform({.operation = operation,
+                                   .word = &word_,
+                                   .bytes = sizeof(T),
+                                   .order = order,
+                                   .operand = to_word(operand),
+                                   .site = site})
+                              .value);
+  }
+
   T& word_;
 };
 
-// The timeout never expires, so that a lost wake-up is a deadlock.
-void futex_wait(uint32_t& word, uint32_t expected, std::chrono::nanoseconds timeout);
-void futex_wake(uint32_t& word, int max_waiters);
+inline void futex_wait(uint32_t& word, uint32_t expected, std::chrono::nanoseconds /*timeout*/,
+                       const std::source_location& site = std::source_location::current()) {
+  perform({.operation = Operation::kFutexWait,
+           .word = &word,
+           .bytes = sizeof(word),
+           .expected = expected,
+           .site = site});
+}
+inline void futex_wake(uint32_t& word, int max_waiters,
+                       const std::source_location& site = std::source_location::current()) {
+  perform({.operation = Operation::kFutexWake,
+           .word = &word,
+           .bytes = sizeof(word),
+           .operand = static_cast<uint64_t>(max_waiters),
+           .site = site});
+}
 
 }  // namespace stoker::ring
