@@ -40,12 +40,14 @@ Result<data::stream::StreamSource> find_source(const FeederArguments& arguments,
 
 Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
     const FeederArguments& arguments, const config::Config& config,
-    const data::stream::StreamSource& source, const std::optional<feed::StreamState>& from) {
+    const data::stream::StreamSource& source, const feed::StreamStateTable& states,
+    const std::optional<feed::StreamState>& from) {
   std::optional<data::stream::InputDescriptor> descriptor;
   if (arguments.input_fd >= 0)
     descriptor = data::stream::InputDescriptor{.fd = UniqueFd(arguments.input_fd),
                                                .name = arguments.input_name};
-  return feed::open_stream_inputs(config, source, from ? &*from : nullptr, std::move(descriptor));
+  return feed::open_stream_inputs(config, source, from ? &*from : nullptr, std::move(descriptor),
+                                  states.maybe_history());
 }
 
 // Empty unless all readers wait for the producer of their input.
@@ -98,7 +100,7 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto from, states.initial());
   STOKER_ASSIGN_OR_RETURN(const auto source, find_source(arguments, config));
-  STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, from));
+  STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, states, from));
   feed::StreamFeedOptions options = feed::make_stream_options(config, source);
   const auto& [name, data] = *config.data.find("train");
   const data::DatasetRequest request{.name = name, .config = data};

@@ -229,6 +229,10 @@ bool RunSegment::accept(const feed::ReceivedBatch& batch) {
   return valid.ok();
 }
 
+void RunSegment::stop_reading() {
+  if (maybe_stream_input_ != nullptr) feed_->stop();
+}
+
 std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {
   std::vector<std::string> files;
   if (config_.feed.producers == config::ProducerMode::kExternal) return files;

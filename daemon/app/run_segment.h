@@ -100,6 +100,10 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   bool has_new_version_at(uint64_t ticket) const override;
   bool accept(const feed::ReceivedBatch& batch) override;
   const feed::StreamState* maybe_stream() const override { return stream_ ? &*stream_ : nullptr; }
+  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const override {
+    return feed_->history_of(state);
+  }
+  void stop_reading() override;
   bool waits_for_producer() const override { return !feed_->waits_for().empty(); }
   std::vector<std::string> files_of(uint64_t ticket) const override;
   std::vector<uint64_t> quarantined() const override;

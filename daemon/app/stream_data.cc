@@ -65,7 +65,7 @@ Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
 }
 
 Result<supervisor::StreamSupply> make_stream_supply(
-    const config::Config& config, const data::Dataset& data, const train::TrainingState& state,
+    const config::Config& config, const data::Dataset& data, train::TrainingState& state,
     const data::stream::InputDescriptor* maybe_input) {
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   const feed::StreamFeedOptions options = feed::make_stream_options(config, source);
@@ -77,6 +77,10 @@ Result<supervisor::StreamSupply> make_stream_supply(
   if (maybe_input != nullptr) {
     supply.input_fd = maybe_input->fd.get();
     supply.input_name = maybe_input->name;
+    supply.history_bytes = static_cast<uint64_t>(config::training_stream(config)->save_elements_mib)
+                           << 20;
+    supply.history = std::exchange(state.stream_history, std::nullopt);
+    supply.has_same_producer = source.kind() == data::stream::StreamSource::Kind::kFifo;
   }
   return supply;
 }

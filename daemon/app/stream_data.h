@@ -29,9 +29,10 @@ Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config&
 Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
     const config::Config& config);
 
-// For a ring that starts at the ticket of `state`. `maybe_input` must outlive the supervisor.
+// For a ring that starts at the ticket of `state`, whose history is moved. `maybe_input` must outlive
+// the supervisor.
 Result<supervisor::StreamSupply> make_stream_supply(
-    const config::Config& config, const data::Dataset& data, const train::TrainingState& state,
+    const config::Config& config, const data::Dataset& data, train::TrainingState& state,
     const data::stream::InputDescriptor* maybe_input);
 
 // Moves the files of a spool folder that no stream reads that continues from the state to the

@@ -128,7 +128,9 @@ Status FeedSupervisor::start_stream() {
   const std::lock_guard lock(mutex_);
   STOKER_RETURN_IF_ERROR(make_table(1, 1));
   STOKER_ASSIGN_OR_RETURN(states_,
-                          feed::StreamStateTable::create(ring_.slots(), options_.stream->capacity));
+                          feed::StreamStateTable::create(ring_.slots(), options_.stream->capacity,
+                                                         options_.stream->history_bytes));
+  restore_history();
   workers_.resize(1);
   workers_[0].threads = options_.stream->num_threads;
   workers_[0].delay = kFirstDelay;
@@ -143,23 +145,57 @@ Status FeedSupervisor::prepare_stream() const {
   if (next != options_.stream->first_ticket) {
     STOKER_ASSIGN_OR_RETURN(state, states_->read(next - 1));
   }
-  if (state && options_.stream->input_fd >= 0) continue_with_new_bytes(*state);
+  if (state && options_.stream->input_fd >= 0) continue_input(*state);
+  // The worker before had no batch, and read more than is held.
+  const auto history = states_->maybe_history();
+  if (!state && history && history->range().begin > 0) history->assign(0, {}, 0);
   return states_->set_initial(state);
 }
 
-// What the source has delivered so far cannot be read again. Another program can continue where the
-// one before has ended.
-void FeedSupervisor::continue_with_new_bytes(feed::StreamState& state) const {
-  const bool has_ended = state.sources.empty();
-  if (!has_ended)
-    log_warn("stream records lost", {{"source", options_.stream->input_name},
-                                     {"queued_records", state.elements.size()},
-                                     {"reason",
-                                      "the source cannot be read again; the stream continues with "
-                                      "new records"}});
-  state.elements.clear();
+// After a resume.
+void FeedSupervisor::restore_history() {
+  const auto history = states_->maybe_history();
+  auto saved = std::exchange(options_.stream->history, std::nullopt);
+  if (!history || !saved) return;
+  const uint64_t whole = saved->complete - saved->begin;
+  if (!options_.stream->has_same_producer && saved->bytes.size() > whole) {
+    log_warn("incomplete stream record dropped",
+             {{"source", options_.stream->input_name}, {"bytes", saved->bytes.size() - whole}});
+    saved->bytes.resize(whole);
+  }
+  history->assign(saved->begin, saved->bytes, saved->complete);
+}
+
+// A source that cannot be read again, from its history. Another program can continue where the one
+// before has ended.
+void FeedSupervisor::continue_input(feed::StreamState& state) const {
+  const auto history = states_->maybe_history();
+  if (state.sources.empty()) {  // it has ended
+    state.elements.clear();
+    state.next_source = 0;
+    if (history) history->assign(0, {}, 0);
+    return;
+  }
+  const size_t queued = state.elements.size();
+  const uint64_t next = state.sources.front().next.offset;
   for (feed::StreamState::Source& source : state.sources) source.ended = false;
-  if (has_ended) state.next_source = 0;
+  const auto held = history ? history->range() : data::stream::ByteHistory::Range();
+  const bool has_rest =
+      history && state.sources.size() == 1 && next >= held.begin && next <= held.end;
+  if (has_rest) {
+    std::erase_if(state.elements,
+                  [&](const auto& element) { return element.at.offset < held.begin; });
+  } else {
+    state.elements.clear();
+    if (history) history->assign(next, {}, next);
+  }
+  if (has_rest && state.elements.size() == queued) return;
+  log_warn("stream records lost",
+           {{"source", options_.stream->input_name},
+            {"queued_records", queued - state.elements.size()},
+            {"reason",
+             "the source cannot be read again, and data.train.stream.save_elements_mib is too "
+             "small; the stream continues with the next records"}});
 }
 
 bool FeedSupervisor::end_stream() {
@@ -188,6 +224,13 @@ Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   const std::lock_guard lock(mutex_);
   assert(states_ && "the data is no stream");
   return states_->read(ticket);
+}
+
+std::optional<feed::StreamHistory> FeedSupervisor::history_of(
+    const feed::StreamState& state) const {
+  const std::lock_guard lock(mutex_);
+  const auto history = states_ ? states_->maybe_history() : std::nullopt;
+  return history ? feed::copy_history(state, *history) : std::nullopt;
 }
 
 Result<feed::StreamState> FeedSupervisor::end_state() const {

@@ -61,6 +61,11 @@ struct StreamSupply {
   int num_threads = 1;                          // readers
   int input_fd = -1;                            // of the source, open until the end; -1: files
   std::string input_name = {};
+  // Of an input that cannot be read again: how much is held, and what the checkpoint has.
+  uint64_t history_bytes = 0;
+  std::optional<feed::StreamHistory> history = {};
+  // After a resume: the next bytes continue those that were read, and do not begin with a record.
+  bool has_same_producer = false;
 };
 
 struct FeedOptions {
@@ -106,6 +111,8 @@ class FeedSupervisor {
   Result<feed::StreamState> stream_state(uint64_t ticket) const;
   // Of a stream that has ended, and whose batches were consumed.
   Result<feed::StreamState> end_state() const;
+  // Of a stream: what a checkpoint with this state needs of an input that cannot be read again.
+  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const;
   // The source for whose producer the stream waits; empty: it does not wait.
   std::string waits_for() const;
   std::vector<int> process_ids() const;  // of the running workers
@@ -131,8 +138,9 @@ class FeedSupervisor {
   std::vector<std::string> arguments_of(const Worker& worker) const;
   // For a stream.
   Status start_stream();
+  void restore_history();
   Status prepare_stream() const;  // the state from which the next worker continues
-  void continue_with_new_bytes(feed::StreamState& state) const;
+  void continue_input(feed::StreamState& state) const;
   bool end_stream();  // false: the stream has not ended
   bool has_failed(const feed::WorkerProcess::End& end);
   Status supervise(std::stop_token stop);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ class BatchSource {
   virtual std::vector<std::string> files_of(uint64_t ticket) const = 0;
   // The state of the stream after the last batch that was accepted; null: the data is no stream.
   virtual const feed::StreamState* maybe_stream() const { return nullptr; }
+  // What a checkpoint needs of an input that cannot be read again; nullopt: nothing.
+  virtual std::optional<feed::StreamHistory> history_of(const feed::StreamState& /*state*/) const {
+    return std::nullopt;
+  }
+  // Before the last checkpoint: it has what was read of such an input. There are no further batches.
+  virtual void stop_reading() {}
   // Whether the next batch waits for another program, which can take any time.
   virtual bool waits_for_producer() const { return false; }
   // The samples that the workers have quarantined so far.

@@ -15,11 +15,14 @@ constexpr const char* kNames = "stream.names";
 constexpr const char* kQueue = "stream.queue";
 constexpr const char* kFinished = "stream.finished";
 constexpr const char* kGenerator = "stream.generator";
+constexpr const char* kHistory = "stream.history";
+constexpr const char* kHistoryRange = "stream.history_range";
 constexpr size_t kSourceValues = 5;
 constexpr size_t kElementValues = 3;
 constexpr size_t kFinishedValues = 3;
 constexpr size_t kGeneratorValues = 3;
-constexpr size_t kMaxStateBytes = size_t{1} << 30;  // of one tensor
+constexpr size_t kMaxStateBytes = size_t{1} << 30;    // of one tensor
+constexpr size_t kMaxHistoryBytes = size_t{1} << 32;  // as data.train.stream.save_elements_mib
 
 Status corrupt(const std::string& tensor) {
   return Status(StatusCode::kCorrupt, "trainer_state.safetensors: " + tensor + " is invalid");
@@ -133,6 +136,31 @@ Result<std::optional<feed::StreamState>> read_stream(const checkpoint::TensorSou
   auto checked = feed::decode_state(feed::encode_state(state));
   if (!checked.ok()) return checked.status().with_context("trainer_state.safetensors");
   return std::optional(*std::move(checked));
+}
+
+void add_history(writer::Snapshot& snapshot, const feed::StreamHistory& history) {
+  add_values(snapshot, kHistoryRange, {2}, {history.begin, history.complete});
+  if (history.bytes.empty()) return;
+  const auto out = snapshot.add(writer::Part::kTrainerState,
+                                TensorSpec{.name = kHistory,
+                                           .dtype = DType::kU8,
+                                           .shape = {static_cast<int64_t>(history.bytes.size())}});
+  std::memcpy(out.data(), history.bytes.data(), out.size());
+}
+
+Result<std::optional<feed::StreamHistory>> read_history(const checkpoint::TensorSource& file) {
+  STOKER_ASSIGN_OR_RETURN(const auto range, read_values(file, kHistoryRange, 2));
+  if (range.empty()) return std::optional<feed::StreamHistory>();
+  feed::StreamHistory history{.begin = range[0], .complete = range[1]};
+  if (const TensorSpec* const found = file.find(kHistory)) {
+    if (found->dtype != DType::kU8 || found->bytes() > kMaxHistoryBytes) return corrupt(kHistory);
+    history.bytes.resize(found->bytes());
+    STOKER_RETURN_IF_ERROR(file.read(kHistory, history.bytes));
+  }
+  const bool is_valid =
+      history.begin <= history.complete && history.complete - history.begin <= history.bytes.size();
+  if (range.size() != 2 || !is_valid) return corrupt(kHistoryRange);
+  return std::optional(std::move(history));
 }
 
 }  // namespace stoker::train

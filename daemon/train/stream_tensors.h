@@ -7,6 +7,8 @@
 //   stream.finished     I64 [n, 3]  files of a spool folder that were read and are still there, in the order in
 //                                   which they ended: number, hash of the name, identity
 //   stream.generator    I64 [3]     of a RandomShuffleQueue
+//   stream.history      U8 [bytes]  of an input that cannot be read again, and was not used
+//   stream.history_range  I64 [2]   the offset of its first byte, and that behind its last whole record
 //
 // Without elements or inputs, their tensors are missing.
 //
@@ -24,7 +26,9 @@
 namespace stoker::train {
 
 void add_stream(writer::Snapshot& snapshot, const feed::StreamState& state);
+void add_history(writer::Snapshot& snapshot, const feed::StreamHistory& history);
 // nullopt: the checkpoint is of indexed data, or of the start of a stream.
 Result<std::optional<feed::StreamState>> read_stream(const checkpoint::TensorSource& file);
+Result<std::optional<feed::StreamHistory>> read_history(const checkpoint::TensorSource& file);
 
 }  // namespace stoker::train

@@ -1,6 +1,7 @@
 // The checkpoint part of Trainer: when a checkpoint is taken, and how.
 #include <utility>
 
+#include "daemon/train/stream_tensors.h"
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
 
@@ -76,6 +77,8 @@ void Trainer::fill(writer::Snapshot& snapshot) {
   // so that other runs do not depend on the disk.
   if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.record_save();
   state_.capture(snapshot);
+  if (state_.stream)
+    if (const auto history = source_.history_of(*state_.stream)) add_history(snapshot, *history);
   manifest.epoch = source_.plan().epoch_of(state_.ticket);
   manifest.metrics_bytes = metrics_bytes_;
   manifest.sample_errors = source_.sample_errors_before(state_.ticket);

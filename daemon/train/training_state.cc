@@ -345,6 +345,7 @@ Result<TrainingState::Restored> TrainingState::restore(const checkpoint::Verifie
     STOKER_ASSIGN_OR_RETURN(const auto rest, saved.open_tensors("trainer_state.safetensors"));
     STOKER_RETURN_IF_ERROR(restore_rest(*rest).with_context(saved.path()));
     STOKER_ASSIGN_OR_RETURN(stream, read_stream(*rest));
+    STOKER_ASSIGN_OR_RETURN(stream_history, read_history(*rest));
     STOKER_ASSIGN_OR_RETURN(static_cast<LiveState&>(*this),
                             parse_live_state(saved.manifest().live_settings));
   } catch (const c10::Error& error) {

@@ -74,6 +74,7 @@ class TrainingState : public LiveState {
   uint64_t ticket = 0;  // the next micro-batch to train on
   // Of a stream, after the ticket before; nullopt: its start, or the data is no stream.
   std::optional<feed::StreamState> stream;
+  std::optional<feed::StreamHistory> stream_history;  // set by restore()
   // Since the last reported step, without skipped steps. Part of the checkpoint, so that a resumed
   // run reports the same values. F64 scalars on the device.
   at::Tensor loss_sum;                  // of the steps' mean losses

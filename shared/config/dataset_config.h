@@ -291,6 +291,7 @@ struct StreamConfig {
   std::optional<int64_t> min_after_dequeue;  // kRandomShuffle; null: half of the capacity
   std::optional<int64_t> num_threads;        // readers; null: 4 for files, otherwise 1
   std::optional<int64_t> num_epochs;         // null: the files are repeated without end
+  int64_t save_elements_mib = 64;            // of an input that cannot be read again
   bool operator==(const StreamConfig&) const = default;
 
   bool is_stdin() const { return source == "stdin"; }

@@ -77,7 +77,8 @@ std::string stream_fingerprint(const config::Config& config, const StreamSource&
 
 Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
     const config::Config& config, const StreamSource& source, const StreamState* maybe_from,
-    std::optional<data::stream::InputDescriptor> maybe_descriptor) {
+    std::optional<data::stream::InputDescriptor> maybe_descriptor,
+    std::optional<data::stream::ByteHistory> maybe_history) {
   const config::DatasetConfig& data = train_data(config);
   const auto invalid = [](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "data.train.stream.source: " + what);
@@ -97,6 +98,9 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
     case StreamSource::Kind::kFifo:
     case StreamSource::Kind::kSocket:
       if (!maybe_descriptor) return invalid("the descriptor was not passed");
+      if (maybe_history)
+        return data::stream::make_recorded_inputs(*std::move(maybe_descriptor), *maybe_history,
+                                                  first);
       return data::stream::make_descriptor_inputs(*std::move(maybe_descriptor), first);
     case StreamSource::Kind::kExternal:
       break;

@@ -35,6 +35,7 @@ std::string stream_fingerprint(const config::Config& config,
 Result<std::unique_ptr<data::stream::StreamInputs>> open_stream_inputs(
     const config::Config& config, const data::stream::StreamSource& source,
     const StreamState* maybe_from,
-    std::optional<data::stream::InputDescriptor> maybe_descriptor = std::nullopt);
+    std::optional<data::stream::InputDescriptor> maybe_descriptor = std::nullopt,
+    std::optional<data::stream::ByteHistory> maybe_history = std::nullopt);
 
 }  // namespace stoker::feed

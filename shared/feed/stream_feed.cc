@@ -192,6 +192,7 @@ Status StreamFeed::Reader::read_next(const std::stop_token& stop) {
   StreamRecord record;
   const auto more = stream_->next(record, stop);
   count_window(stream_->held_bytes());
+  feed_.inputs_.set_complete(stream_->position().offset);
   if (!more) return handle_error(more.status(), record.at.record, stop);
   if (!*more) {
     close_input();
@@ -476,12 +477,12 @@ StreamFeed::Input StreamFeed::input_of(uint64_t number) const {
   return known_inputs_.at(number);
 }
 
-// At its start, if it can be read again; otherwise at from.next.
+// At its start or at from.next.
 Result<std::unique_ptr<RecordStream>> StreamFeed::open_input(const Input& from) {
-  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name));
+  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name, from.next.offset));
   if (from.identity != 0)
     STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
-  const StreamPosition start = inputs_.can_be_read_again() ? StreamPosition() : from.next;
+  const StreamPosition start = inputs_.starts_at_offset() ? from.next : StreamPosition();
   return std::make_unique<RecordStream>(framing_, std::move(input), start);
 }
 
@@ -579,7 +580,8 @@ Status StreamFeed::restore(const StreamState& state, const std::stop_token& stop
 Status StreamFeed::reread(const StreamState& state, std::span<const size_t> elements,
                           std::vector<Tuple>& tuples, const std::stop_token& stop) {
   const uint64_t source = state.elements[elements.front()].source;
-  const Input from = input_of(source);
+  Input from = input_of(source);
+  if (inputs_.starts_at_offset()) from.next = state.elements[elements.front()].at;
   STOKER_ASSIGN_OR_RETURN(const auto stream, open_input(from));
   for (const size_t i : elements) {
     const StreamPosition at = state.elements[i].at;

@@ -177,6 +177,24 @@ Taken taken_files(const StreamState& state) { return last_of_names(state).taken(
 
 Taken finished_files(const StreamState& state) { return last_of_names(state).taken(true); }
 
+std::optional<StreamHistory> copy_history(const StreamState& state,
+                                          const data::stream::ByteHistory& history) {
+  constexpr int kAttempts = 10;
+  if (state.sources.size() != 1) return std::nullopt;  // it has ended
+  uint64_t first = state.sources.front().next.offset;
+  for (const StreamState::Element& element : state.elements)
+    first = std::min(first, element.at.offset);
+  StreamHistory copy;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto range = history.range();
+    copy.begin = std::clamp(first, range.begin, range.end);
+    copy.complete = std::max(copy.begin, range.complete);
+    copy.bytes.resize(range.end - copy.begin);
+    if (history.copy(copy.begin, copy.bytes)) return copy;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::byte> encode_state(const StreamState& state) {
   std::vector<std::byte> bytes;
   bytes.reserve(sizeof(StateRecord) + state.elements.size() * sizeof(ElementRecord) +

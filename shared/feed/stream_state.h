@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/data/stream/byte_history.h"
 #include "shared/data/stream/record_stream.h"
 #include "shared/data/stream/spool_folder.h"
 #include "shared/queue/queue.h"
@@ -57,6 +58,18 @@ struct StreamState {
   std::optional<queue::GeneratorState> generator;  // of a RandomShuffleQueue
   bool operator==(const StreamState&) const = default;
 };
+
+// The bytes of an input that cannot be read again, from the first that a state needs to the last that
+// was read, or the last of these.
+struct StreamHistory {
+  uint64_t begin = 0;     // offset in the input
+  uint64_t complete = 0;  // behind the last whole record, begin to the end
+  std::vector<std::byte> bytes;
+  bool operator==(const StreamHistory&) const = default;
+};
+// Meanwhile, a worker may read more. nullopt: the state needs none.
+std::optional<StreamHistory> copy_history(const StreamState& state,
+                                          const data::stream::ByteHistory& history);
 
 std::vector<std::byte> encode_state(const StreamState& state);
 Result<StreamState> decode_state(std::span<const std::byte> bytes);

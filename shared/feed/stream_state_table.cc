@@ -13,7 +13,10 @@
 namespace stoker::feed {
 namespace {
 
-constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0001;  // "REAMST", version 1
+using data::stream::ByteHistory;
+
+constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0002;  // "REAMST", version 2
+constexpr uint64_t kHistoryHeaderBytes = ByteHistory::kHeaderBytes;
 // For the names of the inputs that are read, and 40,000 files of a spool folder that were read. More
 // are needed if most files have one record or two.
 constexpr uint64_t kBytesForInputs = uint64_t{1} << 20;
@@ -56,6 +59,7 @@ struct StreamStateTable::Header {
   uint64_t magic;
   uint64_t slots;
   uint64_t entry_bytes;
+  uint64_t history_bytes;
   uint64_t end;  // atomic; ticket + 1, 0: the stream has not ended
   Report waits_for;
   Report failure;  // `code`: StatusCode
@@ -104,22 +108,26 @@ std::span<std::byte> StreamStateTable::entry(uint64_t index) const {
   return segment_.bytes().subspan(sizeof(Header) + index * entry_bytes_, entry_bytes_);
 }
 
-Result<StreamStateTable> StreamStateTable::create(uint64_t slots, uint64_t capacity) {
+Result<StreamStateTable> StreamStateTable::create(uint64_t slots, uint64_t capacity,
+                                                  uint64_t history_bytes) {
   const uint64_t entry_bytes = sizeof(EntryHead) + kBytesForInputs + capacity * kBytesPerElement;
-  STOKER_ASSIGN_OR_RETURN(ring::Segment segment,
-                          ring::Segment::create(sizeof(Header) + (slots + 1) * entry_bytes));
-  StreamStateTable table(std::move(segment), slots, entry_bytes);
+  const uint64_t history = history_bytes == 0 ? 0 : kHistoryHeaderBytes + history_bytes;
+  STOKER_ASSIGN_OR_RETURN(
+      ring::Segment segment,
+      ring::Segment::create(sizeof(Header) + (slots + 1) * entry_bytes + history));
+  StreamStateTable table(std::move(segment));
   Header& header = table.header();  // zeroed
   header.magic = kTableMagic;
-  header.slots = slots;
-  header.entry_bytes = entry_bytes;
+  header.slots = table.slots_ = slots;
+  header.entry_bytes = table.entry_bytes_ = entry_bytes;
+  header.history_bytes = table.history_bytes_ = history_bytes;
   return table;
 }
 
 Result<StreamStateTable> StreamStateTable::attach(UniqueFd fd) {
   STOKER_ASSIGN_OR_RETURN(ring::Segment segment, ring::Segment::attach(std::move(fd)));
   const size_t bytes = segment.bytes().size();
-  StreamStateTable table(std::move(segment), 0, 0);
+  StreamStateTable table(std::move(segment));
   const auto mismatch = [] {
     return Status(StatusCode::kMismatch,
                   "the table of stream states is not compatible with this stoker-feed; install the "
@@ -129,11 +137,24 @@ Result<StreamStateTable> StreamStateTable::attach(UniqueFd fd) {
   const Header& header = table.header();
   if (header.magic != kTableMagic || header.slots == 0 || header.slots > kMaxTableSlots ||
       header.entry_bytes < sizeof(EntryHead) || header.entry_bytes > bytes ||
-      sizeof(Header) + (header.slots + 1) * header.entry_bytes > bytes)
+      header.entry_bytes % sizeof(uint64_t) != 0)
+    return mismatch();
+  const uint64_t entries = sizeof(Header) + (header.slots + 1) * header.entry_bytes;
+  const bool has_history = header.history_bytes > 0;
+  if (entries > bytes || header.history_bytes > bytes ||
+      header.history_bytes % sizeof(uint64_t) != 0 ||
+      (has_history && kHistoryHeaderBytes + header.history_bytes > bytes - entries))
     return mismatch();
   table.slots_ = header.slots;
   table.entry_bytes_ = header.entry_bytes;
+  table.history_bytes_ = header.history_bytes;
   return table;
+}
+
+std::optional<ByteHistory> StreamStateTable::maybe_history() const {
+  if (history_bytes_ == 0) return std::nullopt;
+  return ByteHistory(segment_.bytes().subspan(sizeof(Header) + (slots_ + 1) * entry_bytes_,
+                                              kHistoryHeaderBytes + history_bytes_));
 }
 
 Status StreamStateTable::write(uint64_t index, uint64_t key, const StreamState& state) const {

@@ -1,5 +1,6 @@
 // StreamStateTable: the state of a stream after each batch of the ring, and the one from which a
-// worker process starts, in one sealed memfd next to the ring.
+// worker process starts, in one sealed memfd next to the ring; with the last bytes of an input that
+// cannot be read again.
 //
 // The worker writes the state of a ticket before it publishes the batch, so a ready batch has its
 // state until its slot is released. stokerd keeps those that a checkpoint needs, and restarts a dead
@@ -13,7 +14,7 @@
 // Errors:    create(): as ring::Segment. attach(): kMismatch. record(), set_initial(): kNoSpace.
 //            read(), initial(): kCorrupt.
 // Trust:     the worker can write to the whole segment at any time. What is read is copied first.
-// Format:    version 1. Only stokerd and its own stoker-feed process share it.
+// Format:    version 2. Only stokerd and its own stoker-feed process share it.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/data/stream/byte_history.h"
 #include "shared/feed/stream_state.h"
 #include "shared/ring/segment.h"
 
@@ -32,11 +34,15 @@ namespace stoker::feed {
 
 class StreamStateTable {
  public:
-  // `slots`: those of the ring. `capacity`: elements of the queue.
-  static Result<StreamStateTable> create(uint64_t slots, uint64_t capacity);
+  // `slots`: those of the ring. `capacity`: elements of the queue. `history_bytes`: 0, or a multiple
+  // of 8.
+  static Result<StreamStateTable> create(uint64_t slots, uint64_t capacity,
+                                         uint64_t history_bytes = 0);
   static Result<StreamStateTable> attach(UniqueFd fd);
 
   int fd() const { return segment_.fd(); }
+  // Of an input that cannot be read again; nullopt without history_bytes.
+  std::optional<data::stream::ByteHistory> maybe_history() const;
 
   // ---- worker
   Status record(uint64_t ticket, const StreamState& after) const;
@@ -61,16 +67,16 @@ class StreamStateTable {
  private:
   struct Header;
   struct Report;
-  StreamStateTable(ring::Segment segment, uint64_t slots, uint64_t entry_bytes)
-      : segment_(std::move(segment)), slots_(slots), entry_bytes_(entry_bytes) {}
+  explicit StreamStateTable(ring::Segment segment) : segment_(std::move(segment)) {}
   Header& header() const;
   std::span<std::byte> entry(uint64_t index) const;
   Status write(uint64_t index, uint64_t key, const StreamState& state) const;
   Result<StreamState> read(uint64_t index, uint64_t key) const;
 
   ring::Segment segment_;
-  uint64_t slots_;  // one more entry is the initial state
-  uint64_t entry_bytes_;
+  uint64_t slots_ = 0;  // one more entry is the initial state
+  uint64_t entry_bytes_ = 0;
+  uint64_t history_bytes_ = 0;  // behind the entries, after the words of the history
 };
 
 }  // namespace stoker::feed

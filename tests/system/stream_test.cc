@@ -395,29 +395,75 @@ TEST_F(StreamProducerTest, WaitsForStandardInput) {
   expect_waits_and_ends("stdin", trainer_with_stdin(config));
 }
 
-TEST_F(StreamProducerTest, ContinuesWithNewRecords) {
-  const std::string config = write_config(stream_config("source: stdin"));
-  {
+// Trains from standard input in two processes, of which the first one ends at step 5.
+class StreamResumeTest : public StreamProducerTest {
+ protected:
+  void train_in_two_processes(const std::string& config) {
+    {
+      Process trainer = trainer_with_stdin(config);
+      write(records(85));
+      ASSERT_TRUE(wait_until(60s, [&] {
+        return status(run_dir()).find("\"step\":5,") != std::string::npos;
+      })) << log_of("stokerd");
+      trainer.signal(SIGTERM);
+      ASSERT_TRUE(trainer.wait(60s).has_value());
+    }
+    EXPECT_EQ(newest_step(run_dir()), 5u);
     Process trainer = trainer_with_stdin(config);
-    write(records(85));
-    ASSERT_TRUE(wait_until(60s, [&] {
-      return status(run_dir()).find("\"step\":5,") != std::string::npos;
+    write(records(40));
+    EXPECT_TRUE(wait_until(60s, [&] {
+      return status(run_dir()).find("\"step\":7,") != std::string::npos;
     })) << log_of("stokerd");
-    trainer.signal(SIGTERM);
-    ASSERT_TRUE(trainer.wait(60s).has_value());
+    end_writing();
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_EQ(newest_step(run_dir()), 7u);
   }
-  EXPECT_EQ(newest_step(run_dir()), 5u);
-  Process trainer = trainer_with_stdin(config);
-  write(records(40));
-  EXPECT_TRUE(wait_until(60s, [&] {
-    return status(run_dir()).find("\"step\":7,") != std::string::npos;
+};
+
+TEST_F(StreamResumeTest, ContinuesWithRecordsThatWereRead) {
+  const std::string config = write_config(stream_config("source: stdin"));
+  train_in_two_processes(config);
+  EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("stream records lost")));
+  std::ofstream(path("input.jsonl")) << records(85) << records(40);
+  Process uninterrupted(
+      {"/bin/sh", "-c", "exec \"$0\" \"$@\" < '" + path("input.jsonl") + "'", program("stokerd"),
+       "--config", config, "--run-dir", run_dir("uninterrupted")},
+      path("uninterrupted.out"));
+  const auto ended = uninterrupted.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("uninterrupted");
+  EXPECT_EQ(model_sha256(run_dir(), 7), model_sha256(run_dir("uninterrupted"), 7));
+}
+
+TEST_F(StreamResumeTest, ContinuesWithNewRecordsIfNoneAreSaved) {
+  train_in_two_processes(write_config(stream_config("source: stdin, save_elements_mib: 0")));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("stream records lost source=stdin "));
+}
+
+// All that the worker process had read is there.
+TEST_F(StreamProducerTest, LosesNothingIfWorkerIsKilled) {
+  std::ofstream(path("input.jsonl")) << records(120);
+  const std::string whole =
+      write_config(stream_config("source: '" + path("input[.]jsonl") + "', num_epochs: 1"));
+  ASSERT_EQ(train(whole, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+  const std::string config = write_config(stream_config("source: '" + fifo() + "'"));
+  Process trainer = this->trainer(config, run_dir());
+  write(records(90));
+  ASSERT_TRUE(wait_until(60s, [&] {
+    return status(run_dir()).find("\"step\":5,") != std::string::npos;
   })) << log_of("stokerd");
+  const auto workers = children_of(trainer.pid(), "stoker-feed");
+  ASSERT_EQ(workers.size(), 1u);
+  ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+  write(records(120).substr(records(90).size()));
   end_writing();
   const auto ended = trainer.wait(60s);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code, 0) << log_of("stokerd");
-  EXPECT_EQ(newest_step(run_dir()), 7u);
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("stream records lost source=stdin "));
+  EXPECT_EQ(reason(run_dir()), "data exhausted");
+  EXPECT_EQ(model_sha256(run_dir(), 7), model_sha256(run_dir("uninterrupted"), 7));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -51,15 +52,38 @@ namespace {
 
 class DescriptorInput final : public ByteInput {
  public:
-  explicit DescriptorInput(InputDescriptor descriptor)
-      : ByteInput(std::move(descriptor.name)), fd_(std::move(descriptor.fd)) {}
+  explicit DescriptorInput(std::shared_ptr<const InputDescriptor> descriptor,
+                           std::optional<ByteHistory> maybe_history = std::nullopt,
+                           uint64_t offset = 0)
+      : ByteInput(descriptor->name),
+        descriptor_(std::move(descriptor)),
+        maybe_history_(maybe_history),
+        at_(offset) {}
 
  private:
   Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
+    if (!maybe_history_) return read_descriptor(out, stop);
+    const ByteHistory::Range known = maybe_history_->range();
+    if (at_ < known.end) {
+      out = out.first(std::min<uint64_t>(out.size(), known.end - at_));
+      if (!maybe_history_->copy(at_, out))
+        return Status(StatusCode::kInternal,
+                      name() + ": offset " + std::to_string(at_) + " is not in the history");
+      at_ += out.size();
+      return out.size();
+    }
+    STOKER_ASSIGN_OR_RETURN(const size_t got, read_descriptor(out, stop));
+    maybe_history_->append(out.first(got));
+    at_ += got;
+    return got;
+  }
+
+  Result<size_t> read_descriptor(std::span<std::byte> out, const std::stop_token& stop) {
+    const int fd = descriptor_->fd.get();
     while (!stop.stop_requested()) {
       // Without a wait, a FIFO without a writer would end immediately.
-      if (!is_readable(fd_.get()) && !waiting_.wait(fd_.get())) continue;
-      const ssize_t got = ::read(fd_.get(), out.data(), out.size());
+      if (!is_readable(fd) && !waiting_.wait(fd)) continue;
+      const ssize_t got = ::read(fd, out.data(), out.size());
       if (got >= 0) return static_cast<size_t>(got);
       if (errno == ECONNRESET)
         return Status(StatusCode::kIoError, name() +
@@ -70,7 +94,9 @@ class DescriptorInput final : public ByteInput {
     return stopped_reading(name());
   }
 
-  const UniqueFd fd_;
+  const std::shared_ptr<const InputDescriptor> descriptor_;
+  const std::optional<ByteHistory> maybe_history_;
+  uint64_t at_;  // with a history
 };
 
 // "gen" of process 4711, or nothing.
@@ -89,8 +115,18 @@ std::string peer_name(int socket) {
 
 }  // namespace
 
-std::unique_ptr<ByteInput> make_descriptor_input(InputDescriptor descriptor) {
+std::unique_ptr<ByteInput> make_descriptor_input(
+    std::shared_ptr<const InputDescriptor> descriptor) {
   return std::make_unique<DescriptorInput>(std::move(descriptor));
+}
+
+std::unique_ptr<ByteInput> make_descriptor_input(InputDescriptor descriptor) {
+  return make_descriptor_input(std::make_shared<const InputDescriptor>(std::move(descriptor)));
+}
+
+std::unique_ptr<ByteInput> make_recorded_input(std::shared_ptr<const InputDescriptor> descriptor,
+                                               const ByteHistory& history, uint64_t offset) {
+  return std::make_unique<DescriptorInput>(std::move(descriptor), history, offset);
 }
 
 Result<InputDescriptor> open_stdin() {

@@ -25,6 +25,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/data/files/file_table.h"
+#include "shared/data/stream/byte_history.h"
 #include "shared/data/stream/source_wait.h"
 
 namespace stoker::data::stream {
@@ -87,7 +88,13 @@ Result<InputDescriptor> connect_socket(const std::string& path);
 
 // A pipe, terminal or connected socket. It ends when the last writer has closed it. A FIFO that no
 // process has opened for writing yet does not end.
+std::unique_ptr<ByteInput> make_descriptor_input(std::shared_ptr<const InputDescriptor> descriptor);
 std::unique_ptr<ByteInput> make_descriptor_input(InputDescriptor descriptor);
+// The same with the bytes that were read before: starts at `offset`, which must be in the range of
+// `history`, and appends what it reads to it. Only the last of several inputs with one history may
+// read behind its end.
+std::unique_ptr<ByteInput> make_recorded_input(std::shared_ptr<const InputDescriptor> descriptor,
+                                               const ByteHistory& history, uint64_t offset);
 
 // A complete file, decompressed if its name ends in .gz, .tgz, .zst or .tzst. kCorrupt if it changes
 // while it is read, or if its compressed bytes are invalid or end early.

@@ -1,7 +1,8 @@
 #include "shared/data/stream/stream_inputs.h"
 
+#include <atomic>
 #include <cassert>
-#include <mutex>
+#include <optional>
 #include <utility>
 
 namespace stoker::data::stream {
@@ -20,7 +21,7 @@ class FileInputs final : public StreamInputs {
     if (num_epochs_ && next_ / files >= *num_epochs_) return std::optional<Item>();
     return std::optional(Item{.name = source_.names()[next_++ % files]});
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t /*offset*/) override {
     return source_.open(name);
   }
   bool can_skip_rest() const override { return source_.kind() == StreamSource::Kind::kShards; }
@@ -43,7 +44,7 @@ class SpoolInputs final : public StreamInputs {
     if (!file) return std::optional<Item>();
     return std::optional(Item{.name = std::move(file->path), .identity = file->identity});
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t /*offset*/) override {
     auto input = open_shard(name);
     if (input.status().code() != StatusCode::kNotFound) return input;
     // A state from before it was archived.
@@ -61,31 +62,36 @@ class SpoolInputs final : public StreamInputs {
 
 class DescriptorInputs final : public StreamInputs {
  public:
-  DescriptorInputs(InputDescriptor descriptor, uint64_t first)
-      : name_(descriptor.name), is_listed_(first > 0), descriptor_(std::move(descriptor)) {}
+  DescriptorInputs(InputDescriptor descriptor, std::optional<ByteHistory> maybe_history,
+                   uint64_t first)
+      : maybe_history_(maybe_history),
+        descriptor_(std::make_shared<const InputDescriptor>(std::move(descriptor))),
+        is_listed_(first > 0) {}
 
   Result<std::optional<Item>> next(const std::stop_token&) override {
     if (std::exchange(is_listed_, true)) return std::optional<Item>();
-    return std::optional(Item{.name = name_});
+    return std::optional(Item{.name = descriptor_->name});
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
-    const std::lock_guard lock(mutex_);
-    if (!descriptor_)
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t offset) override {
+    if (maybe_history_) return make_recorded_input(descriptor_, *maybe_history_, offset);
+    if (is_opened_.exchange(true))
       return Status(StatusCode::kInvalidArgument,
                     name + ": was opened before, and its bytes cannot be read again");
-    auto input = make_descriptor_input(*std::move(descriptor_));
-    descriptor_.reset();
-    return input;
+    return make_descriptor_input(descriptor_);
   }
-  bool can_be_read_again() const override { return false; }
+  bool can_be_read_again() const override { return maybe_history_.has_value(); }
+  bool starts_at_offset() const override { return true; }
+  void set_complete(uint64_t offset) override {
+    if (maybe_history_) maybe_history_->set_complete(offset);
+  }
 
  private:
-  const std::string name_;
-  bool is_listed_;
+  // Constant after construction.
+  const std::optional<ByteHistory> maybe_history_;
+  const std::shared_ptr<const InputDescriptor> descriptor_;
 
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  std::optional<InputDescriptor> descriptor_;  // nullopt: opened
+  bool is_listed_;
+  std::atomic<bool> is_opened_{false};
 };
 
 }  // namespace
@@ -103,7 +109,12 @@ Result<std::unique_ptr<StreamInputs>> make_spool_inputs(const std::string& folde
 }
 
 std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor, uint64_t first) {
-  return std::make_unique<DescriptorInputs>(std::move(descriptor), first);
+  return std::make_unique<DescriptorInputs>(std::move(descriptor), std::nullopt, first);
+}
+
+std::unique_ptr<StreamInputs> make_recorded_inputs(InputDescriptor descriptor,
+                                                   const ByteHistory& history, uint64_t first) {
+  return std::make_unique<DescriptorInputs>(std::move(descriptor), history, first);
 }
 
 }  // namespace stoker::data::stream

@@ -31,7 +31,8 @@ class StreamInputs {
 
   // nullopt at the end.
   virtual Result<std::optional<Item>> next(const std::stop_token& stop) = 0;
-  virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name) = 0;
+  // `offset`: of the first byte that is required, for starts_at_offset().
+  virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t offset) = 0;
   // Whether next() waits for another program.
   virtual bool is_waiting() const { return false; }
   // Increases while next() works or waits, as ByteInput::polls().
@@ -44,6 +45,10 @@ class StreamInputs {
   // Whether open() can be called again for a name, and returns the same bytes. Otherwise it can be
   // called once, and reading continues with the first byte that comes.
   virtual bool can_be_read_again() const { return true; }
+  // Whether an input starts at the offset that it was opened with, and not at its first byte.
+  virtual bool starts_at_offset() const { return false; }
+  // All records of the input that is read end before `offset`.
+  virtual void set_complete(uint64_t /*offset*/) {}
   // After how many inputs the names repeat without end; 0: they do not.
   virtual uint64_t period() const { return 0; }
 };
@@ -60,5 +65,8 @@ Result<std::unique_ptr<StreamInputs>> make_spool_inputs(const std::string& folde
 // called for the input that the state of the stream names.
 std::unique_ptr<StreamInputs> make_descriptor_inputs(InputDescriptor descriptor,
                                                      uint64_t first = 0);
+// The same with a history of its bytes, from which they can be read again.
+std::unique_ptr<StreamInputs> make_recorded_inputs(InputDescriptor descriptor,
+                                                   const ByteHistory& history, uint64_t first = 0);
 
 }  // namespace stoker::data::stream

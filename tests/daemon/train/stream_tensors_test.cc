@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,8 +35,10 @@ feed::StreamState some_state() {
 // The tensors of a snapshot, which a test can change.
 class TensorsOfSnapshot final : public checkpoint::TensorSource {
  public:
-  explicit TensorsOfSnapshot(const feed::StreamState& state) {
+  explicit TensorsOfSnapshot(const feed::StreamState& state,
+                             const std::optional<feed::StreamHistory>& history = std::nullopt) {
     add_stream(snapshot_, state);
+    if (history) add_history(snapshot_, *history);
     for (const checkpoint::TensorView& view : snapshot_.content().state) {
       specs_.push_back(view.spec);
       bytes_.emplace(view.spec.name, std::vector(view.bytes.begin(), view.bytes.end()));
@@ -71,6 +74,26 @@ TEST(StreamTensorsTest, RestoreState) {
     const auto restored = read_stream(TensorsOfSnapshot(state));
     ASSERT_TRUE(restored.ok()) << restored.status().to_string();
     EXPECT_EQ(*restored, state);
+  }
+}
+
+TEST(StreamTensorsTest, RestoreHistory) {
+  const feed::StreamHistory some{
+      .begin = 100, .complete = 102, .bytes = {std::byte{1}, std::byte{2}, std::byte{3}}};
+  const feed::StreamHistory none{.begin = 7, .complete = 7, .bytes = {}};
+  for (const feed::StreamHistory& history : {some, none}) {
+    const auto restored = read_history(TensorsOfSnapshot(some_state(), history));
+    ASSERT_TRUE(restored.ok()) << restored.status().to_string();
+    EXPECT_EQ(*restored, history);
+  }
+  const auto missing = read_history(TensorsOfSnapshot(some_state()));
+  ASSERT_TRUE(missing.ok()) << missing.status().to_string();
+  EXPECT_FALSE(missing->has_value());
+  for (const auto& [index, value] :
+       {std::pair<size_t, uint64_t>{0, 103}, {1, 99}, {1, 104}, {1, ~uint64_t{0}}}) {
+    TensorsOfSnapshot tensors(some_state(), some);
+    tensors.set("stream.history_range", index, value);
+    EXPECT_EQ(read_history(tensors).status().code(), StatusCode::kCorrupt) << index << ' ' << value;
   }
 }
 

@@ -143,7 +143,7 @@ TEST(ManualTest, ShowsDefaultsOfStream) {
     const std::string flag = key.full_name() + '=' + key.value;
     EXPECT_EQ(valid_config(text, {flag}), valid_config(text)) << flag;
   }
-  EXPECT_EQ(shown, 5u);
+  EXPECT_EQ(shown, 6u);
 }
 
 TEST(ManualTest, MarksRequiredKeys) {

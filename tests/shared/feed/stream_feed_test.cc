@@ -123,7 +123,7 @@ class ScriptedInputs final : public StreamInputs {
     while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
     return data::stream::stopped_reading("inputs");
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name) override {
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t /*offset*/) override {
     const size_t input = std::stoul(name.substr(name.find('-') + 1));
     if (failing_ && failing_->first == input) return failing_->second;
     return std::unique_ptr<ByteInput>(std::make_unique<ScriptedInput>(name, inputs_.at(input)()));
@@ -131,6 +131,7 @@ class ScriptedInputs final : public StreamInputs {
   bool is_waiting() const override { return waiting_; }
   bool can_skip_rest() const override { return can_skip_rest_; }
   bool can_be_read_again() const override { return can_be_read_again_; }
+  bool starts_at_offset() const override { return !can_be_read_again_; }
   uint64_t period() const override { return repeats_ ? inputs_.size() : 0; }
 
  private:
@@ -498,6 +499,36 @@ TEST_F(StreamFeedTest, ContinuesInputThatCannotBeReadAgain) {
   ASSERT_THAT(after.sources, SizeIs(1));
   EXPECT_GE(after.sources[0].next.record, 54u);
   EXPECT_GT(after.sources[0].next.offset, 1000u);
+}
+
+// The same batches, in spite of the end of the feed between two of them.
+TEST_F(StreamFeedTest, ContinuesPipeFromHistory) {
+  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.min_after_dequeue = 6;
+  const auto inputs_of = [](const data::stream::ByteHistory& history, uint64_t first) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    const std::string text = first == 0 ? json_lines(0, 80) : "";
+    EXPECT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(ends[1]);
+    return data::stream::make_recorded_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"}, history,
+                                              first);
+  };
+  std::vector<uint64_t> memory(1000), of_whole(1000);
+  const data::stream::ByteHistory history(std::as_writable_bytes(std::span(memory)));
+  const data::stream::ByteHistory history_of_whole(std::as_writable_bytes(std::span(of_whole)));
+  const Batches whole = run(*inputs_of(history_of_whole, 0));
+  ASSERT_EQ(whole.end_ticket, 20u);
+  const Batches start = run(*inputs_of(history, 0), nullptr, 0, 5);
+  const StreamState& state = start.states.at(4);
+  const auto saved = copy_history(state, history);
+  ASSERT_TRUE(saved.has_value());
+  EXPECT_LE(saved->begin, state.elements.front().at.offset);
+  EXPECT_EQ(saved->begin + saved->bytes.size(), json_lines(0, 80).size());
+  history.assign(saved->begin, saved->bytes, saved->complete);
+  const Batches rest = run(*inputs_of(history, 1), &state, 5);
+  EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
+  EXPECT_EQ(rest.bytes, std::vector<std::string>(whole.bytes.begin() + 5, whole.bytes.end()));
 }
 
 TEST_F(StreamFeedTest, RejectsElementsThatCannotBeReadAgain) {

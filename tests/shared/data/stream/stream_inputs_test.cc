@@ -83,10 +83,10 @@ TEST_F(StreamInputsTest, OpensArchivedFileOfSpoolFolder) {
   write("spool/done/a", "text");
   auto inputs = make_spool_inputs(path("spool"));
   ASSERT_TRUE(inputs.ok()) << inputs.status().to_string();
-  const auto input = (*inputs)->open(path("spool/a"));
+  const auto input = (*inputs)->open(path("spool/a"), 0);
   ASSERT_TRUE(input.ok()) << input.status().to_string();
   EXPECT_EQ(testing::read_rest(**input).bytes, "text");
-  const Status missing = (*inputs)->open(path("spool/b")).status();
+  const Status missing = (*inputs)->open(path("spool/b"), 0).status();
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.message(), HasSubstr(path("spool/b")));
 }
@@ -99,10 +99,35 @@ TEST_F(StreamInputsTest, OpensDescriptorOnce) {
   const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"});
   EXPECT_THAT(names_of(*inputs), ElementsAre("pipe"));
   EXPECT_FALSE(inputs->can_be_read_again());
-  const auto input = inputs->open("pipe");
+  const auto input = inputs->open("pipe", 0);
   ASSERT_TRUE(input.ok()) << input.status().to_string();
   EXPECT_EQ(testing::read_rest(**input).bytes, "text");
-  EXPECT_EQ(inputs->open("pipe").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(inputs->open("pipe", 0).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(StreamInputsTest, ReadsDescriptorAgainFromHistory) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::write(ends[1], "more", 4), 4);
+  ::close(ends[1]);
+  std::array<uint64_t, 16> memory{};
+  const ByteHistory history(std::as_writable_bytes(std::span(memory)));
+  const std::string before = "what was read";
+  history.assign(100, std::as_bytes(std::span(before)), 100);
+  const auto inputs = make_recorded_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"}, history, 1);
+  EXPECT_TRUE(inputs->can_be_read_again());
+  for (const char* const rest : {"was read"
+                                 "more",
+                                 "was read"
+                                 "more"}) {
+    const auto input = inputs->open("pipe", 105);
+    ASSERT_TRUE(input.ok()) << input.status().to_string();
+    EXPECT_EQ(testing::read_rest(**input).bytes, rest);
+  }
+  EXPECT_EQ(history.range().end, 117u);
+  const auto gone = inputs->open("pipe", 99);
+  ASSERT_TRUE(gone.ok()) << gone.status().to_string();
+  EXPECT_EQ(testing::read_rest(**gone).status.code(), StatusCode::kInternal);
 }
 
 TEST_F(StreamInputsTest, ContinuesDescriptorThatStateNames) {
@@ -111,7 +136,7 @@ TEST_F(StreamInputsTest, ContinuesDescriptorThatStateNames) {
   ::close(ends[1]);
   const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"}, 1);
   EXPECT_THAT(names_of(*inputs), IsEmpty());
-  EXPECT_TRUE(inputs->open("pipe").ok());
+  EXPECT_TRUE(inputs->open("pipe", 0).ok());
 }
 
 }  // namespace

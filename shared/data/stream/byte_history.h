@@ -1,0 +1,52 @@
+// ByteHistory: the last bytes of an input that cannot be read again, by offset, in memory that
+// processes share. A worker process that is restarted, and a run that is resumed from a checkpoint,
+// read from it what was read before and not used.
+//
+// Threads:   append() and set_complete() in one thread; range() and copy() in any, meanwhile too.
+//            assign() while no other thread uses the memory.
+// Blocking:  never.
+// Ownership: a view; the memory must outlive it.
+// Trust:     the other process can write to the memory at any time. range() is consistent in itself;
+//            the bytes can be any.
+// Format:    words: begin, complete, end, then the byte of offset o at o modulo the capacity.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace stoker::data::stream {
+
+class ByteHistory {
+ public:
+  // Offsets in the input.
+  struct Range {
+    uint64_t begin = 0;     // of the first byte that is there
+    uint64_t complete = 0;  // behind the last record that was read whole; begin to end
+    uint64_t end = 0;       // behind the last byte
+  };
+
+  // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.
+  explicit ByteHistory(std::span<std::byte> memory);
+  static constexpr size_t kHeaderBytes = 24;
+
+  uint64_t capacity() const { return words_.size() * sizeof(uint64_t); }
+  // Empty if the words contradict each other.
+  Range range() const;
+  // Copies the bytes from `offset` on; false if they are not, or not any more, all there.
+  bool copy(uint64_t offset, std::span<std::byte> out) const;
+
+  // The bytes behind `end`. Those above the capacity replace the oldest.
+  void append(std::span<const std::byte> bytes) const;
+  void set_complete(uint64_t offset) const;  // only increases
+  // Only these bytes, or the last of them.
+  void assign(uint64_t begin, std::span<const std::byte> bytes, uint64_t complete) const;
+
+ private:
+  void store(uint64_t offset, std::span<const std::byte> bytes) const;
+
+  std::span<uint64_t> header_;
+  std::span<uint64_t> words_;
+};
+
+}  // namespace stoker::data::stream
