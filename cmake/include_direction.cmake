@@ -57,6 +57,7 @@ shared/data/order shared/data/transform shared/retention shared/feed shared/data
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
+set(ONLY_systemd "shared/base")
 set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/group daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")

@@ -92,7 +92,7 @@ Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamStat
 Status read_stream(const FeederArguments& arguments, const feed::StreamStateTable& states,
                    bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   if (!config::training_stream(config))
     return Status(StatusCode::kMismatch, "the configuration has no data.train.stream");
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));

@@ -26,7 +26,7 @@ HELP
 
 packages=(
   g++ cmake ninja-build ccache pkg-config
-  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev
+  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev
   libgmock-dev spin
 )

@@ -109,7 +109,10 @@ ExitCode DaemonApp::run() {
 
 Status DaemonApp::open() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level, .file = layout_.trainer_log()}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
+                                   .format = config_.log.format,
+                                   .file = layout_.trainer_log(),
+                                   .journal = true}));
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", layout_.root()},

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/base/log.h"
+#include "shared/base/log_level.h"
 #include "shared/config/enum_words.h"
 
 namespace stoker::config {
@@ -126,8 +126,12 @@ struct ControlConfig {
 template <>
 inline constexpr auto kWords<LogLevel> = words("debug", "info", "warning", "error");
 
+template <>
+inline constexpr auto kWords<LogFormat> = words("text", "json");
+
 struct LogConfig {
   LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
 
   bool operator==(const LogConfig&) const = default;
 };

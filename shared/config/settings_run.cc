@@ -634,7 +634,12 @@ Section log_section(LogConfig& log) {
                       .help = "Minimum level of log messages",
                       .details = "Messages below this level are discarded. Can change during a "
                                  "run: edit the file and send SIGHUP.",
-                      .on_resume = OnResume::kLive}},
+                      .on_resume = OnResume::kLive},
+                     {.name = "format",
+                      .target = choice(log.format),
+                      .help = "Format of log lines",
+                      .details = "text: readable. json: one object per line. In systemd's journal, "
+                                 "each field of an event is one of the entry (STOKER_STEP=1200)."}},
           .variants = {}};
 }
 
