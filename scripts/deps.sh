@@ -14,7 +14,8 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --cuda-link  only what is needed to compile and link the CUDA module; no additional download
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
-  --service    also systemd and systemd-nspawn, for the test of the units (root only)
+  --service    also systemd and systemd-nspawn, for the test of the units (root only), and
+               Prometheus (in .deps/prometheus), for the test of the metrics
   --check      also the tools of scripts/check.sh
 
 Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
@@ -28,17 +29,21 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev
-  libgmock-dev spin
+  prometheus-cpp-dev libgmock-dev spin
 )
 torch=cpu
 python=no
+service=no
 while (($#)); do
   case $1 in
     --cuda) torch=cuda ;;
     --cuda-link) torch=cuda-link ;;
     --no-torch) torch=no ;;
     --python) python=yes ;;
-    --service) packages+=(systemd systemd-container) ;;
+    --service)
+      packages+=(systemd systemd-container)
+      service=yes
+      ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 64 ;;
@@ -275,6 +280,26 @@ install_python() {
   step "Install the tests' Python packages into .deps/venv" python-venv make_venv
 }
 
+# Only unpacked: the package would start a server and bring 30 packages for its pages.
+unpack_prometheus() {
+  local folder
+  folder=$(mktemp -d "$root/.deps/.prometheus.XXXXXX")
+  (cd "$folder" && apt-get download prometheus && dpkg-deb -x prometheus_*.deb tree)
+  rm -rf "$root/.deps/prometheus"
+  mv "$folder/tree" "$root/.deps/prometheus"
+  rm -rf "$folder"
+}
+
+install_prometheus() {
+  if [[ -x $root/.deps/prometheus/usr/bin/promtool ]]; then
+    say "Prometheus: is unpacked"
+    return
+  fi
+  mkdir -p "$root/.deps"
+  step "Unpack Prometheus into .deps/prometheus" prometheus unpack_prometheus
+}
+
 install_packages
+if [[ $service == yes ]]; then install_prometheus; fi
 if [[ $torch != no ]]; then install_libtorch; fi
 if [[ $python == yes ]]; then install_python; fi

@@ -84,6 +84,7 @@ ExitCode DaemonApp::run() {
     return exit_already_finished(*request);
   run_ = std::make_unique<Run>(config_, command_, layout_, clock_);
   if (const Status served = start_control(); !served.ok()) return finish(served, 0);
+  if (const Status served = start_http(); !served.ok()) return finish(served, 0);
   watchdog_ =
       std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return run_->progress(); });
   wait_for_signal();
@@ -151,6 +152,7 @@ Status DaemonApp::count_start() {
 }
 
 Status DaemonApp::start_control() {
+  STOKER_ASSIGN_OR_RETURN(identity_, control::identify_run(layout_.root()));
   if (!config_.control.socket) return {};
   server::ServerOptions options;
   options.socket_path = control::resolve_socket_path(*config_.control.socket, layout_.root(),
@@ -158,9 +160,36 @@ Status DaemonApp::start_control() {
   options.link_path = layout_.control_socket();
   STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
-  STOKER_ASSIGN_OR_RETURN(options.run, control::identify_run(layout_.root()));
+  options.run = identity_;
   control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
+}
+
+Status DaemonApp::start_http() {
+  if (!config_.http.listen) return {};
+  STOKER_ASSIGN_OR_RETURN(const auto listen, config::parse_http_listen(*config_.http.listen));
+  UniqueFd unix_socket;
+  if (!listen.unix_path.empty()) {
+    auto socket = server::ListeningSocket::open(listen.unix_path);
+    if (!socket.ok()) return socket.status().with_context("http.listen");
+    maybe_http_socket_.emplace(*std::move(socket));
+    unix_socket = maybe_http_socket_->take_descriptor();
+  }
+  http_ = std::make_unique<http::HttpServer>(
+      io_, clock_,
+      http::HttpOptions{
+          .listen = listen, .version = stoker_version(), .status = [this] { return status(); }});
+  return http_->start(std::move(unix_socket));
+}
+
+control::TrainerStatus DaemonApp::status() const {
+  const auto published = run_->status();
+  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
+  if (control_) status.control = control_->counters();
+  status.run_dir = identity_.run_dir;
+  status.run_dir_id = identity_.run_dir_id;
+  status.pid = identity_.pid;
+  return status;
 }
 
 void DaemonApp::start_training() {
@@ -181,6 +210,8 @@ void DaemonApp::training_ended() {
   notifier_.stopping();
   run_->close();
   if (control_) control_->stop();
+  maybe_http_socket_.reset();
+  if (http_) http_->stop();
   signals_.cancel();
   timer_.cancel();
   io_.stop();

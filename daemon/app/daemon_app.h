@@ -18,7 +18,9 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
+#include "daemon/http/http_server.h"
 #include "daemon/server/control_server.h"
+#include "daemon/server/listening_socket.h"
 #include "daemon/service/restart_count.h"
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signal_policy.h"
@@ -42,6 +44,8 @@ class DaemonApp {
  private:
   Status open();
   Status start_control();
+  Status start_http();
+  control::TrainerStatus status() const;
   Status count_start();
   void start_training();
   void training_ended();
@@ -76,6 +80,7 @@ class DaemonApp {
   std::optional<service::RunDirectory> directory_;
   service::SignalPolicy policy_;
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
+  control::RunIdentity identity_;  // set by start_control()
   bool no_progress_ = false;
   bool is_wait_shown_ = false;  // as the status of the service
   bool stop_requested_ = false;
@@ -91,8 +96,10 @@ class DaemonApp {
   std::optional<Result<run::RunOutcome>> outcome_;
   Coordinator trainer_;  // its thread uses the members above
 
-  // Only for the main thread; both use run_.
+  // Only for the main thread; they use run_.
   std::unique_ptr<server::ControlServer> control_;
+  std::optional<server::ListeningSocket> maybe_http_socket_;
+  std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<service::Watchdog> watchdog_;
 };
 

@@ -51,6 +51,9 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "control command", kInfo | kWarn, "command uid pid result num_suppressed",
      "A client changed the run, or tried to (warning: rejected); `num_suppressed` of the same "
      "client are not shown."},
+    {LogTopic::kRun, "http listening", kInfo, "address", "http.listen: monitoring can connect."},
+    {LogTopic::kRun, "http accept failed", kWarn, "error",
+     "A connection to the HTTP server could not be accepted."},
     {LogTopic::kRun, "configuration reloaded", kInfo, "log.level",
      "After SIGHUP; `log.level` is in effect."},
     {LogTopic::kRun, "configuration reload rejected", kError, "error",

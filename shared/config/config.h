@@ -39,6 +39,7 @@ struct Config {
   EvalConfig eval;
   MetricsConfig metrics;
   ControlConfig control;
+  HttpConfig http;
   LogConfig log;
 
   bool operator==(const Config&) const = default;

@@ -123,6 +123,12 @@ struct ControlConfig {
   bool operator==(const ControlConfig&) const = default;
 };
 
+struct HttpConfig {
+  std::optional<std::string> listen;  // parse_http_listen(); null: no server
+
+  bool operator==(const HttpConfig&) const = default;
+};
+
 template <>
 inline constexpr auto kWords<LogLevel> = words("debug", "info", "warning", "error");
 

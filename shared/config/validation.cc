@@ -5,6 +5,8 @@
 #include <string>
 #include <type_traits>
 
+#include "shared/config/http_listen.h"
+
 namespace stoker::config {
 namespace {
 
@@ -21,6 +23,9 @@ class Validator {
     if (config_.run.dir.empty()) add_error("run.dir", "must not be empty");
     if (config_.control.socket && config_.control.socket->empty())
       add_error("control.socket", "must be auto, the path of a socket, or null");
+    if (config_.http.listen)
+      if (const auto listen = parse_http_listen(*config_.http.listen); !listen.ok())
+        add_error("http.listen", listen.status().message());
     validate_data(config_, keys_, errors_);
     validate_feed();
     if (!errors_.has_error_for("model.name")) validate_model();
