@@ -218,6 +218,7 @@ TEST(LogTest, ContinuesWhileStandardErrorBlocks) {
   UniqueFd reader(ends[0]);
   const UniqueFd writer(ends[1]);
   const UniqueFd stderr_copy(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_TRUE(init_log({.console = true}).ok());
   const auto default_action = ::signal(SIGPIPE, SIG_IGN);
   ASSERT_EQ(::dup2(writer.get(), STDERR_FILENO), STDERR_FILENO);
   for (int i = 0; i < 20000; ++i) log_info("training resumed", {{"step", i}});
