@@ -17,7 +17,7 @@
 //     if (!batch->publish()) …  // stokerd has taken the ticket away
 //   }
 //
-// Needs Boost.Interprocess (headers), C++20 (with libc++: version 19), Linux on x86-64 or aarch64;
+// Needs Boost.Interprocess (headers), C++20 (with libc++: version 20), Linux on x86-64 or aarch64;
 // nothing else of stoker. A complete program: docs/examples/ring_producer.cc. The protocol that it
 // follows: docs/ring-layout.md, docs/control-protocol.md#attach.
 //
@@ -537,8 +537,9 @@ class JsonReader {
     } while (reader.take(','));
     return std::nullopt;
   }
-  static std::optional<std::uint64_t> number(std::optional<std::string_view> text) {
-    std::uint64_t value = 0;
+  template <typename Number>
+  static std::optional<Number> number(std::optional<std::string_view> text) {
+    Number value = 0;
     if (!text) return std::nullopt;
     const char* const end = text->data() + text->size();
     const auto parsed = std::from_chars(text->data(), end, value);
@@ -1003,7 +1004,8 @@ class Ring {
     for (std::size_t i = 0; i < kReports; ++i) {
       ReportRecord& report = reports[i];
       std::uint64_t expected = report_word(0, ReportPhase::kFree);
-      if (!atomic(report.word)
+      if (atomic(report.word).load(std::memory_order_relaxed) != expected ||
+          !atomic(report.word)
                .compare_exchange_strong(expected, writing, std::memory_order_acquire,
                                         std::memory_order_relaxed))
         continue;
@@ -1171,7 +1173,7 @@ class Producer {
 
   std::uint64_t batch_size() const { return ring_->layout()->batch; }
   // feed.worker_timeout_seconds; 0: none.
-  std::chrono::seconds worker_timeout() const { return worker_timeout_; }
+  std::chrono::nanoseconds worker_timeout() const { return worker_timeout_; }
 
   // Claims the lowest available ticket. Wait with a short timeout if something else can end the
   // program; a signal does not end the wait. kTimedOut, kEnded, kClosed, kDetached,
@@ -1196,7 +1198,7 @@ class Producer {
 
  private:
   friend Result<Producer> attach(const std::string&, std::chrono::nanoseconds);
-  Producer(std::shared_ptr<internal::Ring> ring, std::chrono::seconds worker_timeout)
+  Producer(std::shared_ptr<internal::Ring> ring, std::chrono::nanoseconds worker_timeout)
       : ring_(std::move(ring)), worker_timeout_(worker_timeout) {}
 
   static Error wrong_tensor(const TensorInfo& info, const std::string& problem) {
@@ -1208,7 +1210,7 @@ class Producer {
 
   // Shared, so that a batch stays valid when its producer is replaced after another attach().
   std::shared_ptr<internal::Ring> ring_;
-  std::chrono::seconds worker_timeout_;
+  std::chrono::nanoseconds worker_timeout_;
 };
 
 // Attaches this process to the run in a run directory, or to the one that listens on a control
@@ -1225,7 +1227,7 @@ inline Result<Producer> attach(const std::string& run_dir_or_socket,
   auto reply = connection->request("attach", deadline);
   if (!reply) return reply.error();
   const auto member = [&](std::string_view name) {
-    return JsonReader::number(JsonReader::member(reply->result, name));
+    return JsonReader::number<std::uint64_t>(JsonReader::member(reply->result, name));
   };
   const auto format = member("format"), index = member("producer"),
              generation = member("generation");
@@ -1238,14 +1240,17 @@ inline Result<Producer> attach(const std::string& run_dir_or_socket,
   auto layout = internal::read_layout(
       {static_cast<std::byte*>(region->get_address()), region->get_size()}, where);
   if (!layout) return layout.error();
-  constexpr std::uint64_t kMaxSeconds = 1'000'000'000;
+  const auto seconds =
+      JsonReader::number<double>(JsonReader::member(reply->result, "timeout_seconds")).value_or(0);
+  constexpr double kMaxSeconds = 1e9;
   return Producer(
       std::make_shared<internal::Ring>(
           *std::move(region), *std::move(layout),
           internal::ProducerId{static_cast<std::uint32_t>(*index),
                                static_cast<std::uint32_t>(*generation)},
           connection->take_process()),
-      std::chrono::seconds(std::min(member("timeout_seconds").value_or(0), kMaxSeconds)));
+      std::chrono::nanoseconds(
+          seconds > 0 ? static_cast<std::int64_t>(std::min(seconds, kMaxSeconds) * 1e9) : 0));
 }
 
 }  // namespace stoker::producer

@@ -27,6 +27,17 @@
 
 namespace stoker::producer {
 
+inline UniqueFd listen_on(const std::string& path) {
+  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), 8) != 0)
+    std::abort();
+  return listener;
+}
+
 class FakeDaemon {
  public:
   FakeDaemon() {
@@ -37,13 +48,7 @@ class FakeDaemon {
     if (::stat(directory_.c_str(), &info) != 0) std::abort();
     hello_ = R"({"id":1,"result":{"run_dir":"/runs/fake","run_dir_id":")" +
              std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + R"("}})";
-    listener_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, socket().c_str(), sizeof address.sun_path - 1);
-    if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::listen(listener_.get(), 8) != 0)
-      std::abort();
+    listener_ = listen_on(socket());
     thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
   }
   ~FakeDaemon() {
@@ -68,7 +73,7 @@ class FakeDaemon {
   void set_attach(uint32_t index, uint32_t generation, int descriptor) {
     set_attach(R"({"id":1,"result":{"producer":)" + std::to_string(index) + R"(,"generation":)" +
                    std::to_string(generation) +
-                   R"(,"format":2,"mode":"external","timeout_seconds":60}})",
+                   R"(,"format":2,"mode":"external","timeout_seconds":6.05E1}})",
                descriptor);
   }
   // Accepts requests without answering.

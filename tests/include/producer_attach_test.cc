@@ -55,7 +55,7 @@ TEST_F(ProducerAttachTest, AttachesThroughDirectoryAndSocket) {
   EXPECT_TRUE(attach(daemon_.directory()).ok());
   const auto producer = attach(daemon_.socket());
   ASSERT_TRUE(producer.ok()) << producer.error().message;
-  EXPECT_EQ(producer->worker_timeout(), 60s);
+  EXPECT_EQ(producer->worker_timeout(), 60500ms);
   EXPECT_EQ(producer->batch_size(), 3u);
 }
 
@@ -71,11 +71,7 @@ TEST_F(ProducerAttachTest, ReportsMissingAndOtherFiles) {
 
 TEST_F(ProducerAttachTest, ReportsSocketWithoutListeningProcess) {
   const std::string path = daemon_.directory() + "/stale.sock";
-  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  (void)listen_on(path);
   const auto producer = attach(path);
   EXPECT_EQ(producer.error().code, ErrorCode::kUnreachable);
   EXPECT_EQ(producer.error().message, path + ": Connection refused; is stokerd running?");
@@ -100,6 +96,38 @@ TEST_F(ProducerAttachTest, RejectsSocketOfAnotherRun) {
   ASSERT_FALSE(producer.ok());
   EXPECT_EQ(producer.error().code, ErrorCode::kRejected);
   EXPECT_THAT(producer.error().message, HasSubstr("another run, /runs/fake"));
+}
+
+// The daemon runs as one user, this process as another one, and the directory belongs to root.
+TEST_F(ProducerAttachTest, SendsNothingToDaemonOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to start a process of another user";
+  constexpr uid_t kOther = 65533, kUnprivileged = 65534;
+  std::filesystem::permissions(daemon_.directory(), std::filesystem::perms::all);
+  const std::string path = daemon_.directory() + "/other.sock";
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd in(ends[0]), out(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::setresuid(kOther, kOther, kOther) != 0) ::_exit(1);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const UniqueFd listener = listen_on(path);
+    ::chmod(path.c_str(), 0777);
+    if (::write(out.get(), "x", 1) != 1) ::_exit(1);
+    const UniqueFd client(::accept(listener.get(), nullptr, nullptr));
+    char byte = 0;
+    ::_exit(::read(client.get(), &byte, 1) == 0 ? 0 : 2);  // closed without a request
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(in.get(), &byte, 1), 1);
+  ASSERT_EQ(::seteuid(kUnprivileged), 0);
+  const auto producer = attach(path);
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(producer.error().code, ErrorCode::kRejected);
+  EXPECT_THAT(producer.error().message, HasSubstr("belongs to uid 65533"));
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(ProducerAttachTest, TimesOutWithoutReply) {
@@ -163,7 +191,8 @@ TEST_F(ProducerAttachTest, NeverCrashesOnRandomReplies) {
     for (const char* name : {"result", "error", "skipped", ""})
       if (const auto text = internal::JsonReader::member(line, name)) {
         ASSERT_LE(text->size(), line.size());
-        (void)internal::JsonReader::number(text);
+        (void)internal::JsonReader::number<uint64_t>(text);
+        (void)internal::JsonReader::number<double>(text);
         (void)internal::JsonReader::string(text);
         (void)internal::JsonReader::member(*text, "producer");
       }

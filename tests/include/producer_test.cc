@@ -192,13 +192,8 @@ TEST_F(ProducerTest, ReportsExitOfDaemon) {
   const std::string path = daemon_.directory() + "/killed.sock";
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-    if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::listen(listener.get(), 1) != 0 || ::write(out.get(), "x", 1) != 1)
-      ::_exit(1);
+    const UniqueFd listener = listen_on(path);
+    if (::write(out.get(), "x", 1) != 1) ::_exit(1);
     while (true) ::pause();
   }
   char byte = 0;
