@@ -16,10 +16,12 @@
 //     }
 //     if (!batch->publish()) …  // stokerd has taken the ticket away
 //   }
+//   // The error of the last claim() says whether the data has ended or another attach() is needed.
 //
-// Needs Boost.Interprocess (headers), C++20 (with libc++: version 20), Linux on x86-64 or aarch64;
-// nothing else of stoker. A complete program: docs/examples/ring_producer.cc. The protocol that it
-// follows: docs/ring-layout.md, docs/control-protocol.md#attach.
+// Needs Boost.Interprocess (headers), C++20 (with libc++: version 20) and Linux on x86-64 or aarch64
+// (for which it was only compiled); nothing else of stoker. A complete program:
+// docs/examples/ring_producer.cc. The protocol that it follows: docs/ring-layout.md,
+// docs/control-protocol.md#attach.
 //
 // Threads:   every method of Producer may be called from any thread; a Batch is used by one thread
 //            at a time, and several can be filled at the same time.
