@@ -118,8 +118,8 @@ class ProducerProcessTest : public FeedTest {
   void close_ring() {
     training_.set_supervisor(nullptr);
     supervisor_->stop();
-    supervisor_.reset();
-    ring_.reset();
+    // The supervisor's thread uses both until TearDown() joins it.
+    stopped_.emplace_back(std::move(ring_), std::move(supervisor_));
   }
   pid_t run(const std::vector<std::string>& command) {
     std::vector<char*> arguments;
@@ -143,6 +143,7 @@ class ProducerProcessTest : public FeedTest {
   }
 
   std::vector<pid_t> children_;
+  std::vector<std::pair<std::unique_ptr<ring::ShmRing>, std::unique_ptr<FeedSupervisor>>> stopped_;
   boost::asio::io_context io_{1};
   RingForProducers training_{options_.feed};
   std::unique_ptr<server::ControlServer> server_;
