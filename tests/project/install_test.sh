@@ -22,7 +22,7 @@ grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.s
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
 
 for file in man/man1/stokerctl.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/stokerd.8 \
-  bash-completion/completions/{stokerctl,stoker-eval,stokerd} stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml}; do
+  bash-completion/completions/{stokerctl,stoker-eval,stokerd} stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml} stoker/producer/ring_producer.{cc,py}; do
   [[ -s $prefix/share/$file ]] || fail "share/$file is missing or empty"
 done
 
