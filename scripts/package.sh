@@ -22,7 +22,11 @@ if [[ -z ${SOURCE_DATE_EPOCH:-} ]]; then
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 fi
 export SOURCE_DATE_EPOCH
-"$root/scripts/build.sh" release programs
+commit=$(git rev-parse HEAD 2>/dev/null || true)
+if [[ -n $commit && -n $(git status --porcelain --untracked-files=no) ]]; then commit+=-modified; fi
+
+# stokerd --version prints the commit.
+(export STOKER_COMMIT=$commit && "$root/scripts/build.sh" release programs)
 packages=$root/build/release/packages
 for generator in "${generators[@]}"; do
   step "Build the packages ($generator)" "package-$generator" cpack --config build/release/CPackConfig.cmake -G "$generator" -B "$packages"
