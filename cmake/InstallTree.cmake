@@ -51,18 +51,21 @@ function(stoker_install target folder)
   endif()
 endfunction()
 
-# stoker_install_documents(TARGET SECTION): installs the man page and the bash completion that the
-# program prints. It runs on installation, not in each build.
+# stoker_install_documents(TARGET SECTION): installs the man page and the completions that the program
+# prints. It runs on installation, not in each build.
 function(stoker_install_documents target section)
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/installed")
   install(CODE "
     file(MAKE_DIRECTORY \"${folder}\")
-    execute_process(COMMAND \"$<TARGET_FILE:${target}>\" --print-document man
-      OUTPUT_FILE \"${folder}/${target}.${section}\" COMMAND_ERROR_IS_FATAL ANY)
-    execute_process(COMMAND \"$<TARGET_FILE:${target}>\" --print-document completion
-      OUTPUT_FILE \"${folder}/${target}.bash\" COMMAND_ERROR_IS_FATAL ANY)")
-  install(FILES "${folder}/${target}.${section}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
-  install(FILES "${folder}/${target}.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME ${target})
+    foreach(document man bash zsh fish)
+      execute_process(COMMAND \"$<TARGET_FILE:${target}>\" --print-document \${document}
+        OUTPUT_FILE \"${folder}/${target}.\${document}\" COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()")
+  set(share "${CMAKE_INSTALL_DATADIR}")
+  install(FILES "${folder}/${target}.man" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}" RENAME ${target}.${section})
+  install(FILES "${folder}/${target}.bash" DESTINATION "${share}/bash-completion/completions" RENAME ${target})
+  install(FILES "${folder}/${target}.zsh" DESTINATION "${share}/zsh/site-functions" RENAME _${target})
+  install(FILES "${folder}/${target}.fish" DESTINATION "${share}/fish/vendor_completions.d")
 endfunction()
 
 # Call after all stoker_install().

@@ -15,7 +15,7 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
   --service    also systemd and systemd-nspawn, for the test of the units (root only)
-  --package    also dpkg-dev and lintian, for scripts/package.sh and the tests of the packages
+  --package    also dpkg-dev, lintian, zsh and fish, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
 
 Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
@@ -40,7 +40,7 @@ while (($#)); do
     --no-torch) torch=no ;;
     --python) python=yes ;;
     --service) packages+=(systemd systemd-container) ;;
-    --package) packages+=(dpkg-dev lintian) ;;
+    --package) packages+=(dpkg-dev lintian zsh fish) ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 64 ;;
