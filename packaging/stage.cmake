@@ -2,6 +2,13 @@
 cmake_minimum_required(VERSION 3.25)
 set(source "${CPACK_STOKER_SOURCE_DIR}")
 
+# write_sbom(FOLDER)
+function(write_sbom folder)
+  file(MAKE_DIRECTORY "${folder}")
+  execute_process(COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${source}" "-DVERSION=${CPACK_PACKAGE_VERSION}"
+    "-DOUTPUT=${folder}/stoker.spdx.json" -P "${source}/packaging/sbom.cmake" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
 if(CPACK_GENERATOR STREQUAL "TGZ")
   # The units were installed into CPack's folder; /usr/local is the prefix that systemd also searches.
   file(GLOB_RECURSE units "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*.service")
@@ -10,6 +17,8 @@ if(CPACK_GENERATOR STREQUAL "TGZ")
     string(REGEX REPLACE "\nExecStart=[^ ]*/bin/" "\nExecStart=/usr/local/bin/" text "${text}")
     file(WRITE "${unit}" "${text}")
   endforeach()
+  write_sbom("${CPACK_TEMPORARY_INSTALL_DIRECTORY}/runtime/share/doc/stoker")
+  configure_file("${source}/LICENSE" "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/runtime/share/doc/stoker/LICENSE" COPYONLY)
   return()
 endif()
 
@@ -43,10 +52,14 @@ foreach(component runtime dev)
   stage("${source}/packaging/deb/changelog" "${documents}/changelog")
   compress_file("${documents}/changelog")
 endforeach()
+write_sbom("${runtime}/usr/share/doc/stoker")
 file(GLOB pages "${runtime}/usr/share/man/man*/*.[0-9]")
 foreach(page ${pages})
   compress_file("${page}")
 endforeach()
+
+# The folder of Debian's zsh for packages.
+file(RENAME "${runtime}/usr/share/zsh/site-functions" "${runtime}/usr/share/zsh/vendor-completions")
 
 # The first configuration, which an upgrade does not overwrite (packaging/deb/conffiles).
 stage("${source}/config/demo.yaml" "${runtime}/etc/stoker/demo.yaml")

@@ -44,14 +44,22 @@ usr/share/bash-completion/completions/stokerctl
 usr/share/bash-completion/completions/stokerd
 usr/share/doc/stoker/changelog.gz
 usr/share/doc/stoker/copyright
+usr/share/doc/stoker/stoker.spdx.json
+usr/share/fish/vendor_completions.d/stoker-eval.fish
+usr/share/fish/vendor_completions.d/stokerctl.fish
+usr/share/fish/vendor_completions.d/stokerd.fish
 usr/share/man/man1/stoker-eval.1.gz
 usr/share/man/man1/stokerctl.1.gz
 usr/share/man/man5/stoker.yaml.5.gz
+usr/share/man/man8/stoker-libtorch.8.gz
 usr/share/man/man8/stokerd.8.gz
 usr/share/stoker/libtorch/libtorch-cpu.txt
 usr/share/stoker/libtorch/libtorch-cuda.txt
 usr/share/stoker/libtorch/libtorch-version
 usr/share/stoker/libtorch/libtorch_wheels.sh
+usr/share/zsh/vendor-completions/_stoker-eval
+usr/share/zsh/vendor-completions/_stokerctl
+usr/share/zsh/vendor-completions/_stokerd
 FILES
 expect_files "$scratch/stoker-dev" <<'FILES'
 DEBIAN/control
@@ -59,6 +67,8 @@ DEBIAN/md5sums
 usr/include/stoker/plugin.h
 usr/include/stoker/plugin_entry.h
 usr/include/stoker/testing.h
+usr/lib/cmake/stoker/stoker-config-version.cmake
+usr/lib/cmake/stoker/stoker-config.cmake
 usr/share/doc/stoker-dev/changelog.gz
 usr/share/doc/stoker-dev/copyright
 usr/share/stoker/plugin/compile.sh
@@ -86,4 +96,20 @@ done
 grep -q '^ExecStart=/usr/local/bin/stokerd ' "$scratch/archive/lib/systemd/system/stokerd@.service" || fail "unit of the archive"
 ! [[ -L $scratch/archive/lib/stoker/torch ]] || fail "the archive has a link to a LibTorch"
 "$scratch/archive/bin/stoker-libtorch" "$libtorch"
-"$scratch/archive/bin/stokerd" --version
+version=$("$scratch/archive/bin/stokerd" --version)
+for fact in '^stokerd [0-9.]* (LibTorch [0-9.]*)$' '^commit    ' '^compiler  [A-Z]' '^build     [A-Z]' '^CUDA      '; do
+  grep -q "$fact" <<<"$version" || fail "--version lacks $fact: $version"
+done
+
+# The bill of materials: valid JSON with a package per dependency.
+python3 - "$scratch/stoker/usr/share/doc/stoker/stoker.spdx.json" <<'PYTHON'
+import json
+import sys
+
+document = json.load(open(sys.argv[1]))
+names = {package["name"] for package in document["packages"]}
+assert {"stoker", "LibTorch", "yaml-cpp", "zlib"} <= names, names
+assert len(document["relationships"]) == len(document["packages"]), "a package without a relationship"
+for package in document["packages"]:
+    assert package["versionInfo"] and package["licenseDeclared"], package
+PYTHON

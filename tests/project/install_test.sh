@@ -21,8 +21,9 @@ done
 grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.service"
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
 
-for file in man/man1/stokerctl.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/stokerd.8 \
-  bash-completion/completions/{stokerctl,stoker-eval,stokerd} stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml}; do
+for file in man/man1/stokerctl.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/{stokerd,stoker-libtorch}.8 \
+  bash-completion/completions/{stokerctl,stoker-eval,stokerd} zsh/site-functions/_{stokerctl,stoker-eval,stokerd} \
+  fish/vendor_completions.d/{stokerctl,stoker-eval,stokerd}.fish stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml}; do
   [[ -s $prefix/share/$file ]] || fail "share/$file is missing or empty"
 done
 
