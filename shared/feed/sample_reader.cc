@@ -31,8 +31,7 @@ Status SampleReader::fill(RowTask& rows) {
   const Status status = read(rows);
   const std::chrono::nanoseconds duration = Clock::now() - start;
   if (rows.maybe_bytes) maybe_ahead_->record_work(duration - fetching);
-  const auto target =
-      static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(kGroupTime);
+  const auto target = static_cast<int64_t>(rows.count) * std::chrono::nanoseconds(kGroupTime);
   group_rows_ = static_cast<uint64_t>(
       std::clamp<int64_t>(target / std::max(duration, std::chrono::nanoseconds(1)), 1, kMaxRows));
   spent_.total += duration;
@@ -113,6 +112,5 @@ void SampleReader::count() {
   ring_.add_read_time(std::exchange(spent_, {}));
   probe_is_due_ = true;
 }
-
 
 }  // namespace stoker::feed

@@ -147,7 +147,7 @@ TEST(StreamStateTable, RejectsStateThatIsTooLarge) {
     state.sources.push_back({.number = i, .name = std::string(2000, 'x')});
   const Status status = table->record(0, state);
   EXPECT_EQ(status.code(), StatusCode::kNoSpace);
-  EXPECT_THAT(status.message(), HasSubstr("data.train.stream.capacity"));
+  EXPECT_THAT(status.message(), HasSubstr("stream.capacity"));
 }
 
 // A spool folder has them until a checkpoint archives them.
