@@ -31,7 +31,7 @@ using ::testing::SizeIs;
 using Labels = std::vector<int64_t>;
 
 constexpr auto kMixtureTimeout = 60s;  // never reached in a successful test
-constexpr uint64_t kRows = 8;          // of a batch
+constexpr uint64_t kBatchRows = 8;     // of a batch
 constexpr int64_t kArchived = 36;      // samples with an index
 constexpr int64_t kFirstArchived = 10'000;
 
@@ -50,9 +50,8 @@ struct MixedBatches {
   Labels select(bool is_streamed) const {
     Labels all;
     for (const Labels& batch : labels)
-      std::ranges::copy_if(batch, std::back_inserter(all), [&](int64_t label) {
-        return (label < kFirstArchived) == is_streamed;
-      });
+      std::ranges::copy_if(batch, std::back_inserter(all),
+                           [&](int64_t label) { return (label < kFirstArchived) == is_streamed; });
     return all;
   }
 };
@@ -88,15 +87,14 @@ class StreamMixtureTest : public data::testing::FolderFixture {
 
   void configure(const std::string& queue, const std::string& shares = "{live: 1, archive: 3}",
                  const std::string& feed = "") {
-    const std::string keys =
-        "format: jsonl, fields: {input: x, label: y}, num_classes: 20000";
-    write("config.yaml", "run: {seed: 9}\ndata:\n  live: {" + keys + ", stream: {source: '" +
-                             path("live-*.jsonl") + "', num_epochs: 1, " + queue +
-                             "}}\n  archive: {" + keys + ", path: '" + path("archive.jsonl") +
-                             "'}\n  train: {mixture: " + shares +
-                             "}\nmodel: {name: mlp, hidden_sizes: [8]}\n"
-                             "task: {name: classification}\ntrain: {micro_batch_size: " +
-                             std::to_string(kRows) + ", max_steps: 1000}\nfeed: {" + feed + "}\n");
+    const std::string keys = "format: jsonl, fields: {input: x, label: y}, num_classes: 20000";
+    write("config.yaml",
+          "run: {seed: 9}\ndata:\n  live: {" + keys + ", stream: {source: '" +
+              path("live-*.jsonl") + "', num_epochs: 1, " + queue + "}}\n  archive: {" + keys +
+              ", path: '" + path("archive.jsonl") + "'}\n  train: {mixture: " + shares +
+              "}\nmodel: {name: mlp, hidden_sizes: [8]}\n"
+              "task: {name: classification}\ntrain: {micro_batch_size: " +
+              std::to_string(kBatchRows) + ", max_steps: 1000}\nfeed: {" + feed + "}\n");
     auto config = config::load_config(path("config.yaml"), {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     config_ = *std::move(config);
@@ -115,7 +113,7 @@ class StreamMixtureTest : public data::testing::FolderFixture {
     EXPECT_TRUE(source.ok()) << source.status().to_string();
     const auto inputs = open_stream_inputs(config_, *source, from);
     EXPECT_TRUE(inputs.ok()) << inputs.status().to_string();
-    const auto ring = *ring::ShmRing::create(ring::BatchLayout(data_->spec(), kRows),
+    const auto ring = *ring::ShmRing::create(ring::BatchLayout(data_->spec(), kBatchRows),
                                              {.slots = 4, .first_ticket = first_ticket});
     const ring::ProducerId producer = *ring->add_producer("stream");
     IndexedRows indexed(*data_, *plan_, *ring, producer);
@@ -124,13 +122,12 @@ class StreamMixtureTest : public data::testing::FolderFixture {
     std::mutex mutex;
     MixedBatches batches;
     const auto& [name, live] = *config::streamed_dataset(config_);
-    const auto feed =
-        StreamFeed::create({.name = name, .config = live}, **inputs, options, *ring, producer,
-                           [&](uint64_t ticket, const StreamState& state) {
-                             const std::lock_guard lock(mutex);
-                             batches.states[ticket] = state;
-                             return Status();
-                           });
+    const auto feed = StreamFeed::create({.name = name, .config = live}, **inputs, options, *ring,
+                                         producer, [&](uint64_t ticket, const StreamState& state) {
+                                           const std::lock_guard lock(mutex);
+                                           batches.states[ticket] = state;
+                                           return Status();
+                                         });
     EXPECT_TRUE(feed.ok()) << feed.status().to_string();
     if (from != nullptr) {
       const Status restored = (*feed)->restore(*from, {});
@@ -170,8 +167,8 @@ class StreamMixtureTest : public data::testing::FolderFixture {
       const auto tensor = ring.layout().tensor_bytes(batch.slot, i);
       bytes.append(reinterpret_cast<const char*>(tensor.data()), tensor.size());
       if (ring.layout().sample()[i].name != "label") continue;
-      Labels& labels = batches.labels.emplace_back(kRows);
-      std::memcpy(labels.data(), tensor.data(), kRows * sizeof(int64_t));
+      Labels& labels = batches.labels.emplace_back(kBatchRows);
+      std::memcpy(labels.data(), tensor.data(), kBatchRows * sizeof(int64_t));
     }
   }
 };
@@ -181,15 +178,15 @@ TEST_F(StreamMixtureTest, HasSharesOfMixtureExactly) {
   configure("num_threads: 1");
   const MixedBatches batches = run();
   EXPECT_TRUE(batches.status.ok()) << batches.status.to_string();
-  ASSERT_THAT(batches.labels, SizeIs(3 * 40 / (kRows / 4)));
+  ASSERT_THAT(batches.labels, SizeIs(3 * 40 / (kBatchRows / 4)));
   for (uint64_t ticket = 0; ticket < batches.labels.size(); ++ticket) {
-    for (uint64_t row = 0; row < kRows; ++row)
+    for (uint64_t row = 0; row < kBatchRows; ++row)
       EXPECT_EQ(batches.labels[ticket][row] < kFirstArchived, is_stream_row(ticket, row))
           << "ticket " << ticket << ", row " << row;
     // A block of the schedule has four rows.
     EXPECT_EQ(std::ranges::count_if(batches.labels[ticket],
                                     [](int64_t label) { return label < kFirstArchived; }),
-              kRows / 4);
+              kBatchRows / 4);
   }
   EXPECT_EQ(batches.of_stream(), counted(0, 3 * 40));
 }
@@ -200,7 +197,7 @@ TEST_F(StreamMixtureTest, ReadsSamplesThatThePlanNames) {
   const MixedBatches batches = run();
   ASSERT_THAT(batches.labels, SizeIs(Ge(20u)));
   for (uint64_t ticket = 0; ticket < batches.bytes.size(); ++ticket)
-    for (uint64_t row = 0; row < kRows; ++row) {
+    for (uint64_t row = 0; row < kBatchRows; ++row) {
       if (is_stream_row(ticket, row)) continue;
       const auto sample = data::testing::read_sample(*data_, plan_->at(ticket, row).sample);
       ASSERT_TRUE(sample.status.ok()) << sample.status.to_string();
@@ -210,7 +207,7 @@ TEST_F(StreamMixtureTest, ReadsSamplesThatThePlanNames) {
         EXPECT_EQ(batches.bytes[ticket].substr(offset + row * expected.size(), expected.size()),
                   expected)
             << "ticket " << ticket << ", row " << row;
-        offset += kRows * expected.size();
+        offset += kBatchRows * expected.size();
       }
     }
   // Every sample once per epoch of its dataset, shuffled.
@@ -233,7 +230,7 @@ TEST_F(StreamMixtureTest, IsTheMixtureOfItsRecordsInOrder) {
   ASSERT_TRUE(indexed.ok()) << indexed.status().to_string();
   const data::order::SamplePlan plan(*make_plan_options(config_, **indexed, {}));
   for (uint64_t ticket = 0; ticket < streamed.labels.size(); ++ticket)
-    for (uint64_t row = 0; row < kRows; ++row)
+    for (uint64_t row = 0; row < kBatchRows; ++row)
       EXPECT_EQ(data::testing::read_sample(**indexed, plan.at(ticket, row).sample).label(),
                 streamed.labels[ticket][row]);
 }
@@ -272,7 +269,7 @@ TEST_F(StreamMixtureTest, ReadsEveryRecordExactlyOnceWithSeveralThreads) {
   uint64_t ticket = 0;
   while (true) {
     for (uint64_t i = 0; i < batches.labels.size(); ++i)
-      for (uint64_t row = 0; row < kRows; ++row) {
+      for (uint64_t row = 0; row < kBatchRows; ++row) {
         if (is_stream_row(ticket + i, row)) continue;
         EXPECT_EQ(batches.labels[i][row],
                   data::testing::read_sample(*data_, plan_->at(ticket + i, row).sample).label());
@@ -307,8 +304,8 @@ TEST_F(StreamMixtureTest, ContinuesFromBatchesBeforeTheFirstRecord) {
   const auto decoded = decode_state(encode_state(before));
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
   const MixedBatches resumed = run(&*decoded, first);
-  EXPECT_EQ(resumed.bytes, std::vector<std::string>(
-                               whole.bytes.begin() + static_cast<long>(first), whole.bytes.end()));
+  EXPECT_EQ(resumed.bytes, std::vector<std::string>(whole.bytes.begin() + static_cast<long>(first),
+                                                    whole.bytes.end()));
 }
 
 // ---- End
