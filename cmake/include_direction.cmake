@@ -27,10 +27,10 @@ set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
 set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
-set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
-shared/data/cache shared/data/format")
 set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
 shared/data/format")
+set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
+shared/data/cache shared/data/format shared/data/stream")
 set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
 shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record \

@@ -261,9 +261,10 @@ class Validator {
       if (!config_.data.contains(name))
         add_error("eval.datasets", "contains " + quoted(name) + ", which is not a dataset" +
                                        did_you_mean(name, names));
-      else if (name == "train" && training_stream(config_))
-        add_error("eval.datasets",
-                  "contains " + quoted(name) + ", a stream, which cannot be read again; remove it");
+      else if (is_stream(name) || (name == "train" && training_stream(config_)))
+        add_error("eval.datasets", "contains " + quoted(name) +
+                                       ", which is or contains a stream and cannot be read again; "
+                                       "remove it");
     }
     if (eval.use_ema && !config_.train.ema_decay)
       add_error("eval.use_ema", "requires train.ema_decay; set it, for example to 0.999");
@@ -276,6 +277,11 @@ class Validator {
       validate_monitor("checkpoint.monitor", metric);
     if (!eval.on_best_command.empty() && eval.on_best_command.front().empty())
       add_error("eval.on_best_command", "must start with a program, got an empty text");
+  }
+
+  bool is_stream(const std::string& name) const {
+    const auto* const streamed = streamed_dataset(config_);
+    return streamed != nullptr && streamed->first == name;
   }
 
   void validate_monitor(const std::string& key, const std::string& metric) {
