@@ -98,8 +98,8 @@ class DaemonApp {
 
   // Only for the main thread; they use run_.
   std::unique_ptr<server::ControlServer> control_;
-  std::optional<server::ListeningSocket> maybe_http_socket_;
   std::unique_ptr<http::HttpServer> http_;
+  std::optional<server::ListeningSocket> maybe_http_socket_;  // removed before http_ closes it
   std::unique_ptr<service::Watchdog> watchdog_;
 };
 

@@ -52,13 +52,19 @@ struct Answer {
   std::string body;
 };
 
-// "localhost", "127.0.0.1:9000", "[::1]:9000". A missing Host is one of HTTP/1.0.
+// "localhost", "127.0.0.1:9000", "[::1]:9000". An address cannot be that of another site.
 bool is_loopback_host(std::string_view host) {
   const size_t bracket = host.rfind(']');
   const size_t colon = host.rfind(':');
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket))
     host = host.substr(0, colon);
-  return beast::iequals(host, "localhost") || host == "127.0.0.1" || host == "[::1]";
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return beast::iequals(host, "localhost") || config::is_loopback_address(std::string(host));
+}
+
+std::string to_text(const config::HttpListen& listen, uint16_t port) {
+  const bool is_v6 = listen.address.find(':') != std::string::npos;
+  return (is_v6 ? "[" + listen.address + "]" : listen.address) + ":" + std::to_string(port);
 }
 
 }  // namespace
@@ -78,6 +84,7 @@ class HttpServer::Impl {
   Status listen_tcp();
   void accept();
   void on_accept(const error_code& error, Socket socket);
+  bool close_idle();
   void on_accept_error(const error_code& error);
   Answer answer(const Request& request) const;
   Answer answer_path(std::string_view path) const;
@@ -103,7 +110,9 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     parser_.emplace();
     parser_->header_limit(server_.options_.limits.header_bytes);
     parser_->body_limit(0);
-    arm(server_.options_.limits.header_time, true);
+    const HttpLimits& limits = server_.options_.limits;
+    idle_since_ = asio::steady_timer::clock_type::now();
+    arm(has_answered_ ? limits.idle_time : limits.header_time, true);
     beast::http::async_read_header(
         socket_, buffer_, *parser_,
         [self = shared_from_this()](const error_code& error, size_t) { self->on_read(error); });
@@ -115,6 +124,10 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     (void)::send(socket_.native_handle(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     close();
   }
+  // Since when it waits for a request; nullopt: one is incomplete or being answered.
+  std::optional<asio::steady_timer::time_point> idle_since() const {
+    return has_request_bytes() ? std::nullopt : idle_since_;
+  }
   void close() {
     if (std::exchange(is_closed_, true)) return;
     timer_.cancel();
@@ -123,6 +136,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   }
 
  private:
+  bool has_request_bytes() const { return buffer_.size() > 0 || parser_->got_some(); }
   void on_read(const error_code& failure) {
     using beast::http::error;
     if (is_closed_) return;
@@ -143,6 +157,11 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   }
 
   void write(Answer answer, bool is_head, bool keep_alive) {
+    idle_since_.reset();
+    has_answered_ = true;
+    // A client that did something wrong must not hold a connection.
+    keep_alive = keep_alive &&
+                 (answer.code == HttpStatus::ok || answer.code == HttpStatus::service_unavailable);
     response_.emplace(answer.code, 11);
     response_->keep_alive(keep_alive);
     response_->set(field::content_type, answer.content_type);
@@ -172,8 +191,10 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   void arm(std::chrono::milliseconds time, bool is_reading) {
     timer_.expires_after(time);
     timer_.async_wait([self = shared_from_this(), is_reading](const error_code& error) {
-      if (error || self->is_closed_) return;
-      if (is_reading && self->buffer_.size() > 0) self->reject_now("408 Request Timeout");
+      // The timer can have been set again after this handler was queued.
+      const bool is_due = self->timer_.expiry() <= asio::steady_timer::clock_type::now();
+      if (error || self->is_closed_ || !is_due) return;
+      if (is_reading && self->has_request_bytes()) self->reject_now("408 Request Timeout");
       self->end();
     });
   }
@@ -192,6 +213,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   std::optional<beast::http::request_parser<beast::http::empty_body>> parser_;
   std::optional<Response> response_;
   std::optional<beast::http::response_serializer<beast::http::string_body>> serializer_;
+  std::optional<asio::steady_timer::time_point> idle_since_;
+  bool has_answered_ = false;
   bool is_closed_ = false;
 };
 
@@ -199,7 +222,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
 Status HttpServer::Impl::listen_tcp() {
   const config::HttpListen& listen = options_.listen;
-  const std::string name = listen.address + ":" + std::to_string(listen.port);
+  const std::string name = to_text(listen, listen.port);
   error_code error;
   const auto address = asio::ip::make_address(listen.address, error);
   const asio::ip::tcp::endpoint endpoint(address, listen.port);
@@ -217,17 +240,19 @@ Status HttpServer::Impl::listen_tcp() {
   }
   error_code ignored;
   acceptor_.close(ignored);
-  const StatusCode code =
-      error == asio::error::access_denied ? StatusCode::kPermission : StatusCode::kInvalidArgument;
-  return Status(code, "http.listen: " + name + ": " + error.message() +
-                          "; choose another port, or 0 for any");
+  std::string text = "http.listen: " + name + ": " + error.message();
+  // Another process can release the port until the next start.
+  if (error == asio::error::address_in_use)
+    return Status(StatusCode::kBusy, text + "; choose another port, or 0 for any");
+  return Status(
+      error == asio::error::access_denied ? StatusCode::kPermission : StatusCode::kInvalidArgument,
+      std::move(text));
 }
 
 Status HttpServer::Impl::start(UniqueFd unix_socket) {
   if (options_.listen.unix_path.empty()) {
     STOKER_RETURN_IF_ERROR(listen_tcp());
-    log_info("http listening",
-             {{"address", options_.listen.address + ":" + std::to_string(port_)}});
+    log_info("http listening", {{"address", to_text(options_.listen, port_)}});
   } else {
     error_code error;
     acceptor_.assign(asio::local::stream_protocol(), unix_socket.release(), error);
@@ -256,7 +281,7 @@ void HttpServer::Impl::accept() {
 
 void HttpServer::Impl::on_accept(const error_code& error, Socket socket) {
   if (error) return on_accept_error(error);
-  const bool is_full = connections_.size() >= options_.limits.connections;
+  const bool is_full = connections_.size() >= options_.limits.connections && !close_idle();
   auto connection = std::make_shared<Connection>(*this, std::move(socket));
   if (is_full) {
     connection->reject_now("503 Service Unavailable");
@@ -265,6 +290,18 @@ void HttpServer::Impl::on_accept(const error_code& error, Socket socket) {
     connection->read();
   }
   accept();
+}
+
+// False: no connection is idle.
+bool HttpServer::Impl::close_idle() {
+  const auto rank = [](const auto& connection) {
+    return connection->idle_since().value_or(asio::steady_timer::time_point::max());
+  };
+  const auto found = std::ranges::min_element(connections_, {}, rank);
+  if (found == connections_.end() || !(*found)->idle_since()) return false;
+  (*found)->close();
+  connections_.erase(found);
+  return true;
 }
 
 void HttpServer::Impl::on_accept_error(const error_code& error) {
@@ -284,9 +321,11 @@ void HttpServer::Impl::on_accept_error(const error_code& error) {
 // ---- Answers
 
 Answer HttpServer::Impl::answer(const Request& request) const {
+  const size_t hosts = request.count(field::host);
+  if (hosts > 1 || (hosts == 0 && request.version() >= 11))
+    return {.code = HttpStatus::bad_request, .body = "a request has one Host\n"};
   const bool is_tcp = options_.listen.unix_path.empty();
-  const auto host = request.find(field::host);
-  if (is_tcp && host != request.end() && !is_loopback_host(host->value()))
+  if (is_tcp && hosts == 1 && !is_loopback_host(request[field::host]))
     return {.code = HttpStatus::forbidden,
             .body = "the host of the request must be localhost or a loopback address\n"};
   if (request.method() != verb::get && request.method() != verb::head)

@@ -2,7 +2,7 @@
 //
 //   GET /metrics     Prometheus' text format
 //   GET /healthz     200 while the event loop of stokerd runs
-//   GET /readyz      200 while the run trains or is paused, otherwise 503 with the state
+//   GET /readyz      503 with the state while the run starts or stops, otherwise 200
 //   GET /v1/status   the JSON object of `stokerctl status --json`
 //   GET /            this list
 //
@@ -11,12 +11,12 @@
 // host. No cross-origin access, no cookies, nothing that changes the run.
 //
 // Threads:   one, which runs the io_context (the daemon's main thread).
-// Blocking:  only start() with a Unix socket, as server::ListeningSocket::open().
+// Blocking:  never.
 // Ownership: io, clock and the functions of the options must outlive this object.
-// Errors:    start(): kInvalidArgument, kAlreadyExists, kPermission, kIoError with address and
-//            suggested fix. A later error of a client ends only its connection.
+// Errors:    start(): kBusy if the port is in use, kPermission, kInvalidArgument; each has the
+//            address. A later error of a client ends only its connection.
 // Limits:    HttpLimits; a client that exceeds one gets 408, 413, 431 or 503 and is disconnected.
-// Crash:     a Unix socket's file remains; the next daemon replaces it.
+//            If all connections are in use, the one that has been idle longest is closed.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,8 @@ namespace stoker::http {
 struct HttpLimits {
   size_t connections = 64;
   uint32_t header_bytes = 8 << 10;
-  std::chrono::milliseconds header_time{10'000};  // to send a request; also between two
+  std::chrono::milliseconds header_time{10'000};  // to send a request
+  std::chrono::milliseconds idle_time{120'000};   // between two requests
   std::chrono::milliseconds write_time{10'000};   // to read an answer
   std::chrono::milliseconds accept_pause{100};    // after accept failed for lack of descriptors
 };

@@ -58,13 +58,17 @@ ClientMetric::Label label(const char* name, std::string_view value) {
   return result;
 }
 
-void add_training(Families& out, const TrainerStatus& status) {
+void add_state(Families& out, const TrainerStatus& status) {
   std::vector<Families::Labeled> states;
   for (const TrainerState state :
        {TrainerState::kStarting, TrainerState::kTraining, TrainerState::kPaused,
         TrainerState::kSaving, TrainerState::kStopping, TrainerState::kDegraded})
     states.push_back({{label("state", to_string(state))}, state == status.state ? 1.0 : 0.0});
   out.gauges("stoker_state", "1 for the state of training.", std::move(states));
+  out.gauge("stoker_uptime_seconds", "Time since the start of stokerd.", status.uptime_seconds);
+}
+
+void add_training(Families& out, const TrainerStatus& status) {
   out.gauge("stoker_step", "Completed steps.", static_cast<double>(status.step));
   out.gauge("stoker_max_steps", "Step at which training ends.",
             static_cast<double>(status.max_steps));
@@ -86,7 +90,6 @@ void add_training(Families& out, const TrainerStatus& status) {
               status.skipped_steps);
   out.counter("stoker_rollbacks_total", "Rollbacks to a checkpoint after nonfinite steps.",
               status.rollbacks);
-  out.gauge("stoker_uptime_seconds", "Time since the start of stokerd.", status.uptime_seconds);
 }
 
 void add_memory(Families& out, const TrainerStatus::Memory& memory) {
@@ -167,11 +170,13 @@ std::string to_metrics_text(const TrainerStatus& status, const std::string& vers
   Families out;
   out.gauges("stoker_build_info", "1, with the version and the device as labels.",
              {{{label("version", version), label("device", status.device)}, 1}});
-  add_training(out, status);
+  add_state(out, status);
   add_memory(out, status.memory);
+  add_control(out, status.control);
+  if (status.state == TrainerState::kStarting) return out.to_text();
+  add_training(out, status);
   add_feed(out, status.feed);
   add_checkpoints(out, status);
-  add_control(out, status.control);
   return out.to_text();
 }
 

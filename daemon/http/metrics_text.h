@@ -1,5 +1,6 @@
 // The status of training in Prometheus' text format: a fixed set of metrics with the prefix stoker_,
-// in base units; docs/operations.md lists them. Values that are unknown (NaN) are omitted.
+// in base units; docs/operations.md lists them. Values that are unknown (NaN) are omitted;
+// before training starts, all that a checkpoint restores, so that no counter decreases.
 //
 // Threads: functions of their arguments.
 #pragma once

@@ -1,6 +1,7 @@
 #include "shared/base/log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ struct LevelNames {
   std::string_view name;
   std::string_view priority;  // of syslog
 };
-LevelNames names_of(spdlog::level::level_enum level) {
+LevelNames level_names(spdlog::level::level_enum level) {
   switch (level) {
     case spdlog::level::debug:
       return {"debug   ", "debug", "7"};
@@ -220,13 +221,13 @@ class EventFormatter final : public spdlog::formatter {
     return {out.data(), out.size()};
   }
   std::string to_text_line(const spdlog::details::log_msg& message) {
-    return time_of(message) + " " + std::string(names_of(message.level).padded) +
+    return time_of(message) + " " + std::string(level_names(message.level).padded) +
            to_text(payload_of(message)) + "\n";
   }
   std::string to_json(const spdlog::details::log_msg& message) {
     QueuedEvent event(payload_of(message));
     std::string line = "{\"time\":\"" + time_of(message) + "\",\"level\":\"";
-    line += names_of(message.level).name;
+    line += level_names(message.level).name;
     line += "\",\"event\":" + to_json_string(event.name());
     while (event.has_field()) {
       const QueuedField field = event.next_field();
@@ -248,13 +249,13 @@ void write_to_stderr(std::string_view text) {
 // Standard error with a progress line at the bottom.
 class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
+  // Shown with the next log line if the terminal does not accept it now.
   void set_progress(std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    if (text == progress_) return;
-    std::string out = "\r\033[K";
-    out += text;
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // a stopped terminal blocks a log line
+    if (!lock.owns_lock() || text == progress_) return;
     progress_ = text;
-    write_to_stderr(out);
+    pollfd terminal{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    if (::poll(&terminal, 1, 0) == 1) write_to_stderr("\r\033[K" + progress_);
   }
 
  protected:
@@ -285,7 +286,7 @@ class JournalSink final : public spdlog::sinks::base_sink<spdlog::details::null_
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     std::vector<std::string> fields = {"MESSAGE=" + to_text(payload_of(message)),
-                                       "PRIORITY=" + std::string(names_of(message.level).priority)};
+                                       "PRIORITY=" + std::string(level_names(message.level).priority)};
     QueuedEvent event(payload_of(message));
     fields.push_back("STOKER_EVENT=" + std::string(event.name()));
     while (event.has_field()) {
@@ -329,16 +330,19 @@ std::shared_ptr<spdlog::logger> current_logger() {
   return state().logger;
 }
 
-// At most once a second: each report takes the place of another line.
-void report_drops(spdlog::logger& logger, std::chrono::steady_clock::time_point now) {
+// At most once a second, unless `always`: each report takes the place of another line.
+void report_drops(spdlog::logger& logger, bool always) {
   constexpr LogEvent<LogLevel::kWarn> kDropped = "log lines dropped";
   Log& log = state();
-  const uint64_t drops = log.pool->overrun_counter();
-  if (drops == log.reported_drops.load()) return;
+  if (log.pool->overrun_counter() == log.reported_drops.load()) return;
+  const auto now = std::chrono::steady_clock::now();
   auto next = log.next_drop_report.load();
-  if (now < next || !log.next_drop_report.compare_exchange_strong(next, now + kDropReportInterval))
+  const bool is_due = always || now >= next;
+  if (!is_due || !log.next_drop_report.compare_exchange_strong(next, now + kDropReportInterval))
     return;
+  const uint64_t drops = log.pool->overrun_counter();
   const uint64_t reported = log.reported_drops.exchange(drops);
+  if (drops <= reported) return;
   logger.warn(spdlog::string_view_t(
       encode(kDropped.name(),
              {{"count", drops - reported}, {"reason", "the log's disk or terminal is too slow"}})));
@@ -352,7 +356,7 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
   }
   if (!logger->should_log(spdlog_level(level))) return;
   logger->log(spdlog_level(level), spdlog::string_view_t(encode(event, fields)));
-  report_drops(*logger, std::chrono::steady_clock::now());
+  report_drops(*logger, false);
 }
 
 void register_thread() {
@@ -427,14 +431,13 @@ void flush_log() {
     logger = log.logger;
   }
   if (!logger) return;
-  report_drops(*logger, std::chrono::steady_clock::time_point::max());
-  // The queue becomes empty before its last message is written. After an additional flush message,
-  // an empty queue means that all earlier messages have been written.
+  report_drops(*logger, true);
+  // The queue becomes empty before its last message is processed: then the first of these two, and
+  // all earlier messages, have been. The sinks are not flushed here, because one that blocks holds
+  // its lock.
+  logger->flush();
   logger->flush();
   for (int waited = 0; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
-  // A sink that blocks holds its lock, for which its flush() would wait.
-  if (pool->queue_size() > 0) return;
-  for (const auto& sink : logger->sinks()) sink->flush();
 }
 
 void set_log_level(LogLevel level) {

@@ -4,9 +4,12 @@
 //   path=runs/demo/checkpoints/step-000001200
 //
 // or, as JSON: {"time":"…","level":"info","event":"checkpoint saved","step":1200,…}. The first words are
-// the event, one of log_events.h; everything variable is a field. Values with spaces are quoted.
-// Under systemd, the lines of standard error go to the journal with their fields. Levels: error = requires action by the operator; warning = the program continues, but
-// not as configured; info = main events of the run, at most a few lines per interval; debug = for
+// the event, one of log_events.h; everything variable is a field. In text, values with spaces are
+// quoted; in JSON, numbers that are not finite are. Under systemd, the lines of standard error go to
+// the journal with their fields.
+//
+// Levels: error = requires action by the operator; warning = the program continues, but not as
+// configured; info = main events of the run, at most a few lines per interval; debug = for
 // diagnosing faults. No per-sample messages above debug.
 //
 // Threads:  every function may be called from any thread after init_log(); before it, lines go to

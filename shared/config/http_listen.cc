@@ -19,14 +19,14 @@ std::optional<uint16_t> parse_port(std::string_view text) {
   return port;
 }
 
-bool is_loopback(const std::string& address) {
+}  // namespace
+
+bool is_loopback_address(const std::string& address) {
   in_addr v4{};
   if (::inet_pton(AF_INET, address.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
   in6_addr v6{};
   return ::inet_pton(AF_INET6, address.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
-
-}  // namespace
 
 Result<HttpListen> parse_http_listen(std::string_view text) {
   constexpr std::string_view kUnix = "unix:";
@@ -42,9 +42,9 @@ Result<HttpListen> parse_http_listen(std::string_view text) {
   if (!port) return invalid("must be unix:PATH, 127.0.0.1:PORT, [::1]:PORT or null");
   std::string address(text.substr(0, colon));
   if (address == "localhost") address = "127.0.0.1";
-  if (address.starts_with('[') && address.ends_with(']'))
-    address = address.substr(1, address.size() - 2);
-  if (!is_loopback(address))
+  const bool has_brackets = address.starts_with('[') && address.ends_with(']');
+  if (has_brackets) address = address.substr(1, address.size() - 2);
+  if (!is_loopback_address(address) || has_brackets != (address.find(':') != std::string::npos))
     return invalid(
         "must be a loopback address, because there is no authentication; for access from another "
         "host, use ssh -L or a reverse proxy");

@@ -21,5 +21,7 @@ struct HttpListen {
 };
 
 Result<HttpListen> parse_http_listen(std::string_view text);
+// Of 127.0.0.0/8, or ::1.
+bool is_loopback_address(const std::string& address);
 
 }  // namespace stoker::config

@@ -72,6 +72,8 @@ scrape /metrics >"$work/metrics"
 [[ ! -s $work/promtool.log ]] || fail "promtool: $(cat "$work/promtool.log")"
 
 "$promtool" check rules --lint-fatal "$rules" >"$work/promtool.log" 2>&1 || fail "promtool check rules: $(cat "$work/promtool.log")"
+sed "s|RULES|$rules|" "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/prometheus_rules_test.yml" >"$work/rules_test.yml"
+"$promtool" test rules "$work/rules_test.yml" >"$work/promtool.log" 2>&1 || fail "promtool test rules: $(cat "$work/promtool.log")"
 # Each metric of a rule exists.
 for metric in $(grep -oE '\bstoker_[a-z_]+' "$rules" | sort -u); do
   grep -q "^$metric[ {]" "$work/metrics" || fail "${rules##*/}: no metric $metric"

@@ -82,7 +82,9 @@ class HttpServerTest : public ::testing::Test {
  protected:
   ~HttpServerTest() override {
     if (!thread_.joinable()) return;
-    boost::asio::post(io_, [this] { server_->stop(); });
+    boost::asio::post(io_, [this] {
+      if (server_) server_->stop();
+    });
     work_.reset();
     thread_.join();
   }
@@ -157,8 +159,17 @@ TEST_F(HttpServerTest, RejectsHostsOfOtherSites) {
   for (const char* const host :
        {"attacker.example", "localhost.attacker.example", "127.0.0.1.example:80"})
     EXPECT_THAT(ask(request("GET", "/v1/status", host)), StartsWith("HTTP/1.1 403 ")) << host;
-  for (const char* const host : {"localhost", "LOCALHOST:9750", "127.0.0.1:9750", "[::1]:9750"})
+  for (const char* const host : {"localhost", "LOCALHOST:9750", "127.0.0.1:9750", "127.0.0.2",
+                                 "[::1]:9750", "[0:0:0:0:0:0:0:1]"})
     EXPECT_THAT(ask(request("GET", "/v1/status", host)), StartsWith("HTTP/1.1 200 ")) << host;
+}
+
+TEST_F(HttpServerTest, RejectsRequestsWithoutHostOrWithTwo) {
+  start();
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("GET / HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpServerTest, PermitsNoUseByOtherSites) {
@@ -186,11 +197,13 @@ TEST_F(HttpServerTest, LimitsHeaders) {
 }
 
 TEST_F(HttpServerTest, LimitsTimeToSendRequest) {
-  start({.header_time = 50ms});
-  Client silent(server_->port());
-  EXPECT_EQ(silent.read_all(), "");
+  start({.header_time = 2s, .idle_time = 50ms});
   Client slow(server_->port());
-  EXPECT_THAT(slow.ask("GET / HTTP/1.1\r\nHost: loc"), StartsWith("HTTP/1.1 408 "));
+  slow.send("GET / HTTP/1.1\r\nHost: loc");
+  Client idle(server_->port());
+  idle.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(idle.read_all(), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(slow.read_all(), StartsWith("HTTP/1.1 408 "));
 }
 
 TEST_F(HttpServerTest, LimitsConnections) {
@@ -198,7 +211,8 @@ TEST_F(HttpServerTest, LimitsConnections) {
   std::vector<std::unique_ptr<Client>> open;
   for (int i = 0; i < 2; ++i) {
     open.push_back(std::make_unique<Client>(server_->port()));
-    open.back()->send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // The server has begun to read the second request when it answers the first one.
+    open.back()->send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\n");
     EXPECT_THAT(open.back()->read_until("ok\n"), StartsWith("HTTP/1.1 200 "));
   }
   EXPECT_THAT(Client(server_->port()).read_all(), StartsWith("HTTP/1.1 503 "));
@@ -207,6 +221,46 @@ TEST_F(HttpServerTest, LimitsConnections) {
   for (int i = 0; i < 1000 && !answer.starts_with("HTTP/1.1 200 "); ++i)
     answer = ask(request("GET", "/healthz"));
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerTest, ClosesConnectionThatIsIdleLongest) {
+  start({.connections = 2});
+  std::vector<std::unique_ptr<Client>> open;
+  for (int i = 0; i < 3; ++i) {
+    open.push_back(std::make_unique<Client>(server_->port()));
+    open.back()->send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(open.back()->read_until("ok\n"), StartsWith("HTTP/1.1 200 ")) << i;
+  }
+  EXPECT_EQ(open[0]->read_all(), "");  // closed
+  open[1]->send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(open[1]->read_until("ok\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+// An answer of more bytes than the kernel buffers is not written while the client does not read.
+TEST_F(HttpServerTest, LimitsTimeToReadAnswer) {
+  status_.device = std::string(64 << 20, 'x');
+  start({.connections = 1, .write_time = 50ms});
+  Client client(server_->port());
+  client.send("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  std::string answer;  // of another client, as soon as the only connection is closed
+  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/healthz"));
+  EXPECT_LT(client.read_all().size(), size_t{64} << 20);
+}
+
+TEST_F(HttpServerTest, StopsWithIncompleteRequestsAndAnswers) {
+  status_.device = std::string(16 << 20, 'x');
+  start();
+  Client reading(server_->port()), writing(server_->port());
+  reading.send("GET /healthz HTTP/1.1\r\nHost:");
+  writing.send("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(writing.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  boost::asio::post(io_, [this] {
+    server_->stop();
+    server_.reset();
+  });
+  EXPECT_EQ(reading.read_all(), "");
+  EXPECT_LT(writing.read_all().size(), size_t{16} << 20);
 }
 
 TEST_F(HttpServerTest, ServesUnixSocket) {
@@ -232,7 +286,7 @@ TEST_F(HttpServerTest, NamesAddressThatIsInUse) {
                                 .version = "1",
                                 .status = [] { return control::TrainerStatus(); }});
   const Status status = second.start();
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.code(), StatusCode::kBusy);  // systemd starts it again
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:" + std::to_string(server_->port())));
 }
 

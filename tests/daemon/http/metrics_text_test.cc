@@ -53,7 +53,17 @@ TEST(MetricsTextTest, OmitsUnknownValues) {
   EXPECT_THAT(text, Not(HasSubstr("stoker_evaluator_best_value")));
 }
 
-// Names, types and units as promtool demands; test_metrics.sh runs promtool itself.
+// Counters of the checkpoint are 0 until it is loaded.
+TEST(MetricsTextTest, OmitsCountersBeforeTraining) {
+  control::TrainerStatus status = some_status();
+  status.state = control::TrainerState::kStarting;
+  const std::string text = to_metrics_text(status, "1");
+  EXPECT_THAT(text, HasSubstr("\nstoker_state{state=\"starting\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("stoker_sample_errors_total")));
+  EXPECT_THAT(text, Not(HasSubstr("stoker_step ")));
+}
+
+// Names, types and units as promtool demands; prometheus_test.sh runs promtool itself.
 TEST(MetricsTextTest, FollowsNamingRules) {
   std::istringstream lines(to_metrics_text(some_status(), "1"));
   std::set<std::string> names;

@@ -20,8 +20,9 @@ TEST(HttpListenTest, RejectsOtherAddresses) {
   for (const char* const text : {"", "9750", "unix:", "unix:x.sock", "127.0.0.1", "127.0.0.1:x",
                                  "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1: 80"})
     EXPECT_EQ(parse_http_listen(text).status().code(), StatusCode::kInvalidArgument) << text;
-  for (const char* const text : {"0.0.0.0:80", "10.0.0.1:80", "[::]:80", "example.org:80", ":80",
-                                 "128.0.0.1:80", "[::ffff:127.0.0.1]:80"})
+  for (const char* const text :
+       {"0.0.0.0:80", "10.0.0.1:80", "[::]:80", "example.org:80", ":80", "128.0.0.1:80",
+        "[::ffff:127.0.0.1]:80", "::1:80", "[127.0.0.1]:80"})
     EXPECT_THAT(parse_http_listen(text).status().message(), HasSubstr("reverse proxy")) << text;
 }
 

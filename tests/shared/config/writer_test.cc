@@ -72,7 +72,7 @@ TEST(WriterTest, WritesOnlyKeysOfSelectedVariant) {
                               "  freeze: []\ntask:\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("embed_dim")));
   EXPECT_THAT(text, testing::StartsWith("run:\n  dir: runs/demo\n  seed: 1\n"));
-  EXPECT_THAT(text, testing::EndsWith("\nlog:\n  level: info\n"));
+  EXPECT_THAT(text, testing::EndsWith("\nlog:\n  level: info\n  format: text\n"));
 }
 
 TEST(WriterTest, WritesTrainingDataFirst) {
