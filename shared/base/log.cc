@@ -285,8 +285,9 @@ bool is_journal() {
 class JournalSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    std::vector<std::string> fields = {"MESSAGE=" + to_text(payload_of(message)),
-                                       "PRIORITY=" + std::string(level_names(message.level).priority)};
+    std::vector<std::string> fields = {
+        "MESSAGE=" + to_text(payload_of(message)),
+        "PRIORITY=" + std::string(level_names(message.level).priority)};
     QueuedEvent event(payload_of(message));
     fields.push_back("STOKER_EVENT=" + std::string(event.name()));
     while (event.has_field()) {
