@@ -94,14 +94,15 @@ inline constexpr std::uint32_t kRingVersion = 2;
 // ---- Errors
 
 enum class ErrorCode {
-  kTimedOut,         // no ticket or no reply in time; try again
-  kEnded,            // every ticket of the run is filled; exit
-  kClosed,           // stokerd stops, has exited, or has opened another ring: attach again, or exit
-  kDetached,         // stokerd has removed this producer, which made no progress; attach again
-  kBusy,             // stokerd starts, or a limit is reached; try again later
-  kUnreachable,      // no stokerd listens there, or the connection failed
-  kRejected,         // stokerd, or a check of it, forbids to attach; the message has the reason
-  kMismatch,         // not a ring, or one of another version
+  kTimedOut,     // no ticket or no reply in time; try again
+  kEnded,        // every ticket of the run is filled; exit. After a rollback or a resume from an
+                 // earlier checkpoint, they are filled again
+  kClosed,       // stokerd stops, has exited, or has opened another ring: attach again, or exit
+  kDetached,     // stokerd has removed this producer, which made no progress; attach again
+  kBusy,         // stokerd starts, or a limit is reached; try again later
+  kUnreachable,  // no stokerd listens there, or the connection failed
+  kRejected,     // stokerd, or a check of it, forbids to attach; the message has the reason
+  kMismatch,     // not a ring, or one of another version
   kInvalidArgument,  // no such tensor, another element type or shape, or a forked process
 };
 
@@ -436,13 +437,13 @@ inline Result<TensorInfo> read_tensor(const TensorRecord& record, std::uint64_t 
 // Computes every position again from the numbers of slots, rows and tensors, so that no offset in
 // the segment is trusted.
 inline Result<Layout> read_layout(std::span<std::byte> segment, std::string_view where) {
-  RingHeader header;
+  RingHeader header{};
   if (segment.size() < sizeof header) return not_a_ring(where, number(segment.size()) + " bytes");
   auto& shared = *reinterpret_cast<RingHeader*>(segment.data());
   // Acquire: all constant fields were stored before it.
   if (atomic(shared.magic).load(std::memory_order_acquire) != kMagic)
     return not_a_ring(where, "it does not start with STOKRING");
-  std::memcpy(&header, segment.data(), sizeof header);
+  std::memcpy(&header, segment.data(), offsetof(RingHeader, next_ticket));
   if (header.version != kRingVersion) return other_version(where, header.version);
   if (header.segment_bytes != segment.size())
     return not_a_ring(where,
@@ -868,8 +869,11 @@ class Ring {
 
   // A claimed ticket, an error, or nullopt: none is available now.
   std::optional<Result<std::uint64_t>> poll_ticket() {
-    if (atomic(header_.closed).load() != 0)
+    if (atomic(header_.closed).load() != 0) {
+      // After the last batch, stokerd closes the ring, too.
+      if (atomic(header_.next_ticket).load() >= layout_->end_ticket) return ended();
       return Error{ErrorCode::kClosed, "the ring is closed: stokerd stops or opens another one"};
+    }
     if (!is_alive()) return detached();
     atomic(row_.polls).fetch_add(1, std::memory_order_relaxed);
     const std::uint64_t next = atomic(header_.next_ticket).load();
@@ -889,7 +893,7 @@ class Ring {
       }
       is_filled = is_filled && seen == slot_word(Phase::kReady, turn_of(ticket));
     }
-    if (is_filled) return Error{ErrorCode::kEnded, "end of data: all batches are filled"};
+    if (is_filled) return ended();
     return std::nullopt;
   }
 
@@ -976,6 +980,7 @@ class Ring {
   Record* table(std::uint64_t offset) const {
     return reinterpret_cast<Record*>(static_cast<std::byte*>(region_.get_address()) + offset);
   }
+  static Error ended() { return {ErrorCode::kEnded, "end of data: all batches are filled"}; }
   static Error detached() {
     return {ErrorCode::kDetached,
             "stokerd has removed this producer, which made no progress with its tickets; attach "
@@ -1077,8 +1082,10 @@ class Batch {
  public:
   Batch(Batch&&) noexcept = default;
   Batch& operator=(Batch&& other) noexcept {
-    std::swap(ring_, other.ring_);
-    std::swap(ticket_, other.ticket_);
+    if (this == &other) return *this;
+    abandon();
+    ring_ = std::move(other.ring_);
+    ticket_ = other.ticket_;
     return *this;
   }
   ~Batch() { abandon(); }
@@ -1101,11 +1108,13 @@ class Batch {
   }
 
   // The heartbeat: call it for each row, or for a few together.
-  void add_completed_samples(std::uint64_t count) { ring().add_completed_samples(count); }
+  void add_completed_samples(std::uint64_t count) {
+    if (ring().is_attached_process()) ring_->add_completed_samples(count);
+  }
   // For the log and limits of stokerd. The row still must be filled, with another sample. `reason`
   // is truncated to 200 bytes.
   void report_sample_error(std::uint64_t sample, SampleError code, std::string_view reason) {
-    ring().report(ticket_, sample, code, reason);
+    if (ring().is_attached_process()) ring_->report(ticket_, sample, code, reason);
   }
   // False if stokerd has taken the ticket away: do not write to the rows any more. Check it after a
   // pause; publish() decides.
@@ -1113,7 +1122,7 @@ class Batch {
 
   // Passes the batch to the trainer. False if stokerd has taken the ticket away: another producer
   // fills it, so a sample that exists only once must be stored in the next batch. Either way this
-  // object is empty afterwards.
+  // object is empty afterwards. True does not mean that the batch survives an exit of stokerd.
   [[nodiscard]] bool publish() {
     const auto ring = std::exchange(ring_, nullptr);
     return ring != nullptr && ring->publish(ticket_);
@@ -1185,10 +1194,10 @@ class Producer {
       return Error{ErrorCode::kInvalidArgument,
                    "this process was forked from the producer; attach again in it"};
     const auto deadline = internal::deadline_after(timeout);
+    if (ring_->has_daemon_exited()) return daemon_exited();
     auto found = ring_->poll_ticket();
     while (!found) {
-      if (ring_->has_daemon_exited())
-        return Error{ErrorCode::kClosed, "stokerd has exited; attach again when it is restarted"};
+      if (ring_->has_daemon_exited()) return daemon_exited();
       const auto now = internal::Clock::now();
       if (now >= deadline) return Error{ErrorCode::kTimedOut, "no free slot; try again"};
       found = ring_->wait_for_slot(deadline - now);
@@ -1203,6 +1212,9 @@ class Producer {
   Producer(std::shared_ptr<internal::Ring> ring, std::chrono::nanoseconds worker_timeout)
       : ring_(std::move(ring)), worker_timeout_(worker_timeout) {}
 
+  static Error daemon_exited() {
+    return {ErrorCode::kClosed, "stokerd has exited; attach again when it is restarted"};
+  }
   static Error wrong_tensor(const TensorInfo& info, const std::string& problem) {
     return {ErrorCode::kInvalidArgument, "tensor '" + info.name + "' of the ring, " +
                                              std::string(to_string(info.dtype)) + " " +

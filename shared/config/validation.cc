@@ -228,6 +228,10 @@ class Validator {
       add_error("task.class_weights",
                 "balanced requires feed.producers internal, because the labels of external "
                 "producers cannot be counted in advance; set a list of numbers");
+    if (classification->class_weights.is_balanced && training_stream(config_) != nullptr)
+      add_error("task.class_weights",
+                "balanced cannot be combined with a stream, whose labels cannot be counted in "
+                "advance; set a list of numbers");
   }
 
   // ---- optimizer, train --------------------------------------------------------------------------

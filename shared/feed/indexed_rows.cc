@@ -78,7 +78,7 @@ Status IndexedRows::read_rows(const std::stop_token& stop) {
     }
     reading_ += task.count;
     lock.unlock();
-    Status status = reader.fill(task);
+    Status status = catch_exceptions([&] { return reader.fill(task); });
     ring_.add_completed_samples(producer_, task.count);
     lock.lock();
     reading_ -= task.count;

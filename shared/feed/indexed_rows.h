@@ -37,7 +37,7 @@ class IndexedRows {
 
   // Starts to read rows into the slot. Returns the rows of the stream, valid until the next call.
   std::span<const uint64_t> open(const ring::Claim& claim);
-  // Rows that are not being read yet are not needed any more.
+  // Rows that are not being read yet are not needed any more. Every later batch fails, too.
   void cancel();
   // Waits until no thread writes to the slot. OK if all rows were read.
   Status finish(const std::stop_token& stop);

@@ -145,6 +145,30 @@ TEST_F(ProducerTest, ReportsClosedRing) {
   EXPECT_TRUE(batch->publish());
 }
 
+TEST_F(ProducerTest, EndsIfRingIsClosedAfterLastBatch) {
+  open({.slots = 2, .end_ticket = 1});
+  Producer producer = attach_producer();
+  auto batch = producer.claim(kTestTimeout);
+  ASSERT_TRUE(batch.ok() && batch->publish());
+  ASSERT_TRUE(ring_->pop(kTestTimeout).ok());
+  ring_->release(0);
+  ring_->close();
+  EXPECT_EQ(producer.claim(kTestTimeout).error().code, ErrorCode::kEnded);
+}
+
+TEST_F(ProducerTest, ReturnsTicketOfBatchThatIsReplaced) {
+  open({.slots = 2});
+  Producer producer = attach_producer();
+  auto first = producer.claim(kTestTimeout);
+  auto second = producer.claim(kTestTimeout);
+  ASSERT_TRUE(first.ok() && second.ok());
+  *first = *std::move(second);
+  EXPECT_EQ(first->ticket(), 1u);
+  const auto again = producer.claim(kTestTimeout);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->ticket(), 0u);
+}
+
 TEST_F(ProducerTest, LosesTicketWhenItIsDetached) {
   open();
   Producer producer = attach_producer();

@@ -84,6 +84,11 @@ TEST(ValidationTest, BalancesWeightsOnlyIfLabelsCanBeCounted) {
   EXPECT_THAT(errors_of(images, {"feed.producers=external"}),
               ElementsAre(HasSubstr("balanced requires feed.producers internal")));
   EXPECT_THAT(
+      errors_of("data: {train: {format: jsonl, fields: {input: x, label: y}, num_classes: 2, "
+                "stream: {source: stdin}}}\nmodel: {name: mlp}\ntrain: {max_steps: 5}\n"
+                "task: {name: classification, class_weights: balanced}\n"),
+      ElementsAre(HasSubstr("balanced cannot be combined with a stream")));
+  EXPECT_THAT(
       errors_of(images, {"task.class_weights=balance"}),
       ElementsAre(HasSubstr("must be a list such as [1, 2], the word balanced, or null, got "
                             "'balance'")));
