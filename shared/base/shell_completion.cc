@@ -48,7 +48,9 @@ std::string replace_all(std::string_view text, char from, std::string_view to) {
   return result;
 }
 
-std::string function_name(const CLI::App& app) { return replace_all('_' + app.get_name(), '-', "_"); }
+std::string function_name(const CLI::App& app) {
+  return replace_all('_' + app.get_name(), '-', "_");
+}
 
 std::string first_line(const CLI::App& app, const std::string& shell) {
   const std::string name = app.get_name();
@@ -233,11 +235,15 @@ class ZshWriter {
   }
 
   void write_commands(const std::string& options) {
-    out_ += "  local curcontext=$curcontext state line\n  local -a commands\n  _arguments -C -S" + options +
-            " \\\n    '1: :->command' '*:: :->argument'\n  case $state in\n    command)\n      commands=(\n";
+    out_ += "  local curcontext=$curcontext state line\n  local -a commands\n  _arguments -C -S" +
+            options +
+            " \\\n    '1: :->command' '*:: :->argument'\n  case $state in\n    command)\n      "
+            "commands=(\n";
     for (const CLI::App* const command : commands_of(app_))
       out_ += "        " + quote(command->get_name() + ':' + command->get_description(), "") + '\n';
-    out_ += "      )\n      _describe command commands\n      ;;\n    argument)\n      case $words[1] in\n";
+    out_ +=
+        "      )\n      _describe command commands\n      ;;\n    argument)\n      case $words[1] "
+        "in\n";
     for (const CLI::App* const command : commands_of(app_))
       out_ += "        " + command->get_name() + ") _arguments -S" + options +
               specifications(*command, false) + specifications(*command, true) + " ;;\n";
@@ -249,7 +255,8 @@ class ZshWriter {
     for (const KeyCompletion& key : keys_) out_ += " \\\n      " + key.key + '=';
     out_ += "\n    return\n  fi\n  case ${IPREFIX#--*=} in\n";
     for (const auto& [words, keys] : group_by_words(keys_))
-      out_ += "    " + join(with_suffix(keys, "="), " | \\\n      ") + ") compadd -- " + words + " ;;\n";
+      out_ += "    " + join(with_suffix(keys, "="), " | \\\n      ") + ") compadd -- " + words +
+              " ;;\n";
     out_ += "    *) _files ;;\n  esac\n}\n";
   }
 
