@@ -1,6 +1,9 @@
 #include "ctl/run_locator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 
@@ -42,6 +45,10 @@ Result<run::RunLayout> locate_run(const std::string& run_dir) {
   std::string path = run_dir;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   run::RunLayout layout(path);
+  if (::access(path.c_str(), R_OK | X_OK) != 0 && errno == EACCES) {
+    return Status(StatusCode::kIoError,
+                  printable(path) + ": permission denied; use sudo, or join its group");
+  }
   if (!is_run_directory(layout)) {
     return Status(StatusCode::kNotFound,
                   printable(path) +

@@ -15,7 +15,7 @@ namespace stoker::ctl {
 
 // `run_dir` is the command line argument; if empty, the current directory is used if it is a run
 // directory. kInvalidArgument: no argument, and the current directory is not a run directory.
-// kNotFound: no such directory, or it contains no run.
+// kNotFound: no such directory, or it contains no run. kIoError: it cannot be read.
 Result<run::RunLayout> locate_run(const std::string& run_dir);
 
 // One line without a newline: "finished at step 2 000: all steps are done".

@@ -68,6 +68,11 @@ main=$(property "$unit" MainPID)
 for name in "$unit" "$eval_unit"; do
   [[ $(property "$name" ControlGroup) == "/system.slice/system-stoker.slice/$name" ]] || fail "$name: $(property "$name" ControlGroup)"
 done
+# LibTorch reports processor information that it cannot read, and then uses no vector instructions.
+! journalctl --no-pager -u "$unit" -u "$eval_unit" | grep -i cpuinfo || fail "LibTorch cannot read the processor type"
+code=0
+error=$(setpriv --reuid=65534 --regid=65534 --clear-groups stokerctl --run-dir "$run" status 2>&1) || code=$?
+[[ $code == 74 && $error == *"permission denied"* ]] || fail "stokerctl as another user: $code, $error"
 say "trains and evaluates as the user stoker, in one slice"
 
 echo '# changed by the administrator' >>/etc/stoker/demo.yaml

@@ -34,11 +34,16 @@ mapfile -t needed < <(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed 's/^ */
 "$here/bare_root.sh" "$scratch/root" systemd-sysv "${needed[@]}" >"$scratch/root.log" || fail "bare_root.sh failed"
 install -D "$here/package_steps.sh" "$scratch/root/opt/package_steps.sh"
 write_test_units "$scratch/root/usr/lib/systemd/system" 120 /opt/package_steps.sh
-# More frequent checkpoints than those of the demo.
-mkdir -p "$scratch/root/etc/systemd/system/stokerd@demo.service.d"
+# More frequent checkpoints than those of the demo, and evaluations that do not yield to training.
+for unit in stokerd stoker-eval; do mkdir -p "$scratch/root/etc/systemd/system/$unit@demo.service.d"; done
 cat >"$scratch/root/etc/systemd/system/stokerd@demo.service.d/test.conf" <<'UNIT'
 [Service]
 ExecStart=
 ExecStart=/usr/bin/stokerd --config /etc/stoker/%i.yaml --run-dir %S/stoker/%i --set train.max_steps=100000000 --set checkpoint.save_every_steps=500
+UNIT
+cat >"$scratch/root/etc/systemd/system/stoker-eval@demo.service.d/test.conf" <<'UNIT'
+[Service]
+ExecStart=
+ExecStart=/usr/bin/stoker-eval --run-dir %S/stoker/%i --follow --set eval.priority=normal --set eval.max_samples=256
 UNIT
 boot 150 --directory="$scratch/root" --bind-ro="$scratch/packages:/packages" --bind-ro="$(dirname "$libtorch"):/opt/libtorch"
