@@ -17,6 +17,7 @@ namespace stoker::data::stream {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class StreamInputsTest : public data::testing::FolderFixture {
