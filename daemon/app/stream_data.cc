@@ -17,13 +17,6 @@
 namespace stoker::app {
 namespace {
 
-Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
-  STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(join_path(
-                                                  checkpoint, "trainer_state.safetensors")));
-  STOKER_ASSIGN_OR_RETURN(auto state, train::read_stream(*tensors));
-  return state ? *std::move(state) : feed::StreamState();
-}
-
 constexpr uint64_t kStreamSize = uint64_t{1} << 60;  // more than can be read
 
 class StreamDataset final : public data::Dataset {
@@ -42,6 +35,13 @@ class StreamDataset final : public data::Dataset {
 };
 
 }  // namespace
+
+Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
+  STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(join_path(
+                                                  checkpoint, "trainer_state.safetensors")));
+  STOKER_ASSIGN_OR_RETURN(auto state, train::read_stream(*tensors));
+  return state ? *std::move(state) : feed::StreamState();
+}
 
 Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config& config) {
   const auto& [name, settings] = *config.data.find("train");
@@ -66,7 +66,7 @@ Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
 
 Result<supervisor::StreamSupply> make_stream_supply(
     const config::Config& config, const data::Dataset& data, train::TrainingState& state,
-    const data::stream::InputDescriptor* maybe_input) {
+    const data::stream::InputDescriptor* maybe_input, bool continues_stream) {
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   const feed::StreamFeedOptions options = feed::make_stream_options(config, source);
   supervisor::StreamSupply supply{.first_ticket = state.ticket,
@@ -80,7 +80,9 @@ Result<supervisor::StreamSupply> make_stream_supply(
     supply.history_bytes = static_cast<uint64_t>(config::training_stream(config)->save_elements_mib)
                            << 20;
     supply.history = std::exchange(state.stream_history, std::nullopt);
-    supply.has_same_producer = source.kind() == data::stream::StreamSource::Kind::kFifo;
+    const bool has_same_producer =
+        continues_stream || source.kind() == data::stream::StreamSource::Kind::kFifo;
+    supply.continues_history = has_same_producer && supply.history && supply.history->is_last;
   }
   return supply;
 }

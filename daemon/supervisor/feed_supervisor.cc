@@ -157,8 +157,8 @@ void FeedSupervisor::restore_history() {
   const auto history = states_->maybe_history();
   auto saved = std::exchange(options_.stream->history, std::nullopt);
   if (!history || !saved) return;
-  const uint64_t whole = saved->complete - saved->begin;
-  if (!options_.stream->has_same_producer && saved->bytes.size() > whole) {
+  const uint64_t whole = std::max(saved->complete, saved->begin) - saved->begin;
+  if (!options_.stream->continues_history && saved->bytes.size() > whole) {
     log_warn("incomplete stream record dropped",
              {{"source", options_.stream->input_name}, {"bytes", saved->bytes.size() - whole}});
     saved->bytes.resize(whole);
@@ -177,17 +177,21 @@ void FeedSupervisor::continue_input(feed::StreamState& state) const {
     return;
   }
   const size_t queued = state.elements.size();
-  const uint64_t next = state.sources.front().next.offset;
   for (feed::StreamState::Source& source : state.sources) source.ended = false;
+  uint64_t& next = state.sources.front().next.offset;
   const auto held = history ? history->range() : data::stream::ByteHistory::Range();
-  const bool has_rest =
-      history && state.sources.size() == 1 && next >= held.begin && next <= held.end;
+  const bool has_input = history && state.sources.size() == 1;
+  const bool has_rest = has_input && next >= held.begin && next <= held.end;
   if (has_rest) {
     std::erase_if(state.elements,
                   [&](const auto& element) { return element.at.offset < held.begin; });
   } else {
     state.elements.clear();
-    if (history) history->assign(next, {}, next);
+    // With what was read of the first record that is not lost, so that it is found.
+    if (has_input && next < held.begin && held.complete >= held.begin)
+      next = held.complete;
+    else if (history)
+      history->assign(next, {}, next);
   }
   if (has_rest && state.elements.size() == queued) return;
   log_warn("stream records lost",
@@ -226,11 +230,10 @@ Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   return states_->read(ticket);
 }
 
-std::optional<feed::StreamHistory> FeedSupervisor::history_of(
-    const feed::StreamState& state) const {
+std::optional<feed::StreamHistory> FeedSupervisor::history_from(uint64_t offset) const {
   const std::lock_guard lock(mutex_);
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
-  return history ? feed::copy_history(state, *history) : std::nullopt;
+  return history ? std::optional(feed::copy_history(*history, offset)) : std::nullopt;
 }
 
 Result<feed::StreamState> FeedSupervisor::end_state() const {

@@ -64,8 +64,8 @@ struct StreamSupply {
   // Of an input that cannot be read again: how much is held, and what the checkpoint has.
   uint64_t history_bytes = 0;
   std::optional<feed::StreamHistory> history = {};
-  // After a resume: the next bytes continue those that were read, and do not begin with a record.
-  bool has_same_producer = false;
+  // The next bytes of the input continue this history, and do not begin with a record.
+  bool continues_history = false;
 };
 
 struct FeedOptions {
@@ -111,8 +111,9 @@ class FeedSupervisor {
   Result<feed::StreamState> stream_state(uint64_t ticket) const;
   // Of a stream that has ended, and whose batches were consumed.
   Result<feed::StreamState> end_state() const;
-  // Of a stream: what a checkpoint with this state needs of an input that cannot be read again.
-  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const;
+  // Of an input that cannot be read again: what was read of it, from `offset` on or from the first
+  // byte that is held; nullopt: nothing is held. After stop(), nothing more is read.
+  std::optional<feed::StreamHistory> history_from(uint64_t offset) const;
   // The source for whose producer the stream waits; empty: it does not wait.
   std::string waits_for() const;
   std::vector<int> process_ids() const;  // of the running workers

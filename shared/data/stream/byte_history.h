@@ -21,9 +21,10 @@ class ByteHistory {
  public:
   // Offsets in the input.
   struct Range {
-    uint64_t begin = 0;     // of the first byte that is there
-    uint64_t complete = 0;  // behind the last record that was read whole; begin to end
-    uint64_t end = 0;       // behind the last byte
+    uint64_t begin = 0;  // of the first byte that is there
+    // Behind the last record that was read whole; at most end. Below begin: the end of no record is there.
+    uint64_t complete = 0;
+    uint64_t end = 0;  // behind the last byte
   };
 
   // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.
@@ -33,7 +34,8 @@ class ByteHistory {
   uint64_t capacity() const { return words_.size() * sizeof(uint64_t); }
   // Empty if the words contradict each other.
   Range range() const;
-  // Copies the bytes from `offset` on; false if they are not, or not any more, all there.
+  // Copies the bytes from `offset` on; false if they are not, or not any more, all there. Those from
+  // range().begin on, asked afterwards, were copied if the last one was there.
   bool copy(uint64_t offset, std::span<std::byte> out) const;
 
   // The bytes behind `end`. Those above the capacity replace the oldest.
