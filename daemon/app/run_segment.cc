@@ -221,7 +221,6 @@ void RunSegment::save_stream_history() const {
     }
     auto history = first ? feed_->history_from(*first) : std::nullopt;
     if (!history) return {};
-    history->is_last = true;
     return write_stream_history(default_file_system(), path, start, *history);
   };
   const Status saved = save();

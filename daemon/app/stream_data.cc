@@ -82,6 +82,7 @@ Result<supervisor::StreamSupply> make_stream_supply(
     supply.history = std::exchange(state.stream_history, std::nullopt);
     const bool has_same_producer =
         continues_stream || source.kind() == data::stream::StreamSource::Kind::kFifo;
+    supply.finds_records = data::stream::finds_records(config.data.at("train").format());
     supply.continues_history = has_same_producer && supply.history && supply.history->is_last;
   }
   return supply;

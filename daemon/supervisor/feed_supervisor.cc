@@ -202,6 +202,22 @@ void FeedSupervisor::continue_input(feed::StreamState& state) const {
              "small; the stream continues with the next records"}});
 }
 
+// Bytes that the worker had read when it was killed, and that are not in the history. What was read of
+// the record before them must not be continued with another one. An error ends the run.
+Status FeedSupervisor::check_input() const {
+  const auto history = options_.stream ? states_->maybe_history() : std::nullopt;
+  if (!history || !history->is_reading()) return {};
+  auto held = feed::copy_history(*history, 0);
+  held.bytes.resize(std::max(held.complete, held.begin) - held.begin);
+  history->assign(held.begin, held.bytes, held.complete);
+  const std::string what = "a worker process was killed while it read";
+  log_warn("stream records lost", {{"source", options_.stream->input_name}, {"reason", what}});
+  if (options_.stream->finds_records) return {};
+  return Status(StatusCode::kIoError, options_.stream->input_name + ": " + what +
+                                          ", and the next record cannot be found; start stokerd "
+                                          "again, and a producer that begins with a record");
+}
+
 bool FeedSupervisor::end_stream() {
   const auto end = options_.stream ? states_->end_ticket() : std::nullopt;
   if (!end) return false;
@@ -233,7 +249,10 @@ Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
 std::optional<feed::StreamHistory> FeedSupervisor::history_from(uint64_t offset) const {
   const std::lock_guard lock(mutex_);
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
-  return history ? std::optional(feed::copy_history(*history, offset)) : std::nullopt;
+  if (!history) return std::nullopt;
+  auto copy = feed::copy_history(*history, offset);
+  copy.is_last = !any_process() && !history->is_reading();
+  return copy;
 }
 
 Result<feed::StreamState> FeedSupervisor::end_state() const {
@@ -552,6 +571,10 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       "worker process crashed",
       {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
+  if (const Status input = check_input(); !input.ok()) {
+    worker.done = true;
+    return coordinator_.request_stop(input);
+  }
   const bool made_progress = quarantined.ok() && *quarantined;
   const auto now = clock_.monotonic();
   if (made_progress || now - worker.started >= kHealthyRunTime) worker.delay = kFirstDelay;

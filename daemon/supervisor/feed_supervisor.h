@@ -66,6 +66,7 @@ struct StreamSupply {
   std::optional<feed::StreamHistory> history = {};
   // The next bytes of the input continue this history, and do not begin with a record.
   bool continues_history = false;
+  bool finds_records = true;  // in bytes that do not begin with one
 };
 
 struct FeedOptions {
@@ -142,7 +143,8 @@ class FeedSupervisor {
   void restore_history();
   Status prepare_stream() const;  // the state from which the next worker continues
   void continue_input(feed::StreamState& state) const;
-  bool end_stream();  // false: the stream has not ended
+  Status check_input() const;  // after the end of a worker
+  bool end_stream();           // false: the stream has not ended
   bool has_failed(const feed::WorkerProcess::End& end);
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);

@@ -9,7 +9,7 @@
 namespace stoker::data::stream {
 namespace {
 
-enum Word : size_t { kBegin, kComplete, kEnd, kWords };
+enum Word : size_t { kBegin, kComplete, kEnd, kReading, kWords };
 static_assert(kWords * sizeof(uint64_t) == ByteHistory::kHeaderBytes);
 static_assert(std::endian::native == std::endian::little);
 
@@ -89,7 +89,14 @@ void ByteHistory::assign(uint64_t begin, std::span<const std::byte> bytes,
   store(begin, bytes);
   store_word(header_[kComplete], complete);
   store_word(header_[kEnd], end);
+  set_reading(false);
 }
+
+void ByteHistory::set_reading(bool is_reading) const {
+  store_word(header_[kReading], is_reading ? 1 : 0);
+}
+
+bool ByteHistory::is_reading() const { return load(header_[kReading]) != 0; }
 
 void ByteHistory::store(uint64_t offset, std::span<const std::byte> bytes) const {
   if (bytes.size() > capacity()) {

@@ -8,7 +8,7 @@
 // Ownership: a view; the memory must outlive it.
 // Trust:     the other process can write to the memory at any time. range() is consistent in itself;
 //            the bytes can be any.
-// Format:    words: begin, complete, end, then the byte of offset o at o modulo the capacity.
+// Format:    words: begin, complete, end, whether bytes are being read, then the byte of offset o at o modulo the capacity.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class ByteHistory {
 
   // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.
   explicit ByteHistory(std::span<std::byte> memory);
-  static constexpr size_t kHeaderBytes = 24;
+  static constexpr size_t kHeaderBytes = 32;
 
   uint64_t capacity() const { return words_.size() * sizeof(uint64_t); }
   // Empty if the words contradict each other.
@@ -41,7 +41,11 @@ class ByteHistory {
   // The bytes behind `end`. Those above the capacity replace the oldest.
   void append(std::span<const std::byte> bytes) const;
   void set_complete(uint64_t offset) const;  // only increases
-  // Only these bytes, or the last of them.
+  // From before bytes are read of the input until they are appended. If the reader is killed
+  // meanwhile, they are lost.
+  void set_reading(bool is_reading) const;
+  bool is_reading() const;
+  // Only these bytes, or the last of them; they are not being read.
   void assign(uint64_t begin, std::span<const std::byte> bytes, uint64_t complete) const;
 
  private:

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -49,7 +50,8 @@ class StreamInputTest : public FeedTest {
                                    .history_bytes = kHistoryBytes};
     const std::vector<TensorSpec> spec{{.name = "input", .dtype = DType::kF32, .shape = {1}},
                                        {.name = "target", .dtype = DType::kF32, .shape = {1}}};
-    auto ring = ring::ShmRing::create(ring::BatchLayout(spec, kBatch), {.slots = 2, .end_ticket = 100});
+    auto ring =
+        ring::ShmRing::create(ring::BatchLayout(spec, kBatch), {.slots = 2, .end_ticket = 100});
     ASSERT_TRUE(ring.ok()) << ring.status().to_string();
     ring_ = *std::move(ring);
   }
@@ -60,13 +62,14 @@ class StreamInputTest : public FeedTest {
     ::close(ends_[1]);
     FeedTest::TearDown();
   }
-  // Writes records 0, 1, … until the pipe is closed, in parts that end in a record; record i has x = i.
+  // Writes records 0, 1, … until the pipe is closed, in parts that end in a record; record i has x = y = i.
   void produce(int count) {
     producer_ = std::thread([this, count] {
       std::string rest;
       for (int i = 0; i < count; ++i) {
-        std::string text = "{\"x\": " + std::to_string(i) + ", \"y\": 1, \"comment\": \"";
-        text.append(kRecordBytes - text.size() - 3, 'c').append("\"}\n");
+        std::string text = "{\"x\": " + std::to_string(i) + ", \"comment\": \"";
+        const std::string end = "\", \"y\": " + std::to_string(i) + "}\n";
+        text.append(kRecordBytes - text.size() - end.size(), 'c').append(end);
         const std::string part = rest + text.substr(0, kRecordBytes / 2);
         rest = text.substr(kRecordBytes / 2);
         if (::write(ends_[1], part.data(), part.size()) != static_cast<ssize_t>(part.size()))
@@ -81,7 +84,12 @@ class StreamInputTest : public FeedTest {
     const auto batch = ring_->pop(kTestTimeout);
     EXPECT_TRUE(batch.ok()) << batch.status().to_string() << coordinator_.reason().to_string();
     if (!batch.ok()) return {};
-    std::memcpy(values.data(), ring_->layout().tensor_bytes(batch->slot, 0).data(), kBatch * sizeof(float));
+    std::vector<float> targets(kBatch);
+    std::memcpy(values.data(), ring_->layout().tensor_bytes(batch->slot, 0).data(),
+                kBatch * sizeof(float));
+    std::memcpy(targets.data(), ring_->layout().tensor_bytes(batch->slot, 1).data(),
+                kBatch * sizeof(float));
+    EXPECT_EQ(values, targets) << "a record is made of two";
     ring_->release(batch->ticket);
     return values;
   }
@@ -98,18 +106,57 @@ TEST_F(StreamInputTest, FindsNextRecordIfWorkerHasReadMoreThanIsHeld) {
   ASSERT_TRUE(eventually([&] { return num_written_ >= 2 * 16 + 300; }));
   const auto workers = supervisor_->process_ids();
   ASSERT_EQ(workers.size(), 1u);
+  ::testing::internal::CaptureStderr();
   ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
   std::vector<float> records;
   for (int batch = 0; batch < 10; ++batch)
     for (const float record : pop()) records.push_back(record);
   ASSERT_EQ(records.size(), 10 * kBatch);
-  // The kill can also lose what a read had returned.
   for (size_t i = 1; i < records.size(); ++i) EXPECT_GT(records[i], records[i - 1]) << i;
   EXPECT_EQ(records[2 * kBatch - 1], 2 * kBatch - 1);
   EXPECT_GT(records[2 * kBatch], 200) << "nothing was lost";
   EXPECT_LE(records[2 * kBatch], num_written_);
   supervisor_->stop();  // counts all errors
-  EXPECT_EQ(supervisor_->sample_errors(), 0u) << list_of_sample_errors();
+  // The kill can fall into a read.
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const bool is_read_lost = log.find("killed while it read") != std::string::npos;
+  EXPECT_LE(supervisor_->sample_errors(), is_read_lost ? 1u : 0u) << log;
+}
+
+// The worker crashes between a read and the copy of its bytes.
+class LostReadTest : public StreamInputTest {
+ protected:
+  void start_and_produce() {
+    ::setenv("CRASH_AFTER_READS", "5", 1);
+    ::setenv("LD_PRELOAD", FAILING_READS, 1);
+    ASSERT_TRUE(start().ok());
+    ::unsetenv("LD_PRELOAD");
+    produce(2000);
+  }
+};
+
+TEST_F(LostReadTest, MakesNoRecordOfTwoParts) {
+  start_and_produce();
+  float last = -1;
+  for (int batch = 0; batch < 10; ++batch)
+    for (const float record : pop()) EXPECT_GT(record, std::exchange(last, record));
+  EXPECT_EQ(supervisor_->crashes(), 1u);
+  supervisor_->stop();
+  EXPECT_LE(supervisor_->sample_errors(), 1u) << list_of_sample_errors();
+}
+
+TEST_F(LostReadTest, EndsRunIfNextRecordCannotBeFound) {
+  options_.stream->finds_records = false;
+  start_and_produce();
+  ASSERT_TRUE(eventually([&] { return coordinator_.should_stop(); }));
+  const Status reason = coordinator_.reason();
+  EXPECT_EQ(reason.code(), StatusCode::kIoError);
+  EXPECT_NE(reason.message().find("the next record cannot be found"), std::string::npos)
+      << reason.to_string();
+  supervisor_->stop();
+  const auto history = supervisor_->history_from(0);
+  ASSERT_TRUE(history.has_value());
+  EXPECT_EQ(history->begin + history->bytes.size(), history->complete);
 }
 
 }  // namespace

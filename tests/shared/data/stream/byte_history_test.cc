@@ -84,6 +84,16 @@ TEST_F(ByteHistoryTest, AssignReplacesAll) {
   expect_range(0, 0, 0);
 }
 
+TEST_F(ByteHistoryTest, RemembersThatBytesAreRead) {
+  EXPECT_FALSE(history_.is_reading());
+  history_.set_reading(true);
+  EXPECT_TRUE(history_.is_reading());
+  history_.append(bytes_of(0, 30));
+  EXPECT_TRUE(history_.is_reading());
+  history_.assign(0, {}, 0);
+  EXPECT_FALSE(history_.is_reading());
+}
+
 TEST_F(ByteHistoryTest, IsEmptyIfItsWordsContradict) {
   for (const uint64_t begin : {uint64_t{31}, ~uint64_t{0}}) {
     history_.assign(0, bytes_of(0, 30), 30);
