@@ -7,9 +7,9 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/build.sh [PRESET [TARGET…]]
 
-Builds the targets (default: all) of PRESET: release (default), dev, asan, tsan or tidy. Object files are
-cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache. STOKER_JOBS is the number of compilers that run in
-parallel (default: limited by cores and memory).
+Builds the targets (default: all) of PRESET: release (default), dev, asan, tsan, tsan-torch or tidy.
+Object files are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/ccache. STOKER_JOBS is the number of
+compilers that run in parallel (default: limited by cores and memory).
 HELP
   exit 0
 fi

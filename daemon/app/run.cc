@@ -13,6 +13,7 @@
 #include "daemon/app/resume_compatibility.h"
 #include "daemon/app/run_segment.h"
 #include "daemon/app/stream_data.h"
+#include "daemon/app/stream_history_file.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/version.h"
 #include "daemon/train/device.h"
@@ -82,6 +83,7 @@ Result<bool> load_checkpoint(train::TrainingState& state,
   if (saved.data_digest != now.data_digest) {
     state.quarantined.clear();
     state.stream.reset();  // likewise its positions
+    state.stream_history.reset();
   }
   changes.log_waived_guarantees();
   return changes.any();
@@ -192,6 +194,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         break;
     }
     resume.clear();  // checkpoints saved since then are newer
+    has_read_stream_ = stream_input_.has_value();
     if (!maybe_refresher_) data = segment.release_data();
     publish(nullptr);  // before the next one: two rings may not fit into memory
   }
@@ -227,6 +230,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   start.store = std::move(store);
   if (stream_input_) start.maybe_stream_input = &*stream_input_;
+  start.continues_stream = has_read_stream_;
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.config_file(),
@@ -333,6 +337,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
   write_start_summary(config_, layout_, clock_);
+  if (stream_input_) STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,
@@ -345,6 +350,8 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_ASSIGN_OR_RETURN(
       start.save_after_resume,
       load_checkpoint(*start.state, saved, start.manifest, changed_config(), command_.allowed));
+  if (start.state->stream)
+    STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
   STOKER_RETURN_IF_ERROR(
       archive_later_checkpoints(default_file_system(), *start.store, layout_, manifest.step));
@@ -357,6 +364,15 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_RETURN_IF_ERROR(
       reduce_learning_rate(layout_.rollback_file(), config_.train, manifest.step, *start.state));
   log_info("run resumed", {{"step", manifest.step}, {"checkpoint", saved.path()}});
+  return {};
+}
+
+// Has more than the checkpoint, if the process before ended by itself.
+Status Run::take_stream_history(SegmentStart& start, const std::string& follows) const {
+  STOKER_ASSIGN_OR_RETURN(
+      auto history,
+      app::take_stream_history(default_file_system(), layout_.stream_history_file(), follows));
+  if (history) start.state->stream_history = std::move(history);
   return {};
 }
 

@@ -114,6 +114,7 @@ class Run final : public server::TrainingControl {
   Status fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) const;
   Status begin(SegmentStart& start);
   Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
+  Status take_stream_history(SegmentStart& start, const std::string& follows) const;
   ResumeCompatibility changed_config() const;
   Status resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved);
 
@@ -135,6 +136,7 @@ class Run final : public server::TrainingControl {
   bool is_blocked_by_lock_ = false;
   bool is_data_exhausted_ = false;
   std::optional<data::stream::InputDescriptor> stream_input_;  // opened once, for all segments
+  bool has_read_stream_ = false;                               // a segment has ended
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
 
   mutable std::mutex mutex_;

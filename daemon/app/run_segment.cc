@@ -13,10 +13,12 @@
 #include "daemon/app/dataset_refresher.h"
 #include "daemon/app/rollback.h"
 #include "daemon/app/stream_data.h"
+#include "daemon/app/stream_history_file.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/validate_batch.h"
 #include "daemon/train/device.h"
 #include "shared/base/file.h"
+#include "shared/base/hash.h"
 #include "shared/base/log.h"
 
 namespace stoker::app {
@@ -83,6 +85,7 @@ RunSegment::RunSegment(const config::Config& config, const run::RunLayout& layou
       state_(std::move(start.state)),
       store_(std::move(start.store)),
       maybe_stream_input_(start.maybe_stream_input),
+      continues_stream_(start.continues_stream),
       manifest_(std::move(start.manifest)),
       resume_(start.resume),
       sample_errors_(start.sample_errors),
@@ -156,8 +159,9 @@ Status RunSegment::start_feed() {
   feeding.sample_errors.tickets_a_step = tickets_per_step;
   feeding.quarantined = state_->quarantined;
   if (config::training_stream(config_)) {
-    STOKER_ASSIGN_OR_RETURN(feeding.stream,
-                            make_stream_supply(config_, *data_, *state_, maybe_stream_input_));
+    STOKER_ASSIGN_OR_RETURN(
+        feeding.stream,
+        make_stream_supply(config_, *data_, *state_, maybe_stream_input_, continues_stream_));
   }
   feed_ = std::make_unique<supervisor::FeedSupervisor>(std::move(feeding), *ring_, *data_, plan_,
                                                        feeders_, clock_);
@@ -194,13 +198,43 @@ Status RunSegment::shut_down() {
   flush_records(*metrics_);
   writers_.request_stop();
   const Status written = writers_.join(kGrace);
+  save_stream_history();
   return fed.ok() ? written : fed;
+}
+
+// For the newest checkpoint.
+void RunSegment::save_stream_history() const {
+  if (maybe_stream_input_ == nullptr) return;
+  const std::string path = layout_.stream_history_file();
+  const auto save = [&]() -> Status {
+    STOKER_ASSIGN_OR_RETURN(const auto checkpoints, store_->list());
+    std::optional<uint64_t> first = 0;
+    std::string start = data_->fingerprint();
+    if (!checkpoints.empty()) {
+      constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
+      STOKER_ASSIGN_OR_RETURN(const auto state, read_stream_state(checkpoints.back().path));
+      first = feed::first_needed(state);
+      STOKER_ASSIGN_OR_RETURN(
+          const std::string manifest,
+          read_file(join_path(checkpoints.back().path, "manifest.json"), kMaxManifestBytes));
+      start = sha256_hex(manifest);
+    }
+    auto history = first ? feed_->history_from(*first) : std::nullopt;
+    if (!history) return {};
+    return write_stream_history(default_file_system(), path, start, *history);
+  };
+  const Status saved = save();
+  if (!saved.ok())
+    log_warn("stream history not saved", {{"path", path}, {"error", saved.to_string()}});
 }
 
 Status RunSegment::roll_back() {
   std::optional<uint64_t> resumed_at;
   if (resume_) resumed_at = resume_->step;
-  return app::roll_back(default_file_system(), *store_, layout_, resumed_at, state_->rollbacks);
+  STOKER_RETURN_IF_ERROR(
+      app::roll_back(default_file_system(), *store_, layout_, resumed_at, state_->rollbacks));
+  save_stream_history();  // the newest checkpoint can be another one
+  return {};
 }
 
 Status RunSegment::apply_refresh() {
@@ -229,8 +263,9 @@ bool RunSegment::accept(const feed::ReceivedBatch& batch) {
   return valid.ok();
 }
 
-void RunSegment::stop_reading() {
-  if (maybe_stream_input_ != nullptr) feed_->stop();
+std::optional<feed::StreamHistory> RunSegment::history_of(const feed::StreamState& state) const {
+  const auto first = feed::first_needed(state);
+  return first ? feed_->history_from(*first) : std::nullopt;
 }
 
 std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {

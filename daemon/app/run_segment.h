@@ -53,6 +53,7 @@ struct SegmentStart {
   std::unique_ptr<train::TrainingState> state = nullptr;
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
   const data::stream::InputDescriptor* maybe_stream_input = nullptr;  // see open_stream_input()
+  bool continues_stream = false;       // a segment before has read it
   checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the run share
   std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
   supervisor::SampleErrorHistory sample_errors = {};
@@ -70,8 +71,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   Status open();
   // An error of the workers takes precedence over the trainer's. Call once.
   Result<train::TrainerOutcome> train(train::TrainerChannels& channels, std::stop_token stop);
-  // Stops filling the ring first, then writes everything that was passed to the writers. Call after
-  // train(), whatever its result.
+  // Stops filling the ring first, then writes everything that was passed to the writers, and what was
+  // read of a stream that cannot be read again. Call after train(), whatever its result.
   Status shut_down();
 
   // What must follow an outcome; after shut_down().
@@ -91,6 +92,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // Part of open(), in this order.
   Status open_outputs();
   Status start_feed();
+  void save_stream_history() const;
   void add_feed(control::TrainerStatus::Feed& status) const;
 
   // BatchSource
@@ -100,10 +102,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   bool has_new_version_at(uint64_t ticket) const override;
   bool accept(const feed::ReceivedBatch& batch) override;
   const feed::StreamState* maybe_stream() const override { return stream_ ? &*stream_ : nullptr; }
-  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const override {
-    return feed_->history_of(state);
-  }
-  void stop_reading() override;
+  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const override;
   bool waits_for_producer() const override { return !feed_->waits_for().empty(); }
   std::vector<std::string> files_of(uint64_t ticket) const override;
   std::vector<uint64_t> quarantined() const override;
@@ -128,6 +127,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const std::unique_ptr<train::TrainingState> state_;
   const std::unique_ptr<checkpoint::CheckpointStore> store_;
   const data::stream::InputDescriptor* const maybe_stream_input_;
+  const bool continues_stream_;
   const checkpoint::Manifest manifest_;
   const std::optional<metrics::ResumePosition> resume_;
   const supervisor::SampleErrorHistory sample_errors_;

@@ -13,7 +13,6 @@
 #include "shared/feed/stream_state.h"
 
 namespace stoker::app {
-namespace {
 
 Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
   STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(join_path(
@@ -21,8 +20,6 @@ Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
   STOKER_ASSIGN_OR_RETURN(auto state, train::read_stream(*tensors));
   return state ? *std::move(state) : feed::StreamState();
 }
-
-}  // namespace
 
 Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
     const config::Config& config) {
@@ -37,7 +34,7 @@ Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
 
 Result<supervisor::StreamSupply> make_stream_supply(
     const config::Config& config, const data::Dataset& data, train::TrainingState& state,
-    const data::stream::InputDescriptor* maybe_input) {
+    const data::stream::InputDescriptor* maybe_input, bool continues_stream) {
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   const feed::StreamFeedOptions options = feed::make_stream_options(config, source);
   supervisor::StreamSupply supply{.first_ticket = state.ticket,
@@ -52,7 +49,11 @@ Result<supervisor::StreamSupply> make_stream_supply(
     supply.history_bytes = static_cast<uint64_t>(config::training_stream(config)->save_elements_mib)
                            << 20;
     supply.history = std::exchange(state.stream_history, std::nullopt);
-    supply.has_same_producer = source.kind() == data::stream::StreamSource::Kind::kFifo;
+    const bool has_same_producer =
+        continues_stream || source.kind() == data::stream::StreamSource::Kind::kFifo;
+    supply.finds_records =
+        data::stream::finds_records(config::streamed_dataset(config)->second.format());
+    supply.continues_history = has_same_producer && supply.history && supply.history->is_last;
   }
   return supply;
 }

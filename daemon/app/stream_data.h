@@ -25,10 +25,13 @@ Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
     const config::Config& config);
 
 // For a ring that starts at the ticket of `state`, whose history is moved. `maybe_input` must outlive
-// the supervisor.
+// the supervisor. `continues_stream`: it was read by this process before.
 Result<supervisor::StreamSupply> make_stream_supply(
     const config::Config& config, const data::Dataset& data, train::TrainingState& state,
-    const data::stream::InputDescriptor* maybe_input);
+    const data::stream::InputDescriptor* maybe_input, bool continues_stream);
+
+// Of a checkpoint, a directory.
+Result<feed::StreamState> read_stream_state(const std::string& checkpoint);
 
 // Moves the files of a spool folder that no stream reads that continues from the state to the
 // subfolder "done"; of other streams nothing. An error, also that of `state`, is logged, and the files

@@ -159,8 +159,8 @@ void FeedSupervisor::restore_history() {
   const auto history = states_->maybe_history();
   auto saved = std::exchange(options_.stream->history, std::nullopt);
   if (!history || !saved) return;
-  const uint64_t whole = saved->complete - saved->begin;
-  if (!options_.stream->has_same_producer && saved->bytes.size() > whole) {
+  const uint64_t whole = std::max(saved->complete, saved->begin) - saved->begin;
+  if (!options_.stream->continues_history && saved->bytes.size() > whole) {
     log_warn("incomplete stream record dropped",
              {{"source", options_.stream->input_name}, {"bytes", saved->bytes.size() - whole}});
     saved->bytes.resize(whole);
@@ -179,17 +179,21 @@ void FeedSupervisor::continue_input(feed::StreamState& state) const {
     return;
   }
   const size_t queued = state.elements.size();
-  const uint64_t next = state.sources.front().next.offset;
   for (feed::StreamState::Source& source : state.sources) source.ended = false;
+  uint64_t& next = state.sources.front().next.offset;
   const auto held = history ? history->range() : data::stream::ByteHistory::Range();
-  const bool has_rest =
-      history && state.sources.size() == 1 && next >= held.begin && next <= held.end;
+  const bool has_input = history && state.sources.size() == 1;
+  const bool has_rest = has_input && next >= held.begin && next <= held.end;
   if (has_rest) {
     std::erase_if(state.elements,
                   [&](const auto& element) { return element.at.offset < held.begin; });
   } else {
     state.elements.clear();
-    if (history) history->assign(next, {}, next);
+    // With what was read of the first record that is not lost, so that it is found.
+    if (has_input && next < held.begin && held.complete >= held.begin)
+      next = held.complete;
+    else if (history)
+      history->assign(next, {}, next);
   }
   if (has_rest && state.elements.size() == queued) return;
   log_warn("stream records lost",
@@ -198,6 +202,22 @@ void FeedSupervisor::continue_input(feed::StreamState& state) const {
             {"reason",
              "the source cannot be read again, and stream.save_elements_mib is too small; the "
              "stream continues with the next records"}});
+}
+
+// Bytes that the worker had read when it was killed, and that are not in the history. What was read of
+// the record before them must not be continued with another one. An error ends the run.
+Status FeedSupervisor::check_input() const {
+  const auto history = options_.stream ? states_->maybe_history() : std::nullopt;
+  if (!history || !history->is_reading()) return {};
+  auto held = feed::copy_history(*history, 0);
+  held.bytes.resize(std::max(held.complete, held.begin) - held.begin);
+  history->assign(held.begin, held.bytes, held.complete);
+  const std::string what = "a worker process was killed while it read";
+  log_warn("stream records lost", {{"source", options_.stream->input_name}, {"reason", what}});
+  if (options_.stream->finds_records) return {};
+  return Status(StatusCode::kIoError, options_.stream->input_name + ": " + what +
+                                          ", and the next record cannot be found; start stokerd "
+                                          "again, and a producer that begins with a record");
 }
 
 bool FeedSupervisor::end_stream() {
@@ -228,11 +248,13 @@ Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   return states_->read(ticket);
 }
 
-std::optional<feed::StreamHistory> FeedSupervisor::history_of(
-    const feed::StreamState& state) const {
+std::optional<feed::StreamHistory> FeedSupervisor::history_from(uint64_t offset) const {
   const std::lock_guard lock(mutex_);
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
-  return history ? feed::copy_history(state, *history) : std::nullopt;
+  if (!history) return std::nullopt;
+  auto copy = feed::copy_history(*history, offset);
+  copy.is_last = !any_process() && !history->is_reading();
+  return copy;
 }
 
 Result<feed::StreamState> FeedSupervisor::end_state() const {
@@ -552,6 +574,10 @@ void FeedSupervisor::handle_crash(Worker& worker, const feed::WorkerProcess::End
       "worker process crashed",
       {{"cause", cause}, {"requeued_tickets", num_requeued}, {"crashes", budget_.crashes() + 1}});
   if (!quarantined.ok()) coordinator_.request_stop(quarantined.status());
+  if (const Status input = check_input(); !input.ok()) {
+    worker.done = true;
+    return coordinator_.request_stop(input);
+  }
   const bool made_progress = quarantined.ok() && *quarantined;
   const auto now = clock_.monotonic();
   if (made_progress || now - worker.started >= kHealthyRunTime) worker.delay = kFirstDelay;

@@ -65,8 +65,9 @@ struct StreamSupply {
   // Of an input that cannot be read again: how much is held, and what the checkpoint has.
   uint64_t history_bytes = 0;
   std::optional<feed::StreamHistory> history = {};
-  // After a resume: the next bytes continue those that were read, and do not begin with a record.
-  bool has_same_producer = false;
+  // The next bytes of the input continue this history, and do not begin with a record.
+  bool continues_history = false;
+  bool finds_records = true;  // in bytes that do not begin with one
 };
 
 struct FeedOptions {
@@ -112,8 +113,9 @@ class FeedSupervisor {
   Result<feed::StreamState> stream_state(uint64_t ticket) const;
   // Of a stream that has ended, and whose batches were consumed.
   Result<feed::StreamState> end_state() const;
-  // Of a stream: what a checkpoint with this state needs of an input that cannot be read again.
-  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const;
+  // Of an input that cannot be read again: what was read of it, from `offset` on or from the first
+  // byte that is held; nullopt: nothing is held. After stop(), nothing more is read.
+  std::optional<feed::StreamHistory> history_from(uint64_t offset) const;
   // The source for whose producer the stream waits; empty: it does not wait.
   std::string waits_for() const;
   std::vector<int> process_ids() const;  // of the running workers
@@ -142,7 +144,8 @@ class FeedSupervisor {
   void restore_history();
   Status prepare_stream() const;  // the state from which the next worker continues
   void continue_input(feed::StreamState& state) const;
-  bool end_stream();  // false: the stream has not ended
+  Status check_input() const;  // after the end of a worker
+  bool end_stream();           // false: the stream has not ended
   bool has_failed(const feed::WorkerProcess::End& end);
   Status supervise(std::stop_token stop);
   Status make_table(uint32_t workers, uint32_t threads);

@@ -41,8 +41,6 @@ class BatchSource {
   virtual std::optional<feed::StreamHistory> history_of(const feed::StreamState& /*state*/) const {
     return std::nullopt;
   }
-  // Before the last checkpoint: it has what was read of such an input. There are no further batches.
-  virtual void stop_reading() {}
   // Whether the next batch waits for another program, which can take any time.
   virtual bool waits_for_producer() const { return false; }
   // The samples that the workers have quarantined so far.

@@ -157,9 +157,8 @@ Result<std::optional<feed::StreamHistory>> read_history(const checkpoint::Tensor
     history.bytes.resize(found->bytes());
     STOKER_RETURN_IF_ERROR(file.read(kHistory, history.bytes));
   }
-  const bool is_valid =
-      history.begin <= history.complete && history.complete - history.begin <= history.bytes.size();
-  if (range.size() != 2 || !is_valid) return corrupt(kHistoryRange);
+  if (range.size() != 2 || !feed::is_valid_range(history, history.bytes.size()))
+    return corrupt(kHistoryRange);
   return std::optional(std::move(history));
 }
 

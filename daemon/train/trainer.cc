@@ -135,7 +135,6 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action == NonfiniteGuard::NonfiniteAction::kContinue) {
-    source_.stop_reading();
     STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
   } else {
     log_warn("final checkpoint skipped",

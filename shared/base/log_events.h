@@ -94,6 +94,12 @@ inline constexpr LogEventInfo kAll[] = {
      "The rest of an input cannot be read; the stream continues with the next one."},
     {LogTopic::kData, "stream records lost", kWarn, "source queued_records reason",
      "Records of a source that cannot be read again were lost in a restart."},
+    {LogTopic::kData, "stream history not saved", kWarn, "path error",
+     "What was read of a source that cannot be read again, and is not in the checkpoint, is lost "
+     "if "
+     "the run is resumed."},
+    {LogTopic::kData, "stream history rejected", kWarn, "path error",
+     "That file is not usable; the stream continues from the checkpoint."},
     {LogTopic::kData, "incomplete stream record dropped", kWarn, "source bytes",
      "A resumed stream does not continue a record whose start had been read."},
     {LogTopic::kData, "end of the stream rejected", kWarn, "reason",

@@ -177,22 +177,32 @@ Taken taken_files(const StreamState& state) { return last_of_names(state).taken(
 
 Taken finished_files(const StreamState& state) { return last_of_names(state).taken(true); }
 
-std::optional<StreamHistory> copy_history(const StreamState& state,
-                                          const data::stream::ByteHistory& history) {
-  constexpr int kAttempts = 10;
-  if (state.has_started() && state.sources.size() != 1) return std::nullopt;  // it has ended
-  uint64_t first = state.has_started() ? state.sources.front().next.offset : 0;
+bool is_valid_range(const StreamHistory& history, uint64_t bytes) {
+  return history.begin <= kMaxOffset && bytes <= kMaxOffset &&
+         history.complete <= history.begin + bytes;
+}
+
+std::optional<uint64_t> first_needed(const StreamState& state) {
+  if (!state.has_started()) return 0;
+  if (state.sources.size() != 1) return std::nullopt;
+  uint64_t first = state.sources.front().next.offset;
   for (const StreamState::Element& element : state.elements)
     first = std::min(first, element.at.offset);
-  StreamHistory copy;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const auto range = history.range();
-    copy.begin = std::clamp(first, range.begin, range.end);
-    copy.complete = std::max(copy.begin, range.complete);
-    copy.bytes.resize(range.end - copy.begin);
-    if (history.copy(copy.begin, copy.bytes)) return copy;
-  }
-  return std::nullopt;
+  return first;
+}
+
+StreamHistory copy_history(const data::stream::ByteHistory& history, uint64_t first) {
+  const auto range = history.range();
+  StreamHistory copy{.begin = std::clamp(first, range.begin, range.end),
+                     .complete = range.complete};
+  copy.bytes.resize(range.end - copy.begin);
+  if (history.copy(copy.begin, copy.bytes)) return copy;
+  // The first of them were replaced meanwhile.
+  const uint64_t begin = std::clamp(history.range().begin, copy.begin, range.end);
+  copy.bytes.erase(copy.bytes.begin(),
+                   copy.bytes.begin() + static_cast<std::ptrdiff_t>(begin - copy.begin));
+  copy.begin = begin;
+  return copy;
 }
 
 std::vector<std::byte> encode_state(const StreamState& state) {

@@ -66,13 +66,17 @@ struct StreamState {
 // was read, or the last of these.
 struct StreamHistory {
   uint64_t begin = 0;     // offset in the input
-  uint64_t complete = 0;  // behind the last whole record, begin to the end
+  uint64_t complete = 0;  // as ByteHistory::Range::complete
   std::vector<std::byte> bytes;
+  bool is_last = false;  // nothing was read behind it
   bool operator==(const StreamHistory&) const = default;
 };
-// Meanwhile, a worker may read more. nullopt: the state needs none.
-std::optional<StreamHistory> copy_history(const StreamState& state,
-                                          const data::stream::ByteHistory& history);
+// Whether the offsets are possible with this number of bytes.
+bool is_valid_range(const StreamHistory& history, uint64_t bytes);
+// The offset of the first byte that a state needs of its only input; nullopt: it has ended.
+std::optional<uint64_t> first_needed(const StreamState& state);
+// From `first` on, or from the first byte that is there. Meanwhile, a worker may read more.
+StreamHistory copy_history(const data::stream::ByteHistory& history, uint64_t first);
 
 std::vector<std::byte> encode_state(const StreamState& state);
 Result<StreamState> decode_state(std::span<const std::byte> bytes);

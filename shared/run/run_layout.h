@@ -24,6 +24,8 @@ class RunLayout {
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
   std::string sample_errors_file() const { return at("sample_errors.jsonl"); }
+  // Of a stream that cannot be read again: what was read behind the newest checkpoint.
+  std::string stream_history_file() const { return at("stream_history"); }
   // Versions of refreshable data.
   std::string dataset_versions_file() const { return at("dataset_versions.jsonl"); }
   std::string index_dir() const { return at("index"); }  // of the datasets that the trainer reads

@@ -1,6 +1,7 @@
 // Training from streams, with the real programs.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -444,6 +445,11 @@ class StreamProducerTest : public StreamTest {
     ASSERT_EQ(::write(writer_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
   void end_writing() { writer_.reset(); }
+  int unread() const {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(writer_.get(), FIONREAD, &bytes), 0);
+    return bytes;
+  }
   // Trains from the FIFO, of which stokerd knows the name or which is its standard input.
   void expect_waits_and_ends(const std::string& source, Process trainer) {
     write(records(80));
@@ -529,6 +535,69 @@ TEST_F(StreamResumeTest, ContinuesWithRecordsThatWereRead) {
 TEST_F(StreamResumeTest, ContinuesWithNewRecordsIfNoneAreSaved) {
   train_in_two_processes(write_config(stream_config("source: stdin, save_elements_mib: 0")));
   EXPECT_THAT(log_of("stokerd"), HasSubstr("stream records lost source=stdin "));
+}
+
+// The checkpoint was saved before the last records were read.
+TEST_F(StreamResumeTest, ContinuesWithRecordsReadAfterCheckpoint) {
+  std::string config = stream_config("source: '" + fifo() + "'", "max_steps: 7");
+  config.replace(config.find("save_every_steps: 100"), 21, "save_every_steps: 5");
+  config = write_config(config);
+  const std::string all = records(112);
+  const size_t first = records(82).size(), cut = records(92).size() + 10;  // in a record
+  {
+    Process trainer = this->trainer(config, run_dir());
+    write(all.substr(0, first));
+    ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) == 5; })) << log_of("stokerd");
+    write(all.substr(first, cut - first));
+    ASSERT_TRUE(wait_until(60s, [&] { return unread() == 0; })) << log_of("stokerd");
+    trainer.signal(SIGTERM);
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  }
+  EXPECT_EQ(newest_step(run_dir()), 5u);
+  Process trainer = this->trainer(config, run_dir());
+  write(all.substr(cut));
+  const auto ended = trainer.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("stream record")));
+  std::ofstream(path("input.jsonl")) << all;
+  const std::string whole =
+      write_config(stream_config("source: '" + path("input[.]jsonl") + "', num_epochs: 1"));
+  ASSERT_EQ(train(whole, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+  EXPECT_EQ(model_sha256(run_dir(), 7), model_sha256(run_dir("uninterrupted"), 7));
+}
+
+// The records that were read since the checkpoint are used again.
+TEST_F(StreamProducerTest, LosesNothingOnRollback) {
+  {
+    std::ofstream input(path("input.jsonl"));
+    for (int i = 0; i < 200 * 8; ++i)
+      input << R"({"x": )" << i % 97 << R"(, "y": )" << i % 5 << R"(, "comment": ")"
+            << std::string(5000, 'c') << "\"}\n";
+  }
+  const std::string config = write_config(R"(
+data: {train: {format: jsonl, fields: {input: x, target: y}, stream: {source: stdin, capacity: 20}}}
+model: {name: mlp, hidden_sizes: [16]}
+task: {name: regression}
+eval: {datasets: []}
+optimizer: {name: sgd, lr: 300}
+scheduler: {name: constant, warmup_steps: 3000}
+checkpoint: {save_every_steps: 5}
+metrics: {log_every_steps: 5, tensorboard: false}
+train: {max_steps: 200, micro_batch_size: 8, device: cpu, num_threads: 1, max_grad_norm: null, rollback_lr_factor: 0.001, on_nonfinite: rollback}
+)");
+  Process trainer({"/bin/sh", "-c", "exec \"$0\" \"$@\" < '" + path("input.jsonl") + "'",
+                   program("stokerd"), "--config", config, "--run-dir", run_dir()},
+                  path("stokerd.out"));
+  const auto ended = trainer.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"),
+              AllOf(HasSubstr("run rolled back"), Not(HasSubstr("stream record")),
+                    Not(HasSubstr("sample error"))));
+  EXPECT_EQ(reason(run_dir()), "max_steps reached");
 }
 
 // All that the worker process had read is there.

@@ -9,11 +9,12 @@
 namespace stoker::data::stream {
 namespace {
 
-enum Word : size_t { kBegin, kComplete, kEnd, kWords };
+enum Word : size_t { kBegin, kComplete, kEnd, kReading, kWords };
 static_assert(kWords * sizeof(uint64_t) == ByteHistory::kHeaderBytes);
 static_assert(std::endian::native == std::endian::little);
 
 constexpr uint64_t kWordBytes = sizeof(uint64_t);
+constexpr uint64_t kMaxOffset = uint64_t{1} << 62;  // as in StreamState
 
 std::span<uint64_t> as_words(std::span<std::byte> bytes) {
   assert(bytes.size() % kWordBytes == 0);
@@ -42,17 +43,17 @@ ByteHistory::Range ByteHistory::range() const {
     range.end = load(header_[kEnd]);
     range.complete = load(header_[kComplete]);
     if (load(header_[kBegin]) != range.begin) continue;
-    if (range.begin > range.end || range.end - range.begin > capacity()) return {};
-    range.complete = std::clamp(range.complete, range.begin, range.end);
+    if (range.begin > range.end || range.end - range.begin > capacity() || range.end > kMaxOffset)
+      return {};
+    range.complete = std::min(range.complete, range.end);
     return range;
   }
   return {};
 }
 
 bool ByteHistory::copy(uint64_t offset, std::span<std::byte> out) const {
-  const Range before = range();
-  if (offset < before.begin || offset > before.end || out.size() > before.end - offset)
-    return false;
+  const uint64_t end = range().end;
+  if (offset > end || out.size() > end - offset) return false;
   const uint64_t first = offset;
   while (!out.empty()) {
     const uint64_t at = offset % capacity();
@@ -63,7 +64,7 @@ bool ByteHistory::copy(uint64_t offset, std::span<std::byte> out) const {
     offset += count;
     out = out.subspan(count);
   }
-  // Whether append() has replaced some of them meanwhile.
+  // Whether append() has replaced some of them, also meanwhile.
   return load(header_[kBegin]) <= first;
 }
 
@@ -88,7 +89,14 @@ void ByteHistory::assign(uint64_t begin, std::span<const std::byte> bytes,
   store(begin, bytes);
   store_word(header_[kComplete], complete);
   store_word(header_[kEnd], end);
+  set_reading(false);
 }
+
+void ByteHistory::set_reading(bool is_reading) const {
+  store_word(header_[kReading], is_reading ? 1 : 0);
+}
+
+bool ByteHistory::is_reading() const { return load(header_[kReading]) != 0; }
 
 void ByteHistory::store(uint64_t offset, std::span<const std::byte> bytes) const {
   if (bytes.size() > capacity()) {

@@ -8,7 +8,7 @@
 // Ownership: a view; the memory must outlive it.
 // Trust:     the other process can write to the memory at any time. range() is consistent in itself;
 //            the bytes can be any.
-// Format:    words: begin, complete, end, then the byte of offset o at o modulo the capacity.
+// Format:    words: begin, complete, end, whether bytes are being read, then the byte of offset o at o modulo the capacity.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,31 @@ class ByteHistory {
  public:
   // Offsets in the input.
   struct Range {
-    uint64_t begin = 0;     // of the first byte that is there
-    uint64_t complete = 0;  // behind the last record that was read whole; begin to end
-    uint64_t end = 0;       // behind the last byte
+    uint64_t begin = 0;  // of the first byte that is there
+    // Behind the last record that was read whole; at most end. Below begin: the end of no record is there.
+    uint64_t complete = 0;
+    uint64_t end = 0;  // behind the last byte
   };
 
   // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.
   explicit ByteHistory(std::span<std::byte> memory);
-  static constexpr size_t kHeaderBytes = 24;
+  static constexpr size_t kHeaderBytes = 32;
 
   uint64_t capacity() const { return words_.size() * sizeof(uint64_t); }
   // Empty if the words contradict each other.
   Range range() const;
-  // Copies the bytes from `offset` on; false if they are not, or not any more, all there.
+  // Copies the bytes from `offset` on; false if they are not, or not any more, all there. Those from
+  // range().begin on, asked afterwards, were copied if the last one was there.
   bool copy(uint64_t offset, std::span<std::byte> out) const;
 
   // The bytes behind `end`. Those above the capacity replace the oldest.
   void append(std::span<const std::byte> bytes) const;
   void set_complete(uint64_t offset) const;  // only increases
-  // Only these bytes, or the last of them.
+  // From before bytes are read of the input until they are appended. If the reader is killed
+  // meanwhile, they are lost.
+  void set_reading(bool is_reading) const;
+  bool is_reading() const;
+  // Only these bytes, or the last of them; they are not being read.
   void assign(uint64_t begin, std::span<const std::byte> bytes, uint64_t complete) const;
 
  private:

@@ -73,8 +73,19 @@ class DescriptorInput final : public ByteInput {
       return out.size();
     }
     STOKER_ASSIGN_OR_RETURN(const size_t got, read_descriptor(out, stop));
-    maybe_history_->append(out.first(got));
     at_ += got;
+    return got;
+  }
+
+  // As ::read().
+  ssize_t read_and_append(std::span<std::byte> out) const {
+    if (!maybe_history_) return ::read(descriptor_->fd.get(), out.data(), out.size());
+    maybe_history_->set_reading(true);
+    const ssize_t got = ::read(descriptor_->fd.get(), out.data(), out.size());
+    const int error = errno;
+    if (got > 0) maybe_history_->append(out.first(static_cast<size_t>(got)));
+    maybe_history_->set_reading(false);
+    errno = error;
     return got;
   }
 
@@ -83,7 +94,7 @@ class DescriptorInput final : public ByteInput {
     while (!stop.stop_requested()) {
       // Without a wait, a FIFO without a writer would end immediately.
       if (!is_readable(fd) && !waiting_.wait(fd)) continue;
-      const ssize_t got = ::read(fd, out.data(), out.size());
+      const ssize_t got = read_and_append(out);
       if (got >= 0) return static_cast<size_t>(got);
       if (errno == ECONNRESET)
         return Status(StatusCode::kIoError, name() +

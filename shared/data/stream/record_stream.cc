@@ -298,6 +298,10 @@ Result<Framing> blocks_of(const DatasetRequest& request, uint64_t token_bytes) {
 
 }  // namespace
 
+bool finds_records(config::DatasetFormat format) {
+  return format == config::DatasetFormat::kJsonl || format == config::DatasetFormat::kText;
+}
+
 Result<Framing> framing_of(const DatasetRequest& request) {
   switch (request.config.format()) {
     case config::DatasetFormat::kText:

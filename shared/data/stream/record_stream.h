@@ -45,6 +45,8 @@ struct Framing {
 };
 // kInvalidArgument: the format cannot be read without an index; those of block_size_of().
 Result<Framing> framing_of(const DatasetRequest& request);
+// Whether the records of a stream are found again if bytes of it are missing.
+bool finds_records(config::DatasetFormat format);
 
 // Where reading continues: the number of bytes, after decompression, and of records before it.
 struct StreamPosition {

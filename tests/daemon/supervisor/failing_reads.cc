@@ -1,5 +1,6 @@
 // A library for LD_PRELOAD: pread() of one file at one offset fails several times, as set by
-// FAIL_READS: "FILE OFFSET ERROR TIMES". ERROR 0: the process crashes, like a decoder.
+// FAIL_READS: "FILE OFFSET ERROR TIMES". ERROR 0: the process crashes, like a decoder. With
+// CRASH_AFTER_READS: "N" it crashes after the N-th read() of pipes.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -54,6 +55,19 @@ ssize_t read_or_fail(const char* name, int fd, void* bytes, size_t count, off_t 
 }
 
 }  // namespace
+
+extern "C" ssize_t read(int fd, void* bytes, size_t count) {
+  using Read = ssize_t (*)(int, void*, size_t);
+  static const auto real = reinterpret_cast<Read>(::dlsym(RTLD_NEXT, "read"));
+  const ssize_t got = real(fd, bytes, count);
+  const char* const number = std::getenv("CRASH_AFTER_READS");
+  static std::atomic<int> num_reads{0};
+  struct stat info {};
+  if (number != nullptr && got > 0 && ::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode) &&
+      ++num_reads == std::atoi(number))
+    write_invalid_address();
+  return got;
+}
 
 extern "C" ssize_t pread(int fd, void* bytes, size_t count, off_t offset) {
   return read_or_fail("pread", fd, bytes, count, offset);

@@ -90,7 +90,7 @@ TEST(StreamTensorsTest, RestoreHistory) {
   ASSERT_TRUE(missing.ok()) << missing.status().to_string();
   EXPECT_FALSE(missing->has_value());
   for (const auto& [index, value] :
-       {std::pair<size_t, uint64_t>{0, 103}, {1, 99}, {1, 104}, {1, ~uint64_t{0}}}) {
+       {std::pair<size_t, uint64_t>{0, uint64_t{1} << 63}, {1, 104}, {1, ~uint64_t{0}}}) {
     TensorsOfSnapshot tensors(some_state(), some);
     tensors.set("stream.history_range", index, value);
     EXPECT_EQ(read_history(tensors).status().code(), StatusCode::kCorrupt) << index << ' ' << value;

@@ -177,6 +177,35 @@ TEST_F(TrainerTest, PausesUntilResumed) {
   EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
 }
 
+TEST_F(TrainerTest, AnswersAnotherThreadWhileItTrainsAndSaves) {
+  auto config = small_config(200);
+  config.checkpoint.save_every_steps = 7;
+  config.metrics.log_every_steps = 1;
+  Session run(config, root_);
+  std::atomic<int> num_replies{0};
+  int num_commands = 0;
+  std::jthread client([&](const std::stop_token& stop) {
+    uint64_t step = 0;
+    while (!stop.stop_requested()) {
+      const auto status = run.board_.read();
+      EXPECT_GE(status->step, step);
+      step = status->step;
+      EXPECT_LE(run.writer_->stats().last_step, run.board_.step());
+      if (num_commands > num_replies) continue;
+      ++num_commands;
+      run.mailbox_.post({num_commands % 2 == 0 ? control::Command(control::SaveCheckpoint{})
+                                               : control::Command(control::SetLearningRate{0.001}),
+                         [&](const Result<std::string>&) { ++num_replies; }});
+    }
+  });
+  const auto outcome = run.train();
+  client.request_stop();
+  client.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_GT(num_replies, 2);
+  EXPECT_EQ(run.saved().back(), 200u);
+}
+
 // The pause arrives during the last step before the rollback, too late for the loop to pause.
 TEST_F(TrainerTest, RemainsPausedAfterRollback) {
   auto config = small_config(9);

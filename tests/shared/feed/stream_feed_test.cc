@@ -521,11 +521,13 @@ TEST_F(StreamFeedTest, ContinuesPipeFromHistory) {
   ASSERT_EQ(whole.end_ticket, 20u);
   const Batches start = run(*inputs_of(history, 0), nullptr, 0, 5);
   const StreamState& state = start.states.at(4);
-  const auto saved = copy_history(state, history);
-  ASSERT_TRUE(saved.has_value());
-  EXPECT_LE(saved->begin, state.elements.front().at.offset);
-  EXPECT_EQ(saved->begin + saved->bytes.size(), json_lines(0, 80).size());
-  history.assign(saved->begin, saved->bytes, saved->complete);
+  const auto first = first_needed(state);
+  ASSERT_TRUE(first.has_value());
+  for (const StreamState::Element& element : state.elements) EXPECT_LE(*first, element.at.offset);
+  const StreamHistory saved = copy_history(history, *first);
+  EXPECT_EQ(saved.begin, *first);
+  EXPECT_EQ(saved.begin + saved.bytes.size(), json_lines(0, 80).size());
+  history.assign(saved.begin, saved.bytes, saved.complete);
   const Batches rest = run(*inputs_of(history, 1), &state, 5);
   EXPECT_TRUE(rest.status.ok()) << rest.status.to_string();
   EXPECT_EQ(rest.bytes, std::vector<std::string>(whole.bytes.begin() + 5, whole.bytes.end()));

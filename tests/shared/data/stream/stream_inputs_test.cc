@@ -17,6 +17,7 @@ namespace stoker::data::stream {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class StreamInputsTest : public data::testing::FolderFixture {
@@ -110,7 +111,7 @@ TEST_F(StreamInputsTest, ReadsDescriptorAgainFromHistory) {
   ASSERT_EQ(::pipe(ends.data()), 0);
   ASSERT_EQ(::write(ends[1], "more", 4), 4);
   ::close(ends[1]);
-  std::array<uint64_t, 16> memory{};
+  std::array<uint64_t, 17> memory{};
   const ByteHistory history(std::as_writable_bytes(std::span(memory)));
   const std::string before = "what was read";
   history.assign(100, std::as_bytes(std::span(before)), 100);
