@@ -153,9 +153,14 @@ Status DaemonApp::open() {
 Status DaemonApp::open_rank_directory() {
   const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
   STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own.logs_dir()));
-  STOKER_ASSIGN_OR_RETURN(rank_lock_,
-                          lock_file(own.lock_file(), "pid=" + std::to_string(::getpid()) +
-                                                         " since=" + to_iso8601(clock_.wall())));
+  auto lock = lock_file(
+      own.lock_file(), "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock_.wall()));
+  if (lock.status().code() == StatusCode::kBusy)
+    return Status(StatusCode::kBusy, lock.status().message() + ": another process is rank " +
+                                         std::to_string(launch_.environment.rank) +
+                                         " of this run; start each rank once");
+  if (!lock.ok()) return lock.status();
+  rank_lock_ = *std::move(lock);
   STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level, .file = own.trainer_log()}));
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
@@ -165,8 +170,8 @@ Status DaemonApp::open_rank_directory() {
   return {};
 }
 
-// Before the group is open: tells the other ranks, which wait for this one. What all find by
-// themselves needs no word.
+// Before the group is open: tells the other ranks, which wait for this one. An unsupported configuration
+// is an error on each of them.
 ExitCode DaemonApp::leave_group(const Status& reason) {
   if (is_in_group() && supported_.ok())
     (void)open_process_group(config_, launch_.environment, layout_, reason, {});

@@ -420,7 +420,8 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   if (!is_chief()) counted.sample_errors = 0;
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,
-      restore_sample_errors(default_file_system(), own_layout_.sample_errors_file(), &counted));
+      restore_sample_errors(default_file_system(), own_layout_.sample_errors_file(), &counted,
+                            /*lists_all=*/!group_));
   start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
   start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
   STOKER_RETURN_IF_ERROR(

@@ -6,7 +6,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include "shared/base/thread_registry.h"
+
 namespace stoker::train {
+namespace {
+
+constexpr ThreadActivity kWaitForRanks{.operation = "wait for other ranks", .is_waiting = true};
+
+}  // namespace
 
 GroupStep::GroupStep(group::ProcessGroup& group, int64_t micro_batches)
     : group_(group),
@@ -29,7 +36,10 @@ Result<group::ControlRecord> GroupStep::sum(const std::vector<at::Tensor>& gradi
 
   std::vector<at::Tensor> tensors = gradients;
   tensors.push_back(tail);
-  STOKER_RETURN_IF_ERROR(group_.all_reduce_ordered(tensors, stop));
+  {
+    const ScopedActivity waiting(kWaitForRanks);
+    STOKER_RETURN_IF_ERROR(group_.all_reduce_ordered(tensors, stop));
+  }
 
   for (size_t i = 0; i < scalars.size(); ++i) scalars[i].fill_(numbers[i]);
   std::copy_n(numbers + scalars.size(), record.size(), record.begin());
