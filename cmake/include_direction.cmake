@@ -27,16 +27,17 @@ set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
 set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
-set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
-shared/data/cache shared/data/format")
 set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
 shared/data/format")
+set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shared/data shared/data/transform \
+shared/data/cache shared/data/format shared/data/stream")
 set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
 shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/group "shared/base")
+set(ALLOW_daemon/http "shared/base shared/config shared/control")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
@@ -46,7 +47,7 @@ set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics 
 shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
-shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/server daemon/service daemon/writer daemon/supervisor \
+shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/http daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/group daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
@@ -57,6 +58,8 @@ shared/data/order shared/data/transform shared/retention shared/feed shared/data
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
+set(ONLY_systemd "shared/base")
+set(ONLY_prometheus "daemon/http")
 set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/group daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")

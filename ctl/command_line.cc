@@ -8,6 +8,7 @@
 
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
+#include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
 #include "shared/base/utf8.h"
 #include "shared/config/config_errors.h"
@@ -61,7 +62,7 @@ std::string check_step(const std::string& text) {
 class Parser {
  public:
   Parser() : app_("stokerctl controls and inspects the runs of stokerd.", "stokerctl") {
-    app_.set_version_flag("--version", "stokerctl " STOKER_VERSION);
+    app_.set_version_flag("--version", version_text("stokerctl"));
     app_.require_subcommand(0, 1);  // none: our own error message
     app_.fallthrough();             // --run-dir is accepted after the command, too
     auto* const run_dir = app_.add_option("--run-dir", command_.run_dir,

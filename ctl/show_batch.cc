@@ -123,10 +123,11 @@ std::string format_padding(const std::vector<SampleDescription>& samples) {
 Result<BatchDescription> describe_batch(const run::RunLayout& layout, uint64_t step) {
   assert(step >= 1);
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(layout.config_file(), {}));
-  if (config::training_stream(config))
+  if (const auto* const streamed = config::streamed_dataset(config))
     return Status(StatusCode::kInvalidArgument,
-                  "data.train is a stream, which has no index: the samples of its batches are not "
-                  "known before they are read");
+                  "data." + streamed->first +
+                      " is a stream, which has no index: the samples of its batches are not known "
+                      "before they are read");
   const auto tickets = static_cast<uint64_t>(config.train.gradient_accumulation_steps);
   const auto batch = static_cast<uint64_t>(config.train.micro_batch_size);
   if (step > data::order::kMaxPlanSize / tickets / batch) {

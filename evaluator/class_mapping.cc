@@ -104,22 +104,40 @@ Result<std::vector<int64_t>> map_class_names(const ClassMapping& train, const st
   return train_indices;
 }
 
+void log_unknown(const Status& reason) {
+  if (reason.code() != StatusCode::kNotFound)
+    log_warn("training classes unknown",
+             {{"reason", reason.message()},
+              {"action", "each evaluated dataset uses its own class indices"}});
+}
+
+// A stream itself is not opened: its source can be gone.
+ClassMapping classes_with_stream(const config::Config& config, const std::string& index_dir,
+                                 uint64_t outputs) {
+  int64_t count = config::streamed_dataset(config)->second.num_classes().value_or(0);
+  for (const std::string& name : config::sampled_datasets(config)) {
+    const config::DatasetConfig& part = config.data.at(name);
+    if (part.stream) continue;
+    const auto data = data::pipeline::open_indexed(name, part, index_dir, "");
+    if (!data.ok()) {
+      log_unknown(data.status());
+      return {};
+    }
+    count = std::max(count, static_cast<int64_t>((*data)->classes()));
+  }
+  return {.count = static_cast<uint64_t>(count), .names = {}, .outputs = outputs};
+}
+
 }  // namespace
 
 ClassMapping load_class_mapping(const config::Config& config, const std::string& index_dir) {
   if (!config.task.has_classes()) return {};  // avoid opening a large index
   const auto outputs = static_cast<uint64_t>(config.model.num_classes.value_or(0));
-  if (config::training_stream(config))
-    return {.count = static_cast<uint64_t>(config.data.at("train").num_classes().value_or(0)),
-            .names = {},
-            .outputs = outputs};
+  if (config::training_stream(config)) return classes_with_stream(config, index_dir, outputs);
   const auto train = data::pipeline::open_indexed("train", config.data, index_dir, "");
   if (train.ok())
     return {.count = (*train)->classes(), .names = (*train)->class_names(), .outputs = outputs};
-  if (train.status().code() != StatusCode::kNotFound)
-    log_warn("training classes unknown",
-             {{"reason", train.status().message()},
-              {"action", "each evaluated dataset uses its own class indices"}});
+  log_unknown(train.status());
   return {};
 }
 

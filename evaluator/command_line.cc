@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "shared/base/build_info.h"
 #include "shared/base/cli_documents.h"
 #include "shared/config/reference.h"
 
@@ -96,7 +97,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App app{"stoker-eval evaluates the checkpoints of a run in a separate process.",
                "stoker-eval"};
   app.footer(kFooter);
-  app.set_version_flag("--version", "stoker-eval " STOKER_VERSION);
+  app.set_version_flag("--version", version_text("stoker-eval"));
   const SelectionOptions selection = add_selection_options(app, command, once);
   add_options(app, command);
   add_generation_options(app, command, selection);

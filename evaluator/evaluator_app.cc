@@ -155,7 +155,7 @@ Status evaluate_standalone(const CommandLine& command, Clock& clock, std::stop_t
   STOKER_ASSIGN_OR_RETURN(const std::string path, config_path(command));
   STOKER_ASSIGN_OR_RETURN(const config::Config config,
                           load_run_config(path, command.overrides, command.trust));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = ""}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   STOKER_RETURN_IF_ERROR(limit_memory(config.eval.memory_limit_mib));
   lower_priority(config.eval.priority);
   const ScratchDirectory scratch;
@@ -243,7 +243,10 @@ Status EvaluatorApp::open_run(std::stop_token stop) {
   // With --generate, print only the text and problems.
   const bool is_text = command_.num_generated_tokens > 0;
   const LogLevel level = is_text ? LogLevel::kWarn : config_.log.level;
-  STOKER_RETURN_IF_ERROR(init_log({.level = level, .file = layout_.evaluator_log()}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = level,
+                                   .format = config_.log.format,
+                                   .file = layout_.evaluator_log(),
+                                   .journal = true}));
   STOKER_RETURN_IF_ERROR(limit_memory(config_.eval.memory_limit_mib));
   lower_priority(config_.eval.priority);
   auto created = CheckpointEvaluator::create(

@@ -13,14 +13,17 @@
 #include "shared/base/deadline.h"
 #include "shared/base/log.h"
 #include "shared/config/load_config.h"
-#include "shared/data/dataset_request.h"
+#include "shared/data/dataset.h"
+#include "shared/data/pipeline/open_dataset.h"
 #include "shared/data/record/label_range_check.h"
-#include "shared/data/stream/record_decoder.h"
 #include "shared/data/stream/stream_source.h"
+#include "shared/feed/indexed_rows.h"
+#include "shared/feed/make_sample_plan.h"
 #include "shared/feed/make_stream_feed.h"
 #include "shared/feed/quarantine_table.h"
 #include "shared/feed/stream_feed.h"
 #include "shared/feed/stream_state_table.h"
+#include "shared/feed/worker_pool.h"
 #include "shared/ring/shm_ring.h"
 
 namespace stoker::feeder {
@@ -29,14 +32,6 @@ namespace {
 constexpr auto kStreamGrace =
     std::chrono::milliseconds(500);  // stokerd kills the process after 900
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
-
-Result<data::stream::StreamSource> find_source(const FeederArguments& arguments,
-                                               const config::Config& config) {
-  STOKER_ASSIGN_OR_RETURN(auto source, feed::find_stream_source(config));
-  if (feed::stream_fingerprint(config, source) == arguments.fingerprint) return source;
-  return Status(StatusCode::kMismatch,
-                "data.train.stream.source: files were added or removed since stokerd started");
-}
 
 Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
     const FeederArguments& arguments, const config::Config& config,
@@ -48,6 +43,36 @@ Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
                                                .name = arguments.input_name};
   return feed::open_stream_inputs(config, source, from ? &*from : nullptr, std::move(descriptor),
                                   states.maybe_history());
+}
+
+// The datasets of a mixture that have an index.
+struct IndexedPart {
+  IndexedPart(const data::Dataset& data, data::order::SamplePlan its_plan, ring::ShmRing& ring,
+              ring::ProducerId producer, const feed::QuarantineTable& quarantine, uint32_t worker)
+      : plan(std::move(its_plan)),
+        guarded(data, quarantine, worker),
+        rows(guarded, plan, ring, producer) {}
+
+  const data::order::SamplePlan plan;
+  const feed::CrashTrackingDataset guarded;
+  feed::IndexedRows rows;
+};
+
+// data.train, with its files and indexes as stokerd has opened them; `source` as well.
+Result<std::unique_ptr<data::Dataset>> open_data(const FeederArguments& arguments,
+                                                 const config::Config& config,
+                                                 const data::stream::StreamSource& source) {
+  STOKER_ASSIGN_OR_RETURN(
+      auto data, data::pipeline::open_indexed("train", config.data, arguments.index_dir, "",
+                                              feed::sample_cache_budget(config.feed)));
+  // Files can be added while they are listed.
+  STOKER_ASSIGN_OR_RETURN(const auto listed_again, feed::find_stream_source(config));
+  const config::StreamConfig& stream = *config::training_stream(config);
+  if (data->fingerprint() != arguments.fingerprint ||
+      source.fingerprint(stream) != listed_again.fingerprint(stream))
+    return Status(StatusCode::kMismatch,
+                  "data.train: files were added, removed or indexed again since stokerd started");
+  return data::record::with_range_check(config, std::move(data));
 }
 
 // Empty unless all readers wait for the producer of their input.
@@ -70,12 +95,14 @@ Status report_waiting(const feed::StreamFeed& stream, const config::DatasetConfi
   return {};
 }
 
-// Starts the threads and waits for them.
+// Starts the threads, of which `num_workers` read the indexed rows of a mixture, and waits for them.
 Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamState>& from,
-                  const config::DatasetConfig& data, const feed::StreamStateTable& states) {
+                  const config::DatasetConfig& data, const feed::StreamStateTable& states,
+                  feed::IndexedRows* maybe_indexed, int num_workers) {
   if (from) STOKER_RETURN_IF_ERROR(stream.restore(*from, {}));
   Coordinator coordinator;
   stream.start(coordinator);
+  if (maybe_indexed != nullptr) maybe_indexed->start(num_workers, coordinator);
   coordinator.start("stream-report", [&](const std::stop_token& stop) {
     return report_waiting(stream, data, states, stop);
   });
@@ -92,38 +119,46 @@ Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamStat
 Status read_stream(const FeederArguments& arguments, const feed::StreamStateTable& states,
                    bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   if (!config::training_stream(config))
-    return Status(StatusCode::kMismatch, "the configuration has no data.train.stream");
+    return Status(StatusCode::kMismatch, "the configuration has no stream in data.train");
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto from, states.initial());
-  STOKER_ASSIGN_OR_RETURN(const auto source, find_source(arguments, config));
+  STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, states, from));
+  STOKER_ASSIGN_OR_RETURN(const auto dataset, open_data(arguments, config, source));
   feed::StreamFeedOptions options = feed::make_stream_options(config, source);
-  const auto& [name, data] = *config.data.find("train");
-  const data::DatasetRequest request{.name = name, .config = data};
-  STOKER_ASSIGN_OR_RETURN(const auto decoder, data::stream::RecordDecoder::make(request));
+  const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
   options.limits =
-      data::record::LabelRangeCheck::of(config, ring->layout().sample(), decoder->classes());
+      data::record::LabelRangeCheck::of(config, ring->layout().sample(), dataset->classes());
+  std::optional<IndexedPart> indexed;
+  if (config.data.at("train").combines_datasets()) {
+    STOKER_ASSIGN_OR_RETURN(auto plan, feed::load_sample_plan(config, *dataset, arguments.index_dir,
+                                                              feed::kLatestTicket));
+    indexed.emplace(*dataset, std::move(plan), *ring, producer, quarantine, arguments.worker);
+    options.maybe_indexed = &indexed->rows;
+  }
+  const int num_workers = indexed ? arguments.threads : 0;
+  const auto& [name, data] = *config::streamed_dataset(config);
   STOKER_ASSIGN_OR_RETURN(
       const auto stream,
-      feed::StreamFeed::create(request, *inputs, options, *ring,
-                               {.index = arguments.producer, .generation = arguments.generation},
+      feed::StreamFeed::create({.name = name, .config = data}, *inputs, options, *ring, producer,
                                [&states](uint64_t ticket, const feed::StreamState& after) {
                                  return states.record(ticket, after);
                                }));
   const Status sandboxed = enter_sandbox(
-      {.threads = options.num_threads,
+      {.threads = options.num_threads + num_workers,
        .memory_bytes = static_cast<uint64_t>(config.feed.worker_memory_limit_mib.value_or(0)) << 20,
        .reads_ahead = 4,  // threads: file names, closing of the queues, batches, reports
        .read_ahead_bytes = options.max_bytes,
-       .filter = config.feed.sandbox},
+       .filter = config.feed.sandbox,
+       .writable_fds = dataset->writable_fds()},
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(sandboxed);
-  return run_stream(*stream, from, data, states);
+  return run_stream(*stream, from, data, states, options.maybe_indexed, num_workers);
 }
 
 }  // namespace

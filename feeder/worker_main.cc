@@ -132,7 +132,7 @@ Status initialize_process(int parent) {
 
 Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   // The memory of the sample cache is taken before enter_sandbox(), which does not count it.
   STOKER_ASSIGN_OR_RETURN(
       auto opened,
@@ -192,7 +192,7 @@ Status restore_memory_limit() {
 Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sandbox_refused) {
   STOKER_RETURN_IF_ERROR(restore_memory_limit());
   STOKER_ASSIGN_OR_RETURN(const auto config, config::load_config(arguments.config_path, {}));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .file = {}}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config.log.level, .format = config.log.format}));
   STOKER_ASSIGN_OR_RETURN(const auto memory, ring::Segment::attach(UniqueFd(arguments.memory_fd)));
   if (memory.bytes().size() < sizeof(feed::SharedHeader))
     return Status(StatusCode::kMismatch, "--memory-fd: too small");

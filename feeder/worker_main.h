@@ -35,7 +35,8 @@ struct FeederArguments {
   uint32_t generation = 0;
   int threads = 1;
   int parent = 0;  // 0: not checked
-  // With a table of states, the data is a stream: there are no index, plan and number of threads.
+  // With a table of states, the data is a stream: index and number of threads are those of the other
+  // datasets of a mixture.
   int stream_fd = -1;
   int input_fd = -1;  // of the stream's source; -1: the worker opens files
   std::string input_name;

@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--service] [--check]
+Usage: scripts/deps.sh [--cuda | --cuda-link] [--no-torch] [--python] [--service] [--package] [--check]
 
 Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .deps/libtorch).
 
@@ -14,7 +14,9 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --cuda-link  only what is needed to compile and link the CUDA module; no additional download
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
-  --service    also systemd and systemd-nspawn, for the test of the units (root only)
+  --service    also systemd and systemd-nspawn, for the test of the units (root only), and
+               Prometheus (in .deps/prometheus), for the test of the metrics
+  --package    also dpkg-dev, lintian, zsh and fish, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
 
 Downloads are cached in ${XDG_CACHE_HOME:-~/.cache}/stoker/wheels and reused by other
@@ -26,19 +28,24 @@ HELP
 
 packages=(
   g++ cmake ninja-build ccache pkg-config
-  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev
+  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev
-  libgmock-dev spin
+  prometheus-cpp-dev libgmock-dev spin
 )
 torch=cpu
 python=no
+service=no
 while (($#)); do
   case $1 in
     --cuda) torch=cuda ;;
     --cuda-link) torch=cuda-link ;;
     --no-torch) torch=no ;;
     --python) python=yes ;;
-    --service) packages+=(systemd systemd-container) ;;
+    --service)
+      packages+=(systemd systemd-container)
+      service=yes
+      ;;
+    --package) packages+=(dpkg-dev lintian zsh fish) ;;
     --check) packages+=(clang-format shellcheck) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 64 ;;
@@ -85,63 +92,19 @@ install_packages() {
 wheels=$cache/wheels
 libtorch=$root/.deps/libtorch
 
-# "name==version sha256" of every wheel pinned in the requirement files.
-pins() { sed -e '/^#/d' -e 's/ *\\$//' "$@" | paste -d ' ' - - | sed -E 's/ +--hash=sha256:/ /'; }
-
-# Prints the cached wheel with this SHA-256; fails if there is none. The index is built once, by
-# hashing.
-wheel_of() { awk -v sha="$1" '$1 == sha { print $2; found = 1; exit } END { exit !found }' "$work/wheels.sha256"; }
-index_wheels() { find "$wheels" -maxdepth 1 -name '*.whl' -exec sha256sum {} + >"$work/wheels.sha256"; }
-
-fetch_wheels() {
-  local name sha platform platforms=()
-  mkdir -p "$wheels"
-  index_wheels
-  : >"$work/missing.txt"
-  while read -r name sha; do
-    wheel_of "$sha" >/dev/null || printf '%s --hash=sha256:%s\n' "$name" "$sha" >>"$work/missing.txt"
-  done < <(pins "$@")
-  [[ -s $work/missing.txt ]] || return 0
-  for platform in manylinux_2_{28,27,26,25,24,23,22,21,20,19,18,17,12,5} manylinux2014 manylinux2010 manylinux1; do
-    platforms+=(--platform "${platform}_x86_64")
-  done
-  # Download to a temporary folder first, so that an interrupted download is never used as a wheel.
-  python3 -m pip download --require-hashes --no-deps --only-binary=:all: --no-cache-dir --progress-bar off \
-    --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none "${platforms[@]}" \
-    -d "$work/download" -r "$work/missing.txt"
-  mv "$work"/download/*.whl "$wheels/"
-  index_wheels
-}
-
-# Omits the Python parts: the tree is only for compilers and linkers.
-unpack_cpu() {
-  unzip -q -o "$1" 'torch/include/*' 'torch/lib/*.so*' 'torch/share/cmake/*' 'torch/version.py' '*.dist-info/METADATA' \
-    '*.dist-info/licenses/*' -x 'torch/lib/*cuda*' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch.so' \
-    'torch/lib/libtorch_python.so' 'torch/lib/libtorch_nvshmem.so' 'torch/lib/libshm.so' -d "$2"
-}
-unpack_cuda_link() {
-  unzip -q -o "$1" 'torch/lib/*cuda*.so' 'torch/lib/libcaffe2_nvrtc.so' 'torch/lib/libtorch_nvshmem.so' \
-    'torch/lib/libtorch.so' -d "$2"
-}
-unpack_nvidia() { unzip -q -o "$1" 'nvidia/*' '*.dist-info/*' -d "$2"; }
+pip=(python3 -m pip)
+source "$root/scripts/libtorch_wheels.sh"
 
 # Builds the complete new tree next to the old one and swaps them by renaming; unchanged parts are
 # hard links.
 unpack_libtorch() {
-  local new=$libtorch.new part name sha
+  local new=$libtorch.new part
   rm -rf "$new"
   mkdir -p "$new"
   if has_part cpu; then cp -al "$libtorch/." "$new/"; fi
   for part in "${parts[@]}"; do
     if has_part "$part" && [[ -e $new/.$part ]]; then continue; fi
-    while read -r name sha; do
-      case $part:$name in
-        cpu:torch==*) unpack_cpu "$(wheel_of "$sha")" "$new" ;;
-        cuda-link:torch==*) unpack_cuda_link "$(wheel_of "$sha")" "$new" ;;
-        cuda-link:*) ;;
-        *) unpack_nvidia "$(wheel_of "$sha")" "$new" ;;
-      esac
-    done < <(pins "$(pin_file "$part")")
+    unpack_wheels "$part" "$(pin_file "$part")" "$new"
     rm -f "$new/.$part"
     stamp_of "$part" >"$new/.$part"
   done
@@ -249,7 +212,7 @@ make_venv() {
 }
 
 python_stamp() {
-  cat "$root/scripts/deps.sh" "$root/scripts/requirements-test.txt" "$root/scripts/libtorch-cpu.txt" \
+  cat "$root/scripts/deps.sh" "$root/scripts/libtorch_wheels.sh" "$root/scripts/requirements-test.txt" "$root/scripts/libtorch-cpu.txt" \
     "$root/scripts/libtorch-cuda.txt" | sha256sum
   echo "PyTorch: $with_pytorch, $torch"
 }
@@ -275,6 +238,26 @@ install_python() {
   step "Install the tests' Python packages into .deps/venv" python-venv make_venv
 }
 
+# Only unpacked: the package would start a server and bring 30 packages for its pages.
+unpack_prometheus() {
+  local folder
+  folder=$(mktemp -d "$root/.deps/.prometheus.XXXXXX")
+  (cd "$folder" && apt-get download prometheus && dpkg-deb -x prometheus_*.deb tree)
+  rm -rf "$root/.deps/prometheus"
+  mv "$folder/tree" "$root/.deps/prometheus"
+  rm -rf "$folder"
+}
+
+install_prometheus() {
+  if [[ -x $root/.deps/prometheus/usr/bin/promtool ]]; then
+    say "Prometheus: is unpacked"
+    return
+  fi
+  mkdir -p "$root/.deps"
+  step "Unpack Prometheus into .deps/prometheus" prometheus unpack_prometheus
+}
+
 install_packages
+if [[ $service == yes ]]; then install_prometheus; fi
 if [[ $torch != no ]]; then install_libtorch; fi
 if [[ $python == yes ]]; then install_python; fi

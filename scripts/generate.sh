@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the documents that are generated from the config key descriptors (shared/config).
+# Writes the documents that are generated from the config key descriptors (shared/config) and from the
+# events of the log (shared/base/log_events.h).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -8,7 +9,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 Usage: scripts/generate.sh [--check]
 
 Builds stoker-config-reference and writes config/stoker.yaml, config/stoker.schema.json and the tables
-of docs/configuration.md.
+of docs/configuration.md and docs/events.md.
 
   --check  write nothing; print the differences and exit with 1 if a committed file is out of date
 
@@ -25,29 +26,30 @@ program=${STOKER_CONFIG_REFERENCE:-$root/build/release/bin/stoker-config-referen
 generated=$(mktemp -d)
 trap 'rm -rf "$generated"' EXIT
 
-# The page with the tables between the two marker comments replaced.
+# write_page PAGE DOCUMENT: docs/PAGE.md with what is between the two marker comments replaced.
 write_page() {
-  "$program" markdown >"$generated/tables.md"
+  "$program" "$2" >"$generated/tables.md"
   awk -v tables="$generated/tables.md" '
-    /^<!-- end of generated settings -->$/ { inside = 0; ends++ }
+    /^<!-- end of generated / { inside = 0; ends++ }
     !inside { print }
-    /^<!-- generated: settings -->$/ {
+    /^<!-- generated: / {
       inside = 1
       starts++
       print ""
       while ((getline line <tables) > 0) print line
       print ""
     }
-    END { exit !(starts == 1 && ends == 1) }' docs/configuration.md >"$generated/configuration.md" ||
-    die "docs/configuration.md must have the comments that start and end the generated settings, once"
+    END { exit !(starts == 1 && ends == 1) }' "docs/$1.md" >"$generated/$1.md" ||
+    die "docs/$1.md must have the comments that start and end the generated part, once"
 }
 
 "$program" manual >"$generated/stoker.yaml"
 "$program" schema >"$generated/stoker.schema.json"
-write_page
+write_page configuration markdown
+write_page events events
 
 stale=0
-for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md; do
+for file in config/stoker.yaml config/stoker.schema.json docs/configuration.md docs/events.md; do
   if [[ $check == --check ]]; then
     diff -u "$file" "$generated/$(basename "$file")" || stale=1
   elif ! cmp -s "$file" "$generated/$(basename "$file")"; then

@@ -110,6 +110,7 @@ ExitCode DaemonApp::run() {
   run_ =
       std::make_unique<Run>(config_, command_, layout_, clock_, is_in_group() ? &launch_ : nullptr);
   if (const Status served = start_control(); !served.ok()) return leave_group(served);
+  if (const Status served = start_http(); !served.ok()) return leave_group(served);
   watchdog_ =
       std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return run_->progress(); });
   wait_for_signal();
@@ -161,10 +162,13 @@ Status DaemonApp::open_rank_directory() {
                                          " of this run; start each rank once");
   if (!lock.ok()) return lock.status();
   rank_lock_ = *std::move(lock);
-  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level, .file = own.trainer_log()}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
+                                   .format = config_.log.format,
+                                   .file = own.trainer_log(),
+                                   .journal = true}));
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
-                              {"rank_dir", own.root()},
+                              {"run_dir", own.root()},
                               {"config", command_.config},
                               {"pid", ::getpid()}});
   return {};
@@ -180,7 +184,10 @@ ExitCode DaemonApp::leave_group(const Status& reason) {
 
 Status DaemonApp::open_run_directory() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
-  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level, .file = layout_.trainer_log()}));
+  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
+                                   .format = config_.log.format,
+                                   .file = layout_.trainer_log(),
+                                   .journal = true}));
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", layout_.root()},
@@ -220,6 +227,7 @@ Status DaemonApp::count_start() {
 }
 
 Status DaemonApp::start_control() {
+  STOKER_ASSIGN_OR_RETURN(identity_, control::identify_run(layout_.root()));
   if (!config_.control.socket) return {};
   server::ServerOptions options;
   options.socket_path = control::resolve_socket_path(*config_.control.socket, layout_.root(),
@@ -227,9 +235,36 @@ Status DaemonApp::start_control() {
   options.link_path = layout_.control_socket();
   STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
-  STOKER_ASSIGN_OR_RETURN(options.run, control::identify_run(layout_.root()));
+  options.run = identity_;
   control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
+}
+
+Status DaemonApp::start_http() {
+  if (!config_.http.listen) return {};
+  STOKER_ASSIGN_OR_RETURN(const auto listen, config::parse_http_listen(*config_.http.listen));
+  UniqueFd unix_socket;
+  if (!listen.unix_path.empty()) {
+    auto socket = server::ListeningSocket::open(listen.unix_path);
+    if (!socket.ok()) return socket.status().with_context("http.listen");
+    maybe_http_socket_.emplace(*std::move(socket));
+    unix_socket = maybe_http_socket_->take_descriptor();
+  }
+  http_ = std::make_unique<http::HttpServer>(
+      io_, clock_,
+      http::HttpOptions{
+          .listen = listen, .version = stoker_version(), .status = [this] { return status(); }});
+  return http_->start(std::move(unix_socket));
+}
+
+control::TrainerStatus DaemonApp::status() const {
+  const auto published = run_->status();
+  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
+  if (control_) status.control = control_->counters();
+  status.run_dir = identity_.run_dir;
+  status.run_dir_id = identity_.run_dir_id;
+  status.pid = identity_.pid;
+  return status;
 }
 
 void DaemonApp::start_training() {
@@ -250,6 +285,8 @@ void DaemonApp::training_ended() {
   notifier_.stopping();
   run_->close();
   if (control_) control_->stop();
+  maybe_http_socket_.reset();
+  if (http_) http_->stop();
   signals_.cancel();
   timer_.cancel();
   io_.stop();

@@ -22,7 +22,9 @@
 #include "daemon/app/group_launch.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
+#include "daemon/http/http_server.h"
 #include "daemon/server/control_server.h"
+#include "daemon/server/listening_socket.h"
 #include "daemon/service/restart_count.h"
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signal_policy.h"
@@ -54,6 +56,8 @@ class DaemonApp {
   bool is_chief() const { return launch_.environment.is_chief(); }
   bool is_in_group() const { return launch_.environment.world_size > 1; }
   Status start_control();
+  Status start_http();
+  control::TrainerStatus status() const;
   Status count_start();
   void start_training();
   void training_ended();
@@ -92,6 +96,7 @@ class DaemonApp {
   std::optional<FileLock> rank_lock_;               // of the other ranks
   service::SignalPolicy policy_;
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
+  control::RunIdentity identity_;  // set by start_control()
   bool no_progress_ = false;
   bool is_wait_shown_ = false;  // as the status of the service
   bool stop_requested_ = false;
@@ -107,8 +112,10 @@ class DaemonApp {
   std::optional<Result<run::RunOutcome>> outcome_;
   Coordinator trainer_;  // its thread uses the members above
 
-  // Only for the main thread; both use run_.
+  // Only for the main thread; they use run_.
   std::unique_ptr<server::ControlServer> control_;
+  std::optional<server::ListeningSocket> maybe_http_socket_;
+  std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<service::Watchdog> watchdog_;
 };
 

@@ -103,6 +103,7 @@ config::Config with_group_defaults(config::Config config, const group::LaunchEnv
 
 config::Config without_duties_of_chief(config::Config config) {
   config.control.socket.reset();
+  config.http.listen.reset();
   config.metrics.tensorboard = false;
   config.metrics.histogram_every_steps.reset();
   return config;

@@ -201,7 +201,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
       case train::TrainerOutcome::kDataExhausted:
         if (segment.step() == 0)
           return Status(StatusCode::kCorrupt,
-                        "data.train.stream: the stream ended before the first step was complete");
+                        "data.train: the stream ended before the first step was complete");
         segment.end_stream();
         is_data_exhausted_ = true;
         return run::RunOutcome::kFinished;
@@ -332,7 +332,6 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   if (const auto* const stream = config::training_stream(config_)) {
     STOKER_ASSIGN_OR_RETURN(stream_input_, open_stream_input(config_));
     log_info("stream opened", {{"source", stream->source}});
-    return make_stream_dataset(config_);
   }
   auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
     if (stop_requested_) throw data::files::ScanStopped();
@@ -352,8 +351,11 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   if (group_ && group_->is_chief())
     STOKER_RETURN_IF_ERROR(
         group_->text_of_chief("index complete", preparation_stop_.get_token()).status());
+  const bool has_stream = config::training_stream(config_) != nullptr;
+  const uint64_t samples = (*data)->size() - (has_stream ? (*data)->component_sizes().back() : 0);
+  if (samples == 0) return data;  // all are in the stream
   log_info("dataset opened", {{"dataset", "train"},
-                              {"samples", (*data)->size()},
+                              {"samples", samples},
                               {"fingerprint", (*data)->fingerprint().substr(0, 12)}});
   if (config_.feed.shuffle == config::ShuffleMode::kShards && (*data)->shard_ends().size() == 1)
     log_warn("shard shuffle not effective", {{"reason", "data.train is one shard"}});
@@ -368,7 +370,7 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
       maybe_refresher_ ? maybe_refresher_->plan_start() : feed::PlanStart{};
   STOKER_ASSIGN_OR_RETURN(const auto plan,
                           feed::make_plan_options(config_, *data, weights_, plan_start));
-  feed::log_padding_ratio(*data, plan);
+  if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
   SegmentStart start{.data = std::move(data), .plan = data::order::SamplePlan(plan)};
   config::Config config = config_;
   STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));

@@ -7,8 +7,6 @@
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/safetensors.h"
-#include "shared/data/dataset_request.h"
-#include "shared/data/stream/record_decoder.h"
 #include "shared/data/stream/spool_folder.h"
 #include "shared/data/stream/stream_source.h"
 #include "shared/feed/make_stream_feed.h"
@@ -24,43 +22,16 @@ Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
   return state ? *std::move(state) : feed::StreamState();
 }
 
-constexpr uint64_t kStreamSize = uint64_t{1} << 60;  // more than can be read
-
-class StreamDataset final : public data::Dataset {
- public:
-  explicit StreamDataset(data::DatasetInfo info) : info_(std::move(info)) {}
-
-  const data::DatasetInfo& info() const override { return info_; }
-  data::SampleSource source(uint64_t /*sample*/) const override { return {}; }
-  Status read(uint64_t /*sample*/, const data::RandomKey& /*random_key*/,
-              std::span<const std::span<std::byte>> /*outputs*/) const override {
-    return Status(StatusCode::kInternal, "a sample of a stream cannot be read by its number");
-  }
-
- private:
-  const data::DatasetInfo info_;
-};
-
 }  // namespace
-
-Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config& config) {
-  const auto& [name, settings] = *config.data.find("train");
-  STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
-  STOKER_ASSIGN_OR_RETURN(const auto decoder,
-                          data::stream::RecordDecoder::make({.name = name, .config = settings}));
-  return std::unique_ptr<data::Dataset>(std::make_unique<StreamDataset>(
-      data::DatasetInfo{.size = kStreamSize,
-                        .fingerprint = feed::stream_fingerprint(config, source),
-                        .spec = decoder->spec(0),
-                        .classes = decoder->classes()}));
-}
 
 Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
     const config::Config& config) {
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   if (!source.has_descriptor()) return std::optional<data::stream::InputDescriptor>();
   auto input = source.open_descriptor();
-  if (!input.ok()) return input.status().with_context("data.train.stream.source");
+  if (!input.ok())
+    return input.status().with_context("data." + config::streamed_dataset(config)->first +
+                                       ".stream.source");
   return std::optional(*std::move(input));
 }
 
@@ -73,7 +44,8 @@ Result<supervisor::StreamSupply> make_stream_supply(
                                   .state = state.stream,
                                   .fingerprint = data.fingerprint(),
                                   .capacity = static_cast<uint64_t>(options.capacity),
-                                  .num_threads = options.num_threads};
+                                  .num_threads = options.num_threads,
+                                  .has_indexed = config.data.at("train").combines_datasets()};
   if (maybe_input != nullptr) {
     supply.input_fd = maybe_input->fd.get();
     supply.input_name = maybe_input->name;
@@ -89,8 +61,9 @@ void archive_finished_files(const config::Config& config, const Result<feed::Str
   if (!config::training_stream(config)->is_spool()) return;
   Status status = state.status();
   if (status.ok())
-    status = data::stream::SpoolFolder::archive_all(
-        default_file_system(), config.data.at("train").path(), feed::finished_files(*state));
+    status = data::stream::SpoolFolder::archive_all(default_file_system(),
+                                                    config::streamed_dataset(config)->second.path(),
+                                                    feed::finished_files(*state));
   if (!status.ok()) log_warn("spool files not archived", {{"error", status.to_string()}});
 }
 

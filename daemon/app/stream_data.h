@@ -1,12 +1,11 @@
-// stream_data: data.train.stream in stokerd: what is known of the samples before they are read, the
-// descriptor of the source, and how the worker process is supplied.
+// stream_data: the stream of data.train in stokerd: the descriptor of its source, and how the worker
+// process is supplied.
 //
 // Threads:  the trainer thread, if nothing else is said.
 // Blocking: open_stream_input() of a socket until the other side accepts; the others for the disk.
-// Errors:   those of StreamSource and RecordDecoder, with the setting.
+// Errors:   those of StreamSource, with the setting.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,10 +18,6 @@
 #include "shared/feed/stream_state.h"
 
 namespace stoker::app {
-
-// The samples of a stream. They are numbered in the order of training, their number is not known, and
-// only a worker process can read them.
-Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config& config);
 
 // Of stdin, a FIFO or a socket; nullopt: the worker process opens files. It stays open until the end
 // of the run, so that a producer does not notice the end of a worker process.

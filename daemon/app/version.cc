@@ -2,12 +2,15 @@
 
 #include <torch/version.h>
 
+#include "shared/base/build_info.h"
+
 namespace stoker::app {
 
 std::string stoker_version() { return STOKER_VERSION; }
 std::string torch_version() { return TORCH_VERSION; }
 std::string format_version() {
-  return "stokerd " + stoker_version() + " (LibTorch " + torch_version() + ")";
+  return version_text("stokerd", "(LibTorch " + torch_version() + ")") + "\nCUDA      " +
+         (STOKER_HAS_CUDA_MODULE ? "yes" : "no");
 }
 
 }  // namespace stoker::app

@@ -126,13 +126,14 @@ Status FeedSupervisor::start_stream() {
     STOKER_ASSIGN_OR_RETURN(options_.feed_program, feed::find_feed_program());
   }
   const std::lock_guard lock(mutex_);
-  STOKER_RETURN_IF_ERROR(make_table(1, 1));
+  const int num_workers = options_.stream->has_indexed ? max_threads(options_.feed) : 0;
+  STOKER_RETURN_IF_ERROR(make_table(1, static_cast<uint32_t>(std::max(num_workers, 1))));
   STOKER_ASSIGN_OR_RETURN(states_,
                           feed::StreamStateTable::create(ring_.slots(), options_.stream->capacity,
                                                          options_.stream->history_bytes));
   restore_history();
   workers_.resize(1);
-  workers_[0].threads = options_.stream->num_threads;
+  workers_[0].threads = options_.stream->num_threads + num_workers;
   workers_[0].delay = kFirstDelay;
   return spawn(workers_[0]);
 }
@@ -145,6 +146,7 @@ Status FeedSupervisor::prepare_stream() const {
   if (next != options_.stream->first_ticket) {
     STOKER_ASSIGN_OR_RETURN(state, states_->read(next - 1));
   }
+  if (state && !state->has_started()) state.reset();
   if (state && options_.stream->input_fd >= 0) continue_input(*state);
   // The worker before had no batch, and read more than is held.
   const auto history = states_->maybe_history();
@@ -194,8 +196,8 @@ void FeedSupervisor::continue_input(feed::StreamState& state) const {
            {{"source", options_.stream->input_name},
             {"queued_records", queued - state.elements.size()},
             {"reason",
-             "the source cannot be read again, and data.train.stream.save_elements_mib is too "
-             "small; the stream continues with the next records"}});
+             "the source cannot be read again, and stream.save_elements_mib is too small; the "
+             "stream continues with the next records"}});
 }
 
 bool FeedSupervisor::end_stream() {
@@ -270,7 +272,8 @@ std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) cons
   };
   if (options_.stream) {
     add({"--dataset-fingerprint", options_.stream->fingerprint, "--stream-fd",
-         std::to_string(kFirstFd + 2)});
+         std::to_string(kFirstFd + 2), "--index-dir", options_.index_dir, "--num-threads",
+         std::to_string(max_threads(options_.feed))});
     if (options_.stream->input_fd >= 0)
       add({"--input-fd", std::to_string(kFirstFd + 3), "--input-name",
            options_.stream->input_name});

@@ -56,9 +56,10 @@ namespace stoker::supervisor {
 struct StreamSupply {
   uint64_t first_ticket = 0;                    // of the ring
   std::optional<feed::StreamState> state = {};  // before that ticket; nullopt: from the start
-  std::string fingerprint = {};                 // of the stream
+  std::string fingerprint = {};                 // of data.train
   uint64_t capacity = 1000;                     // elements of the queue
   int num_threads = 1;                          // readers
+  bool has_indexed = false;                     // a mixture: feed.num_workers more read the others
   int input_fd = -1;                            // of the source, open until the end; -1: files
   std::string input_name = {};
   // Of an input that cannot be read again: how much is held, and what the checkpoint has.
@@ -76,7 +77,7 @@ struct FeedOptions {
   SampleErrorHistory sample_errors;    // up to the first ticket of this ring
   std::string feed_program;            // empty: feed::find_feed_program()
   std::vector<uint64_t> quarantined;   // samples that are not read, from the checkpoint
-  std::optional<StreamSupply> stream;  // in place of dataset and plan
+  std::optional<StreamSupply> stream;  // of the dataset
   ring::TicketShare share = {};        // that of the ring
 };
 

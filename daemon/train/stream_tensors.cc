@@ -22,7 +22,7 @@ constexpr size_t kElementValues = 3;
 constexpr size_t kFinishedValues = 3;
 constexpr size_t kGeneratorValues = 3;
 constexpr size_t kMaxStateBytes = size_t{1} << 30;    // of one tensor
-constexpr size_t kMaxHistoryBytes = size_t{1} << 32;  // as data.train.stream.save_elements_mib
+constexpr size_t kMaxHistoryBytes = size_t{1} << 32;  // as stream.save_elements_mib
 
 Status corrupt(const std::string& tensor) {
   return Status(StatusCode::kCorrupt, "trainer_state.safetensors: " + tensor + " is invalid");

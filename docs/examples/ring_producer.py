@@ -126,14 +126,19 @@ class Ring:
             self.memory[at : at + tensor.row_bytes] = sample[tensor.name]
         self.add(self.row + 56, 1)  # the heartbeat
 
+    def is_claimed(self, ticket):
+        """Whether the ticket is still this producer's; otherwise its slot must not be written to."""
+        return self.load(self.slot_table + 64 * (ticket % self.slots)) == self.word(ticket, CLAIMED)
+
     def publish(self, ticket):
         if not self.replace(ticket, self.word(ticket, CLAIMED), self.word(ticket, READY)):
-            return  # the claim was revoked; another producer fills the ticket
+            return False  # the claim was revoked; another producer fills the ticket
         self.add(self.row + 48, 1)
         if ticket == self.load(128):
             self.add(256, 1, 4)
             if self.load(260, 4) > 0:
                 libc.syscall(SYS_FUTEX, ctypes.c_void_p(self.base + 256), FUTEX_WAKE, 2**31 - 1, None, None, 0)
+        return True
 
 
 def attach(socket_path):

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -10,78 +9,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include "shared/base/cli_options.h"
 #include "shared/base/man_page.h"
 #include "shared/base/utf8.h"
 
 namespace stoker {
 namespace {
 
-using Words = std::vector<std::string>;
 using Options = std::vector<const CLI::Option*>;
-
-// ---- options of CLI11 ---------------------------------------------------------------------------
-
-// Options in the order of --help, without the hidden ones; a command shares --help with the program.
-Options visible_options(const CLI::App& app, bool is_positional) {
-  return app.get_options([&](const CLI::Option* option) {
-    const bool is_inherited = app.get_parent() != nullptr && option == app.get_help_ptr();
-    return !option->get_group().empty() && !is_inherited &&
-           option->get_positional() == is_positional;
-  });
-}
-
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
-}
-
-Words command_names(const CLI::App& app) {
-  Words names;
-  for (const CLI::App* const command : commands_of(app)) names.push_back(command->get_name());
-  return names;
-}
-
-bool takes_value(const CLI::Option& option) { return option.get_expected_max() != 0; }
-
-// The name of the argument: "FILE". CLI11 adds a description of the check: "N:INT in [1 - 1000]".
-std::string argument_name(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  return type.substr(0, type.find(':'));
-}
-
-// "{model,ema}" or "INT in [1 - 1000]"; empty without a check.
-std::string check_text(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const size_t colon = type.find(':');
-  return colon == std::string::npos ? "" : type.substr(colon + 1);
-}
-
-// The words of CLI::IsMember.
-Words allowed_words(const CLI::Option& option) {
-  const std::string check = check_text(option);
-  Words words;
-  if (!check.starts_with('{') || !check.ends_with('}')) return words;
-  std::istringstream list(check.substr(1, check.size() - 2));
-  for (std::string word; std::getline(list, word, ',');) words.push_back(word);
-  return words;
-}
-
-// "From 1 to 1000", of CLI::Range.
-std::string allowed_range(const CLI::Option& option) {
-  const std::string check = check_text(option);
-  const size_t from = check.find(" in ["), middle = check.find(" - ");
-  if (from == std::string::npos || middle == std::string::npos || !check.ends_with(']')) return "";
-  const size_t first = from + 5;
-  return "From " + check.substr(first, middle - first) + " to " +
-         check.substr(middle + 3, check.size() - middle - 4);
-}
-
-// "-f" and "--follow".
-Words names_of(const CLI::Option& option) {
-  Words names;
-  for (const std::string& name : option.get_snames()) names.push_back('-' + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
 
 // Sorted, because CLI11 orders them by address.
 std::string sorted_names(const std::set<CLI::Option*>& options) {
@@ -236,131 +171,14 @@ class FooterWriter {
   std::string paragraph_;
 };
 
-// ---- bash completion ----------------------------------------------------------------------------
-
-constexpr std::string_view kStart = R"(() {
-  local line=${COMP_LINE:0:COMP_POINT} word option prefix command="" options="" candidates=""
-  local -a words
-  # Not COMP_WORDS, which has "--set", "KEY", "=" and "VALUE".
-  read -d '' -ra words <<<"$line"
-  [[ $line != *[[:space:]] ]] || words+=('')
-  word=${words[-1]}
-  unset 'words[-1]'
-  option=${words[-1]}
-  [[ $word != --*=* ]] || option=${word%%=*}
-)";
-
-// If bash breaks words at '=', a completion replaces only what follows it.
-constexpr std::string_view kEnd =
-    R"(  mapfile -t COMPREPLY < <(compgen -W "$candidates" -- "${word##*=}")
-  prefix=${word%"${word##*=}"}
-  [[ $COMP_WORDBREAKS == *=* ]] || COMPREPLY=("${COMPREPLY[@]/#/$prefix}")
+std::string document(const CLI::App& app, int section, const std::function<KeyCompletions()>& keys,
+                     const std::string& what) {
+  if (what == "man") return man_page(app, section);
+  const auto completion = what == "bash"  ? bash_completion
+                          : what == "zsh" ? zsh_completion
+                                          : fish_completion;
+  return completion(app, keys ? keys() : KeyCompletions());
 }
-)";
-
-constexpr std::string_view kNoFiles = "compopt +o default +o bashdefault";
-
-// The value is a path: readline completes it.
-bool is_path(const CLI::Option& option) {
-  const std::string name = argument_name(option);
-  return name == "FILE" || name == "DIR" || name == "PATH" || name == "CHECKPOINT";
-}
-
-class CompletionWriter {
- public:
-  CompletionWriter(const CLI::App& app, const KeyCompletions& keys) : app_(app), keys_(keys) {}
-
-  std::string write() {
-    const std::string name = app_.get_name();
-    std::string function = '_' + name;
-    std::ranges::replace(function, '-', '_');
-    out_ = "# bash completion of " + name + ", printed by \"" + name +
-           " --print-document completion\".\n" + function + std::string(kStart);
-    write_command();
-    write_options();
-    write_values();
-    out_ +=
-        std::string(kEnd) + "complete -o bashdefault -o default -F " + function + ' ' + name + '\n';
-    return std::move(out_);
-  }
-
- private:
-  // Finds the command among the words; the value of an option is none.
-  void write_command() {
-    if (commands_of(app_).empty()) return;
-    Words with_value;
-    for (const CLI::Option* const option : visible_options(app_, false))
-      if (takes_value(*option))
-        std::ranges::copy(names_of(*option), std::back_inserter(with_value));
-    out_ += "  local i\n  for ((i = 1; i < ${#words[@]}; ++i)); do\n    case ${words[i]} in\n";
-    if (!with_value.empty()) out_ += "      " + join(with_value, " | ") + ") ((++i)) ;;\n";
-    out_ += "      " + join(command_names(app_), " | ") +
-            ")\n        command=${words[i]}\n        break\n        ;;\n    esac\n  done\n";
-  }
-
-  void write_options() {
-    const std::string shared = join(long_names(app_), " ");
-    out_ += "  options='" + shared + "'\n";
-    if (commands_of(app_).empty()) return;
-    out_ += "  case $command in\n    '') candidates='" + join(command_names(app_), " ") + "' ;;\n";
-    for (const CLI::App* const command : commands_of(app_)) {
-      const Words names = long_names(*command);
-      if (!names.empty())
-        out_ += "    " + command->get_name() + ") options+=' " + join(names, " ") + "' ;;\n";
-    }
-    out_ += "  esac\n";
-  }
-  static Words long_names(const CLI::App& app) {
-    Words names;
-    for (const CLI::Option* const option : visible_options(app, false))
-      names.push_back(names_of(*option).back());
-    return names;
-  }
-
-  void write_values() {
-    out_ += "  case $command:$option in\n";
-    write_values_of(app_, "*");
-    for (const CLI::App* const command : commands_of(app_))
-      write_values_of(*command, command->get_name());
-    out_ += "    *)\n      " + std::string(kNoFiles) +
-            "\n      [[ $word != -* ]] || candidates=$options\n      ;;\n  esac\n";
-  }
-
-  // `command`: a pattern. The options of a program can follow any command.
-  void write_values_of(const CLI::App& app, const std::string& command) {
-    for (const CLI::Option* const option : visible_options(app, false)) {
-      if (!takes_value(*option)) continue;
-      Words patterns;
-      for (const std::string& name : names_of(*option)) patterns.push_back(command + ':' + name);
-      out_ += "    " + join(patterns, " | ") + ')';
-      if (argument_name(*option) == "KEY=VALUE" && !keys_.empty())
-        write_settings();
-      else if (is_path(*option))
-        out_ += " return ;;\n";
-      else
-        out_ += "\n      " + std::string(kNoFiles) + "\n      candidates='" +
-                join(allowed_words(*option), " ") + "'\n      ;;\n";
-    }
-  }
-
-  void write_settings() {
-    std::map<std::string, Words> keys_by_words;  // "true false" has many keys
-    for (const KeyCompletion& key : keys_)
-      if (!key.words.empty()) keys_by_words[join(key.words, " ")].push_back(key.key + "=*");
-    out_ += "\n      case ${word#\"$option=\"} in\n";
-    for (const auto& [words, keys] : keys_by_words)
-      out_ += "        " + join(keys, " | \\\n          ") + ")\n          " +
-              std::string(kNoFiles) + "\n          candidates='" + words + "'\n          ;;\n";
-    out_ += "        *=*) return ;;\n        *)\n          " + std::string(kNoFiles) +
-            " -o nospace\n          candidates='\n";
-    for (const KeyCompletion& key : keys_) out_ += key.key + "=\n";
-    out_ += "'\n          ;;\n      esac\n      ;;\n";
-  }
-
-  const CLI::App& app_;
-  const KeyCompletions& keys_;
-  std::string out_;
-};
 
 }  // namespace
 
@@ -380,21 +198,14 @@ std::string man_page(const CLI::App& app, int section) {
   return page.text();
 }
 
-std::string bash_completion(const CLI::App& app, const KeyCompletions& keys) {
-  return CompletionWriter(app, keys).write();
-}
-
 void add_document_option(CLI::App& app, int section, std::function<KeyCompletions()> keys) {
   app.add_option_function<std::string>(
          "--print-document",
          [&app, section, keys = std::move(keys)](const std::string& what) {
-           throw CLI::CallForVersion(what == "man"
-                                         ? man_page(app, section)
-                                         : bash_completion(app, keys ? keys() : KeyCompletions()),
-                                     0);
+           throw CLI::CallForVersion(document(app, section, keys, what), 0);
          },
-         "Print the man page or the bash completion and exit")
-      ->check(CLI::IsMember({"man", "completion"}))
+         "Print the man page or the completion for a shell and exit")
+      ->check(CLI::IsMember({"man", "bash", "zsh", "fish"}))
       ->group("");
 }
 

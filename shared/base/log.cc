@@ -1,18 +1,30 @@
 #include "shared/base/log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cctype>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
+#define SD_JOURNAL_SUPPRESS_LOCATION
+#include <boost/json.hpp>
 #include <spdlog/async.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/spdlog.h>
+#include <systemd/sd-journal.h>
 
 #include "shared/base/thread_registry.h"
 #include "shared/base/utf8.h"
@@ -21,7 +33,8 @@ namespace stoker {
 namespace {
 
 constexpr size_t kQueueLines = 8192;
-constexpr std::string_view kPattern = "%Y-%m-%dT%H:%M:%S.%eZ %v";
+constexpr std::chrono::seconds kDropReportInterval{1};
+constexpr const char* kTimePattern = "%Y-%m-%dT%H:%M:%S.%eZ";
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
@@ -37,20 +50,195 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Padded to seven columns, so that the events of a log are aligned.
-std::string_view to_string(LogLevel level) {
+struct LevelNames {
+  std::string_view padded;  // so that the events of a log are aligned
+  std::string_view name;
+  std::string_view priority;  // of syslog
+};
+LevelNames level_names_of(spdlog::level::level_enum level) {
   switch (level) {
-    case LogLevel::kDebug:
-      return "debug   ";
-    case LogLevel::kInfo:
-      return "info    ";
-    case LogLevel::kWarn:
-      return "warning ";
-    case LogLevel::kError:
-      return "error   ";
+    case spdlog::level::debug:
+      return {"debug   ", "debug", "7"};
+    case spdlog::level::warn:
+      return {"warning ", "warning", "4"};
+    case spdlog::level::err:
+      return {"error   ", "error", "3"};
+    default:
+      return {"info    ", "info", "6"};
   }
-  return "info    ";
 }
+
+bool needs_quotes(std::string_view value) {
+  if (value.empty()) return true;
+  for (const char c : value)
+    if (c == ' ' || c == '"' || c == '=' || c == '\\') return true;
+  return false;
+}
+
+void append_hex(std::string& out, std::string_view bytes) {
+  for (const char byte : bytes) {
+    char hex[8];
+    std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(byte));
+    out += hex;
+  }
+}
+
+// The rest of `value` without its next character, which can be an invalid byte.
+struct NextCharacter {
+  std::string_view bytes;
+  bool is_valid = false;
+};
+NextCharacter take_character(std::string_view& value) {
+  const size_t valid_bytes = utf8_character_bytes(value);
+  const std::string_view character = value.substr(0, valid_bytes > 0 ? valid_bytes : 1);
+  value.remove_prefix(character.size());
+  return {character, valid_bytes > 0};
+}
+
+void append_escaped(std::string& out, std::string_view value) {
+  while (!value.empty()) {
+    const auto [character, is_valid] = take_character(value);
+    if (character == "\"" || character == "\\") {
+      out += '\\';
+      out += character;
+    } else if (character == "\n") {
+      out += "\\n";
+    } else if (!is_valid || is_control_character(character)) {
+      append_hex(out, character);
+    } else {
+      out += character;
+    }
+  }
+}
+
+void append_field(std::string& out, std::string_view key, std::string_view value) {
+  out += ' ';
+  out += key;
+  out += '=';
+  const bool quoted = needs_quotes(value);
+  if (quoted) out += '"';
+  append_escaped(out, value);
+  if (quoted) out += '"';
+}
+
+// A JSON string. Control characters are escaped by Boost.JSON; those above U+007F, which a terminal
+// can interpret, and bytes that are not UTF-8 are written as in text.
+std::string to_json_string(std::string_view value) {
+  std::string printable;
+  while (!value.empty()) {
+    const auto [character, is_valid] = take_character(value);
+    const bool is_ascii = is_valid && character.size() == 1;
+    if (!is_valid || (!is_ascii && is_control_character(character)))
+      append_hex(printable, character);
+    else
+      printable += character;
+  }
+  return boost::json::serialize(boost::json::string(printable));
+}
+
+// ---- Events in the queue of spdlog: the name and the fields, as `text or not, size, bytes` each.
+
+struct QueuedField {
+  std::string_view key = {};
+  std::string_view value = {};
+  bool is_text = true;
+};
+
+void append_part(std::string& out, std::string_view bytes, bool is_text) {
+  const auto size = static_cast<uint32_t>(bytes.size());
+  out += is_text ? '\1' : '\0';
+  out.append(reinterpret_cast<const char*>(&size), sizeof size);
+  out += bytes;
+}
+
+std::string encode(std::string_view event, Fields fields) {
+  std::string out;
+  append_part(out, event, true);
+  for (const Field& field : fields) {
+    append_part(out, field.key, true);
+    append_part(out, field.value, field.is_text);
+  }
+  return out;
+}
+
+class QueuedEvent {
+ public:
+  explicit QueuedEvent(std::string_view encoded) : rest_(encoded) { name_ = next().value; }
+  std::string_view name() const { return name_; }
+  bool has_field() const { return !rest_.empty(); }
+  QueuedField next_field() {
+    const std::string_view key = next().value;
+    QueuedField field = next();
+    field.key = key;
+    return field;
+  }
+
+ private:
+  QueuedField next() {
+    uint32_t size = 0;
+    std::memcpy(&size, rest_.data() + 1, sizeof size);
+    const QueuedField part{.value = rest_.substr(1 + sizeof size, size),
+                           .is_text = rest_[0] == '\1'};
+    rest_.remove_prefix(1 + sizeof size + size);
+    return part;
+  }
+
+  std::string_view rest_;
+  std::string_view name_;
+};
+
+std::string_view payload_of(const spdlog::details::log_msg& message) {
+  return {message.payload.data(), message.payload.size()};
+}
+
+std::string to_text(std::string_view encoded) {
+  QueuedEvent event(encoded);
+  std::string line(event.name());
+  while (event.has_field()) {
+    const QueuedField field = event.next_field();
+    append_field(line, field.key, field.value);
+  }
+  return line;
+}
+
+class EventFormatter final : public spdlog::formatter {
+ public:
+  explicit EventFormatter(LogFormat format) : format_(format) {}
+
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string line = format_ == LogFormat::kJson ? to_json(message) : to_text_line(message);
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<EventFormatter>(format_);
+  }
+
+ private:
+  std::string time_of(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t out;
+    time_.format(message, out);
+    return {out.data(), out.size()};
+  }
+  std::string to_text_line(const spdlog::details::log_msg& message) {
+    return time_of(message) + " " + std::string(level_names_of(message.level).padded) +
+           to_text(payload_of(message)) + "\n";
+  }
+  std::string to_json(const spdlog::details::log_msg& message) {
+    QueuedEvent event(payload_of(message));
+    std::string line = "{\"time\":\"" + time_of(message) + "\",\"level\":\"";
+    line += level_names_of(message.level).name;
+    line += "\",\"event\":" + to_json_string(event.name());
+    while (event.has_field()) {
+      const QueuedField field = event.next_field();
+      line += "," + to_json_string(field.key) + ":";
+      line += field.is_text ? to_json_string(field.value) : std::string(field.value);
+    }
+    return line + "}\n";
+  }
+
+  const LogFormat format_;
+  spdlog::pattern_formatter time_{kTimePattern, spdlog::pattern_time_type::utc, ""};
+};
 
 void write_to_stderr(std::string_view text) {
   // One write() per line. Errors of a closed or full standard error are ignored.
@@ -84,12 +272,51 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
   std::string progress_;  // guarded by mutex_ of the base class
 };
 
+// Whether standard error is a stream of systemd's journal.
+bool is_journal() {
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat file {};
+  return stream != nullptr && ::fstat(STDERR_FILENO, &file) == 0 &&
+         std::to_string(file.st_dev) + ":" + std::to_string(file.st_ino) == stream;
+}
+
+// Entries with the fields STOKER_EVENT and STOKER_<FIELD>.
+class JournalSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    std::vector<std::string> fields = {
+        "MESSAGE=" + to_text(payload_of(message)),
+        "PRIORITY=" + std::string(level_names_of(message.level).priority)};
+    QueuedEvent event(payload_of(message));
+    fields.push_back("STOKER_EVENT=" + std::string(event.name()));
+    while (event.has_field()) {
+      const QueuedField field = event.next_field();
+      fields.push_back("STOKER_" + journal_name(field.key) + "=" + std::string(field.value));
+    }
+    std::vector<iovec> parts;
+    for (std::string& field : fields) parts.push_back({field.data(), field.size()});
+    // A journal that is gone is no reason to stop.
+    (void)sd_journal_sendv(parts.data(), static_cast<int>(parts.size()));
+  }
+  void flush_() override {}
+
+ private:
+  static std::string journal_name(std::string_view key) {
+    std::string name;
+    for (const char c : key)
+      name += c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return name;
+  }
+};
+
 struct Log {
   std::mutex mutex;
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<ConsoleSink> console;
   std::shared_ptr<spdlog::logger> logger;
-  std::atomic<uint64_t> reported_drops{0};  // written by the thread that logs the number
+  // Written by the thread that logs the number.
+  std::atomic<uint64_t> reported_drops{0};
+  std::atomic<std::chrono::steady_clock::time_point> next_drop_report{};
 };
 
 Log& state() {
@@ -103,6 +330,21 @@ std::shared_ptr<spdlog::logger> current_logger() {
   return state().logger;
 }
 
+// At most once a second: each report takes the place of another line.
+void report_drops(spdlog::logger& logger, std::chrono::steady_clock::time_point now) {
+  constexpr LogEvent<LogLevel::kWarn> kDropped = "log lines dropped";
+  Log& log = state();
+  const uint64_t drops = log.pool->overrun_counter();
+  if (drops == log.reported_drops.load()) return;
+  auto next = log.next_drop_report.load();
+  if (now < next || !log.next_drop_report.compare_exchange_strong(next, now + kDropReportInterval))
+    return;
+  const uint64_t reported = log.reported_drops.exchange(drops);
+  logger.warn(spdlog::string_view_t(
+      encode(kDropped.name(),
+             {{"count", drops - reported}, {"reason", "the log's disk or terminal is too slow"}})));
+}
+
 void emit(LogLevel level, std::string_view event, Fields fields) {
   const auto logger = current_logger();
   if (!logger) {
@@ -110,16 +352,8 @@ void emit(LogLevel level, std::string_view event, Fields fields) {
     return;
   }
   if (!logger->should_log(spdlog_level(level))) return;
-  logger->log(spdlog_level(level), spdlog::string_view_t("{}"),
-              std::string(to_string(level)) + format_event(event, fields));
-  Log& log = state();
-  const uint64_t drops = log.pool->overrun_counter();
-  const uint64_t reported = log.reported_drops.exchange(drops);
-  if (drops > reported) {
-    logger->warn(
-        "warning log lines dropped count={} reason=\"the log's disk or terminal is too slow\"",
-        drops - reported);
-  }
+  logger->log(spdlog_level(level), spdlog::string_view_t(encode(event, fields)));
+  report_drops(*logger, std::chrono::steady_clock::now());
 }
 
 void register_thread() {
@@ -136,58 +370,18 @@ spdlog::file_event_handlers not_inherited() {
   return handlers;
 }
 
-bool needs_quotes(std::string_view value) {
-  if (value.empty()) return true;
-  for (const char c : value)
-    if (c == ' ' || c == '"' || c == '=' || c == '\\') return true;
-  return false;
-}
-
-void append_hex(std::string& out, std::string_view bytes) {
-  for (const char byte : bytes) {
-    char hex[8];
-    std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned char>(byte));
-    out += hex;
-  }
-}
-
-void append_escaped(std::string& out, std::string_view value) {
-  while (!value.empty()) {
-    const size_t valid_bytes = utf8_character_bytes(value);
-    const std::string_view character = value.substr(0, valid_bytes > 0 ? valid_bytes : 1);
-    value.remove_prefix(character.size());
-    if (character == "\"" || character == "\\") {
-      out += '\\';
-      out += character;
-    } else if (character == "\n") {
-      out += "\\n";
-    } else if (valid_bytes == 0 || is_control_character(character)) {
-      append_hex(out, character);
-    } else {
-      out += character;
-    }
-  }
-}
-
 }  // namespace
 
 Field::Field(std::string_view k, double v) : key(k) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", v);
   value = text;
+  is_text = !std::isfinite(v);  // JSON has no such numbers
 }
 
 std::string format_event(std::string_view event, Fields fields) {
   std::string line(event);
-  for (const Field& field : fields) {
-    line += ' ';
-    line += field.key;
-    line += '=';
-    const bool quoted = needs_quotes(field.value);
-    if (quoted) line += '"';
-    append_escaped(line, field.value);
-    if (quoted) line += '"';
-  }
+  for (const Field& field : fields) append_field(line, field.key, field.value);
   return line;
 }
 
@@ -205,15 +399,17 @@ Status init_log(const LogOptions& options) {
   Log& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.console) log.console = std::make_shared<ConsoleSink>();
-  if (options.console) sinks.push_back(log.console);
+  if (options.console && options.journal && is_journal())
+    sinks.push_back(std::make_shared<JournalSink>());
+  else if (options.console)
+    sinks.push_back(log.console);
   if (!log.pool) {
     log.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1, register_thread);
   }
   auto logger =
       std::make_shared<spdlog::async_logger>("stoker", sinks.begin(), sinks.end(), log.pool,
                                              spdlog::async_overflow_policy::overrun_oldest);
-  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
-      std::string(kPattern), spdlog::pattern_time_type::utc));
+  logger->set_formatter(std::make_unique<EventFormatter>(options.format));
   logger->set_level(spdlog_level(options.level));
   logger->flush_on(spdlog::level::info);
   // A full disk must not flood standard error.
@@ -232,10 +428,13 @@ void flush_log() {
     logger = log.logger;
   }
   if (!logger) return;
+  report_drops(*logger, std::chrono::steady_clock::time_point::max());
   // The queue becomes empty before its last message is written. After an additional flush message,
   // an empty queue means that all earlier messages have been written.
   logger->flush();
   for (int waited = 0; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
+  // A sink that blocks holds its lock, for which its flush() would wait.
+  if (pool->queue_size() > 0) return;
   for (const auto& sink : logger->sinks()) sink->flush();
 }
 
@@ -243,10 +442,18 @@ void set_log_level(LogLevel level) {
   if (const auto logger = current_logger()) logger->set_level(spdlog_level(level));
 }
 
-void log_debug(std::string_view event, Fields fields) { emit(LogLevel::kDebug, event, fields); }
-void log_info(std::string_view event, Fields fields) { emit(LogLevel::kInfo, event, fields); }
-void log_warn(std::string_view event, Fields fields) { emit(LogLevel::kWarn, event, fields); }
-void log_error(std::string_view event, Fields fields) { emit(LogLevel::kError, event, fields); }
+void log_debug(LogEvent<LogLevel::kDebug> event, Fields fields) {
+  emit(LogLevel::kDebug, event.name(), fields);
+}
+void log_info(LogEvent<LogLevel::kInfo> event, Fields fields) {
+  emit(LogLevel::kInfo, event.name(), fields);
+}
+void log_warn(LogEvent<LogLevel::kWarn> event, Fields fields) {
+  emit(LogLevel::kWarn, event.name(), fields);
+}
+void log_error(LogEvent<LogLevel::kError> event, Fields fields) {
+  emit(LogLevel::kError, event.name(), fields);
+}
 
 bool supports_progress_line() { return ::isatty(STDERR_FILENO) == 1; }
 

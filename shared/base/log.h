@@ -3,8 +3,9 @@
 //   2026-01-31T12:00:00.123Z info    checkpoint saved step=1200 bytes=4815162 duration_ms=41.3
 //   path=runs/demo/checkpoints/step-000001200
 //
-// The first words are the event and never vary; everything variable is a field. Values with spaces
-// are quoted. Levels: error = requires action by the operator; warning = the program continues, but
+// or, as JSON: {"time":"…","level":"info","event":"checkpoint saved","step":1200,…}. The first words are
+// the event, one of log_events.h; everything variable is a field. Values with spaces are quoted.
+// Under systemd, the lines of standard error go to the journal with their fields. Levels: error = requires action by the operator; warning = the program continues, but
 // not as configured; info = main events of the run, at most a few lines per interval; debug = for
 // diagnosing faults. No per-sample messages above debug.
 //
@@ -21,33 +22,49 @@
 #include <string>
 #include <string_view>
 
+#include "shared/base/log_events.h"
+#include "shared/base/log_level.h"
 #include "shared/base/status.h"
 
 namespace stoker {
 
-enum class LogLevel { kDebug, kInfo, kWarn, kError };
-
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
   std::string file;                     // empty: no log file
   uint64_t rotate_bytes = 64ull << 20;  // a file that exceeds this is rotated
   int keep_files = 5;                   // number of rotated files, in addition to the current one
   bool console = true;                  // also log to standard error
+  bool journal = false;  // … or to systemd's journal, if standard error is connected to it
 };
 
 struct Field {
   std::string_view key;
   std::string value;
+  bool is_text = true;  // not a number, true or false
 
   Field(std::string_view k, std::string_view v) : key(k), value(v) {}
   Field(std::string_view k, const char* v) : key(k), value(v) {}
   Field(std::string_view k, const std::string& v) : key(k), value(v) {}
-  Field(std::string_view k, bool v) : key(k), value(v ? "true" : "false") {}
+  Field(std::string_view k, bool v) : key(k), value(v ? "true" : "false"), is_text(false) {}
   Field(std::string_view k, double v);  // shortest representation, at most 6 significant digits
   template <std::integral T>
-  Field(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
+  Field(std::string_view k, T v) : key(k), value(std::to_string(v)), is_text(false) {}
 };
 using Fields = std::initializer_list<Field>;
+
+// The name of an event that log_events.h has with this level.
+template <LogLevel level>
+class LogEvent {
+ public:
+  consteval LogEvent(const char* name) : name_(name) {  // NOLINT(google-explicit-constructor)
+    if (!has_log_event(name_, level)) throw "log_events.h has no event of this name and level";
+  }
+  constexpr std::string_view name() const { return name_; }
+
+ private:
+  std::string_view name_;
+};
 
 // kIoError, kPermission: the file cannot be opened. May be called again to change the options.
 Status init_log(const LogOptions& options);
@@ -55,10 +72,10 @@ Status init_log(const LogOptions& options);
 void flush_log();
 void set_log_level(LogLevel level);
 
-void log_debug(std::string_view event, Fields fields = {});
-void log_info(std::string_view event, Fields fields = {});
-void log_warn(std::string_view event, Fields fields = {});
-void log_error(std::string_view event, Fields fields = {});
+void log_debug(LogEvent<LogLevel::kDebug> event, Fields fields = {});
+void log_info(LogEvent<LogLevel::kInfo> event, Fields fields = {});
+void log_warn(LogEvent<LogLevel::kWarn> event, Fields fields = {});
+void log_error(LogEvent<LogLevel::kError> event, Fields fields = {});
 
 // Text of an event: "checkpoint saved step=1200 path=\"a b\"". Control characters (utf8.h) and bytes
 // that are not UTF-8 are escaped, so that an event is one line that cannot control a terminal.

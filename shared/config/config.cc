@@ -20,9 +20,7 @@ std::vector<std::string> training_datasets(const Config& config) {
 }
 
 std::vector<std::string> sampled_datasets(const Config& config) {
-  const auto train = config.data.find("train");
-  const bool is_combined = train != config.data.end() && train->second.combines_datasets();
-  return is_combined ? train->second.components() : std::vector<std::string>{"train"};
+  return sampled_datasets(config.data, "train");
 }
 
 const Normalize* training_normalization(const Config& config) {
@@ -36,9 +34,16 @@ const Normalize* training_normalization(const Config& config) {
   return nullptr;
 }
 
+const DatasetConfigs::value_type* streamed_dataset(const Config& config) {
+  const std::vector<std::string> names = sampled_datasets(config);
+  if (names.empty()) return nullptr;
+  const auto found = config.data.find(names.back());
+  return found != config.data.end() && found->second.stream ? &*found : nullptr;
+}
+
 const StreamConfig* training_stream(const Config& config) {
-  const auto train = config.data.find("train");
-  return train != config.data.end() && train->second.stream ? &*train->second.stream : nullptr;
+  const auto* const streamed = streamed_dataset(config);
+  return streamed == nullptr ? nullptr : &*streamed->second.stream;
 }
 
 std::optional<DeviceConfig> parse_device(std::string_view text) {

@@ -39,6 +39,7 @@ struct Config {
   EvalConfig eval;
   MetricsConfig metrics;
   ControlConfig control;
+  HttpConfig http;
   LogConfig log;
 
   bool operator==(const Config&) const = default;
@@ -46,14 +47,15 @@ struct Config {
 
 // Names of the datasets that training uses: train and, for a mixture or concat, its components.
 std::vector<std::string> training_datasets(const Config& config);
-// Those that contain samples: train, or its components.
+// Those that contain samples: train, or its components; see sampled_datasets() of all datasets.
 std::vector<std::string> sampled_datasets(const Config& config);
 
 // The normalization of the images of data.train, which all sampled datasets share. Null: inputs are
 // in [0, 1].
 const Normalize* training_normalization(const Config& config);
 
-// The stream of data.train. Null: its samples have an index.
-const StreamConfig* training_stream(const Config& config);
+// The sampled dataset that is a stream: train, or a dataset of its mixture. Null: all have an index.
+const DatasetConfigs::value_type* streamed_dataset(const Config& config);
+const StreamConfig* training_stream(const Config& config);  // of this dataset; null: none
 
 }  // namespace stoker::config

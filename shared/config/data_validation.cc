@@ -353,6 +353,9 @@ class DataValidator {
     if (!is_weighted && !dataset.sample_weights_path.empty())
       add_error("data." + name + ".sample_weights_path",
                 "requires a mixture; in data." + owner + ".concat every sample occurs once");
+    if (dataset.stream && owner != "train")
+      add_error("data." + owner + (is_weighted ? ".mixture" : ".concat"),
+                "contains " + quoted(name) + ", a stream, which only data.train can read");
   }
 
   // last_batch applies only to epochs in which every sample occurs.
@@ -373,24 +376,51 @@ class DataValidator {
 
   void validate_stream(const std::string& name, const DatasetConfig& dataset,
                        const StreamConfig& stream) {
-    if (name != "train") return add("stream", "is only used in data.train; remove it");
+    if (!is_trained(name))
+      return add("stream", "is only used in data.train and the datasets of its mixture; remove it");
+    const DatasetConfig& train = config_.data.at("train");
+    if (std::holds_alternative<Concat>(train.source))
+      return add("stream",
+                 "cannot be combined with data.train.concat, whose epochs need an index; "
+                 "use a mixture");
     reject_what_needs_index(dataset, stream.is_spool());
     if (stream.source == "external")
       add("stream.source", "external producers fill batches: set feed.producers instead of stream");
     if (stream.is_spool() && dataset.path().empty())
       add("path", "is required with stream.source spool");
-    const std::string hint = "cannot be combined with data.train.stream, which has no index; set " +
-                             section_ + "stream.queue";
-    if (config_.feed.shuffle != ShuffleMode::kFull) add_error("feed.shuffle", hint);
+    validate_feed_of_stream(train.combines_datasets());
+    validate_stream_queue(dataset, stream);
+    validate_stream_samples(dataset);
+    if (train.combines_datasets()) validate_others_of_stream(name);
+  }
+
+  void validate_feed_of_stream(bool is_mixed) {
+    const std::string stream = section_ + "stream";
+    const std::string hint =
+        "cannot be combined with " + stream + ", which has no index; set " + stream + ".queue";
+    if (!is_mixed && config_.feed.shuffle != ShuffleMode::kFull) add_error("feed.shuffle", hint);
     if (!config_.feed.bucket_boundaries.empty()) add_error("feed.bucket_boundaries", hint);
     if (!keys_.contains("train.max_steps"))
-      add_error("train.max_steps", "is required with data.train.stream, which has no epochs");
-    const std::string worker = "with data.train.stream, which one worker process reads";
+      add_error("train.max_steps", "is required with " + stream + ", which has no epochs");
+    const std::string worker = "with " + stream + ", which one worker process reads";
     if (config_.feed.num_processes == 0) add_error("feed.num_processes", "must not be 0 " + worker);
     if (config_.feed.producers != ProducerMode::kInternal)
       add_error("feed.producers", "must be internal " + worker);
-    validate_stream_queue(dataset, stream);
-    validate_stream_samples(dataset);
+  }
+
+  // The other datasets of the mixture.
+  void validate_others_of_stream(const std::string& name) {
+    for (const std::string& other : config_.data.at("train").components()) {
+      const auto found = config_.data.find(other);
+      if (other == name || found == config_.data.end()) continue;
+      if (found->second.stream)
+        add_error("data.train.mixture",
+                  "contains more than one stream, " + quoted(std::min(name, other)) + " and " +
+                      quoted(std::max(name, other)) + "; one worker process reads one stream");
+      if (found->second.is_refreshable())
+        add_error("data." + other + ".refresh",
+                  "cannot be combined with data." + name + ".stream in a mixture; remove it");
+    }
   }
 
   void reject_what_needs_index(const DatasetConfig& dataset, bool is_spool) {

@@ -1,5 +1,6 @@
 #include "shared/config/dataset_config.h"
 
+#include <algorithm>
 #include <type_traits>
 
 namespace stoker::config {
@@ -183,6 +184,17 @@ bool DatasetConfig::can_be_streamed() const {
 
 bool DatasetConfig::is_tabular() const {
   return std::holds_alternative<CsvDataset>(source) || std::holds_alternative<JsonlDataset>(source);
+}
+
+std::vector<std::string> sampled_datasets(const DatasetConfigs& data, const std::string& name) {
+  const auto found = data.find(name);
+  if (found == data.end() || !found->second.combines_datasets()) return {name};
+  std::vector<std::string> names = found->second.components();
+  std::ranges::stable_partition(names, [&data](const std::string& component) {
+    const auto dataset = data.find(component);
+    return dataset == data.end() || !dataset->second.stream;
+  });
+  return names;
 }
 
 }  // namespace stoker::config

@@ -379,4 +379,8 @@ struct DatasetConfig {
 
 using DatasetConfigs = std::map<std::string, DatasetConfig>;  // by name
 
+// The datasets that contain the samples of data.NAME, in the order of the sample numbers: itself, or
+// its components in the order of the file, but a stream, whose number of samples is unknown, last.
+std::vector<std::string> sampled_datasets(const DatasetConfigs& data, const std::string& name);
+
 }  // namespace stoker::config

@@ -1,8 +1,69 @@
-// stoker-config-reference: prints one of the documents generated from the settings.
+// stoker-config-reference: prints one of the documents generated from the settings and from the
+// events of the log.
 #include <cstdio>
+#include <sstream>
+#include <string>
 #include <string_view>
 
+#include "shared/base/log_events.h"
 #include "shared/config/reference.h"
+#include "shared/config/run_config.h"
+
+namespace stoker {
+namespace {
+
+std::string_view title_of(LogTopic topic) {
+  switch (topic) {
+    case LogTopic::kRun:
+      return "Start, end and control of a run";
+    case LogTopic::kData:
+      return "Data and workers";
+    case LogTopic::kTraining:
+      return "Training";
+    case LogTopic::kCheckpoints:
+      return "Checkpoints and resume";
+    case LogTopic::kRecords:
+      return "Metric records and TensorBoard";
+    case LogTopic::kEvaluation:
+      return "Evaluation";
+  }
+  return {};
+}
+
+std::string levels_of(const LogEventInfo& event) {
+  std::string levels;
+  for (const LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn, LogLevel::kError})
+    if ((event.levels & level_bit(level)) != 0)
+      levels += (levels.empty() ? "" : ", ") + std::string(config::to_string(level));
+  return levels;
+}
+
+std::string fields_of(const LogEventInfo& event) {
+  std::string fields;
+  std::istringstream names{std::string(event.fields)};
+  for (std::string name; names >> name;) fields += (fields.empty() ? "`" : ", `") + name + "`";
+  return fields;
+}
+
+// One table per topic, in the order of the events.
+std::string events_markdown() {
+  std::string text;
+  const LogEventInfo* maybe_previous = nullptr;
+  for (const LogEventInfo& event : log_events::kAll) {
+    if (maybe_previous == nullptr || maybe_previous->topic != event.topic) {
+      text += std::string(text.empty() ? "" : "\n") + "## " + std::string(title_of(event.topic)) +
+              "\n\n| event | level | fields | meaning |\n|---|---|---|---|\n";
+    }
+    text += "| `" + std::string(event.name) + "` | " + levels_of(event) + " | " + fields_of(event) +
+            " | " + std::string(event.meaning) + " |\n";
+    maybe_previous = &event;
+  }
+  return text;
+}
+
+}  // namespace
+}  // namespace stoker
 
 int main(int argc, char** argv) {
   const std::string_view what = argc == 2 ? argv[1] : "";
@@ -11,8 +72,9 @@ int main(int argc, char** argv) {
   if (what == "markdown") text = stoker::config::reference_markdown();
   if (what == "schema") text = stoker::config::json_schema();
   if (what == "man") text = stoker::config::man_page();
+  if (what == "events") text = stoker::events_markdown();
   if (text.empty()) {
-    std::fputs("Usage: stoker-config-reference manual|markdown|schema|man\n", stderr);
+    std::fputs("Usage: stoker-config-reference manual|markdown|schema|man|events\n", stderr);
     return 64;
   }
   return std::fputs(text.c_str(), stdout) < 0 ? 74 : 0;

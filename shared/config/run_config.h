@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/base/log.h"
+#include "shared/base/log_level.h"
 #include "shared/config/enum_words.h"
 
 namespace stoker::config {
@@ -123,11 +123,21 @@ struct ControlConfig {
   bool operator==(const ControlConfig&) const = default;
 };
 
+struct HttpConfig {
+  std::optional<std::string> listen;  // parse_http_listen(); null: no server
+
+  bool operator==(const HttpConfig&) const = default;
+};
+
 template <>
 inline constexpr auto kWords<LogLevel> = words("debug", "info", "warning", "error");
 
+template <>
+inline constexpr auto kWords<LogFormat> = words("text", "json");
+
 struct LogConfig {
   LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
 
   bool operator==(const LogConfig&) const = default;
 };

@@ -973,10 +973,10 @@ Field stream_source_field(std::optional<StreamConfig>& stream) {
           .target = mapping<fields_of_stream>(stream),
           .help = "Source without an index; null: the files of path",
           .details =
-              "Only in data.train. The keys have the names and meanings of TensorFlow's "
-              "queues. A stream has no epochs, so train.max_steps is required, and keys "
-              "that select or reorder samples cannot be used. A record that has a label "
-              "requires num_classes.",
+              "Only in data.train, or in one dataset of its mixture. The keys have the names and "
+              "meanings of TensorFlow's queues. A stream has no epochs, so train.max_steps is "
+              "required, and keys that select or reorder samples cannot be used. A record that has "
+              "a label requires num_classes.",
           .affects_result = true,
           .on_resume = OnResume::kData,
           .example = "{source: \"shards/*.tar\", queue: random_shuffle, capacity: 1000}"};

@@ -626,6 +626,19 @@ Section control_section(ControlConfig& control) {
           .variants = {}};
 }
 
+Section http_section(HttpConfig& http) {
+  return {.key = "http",
+          .help = "Read-only HTTP server for monitoring",
+          .fields = {{.name = "listen",
+                      .target = &http.listen,
+                      .help = "Address: unix:PATH, 127.0.0.1:PORT, or null",
+                      .details = "Serves /metrics (Prometheus), /healthz, /readyz and /v1/status. "
+                                 "Every user of this machine can read a TCP port. Other addresses "
+                                 "are rejected: use ssh -L or a reverse proxy. null: no server.",
+                      .example = "127.0.0.1:9750"}},
+          .variants = {}};
+}
+
 Section log_section(LogConfig& log) {
   return {.key = "log",
           .help = "Log of the daemon",
@@ -634,7 +647,12 @@ Section log_section(LogConfig& log) {
                       .help = "Minimum level of log messages",
                       .details = "Messages below this level are discarded. Can change during a "
                                  "run: edit the file and send SIGHUP.",
-                      .on_resume = OnResume::kLive}},
+                      .on_resume = OnResume::kLive},
+                     {.name = "format",
+                      .target = choice(log.format),
+                      .help = "Format of log lines",
+                      .details = "text: readable. json: one object per line. In systemd's journal, "
+                                 "each field of an event is one of the entry (STOKER_STEP=1200)."}},
           .variants = {}};
 }
 
@@ -655,6 +673,7 @@ std::vector<Section> all_sections(Config& config) {
   sections.push_back(eval_section(config.eval));
   sections.push_back(metrics_section(config.metrics));
   sections.push_back(control_section(config.control));
+  sections.push_back(http_section(config.http));
   sections.push_back(log_section(config.log));
   return sections;
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <type_traits>
 
+#include "shared/config/http_listen.h"
+
 namespace stoker::config {
 namespace {
 
@@ -21,6 +23,9 @@ class Validator {
     if (config_.run.dir.empty()) add_error("run.dir", "must not be empty");
     if (config_.control.socket && config_.control.socket->empty())
       add_error("control.socket", "must be auto, the path of a socket, or null");
+    if (config_.http.listen)
+      if (const auto listen = parse_http_listen(*config_.http.listen); !listen.ok())
+        add_error("http.listen", listen.status().message());
     validate_data(config_, keys_, errors_);
     validate_feed();
     if (!errors_.has_error_for("model.name")) validate_model();
@@ -256,9 +261,10 @@ class Validator {
       if (!config_.data.contains(name))
         add_error("eval.datasets", "contains " + quoted(name) + ", which is not a dataset" +
                                        did_you_mean(name, names));
-      else if (name == "train" && training_stream(config_))
-        add_error("eval.datasets",
-                  "contains " + quoted(name) + ", a stream, which cannot be read again; remove it");
+      else if (is_stream(name) || (name == "train" && training_stream(config_)))
+        add_error("eval.datasets", "contains " + quoted(name) +
+                                       ", which is or contains a stream and cannot be read again; "
+                                       "remove it");
     }
     if (eval.use_ema && !config_.train.ema_decay)
       add_error("eval.use_ema", "requires train.ema_decay; set it, for example to 0.999");
@@ -271,6 +277,11 @@ class Validator {
       validate_monitor("checkpoint.monitor", metric);
     if (!eval.on_best_command.empty() && eval.on_best_command.front().empty())
       add_error("eval.on_best_command", "must start with a program, got an empty text");
+  }
+
+  bool is_stream(const std::string& name) const {
+    const auto* const streamed = streamed_dataset(config_);
+    return streamed != nullptr && streamed->first == name;
   }
 
   void validate_monitor(const std::string& key, const std::string& metric) {

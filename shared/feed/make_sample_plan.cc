@@ -1,5 +1,7 @@
 #include "shared/feed/make_sample_plan.h"
 
+#include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -106,8 +108,11 @@ namespace {
 Result<data::order::PlannedDataset> planned_dataset(const std::string& name,
                                                     const config::DatasetConfig& set, uint64_t size,
                                                     const SampleWeights& weights) {
-  data::order::PlannedDataset planned{
-      .size = size, .repeat = set.repeat, .weight = 0, .sample_weights = {}};
+  data::order::PlannedDataset planned{.size = size,
+                                      .repeat = set.repeat,
+                                      .weight = 0,
+                                      .sample_weights = {},
+                                      .keeps_order = set.stream.has_value()};
   if (set.sample_weights_path.empty()) return planned;
   const auto own = weights.find(name);
   if (own == weights.end() || own->second.size() != size)
@@ -116,6 +121,13 @@ Result<data::order::PlannedDataset> planned_dataset(const std::string& name,
                                              std::to_string(size) + " samples");
   planned.sample_weights = own->second;
   return planned;
+}
+
+double share_of(const config::Mixture& mixture, const std::string& name) {
+  const auto share =
+      std::ranges::find(mixture.shares, name, &std::pair<std::string, double>::first);
+  assert(share != mixture.shares.end() && "a sampled dataset of the mixture");
+  return share->second;
 }
 
 Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::Config& config,
@@ -131,7 +143,7 @@ Result<std::vector<data::order::PlannedDataset>> planned_datasets(const config::
   for (size_t i = 0; i < names.size(); ++i) {
     STOKER_ASSIGN_OR_RETURN(auto planned,
                             planned_dataset(names[i], config.data.at(names[i]), sizes[i], weights));
-    if (mixture != nullptr) planned.weight = mixture->shares[i].second;
+    if (mixture != nullptr) planned.weight = share_of(*mixture, names[i]);
     datasets.push_back(std::move(planned));
   }
   return datasets;
@@ -178,8 +190,8 @@ Result<data::order::PlanOptions> make_plan_options(const config::Config& config,
                                                    const data::Dataset& data,
                                                    const SampleWeights& weights,
                                                    const PlanStart& start) {
-  // A stream has the order of its records.
-  const bool is_stream = config::training_stream(config) != nullptr;
+  // A stream has the order of its records. In a mixture, the other datasets are shuffled.
+  const bool is_stream = config.data.at("train").stream.has_value();
   data::order::PlanOptions options{
       .size = data.size(),
       .batch = static_cast<uint64_t>(config.train.micro_batch_size),

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "shared/base/hash.h"
+#include "shared/data/dataset_request.h"
 
 namespace stoker::feed {
 namespace {
@@ -42,10 +42,6 @@ int num_readers(const config::StreamConfig& stream, StreamSource::Kind kind) {
   return 1;
 }
 
-const config::DatasetConfig& train_data(const config::Config& config) {
-  return config.data.at("train");
-}
-
 }  // namespace
 
 StreamFeedOptions make_stream_options(const config::Config& config, const StreamSource& source) {
@@ -60,28 +56,17 @@ StreamFeedOptions make_stream_options(const config::Config& config, const Stream
 }
 
 Result<StreamSource> find_stream_source(const config::Config& config) {
-  const config::DatasetConfig& data = train_data(config);
-  auto source = StreamSource::of(data.stream->source, data.path());
-  if (!source) return source.status().with_context("data.train.stream.source");
-  return source;
-}
-
-std::string stream_fingerprint(const config::Config& config, const StreamSource& source) {
-  const config::StreamConfig& stream = *config::training_stream(config);
-  std::string text = "stream " + std::to_string(static_cast<int>(source.kind())) + ' ' +
-                     std::to_string(static_cast<int>(stream.queue)) + ' ' +
-                     std::to_string(stream.capacity);
-  for (const std::string& name : source.names()) text += '\n' + name;
-  return sha256_hex(text);
+  const auto& [name, data] = *config::streamed_dataset(config);
+  return StreamSource::of(data::DatasetRequest{.name = name, .config = data});
 }
 
 Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
     const config::Config& config, const StreamSource& source, const StreamState* maybe_from,
     std::optional<data::stream::InputDescriptor> maybe_descriptor,
     std::optional<data::stream::ByteHistory> maybe_history) {
-  const config::DatasetConfig& data = train_data(config);
-  const auto invalid = [](const std::string& what) {
-    return Status(StatusCode::kInvalidArgument, "data.train.stream.source: " + what);
+  const auto& [name, data] = *config::streamed_dataset(config);
+  const auto invalid = [&name = name](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, "data." + name + ".stream.source: " + what);
   };
   const uint64_t first = maybe_from == nullptr ? 0 : maybe_from->next_source;
   switch (source.kind()) {

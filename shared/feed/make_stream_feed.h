@@ -1,4 +1,4 @@
-// make_stream_feed: options and inputs of the stream of data.train, from the configuration.
+// make_stream_feed: options and inputs of the stream that training reads, from the configuration.
 //
 // stokerd and stoker-feed create them in the same way.
 //
@@ -22,14 +22,10 @@
 
 namespace stoker::feed {
 
-// data.train.stream must be set.
+// The configuration must have a streamed_dataset().
 StreamFeedOptions make_stream_options(const config::Config& config,
                                       const data::stream::StreamSource& source);
 Result<data::stream::StreamSource> find_stream_source(const config::Config& config);
-// Equal fingerprints mean that a StreamState of one stream continues another: the same inputs, and a
-// queue that can hold the elements.
-std::string stream_fingerprint(const config::Config& config,
-                               const data::stream::StreamSource& source);
 // `maybe_from`: the state from which the stream continues. `maybe_descriptor`: required by sources
 // that have one.
 Result<std::unique_ptr<data::stream::StreamInputs>> open_stream_inputs(

@@ -105,6 +105,12 @@ size_t element_bytes(std::span<const TensorSpec> spec) {
   return std::max(bytes, ring::kTensorAlignment);
 }
 
+std::vector<uint64_t> numbers_below(uint64_t end) {
+  std::vector<uint64_t> numbers(end);
+  std::iota(numbers.begin(), numbers.end(), uint64_t{0});
+  return numbers;
+}
+
 queue::Shape shape_of(const TensorSpec& spec) {
   return queue::Shape(std::span<const int64_t>(spec.shape));
 }
@@ -363,6 +369,7 @@ StreamFeed::StreamFeed(data::stream::StreamInputs& inputs, const StreamFeedOptio
       producer_(producer),
       record_state_(std::move(record_state)),
       batch_(ring.layout().batch()),
+      all_rows_(numbers_below(batch_)),
       spec_(ring.layout().sample()),
       limit_(std::make_shared<ElementLimit>(
           options.max_bytes, static_cast<uint64_t>(options.min_after_dequeue) + batch_)) {}
@@ -378,15 +385,15 @@ Result<std::unique_ptr<StreamFeed>> StreamFeed::create(const data::DatasetReques
   STOKER_ASSIGN_OR_RETURN(const data::stream::Framing framing, data::stream::framing_of(request));
   std::unique_ptr<StreamFeed> feed(
       new StreamFeed(inputs, options, framing, ring, producer, std::move(record_state)));
-  STOKER_RETURN_IF_ERROR(feed->check_limits());
+  STOKER_RETURN_IF_ERROR(feed->check_limits(request));
   STOKER_RETURN_IF_ERROR(feed->make_readers(request));
   STOKER_RETURN_IF_ERROR(feed->make_queues());
   return feed;
 }
 
-Status StreamFeed::check_limits() const {
-  const auto invalid = [](const std::string& what) {
-    return Status(StatusCode::kInvalidArgument, "data.train.stream." + what);
+Status StreamFeed::check_limits(const data::DatasetRequest& request) const {
+  const auto invalid = [&request](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, request.key("stream.") + what);
   };
   if (options_.queue == queue::QueueType::kPriority)
     return invalid("queue: a PriorityQueue is not possible, because records have no priority");
@@ -502,6 +509,7 @@ void StreamFeed::end_input(uint64_t number) {
 Status StreamFeed::report(const Status& error, uint64_t sample, const std::stop_token& stop) {
   if (options_.on_sample_error == config::OnSampleError::kFail) return error;
   ++errors_;
+  if (options_.maybe_indexed != nullptr) sample = options_.maybe_indexed->stream_sample(sample);
   std::unique_lock lock(errors_mutex_);
   if (!errors_passed_.wait(lock, stop,
                            [this] { return pending_errors_.size() < kMaxPendingErrors; }))
@@ -629,7 +637,26 @@ Status StreamFeed::fill_ring(const std::stop_token& stop) {
 }
 
 Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {
-  const auto batch = take_batch(claim.ticket, stop);
+  IndexedRows* const others = options_.maybe_indexed;
+  const std::span<const uint64_t> rows = others == nullptr ? all_rows_ : others->open(claim);
+  Status filled = fill_from_stream(claim, rows, stop);
+  if (others != nullptr) {
+    if (!filled.ok()) others->cancel();
+    const Status read = others->finish(stop);
+    if (filled.ok()) filled = read;
+  }
+  STOKER_RETURN_IF_ERROR(filled);
+  STOKER_RETURN_IF_ERROR(identify_inputs());
+  return record_state_(claim.ticket, state_);
+}
+
+Status StreamFeed::fill_from_stream(const ring::Claim& claim, std::span<const uint64_t> rows,
+                                    const std::stop_token& stop) {
+  if (rows.empty()) {
+    pass_errors_to_ring(claim.ticket);
+    return {};
+  }
+  const auto batch = take_batch(claim.ticket, rows.size(), stop);
   pass_errors_to_ring(claim.ticket);
   if (!batch) {
     // A stop closes the queue, too.
@@ -637,13 +664,12 @@ Status StreamFeed::fill(const ring::Claim& claim, const std::stop_token& stop) {
       STOKER_RETURN_IF_ERROR(end_stream(claim.ticket));
     return batch.status();
   }
-  write_rows(*batch, claim.slot);
-  STOKER_RETURN_IF_ERROR(identify_inputs());
-  return record_state_(claim.ticket, state_);
+  write_rows(*batch, rows, claim.slot);
+  return {};
 }
 
-Result<Tuple> StreamFeed::take_batch(uint64_t ticket, const std::stop_token& stop) {
-  const auto rows = static_cast<int64_t>(batch_);
+Result<Tuple> StreamFeed::take_batch(uint64_t ticket, size_t count, const std::stop_token& stop) {
+  const auto rows = static_cast<int64_t>(count);
   const bool by_size = takes_by_size(options_.queue);
   const queue::BatchOptions taking{
       .min_size = by_size ? options_.capacity : 0,
@@ -739,37 +765,43 @@ Status StreamFeed::identify_inputs() {
   return {};
 }
 
-void StreamFeed::write_rows(const Tuple& batch, std::span<std::byte> slot) const {
+void StreamFeed::write_rows(const Tuple& batch, std::span<const uint64_t> rows,
+                            std::span<std::byte> slot) const {
   const ring::BatchLayout& layout = ring_.layout();
-  const auto rows = static_cast<uint64_t>(batch[0].shape()[0]);
+  const auto count = static_cast<size_t>(batch[0].shape()[0]);
+  const auto taken = rows.first(count);
+  const bool adjacent = taken.back() - taken.front() == count - 1;
   for (size_t i = 0; i < spec_.size(); ++i) {
     const queue::Shape shape = shape_of(spec_[i]);
-    if (batch[i].shape().without_first() == shape) {
-      std::memcpy(layout.rows(slot, i, 0, rows).data(), batch[i].data(), batch[i].bytes());
+    const bool has_padding = batch[i].shape().without_first() != shape;
+    if (!has_padding && adjacent) {
+      std::memcpy(layout.rows(slot, i, taken.front(), count).data(), batch[i].data(),
+                  batch[i].bytes());
       continue;
     }
-    for (uint64_t row = 0; row < rows; ++row) {
-      const std::span<std::byte> out = layout.row(slot, i, row);
-      std::memset(out.data(), 0, out.size());
-      queue::copy_padded(batch[i].slice(static_cast<int64_t>(row)), out.data(), shape);
+    for (size_t element = 0; element < count; ++element) {
+      const std::span<std::byte> out = layout.row(slot, i, taken[element]);
+      if (has_padding) std::memset(out.data(), 0, out.size());
+      queue::copy_padded(batch[i].slice(static_cast<int64_t>(element)), out.data(), shape);
     }
   }
-  if (options_.queue == queue::QueueType::kPaddingFIFO) pad_labels(slot, rows);
+  if (options_.queue == queue::QueueType::kPaddingFIFO) pad_labels(slot, taken);
   // last_batch: pad. A batch repeats its own samples.
-  for (uint64_t row = rows; row < batch_; ++row)
+  for (size_t row = count; row < rows.size(); ++row)
     for (size_t i = 0; i < spec_.size(); ++i)
-      std::ranges::copy(layout.row(slot, i, row % rows), layout.row(slot, i, row).begin());
+      std::ranges::copy(layout.row(slot, i, rows[row % count]),
+                        layout.row(slot, i, rows[row]).begin());
 }
 
 // The queue pads with zeros.
-void StreamFeed::pad_labels(std::span<std::byte> slot, uint64_t rows) const {
+void StreamFeed::pad_labels(std::span<std::byte> slot, std::span<const uint64_t> rows) const {
   const auto length = std::ranges::find(spec_, "length", &TensorSpec::name);
   const auto labels = std::ranges::find(spec_, "labels", &TensorSpec::name);
   if (length == spec_.end() || labels == spec_.end()) return;
   const auto tensor = static_cast<size_t>(labels - spec_.begin());
   if (!is_per_step_[tensor]) return;
   const ring::BatchLayout& layout = ring_.layout();
-  for (uint64_t row = 0; row < rows; ++row) {
+  for (const uint64_t row : rows) {
     int64_t steps = 0;
     std::memcpy(&steps, layout.row(slot, static_cast<size_t>(length - spec_.begin()), row).data(),
                 sizeof steps);

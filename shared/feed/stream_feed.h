@@ -6,6 +6,8 @@
 // shuffle_batch. One thread takes whole batches. After each batch it records the StreamState from
 // which the stream continues, before the batch is published.
 //
+// In a mixture, the plan says which rows of a batch are the stream's; IndexedRows reads the others.
+//
 // The batches of a RandomShuffleQueue depend on the number of elements from which they are taken. They
 // are therefore taken from a full or closed queue, or when all readers wait for their inputs or for
 // memory.
@@ -60,6 +62,7 @@
 #include "shared/data/stream/record_stream.h"
 #include "shared/data/stream/stream_inputs.h"
 #include "shared/feed/element_limit.h"
+#include "shared/feed/indexed_rows.h"
 #include "shared/feed/stream_state.h"
 #include "shared/queue/queue.h"
 #include "shared/queue/queue_runner.h"
@@ -77,6 +80,8 @@ struct StreamFeedOptions {
   config::OnSampleError on_sample_error = config::OnSampleError::kSkip;
   uint64_t max_bytes = uint64_t{256} << 20;   // of elements, beyond those that a batch needs
   data::record::LabelRangeCheck limits = {};  // of the values that model and task support
+  // In a mixture: the rows of its other datasets; must outlive the feed. With last_batch kCarryOver.
+  IndexedRows* maybe_indexed = nullptr;
 };
 
 struct StreamStatus {
@@ -143,7 +148,7 @@ class StreamFeed {
              RecordState record_state);
   Status make_queues();
   Status make_readers(const data::DatasetRequest& request);
-  Status check_limits() const;
+  Status check_limits(const data::DatasetRequest& request) const;
 
   // File names and inputs.
   Status enqueue_name(const std::stop_token& stop);
@@ -163,12 +168,15 @@ class StreamFeed {
   // Batches.
   Status fill_ring(const std::stop_token& stop);
   Status fill(const ring::Claim& claim, const std::stop_token& stop);
-  Result<queue::Tuple> take_batch(uint64_t ticket, const std::stop_token& stop);
+  Status fill_from_stream(const ring::Claim& claim, std::span<const uint64_t> rows,
+                          const std::stop_token& stop);
+  Result<queue::Tuple> take_batch(uint64_t ticket, size_t rows, const std::stop_token& stop);
   void capture_state(const queue::QueueContents& contents);
   void finish_input(const StreamState::Source& input);
   Status identify_inputs();
-  void write_rows(const queue::Tuple& batch, std::span<std::byte> slot) const;
-  void pad_labels(std::span<std::byte> slot, uint64_t rows) const;
+  void write_rows(const queue::Tuple& batch, std::span<const uint64_t> rows,
+                  std::span<std::byte> slot) const;
+  void pad_labels(std::span<std::byte> slot, std::span<const uint64_t> rows) const;
   Status end_stream(uint64_t ticket);
   bool all_readers_wait() const;
   void report_progress();
@@ -181,6 +189,7 @@ class StreamFeed {
   const ring::ProducerId producer_;
   const RecordState record_state_;
   const uint64_t batch_;                       // rows
+  const std::vector<uint64_t> all_rows_;       // 0 to batch_ - 1
   std::vector<TensorSpec> spec_;               // of a row
   std::vector<bool> is_per_step_;              // by tensor: the first dimension is the length
   const std::shared_ptr<ElementLimit> limit_;  // shared with the elements

@@ -180,8 +180,8 @@ Taken finished_files(const StreamState& state) { return last_of_names(state).tak
 std::optional<StreamHistory> copy_history(const StreamState& state,
                                           const data::stream::ByteHistory& history) {
   constexpr int kAttempts = 10;
-  if (state.sources.size() != 1) return std::nullopt;  // it has ended
-  uint64_t first = state.sources.front().next.offset;
+  if (state.has_started() && state.sources.size() != 1) return std::nullopt;  // it has ended
+  uint64_t first = state.has_started() ? state.sources.front().next.offset : 0;
   for (const StreamState::Element& element : state.elements)
     first = std::min(first, element.at.offset);
   StreamHistory copy;

@@ -56,6 +56,9 @@ struct StreamState {
   std::vector<Element> elements;   // in the order of the queue
   std::vector<Finished> finished;  // in the order in which they ended
   std::optional<queue::GeneratorState> generator;  // of a RandomShuffleQueue
+
+  // False: the stream continues from its start. The first batches of a mixture can have no record.
+  bool has_started() const { return next_source > 0; }
   bool operator==(const StreamState&) const = default;
 };
 

@@ -35,7 +35,7 @@ std::string reason_of_size(const StreamState& state) {
     return std::to_string(state.finished.size()) +
            " files of the spool folder were read since the last checkpoint, which archives them; "
            "save checkpoints more often, or put more records into a file";
-  return "its files have few records; decrease data.train.stream.capacity";
+  return "its files have few records; decrease stream.capacity";
 }
 
 }  // namespace

@@ -16,13 +16,12 @@
 //            the coordinator first). The destructor requeues the tickets of unfinished batches.
 // Errors:    a sample that cannot be read is reported through the ring and replaced by the plan's
 //            replacement sample. All processes choose the same replacement, so the order stays a
-//            pure function. With on_sample_error: fail the trainer ends the run. If
-//            kMaxReplacements consecutive replacement samples cannot be read either, the thread
-//            fails with the last error.
+//            pure function. With on_sample_error: fail the trainer ends the run. If too many
+//            consecutive replacement samples cannot be read either (SampleReader), the thread fails
+//            with the last error.
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -61,10 +60,6 @@ struct PoolIndex {
 
 class WorkerPool {
  public:
-  // A thread reads rows in groups: at most kMaxRowsTogether, for about kGroupTime.
-  static constexpr uint64_t kMaxRowsTogether = 32;
-  static constexpr std::chrono::microseconds kGroupTime{20};
-
   // The ring's layout must match the dataset's spec and the plan's batch size.
   WorkerPool(ring::ShmRing& ring, ring::ProducerId producer, const data::Dataset& dataset,
              const data::order::SamplePlan& plan);

@@ -76,8 +76,9 @@ Result<std::unique_ptr<MetricsWriter>> MetricsWriter::open(
                           open_lines(files, options.train_metrics_path, maybe_resume));
   const uint64_t size = writer->lines_->size();
   if (maybe_resume.has_value() && size != maybe_resume->metrics_bytes) {
-    log_warn(size < maybe_resume->metrics_bytes ? "metrics records missing"
-                                                : "metrics file longer than expected",
+    using Event = LogEvent<LogLevel::kWarn>;
+    log_warn(size < maybe_resume->metrics_bytes ? Event("metrics records missing")
+                                                : Event("metrics file longer than expected"),
              {{"path", options.train_metrics_path},
               {"bytes", size},
               {"expected_bytes", maybe_resume->metrics_bytes},

@@ -164,5 +164,23 @@ TEST_F(ClassMappingTest, UsesOwnClassesWithoutTrainingIndex) {
   EXPECT_EQ((*data)->classes(), 2u);
 }
 
+// Its source is gone.
+TEST_F(ClassMappingTest, CountsClassesOfMixtureWithStream) {
+  write("old", {"0", "4", "2"});
+  const auto parsed = config::parse_config(
+      "data:\n  train: {mixture: {live: 1, old: 1}}\n"
+      "  live: {format: jsonl, fields: {input: x, label: y}, num_classes: 3, stream: {source: '" +
+          (folder_ / "gone") +
+          "'}}\n  old: {format: csv, fields: {label: kind}, path: " + (folder_ / "old.csv") +
+          "}\nmodel: {name: mlp}\ntask: {name: classification}\ntrain: {max_steps: 5}\n",
+      "test.yaml", {});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(load_class_mapping(*parsed, folder_ / "index").count, 0u);  // not indexed yet
+  ASSERT_TRUE(data::pipeline::open_dataset("old", parsed->data, folder_ / "index", {}).ok());
+  const ClassMapping classes = load_class_mapping(*parsed, folder_ / "index");
+  EXPECT_EQ(classes.count, 5u);
+  EXPECT_TRUE(classes.names.empty());
+}
+
 }  // namespace
 }  // namespace stoker::evaluator

@@ -58,7 +58,7 @@ class StreamWorkerTest : public FeedTest {
     const auto source = feed::find_stream_source(*config);
     ASSERT_TRUE(source.ok()) << source.status().to_string();
     options_.stream =
-        StreamSupply{.fingerprint = feed::stream_fingerprint(*config, *source),
+        StreamSupply{.fingerprint = source->fingerprint(*config::training_stream(*config)),
                      .capacity = static_cast<uint64_t>(config->data.at("train").stream->capacity)};
     const std::string name = "train";
     const auto decoder =

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cli_documents_test.sh BIN PROGRAM…: checks that man formats the man pages of the programs and of
-# stoker.yaml without warnings, and that bash completes their command lines.
+# stoker.yaml without warnings, and that bash, zsh and fish complete their command lines.
 set -euo pipefail
 bin=${1:?give the folder of the programs}
 programs=("${@:2}")
@@ -14,7 +14,10 @@ fail() {
 
 for program in "${programs[@]}"; do
   "$bin/$program" --print-document man >"$scratch/$program.man"
-  "$bin/$program" --print-document completion >"$scratch/$program.bash"
+  mkdir -p "$scratch/zsh"
+  "$bin/$program" --print-document bash >"$scratch/$program.bash"
+  "$bin/$program" --print-document zsh >"$scratch/zsh/_$program"
+  "$bin/$program" --print-document fish >"$scratch/$program.fish"
   ! command -v shellcheck >/dev/null || shellcheck -s bash "$scratch/$program.bash" || fail "shellcheck rejects the completion of $program"
 done
 "$bin/stoker-config-reference" man >"$scratch/stoker.yaml.man"
@@ -34,6 +37,41 @@ expect() {
   [[ $arguments == "$(printf '<%s>' "$@")" ]] || fail "'$typed' became $arguments, not $(printf '<%s>' "$@"); $(tail -n 5 "$scratch/screen")"
 }
 
+# The same for zsh, on a pseudoterminal.
+cat >"$scratch/type.zsh" <<'ZSH'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; unsetopt beep; fpath=($PWD/zsh \$fpath); autoload -U compinit; compinit -u -D
+$1() { printf '<%s>' \"\$@\" >typed.new; mv typed.new typed }; : >ready"
+integer deadline=$((SECONDS + 30)) is_typed=0
+until [[ -e typed ]]; do
+  ((SECONDS < deadline)) || exit 1
+  zpty -r -t shell output
+  if ((!is_typed)) && [[ -e ready ]]; then
+    zpty -w shell "$(printf '%b' "$2")"
+    is_typed=1
+  fi
+  sleep 0.05
+done
+ZSH
+expect_zsh() {
+  local typed=$1 arguments
+  shift
+  command -v zsh >/dev/null || return 0
+  rm -f "$scratch/typed" "$scratch/ready"
+  (cd "$scratch" && TERM=dumb zsh -f type.zsh "$program" "$typed") || true
+  arguments=$(cat "$scratch/typed" 2>/dev/null) || arguments=nothing
+  [[ $arguments == "$(printf '<%s>' "$@")" ]] || fail "zsh: '$typed' became $arguments, not $(printf '<%s>' "$@")"
+}
+# expect_fish LINE CANDIDATES…: what fish offers at the end of LINE.
+expect_fish() {
+  local line=$1 candidates
+  shift
+  command -v fish >/dev/null || return 0
+  candidates=$(cd "$scratch" && fish --no-config -c "source $program.fish; complete -C '$line'" | cut -f 1 | paste -s -d ' ')
+  [[ $candidates == "$*" ]] || fail "fish: '$line' offers $candidates, not $*"
+}
+
 mkdir "$scratch/runs"
 : >"$scratch/my.yaml"
 for program in "${programs[@]}"; do
@@ -43,6 +81,10 @@ for program in "${programs[@]}"; do
       expect 'stokerctl --run-dir ru\t ex\tbest --form\tto\t' --run-dir runs/ export best --format torch
       expect "stokerctl --run-dir list rep\\t" --run-dir list report
       expect 'stokerctl export --format=sa\t' export --format=safetensors
+      expect_zsh 'stokerctl sho\t1200' show-batch 1200
+      expect_zsh 'stokerctl --run-dir ru\t ex\tbest --form\tto\t' --run-dir runs export best --format=torch
+      expect_fish 'stokerctl sho' show-batch
+      expect_fish 'stokerctl --run-dir runs export --format ' safetensors torch
       expect 'stokerctl logs --\e*' logs --evaluator --follow --help --json --lines --run-dir --socket --version
       ;;
     *)
@@ -50,6 +92,10 @@ for program in "${programs[@]}"; do
       expect "$program --set train.preci\\tbf\\t" --set train.precision=bf16
       expect "$program --set=log.level=war\\t" --set=log.level=warning
       expect "$program --set data.train.cache.\\e*" --set data.train.cache.{dir,jpeg_restart_markers,type}=
+      expect_zsh "$program --con\\tmy\\t --set train.max_st\\t10" --config=my.yaml --set train.max_steps=10
+      expect_zsh "$program --set train.preci\\tbf\\t" --set train.precision=bf16
+      expect_fish "$program --set log.level=war" log.level=warning
+      expect_fish "$program --config m" my.yaml
       # Without '=' as a word break.
       expect "COMP_WORDBREAKS=\${COMP_WORDBREAKS//=}\\n$program --set train.precision=bf\\t" --set train.precision=bf16
       ;;

@@ -21,8 +21,9 @@ done
 grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.service"
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
 
-for file in man/man1/stokerctl.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/stokerd.8 \
-  bash-completion/completions/{stokerctl,stoker-eval,stokerd} stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml}; do
+for file in man/man1/stokerctl.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/{stokerd,stoker-libtorch}.8 \
+  bash-completion/completions/{stokerctl,stoker-eval,stokerd} zsh/site-functions/_{stokerctl,stoker-eval,stokerd} \
+  fish/vendor_completions.d/{stokerctl,stoker-eval,stokerd}.fish stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml} stoker/producer/ring_producer.{cc,py}; do
   [[ -s $prefix/share/$file ]] || fail "share/$file is missing or empty"
 done
 
@@ -58,8 +59,36 @@ YAML
   fail "training failed: $(tail -n 5 "$scratch/run.log")"
 "$tree/bin/stokerctl" --run-dir "$scratch/run" verify >/dev/null
 
-! "$tree/bin/stoker-libtorch" "$scratch" 2>"$scratch/error" || fail "a folder without LibTorch is accepted"
-grep -q 'has no lib/libtorch_cpu.so' "$scratch/error"
+# expect_rejected FOLDER TEXT: stoker-libtorch exits with 78 and one line that contains TEXT, and the
+# selection is unchanged.
+expect_rejected() {
+  local code=0
+  "$tree/bin/stoker-libtorch" "$1" >"$scratch/output" 2>"$scratch/error" || code=$?
+  [[ $code == 78 && ! -s $scratch/output ]] || fail "stoker-libtorch $1: exit code $code, $(cat "$scratch/output")"
+  [[ $(head -n 1 "$scratch/error") == "stoker-libtorch: $1: $2"* ]] || fail "stoker-libtorch $1: $(cat "$scratch/error")"
+  "$tree/bin/stoker-libtorch" --check | grep -q " in $(readlink -f "$libtorch")$" || fail "stoker-libtorch $1 has changed the selection"
+}
+# like_libtorch FOLDER: the same LibTorch in a folder without the NVIDIA libraries next to it.
+like_libtorch() {
+  mkdir -p "$1/lib"
+  ln -s "$libtorch"/lib/* "$1/lib/"
+}
+expect_rejected "$scratch" 'has no lib/libtorch_cpu.so'
+like_libtorch "$scratch/without-c10"
+rm "$scratch/without-c10/lib/libc10.so"
+expect_rejected "$scratch/without-c10" 'lib/libc10.so is missing or cannot be read'
+like_libtorch "$scratch/other-version"
+echo "__version__ = '2.10.0+cpu'" >"$scratch/other-version/version.py"
+expect_rejected "$scratch/other-version" 'is version 2.10.0+cpu; stoker needs '
+# The CPU part of PyTorch's wheel needs libraries of NVIDIA, too; some machines have their own.
+like_libtorch "$scratch/without-nvidia"
+if ldd "$scratch/without-nvidia/lib/libtorch_cpu.so" | grep -q 'libcudart.* not found'; then
+  expect_rejected "$scratch/without-nvidia" 'does not work: '
+  grep -q 'NVIDIA libraries are missing' "$scratch/error" || fail "missing NVIDIA libraries: $(cat "$scratch/error")"
+fi
+code=0
+PIP_NO_INDEX=1 PIP_FIND_LINKS='' "$tree/bin/stoker-libtorch" --install "$scratch/new" >"$scratch/output" 2>&1 || code=$?
+[[ $code == 69 && -z $(find "$scratch" -maxdepth 1 -name 'new*') ]] || fail "a failed download: exit code $code, $(cat "$scratch/output")"
 
 # Without a GPU, gpu_check prints one line and exits.
 if ! nvidia-smi -L >/dev/null 2>&1; then

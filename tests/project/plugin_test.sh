@@ -26,6 +26,24 @@ cp "$tree/share/stoker/plugin/gated_mlp_test.cc" "$scratch/plugin/"
 (cd "$scratch/plugin" && CXX=$compiler "$tree/share/stoker/plugin/compile.sh" "$tree" gated_mlp.cc gated_mlp_test.cc gated_mlp_test)
 (cd / && env -u LD_LIBRARY_PATH "$scratch/plugin/gated_mlp_test") || fail "the example's own test failed"
 
+# The CMake package. The source is small, because LibTorch's headers take long to compile.
+cat >"$scratch/plugin/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(example CXX)
+find_package(stoker 0.1 REQUIRED)
+stoker_add_plugin(small small.cc)
+stoker_add_plugin_test(small_test small_test.cc)
+CMAKE
+printf '#include <stoker/plugin_entry.h>\n#include <torch/version.h>\nstatic_assert(TORCH_VERSION_MAJOR >= 2);\n' >"$scratch/plugin/small.cc"
+printf '#include <c10/core/Device.h>\nint main() { return c10::Device("cpu").is_cpu() ? 0 : 1; }\n' >"$scratch/plugin/small_test.cc"
+build_with_cmake() {
+  cmake -S "$scratch/plugin" -B "$scratch/plugin/build" "-DCMAKE_PREFIX_PATH=$tree" "-DCMAKE_CXX_COMPILER=$compiler"
+  cmake --build "$scratch/plugin/build"
+}
+(build_with_cmake) >"$scratch/cmake.log" 2>&1 || true
+[[ -s $scratch/plugin/build/small.so ]] || fail "the CMake package has built no small.so: $(tail -n 5 "$scratch/cmake.log")"
+"$scratch/plugin/build/small_test" || fail "a test built with the CMake package does not run"
+
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$scratch/run"}
 data:

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <random>
@@ -35,9 +36,14 @@ class StreamTest : public RunTest {
   // batches of 16.
   std::string stream_config(const std::string& stream, const std::string& train = "max_steps: 4000",
                             const std::string& feed = "", const std::string& keys = "") const {
-    return "run: {seed: 9}\n"
-           "data: {train: {format: jsonl, fields: {input: x, label: y}, num_classes: 4, stream: {" +
-           stream + "}" + keys + "}}\n" + feed +
+    return config_of("train: {" + std::string(kFields) + ", stream: {" + stream + "}" + keys + "}",
+                     train, feed);
+  }
+  static constexpr const char* kFields =
+      "format: jsonl, fields: {input: x, label: y}, num_classes: 4";
+  static std::string config_of(const std::string& data, const std::string& train,
+                               const std::string& feed) {
+    return "run: {seed: 9}\ndata: {" + data + "}\n" + feed +
            R"(model: {name: mlp, hidden_sizes: [16], dropout: 0.1}
 task: {name: classification}
 optimizer: {name: adamw, lr: 0.003}
@@ -86,6 +92,57 @@ train: {micro_batch_size: 16, device: cpu, num_threads: 1, )" +
     EXPECT_EQ(model_sha256(run, step), model_sha256(as, step));
     EXPECT_EQ(deterministic_records(run), deterministic_records(as));
   }
+  // Trains once without interruption and once with kills of stokerd.
+  void expect_same_when_killed(const std::string& config, uint64_t steps) {
+    ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+    std::vector<KillPoint> points;
+    for (int i = 0; i < 8; ++i) points.push_back(static_cast<KillPoint>(i % 4));
+    std::shuffle(points.begin(), points.end(), std::mt19937(17));
+    std::optional<Exit> ended;
+    size_t kills = 0;
+    for (int attempt = 0; attempt < 40 && !ended; ++attempt) {
+      const Progress before = progress_of(run_dir());
+      Process trainer = this->trainer(config, run_dir());
+      if (kills < points.size()) {
+        ended = wait_for(points[kills], trainer, run_dir(), before);
+        if (!ended && trainer.kill()) {
+          ++kills;
+          continue;
+        }
+      }
+      ended = trainer.wait(90s);
+      ASSERT_TRUE(ended.has_value());
+      if (ended->code == 93) ended.reset();  // too many starts without a checkpoint
+    }
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_GE(kills, 4u);
+    expect_same_result(run_dir(), run_dir("uninterrupted"), steps);
+  }
+  static constexpr const char* kManyRestarts = "feed: {max_restarts_per_minute: 100}\n";
+  // The same with kills of the worker process.
+  void expect_same_when_workers_are_killed(const std::string& config, uint64_t steps) {
+    ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+    Process trainer = this->trainer(config, run_dir());
+    pid_t killed = 0;
+    int kills = 0;
+    size_t records = 0;  // at the last kill
+    std::optional<Exit> ended;
+    ASSERT_TRUE(wait_until(90s, [&] {
+      const auto workers = children_of(trainer.pid(), "stoker-feed");
+      const size_t now = num_records(run_dir());
+      if (!workers.empty() && workers.front() != killed && now > records && kills < 6) {
+        killed = workers.front();
+        records = now;
+        kills += ::kill(killed, SIGKILL) == 0 ? 1 : 0;
+      }
+      ended = trainer.wait(0ms);
+      return ended.has_value();
+    }));
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_THAT(log_of("stokerd"), HasSubstr("worker process crashed cause=\"signal 9 "));
+    expect_same_result(run_dir(), run_dir("uninterrupted"), steps);
+  }
   std::string status(const std::string& run) const {
     std::ofstream(path("status.out"), std::ios::trunc).close();
     (void)ctl(run, {"--json", "status"}, "status").wait(30s);
@@ -97,58 +154,14 @@ train: {micro_batch_size: 16, device: cpu, num_threads: 1, )" +
 
 TEST_F(StreamTest, MatchesUninterruptedRunWhenKilled) {
   write_shards(3, 500);
-  const std::string config = write_config(stream_config(shuffled_shards(), "max_steps: 6000"));
-  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
-  std::vector<KillPoint> points;
-  for (int i = 0; i < 8; ++i) points.push_back(static_cast<KillPoint>(i % 4));
-  std::shuffle(points.begin(), points.end(), std::mt19937(17));
-  std::optional<Exit> ended;
-  size_t kills = 0;
-  for (int attempt = 0; attempt < 40 && !ended; ++attempt) {
-    const Progress before = progress_of(run_dir());
-    Process trainer = this->trainer(config, run_dir());
-    if (kills < points.size()) {
-      ended = wait_for(points[kills], trainer, run_dir(), before);
-      if (!ended && trainer.kill()) {
-        ++kills;
-        continue;
-      }
-    }
-    ended = trainer.wait(90s);
-    ASSERT_TRUE(ended.has_value());
-    if (ended->code == 93) ended.reset();  // too many starts without a checkpoint; the next one may
-  }
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
-  EXPECT_GE(kills, 4u);
-  expect_same_result(run_dir(), run_dir("uninterrupted"), 6000);
+  expect_same_when_killed(write_config(stream_config(shuffled_shards(), "max_steps: 6000")), 6000);
   EXPECT_EQ(reason(run_dir()), "max_steps reached");
 }
 
 TEST_F(StreamTest, MatchesUninterruptedRunWhenWorkersAreKilled) {
   write_shards(3, 500);
-  const std::string config = write_config(stream_config(shuffled_shards(), "max_steps: 6000",
-                                                        "feed: {max_restarts_per_minute: 100}\n"));
-  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
-  Process trainer = this->trainer(config, run_dir());
-  pid_t killed = 0;
-  int kills = 0;
-  size_t records = 0;  // at the last kill
-  std::optional<Exit> ended;
-  ASSERT_TRUE(wait_until(90s, [&] {
-    const auto workers = children_of(trainer.pid(), "stoker-feed");
-    const size_t now = num_records(run_dir());
-    if (!workers.empty() && workers.front() != killed && now > records && kills < 6) {
-      killed = workers.front();
-      records = now;
-      kills += ::kill(killed, SIGKILL) == 0 ? 1 : 0;
-    }
-    ended = trainer.wait(0ms);
-    return ended.has_value();
-  }));
-  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("worker process crashed cause=\"signal 9 "));
-  expect_same_result(run_dir(), run_dir("uninterrupted"), 6000);
+  expect_same_when_workers_are_killed(
+      write_config(stream_config(shuffled_shards(), "max_steps: 6000", kManyRestarts)), 6000);
 }
 
 TEST_F(StreamTest, UsesEachRecordOnceWithSeveralThreads) {
@@ -221,6 +234,82 @@ TEST_F(StreamTest, RunsDocumentedExample) {
       << log_of("stokerd");
   EXPECT_EQ(newest_step(run_dir()), 2 * 3 * 400 / 16u);
   EXPECT_EQ(reason(run_dir()), "data exhausted");
+}
+
+// ---- Mixtures
+
+// Of the shards and a dataset with an index: a fourth and three fourths of each batch.
+class StreamMixtureTest : public StreamTest {
+ protected:
+  void SetUp() override {
+    StreamTest::SetUp();
+    write_archive(333);
+  }
+  void write_archive(int count) const {
+    std::ofstream out(path("archive.jsonl"));
+    for (int i = 0; i < count; ++i) out << record(50 + i * 3);
+  }
+  std::string mixture_config(const std::string& stream,
+                             const std::string& train = "max_steps: 4000",
+                             const std::string& feed = "") const {
+    return write_config(config_of(
+        "live: {" + std::string(kFields) + ", stream: {" + stream + "}}, archive: {" + kFields +
+            ", path: '" + path("archive.jsonl") + "'}, train: {mixture: {live: 1, archive: 3}}",
+        train, feed));
+  }
+};
+
+TEST_F(StreamMixtureTest, MatchesUninterruptedRunWhenKilled) {
+  write_shards(3, 500);
+  expect_same_when_killed(mixture_config(shuffled_shards(), "max_steps: 6000"), 6000);
+}
+
+TEST_F(StreamMixtureTest, MatchesUninterruptedRunWhenWorkersAreKilled) {
+  write_shards(3, 500);
+  expect_same_when_workers_are_killed(
+      mixture_config(shuffled_shards(), "max_steps: 6000", kManyRestarts), 6000);
+}
+
+TEST_F(StreamMixtureTest, UsesEachRecordOnceAndEndsWithTheStream) {
+  write_shards(4, 253);
+  const std::string config =
+      mixture_config(shards() + ", capacity: 100, num_threads: 3, num_epochs: 1");
+  for (const char* const steps : {"30", "120"})
+    ASSERT_EQ(train(config, run_dir(), {"--set", std::string("train.max_steps=") + steps}).code, 0)
+        << log_of("stokerd");
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+    EXPECT_EQ(reason(run_dir()), "data exhausted");
+    EXPECT_EQ(newest_step(run_dir()), 4 * 253 / 4u);
+    EXPECT_EQ(queued(run_dir()), 0u);
+  }
+}
+
+TEST_F(StreamMixtureTest, NamesFilesOfSamplesThatCannotBeRead) {
+  write_shards(1, 200);
+  const std::string config = mixture_config(shards() + ", num_epochs: 1", "max_steps: 4000",
+                                            "feed: {max_sample_error_rate: 0.9}\n");
+  ASSERT_EQ(train(config, run_dir(), {"--set", "train.max_steps=5"}).code, 0) << log_of("stokerd");
+  const auto time = std::filesystem::last_write_time(path("archive.jsonl"));
+  std::string text = text_of(path("archive.jsonl"));
+  for (size_t line = 0; (line = text.find("\"x\": 5", line)) != std::string::npos; ++line)
+    text[line + 5] = 'n';
+  std::ofstream(path("archive.jsonl")) << text;
+  std::filesystem::last_write_time(path("archive.jsonl"), time);
+  EXPECT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 200 / 4u);
+  EXPECT_THAT(text_of(run_dir() + "/sample_errors.jsonl"), HasSubstr("archive.jsonl"));
+}
+
+TEST_F(StreamMixtureTest, RejectsResumeWithOtherData) {
+  write_shards(1, 160);
+  const std::string config = mixture_config(shards() + ", num_epochs: 1");
+  ASSERT_EQ(train(config, run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 40u);
+  write_archive(334);
+  EXPECT_EQ(train(config, run_dir()).code, 78);
+  EXPECT_EQ(train(config, run_dir(), {"--allow-data-change"}).code, 0) << log_of("stokerd");
+  EXPECT_EQ(newest_step(run_dir()), 80u);  // the stream starts over
 }
 
 // ---- Files that arrive

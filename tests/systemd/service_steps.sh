@@ -82,6 +82,12 @@ within 30 "a status text with a step" shows_progress
 within 30 "the first checkpoint" has_step_after 0
 say "started: $(property "$unit" StatusText)"
 
+# Events are entries of the journal with their fields.
+saved_events() { journalctl --no-pager -u "$unit" STOKER_EVENT='checkpoint saved' -o json; }
+saves_to_journal() { saved_events | grep '"STOKER_STEP":"1000"' | grep '"PRIORITY":"6"' | grep -q '"MESSAGE":"checkpoint saved step=1000 '; }
+within 10 "a journal entry of the first checkpoint" saves_to_journal
+say "journal: $(saved_events | grep -o '"STOKER_[A-Z_]*"' | sort -u | tr -d '"' | paste -sd ' ')"
+
 # Workers have their own seccomp filter in addition to that of the unit.
 main=$(property "$unit" MainPID)
 worker=$(find_worker "$main") || fail "there is no worker process"

@@ -204,13 +204,15 @@ std::unique_ptr<const SampleStream> SamplePlan::make_stream(size_t dataset) cons
   assert(planned.weight > 0 && planned.repeat == 1);
   if (!planned.sample_weights.empty())
     return std::make_unique<WeightedStream>(planned.sample_weights, seed);
+  const config::ShuffleMode shuffle =
+      planned.keeps_order ? config::ShuffleMode::kNone : options_.shuffle;
   OrderOptions order{.size = planned.size,
                      .seed = seed,
-                     .shuffle = options_.shuffle,
+                     .shuffle = shuffle,
                      .window = options_.window,
                      .shards_open = options_.shards_open,
                      .shard_ends = {}};
-  if (options_.shuffle == config::ShuffleMode::kShards)
+  if (shuffle == config::ShuffleMode::kShards)
     order.shard_ends = repeated_shard_ends(segments_[dataset]);
   return std::make_unique<EpochStream>(order);
 }

@@ -39,6 +39,7 @@ struct PlannedDataset {
   uint64_t repeat = 1;                 // number of times each sample occurs per epoch
   double weight = 0;                   // weighted mixture: relative frequency
   std::vector<double> sample_weights;  // weighted sampling: one weight per sample
+  bool keeps_order = false;            // weighted mixture: never shuffled, as a stream
 };
 
 struct PlanOptions {

@@ -111,7 +111,7 @@ std::string format_spec(const std::vector<TensorSpec>& spec) {
 // component a sample is from.
 Status validate_same_schema(const std::string& name, const NamedDataset& first,
                             const NamedDataset& other) {
-  const std::string pair = "data." + name + ".of: data." + first.name + " and data." + other.name;
+  const std::string pair = "data." + name + ": data." + first.name + " and data." + other.name;
   if (first.data->spec() != other.data->spec()) {
     return Status(StatusCode::kInvalidArgument, pair + " have different tensors (" +
                                                     format_spec(first.data->spec()) + "; " +

@@ -24,6 +24,7 @@
 #include "shared/data/format/format.h"
 #include "shared/data/pipeline/dataset_refresh.h"
 #include "shared/data/pipeline/mixture_dataset.h"
+#include "shared/data/pipeline/stream_dataset.h"
 #include "shared/data/sample_range.h"
 #include "shared/data/sandbox.h"
 #include "shared/data/transform/image_geometry.h"
@@ -202,6 +203,7 @@ bool take_cached(const std::string& path, const files::Index& wanted, files::Ind
 Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
                                                const files::ScanProgress& progress) {
   const config::DatasetConfig& config = request.config;
+  if (config.stream) return make_stream_dataset(request);
   const std::string index_dir(request.index_dir);
   STOKER_RETURN_IF_ERROR(check_request(request));
   const format::DatasetFormatOps& kind = format::format_ops(config.format());
@@ -245,6 +247,11 @@ Result<std::unique_ptr<Dataset>> scan_unless_stopped(const DatasetRequest& reque
 
 Result<std::unique_ptr<Dataset>> load_and_open(const DatasetRequest& request,
                                                const std::string& fingerprint) {
+  if (request.config.stream) {
+    STOKER_ASSIGN_OR_RETURN(auto data, make_stream_dataset(request));
+    STOKER_RETURN_IF_ERROR(check_fingerprint(*data, fingerprint, "data." + request.name));
+    return data;
+  }
   STOKER_RETURN_IF_ERROR(check_request(request));
   const format::DatasetFormatOps& kind = format::format_ops(request.config.format());
   STOKER_ASSIGN_OR_RETURN(const std::string path, index_path(request));
@@ -283,7 +290,7 @@ Result<std::unique_ptr<Dataset>> open_mixture(const std::string& name,
                                               const config::DatasetConfig& mixture,
                                               const config::DatasetConfigs& datasets,
                                               const OpenOne& open_one) {
-  const std::vector<std::string> parts = mixture.components();
+  const std::vector<std::string> parts = config::sampled_datasets(datasets, name);
   if (parts.empty()) {
     const bool has_shares = std::holds_alternative<config::Mixture>(mixture.source);
     return Status(StatusCode::kInvalidArgument,

@@ -24,7 +24,8 @@ namespace stoker::data::pipeline {
 // '*.h'"), kPermission, kInvalidArgument (the config), kCorrupt (a file does not have this format),
 // kIoError, kCancelled (`progress` has thrown files::ScanStopped). `dataset_name` ("train") is used
 // in messages and in the name of the index file.
-// A mixture or concat also opens its components, all of which must be in `datasets`.
+// A mixture or concat also opens its components, all of which must be in `datasets`. Of a stream
+// nothing is scanned, and no sample can be read (stream_dataset.h).
 //
 // `cache_bytes`: memory for samples that are cheaper to keep than to read again. A dataset of such
 // samples caches them after their first read if all of them fit; the components of a mixture take

@@ -236,12 +236,14 @@ Status RecordIndexBuilder::check_overlong() const {
                       ": raise it, or say whether to truncate or to drop them with " +
                       request_.key("sequence.on_overflow"));
   }
-  log_warn(overflow == config::OnOverflow::kDrop ? "records dropped" : "records truncated",
-           {{"dataset", request_.name},
-            {"reason", "max_length"},
-            {"count", longer_.count},
-            {"total", seen_},
-            {"first", longer_.first}});
+  using Event = LogEvent<LogLevel::kWarn>;
+  log_warn(
+      overflow == config::OnOverflow::kDrop ? Event("records dropped") : Event("records truncated"),
+      {{"dataset", request_.name},
+       {"reason", "max_length"},
+       {"count", longer_.count},
+       {"total", seen_},
+       {"first", longer_.first}});
   return {};
 }
 

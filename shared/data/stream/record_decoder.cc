@@ -44,6 +44,8 @@ class BlockDecoder final : public RecordDecoder {
 
   std::vector<TensorSpec> spec(uint64_t /*length*/) const override { return spec_; }
   uint64_t classes() const override { return classes_; }
+  uint64_t max_length() const override { return 0; }
+  std::vector<size_t> length_tensors() const override { return {}; }
   uint64_t length() const override { return 0; }
 
   Result<bool> read(std::span<const std::byte> record) override {
@@ -187,6 +189,8 @@ class FieldDecoder final : public RecordDecoder {
     return length == 0 ? spec().tensors() : spec().tensors(length);
   }
   uint64_t classes() const override { return spec().num_classes; }
+  uint64_t max_length() const override { return spec().max_length; }
+  std::vector<size_t> length_tensors() const override { return spec().length_tensors(); }
   uint64_t length() const override { return std::min(length_, spec().max_length); }
 
   Result<bool> read(std::span<const std::byte> record) override {

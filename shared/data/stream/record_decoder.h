@@ -31,6 +31,9 @@ class RecordDecoder {
   // The tensors of a sample whose length is at most `length`; 0: of any sample.
   virtual std::vector<TensorSpec> spec(uint64_t length) const = 0;
   virtual uint64_t classes() const = 0;  // as Dataset::classes()
+  // As in DatasetInfo.
+  virtual uint64_t max_length() const = 0;
+  virtual std::vector<size_t> length_tensors() const = 0;
 
   // Finds the values of a record (StreamRecord::bytes), which must remain valid until write(). False:
   // the record is dropped, as on_missing_field or sequence.on_overflow says.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shared/base/glob.h"
+#include "shared/base/hash.h"
 #include "shared/data/dataset_files.h"
 #include "shared/data/files/scan.h"
 
@@ -73,6 +74,20 @@ Result<StreamSource> StreamSource::of(const std::string& source, const std::stri
   if (kind != Kind::kShards) return StreamSource(kind, {source});
   STOKER_ASSIGN_OR_RETURN(std::vector<std::string> shards, list_shards(source));
   return StreamSource(kind, std::move(shards));
+}
+
+Result<StreamSource> StreamSource::of(const DatasetRequest& request) {
+  auto source = of(request.config.stream->source, request.config.path());
+  if (!source) return source.status().with_context(request.key("stream.source"));
+  return source;
+}
+
+std::string StreamSource::fingerprint(const config::StreamConfig& stream) const {
+  std::string text = "stream " + std::to_string(static_cast<int>(kind_)) + ' ' +
+                     std::to_string(static_cast<int>(stream.queue)) + ' ' +
+                     std::to_string(stream.capacity);
+  for (const std::string& name : names_) text += '\n' + name;
+  return sha256_hex(text);
 }
 
 bool StreamSource::has_descriptor() const {

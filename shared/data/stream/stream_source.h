@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "shared/base/status.h"
+#include "shared/config/dataset_config.h"
+#include "shared/data/dataset_request.h"
 #include "shared/data/stream/byte_input.h"
 
 namespace stoker::data::stream {
@@ -32,12 +34,17 @@ class StreamSource {
 
   // `folder`: data.NAME.path, for spool.
   static Result<StreamSource> of(const std::string& source, const std::string& folder);
+  // As the stream of a dataset says, which must be set. Errors name the setting.
+  static Result<StreamSource> of(const DatasetRequest& request);
   // What of() found, in another process.
   StreamSource(Kind kind, std::vector<std::string> names) : kind_(kind), names_(std::move(names)) {}
 
   Kind kind() const { return kind_; }
   // The names for open(), without those of a spool folder (SpoolFolder) and of external producers.
   const std::vector<std::string>& names() const { return names_; }
+  // Equal fingerprints mean that what is saved of one stream continues another: the same inputs, and a
+  // queue that can hold the elements.
+  std::string fingerprint(const config::StreamConfig& stream) const;
   // Whether the input is a descriptor: stdin, a FIFO or a socket.
   bool has_descriptor() const;
   // The descriptor for make_descriptor_input(). has_descriptor() must be true.

@@ -78,6 +78,25 @@ TEST_F(CliDocumentsTest, CompletionHasOptionsWordsAndKeys) {
   EXPECT_THAT(script, Not(HasSubstr("secret")));
 }
 
+TEST_F(CliDocumentsTest, ZshCompletionHasOptionsWordsAndKeys) {
+  const std::string script = zsh_completion(
+      app_, {{.key = "stone.kind", .words = {"basalt", "granite"}}, {.key = "grain", .words = {}}});
+  for (const char* const text : {"#compdef mill\n", ":(slow fast)'", "weigh) _arguments",
+                                 "--exact[", "grain=", "stone.kind=) compadd -- basalt granite ;;"})
+    EXPECT_THAT(script, HasSubstr(text));
+  EXPECT_THAT(script, Not(HasSubstr("secret")));
+}
+
+TEST_F(CliDocumentsTest, FishCompletionHasOptionsWordsAndKeys) {
+  const std::string script = fish_completion(
+      app_, {{.key = "stone.kind", .words = {"basalt", "granite"}}, {.key = "grain", .words = {}}});
+  for (const char* const text : {"complete -c mill -f\n", " -x -a 'slow fast'",
+                                 "-n '__fish_seen_subcommand_from weigh' -l exact",
+                                 "stone.kind=basalt stone.kind=granite grain="})
+    EXPECT_THAT(script, HasSubstr(text));
+  EXPECT_THAT(script, Not(HasSubstr("secret")));
+}
+
 TEST_F(CliDocumentsTest, DocumentOptionNeedsNoOtherOption) {
   add_document_option(app_, 6);
   try {

@@ -3,11 +3,24 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
 #include <filesystem>
+#include <limits>
 #include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
 
+#include <boost/json.hpp>
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
@@ -55,16 +68,56 @@ TEST(LogTest, WritesTimeAndLevelToFile) {
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string file = directory + "/test.log";
   ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
-  log_info("run started", {{"step", 3}});
-  log_debug("below the level");
-  log_warn("disk slow", {{"s", 1.5}});
+  log_info("run resumed", {{"step", 3}});
+  log_debug("checkpoint deleted");  // below the level
+  log_warn("checkpoint skipped", {{"seconds", 1.5}});
   flush_log();
   const std::string text = *read_file(file, 1 << 20);
   const std::regex expected(
-      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    run started step=3\n[^\n]+Z warning disk slow s=1\.5\n)");
+      R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    run resumed step=3\n[^\n]+Z warning checkpoint skipped seconds=1\.5\n)");
   EXPECT_TRUE(std::regex_match(text, expected)) << text;
   ASSERT_TRUE(init_log({.console = true}).ok());
   std::filesystem::remove_all(directory);
+}
+
+TEST(LogTest, WritesJsonObjects) {
+  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::string file = directory + "/test.log";
+  ASSERT_TRUE(init_log({.format = LogFormat::kJson, .file = file, .console = false}).ok());
+  log_warn("sample read failed", {{"ticket", 3},
+                                  {"path", "a \"b\"\n\u009b2J\xff"},
+                                  {"is_last", true},
+                                  {"ratio", 0.5},
+                                  {"loss", std::numeric_limits<double>::quiet_NaN()}});
+  flush_log();
+  const std::string text = *read_file(file, 1 << 20);
+  ASSERT_TRUE(text.ends_with("}\n")) << text;
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1);
+  boost::json::object object = boost::json::parse(text).as_object();
+  EXPECT_EQ(object["time"].as_string().size(), std::string("2026-01-31T12:00:00.123Z").size());
+  object.erase("time");
+  EXPECT_EQ(object, (boost::json::object{{"level", "warning"},
+                                         {"event", "sample read failed"},
+                                         {"ticket", 3},
+                                         {"path", "a \"b\"\n\\xc2\\x9b2J\\xff"},
+                                         {"is_last", true},
+                                         {"ratio", 0.5},
+                                         {"loss", "nan"}}));
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  std::filesystem::remove_all(directory);
+}
+
+TEST(LogEventsTest, HaveOneRowEach) {
+  std::set<std::string_view> names;
+  for (const LogEventInfo& event : log_events::kAll) {
+    EXPECT_TRUE(names.insert(event.name).second) << event.name;
+    EXPECT_NE(event.levels, 0) << event.name;
+    EXPECT_TRUE(event.meaning.ends_with('.')) << event.name;
+  }
+  EXPECT_TRUE(has_log_event("checkpoint saved", LogLevel::kInfo));
+  EXPECT_FALSE(has_log_event("checkpoint saved", LogLevel::kError));
+  EXPECT_FALSE(has_log_event("checkpoint lost", LogLevel::kInfo));
 }
 
 TEST(LogTest, WritesLastLineBeforeFlushReturns) {
@@ -73,9 +126,9 @@ TEST(LogTest, WritesLastLineBeforeFlushReturns) {
   const std::string file = directory + "/test.log";
   ASSERT_TRUE(init_log({.level = LogLevel::kInfo, .file = file, .console = false}).ok());
   for (int i = 0; i < 300; ++i) {
-    log_info("line", {{"number", i}});
+    log_info("training resumed", {{"step", i}});
     flush_log();
-    EXPECT_TRUE(read_file(file, 1 << 20)->ends_with("number=" + std::to_string(i) + "\n")) << i;
+    EXPECT_TRUE(read_file(file, 1 << 20)->ends_with("step=" + std::to_string(i) + "\n")) << i;
   }
   ASSERT_TRUE(init_log({.console = true}).ok());
   std::filesystem::remove_all(directory);
@@ -87,7 +140,8 @@ TEST(LogTest, SetsCloseOnExecOnLogFiles) {
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string file = directory + "/test.log";
   ASSERT_TRUE(init_log({.file = file, .rotate_bytes = 100, .console = false}).ok());
-  for (int i = 0; i < 10; ++i) log_info("line", {{"number", i}});  // causes several rotations
+  for (int i = 0; i < 10; ++i)
+    log_info("training resumed", {{"step", i}});  // causes several rotations
   flush_log();
   int open = 0;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -107,9 +161,75 @@ TEST(LogTest, ReportsErrorWhenFileCannotBeOpened) {
 
 TEST(LogTest, ContinuesWithoutBlockingOnFullDisk) {
   ASSERT_TRUE(init_log({.file = "/dev/full", .console = false}).ok());
-  for (int i = 0; i < 20000; ++i) log_info("event", {{"i", i}});
+  for (int i = 0; i < 20000; ++i) log_info("training resumed", {{"step", i}});
   flush_log();
   ASSERT_TRUE(init_log({.console = true}).ok());
+}
+
+TEST(LogTest, CountsDroppedLinesOnce) {
+  std::string directory = ::testing::TempDir() + "stoker-log-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::string file = directory + "/test.log";
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  // Opened for both, so that the log opens it immediately, and waits when it is full.
+  UniqueFd pipe(::open(file.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(init_log({.format = LogFormat::kJson, .file = file, .console = false}).ok());
+  constexpr int kLines = 20000;
+  for (int i = 0; i < kLines; ++i) log_info("training resumed", {{"step", i}});
+  std::string text;
+  std::atomic<bool> is_flushed = false;
+  const auto read_available = [&] {
+    char buffer[65536];
+    for (ssize_t n = 1; n > 0;) {
+      n = ::read(pipe.get(), buffer, sizeof buffer);
+      if (n > 0) text.append(buffer, static_cast<size_t>(n));
+    }
+  };
+  std::thread flush([&] {
+    flush_log();
+    is_flushed = true;
+  });
+  while (!is_flushed) read_available();
+  flush.join();
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  read_available();
+  int64_t num_lines = 0, num_dropped = 0, num_reports = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const boost::json::object object = boost::json::parse(line).as_object();
+    if (object.at("event") == "log lines dropped") {
+      num_dropped += object.at("count").as_int64();
+      ++num_reports;
+    } else {
+      ++num_lines;
+    }
+  }
+  EXPECT_GT(num_reports, 0);
+  EXPECT_LT(num_reports, 10);
+  EXPECT_GE(num_lines + num_dropped, kLines);  // a report can replace another
+  EXPECT_LE(num_lines + num_dropped, kLines + num_reports);
+  std::filesystem::remove_all(directory);
+}
+
+// As with a journal that hangs.
+TEST(LogTest, ContinuesWhileStandardErrorBlocks) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  const UniqueFd stderr_copy(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_TRUE(init_log({.console = true}).ok());
+  const auto default_action = ::signal(SIGPIPE, SIG_IGN);
+  ASSERT_EQ(::dup2(writer.get(), STDERR_FILENO), STDERR_FILENO);
+  for (int i = 0; i < 20000; ++i) log_info("training resumed", {{"step", i}});
+  flush_log();
+  int waiting_bytes = 0;
+  EXPECT_EQ(::ioctl(reader.get(), FIONREAD, &waiting_bytes), 0);
+  EXPECT_GT(waiting_bytes, 0);
+  reader.reset();  // the log's thread continues
+  flush_log();
+  ASSERT_EQ(::dup2(stderr_copy.get(), STDERR_FILENO), STDERR_FILENO);
+  ::signal(SIGPIPE, default_action);
 }
 
 }  // namespace

@@ -520,5 +520,62 @@ TEST(DataValidationTest, ValidatesStream) {
               ElementsAre(AllOf(HasSubstr("data.train.stream: "), HasSubstr("only by"))));
 }
 
+// A mixture of a stream and a dataset with an index, each with more keys.
+std::string stream_mixture(const std::string& stream, const std::string& indexed,
+                           const std::string& rest = "") {
+  return "data: {train: {mixture: {live: 1, old: 3}}, live: {format: text, " + stream +
+         "}, old: {format: text, path: a" + indexed + "}" + rest + "}\ntrain: {max_steps: 5}\n";
+}
+
+TEST(DataValidationTest, AcceptsStreamInMixture) {
+  const std::string keys = ", split: [0, 0.5], sample_weights_path: w";
+  EXPECT_THAT(errors_of(stream_mixture("stream: {source: stdin}", keys) +
+                        "feed: {shuffle: block, num_workers: 4}\n"),
+              IsEmpty());
+  const auto config = valid_config(stream_mixture("stream: {source: stdin}", ""));
+  ASSERT_NE(streamed_dataset(config), nullptr);
+  EXPECT_EQ(streamed_dataset(config)->first, "live");
+  EXPECT_EQ(training_stream(config)->source, "stdin");
+  EXPECT_THAT(sampled_datasets(config), ElementsAre("old", "live"));
+}
+
+TEST(DataValidationTest, ValidatesStreamInMixture) {
+  const std::string stream = "stream: {source: stdin}";
+  const auto expect_error = [](const std::string& text, const std::string& key,
+                               const std::string& what) {
+    EXPECT_THAT(errors_of(text), ElementsAre(AllOf(HasSubstr(key + ": "), HasSubstr(what))))
+        << text;
+  };
+  expect_error(stream_mixture(stream + ", split: [0, 0.5]", ""), "data.live.split", "no index");
+  expect_error(stream_mixture(stream + ", path: b", ""), "data.live.path", "no index");
+  expect_error(stream_mixture("stream: {source: stdin, capacity: 3}", ""),
+               "data.live.stream.capacity", "at least");
+  expect_error(stream_mixture(stream, ", refresh: epoch"), "data.old.refresh",
+               "cannot be combined with data.live.stream");
+  expect_error(stream_mixture(stream, "") + "feed: {num_processes: 0}\n", "feed.num_processes",
+               "with data.live.stream");
+  expect_error(stream_mixture(stream, "") + "feed: {producers: both}\n", "feed.producers",
+               "with data.live.stream");
+  expect_error(stream_mixture(stream, "") + "feed: {last_batch: drop}\n", "feed.last_batch",
+               "data.train.mixture");
+  expect_error(stream_mixture(stream, ", repeat: 2"), "data.old.repeat", "sets the shares");
+  expect_error(stream_mixture(stream, "") + "eval: {datasets: [live]}\n", "eval.datasets",
+               "cannot be read again");
+  expect_error(stream_mixture(stream, "") + "eval: {datasets: [train]}\n", "eval.datasets",
+               "cannot be read again");
+  expect_error(stream_mixture(stream, "", ", val: {mixture: {live: 1, old: 1}}"),
+               "data.val.mixture", "which only data.train can read");
+  const std::string text = "{format: text, " + stream + "}";
+  expect_error("data: {train: {mixture: {a: 1, b: 1}}, a: " + text + ", b: " + text +
+                   "}\ntrain: {max_steps: 5}\n",
+               "data.train.mixture", "more than one stream, 'a' and 'b'");
+  expect_error("data: {train: {concat: [a, b]}, a: " + text +
+                   ", b: {format: text, path: b}}\ntrain: {max_steps: 5}\n",
+               "data.a.stream", "use a mixture");
+  const std::string mixture = stream_mixture(stream, "");
+  expect_error(mixture.substr(0, mixture.find("train: {max_steps")), "train.max_steps",
+               "is required with data.live.stream");
+}
+
 }  // namespace
 }  // namespace stoker::config::test

@@ -105,6 +105,22 @@ TEST(StreamState, LastInputOfNameCounts) {
   EXPECT_THAT(finished_files(state), UnorderedElementsAre(Pair(hash_of_name("a"), 50)));
 }
 
+// What a worker has read of a pipe before the first record of a mixture is in a batch.
+TEST(StreamState, NeedsAllBytesBeforeItHasStarted) {
+  std::vector<uint64_t> memory(100);
+  const data::stream::ByteHistory history(std::as_writable_bytes(std::span(memory)));
+  const std::vector<std::byte> read(30, std::byte{7});
+  history.assign(0, read, 20);
+  EXPECT_FALSE(StreamState().has_started());
+  const auto saved = copy_history(StreamState(), history);
+  ASSERT_TRUE(saved.has_value());
+  EXPECT_EQ(saved->begin, 0u);
+  EXPECT_EQ(saved->complete, 20u);
+  EXPECT_EQ(saved->bytes, read);
+  const StreamState ended{.next_source = 1};
+  EXPECT_EQ(copy_history(ended, history), std::nullopt);
+}
+
 TEST(StreamStateTable, KeepsStateOfEachSlot) {
   const auto table = StreamStateTable::create(2, 10);
   ASSERT_TRUE(table.ok()) << table.status().to_string();
@@ -147,7 +163,7 @@ TEST(StreamStateTable, RejectsStateThatIsTooLarge) {
     state.sources.push_back({.number = i, .name = std::string(2000, 'x')});
   const Status status = table->record(0, state);
   EXPECT_EQ(status.code(), StatusCode::kNoSpace);
-  EXPECT_THAT(status.message(), HasSubstr("data.train.stream.capacity"));
+  EXPECT_THAT(status.message(), HasSubstr("stream.capacity"));
 }
 
 // A spool folder has them until a checkpoint archives them.

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/feed/sample_reader.h"
 #include "tests/shared/feed/fake_dataset.h"
 
 namespace stoker::feed {
@@ -228,7 +229,7 @@ TEST_F(WorkerPoolTest, StopsThreadsWaitingForSlot) {
 }
 
 TEST_F(WorkerPoolTest, RequeuesUnfinishedBatchesOnStop) {
-  open(1000, 4 * WorkerPool::kMaxRowsTogether, {.slots = 4}, config::ShuffleMode::kNone);
+  open(1000, 4 * SampleReader::kMaxRows, {.slots = 4}, config::ShuffleMode::kNone);
   dataset_->gate(1);
   start(1);
   expect_first_batch_given_back();
@@ -237,26 +238,26 @@ TEST_F(WorkerPoolTest, RequeuesUnfinishedBatchesOnStop) {
 // ---- Groups of rows
 
 TEST_F(WorkerPoolTest, ReadsFastSamplesInGroupsAsPlanned) {
-  open(500, 3 * WorkerPool::kMaxRowsTogether + 5, {.slots = 4});
+  open(500, 3 * SampleReader::kMaxRows + 5, {.slots = 4});
   start(3);
   uint64_t ticket = 0;
   for (; dataset_->max_together() < 2 && ticket < 100'000; ticket += 10)
     ASSERT_NO_FATAL_FAILURE(expect_planned_batches(ticket, ticket + 10));
   EXPECT_GE(dataset_->max_together(), 2u);
   expect_planned_batches(ticket, ticket + 50);
-  EXPECT_LE(dataset_->max_together(), WorkerPool::kMaxRowsTogether);
+  EXPECT_LE(dataset_->max_together(), SampleReader::kMaxRows);
 }
 
 TEST_F(WorkerPoolTest, ReadsSlowSamplesOneByOne) {
   open(500, 64, {.slots = 4});
-  dataset_->read_for(2 * WorkerPool::kGroupTime);
+  dataset_->read_for(2 * SampleReader::kGroupTime);
   start(2);
   expect_planned_batches(0, 20);
   EXPECT_EQ(dataset_->max_together(), 1u);
 }
 
 TEST_F(WorkerPoolTest, UsesReplacementsWithinGroupedReads) {
-  constexpr uint64_t kSamples = 400, kBatch = 2 * WorkerPool::kMaxRowsTogether;
+  constexpr uint64_t kSamples = 400, kBatch = 2 * SampleReader::kMaxRows;
   open(kSamples, kBatch, {.slots = 4}, config::ShuffleMode::kNone);
   const std::set<uint64_t> bad{0, 31, 32, 33, 70, 398, 399};
   dataset_->make_bad(bad);

@@ -241,6 +241,26 @@ TEST(MultiDatasetPlanTest, SupportsWeightedSamplingInMixtureComponent) {
 
 // ---- Last batch
 
+TEST(MultiDatasetPlanTest, KeepsOrderOfStreamInShuffledMixture) {
+  PlanOptions options = weighted_pair();
+  constexpr uint64_t kMany = uint64_t{1} << 60;
+  options.datasets[1] = {.size = kMany, .weight = 0.3, .keeps_order = true};
+  options.size = 100 + kMany;
+  for (const ShuffleMode shuffle :
+       {ShuffleMode::kFull, ShuffleMode::kNone, ShuffleMode::kBlock, ShuffleMode::kShards}) {
+    options.shuffle = shuffle;
+    options.shard_ends = {40, 100, 100 + kMany};
+    const SamplePlan plan(options);
+    SampleList of_stream;
+    for (const uint64_t sample : taken(plan, 0, 30))
+      if (sample >= 100) of_stream.push_back(sample - 100);
+    // In each block of ten rows, the next three.
+    ASSERT_EQ(of_stream.size(), 90u);
+    for (uint64_t i = 0; i < of_stream.size(); ++i) EXPECT_EQ(of_stream[i] / 3, i / 3);
+    EXPECT_EQ(plan.epoch_of(1'000'000), 0u);
+  }
+}
+
 TEST(LastBatchPolicyTest, DropsIncompleteLastBatchWithDrop) {
   const SamplePlan span({.size = 103, .batch = 10, .seed = 5});
   const SamplePlan drop(

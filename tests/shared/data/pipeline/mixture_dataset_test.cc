@@ -83,7 +83,7 @@ TEST(MixtureDatasetTest, RequiresSameClassesInAllComponents) {
   const auto mixture = mixture_of_echoes({"cat", "dog"}, {"dog", "cat"});
   EXPECT_EQ(mixture.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(mixture.status().message(),
-              HasSubstr("data.train.of: data.code and data.prose have different classes"));
+              HasSubstr("data.train: data.code and data.prose have different classes"));
 }
 
 // The tensors of a sample are equal, but one dataset has a label per time step.
@@ -107,7 +107,7 @@ TEST(MixtureDatasetTest, RequiresSamePaddingInAllComponents) {
   const auto mixture = open_mixture({0, 2});
   EXPECT_EQ(mixture.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(mixture.status().message(),
-              HasSubstr("data.train.of: data.words and data.tags pad different tensors"));
+              HasSubstr("data.train: data.words and data.tags pad different tensors"));
 }
 
 class NamedDatasetsTest : public testing::FolderFixture {

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds the packages of the installed tree.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'HELP'
+Usage: scripts/package.sh [GENERATOR…]
+
+Builds stoker_VERSION_amd64.deb, stoker-dev_VERSION_amd64.deb (generator DEB) and stoker-VERSION-x86_64.tar.gz (TGZ) in
+build/release/packages; default: both. Their bytes depend only on the commit: file times are SOURCE_DATE_EPOCH, by
+default the time of the commit. DEB needs dpkg-dev.
+HELP
+  exit 0
+fi
+cd "$root"
+generators=("$@")
+(($#)) || generators=(DEB TGZ)
+
+# Without a repository, as in an unpacked archive: that of the newest change.
+if [[ -z ${SOURCE_DATE_EPOCH:-} ]]; then
+  SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+fi
+export SOURCE_DATE_EPOCH
+commit=$(git rev-parse HEAD 2>/dev/null || true)
+if [[ -n $commit && -n $(git status --porcelain --untracked-files=no) ]]; then commit+=-modified; fi
+
+# stokerd --version prints the commit.
+(export STOKER_COMMIT=$commit && "$root/scripts/build.sh" release programs)
+packages=$root/build/release/packages
+for generator in "${generators[@]}"; do
+  step "Build the packages ($generator)" "package-$generator" cpack --config build/release/CPackConfig.cmake -G "$generator" -B "$packages"
+done
+(cd "$packages" && find . -maxdepth 1 -type f -printf '%f\n' | sort | xargs sha256sum)

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Shows that the packages of a commit have the same bytes wherever they are built.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'HELP'
+Usage: scripts/reproducible.sh [COMMIT]
+
+Builds the packages of COMMIT (default: HEAD) twice, in folders of different names and with different umasks, time zones
+and languages, and compares them byte for byte. Compiles everything twice, without ccache; STOKER_CCACHE=1 uses it, which
+only tests linking and packing. Needs LibTorch in .deps (scripts/deps.sh) and dpkg-dev.
+HELP
+  exit 0
+fi
+cd "$root"
+commit=$(git rev-parse --verify "${1:-HEAD}^{commit}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[[ -n ${STOKER_CCACHE:-} ]] || export CCACHE_DISABLE=1
+
+# build_in FOLDER UMASK ZONE LANGUAGE
+build_in() {
+  git clone -q "$root" "$1"
+  git -C "$1" checkout -q "$commit"
+  ln -s "$(readlink -f "$root/.deps")" "$1/.deps"
+  (umask "$2" && env TZ="$3" LC_ALL="$4" "$1/scripts/package.sh")
+}
+step "Build in the first folder" reproducible-1 build_in "$work/a" 022 UTC C
+step "Build in the second folder" reproducible-2 build_in "$work/another-and-longer-folder" 077 Asia/Tokyo C.UTF-8
+
+different=0
+for file in "$work"/a/build/release/packages/*.{deb,tar.gz}; do
+  other="$work/another-and-longer-folder/build/release/packages/$(basename "$file")"
+  if cmp "$file" "$other"; then
+    sha256sum "$file" | sed "s|  .*/|  |"
+  else
+    different=1
+  fi
+done
+((different == 0)) || die "the packages of $commit depend on where they were built"

@@ -1,0 +1,70 @@
+#include "shared/base/cli_options.h"
+
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+namespace stoker {
+namespace {
+
+// "{model,ema}" or "INT in [1 - 1000]"; empty without a check.
+std::string check_text(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t colon = type.find(':');
+  return colon == std::string::npos ? "" : type.substr(colon + 1);
+}
+
+}  // namespace
+
+std::vector<const CLI::Option*> visible_options(const CLI::App& app, bool is_positional) {
+  return app.get_options([&](const CLI::Option* option) {
+    const bool is_inherited = app.get_parent() != nullptr && option == app.get_help_ptr();
+    return !option->get_group().empty() && !is_inherited &&
+           option->get_positional() == is_positional;
+  });
+}
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
+}
+
+Words command_names(const CLI::App& app) {
+  Words names;
+  for (const CLI::App* const command : commands_of(app)) names.push_back(command->get_name());
+  return names;
+}
+
+bool takes_value(const CLI::Option& option) { return option.get_expected_max() != 0; }
+
+// CLI11 adds a description of the check: "N:INT in [1 - 1000]".
+std::string argument_name(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type.substr(0, type.find(':'));
+}
+
+Words allowed_words(const CLI::Option& option) {
+  const std::string check = check_text(option);
+  Words words;
+  if (!check.starts_with('{') || !check.ends_with('}')) return words;
+  std::istringstream list(check.substr(1, check.size() - 2));
+  for (std::string word; std::getline(list, word, ',');) words.push_back(word);
+  return words;
+}
+
+std::string allowed_range(const CLI::Option& option) {
+  const std::string check = check_text(option);
+  const size_t from = check.find(" in ["), middle = check.find(" - ");
+  if (from == std::string::npos || middle == std::string::npos || !check.ends_with(']')) return "";
+  const size_t first = from + 5;
+  return "From " + check.substr(first, middle - first) + " to " +
+         check.substr(middle + 3, check.size() - middle - 4);
+}
+
+Words names_of(const CLI::Option& option) {
+  Words names;
+  for (const std::string& name : option.get_snames()) names.push_back('-' + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+}  // namespace stoker

@@ -1,0 +1,28 @@
+// shell_completion: completion of the command line of a program, generated from the options of its
+// CLI::App: options, commands, words of an option's CLI::IsMember, and the keys of `--set`.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace stoker {
+
+// A key of `--set KEY=VALUE`.
+struct KeyCompletion {
+  std::string key;
+  std::vector<std::string> words;  // the values, if they are words
+};
+using KeyCompletions = std::vector<KeyCompletion>;
+
+// Each is a file for the folder that the shell searches.
+std::string bash_completion(const CLI::App& app, const KeyCompletions& keys);
+std::string zsh_completion(const CLI::App& app, const KeyCompletions& keys);
+std::string fish_completion(const CLI::App& app, const KeyCompletions& keys);
+
+}  // namespace stoker

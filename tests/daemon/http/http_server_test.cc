@@ -1,0 +1,240 @@
+// Requests as bytes over real sockets; the io_context runs in a thread of the test.
+#include "daemon/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/clock.h"
+
+namespace stoker::http {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class Client {
+ public:
+  explicit Client(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}, .sin_zero = {}};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connect_to(address);
+  }
+  explicit Client(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    connect_to(address);
+  }
+  void send(const std::string& bytes) {
+    (void)::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // All bytes until the server closes the connection.
+  std::string read_all() {
+    std::string all;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = ::recv(fd_.get(), buffer, sizeof buffer, 0)) > 0;)
+      all.append(buffer, static_cast<size_t>(n));
+    return all;
+  }
+  std::string read_until(const std::string& end) {
+    std::string all;
+    char byte = 0;
+    while (!all.ends_with(end) && ::recv(fd_.get(), &byte, 1, 0) == 1) all += byte;
+    return all;
+  }
+  std::string ask(const std::string& bytes) {
+    send(bytes);
+    return read_all();
+  }
+
+ private:
+  template <typename Address>
+  void connect_to(const Address& address) {
+    const timeval timeout{.tv_sec = 20, .tv_usec = 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  UniqueFd fd_;
+};
+
+std::string request(const std::string& method, const std::string& path,
+                    const std::string& host = "localhost") {
+  return method + " " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  ~HttpServerTest() override {
+    if (!thread_.joinable()) return;
+    boost::asio::post(io_, [this] { server_->stop(); });
+    work_.reset();
+    thread_.join();
+  }
+  void start(HttpLimits limits = {}, UniqueFd unix_socket = {}, std::string unix_path = {}) {
+    config::HttpListen listen{.unix_path = unix_path, .address = "127.0.0.1"};
+    server_ = std::make_unique<HttpServer>(io_, system_clock(),
+                                           HttpOptions{.listen = listen,
+                                                       .version = "1.2.3",
+                                                       .status = [this] { return status_; },
+                                                       .limits = limits});
+    const Status started = server_->start(std::move(unix_socket));
+    ASSERT_TRUE(started.ok()) << started.to_string();
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  std::string ask(const std::string& bytes) { return Client(server_->port()).ask(bytes); }
+
+  control::TrainerStatus status_;
+  boost::asio::io_context io_{1};
+  std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work_{
+      io_.get_executor()};
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(HttpServerTest, AnswersWithMetricsAndStatus) {
+  status_.step = 12;
+  status_.state = control::TrainerState::kTraining;
+  start();
+  const std::string metrics = ask(request("GET", "/metrics"));
+  EXPECT_THAT(metrics, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(metrics, HasSubstr("text/plain; version=0.0.4"));
+  EXPECT_THAT(metrics, HasSubstr("\nstoker_step 12\n"));
+  const std::string status = ask(request("GET", "/v1/status?pretty"));
+  const auto object = boost::json::parse(status.substr(status.find("\r\n\r\n") + 4)).as_object();
+  EXPECT_EQ(object.at("step"), 12);
+  EXPECT_THAT(ask(request("GET", "/healthz")), HasSubstr("\r\n\r\nok\n"));
+  EXPECT_THAT(ask(request("GET", "/")), HasSubstr("/metrics"));
+  EXPECT_THAT(ask(request("GET", "/other")), StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(HttpServerTest, IsReadyWhileTraining) {
+  start();
+  EXPECT_THAT(ask(request("GET", "/readyz")), StartsWith("HTTP/1.1 503 "));
+  boost::asio::post(io_, [this] { status_.state = control::TrainerState::kPaused; });
+  const std::string paused = ask(request("GET", "/readyz"));
+  EXPECT_THAT(paused, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(paused, HasSubstr("paused"));
+}
+
+TEST_F(HttpServerTest, AnswersHeadWithHeaderOnly) {
+  start();
+  const std::string answer = ask(request("HEAD", "/healthz"));
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 3\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
+}
+
+TEST_F(HttpServerTest, RejectsOtherMethodsAndBodies) {
+  start();
+  for (const char* const method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+    EXPECT_THAT(ask(request(method, "/metrics")), StartsWith("HTTP/1.1 405 ")) << method;
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"),
+              StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(
+      ask("GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+      StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(ask("\x16\x03\x01 no HTTP\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+}
+
+// A name that an attacker's DNS server resolves to 127.0.0.1.
+TEST_F(HttpServerTest, RejectsHostsOfOtherSites) {
+  start();
+  for (const char* const host :
+       {"attacker.example", "localhost.attacker.example", "127.0.0.1.example:80"})
+    EXPECT_THAT(ask(request("GET", "/v1/status", host)), StartsWith("HTTP/1.1 403 ")) << host;
+  for (const char* const host : {"localhost", "LOCALHOST:9750", "127.0.0.1:9750", "[::1]:9750"})
+    EXPECT_THAT(ask(request("GET", "/v1/status", host)), StartsWith("HTTP/1.1 200 ")) << host;
+}
+
+TEST_F(HttpServerTest, PermitsNoUseByOtherSites) {
+  start();
+  const std::string answer = ask(request("GET", "/v1/status"));
+  EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(answer, HasSubstr("X-Content-Type-Options: nosniff"));
+  EXPECT_THAT(answer, HasSubstr("Cross-Origin-Resource-Policy: same-origin"));
+  EXPECT_THAT(answer, Not(HasSubstr("Access-Control-Allow-Origin")));
+}
+
+TEST_F(HttpServerTest, KeepsConnectionsOpen) {
+  start();
+  Client client(server_->port());
+  for (int i = 0; i < 3; ++i) {
+    client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(client.read_until("ok\n"), StartsWith("HTTP/1.1 200 ")) << i;
+  }
+}
+
+TEST_F(HttpServerTest, LimitsHeaders) {
+  start();
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(9000, 'x')),
+              StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_F(HttpServerTest, LimitsTimeToSendRequest) {
+  start({.header_time = 50ms});
+  Client silent(server_->port());
+  EXPECT_EQ(silent.read_all(), "");
+  Client slow(server_->port());
+  EXPECT_THAT(slow.ask("GET / HTTP/1.1\r\nHost: loc"), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(HttpServerTest, LimitsConnections) {
+  start({.connections = 2});
+  std::vector<std::unique_ptr<Client>> open;
+  for (int i = 0; i < 2; ++i) {
+    open.push_back(std::make_unique<Client>(server_->port()));
+    open.back()->send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(open.back()->read_until("ok\n"), StartsWith("HTTP/1.1 200 "));
+  }
+  EXPECT_THAT(Client(server_->port()).read_all(), StartsWith("HTTP/1.1 503 "));
+  open.clear();
+  std::string answer;
+  for (int i = 0; i < 1000 && !answer.starts_with("HTTP/1.1 200 "); ++i)
+    answer = ask(request("GET", "/healthz"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerTest, ServesUnixSocket) {
+  std::string directory = ::testing::TempDir() + "stoker-http-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const std::string path = directory + "/http.sock";
+  UniqueFd listening(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(listening.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listening.get(), 8), 0);
+  start({}, std::move(listening), path);
+  EXPECT_THAT(Client(path).ask(request("GET", "/healthz", "any.example")),
+              StartsWith("HTTP/1.1 200 "));
+  ::unlink(path.c_str());
+  ::rmdir(directory.c_str());
+}
+
+TEST_F(HttpServerTest, NamesAddressThatIsInUse) {
+  start();
+  HttpServer second(io_, system_clock(),
+                    HttpOptions{.listen = {.address = "127.0.0.1", .port = server_->port()},
+                                .version = "1",
+                                .status = [] { return control::TrainerStatus(); }});
+  const Status status = second.start();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:" + std::to_string(server_->port())));
+}
+
+}  // namespace
+}  // namespace stoker::http

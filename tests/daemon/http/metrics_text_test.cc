@@ -1,0 +1,77 @@
+#include "daemon/http/metrics_text.h"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stoker::http {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+control::TrainerStatus some_status() {
+  control::TrainerStatus status;
+  status.state = control::TrainerState::kPaused;
+  status.step = 1200;
+  status.loss = 0.25;
+  status.training_metric = {.name = "accuracy", .value = 0.5};
+  status.step_time_ms = 20;
+  status.device = "cpu";
+  status.feed.data_wait_ms = 1.5;
+  status.feed.sample_errors = 3;
+  status.checkpoint.saved_total = 4;
+  return status;
+}
+
+TEST(MetricsTextTest, HasBaseUnitsAndLabels) {
+  const std::string text = to_metrics_text(some_status(), "1.0.0 \"a\\b\"");
+  EXPECT_THAT(text, HasSubstr("# TYPE stoker_step gauge\nstoker_step 1200\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_state{state=\"paused\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_state{state=\"training\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_train_metric{name=\"accuracy\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nstoker_data_wait_seconds 0.0015\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE stoker_sample_errors_total counter\n"
+                              "stoker_sample_errors_total 3\n"));
+  EXPECT_THAT(text, HasSubstr("version=\"1.0.0 \\\"a\\\\b\\\"\""));
+}
+
+TEST(MetricsTextTest, OmitsUnknownValues) {
+  control::TrainerStatus status = some_status();
+  status.loss = std::numeric_limits<double>::quiet_NaN();
+  status.training_metric = {};
+  const std::string text = to_metrics_text(status, "1");
+  EXPECT_THAT(text, Not(HasSubstr("stoker_train_loss")));
+  EXPECT_THAT(text, Not(HasSubstr("stoker_train_metric")));
+  EXPECT_THAT(text, Not(HasSubstr("stoker_evaluator_best_value")));
+}
+
+// Names, types and units as promtool demands; test_metrics.sh runs promtool itself.
+TEST(MetricsTextTest, FollowsNamingRules) {
+  std::istringstream lines(to_metrics_text(some_status(), "1"));
+  std::set<std::string> names;
+  size_t series = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, std::regex("# TYPE (\\S+) (\\S+)"))) {
+      const std::string name = match[1];
+      EXPECT_TRUE(names.insert(name).second) << name;
+      EXPECT_TRUE(name.starts_with("stoker_")) << name;
+      EXPECT_EQ(name.ends_with("_total"), match[2] == "counter") << name;
+      EXPECT_FALSE(std::regex_search(name, std::regex("_(ms|mib|milliseconds|minutes)(_|$)")));
+    }
+    if (!line.empty() && line[0] != '#') ++series;
+  }
+  EXPECT_GT(series, 50u);
+  EXPECT_LE(series, 500u);
+}
+
+}  // namespace
+}  // namespace stoker::http

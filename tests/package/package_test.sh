@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# package_test.sh PACKAGES LIBTORCH: installs, upgrades, removes and purges the package under a real
+# systemd as PID 1, in a bare Debian that contains only the packages it depends on. Skipped if
+# systemd-nspawn is missing or not permitted.
+set -euo pipefail
+packages=${1:?give the folder of the packages}
+libtorch=$(readlink -f "${2:?give the folder of LibTorch}")
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+source "$here/../systemd/container.sh"
+skip() {
+  printf 'SKIP: %s\n' "$*"
+  exit 77
+}
+fail() {
+  printf 'package_test: %s\n' "$*" >&2
+  print_results >&2
+  exit 1
+}
+require_nspawn
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || skip "this is not Debian 12"
+dpkg-query -W systemd-sysv >/dev/null 2>&1 || skip "the package systemd-sysv is not installed"
+scratch=$(mktemp -d)
+trap remove_container EXIT
+
+package=$(echo "$packages"/stoker_*.deb)
+mkdir "$scratch/packages" "$scratch/results"
+cp "$package" "$scratch/packages/old.deb"
+dpkg-deb -R "$package" "$scratch/new"
+sed -i 's/^Version: .*/&+new/' "$scratch/new/DEBIAN/control"
+dpkg-deb --root-owner-group -Znone -b "$scratch/new" "$scratch/packages/new.deb" >/dev/null
+
+# The first alternative of each dependency.
+mapfile -t needed < <(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed 's/^ *//; s/[ |(].*//' | sort -u)
+"$here/bare_root.sh" "$scratch/root" systemd-sysv "${needed[@]}" >"$scratch/root.log" || fail "bare_root.sh failed"
+install -D "$here/package_steps.sh" "$scratch/root/opt/package_steps.sh"
+write_test_units "$scratch/root/usr/lib/systemd/system" 120 /opt/package_steps.sh
+# More frequent checkpoints than those of the demo.
+mkdir -p "$scratch/root/etc/systemd/system/stokerd@demo.service.d"
+cat >"$scratch/root/etc/systemd/system/stokerd@demo.service.d/test.conf" <<'UNIT'
+[Service]
+ExecStart=
+ExecStart=/usr/bin/stokerd --config /etc/stoker/%i.yaml --run-dir %S/stoker/%i --set train.max_steps=100000000 --set checkpoint.save_every_steps=500
+UNIT
+boot 150 --directory="$scratch/root" --bind-ro="$scratch/packages:/packages" --bind-ro="$(dirname "$libtorch"):/opt/libtorch"
