@@ -44,11 +44,11 @@ set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run 
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
-shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/writer")
+shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
 shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/http daemon/server daemon/service daemon/writer daemon/supervisor \
-daemon/train")
+daemon/group daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")

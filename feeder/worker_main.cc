@@ -58,6 +58,8 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
       ->required(!any_word("--operation"));
   app.add_option("--start-ticket", arguments.plan_ticket, "First ticket of this dataset version");
   app.add_option("--start-epoch", arguments.plan_epoch, "Epoch that starts with that ticket");
+  app.add_option("--rank", arguments.rank, "Rank of the stokerd among those that share each step");
+  app.add_option("--world-size", arguments.world_size, "Number of those");
   app.add_option("--ring-fd", arguments.ring_fd, "File descriptor of the ring")->required(has_ring);
   app.add_option("--quarantine-fd", arguments.quarantine_fd,
                  "File descriptor of the quarantine table")
@@ -137,7 +139,12 @@ Status run_worker(const FeederArguments& arguments, bool& sandbox_refused) {
       data::pipeline::open_indexed("train", config.data, arguments.index_dir, arguments.fingerprint,
                                    feed::sample_cache_budget(config.feed)));
   const auto dataset = data::record::with_range_check(config, std::move(opened));
-  STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
+  const ring::TicketShare share{
+      .tickets_per_step = static_cast<uint64_t>(config.train.gradient_accumulation_steps),
+      .rank = arguments.rank,
+      .world_size = arguments.world_size};
+  STOKER_ASSIGN_OR_RETURN(const auto ring,
+                          ring::ShmRing::attach(UniqueFd(arguments.ring_fd), share));
   STOKER_ASSIGN_OR_RETURN(
       const data::order::SamplePlan plan,
       feed::load_sample_plan(config, *dataset, arguments.index_dir, feed::kLatestTicket,

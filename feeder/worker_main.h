@@ -25,6 +25,8 @@ struct FeederArguments {
   std::string fingerprint;
   uint64_t plan_ticket = 0;  // start of the plan for this dataset version
   uint64_t plan_epoch = 0;
+  uint64_t rank = 0;  // of the processes that share the steps of the run
+  uint64_t world_size = 1;
   int ring_fd = -1;
   int quarantine_fd = -1;
   uint32_t worker = 0;   // index in the quarantine table

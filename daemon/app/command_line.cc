@@ -25,8 +25,8 @@ While it trains:
   SIGHUP                                            reload the configuration
 
 Exit codes: 0 finished or stopped, 64 usage error, 65 data error (no valid checkpoint, corrupt data, non-finite loss),
-69 unavailable, 70 internal error, 71 out of memory, 72 device lost, 74 I/O error, 75 run directory locked,
-78 configuration error, 93 no progress after repeated restarts, 143 forced exit.)";
+69 unavailable, 70 internal error, 71 out of memory, 72 device lost, 73 another rank of the group is lost,
+74 I/O error, 75 run directory locked, 78 configuration error, 93 no progress after repeated restarts, 143 forced exit.)";
 
 void add_allowances(CLI::App& app, AllowedChanges& allowed, CLI::Option* fresh) {
   const auto allow = [&](ChangeKind change, const std::string& what) {

@@ -7,6 +7,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/version.h"
 #include "shared/base/log.h"
@@ -59,15 +60,36 @@ void reload_config(const config::Config& now, const CommandLine& command) {
       log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
 }
 
+// The configuration of this rank.
+config::Config config_of_rank(const config::Config& config,
+                              const group::LaunchEnvironment& environment) {
+  if (environment.world_size == 1) return config;
+  config::Config adapted = with_group_defaults(config, environment);
+  return environment.is_chief() ? adapted : without_duties_of_chief(std::move(adapted));
+}
+
+GroupLaunch make_launch(group::LaunchEnvironment environment, const config::Config& config) {
+  GroupLaunch launch{.environment = std::move(environment), .settings = {}};
+  if (launch.environment.world_size > 1)
+    launch.settings = shared_settings(with_group_defaults(config, launch.environment));
+  return launch;
+}
+
 }  // namespace
 
-DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock)
-    : config_(std::move(config)),
+DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
+                     group::LaunchEnvironment launch)
+    : launch_(make_launch(std::move(launch), config)),
+      supported_(is_in_group() ? check_group_support(config, launch_.environment) : Status()),
+      world_size_effects_(is_in_group() ? world_size_effects(config, launch_.environment)
+                                        : std::vector<std::string>()),
+      config_(config_of_rank(config, launch_.environment)),
       command_(std::move(command)),
       layout_(config_.run.dir),
       clock_(clock),
       signals_(io_, SIGINT, SIGTERM),
-      timer_(io_) {
+      timer_(io_),
+      notifier_(is_chief() ? service::SystemdNotifier() : service::SystemdNotifier("", {})) {
   signals_.add(SIGHUP);
   signals_.add(SIGUSR1);
   ::signal(SIGPIPE, SIG_IGN);
@@ -79,12 +101,16 @@ DaemonApp::~DaemonApp() = default;
 
 ExitCode DaemonApp::run() {
   main_thread_.begin();
-  if (const Status opened = open(); !opened.ok()) return finish(opened, 0);
-  if (const auto request = find_early_stop_request(config_.eval, layout_))
+  if (const Status opened = open(); !opened.ok()) return leave_group(opened);
+  // The chief has archived the request of the run before.
+  const bool has_request_of_run = is_chief() || !command_.fresh;
+  if (const auto request = find_early_stop_request(config_.eval, layout_);
+      request && has_request_of_run)
     return exit_already_finished(*request);
-  run_ = std::make_unique<Run>(config_, command_, layout_, clock_);
-  if (const Status served = start_control(); !served.ok()) return finish(served, 0);
-  if (const Status served = start_http(); !served.ok()) return finish(served, 0);
+  run_ =
+      std::make_unique<Run>(config_, command_, layout_, clock_, is_in_group() ? &launch_ : nullptr);
+  if (const Status served = start_control(); !served.ok()) return leave_group(served);
+  if (const Status served = start_http(); !served.ok()) return leave_group(served);
   watchdog_ =
       std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return run_->progress(); });
   wait_for_signal();
@@ -109,6 +135,54 @@ ExitCode DaemonApp::run() {
 // ---- Start
 
 Status DaemonApp::open() {
+  STOKER_RETURN_IF_ERROR(supported_);
+  STOKER_RETURN_IF_ERROR(is_chief() ? open_run_directory() : open_rank_directory());
+  if (!is_in_group()) return {};
+  const group::LaunchEnvironment& environment = launch_.environment;
+  log_info("group starting", {{"launcher", group::to_string(environment.launcher)},
+                              {"rank", environment.rank},
+                              {"world_size", environment.world_size},
+                              {"local_rank", environment.local_rank},
+                              {"num_threads", *config_.train.num_threads},
+                              {"restart_count", environment.restart_count}});
+  for (const std::string& reason : world_size_effects_)
+    log_warn("results depend on the number of ranks", {{"reason", reason}});
+  return {};
+}
+
+// The lock detects another process with the same rank.
+Status DaemonApp::open_rank_directory() {
+  const run::RunLayout own = layout_of_rank(layout_, launch_.environment.rank);
+  STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), own.logs_dir()));
+  auto lock = lock_file(
+      own.lock_file(), "pid=" + std::to_string(::getpid()) + " since=" + to_iso8601(clock_.wall()));
+  if (lock.status().code() == StatusCode::kBusy)
+    return Status(StatusCode::kBusy, lock.status().message() + ": another process is rank " +
+                                         std::to_string(launch_.environment.rank) +
+                                         " of this run; start each rank once");
+  if (!lock.ok()) return lock.status();
+  rank_lock_ = *std::move(lock);
+  STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
+                                   .format = config_.log.format,
+                                   .file = own.trainer_log(),
+                                   .journal = true}));
+  log_info("daemon started", {{"version", stoker_version()},
+                              {"torch_version", torch_version()},
+                              {"run_dir", own.root()},
+                              {"config", command_.config},
+                              {"pid", ::getpid()}});
+  return {};
+}
+
+// Before the group is open: tells the other ranks, which wait for this one. An unsupported configuration
+// is an error on each of them.
+ExitCode DaemonApp::leave_group(const Status& reason) {
+  if (is_in_group() && supported_.ok())
+    (void)open_process_group(config_, launch_.environment, layout_, reason, {});
+  return finish(reason, 0);
+}
+
+Status DaemonApp::open_run_directory() {
   STOKER_ASSIGN_OR_RETURN(directory_, service::RunDirectory::open(layout_, clock_));
   STOKER_RETURN_IF_ERROR(init_log({.level = config_.log.level,
                                    .format = config_.log.format,
@@ -121,7 +195,8 @@ Status DaemonApp::open() {
                               {"pid", ::getpid()}});
   for (const std::string& warning : directory_->warnings())
     log_warn("run directory not durable", {{"reason", warning}});
-  if (command_.fresh) {
+  // A restart by the launcher has the same command line.
+  if (command_.fresh && launch_.environment.restart_count == 0) {
     STOKER_RETURN_IF_ERROR(archive_run(default_file_system(), layout_.root()));
     STOKER_RETURN_IF_ERROR(directory_->make_folders());
   }
@@ -293,9 +368,9 @@ ExitCode DaemonApp::exit_already_finished(const run::EarlyStopRequest& request) 
 void DaemonApp::tick() {
   const auto status = run_->status();
   if (training_) {
-    progress_.report(*status);
+    if (is_chief()) progress_.report(*status);
     publish_pause_state(*status);
-    handle_early_stop_request();
+    if (is_chief()) handle_early_stop_request();
   }
   publish_wait(*status);
   watchdog_->tick(*status);
@@ -303,8 +378,9 @@ void DaemonApp::tick() {
   if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
       !run_->is_prepared()) {
     log_info("startup cancelled");
-    (void)directory_->save_exit_status({run::RunOutcome::kStopped, run_->step(), reason_, 0});
-    (void)starts_.reset();
+    if (directory_)
+      (void)directory_->save_exit_status({run::RunOutcome::kStopped, run_->step(), reason_, 0});
+    if (directory_) (void)starts_.reset();
     flush_log();
     ::_exit(static_cast<int>(ExitCode::kSuccess));
   }
@@ -324,6 +400,7 @@ void DaemonApp::publish_wait(const control::TrainerStatus& status) {
 }
 
 void DaemonApp::publish_pause_state(const control::TrainerStatus& status) {
+  if (!directory_) return;
   std::optional<run::PauseStatus> pause;
   if (status.state == control::TrainerState::kPaused)
     pause = run::PauseStatus{status.step, to_iso8601(clock_.wall())};

@@ -3,6 +3,8 @@
 //
 // Threads: run() on the main thread, which only runs the event loop; training runs on the trainer
 //          thread.
+// Group:   every rank is a stokerd. The chief alone has the run directory and what is above; the
+//          others have a rank directory, with their lock and log.
 // Errors:  run() logs the error, writes exit_status.json and returns the exit code.
 #pragma once
 
@@ -10,12 +12,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "daemon/app/command_line.h"
+#include "daemon/app/group_launch.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
 #include "daemon/http/http_server.h"
@@ -27,6 +31,7 @@
 #include "daemon/service/systemd_notifier.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
+#include "shared/base/file.h"
 #include "shared/base/thread_registry.h"
 #include "shared/config/config.h"
 #include "shared/run/early_stopping.h"
@@ -36,13 +41,20 @@ namespace stoker::app {
 
 class DaemonApp {
  public:
-  DaemonApp(config::Config config, CommandLine command, Clock& clock);
+  // `launch`: of this process; a world of one rank trains alone.
+  DaemonApp(config::Config config, CommandLine command, Clock& clock,
+            group::LaunchEnvironment launch = {});
   ~DaemonApp();
 
   ExitCode run();
 
  private:
   Status open();
+  Status open_run_directory();
+  Status open_rank_directory();
+  ExitCode leave_group(const Status& reason);
+  bool is_chief() const { return launch_.environment.is_chief(); }
+  bool is_in_group() const { return launch_.environment.world_size > 1; }
   Status start_control();
   Status start_http();
   control::TrainerStatus status() const;
@@ -65,6 +77,9 @@ class DaemonApp {
   void finalize_restart_count(bool ended_well, ExitCode code);
 
   // Constant after construction.
+  const GroupLaunch launch_;
+  const Status supported_;  // whether the configuration works in the group
+  const std::vector<std::string> world_size_effects_;
   const config::Config config_;
   const CommandLine command_;
   const run::RunLayout layout_;
@@ -75,9 +90,10 @@ class DaemonApp {
   boost::asio::io_context io_{1};
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_;
-  service::SystemdNotifier notifier_;
+  service::SystemdNotifier notifier_;  // disabled on ranks other than the chief
   ProgressReporter progress_{notifier_, clock_};
-  std::optional<service::RunDirectory> directory_;
+  std::optional<service::RunDirectory> directory_;  // of the chief
+  std::optional<FileLock> rank_lock_;               // of the other ranks
   service::SignalPolicy policy_;
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
   control::RunIdentity identity_;  // set by start_control()

@@ -2,6 +2,7 @@
 
 #include "daemon/app/command_line.h"
 #include "daemon/app/daemon_app.h"
+#include "daemon/group/launch_environment.h"
 #include "shared/base/clock.h"
 #include "shared/config/load_config.h"
 #include "shared/model/host_allocator.h"
@@ -24,5 +25,12 @@ int main(int argc, char** argv) {
     std::cout << config::to_yaml(*config);
     return static_cast<int>(ExitCode::kSuccess);
   }
-  return static_cast<int>(app::DaemonApp(*config, *parsed.command, system_clock()).run());
+  auto launch =
+      group::parse_launch_environment(group::read_environment_variables(), config->run.dir);
+  if (!launch.ok()) {
+    std::cerr << "stokerd: " << launch.status().message() << "\n";
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  return static_cast<int>(
+      app::DaemonApp(*config, *parsed.command, system_clock(), *std::move(launch)).run());
 }

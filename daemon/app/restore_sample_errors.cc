@@ -5,7 +5,8 @@
 namespace stoker::app {
 
 Result<supervisor::SampleErrorHistory> restore_sample_errors(
-    FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved) {
+    FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved,
+    bool lists_all) {
   supervisor::SampleErrorFile::Position position;
   if (maybe_saved != nullptr) position = {maybe_saved->step, maybe_saved->next_ticket};
   supervisor::SampleErrorHistory before{.step = position.step, .ticket = position.ticket};
@@ -14,7 +15,8 @@ Result<supervisor::SampleErrorHistory> restore_sample_errors(
   before.count = before.lines;
   if (maybe_saved != nullptr && maybe_saved->sample_errors)
     before.count = *maybe_saved->sample_errors;
-  if (before.lines < before.count && before.lines < supervisor::SampleErrorFile::kMaxLines)
+  if (lists_all && before.lines < before.count &&
+      before.lines < supervisor::SampleErrorFile::kMaxLines)
     log_warn("sample error records missing", {{"path", path},
                                               {"records", before.lines},
                                               {"expected", before.count},

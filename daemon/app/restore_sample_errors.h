@@ -15,7 +15,10 @@ namespace stoker::app {
 
 // Truncates the list at `path` to the errors before the checkpoint; null: to nothing, in a new run. If
 // the checkpoint has no count (from an earlier release), the lines of the list are counted.
+// `lists_all`: whether the list should have all errors that the checkpoint counts; false: other ranks
+// of a group have lists too.
 Result<supervisor::SampleErrorHistory> restore_sample_errors(
-    FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved);
+    FileSystem& files, const std::string& path, const checkpoint::Manifest* maybe_saved,
+    bool lists_all = true);
 
 }  // namespace stoker::app

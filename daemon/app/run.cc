@@ -7,6 +7,7 @@
 
 #include "daemon/app/compute_class_weights.h"
 #include "daemon/app/dataset_refresher.h"
+#include "daemon/app/group_start.h"
 #include "daemon/app/reduce_learning_rate.h"
 #include "daemon/app/restore_sample_errors.h"
 #include "daemon/app/resume_checkpoint.h"
@@ -127,10 +128,12 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
 }  // namespace
 
 Run::Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
-         Clock& clock)
+         Clock& clock, const GroupLaunch* maybe_launch)
     : config_(config),
       command_(command),
       layout_(layout),
+      maybe_launch_(maybe_launch),
+      own_layout_(layout_of_rank(layout, maybe_launch ? maybe_launch->environment.rank : 0)),
       clock_(clock),
       started_(clock.monotonic()),
       channels_(clock),
@@ -147,10 +150,30 @@ Result<run::RunOutcome> Run::train(std::stop_token stop, const std::function<voi
   // What LibTorch and the allocator throw outside of a step, for instance because the device has no
   // memory left for the EMA weights.
   try {
+    if (maybe_launch_ != nullptr) return train_in_group(std::move(stop), on_training);
     return train_segments(std::move(stop), on_training);
   } catch (const std::exception& error) {
-    return train::to_status(error);
+    const Status status = train::to_status(error);
+    if (group_) group_->report_failure(status);
+    return status;
   }
+}
+
+Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
+                                            const std::function<void()>& on_training) {
+  set_progress_line("waiting for the other ranks");
+  auto opened = open_process_group(config_, maybe_launch_->environment, layout_, {},
+                                   preparation_stop_.get_token());
+  set_progress_line("");
+  if (!opened.ok()) return preparation_outcome(opened.status());
+  group_ = *std::move(opened);
+  const Status same = group_->check_same(maybe_launch_->settings, preparation_stop_.get_token());
+  if (!same.ok()) return preparation_outcome(same);
+  auto outcome = train_segments(std::move(stop), on_training);
+  if (!outcome.ok()) group_->report_failure(outcome.status());
+  if (outcome.ok() && *outcome == run::RunOutcome::kStopped && !is_prepared())
+    group_->report_failure(Status(StatusCode::kCancelled, "startup cancelled"));
+  return outcome;
 }
 
 Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
@@ -222,8 +245,8 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   train::configure_numerics(config_.run, config_.train);
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
                                                              default_file_system());
-  STOKER_RETURN_IF_ERROR(store->clean_up());
-  STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, find_checkpoint(*store, resume));
+  if (is_chief()) STOKER_RETURN_IF_ERROR(store->clean_up());
+  STOKER_ASSIGN_OR_RETURN(const ResumeCheckpoint saved, choose_checkpoint(*store, resume));
   if (!data) {
     STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
   }
@@ -233,15 +256,52 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   start.continues_stream = has_read_stream_;
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
-  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.config_file(),
+  // Before the chief replaces the configuration, with which the others compare theirs.
+  if (group_) STOKER_RETURN_IF_ERROR(synchronize(start, !saved));
+  STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
                                                config::to_yaml(config_)));
-  STOKER_RETURN_IF_ERROR(
-      feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
+  if (is_chief())
+    STOKER_RETURN_IF_ERROR(
+        feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
+  if (group_)
+    STOKER_RETURN_IF_ERROR(
+        group_->text_of_chief("prepared", preparation_stop_.get_token()).status());
   STOKER_RETURN_IF_ERROR(check_stop());
-  auto segment = std::make_unique<RunSegment>(config_, layout_, maybe_refresher_.get(), clock_,
-                                              std::move(start));
+  auto segment =
+      std::make_unique<RunSegment>(config_, RunFiles{.run = layout_, .rank = own_layout_},
+                                   maybe_refresher_.get(), clock_, std::move(start), group_.get());
   STOKER_RETURN_IF_ERROR(segment->open());
   return segment;
+}
+
+Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::CheckpointStore& store,
+                                                     const std::string& resume) {
+  if (!group_) return find_checkpoint(store, resume);
+  const std::stop_token stop = preparation_stop_.get_token();
+  if (group_->is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(ResumeCheckpoint found, find_checkpoint(store, resume));
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief(found ? found->path() : "", stop).status());
+    return found;
+  }
+  STOKER_ASSIGN_OR_RETURN(const std::string path, group_->text_of_chief("", stop));
+  return path.empty() ? ResumeCheckpoint() : find_checkpoint(store, path);
+}
+
+Status Run::synchronize(SegmentStart& start, bool is_new) {
+  train::TrainingState& state = *start.state;
+  const std::stop_token stop = preparation_stop_.get_token();
+  STOKER_RETURN_IF_ERROR(check_group_support(state.model()));
+  STOKER_RETURN_IF_ERROR(group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
+                                             {"model digest", state.model_digest()},
+                                             {"model file digest", start.manifest.model_file},
+                                             {"step", std::to_string(state.step)},
+                                             {"ticket", std::to_string(state.ticket)}},
+                                            stop));
+  if (!is_new) return {};
+  // Initial weights that were computed, not read.
+  for (const auto& [name, tensor] : model::named_tensors(state.model()))
+    STOKER_RETURN_IF_ERROR(group_->broadcast(tensor, 0, stop));
+  return {};
 }
 
 Status Run::check_stop() const {
@@ -270,6 +330,9 @@ void Run::publish_wait(const std::string& waiting_for) {
 }
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
+  // The chief builds the index, the others read it.
+  if (group_ && !group_->is_chief())
+    STOKER_RETURN_IF_ERROR(group_->text_of_chief("", preparation_stop_.get_token()).status());
   if (const auto* const stream = config::training_stream(config_)) {
     STOKER_ASSIGN_OR_RETURN(stream_input_, open_stream_input(config_));
     log_info("stream opened", {{"source", stream->source}});
@@ -289,6 +352,9 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
                         feed::in_process_cache_budget(config_.feed), sandbox.get());
   set_progress_line("");
   if (!data.ok()) return data.status();
+  if (group_ && group_->is_chief())
+    STOKER_RETURN_IF_ERROR(
+        group_->text_of_chief("index complete", preparation_stop_.get_token()).status());
   const bool has_stream = config::training_stream(config_) != nullptr;
   const uint64_t samples = (*data)->size() - (has_stream ? (*data)->component_sizes().back() : 0);
   if (samples == 0) return data;  // all are in the stream
@@ -336,12 +402,12 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 
 Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
-  write_start_summary(config_, layout_, clock_);
+  if (is_chief()) write_start_summary(config_, layout_, clock_);
   if (stream_input_) STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,
-      restore_sample_errors(default_file_system(), layout_.sample_errors_file(), nullptr));
+      restore_sample_errors(default_file_system(), own_layout_.sample_errors_file(), nullptr));
   return {};
 }
 
@@ -353,12 +419,18 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   if (start.state->stream)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
-  STOKER_RETURN_IF_ERROR(
-      archive_later_checkpoints(default_file_system(), *start.store, layout_, manifest.step));
-  record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
+  if (is_chief()) {
+    STOKER_RETURN_IF_ERROR(
+        archive_later_checkpoints(default_file_system(), *start.store, layout_, manifest.step));
+    record_resumed_checkpoint(default_file_system(), *start.store, layout_, saved);
+  }
+  checkpoint::Manifest counted = manifest;
+  // The count of a checkpoint is that of all ranks, and continues on the chief.
+  if (!is_chief()) counted.sample_errors = 0;
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,
-      restore_sample_errors(default_file_system(), layout_.sample_errors_file(), &manifest));
+      restore_sample_errors(default_file_system(), own_layout_.sample_errors_file(), &counted,
+                            /*lists_all=*/!group_));
   start.manifest.parent_checkpoint = checkpoint::CheckpointStore::checkpoint_name(manifest.step);
   start.resume = metrics::ResumePosition{manifest.step, manifest.metrics_bytes};
   STOKER_RETURN_IF_ERROR(
@@ -407,6 +479,7 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
 void Run::request_stop() {
   post(control::Stop{}, {});
   stop_requested_ = true;
+  preparation_stop_.request_stop();
 }
 
 void Run::close() { channels_.mailbox.close(); }

@@ -10,7 +10,11 @@
 //            briefly: status() lists RUN/eval at most once per second, and status() and attach()
 //            wait for the lock of the supervisor of the workers.
 // Ownership: what the constructor takes by reference must outlive this object.
-// Errors:    train(): those of the preparation, the workers, the trainer and the writers.
+// Errors:    train(): those of the preparation, the workers, the trainer and the writers; in a group
+//            also kPeerLost.
+//
+// In a group of ranks that share the steps, each has a Run. Only that of the chief writes to the run
+// directory; the others write to their rank directory.
 #pragma once
 
 #include <atomic>
@@ -25,6 +29,8 @@
 
 #include "daemon/app/command_line.h"
 #include "daemon/app/evaluator_status_reader.h"
+#include "daemon/app/group_launch.h"
+#include "daemon/group/process_group.h"
 #include "daemon/server/training_control.h"
 #include "daemon/train/trainer_channels.h"
 #include "shared/base/clock.h"
@@ -52,8 +58,9 @@ struct SegmentStart;
 
 class Run final : public server::TrainingControl {
  public:
+  // `maybe_launch`: of the group; null: this process trains alone.
   Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
-      Clock& clock);
+      Clock& clock, const GroupLaunch* maybe_launch = nullptr);
   ~Run() override;
 
   // kFinished or kStopped; a failure is a Status. `on_training` is called once, when the first
@@ -92,6 +99,8 @@ class Run final : public server::TrainingControl {
 
   Result<run::RunOutcome> train_segments(std::stop_token stop,
                                          const std::function<void()>& on_training);
+  Result<run::RunOutcome> train_in_group(std::stop_token stop,
+                                         const std::function<void()>& on_training);
   // kStopped if `error` is the effect of request_stop().
   Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.
@@ -107,6 +116,9 @@ class Run final : public server::TrainingControl {
   // The newest valid checkpoint, or the one at `resume`; publishes what it waits for.
   Result<ResumeCheckpoint> find_checkpoint(const checkpoint::CheckpointStore& store,
                                            const std::string& resume);
+  // On the other ranks of a group, the one that the chief has found.
+  Result<ResumeCheckpoint> choose_checkpoint(const checkpoint::CheckpointStore& store,
+                                             const std::string& resume);
   void publish_wait(const std::string& waiting_for);
   Result<std::unique_ptr<data::Dataset>> open_data(const ResumeCheckpoint& saved);
   Result<SegmentStart> create_state(std::unique_ptr<data::Dataset> data,
@@ -116,12 +128,17 @@ class Run final : public server::TrainingControl {
   Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
   Status take_stream_history(SegmentStart& start, const std::string& follows) const;
   ResumeCompatibility changed_config() const;
+  // Makes the states of the ranks equal, or finds that they are not.
+  Status synchronize(SegmentStart& start, bool is_new);
+  bool is_chief() const { return !group_ || group_->is_chief(); }
   Status resolve_dataset_version(SegmentStart& start, const checkpoint::Manifest* maybe_saved);
 
   // Constant after construction.
   const config::Config& config_;
   const CommandLine& command_;
   const run::RunLayout& layout_;
+  const GroupLaunch* const maybe_launch_;
+  const run::RunLayout own_layout_;  // of this rank; layout_ without a group or on the chief
   Clock& clock_;
   const std::chrono::nanoseconds started_;
 
@@ -130,8 +147,10 @@ class Run final : public server::TrainingControl {
   const EvaluatorStatusReader evaluator_;
   // Only ever becomes true; relaxed order would do, because nothing else is passed with it.
   std::atomic<bool> stop_requested_{false};
+  std::stop_source preparation_stop_;  // the same for the waits of a group before training
 
   // Only for the trainer thread.
+  std::unique_ptr<group::ProcessGroup> group_;               // null: this process trains alone
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
   bool is_blocked_by_lock_ = false;
   bool is_data_exhausted_ = false;

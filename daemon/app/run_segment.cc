@@ -28,8 +28,9 @@ using namespace std::chrono_literals;
 constexpr auto kGrace = 10s;  // for the threads to exit after their last work item
 
 // Lost records must not prevent a checkpoint.
-void flush_records(metrics::MetricsWriter& metrics) {
-  if (const Status flushed = metrics.flush(kGrace); !flushed.ok())
+void flush_records(metrics::MetricsWriter* maybe_metrics) {
+  if (maybe_metrics == nullptr) return;
+  if (const Status flushed = maybe_metrics->flush(kGrace); !flushed.ok())
     log_warn("metrics write failed", {{"error", flushed.to_string()}});
 }
 
@@ -74,10 +75,13 @@ Result<std::string> write_profile(const run::RunLayout& layout,
 
 }  // namespace
 
-RunSegment::RunSegment(const config::Config& config, const run::RunLayout& layout,
-                       DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start)
+RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
+                       DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start,
+                       group::ProcessGroup* maybe_group)
     : config_(config),
-      layout_(layout),
+      layout_(files.run),
+      rank_layout_(files.rank),
+      maybe_group_(maybe_group),
       maybe_refresher_(maybe_refresher),
       clock_(clock),
       data_(std::move(start.data)),
@@ -111,8 +115,10 @@ Status RunSegment::open_outputs() {
   recording.train_metrics_path = layout_.train_metrics_file();
   if (config_.metrics.tensorboard)
     recording.tensorboard_directory = join_path(layout_.tensorboard_dir(), "train");
-  STOKER_ASSIGN_OR_RETURN(
-      metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
+  if (is_chief()) {
+    STOKER_ASSIGN_OR_RETURN(
+        metrics_, metrics::MetricsWriter::open(default_file_system(), clock_, recording, resume_));
+  }
   retention_manager_ =
       std::make_unique<writer::RetentionManager>(config_, *store_, layout_, clock_);
   writer::WriterOptions saving;
@@ -121,7 +127,7 @@ Status RunSegment::open_outputs() {
   };
   // If a checkpoint exists, so do the records and sample errors up to its step.
   saving.before_commit = [this] {
-    flush_records(*metrics_);
+    flush_records(metrics_.get());
     feed_->flush_sample_errors();
   };
   saving.after_commit = [this](const checkpoint::Manifest& committed) {
@@ -133,9 +139,19 @@ Status RunSegment::open_outputs() {
   };
   STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator, train::make_pinned_allocator(state_->device()));
   writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
-  writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
+  if (metrics_)
+    writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
   writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
   return {};
+}
+
+ring::TicketShare RunSegment::share() const {
+  ring::TicketShare share{.tickets_per_step =
+                              static_cast<uint64_t>(config_.train.gradient_accumulation_steps)};
+  if (maybe_group_ == nullptr) return share;
+  share.rank = static_cast<uint64_t>(maybe_group_->rank());
+  share.world_size = static_cast<uint64_t>(maybe_group_->world_size());
+  return share;
 }
 
 // Ring and workers, from the ticket of the state on.
@@ -147,13 +163,15 @@ Status RunSegment::start_feed() {
       config_.train.max_steps - std::min(state_->step, config_.train.max_steps);
   const ring::RingOptions options{.slots = static_cast<uint64_t>(config_.feed.prefetch_batches),
                                   .first_ticket = state_->ticket,
-                                  .end_ticket = state_->ticket + remaining * tickets_per_step};
+                                  .end_ticket = state_->ticket + remaining * tickets_per_step,
+                                  .share = share()};
   STOKER_ASSIGN_OR_RETURN(ring_, ring::ShmRing::create(batch, options));
   supervisor::FeedOptions feeding;
   feeding.feed = config_.feed;
-  feeding.config_path = layout_.config_file();
+  feeding.config_path = rank_layout_.config_file();
+  feeding.share = options.share;
   feeding.index_dir = maybe_refresher_ ? maybe_refresher_->index_dir() : layout_.index_dir();
-  feeding.sample_error_path = layout_.sample_errors_file();
+  feeding.sample_error_path = rank_layout_.sample_errors_file();
   feeding.sample_errors = sample_errors_;
   feeding.sample_errors.ticket = state_->ticket;
   feeding.sample_errors.tickets_a_step = tickets_per_step;
@@ -173,19 +191,21 @@ Status RunSegment::start_feed() {
 Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels,
                                                 std::stop_token stop) {
   validate_ = validate_batch(config_, *data_);
-  summarize_first_batch_ = first_batch_summarizer(config_, *data_, *metrics_);
+  if (metrics_) summarize_first_batch_ = first_batch_summarizer(config_, *data_, *metrics_);
   // A permanent failure of the workers ends the data: the trainer saves its state and returns.
   const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
   const uint64_t first_step = state_->step;
   train::Trainer trainer(config_, *state_, *this, *this, channels, *writer_, clock_,
                          {.manifest = manifest_,
-                          .metrics_bytes = metrics_->position(),
-                          .save_after_resume = save_after_resume_});
+                          .metrics_bytes = metrics_ ? metrics_->position() : 0,
+                          .save_after_resume = save_after_resume_,
+                          .maybe_group = maybe_group_});
   const auto outcome = trainer.run(stop);
   if (const Status feed = feeders_.reason(); !feed.ok()) return feed.with_context("feed");
   const bool has_finished = outcome.ok() && (*outcome == train::TrainerOutcome::kFinished ||
                                              *outcome == train::TrainerOutcome::kDataExhausted);
-  if (has_finished && first_step < state_->step) write_end_summary(config_, layout_, clock_);
+  if (has_finished && first_step < state_->step && is_chief())
+    write_end_summary(config_, layout_, clock_);
   return outcome;
 }
 
@@ -195,7 +215,7 @@ Status RunSegment::shut_down() {
   watchers_.request_stop();
   Status fed = feeders_.join(kGrace);
   if (const Status watched = watchers_.join(kGrace); fed.ok()) fed = watched;
-  flush_records(*metrics_);
+  flush_records(metrics_.get());
   writers_.request_stop();
   const Status written = writers_.join(kGrace);
   save_stream_history();
@@ -289,7 +309,7 @@ uint64_t RunSegment::sample_errors_before(uint64_t ticket) {
 // ---- MetricsSink
 
 uint64_t RunSegment::report(const metrics::TrainMetrics& record) {
-  return metrics_->report(record);
+  return metrics_ ? metrics_->report(record) : 0;
 }
 
 void RunSegment::report_first_batch(const feed::ReceivedBatch& batch) {
@@ -301,7 +321,7 @@ void RunSegment::report_graph(train::TracedGraph graph) {
 }
 
 void RunSegment::report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) {
-  metrics_->report_histograms(step, std::move(summaries));
+  if (metrics_) metrics_->report_histograms(step, std::move(summaries));
 }
 
 void RunSegment::save_profile(train::RecordedProfile recorded, train::Done done) {

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/group/process_group.h"
 #include "daemon/supervisor/feed_supervisor.h"
 #include "daemon/train/batch_source.h"
 #include "daemon/train/metrics_sink.h"
@@ -46,6 +47,13 @@ namespace stoker::app {
 
 class DatasetRefresher;
 
+// Where a segment reads and writes: the files of the run, and those that each rank of a group has. Both
+// are the same without a group, and on the chief.
+struct RunFiles {
+  const run::RunLayout& run;
+  const run::RunLayout& rank;
+};
+
 // What a segment starts from; prepared by Run.
 struct SegmentStart {
   std::unique_ptr<data::Dataset> data;
@@ -63,9 +71,10 @@ struct SegmentStart {
 
 class RunSegment final : private train::BatchSource, private train::MetricsSink {
  public:
-  // `maybe_refresher`: null if data.train is not refreshed.
-  RunSegment(const config::Config& config, const run::RunLayout& layout,
-             DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start);
+  // `maybe_refresher`: null if data.train is not refreshed. `maybe_group`: null if this process
+  // trains alone.
+  RunSegment(const config::Config& config, const RunFiles& files, DatasetRefresher* maybe_refresher,
+             Clock& clock, SegmentStart start, group::ProcessGroup* maybe_group = nullptr);
 
   // Opens the outputs, creates the ring, starts the workers. After an error, destroy this object.
   Status open();
@@ -93,6 +102,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   Status open_outputs();
   Status start_feed();
   void save_stream_history() const;
+  bool is_chief() const { return maybe_group_ == nullptr || maybe_group_->is_chief(); }
+  ring::TicketShare share() const;
   void add_feed(control::TrainerStatus::Feed& status) const;
 
   // BatchSource
@@ -118,6 +129,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // Constant after construction.
   const config::Config& config_;
   const run::RunLayout& layout_;
+  const run::RunLayout& rank_layout_;
+  group::ProcessGroup* const maybe_group_;
   DatasetRefresher* const maybe_refresher_;
   Clock& clock_;
 
@@ -135,7 +148,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
 
   // Set by open(); each has its own synchronization.
   std::unique_ptr<ring::ShmRing> ring_;
-  std::unique_ptr<metrics::MetricsWriter> metrics_;
+  std::unique_ptr<metrics::MetricsWriter> metrics_;  // null on ranks other than the chief
   std::unique_ptr<writer::RetentionManager> retention_manager_;
   std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<supervisor::FeedSupervisor> feed_;

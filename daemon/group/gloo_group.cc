@@ -15,6 +15,7 @@
 #include "daemon/group/failure_record.h"
 #include "daemon/group/rendezvous.h"
 #include "daemon/group/socket_address.h"
+#include "daemon/group/start_checks.h"
 #include "daemon/group/tcp_store.h"
 
 namespace stoker::group {
@@ -52,6 +53,9 @@ bool is_sigpipe_ignored() {
   return ::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// Tags repeat long after their transfers have ended.
+int to_tag(uint64_t number) { return static_cast<int>(number & 0x3fffffff); }
+
 // Sum of parts[begin] … parts[end - 1], in parts[begin].
 const at::Tensor& sum_tree(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
   const at::Tensor& left = parts[begin];
@@ -67,9 +71,10 @@ class GlooGroup final : public ProcessGroup {
   // `prefix` is that of the group's keys.
   GlooGroup(const LaunchEnvironment& environment, std::unique_ptr<TcpStore> store,
             const std::string& prefix, c10::intrusive_ptr<c10d::Backend> backend,
-            milliseconds timeout)
+            const GroupOptions& options)
       : environment_(environment),
-        timeout_(timeout),
+        timeout_(options.timeout),
+        start_timeout_(options.start_timeout),
         store_(std::move(store)),
         keys_(*store_, prefix),
         backend_(std::move(backend)) {}
@@ -77,7 +82,10 @@ class GlooGroup final : public ProcessGroup {
   int rank() const override { return environment_.rank; }
   int world_size() const override { return environment_.world_size; }
   Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
-  Status all_reduce_ordered(const at::Tensor& tensor, const std::stop_token& stop) override;
+  Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
+                            const std::stop_token& stop) override;
+  Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
+  Result<std::string> text_of_chief(const std::string& text, const std::stop_token& stop) override;
   void report_failure(const Status& reason) override;
 
  private:
@@ -88,30 +96,42 @@ class GlooGroup final : public ProcessGroup {
   // Transfers of a collective that are awaited together.
   struct Phase {
     Deadline deadline;
-    int tag = 0;  // differs between collectives and phases, and is equal on all ranks
+    uint64_t first_tag = 0;  // of the tensors between two ranks, equal on all ranks
     std::vector<Transfer> transfers;
+  };
+  // A tensor of a sum: each rank sums one part of it.
+  struct Summand {
+    at::Tensor flat;
+    at::Tensor own;                 // the part that this rank sums
+    std::vector<at::Tensor> parts;  // that part of all ranks, of which the own is `own`
   };
 
   Status begin_collective();
-  Phase phase(int index, Deadline deadline) const;
-  Status send(Phase& in, const at::Tensor& tensor, int peer);
-  Status receive(Phase& in, const at::Tensor& tensor, int peer);
+  Phase phase(size_t tensors, Deadline deadline);
+  // `index`: of the tensors of the phase.
+  Status send(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
+  Status receive(Phase& in, const at::Tensor& tensor, int peer, size_t index = 0);
   static Status wait_for_each(const Phase& all, const std::stop_token& stop, int& failed_peer);
   Status wait_for(Phase& all, const std::stop_token& stop);
   void close(Phase& last);
-  at::Tensor scratch(const at::Tensor& like, int64_t elements);
+  at::Tensor part_of(const at::Tensor& flat, int of_rank) const;
+  Summand make_summand(const at::Tensor& tensor, size_t index);
+  at::Tensor scratch(size_t index, const at::Tensor& like, int64_t elements);
   std::string describe(const FailedRank& failed);
   Status lose(Phase& last, int peer, const std::string& reason);
 
   // Constant after construction.
   const LaunchEnvironment environment_;
   const milliseconds timeout_;
+  const milliseconds start_timeout_;
   const std::unique_ptr<TcpStore> store_;
   PrefixedStore keys_;
   // Of the thread that uses the group.
   c10::intrusive_ptr<c10d::Backend> backend_;  // null after a failure
-  at::Tensor scratch_;
+  std::vector<at::Tensor> scratch_;            // by tensor of a sum
   uint64_t collectives_ = 0;
+  uint64_t tags_ = 0;      // used so far
+  uint64_t meetings_ = 0;  // in the store
 };
 
 Status GlooGroup::begin_collective() {
@@ -120,28 +140,29 @@ Status GlooGroup::begin_collective() {
   return {};
 }
 
-GlooGroup::Phase GlooGroup::phase(int index, Deadline deadline) const {
-  const uint64_t tag = (2 * collectives_ + static_cast<uint64_t>(index)) & 0x3fffffff;
-  return {.deadline = deadline, .tag = static_cast<int>(tag), .transfers = {}};
+GlooGroup::Phase GlooGroup::phase(size_t tensors, Deadline deadline) {
+  const uint64_t first_tag = tags_;
+  tags_ += tensors;
+  return {.deadline = deadline, .first_tag = first_tag, .transfers = {}};
 }
 
 // Posting fails if the connection is closed already.
-Status GlooGroup::send(Phase& in, const at::Tensor& tensor, int peer) {
+Status GlooGroup::send(Phase& in, const at::Tensor& tensor, int peer, size_t index) {
   if (tensor.numel() == 0) return {};
   try {
     std::vector<at::Tensor> tensors{tensor};
-    in.transfers.push_back({backend_->send(tensors, peer, in.tag), peer});
+    in.transfers.push_back({backend_->send(tensors, peer, to_tag(in.first_tag + index)), peer});
     return {};
   } catch (const std::exception& error) {
     return lose(in, peer, short_message(error));
   }
 }
 
-Status GlooGroup::receive(Phase& in, const at::Tensor& tensor, int peer) {
+Status GlooGroup::receive(Phase& in, const at::Tensor& tensor, int peer, size_t index) {
   if (tensor.numel() == 0) return {};
   try {
     std::vector<at::Tensor> tensors{tensor};
-    in.transfers.push_back({backend_->recv(tensors, peer, in.tag), peer});
+    in.transfers.push_back({backend_->recv(tensors, peer, to_tag(in.first_tag + index)), peer});
     return {};
   } catch (const std::exception& error) {
     return lose(in, peer, short_message(error));
@@ -174,11 +195,13 @@ Status GlooGroup::wait_for(Phase& all, const std::stop_token& stop) {
   return completed;
 }
 
-at::Tensor GlooGroup::scratch(const at::Tensor& like, int64_t elements) {
-  if (!scratch_.defined() || scratch_.scalar_type() != like.scalar_type() ||
-      scratch_.numel() < elements)
-    scratch_ = at::empty({elements}, like.options());
-  return scratch_;
+at::Tensor GlooGroup::scratch(size_t index, const at::Tensor& like, int64_t elements) {
+  if (scratch_.size() <= index) scratch_.resize(index + 1);
+  at::Tensor& scratch = scratch_[index];
+  if (!scratch.defined() || scratch.scalar_type() != like.scalar_type() ||
+      scratch.numel() < elements)
+    scratch = at::empty({elements}, like.options());
+  return scratch;
 }
 
 // ---- collectives ---------------------------------------------------------------------------------
@@ -194,52 +217,86 @@ Status GlooGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_
   const Deadline deadline = after(timeout_);
   int distance = 1;
   while (distance <= position) distance *= 2;
+  Phase forwarding = phase(1, deadline);
   if (position > 0) {
-    Phase receipt = phase(0, deadline);
+    Phase receipt = forwarding;
     STOKER_RETURN_IF_ERROR(receive(receipt, flat, rank_at(position - distance / 2)));
     STOKER_RETURN_IF_ERROR(wait_for(receipt, stop));
   }
-  Phase forwarding = phase(0, deadline);
   for (; position + distance < world; distance *= 2)
     STOKER_RETURN_IF_ERROR(send(forwarding, flat, rank_at(position + distance)));
   return wait_for(forwarding, stop);
 }
 
-// Each rank sums one part of the tensor, and sends the sum to all.
-Status GlooGroup::all_reduce_ordered(const at::Tensor& tensor, const std::stop_token& stop) {
+at::Tensor GlooGroup::part_of(const at::Tensor& flat, int of_rank) const {
+  const int64_t begin = flat.numel() * of_rank / world_size();
+  return flat.narrow(0, begin, flat.numel() * (of_rank + 1) / world_size() - begin);
+}
+
+GlooGroup::Summand GlooGroup::make_summand(const at::Tensor& tensor, size_t index) {
   assert(tensor.is_cpu() && tensor.is_contiguous());
+  Summand made{.flat = tensor.detach().view({-1}), .own = {}, .parts = {}};
+  made.own = part_of(made.flat, rank());
+  const int64_t size = made.own.numel();
+  const at::Tensor received = scratch(index, made.flat, size * world_size());
+  for (int peer = 0; peer < world_size(); ++peer)
+    made.parts.push_back(peer == rank() ? made.own : received.narrow(0, size * peer, size));
+  return made;
+}
+
+// Each rank sums one part of each tensor, and sends the sum to all.
+Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
+                                     const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(begin_collective());
-  const at::Tensor flat = tensor.detach().view({-1});
-  const int world = world_size();
-  const auto part = [&](int of_rank) {
-    const int64_t begin = flat.numel() * of_rank / world;
-    return flat.narrow(0, begin, flat.numel() * (of_rank + 1) / world - begin);
-  };
-  const at::Tensor own = part(rank());
-  const at::Tensor received = scratch(flat, own.numel() * world);
-  std::vector<at::Tensor> parts;
-  for (int peer = 0; peer < world; ++peer)
-    parts.push_back(peer == rank() ? own : received.narrow(0, own.numel() * peer, own.numel()));
+  std::vector<Summand> summands;
+  for (const at::Tensor& tensor : tensors)
+    summands.push_back(make_summand(tensor, summands.size()));
 
   const Deadline deadline = after(timeout_);
-  Phase exchange = phase(0, deadline);
-  for (int i = 1; i < world; ++i) {
-    const int peer = (rank() + i) % world;
-    STOKER_RETURN_IF_ERROR(receive(exchange, parts[static_cast<size_t>(peer)], peer));
-    STOKER_RETURN_IF_ERROR(send(exchange, part(peer), peer));
+  Phase exchange = phase(tensors.size(), deadline);
+  for (int i = 1; i < world_size(); ++i) {
+    const int peer = (rank() + i) % world_size();
+    for (size_t k = 0; k < summands.size(); ++k) {
+      STOKER_RETURN_IF_ERROR(
+          receive(exchange, summands[k].parts[static_cast<size_t>(peer)], peer, k));
+      STOKER_RETURN_IF_ERROR(send(exchange, part_of(summands[k].flat, peer), peer, k));
+    }
   }
   STOKER_RETURN_IF_ERROR(wait_for(exchange, stop));
 
-  const at::Tensor& sum = sum_tree(parts, 0, parts.size());
-  if (!sum.is_same(own)) own.copy_(sum);
+  for (Summand& each : summands) {
+    const at::Tensor& sum = sum_tree(each.parts, 0, each.parts.size());
+    if (!sum.is_same(each.own)) each.own.copy_(sum);
+  }
 
-  Phase distribution = phase(1, deadline);
-  for (int i = 1; i < world; ++i) {
-    const int peer = (rank() + i) % world;
-    STOKER_RETURN_IF_ERROR(receive(distribution, part(peer), peer));
-    STOKER_RETURN_IF_ERROR(send(distribution, own, peer));
+  Phase distribution = phase(tensors.size(), deadline);
+  for (int i = 1; i < world_size(); ++i) {
+    const int peer = (rank() + i) % world_size();
+    for (size_t k = 0; k < summands.size(); ++k) {
+      STOKER_RETURN_IF_ERROR(receive(distribution, part_of(summands[k].flat, peer), peer, k));
+      STOKER_RETURN_IF_ERROR(send(distribution, summands[k].own, peer, k));
+    }
   }
   return wait_for(distribution, stop);
+}
+
+// ---- meetings in the store -----------------------------------------------------------------------
+
+Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_token& stop) {
+  if (!backend_) return begin_collective();
+  Status same = check_same_settings(keys_, environment_, std::to_string(++meetings_), settings,
+                                    after(start_timeout_), stop);
+  if (same.code() == StatusCode::kMismatch) {
+    backend_.reset();
+    leave_store(keys_, environment_, rank());
+  }
+  return same;
+}
+
+Result<std::string> GlooGroup::text_of_chief(const std::string& text, const std::stop_token& stop) {
+  if (!backend_) return begin_collective();
+  return receive_from_chief(keys_, environment_, std::to_string(++meetings_), text,
+                            after(start_timeout_), stop);
 }
 
 // ---- failures ------------------------------------------------------------------------------------
@@ -283,8 +340,7 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
 
 void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
-  (void)write_failure_record(keys_,
-                             {.rank = rank(), .lost_rank = {}, .reason = reason.to_string()});
+  announce_failure(keys_, environment_, reason);
   backend_.reset();  // so that the other ranks notice
   leave_store(keys_, environment_, rank());
 }
@@ -374,9 +430,9 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
   STOKER_ASSIGN_OR_RETURN(auto store, open_store(environment, options, deadline, stop));
   const auto address = choose_address(environment, options, store->address());
   const StartRecord own{.host = host_name(), .pid = ::getpid()};
-  STOKER_ASSIGN_OR_RETURN(
-      const std::string prefix,
-      join_group(*store, environment, options.run_id, own, address.status(), deadline, stop));
+  const Status& ready = options.ready.ok() ? address.status() : options.ready;
+  STOKER_ASSIGN_OR_RETURN(const std::string prefix, join_group(*store, environment, options.run_id,
+                                                               own, ready, deadline, stop));
   auto backend = connect_ranks(environment, *store, prefix, *address,
                                std::min(options.timeout, until(deadline)));
   if (!backend.ok()) {
@@ -384,7 +440,7 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
     return report_start_failure(keys, environment, backend.status());
   }
   return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(
-      environment, std::move(store), prefix, *std::move(backend), options.timeout));
+      environment, std::move(store), prefix, *std::move(backend), options));
 }
 
 }  // namespace stoker::group

@@ -27,6 +27,7 @@ struct GroupOptions {
   std::string interface = "auto";  // name or address; auto: that of the route to rank 0
   std::chrono::milliseconds timeout{120'000};        // of a collective
   std::chrono::milliseconds start_timeout{600'000};  // until all ranks have joined
+  Status ready;  // why this rank cannot take part, which the others are told; or ok
   // Called on the rank that serves the store, with the numeric address, before it waits for others.
   // Useful with store_port 0, which chooses a free port.
   std::function<void(const std::string& address, uint16_t port)> on_listening;

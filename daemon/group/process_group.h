@@ -10,6 +10,9 @@
 #pragma once
 
 #include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "shared/base/status.h"
 
@@ -18,6 +21,9 @@ class Tensor;  // so that this header does not include LibTorch
 }
 
 namespace stoker::group {
+
+// Names and values that must be the same on all ranks, such as settings.
+using SharedSettings = std::vector<std::pair<std::string, std::string>>;
 
 class ProcessGroup {
  public:
@@ -29,10 +35,20 @@ class ProcessGroup {
 
   // Overwrites the tensor by that of rank `root`.
   virtual Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) = 0;
-  // Overwrites the tensor by the sum over all ranks, added in a fixed tree: the first half of the
+  // Overwrites each tensor by its sum over all ranks, added in a fixed tree: the first half of the
   // ranks plus the second half, recursively. The bytes of the result depend only on the tensors, and
   // are equal on all ranks.
-  virtual Status all_reduce_ordered(const at::Tensor& tensor, const std::stop_token& stop) = 0;
+  virtual Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
+                                    const std::stop_token& stop) = 0;
+
+  // The next two do not use the connections between the ranks, and wait for the start timeout.
+  //
+  // Compares the settings of all ranks with those of rank 0. kMismatch on all ranks, with the same
+  // message, which names the first difference and its rank. The group has then ended.
+  virtual Status check_same(const SharedSettings& settings, const std::stop_token& stop) = 0;
+  // Returns the text of rank 0 when it has called this.
+  virtual Result<std::string> text_of_chief(const std::string& text,
+                                            const std::stop_token& stop) = 0;
   // Tells the other ranks why this one leaves. Returns within seconds, whatever state they are in.
   virtual void report_failure(const Status& reason) = 0;
 };
@@ -44,7 +60,13 @@ class SingleProcessGroup final : public ProcessGroup {
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
   Status broadcast(const at::Tensor&, int, const std::stop_token&) override { return {}; }
-  Status all_reduce_ordered(const at::Tensor&, const std::stop_token&) override { return {}; }
+  Status all_reduce_ordered(const std::vector<at::Tensor>&, const std::stop_token&) override {
+    return {};
+  }
+  Status check_same(const SharedSettings&, const std::stop_token&) override { return {}; }
+  Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
+    return text;
+  }
   void report_failure(const Status&) override {}
 };
 

@@ -130,16 +130,6 @@ Status check_missing(Store& keys, const LaunchEnvironment& environment) {
                     "; see their logs, or those of " + logs_of_launcher(environment));
 }
 
-// kPeerLost if a rank has failed.
-Status check_failed(Store& keys, const LaunchEnvironment& environment) {
-  STOKER_ASSIGN_OR_RETURN(const auto text, keys.get(kFailedKey));
-  if (!text) return {};
-  const int rank = parse_number<int>(*text);
-  STOKER_ASSIGN_OR_RETURN(const FailedRank failed, find_failed_rank(keys, rank, milliseconds(0)));
-  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, rank) +
-                                           " failed: " + failed.reason.value_or("unknown reason"));
-}
-
 // ---- generations ---------------------------------------------------------------------------------
 
 PrefixedStore keys_of(Store& store, int64_t generation) {
@@ -264,11 +254,25 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
   }
 }
 
+Status check_failed(Store& keys, const LaunchEnvironment& environment) {
+  STOKER_ASSIGN_OR_RETURN(const auto text, keys.get(kFailedKey));
+  if (!text) return {};
+  const int rank = parse_number<int>(*text);
+  STOKER_ASSIGN_OR_RETURN(const FailedRank failed, find_failed_rank(keys, rank, milliseconds(0)));
+  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, rank) +
+                                           " failed: " + failed.reason.value_or("unknown reason"));
+}
+
+void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason) {
+  (void)write_failure_record(
+      keys, {.rank = environment.rank, .lost_rank = {}, .reason = reason.to_string()});
+  (void)keys.set_if_absent(kFailedKey, std::to_string(environment.rank));
+}
+
 Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
                             const Status& reason) {
   const std::string own = std::to_string(environment.rank);
-  (void)write_failure_record(
-      keys, {.rank = environment.rank, .lost_rank = {}, .reason = reason.to_string()});
+  announce_failure(keys, environment, reason);
   const auto first = keys.set_if_absent(kFailedKey, own);
   const Status failed = first.ok() && *first != own ? check_failed(keys, environment) : Status();
   leave_store(keys, environment, first.ok() ? parse_number<int>(*first) : environment.rank);
@@ -279,10 +283,11 @@ Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
 void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank) {
   (void)keys.set(left_key(environment.rank), "1");
   if (!environment.is_chief() || environment.launcher_serves_store) return;
-  const Deadline deadline = std::chrono::steady_clock::now() + kStoreGrace;
+  const auto now = std::chrono::steady_clock::now();
   for (int other = 1; other < environment.world_size; ++other) {
-    if (other == failed_rank || !find_start_record(keys, other)) continue;
-    (void)keys.wait(left_key(other), deadline, {});
+    if (other == failed_rank) continue;
+    const bool has_joined = find_start_record(keys, other).has_value();
+    (void)keys.wait(left_key(other), now + (has_joined ? kStoreGrace : kReportGrace), {});
   }
 }
 

@@ -43,8 +43,14 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
 Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
                             const Status& reason);
 
-// Last use of the store. The process that serves it waits until the ranks that have joined do not
-// need it any more, except `failed_rank`; at most 20 s.
+// Tells the ranks that are not in a collective why this one fails.
+void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason);
+
+// kPeerLost, which names the rank, if a rank has announced a failure.
+Status check_failed(Store& keys, const LaunchEnvironment& environment);
+
+// Last use of the store. The process that serves it waits until the other ranks do not need it any
+// more, except `failed_rank`; at most 20 s, and 10 s for those that have not joined yet.
 void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank);
 
 // "rank 3 (node-2, pid 4711)"; without what is not known.

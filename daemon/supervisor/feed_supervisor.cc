@@ -305,6 +305,9 @@ std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) cons
   add({"--index-dir", options_.index_dir, "--dataset-fingerprint", dataset_.fingerprint(),
        "--start-ticket", std::to_string(plan.first_ticket), "--start-epoch",
        std::to_string(plan.first_epoch), "--num-threads", std::to_string(worker.threads)});
+  if (options_.share.world_size > 1)
+    add({"--rank", std::to_string(options_.share.rank), "--world-size",
+         std::to_string(options_.share.world_size)});
   return arguments;
 }
 

@@ -79,6 +79,7 @@ struct FeedOptions {
   std::string feed_program;            // empty: feed::find_feed_program()
   std::vector<uint64_t> quarantined;   // samples that are not read, from the checkpoint
   std::optional<StreamSupply> stream;  // of the dataset
+  ring::TicketShare share = {};        // that of the ring
 };
 
 class FeedSupervisor {

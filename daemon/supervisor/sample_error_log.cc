@@ -176,7 +176,7 @@ Status SampleErrorLog::add_reports(const std::vector<ring::SampleError>& reports
     list(error, source);
   }
   lost_ = counters.lost_reports;
-  forget_used(before_.ticket + counters.consumed);
+  forget_used(counters.next_ticket);
   log_suppressed();
   if (limit_status_.ok()) limit_status_ = check_error_rate(counters);
   return limit_status_;

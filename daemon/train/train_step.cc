@@ -31,15 +31,16 @@ std::optional<at::ScalarType> format_of(config::Precision precision) {
 }  // namespace
 
 TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
-                     const config::TrainConfig& config, LossScale* maybe_scale)
+                     const config::TrainConfig& config, LossScale* maybe_scale,
+                     int64_t own_micro_batches)
     : model_(model),
       task_(task),
       optimizer_(optimizer),
       maybe_scale_(maybe_scale),
       accumulate_(config.gradient_accumulation_steps),
       autocast_(format_of(config.precision)),
-      gradient_tree_(accumulate_),
-      scalar_tree_(accumulate_) {}
+      gradient_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_),
+      scalar_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_) {}
 
 void TrainStep::add(const task::Batch& batch, bool is_first) {
   task::LossAndMetric computed;
@@ -81,11 +82,15 @@ void TrainStep::accumulate(at::Tensor& sum, const at::Tensor& value, bool is_fir
 }
 
 void TrainStep::add_to_tree(int level, bool is_last) {
+  gradient_tree_.add(optimizer_.flat_gradients(), level, is_last);
+  scalar_tree_.add(scalars_to_sum(), level, is_last);
+}
+
+std::vector<at::Tensor> TrainStep::scalars_to_sum() const {
   std::vector<at::Tensor> scalars{loss_};
   for (const at::Tensor& sum : {metric_sum_, maybe_device_count_})
     if (sum.defined()) scalars.push_back(sum);
-  gradient_tree_.add(optimizer_.flat_gradients(), level, is_last);
-  scalar_tree_.add(scalars, level, is_last);
+  return scalars;
 }
 
 at::Tensor TrainStep::finish() {

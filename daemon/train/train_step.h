@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -22,8 +23,11 @@ class TrainStep {
  public:
   // All arguments must outlive this object. Uses gradient_accumulation_steps and precision (the
   // autocast dtype of the forward pass) of `config`. `maybe_scale`: required for fp16, else null.
+  // `own_micro_batches`: those of a step that this process adds, the others are added by other ranks;
+  // 0: all.
   TrainStep(model::Model& model, const task::Task& task, Optimizer& optimizer,
-            const config::TrainConfig& config, LossScale* maybe_scale = nullptr);
+            const config::TrainConfig& config, LossScale* maybe_scale = nullptr,
+            int64_t own_micro_batches = 0);
 
   // Adds the gradients, the loss and the training metric of a micro-batch; `is_first` resets loss()
   // and the metric. On the CPU the memory of the batch is no longer used after the return. Does not wait for the device and can be
@@ -32,6 +36,10 @@ class TrainStep {
   // With distributed.reduction: ordered, after each add(), which then resets loss() and the metric in
   // every micro-batch: adds the micro-batch to the tree of the step. See SumTree::add().
   void add_to_tree(int level, bool is_last);
+  // After the last add_to_tree(), the tensors whose sums over all ranks are those of the step: the
+  // gradients and F64 scalars.
+  const std::vector<at::Tensor>& gradients_to_sum() const { return optimizer_.flat_gradients(); }
+  std::vector<at::Tensor> scalars_to_sum() const;
   // Clips the gradients, updates at the optimizer's learning rate and zeroes the gradients. Returns
   // the gradient norm before clipping, on the device.
   at::Tensor finish();

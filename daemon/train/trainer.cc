@@ -21,6 +21,15 @@ constexpr milliseconds kBusyPollInterval{1};  // poll interval while device work
 constexpr ThreadActivity kWaitForBatch{.operation = "wait for batch", .is_waiting = true};
 constexpr ThreadActivity kPaused{.operation = "wait for resume", .is_waiting = true};
 
+ring::TicketShare all_tickets(int64_t micro_batches) {
+  return {.tickets_per_step = static_cast<uint64_t>(micro_batches)};
+}
+
+std::optional<GroupStep> make_group_step(group::ProcessGroup* maybe_group, int64_t micro_batches) {
+  if (maybe_group == nullptr) return std::nullopt;
+  return std::optional<GroupStep>(std::in_place, *maybe_group, micro_batches);
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
@@ -35,10 +44,14 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       clock_(clock),
       make_engine_(std::move(make_engine)),
       uses_tree_(config.distributed.reduction == config::Reduction::kOrdered),
+      maybe_group_(make_group_step(start.maybe_group, config.train.gradient_accumulation_steps)),
+      share_(maybe_group_ ? maybe_group_->share()
+                          : all_tickets(config.train.gradient_accumulation_steps)),
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
       manifest_(std::move(start.manifest)),
       metrics_bytes_(start.metrics_bytes),
-      step_(state.model(), state.task(), state.optimizer(), config.train, state.loss_scale()),
+      step_(state.model(), state.task(), state.optimizer(), config.train, state.loss_scale(),
+            static_cast<int64_t>(share_.length())),
       guard_(config.train, state),
       triggers_(config.checkpoint, start.save_after_resume),
       instrumentation_(config.metrics, sink, channels.inspections, clock, state.model(),
@@ -55,18 +68,19 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
+  stop_ = stop;
   interval_.started = clock_.monotonic();
   triggers_.start(interval_.started);
   channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
-    if (config_.checkpoint.save_at_start && state_.step == 0) (void)try_save();
+    if (config_.checkpoint.save_at_start && state_.step == 0 && may_save()) (void)try_save();
     if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
     while (state_.step < config_.train.max_steps) {
       instrumentation_.begin_step();
       answer_requests(stop);
-      wait_while_paused(stop);
+      STOKER_RETURN_IF_ERROR(wait_while_paused(stop));
       if (stop_requested_ || stop.stop_requested()) break;
       STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
       if (is_switching) return TrainerOutcome::kNewDatasetVersion;
@@ -142,6 +156,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
     reject_saving(nonfinite_state());
   }
   instrumentation_.finish("training ended");
+  reject_deferred();
   channels_.mailbox.close();
   if (state_.step >= config_.train.max_steps) return TrainerOutcome::kFinished;
   return has_data_ended_ ? TrainerOutcome::kDataExhausted : TrainerOutcome::kStopped;
@@ -173,8 +188,10 @@ void Trainer::reject_saving(const Status& why) {
 }
 
 void Trainer::execute_commands() {
-  for (const Request& request : channels_.mailbox.take())
+  for (const Request& request : channels_.mailbox.take()) {
+    if (defer(request)) continue;
     std::visit([&](const auto& command) { execute(command, request.done); }, request.command);
+  }
 }
 
 void Trainer::answer_at_step(const Done& done, const std::string& field) const {
@@ -222,20 +239,22 @@ void Trainer::execute(const control::OpenInspection& command, const Done& done) 
   instrumentation_.open_inspection(command, state_.step, done);
 }
 
-void Trainer::wait_while_paused(std::stop_token stop) {
-  if (!channels_.is_paused) return;
+Status Trainer::wait_while_paused(std::stop_token stop) {
+  if (!channels_.is_paused) return {};
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
   const ScopedActivity paused(kPaused);
   const nanoseconds began = clock_.monotonic();
   while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
-    channels_.mailbox.wait(kPollInterval);
+    if (may_save()) channels_.mailbox.wait(kPollInterval);
     answer_requests(stop);
+    if (maybe_group_) STOKER_RETURN_IF_ERROR(agree_while_paused());
   }
   interval_.paused += clock_.monotonic() - began;
   log_info("training resumed", {{"step", state_.step}});
   instrumentation_.begin_step();
   publish(control::TrainerState::kTraining);
+  return {};
 }
 
 // ---- One step
@@ -282,10 +301,11 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   instrumentation_.enter_step(state_.step + 1);
   step_.set_observer(instrumentation_.maybe_observer());
   std::optional<TrainingState::Mark> began;
-  if (config_.train.gradient_accumulation_steps > 1) began = state_.mark();
-  for (int64_t part = 0; part < config_.train.gradient_accumulation_steps; ++part) {
-    STOKER_ASSIGN_OR_RETURN(const auto batch,
-                            next_batch(state_.ticket + static_cast<uint64_t>(part), stop));
+  const auto parts = static_cast<int64_t>(share_.length());
+  if (parts > 1) began = state_.mark();
+  for (int64_t part = 0; part < parts; ++part) {
+    const uint64_t ticket = state_.ticket + share_.begin() + static_cast<uint64_t>(part);
+    STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(ticket, stop));
     if (!batch) {
       // An incomplete step is undone, and the ticket stays at the start of the step.
       if (part > 0) {
@@ -298,13 +318,14 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
     if (part == 0) instrumentation_.on_batch(*batch);
     const MicroBatchInfo micro_batch{
         .is_first = part == 0,
-        .is_last = part + 1 == config_.train.gradient_accumulation_steps,
+        .is_last = part + 1 == parts,
         .is_instrumented = instrumentation_.maybe_observer() != nullptr,
         .level = uses_tree_ ? SumTree::level_of(part) : 0};
     if (micro_batch.is_last) state_.optimizer().set_lr(learning_rate());
     if (config_.run.rng == config::Rng::kPerTicket)
       state_.seed_generators(config_.run.seed, batch->ticket);
     engine_->run(*batch, micro_batch);
+    STOKER_RETURN_IF_ERROR(group_status_);
     channels_.board.record_progress();
   }
   ++state_.loss_steps;
@@ -313,6 +334,10 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   if (const feed::StreamState* const stream = source_.maybe_stream()) state_.stream = *stream;
   ++interval_.steps;
   channels_.board.set_step(state_.step);
+  // The state does not depend on which micro-batches this process has trained on.
+  if (config_.run.rng == config::Rng::kPerTicket)
+    state_.seed_generators(config_.run.seed, state_.ticket);
+  if (maybe_group_) apply_agreed();
   return true;
 }
 
@@ -321,6 +346,8 @@ void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   step_.add(batch, micro_batch.is_first || uses_tree_);
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
   if (!micro_batch.is_last) return;
+  if (maybe_group_) group_status_ = sum_over_ranks();
+  if (!group_status_.ok()) return;  // the gradients are undefined
   guard_.finish(step_);
   if (state_.ema_weights() != nullptr) state_.ema_weights()->update();
 }

@@ -1,6 +1,9 @@
 // Trainer: the training loop. Each iteration handles requests, then runs a step, reports and saves;
 // the loop ends after the last step or on a stop.
 //
+// In a group, each rank has a trainer that computes its share of each step. Requests that concern all
+// then take effect at the end of a step, on all ranks at the same one, and only the chief saves.
+//
 // Threads:   run() on one thread. Other threads send requests through the mailbox and read the
 //            status board.
 // Blocking:  waits for batches, for requests while paused, and at the end for the last checkpoint;
@@ -9,19 +12,23 @@
 //            a client or the log, and for the disk only at the end.
 // Ownership: what the constructor takes by reference must outlive this object.
 // Errors:    kOutOfMemory, kDeviceLost, kInternal (LibTorch's message), kCorrupt (the loss is not
-//            finite, see NonfiniteGuard: nothing is saved, the last checkpoint stays valid), and
-//            those of the ring and the checkpoint writer.
+//            finite, see NonfiniteGuard: nothing is saved, the last checkpoint stays valid),
+//            kPeerLost, and those of the ring and the checkpoint writer.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "daemon/group/control_record.h"
+#include "daemon/group/process_group.h"
 #include "daemon/train/batch_source.h"
+#include "daemon/train/group_step.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
 #include "daemon/train/save_triggers.h"
@@ -44,6 +51,7 @@ struct TrainerStart {
   checkpoint::Manifest manifest;
   uint64_t metrics_bytes = 0;      // current length of train.jsonl
   bool save_after_resume = false;  // saves after the first step, regardless of the configuration
+  group::ProcessGroup* maybe_group = nullptr;  // that shares the steps; null: this process is alone
 };
 
 // Why Trainer::run() returned. The first three end the run.
@@ -94,7 +102,7 @@ class Trainer {
   void execute(const control::OpenInspection& command, const Done& done);
   // Answers with the step and `field`, as JSON.
   void answer_at_step(const Done& done, const std::string& field) const;
-  void wait_while_paused(std::stop_token stop);
+  Status wait_while_paused(std::stop_token stop);
   void save_for_requests();
   void reject_saving(const Status& why);  // replies to pending checkpoint requests
   Status nonfinite_state() const;         // why it is not saved
@@ -102,6 +110,15 @@ class Trainer {
   Result<bool> do_step(std::stop_token stop);
   Result<std::optional<feed::ReceivedBatch>> next_batch(uint64_t ticket, std::stop_token stop);
   double learning_rate() const;
+
+  // Only in a group.
+  bool defer(const Request& request);
+  group::ControlRecord own_record();
+  Status sum_over_ranks();
+  void apply_agreed();
+  Status agree_while_paused();
+  void reject_deferred();
+  bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
 
   Status open_engine();
   void work(const task::Batch& batch, MicroBatchInfo micro_batch);
@@ -141,6 +158,8 @@ class Trainer {
   Clock& clock_;
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
   const bool uses_tree_;                   // distributed.reduction: ordered
+  std::optional<GroupStep> maybe_group_;
+  const ring::TicketShare share_;  // the tickets that this process trains on
   feed::BatchReceiver receiver_;
 
   checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent
@@ -157,6 +176,14 @@ class Trainer {
   bool stop_requested_ = false;
   bool has_data_ended_ = false;
   std::vector<Done> save_requests_;  // `checkpoint` commands that wait for the next snapshot
+  // Only in a group:
+  std::stop_token stop_;                  // of run()
+  Status group_status_;                   // of the collective of the last step
+  group::ControlRecord agreed_;           // of the last step; applied after it
+  std::deque<Request> shared_requests_;   // one takes effect per step; only on the chief
+  std::vector<Done> stop_requests_;       // `stop` commands that wait for the end of a step
+  bool asks_for_save_ = false;            // a rank other than the chief was requested to save
+  uint64_t sample_errors_of_others_ = 0;  // since this start
   // Step of the last submitted snapshot, or of the checkpoint resumed from.
   std::optional<uint64_t> maybe_submitted_step_;
   bool is_skip_logged_ = false;

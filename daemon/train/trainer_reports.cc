@@ -26,7 +26,8 @@ Result<bool> Trainer::report_and_save() {
   STOKER_RETURN_IF_ERROR(check_saving());
   const bool is_last = state_.step == config_.train.max_steps;
   const bool report_due = is_last || state_.step % config_.metrics.log_every_steps == 0;
-  if (report_due || save_due() != SaveReason::kNone) {
+  // The ranks of a group must find a nonfinite value at the same step.
+  if (report_due || maybe_group_ || save_due() != SaveReason::kNone) {
     read_device_metrics(report_due ? std::optional(begin_metrics()) : std::nullopt);
     // The state must be known to be finite before it is saved.
     if (is_last || save_due() != SaveReason::kNone) engine_->synchronize();

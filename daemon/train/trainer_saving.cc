@@ -15,6 +15,7 @@ double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(t
 }  // namespace
 
 SaveReason Trainer::save_due() {
+  if (!may_save()) return SaveReason::kNone;
   return triggers_.due(state_.step, clock_.monotonic(), state_.loss_trend, writer_.is_degraded());
 }
 
@@ -81,11 +82,11 @@ void Trainer::fill(writer::Snapshot& snapshot) {
     if (const auto history = source_.history_of(*state_.stream)) add_history(snapshot, *history);
   manifest.epoch = source_.plan().epoch_of(state_.ticket);
   manifest.metrics_bytes = metrics_bytes_;
-  manifest.sample_errors = source_.sample_errors_before(state_.ticket);
+  manifest.sample_errors = source_.sample_errors_before(state_.ticket) + sample_errors_of_others_;
 }
 
 Status Trainer::save_last(bool hurried) {
-  if (state_.step == 0) return {};  // nothing to save
+  if (state_.step == 0 || !may_save()) return {};  // nothing to save
   while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
   // Answers pending `checkpoint` requests even if this step is already saved.
   if (!try_save())

@@ -34,6 +34,11 @@ inline constexpr uint8_t kError = level_bit(LogLevel::kError);
 inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "daemon started", kInfo, "version torch_version run_dir config pid",
      "stokerd has opened the run directory."},
+    {LogTopic::kRun, "group starting", kInfo,
+     "launcher rank world_size local_rank num_threads restart_count",
+     "This process is a rank of a group, and waits for the others."},
+    {LogTopic::kRun, "results depend on the number of ranks", kWarn, "reason",
+     "A run with another number of ranks does not have the same bytes."},
     {LogTopic::kRun, "run directory not durable", kWarn, "reason",
      "A file system of the run directory keeps nothing after a power failure, or is remote."},
     {LogTopic::kRun, "restart count unavailable", kWarn, "error",

@@ -35,6 +35,9 @@ std::string digest(const Config& config);
 // Every setting that is included in digest(), as YAML: {"train.micro_batch_size", "16"}.
 std::vector<std::pair<std::string, std::string>> result_affecting_settings(const Config& config);
 
+// Every setting, as YAML.
+std::vector<std::pair<std::string, std::string>> all_settings(const Config& config);
+
 struct SettingChange {
   std::string key;       // "eval.early_stopping.patience"
   std::string previous;  // as YAML; "(unset)" if only the other configuration has the key

@@ -561,19 +561,42 @@ Section train_section(TrainConfig& train) {
 
 Section distributed_section(DistributedConfig& distributed) {
   return {.key = "distributed",
-          .help = "Sums over the micro-batches of a step",
-          .fields = {{.name = "reduction",
-                      .target = choice(distributed.reduction),
-                      .help = "Order in which gradients and losses of micro-batches are added, or "
-                              "null",
-                      .details =
-                          "null: one after the other. ordered: in a binary tree over the "
-                          "micro-batches of a step, so that processes that share a step get the "
-                          "same sums as one; so far stokerd trains in one process. Costs a copy of "
-                          "the gradients for each doubling of "
-                          "train.gradient_accumulation_steps. run.rng is then per_ticket by "
-                          "default.",
-                      .affects_result = true}},
+          .help = "Sums over the micro-batches of a step, and the processes that share them",
+          .fields =
+              {{.name = "reduction",
+                .target = choice(distributed.reduction),
+                .help = "Order in which gradients and losses of micro-batches are added, or null",
+                .details = "null: one after the other; for one process only. ordered: in a binary "
+                           "tree over the micro-batches of a step, so that processes that share a "
+                           "step get the same sums as one (docs/distributed.md). Costs a copy of "
+                           "the gradients for each doubling of "
+                           "train.gradient_accumulation_steps. run.rng is then per_ticket by "
+                           "default.",
+                .affects_result = true},
+               {.name = "interface",
+                .target = &distributed.interface,
+                .help = "Network interface on which the processes of a group listen",
+                .details = "A name, such as eth0, or an address of this host. auto: the interface "
+                           "of the route to rank 0; the loopback interface if all processes are "
+                           "on one host. The connections have neither authentication nor "
+                           "encryption."},
+               {.name = "timeout_seconds",
+                .target = &distributed.timeout_seconds,
+                .help = "Time in seconds to wait for the other processes in a step",
+                .details = "Above 0. Must be longer than the slowest step, including the wait for "
+                           "its data. Then the process that is missed is reported, and all exit "
+                           "with code 73.",
+                .min = 0,
+                .max = 1e6,
+                .exclusive_min = true},
+               {.name = "start_timeout_seconds",
+                .target = &distributed.start_timeout_seconds,
+                .help = "Time in seconds to wait for the other processes at the start",
+                .details = "Above 0. Must be longer than reading the index of the data and "
+                           "loading the checkpoint.",
+                .min = 0,
+                .max = 1e6,
+                .exclusive_min = true}},
           .variants = {}};
 }
 

@@ -266,6 +266,10 @@ inline constexpr auto kWords<Reduction> = words("ordered");
 
 struct DistributedConfig {
   std::optional<Reduction> reduction;  // null: micro-batches are added one after the other
+  // In a group of several ranks:
+  std::string interface = "auto";      // name or address; auto: that of the route to rank 0
+  double timeout_seconds = 120;        // of a step, without its own computation
+  double start_timeout_seconds = 600;  // until all ranks have started
 
   bool operator==(const DistributedConfig&) const = default;
 };

@@ -311,6 +311,13 @@ std::string digest(const Config& config) {
   return sha256_hex(text);
 }
 
+std::vector<std::pair<std::string, std::string>> all_settings(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (Leaf& leaf : leaves_of(config))
+    settings.emplace_back(std::move(leaf.key), std::move(leaf.value));
+  return settings;
+}
+
 std::vector<SettingChange> diff_configs(const Config& previous, const Config& current) {
   constexpr const char* kUnset = "(unset)";
   const std::vector<Leaf> old_leaves = leaves_of(previous), new_leaves = leaves_of(current);

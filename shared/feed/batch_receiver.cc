@@ -45,7 +45,8 @@ ReceivedBatch BatchReceiver::receive(const ring::ReadyBatch& batch) {
   const ring::BatchLayout& layout = shapes_.of(batch.ticket);
   ReceivedBatch received{.ticket = batch.ticket, .layout = layout, .tensors = {}};
   received.tensors.reserve(layout.sample().size());
-  std::byte* copy = memory_.get() + batch.ticket % slots_ * slot_bytes_;
+  // At most `slots` batches are held, and they are released in order.
+  std::byte* copy = memory_.get() + received_++ % slots_ * slot_bytes_;
   for (size_t i = 0; i < layout.sample().size(); ++i) {
     std::span<const std::byte> bytes = layout.tensor_bytes(batch.slot, i);
     if (is_copied(layout.sample()[i])) {

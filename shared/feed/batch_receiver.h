@@ -55,6 +55,7 @@ class BatchReceiver {
   const uint64_t slots_;
   const size_t slot_bytes_;  // of the copies of one batch
   const std::unique_ptr<std::byte, Free> memory_;
+  uint64_t received_ = 0;
 };
 
 }  // namespace stoker::feed

@@ -249,9 +249,10 @@ std::span<T> table(std::span<std::byte> segment, uint64_t offset, size_t count) 
 
 }  // namespace
 
-MappedRing::MappedRing(Segment segment, SegmentView known, Role role)
+MappedRing::MappedRing(Segment segment, SegmentView known, Role role, const TicketShare& share)
     : segment_(std::move(segment)),
       view_(std::move(known)),
+      share_(share),
       role_(role),
       own_(role == Role::kAttached
                ? OwnState{}
@@ -296,7 +297,8 @@ RingCounters MappedRing::counters() const {
                         .decode_ns = read(header_.decode_ns),
                         .transform_ns = read(header_.transform_ns),
                         .wait_slot_ns = read(header_.wait_slot_ns),
-                        .wait_batch_ns = read(header_.wait_batch_ns)};
+                        .wait_batch_ns = read(header_.wait_batch_ns),
+                        .next_ticket = to_ticket(next)};
   for (uint64_t ticket = next; ticket < next + slots(); ++ticket)
     if (word_of(ticket).load(std::memory_order_relaxed) == plain_word(Phase::kReady, ticket))
       ++counters.ready;
@@ -304,20 +306,36 @@ RingCounters MappedRing::counters() const {
   return counters;
 }
 
+namespace {
+
+// The same options with the numbers of the segment.
+RingOptions to_numbers(RingOptions options) {
+  if (!options.share.is_valid()) return options;  // make_header() returns the error
+  const uint64_t end = std::min(options.end_ticket, kMaxTicket);
+  if (end > options.first_ticket)
+    options.end_ticket =
+        options.first_ticket + options.share.count_before(end - options.first_ticket);
+  return options;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<ShmRing>> ShmRing::create(const BatchLayout& layout,
                                                  const RingOptions& options) {
-  STOKER_ASSIGN_OR_RETURN(const RingHeader header, make_header(layout, options));
+  STOKER_ASSIGN_OR_RETURN(const RingHeader header, make_header(layout, to_numbers(options)));
   STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::create(header.segment_bytes));
   initialize_segment(segment.bytes(), header, layout);
   return std::unique_ptr<ShmRing>(std::make_unique<MappedRing>(
-      std::move(segment), SegmentView{header, layout}, MappedRing::Role::kCreator));
+      std::move(segment), SegmentView{header, layout}, MappedRing::Role::kCreator, options.share));
 }
 
-Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd) {
+Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd, const TicketShare& share) {
+  if (!share.is_valid())
+    return Status(StatusCode::kInvalidArgument, "ring: invalid rank, or number of ranks");
   STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::attach(std::move(fd)));
   STOKER_ASSIGN_OR_RETURN(SegmentView known, read_layout(segment.bytes()));
   return std::unique_ptr<ShmRing>(std::make_unique<MappedRing>(std::move(segment), std::move(known),
-                                                               MappedRing::Role::kAttached));
+                                                               MappedRing::Role::kAttached, share));
 }
 
 // ---- Supervisor: registering producers and requeueing the tickets of dead producers
@@ -375,21 +393,23 @@ ProducerProgress MappedRing::progress(ProducerId producer) const {
 
 Status MappedRing::end_at(uint64_t ticket) {
   assert(role_ == Role::kCreator);
-  const uint64_t first = first_unpublished();
-  if (ticket != first)
+  const uint64_t number = find_unpublished();
+  if (ticket != to_ticket(number))
     return Status(StatusCode::kInvalidArgument,
                   "the data cannot end at ticket " + std::to_string(ticket) + ": ticket " +
-                      std::to_string(first) + " is the first without a batch");
-  end_ticket_ = ticket;
+                      std::to_string(to_ticket(number)) + " is the first without a batch");
+  end_ticket_ = number;
   batch_ready_.notify();  // the consumer can wait for this ticket
   slot_freed_.notify();
   return {};
 }
 
-bool MappedRing::has_ended() const { return closed() || first_unpublished() >= end_ticket_; }
+bool MappedRing::has_ended() const { return closed() || find_unpublished() >= end_ticket_; }
+
+uint64_t MappedRing::first_unpublished() const { return to_ticket(find_unpublished()); }
 
 // A ticket that is popped meanwhile is in use, then below next_ticket().
-uint64_t MappedRing::first_unpublished() const {
+uint64_t MappedRing::find_unpublished() const {
   const uint64_t end = end_ticket_;
   for (uint64_t ticket = next_ticket(); ticket < end; ++ticket) {
     const uint64_t word = word_of(ticket).load();
@@ -422,7 +442,7 @@ std::optional<Result<Claim>> MappedRing::poll_ticket(ProducerId producer) {
       // Either requeue() saw the claim, or this check sees that the producer was removed (both are
       // seq_cst).
       if (producers_.alive(producer)) return Claim{.ticket = ticket, .slot = slot_of(ticket)};
-      abandon(producer, {.ticket = ticket, .slot = {}});
+      requeue_ticket(producer, ticket);
       return Status(StatusCode::kMismatch, "this producer was removed from the ring");
     }
     all_filled = all_filled && seen == plain_word(Phase::kReady, ticket);
@@ -437,7 +457,21 @@ Result<Claim> MappedRing::claim(ProducerId producer, std::chrono::nanoseconds ti
                   .waiting = row != nullptr ? &row->waiting : nullptr,
                   .waited_ns = header_.wait_slot_ns,
                   .timed_out = "no free slot"};
-  return wait_for<Claim>(wait, timeout, [this, producer] { return poll_ticket(producer); });
+  auto claim = wait_for<Claim>(wait, timeout, [this, producer] { return poll_ticket(producer); });
+  if (claim.ok()) claim->ticket = to_ticket(claim->ticket);
+  return claim;
+}
+
+void MappedRing::report_sample_error(const SampleError& error) {
+  SampleError numbered = error;
+  numbered.ticket = to_number(error.ticket);
+  reports_.report(numbered);
+}
+
+std::vector<SampleError> MappedRing::drain_sample_errors() {
+  std::vector<SampleError> errors = reports_.drain(next_ticket());
+  for (SampleError& error : errors) error.ticket = to_ticket(error.ticket);
+  return errors;
 }
 
 void MappedRing::add_read_time(const ReadTime& spent) {
@@ -447,22 +481,25 @@ void MappedRing::add_read_time(const ReadTime& spent) {
 }
 
 bool MappedRing::publish(ProducerId producer, const Claim& claim) {
-  uint64_t expected = claimed_word(producer, claim.ticket);
+  const uint64_t ticket = to_number(claim.ticket);
+  uint64_t expected = claimed_word(producer, ticket);
   // Release: a thread that sees the word also sees the bytes of the slot.
-  if (!word_of(claim.ticket)
-           .compare_exchange_strong(expected, plain_word(Phase::kReady, claim.ticket)))
+  if (!word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kReady, ticket)))
     return false;
   atomic(producers_.find_row(producer)->published).fetch_add(1, std::memory_order_relaxed);
   // The consumer waits for one ticket only; a wake-up for another ticket would cost it two system
   // calls.
-  if (claim.ticket == next_ticket()) batch_ready_.notify();
+  if (ticket == next_ticket()) batch_ready_.notify();
   return true;
 }
 
 void MappedRing::abandon(ProducerId producer, const Claim& claim) {
-  uint64_t expected = claimed_word(producer, claim.ticket);
-  if (word_of(claim.ticket)
-          .compare_exchange_strong(expected, plain_word(Phase::kRequeued, claim.ticket)))
+  requeue_ticket(producer, to_number(claim.ticket));
+}
+
+void MappedRing::requeue_ticket(ProducerId producer, uint64_t ticket) {
+  uint64_t expected = claimed_word(producer, ticket);
+  if (word_of(ticket).compare_exchange_strong(expected, plain_word(Phase::kRequeued, ticket)))
     slot_freed_.notify();
 }
 
@@ -529,7 +566,9 @@ Result<ReadyBatch> MappedRing::pop(std::chrono::nanoseconds timeout) {
                   .waiting = nullptr,
                   .waited_ns = header_.wait_batch_ns,
                   .timed_out = "no batch ready"};
-  return wait_for<ReadyBatch>(wait, timeout, [this] { return poll_batch(); });
+  auto batch = wait_for<ReadyBatch>(wait, timeout, [this] { return poll_batch(); });
+  if (batch.ok()) batch->ticket = to_ticket(batch->ticket);
+  return batch;
 }
 
 // One slot is useful to one producer only; if that is stopped, the others poll again within 100 ms.
@@ -539,7 +578,8 @@ void MappedRing::wake_producers(uint64_t released) {
   slot_freed_.notify();
 }
 
-void MappedRing::release(uint64_t ticket) {
+void MappedRing::release(uint64_t of_ticket) {
+  const uint64_t ticket = to_number(of_ticket);
   if (role_ == Role::kCreator && held_in(ticket) != ticket + 1) return;
   uint64_t expected = plain_word(Phase::kInUse, ticket);
   // If the word was overwritten, the batch stays held, which pop() reports when it needs the slot.

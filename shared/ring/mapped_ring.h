@@ -135,7 +135,7 @@ class ErrorReportQueue {
 class MappedRing final : public ShmRing {
  public:
   enum class Role { kCreator, kAttached };
-  MappedRing(Segment segment, SegmentView known, Role role);
+  MappedRing(Segment segment, SegmentView known, Role role, const TicketShare& share = {});
 
   int fd() const override { return segment_.fd(); }
   const BatchLayout& layout() const override { return view_.layout; }
@@ -154,7 +154,7 @@ class MappedRing final : public ShmRing {
   Result<Claim> claim(ProducerId producer, std::chrono::nanoseconds timeout) override;
   bool publish(ProducerId producer, const Claim& claim) override;
   void abandon(ProducerId producer, const Claim& claim) override;
-  void report_sample_error(const SampleError& error) override { reports_.report(error); }
+  void report_sample_error(const SampleError& error) override;
   void add_completed_samples(ProducerId producer, uint64_t count) override;
   void add_read_time(const ReadTime& spent) override;
   void set_active_workers(uint32_t threads) override {
@@ -170,7 +170,7 @@ class MappedRing final : public ShmRing {
 
   Result<ReadyBatch> pop(std::chrono::nanoseconds timeout) override;
   void release(uint64_t ticket) override;
-  std::vector<SampleError> drain_sample_errors() override { return reports_.drain(next_ticket()); }
+  std::vector<SampleError> drain_sample_errors() override;
 
   void close() override;
   bool closed() const override { return atomic(closed_).load() != 0; }
@@ -184,7 +184,18 @@ class MappedRing final : public ShmRing {
 
   static Status closed_status() { return Status(StatusCode::kClosed, "the ring is closed"); }
   static Status ended_status() { return Status(StatusCode::kClosed, "end of data"); }
+  // All below have the numbers of the segment, in which the tickets of the share are dense.
+  uint64_t to_ticket(uint64_t number) const {
+    const uint64_t first = view_.header.first_ticket;
+    return first + share_.ticket_at(number - first);
+  }
+  uint64_t to_number(uint64_t ticket) const {
+    const uint64_t first = view_.header.first_ticket;
+    return first + share_.count_before(ticket - first);
+  }
   PollResult<Claim> poll_ticket(ProducerId producer);
+  void requeue_ticket(ProducerId producer, uint64_t ticket);
+  uint64_t find_unpublished() const;
   PollResult<ReadyBatch> poll_batch();
   Status check_header(uint64_t ticket) const;
   bool can_become_ready(uint64_t ticket, uint64_t word) const;
@@ -245,6 +256,7 @@ class MappedRing final : public ShmRing {
   // Constant after construction.
   Segment segment_;
   SegmentView view_;
+  const TicketShare share_;
   const Role role_;
 
   OwnState own_;  // of the creator; empty in other processes

@@ -40,6 +40,11 @@ Status check_request(const BatchLayout& layout, const RingOptions& options) {
   if (options.first_ticket >= kMaxTicket)
     return Status(StatusCode::kInvalidArgument,
                   "ring: first ticket " + std::to_string(options.first_ticket) + " is too large");
+  if (!options.share.is_valid())
+    return Status(StatusCode::kInvalidArgument,
+                  "ring: rank " + std::to_string(options.share.rank) + " of " +
+                      std::to_string(options.share.world_size) + " cannot share steps of " +
+                      std::to_string(options.share.tickets_per_step) + " micro-batches");
   if (layout.batch() < 1)
     return Status(StatusCode::kInvalidArgument, "ring: a batch must have at least one sample");
   if (layout.sample().empty() || layout.sample().size() > kMaxTensors)

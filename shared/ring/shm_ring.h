@@ -3,7 +3,8 @@
 //
 // Ticket t uses slot t mod N. Producers claim the lowest free tickets, fill the slot and publish
 // it. The single consumer pops tickets strictly in order. docs/ring-layout.md describes the binary
-// layout.
+// layout. If several processes share the steps of a run, each has a ring of its tickets only
+// (TicketShare). The segment then has dense numbers, and the methods of this class map them.
 //
 // Threads:   any number of producer processes (up to kMaxProducers) and threads; one consumer
 //            thread.
@@ -12,7 +13,7 @@
 //            ErrorReportQueue).
 // Ownership: the segment is a memfd. It has no name, and the kernel frees it with its last user.
 // Errors:    kTimedOut; kClosed (end of data or close()); kNoSpace (create: not enough memory, with
-//            the required size); kInvalidArgument (create: invalid options); kMismatch (attach: not
+//            the required size); kInvalidArgument (create, attach: invalid options); kMismatch (attach: not
 //            a ring, or another version or geometry; claim: the producer was removed by requeue());
 //            kInternal (pop: a process overwrote the header or the slot table). A producer gets end
 //            of data only when every ticket has been filled, because until then a ticket can be
@@ -40,6 +41,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/ring/batch_layout.h"
+#include "shared/ring/ticket_share.h"
 
 namespace stoker::ring {
 
@@ -47,8 +49,9 @@ inline constexpr uint32_t kMaxProducers = 64;
 
 struct RingOptions {
   uint64_t slots = 8;
-  uint64_t first_ticket = 0;    // first ticket of a resumed run
+  uint64_t first_ticket = 0;    // first ticket of a resumed run; with a share, of one of its steps
   uint64_t end_ticket = ~0ull;  // one past the last ticket
+  TicketShare share = {};       // default: all tickets
 };
 
 // Identifies a producer process in slot words. Each generation is used once, so a late write by a
@@ -104,13 +107,15 @@ struct RingCounters {
   uint64_t wait_slot_ns = 0;   // time of worker threads waiting for a free slot
   uint64_t wait_batch_ns = 0;  // time of the consumer waiting for a batch
   uint64_t ready = 0;          // current number of filled slots that have not been popped
+  uint64_t next_ticket = 0;    // the lowest that has not been popped
 };
 
 class ShmRing {
  public:
   static Result<std::unique_ptr<ShmRing>> create(const BatchLayout& layout,
                                                  const RingOptions& options);
-  static Result<std::unique_ptr<ShmRing>> attach(UniqueFd segment);
+  // `share`: that of the creator.
+  static Result<std::unique_ptr<ShmRing>> attach(UniqueFd segment, const TicketShare& share = {});
   virtual ~ShmRing() = default;
 
   virtual int fd() const = 0;  // memfd, to pass to a producer

@@ -174,7 +174,9 @@ TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
     expected += expected_sum(world_size, size) + expected_sum(world_size, size);
   }
   for (int root = 0; root < world_size; ++root) expected += expected_broadcast(root);
-  expected += "count " + std::to_string(6 * world_size * (world_size + 1) / 2) + "\n";
+  const int ranks = world_size * (world_size + 1) / 2;  // sum of rank + 1
+  expected += "count " + std::to_string(6 * ranks) + "\n";
+  expected += expected_sum(world_size, 1000) + "scalars " + std::to_string(0.3 * ranks) + "\n";
   for (test::Process* const rank : start_all(world_size, {})) {
     EXPECT_EQ(exit_code_of(*rank), 0) << output_of(*rank);
     EXPECT_THAT(output_of(*rank),
@@ -183,6 +185,17 @@ TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, GroupOfSizeTest, ::testing::Values(2, 3, 4));
+
+TEST_F(GroupTest, ReportsDifferentSettingsOnAllRanks) {
+  const std::vector<test::Process*> ranks = start_all(3, {.scenario = "checks"});
+  for (test::Process* const rank : ranks) {
+    EXPECT_EQ(exit_code_of(*rank), 78) << output_of(*rank);
+    EXPECT_THAT(
+        output_of(*rank),
+        ContainsRegex("same\ntext from 0\nerror mismatch: rank 1 \\([^ ]+, pid " +
+                      std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
+  }
+}
 
 TEST_F(GroupTest, NamesRankThatNeverJoins) {
   test::Process& chief = start(0, 2, {.start_timeout = milliseconds(500)});
@@ -216,6 +229,15 @@ TEST_F(GroupTest, NamesRankThatCannotTakePart) {
 }
 
 // A process that accepts the connection and is stopped, or is another program.
+TEST_F(GroupTest, TellsRanksThatJoinLaterWhyChiefCannotTakePart) {
+  test::Process& chief = start(0, 2, {.interface = "stoker-none"});
+  test::Process& other = start(1, 2, {});
+  EXPECT_EQ(exit_code_of(other), 73);
+  EXPECT_THAT(output_of(other), ContainsRegex("rank 0 \\([^ ]+, pid [0-9]+\\) failed: .*network "
+                                              "interface 'stoker-none' does not exist"));
+  EXPECT_EQ(exit_code_of(chief), 78);
+}
+
 TEST_F(GroupTest, ReportsListenerThatDoesNotReply) {
   const BoundSocket silent;
   ASSERT_EQ(::listen(silent.fd(), 64), 0);

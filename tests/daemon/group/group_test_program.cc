@@ -46,7 +46,7 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
   for (const size_t size : test::kSumSizes) {
     for (int repetition = 0; repetition < 2; ++repetition) {
       const at::Tensor tensor = fill(group.rank(), size);
-      STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(tensor, stop));
+      STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({tensor}, stop));
       print("sum " + std::to_string(size) + " " + test::digest(values_of(tensor)));
     }
   }
@@ -56,16 +56,32 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
     print("broadcast " + std::to_string(root) + " " + test::digest(values_of(tensor)));
   }
   const at::Tensor count = at::full({2, 3}, group.rank() + 1, at::kLong);
-  STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(count, stop));
+  STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({count}, stop));
   print("count " + std::to_string(count.sum().item<int64_t>()));
-  return group.all_reduce_ordered(at::empty({0}, at::kFloat), stop);
+  const at::Tensor values = fill(group.rank(), 1000);
+  const at::Tensor scalars = at::full({3}, 0.1 * (group.rank() + 1), at::kDouble);
+  STOKER_RETURN_IF_ERROR(
+      group.all_reduce_ordered({values, at::empty({0}, at::kFloat), scalars, count}, stop));
+  print("sum 1000 " + test::digest(values_of(values)));
+  print("scalars " + std::to_string(scalars.sum().item<double>()));
+  return {};
+}
+
+// Meetings in the store. Rank 1 has another setting in the second one.
+Status run_checks(ProcessGroup& group, const std::stop_token& stop) {
+  STOKER_RETURN_IF_ERROR(group.check_same({{"lr", "0.1"}, {"seed", "1"}}, stop));
+  print("same");
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          group.text_of_chief("from " + std::to_string(group.rank()), stop));
+  print("text " + text);
+  return group.check_same({{"lr", "0.1"}, {"seed", group.rank() == 1 ? "2" : "1"}}, stop);
 }
 
 // Collectives until an error. Rank `idle_rank` never enters the second one.
 Status run_forever(ProcessGroup& group, int idle_rank, const std::stop_token& stop) {
   const at::Tensor tensor = fill(group.rank(), 1000);
   for (int i = 1;; ++i) {
-    STOKER_RETURN_IF_ERROR(group.all_reduce_ordered(tensor, stop));
+    STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({tensor}, stop));
     print("collectives " + std::to_string(i));
     while (group.rank() == idle_rank && !stop.stop_requested()) ::usleep(10'000);
     if (group.rank() == idle_rank) return Status(StatusCode::kOutOfMemory, "no memory is left");
@@ -79,6 +95,7 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   STOKER_ASSIGN_OR_RETURN(const auto group, open_group(environment, options, stop));
   print("opened " + std::to_string(::getpid()));
   if (scenario == "collectives") return run_collectives(*group, stop);
+  if (scenario == "checks") return run_checks(*group, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
   return ended;

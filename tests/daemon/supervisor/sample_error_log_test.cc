@@ -245,7 +245,7 @@ TEST_F(SampleErrorLogTest, PreservesCountOfConsumedTicketsAfterEviction) {
   auto log = make(1);
   for (uint64_t ticket = 0; ticket < 1000; ++ticket)
     EXPECT_TRUE(
-        log.add_reports({error(ticket, 7)}, {.published = ticket, .consumed = ticket}).ok());
+        log.add_reports({error(ticket, 7)}, {.published = ticket, .next_ticket = ticket}).ok());
   EXPECT_EQ(log.count_before(1000), 1000u);
   EXPECT_EQ(log.count_before(999), 999u);
 }
@@ -253,7 +253,7 @@ TEST_F(SampleErrorLogTest, PreservesCountOfConsumedTicketsAfterEviction) {
 TEST_F(SampleErrorLogTest, ExcludesUnfinishedStepOfSeveralTickets) {
   auto log = make(1, config::OnSampleError::kSkip, {.tickets_a_step = 4});
   // The trainer has consumed three of the tickets of the step that starts with ticket 4.
-  EXPECT_TRUE(log.add_reports({error(3, 1), error(4, 1), error(6, 1)}, {.consumed = 7}).ok());
+  EXPECT_TRUE(log.add_reports({error(3, 1), error(4, 1), error(6, 1)}, {.next_ticket = 7}).ok());
   EXPECT_EQ(log.count_before(4), 1u);
   EXPECT_EQ(log.count_before(8), 3u);
 }
@@ -262,7 +262,8 @@ TEST_F(SampleErrorLogTest, ContinuesCountFromCheckpoint) {
   auto log = make(1, config::OnSampleError::kSkip,
                   {.count = 40, .step = 10, .ticket = 20, .tickets_a_step = 2});
   EXPECT_EQ(log.count_before(20), 40u);
-  EXPECT_TRUE(log.add_reports({error(20, 7), error(21, 7), error(22, 7)}, {.consumed = 2}).ok());
+  EXPECT_TRUE(
+      log.add_reports({error(20, 7), error(21, 7), error(22, 7)}, {.next_ticket = 22}).ok());
   EXPECT_EQ(log.count_before(22), 42u);
   EXPECT_EQ(log.count(), 43u);
   ASSERT_EQ(lines(), 3u);

@@ -86,6 +86,7 @@ struct ModelContext {
   bool save_after_resume = false;
   StepEngine::Factory make_engine = {};
   c10::Device device = c10::Device(c10::kCPU);
+  group::ProcessGroup* maybe_group = nullptr;
 };
 
 // The part of a run that one process executes.
@@ -117,8 +118,10 @@ class Session : private BatchSource, private MetricsSink {
                                    static_cast<uint64_t>(config.train.micro_batch_size));
     const auto end =
         config.train.max_steps * static_cast<uint64_t>(config.train.gradient_accumulation_steps);
-    ring_ = *ring::ShmRing::create(layout,
-                                   {.slots = 2, .first_ticket = state_->ticket, .end_ticket = end});
+    ring::RingOptions ring{.slots = 2, .first_ticket = state_->ticket, .end_ticket = end};
+    if (around.maybe_group != nullptr)
+      ring.share = GroupStep(*around.maybe_group, config.train.gradient_accumulation_steps).share();
+    ring_ = *ring::ShmRing::create(layout, ring);
     pool_ =
         std::make_unique<feed::WorkerPool>(*ring_, *ring_->add_producer("test"), *data_, *plan_);
     pool_->start(1, threads_);
@@ -127,7 +130,8 @@ class Session : private BatchSource, private MetricsSink {
                      static_cast<MetricsSink&>(*this), channels_, *writer_, around.clock,
                      TrainerStart{.manifest = manifest,
                                   .metrics_bytes = 0,
-                                  .save_after_resume = around.save_after_resume},
+                                  .save_after_resume = around.save_after_resume,
+                                  .maybe_group = around.maybe_group},
                      std::move(around.make_engine));
   }
   ~Session() override {

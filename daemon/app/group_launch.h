@@ -1,0 +1,16 @@
+// GroupLaunch: how this process was started as a rank of a group.
+//
+// Threads: values.
+#pragma once
+
+#include "daemon/group/launch_environment.h"
+#include "daemon/group/process_group.h"
+
+namespace stoker::app {
+
+struct GroupLaunch {
+  group::LaunchEnvironment environment;
+  group::SharedSettings settings;  // those that must be the same on all ranks
+};
+
+}  // namespace stoker::app

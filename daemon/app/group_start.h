@@ -1,0 +1,46 @@
+// The start of a group: what the ranks that train one run together check and set, and how they meet.
+//
+// Threads: functions of their arguments; open_process_group() as group::open_group().
+// Errors:  kInvalidArgument: what does not work in a group. open_process_group(): as group::open_group().
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "daemon/group/launch_environment.h"
+#include "daemon/group/process_group.h"
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/model/model.h"
+#include "shared/run/run_layout.h"
+
+namespace stoker::app {
+
+// What the configuration has that does not work with several ranks: all of it, in one line.
+Status check_group_support(const config::Config& config, const group::LaunchEnvironment& launch);
+// The same for the model: layers whose statistics each rank would compute from its own samples.
+Status check_group_support(const model::Model& model);
+
+// Why the results depend on the number of ranks, one reason per line; empty: they do not.
+std::vector<std::string> world_size_effects(const config::Config& config,
+                                            const group::LaunchEnvironment& launch);
+
+// The configuration with the defaults of a rank.
+config::Config with_group_defaults(config::Config config, const group::LaunchEnvironment& launch);
+// Without what only the chief does.
+config::Config without_duties_of_chief(config::Config config);
+
+// The settings that must be the same on all ranks.
+group::SharedSettings shared_settings(const config::Config& config);
+
+// `ready`: why this rank cannot take part, which the others are told; or ok.
+Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
+    const config::Config& config, const group::LaunchEnvironment& launch,
+    const run::RunLayout& layout, const Status& ready, const std::stop_token& stop);
+
+// Where rank `rank` writes what only it needs: log, lock, sample errors.
+run::RunLayout layout_of_rank(const run::RunLayout& layout, int rank);
+
+}  // namespace stoker::app

@@ -1,0 +1,32 @@
+// What ranks tell each other through the store between their rendezvous and their first collective:
+// they compare what must be the same, before tensors of different sizes meet, and wait for what rank 0
+// prepares.
+//
+// Threads:  one. All ranks call the same functions in the same order, each with another `topic`.
+// Blocking: until the other ranks have called it too, one of them has failed, the deadline, or a stop.
+// Errors:   kMismatch: the settings differ. kPeerLost: a rank is missing at the deadline, or failed;
+//           the message names it. kCancelled.
+#pragma once
+
+#include <stop_token>
+#include <string>
+
+#include "daemon/group/launch_environment.h"
+#include "daemon/group/process_group.h"
+#include "daemon/group/store.h"
+#include "shared/base/deadline.h"
+#include "shared/base/status.h"
+
+namespace stoker::group {
+
+// As ProcessGroup::check_same(). Rank 0 compares, and tells the others the result.
+Status check_same_settings(Store& keys, const LaunchEnvironment& environment,
+                           const std::string& topic, const SharedSettings& settings,
+                           Deadline deadline, const std::stop_token& stop);
+
+// As ProcessGroup::text_of_chief().
+Result<std::string> receive_from_chief(Store& keys, const LaunchEnvironment& environment,
+                                       const std::string& topic, const std::string& text,
+                                       Deadline deadline, const std::stop_token& stop);
+
+}  // namespace stoker::group

@@ -1,0 +1,96 @@
+#include "daemon/app/group_start.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/config/load_config.h"
+
+namespace stoker::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+config::Config group_config(const std::vector<std::string>& changes = {}) {
+  const auto parsed = config::parse_config(
+      "data: {train: {format: synthetic, num_samples: 64, input_shape: [4], num_targets: 1}}\n"
+      "model: {name: mlp, hidden_sizes: [8]}\n"
+      "task: {name: regression}\n"
+      "train: {gradient_accumulation_steps: 8, num_threads: 1}\n"
+      "distributed: {reduction: ordered}\n",
+      "test.yaml", changes);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return *parsed;
+}
+
+group::LaunchEnvironment rank_of(int rank, int world_size) {
+  return {.launcher = group::Launcher::kTorchrun,
+          .rank = rank,
+          .world_size = world_size,
+          .local_rank = rank,
+          .local_world_size = world_size};
+}
+
+std::string error_of(const std::string& change, int world_size = 2) {
+  return check_group_support(group_config({change}), rank_of(0, world_size)).message();
+}
+
+TEST(GroupStartTest, AcceptsOrderedReductionOfMicroBatchesThatRanksShare) {
+  for (const int world_size : {2, 4, 8})
+    EXPECT_TRUE(check_group_support(group_config(), rank_of(1, world_size)).ok());
+}
+
+TEST(GroupStartTest, RejectsEachSettingThatDoesNotWorkInGroup) {
+  EXPECT_THAT(error_of("distributed.reduction=null"), HasSubstr("distributed.reduction: must be"));
+  EXPECT_THAT(error_of("run.rng=sequential"), HasSubstr("run.rng: must be per_ticket"));
+  EXPECT_THAT(error_of("train.device=cuda"), HasSubstr("train.device: must be cpu"));
+  EXPECT_THAT(error_of("train.on_nonfinite=rollback"), HasSubstr("rollback is not supported"));
+  EXPECT_THAT(error_of("feed.producers=both"), HasSubstr("feed.producers: must be internal"));
+}
+
+TEST(GroupStartTest, RejectsMicroBatchesThatRanksCannotShare) {
+  EXPECT_THAT(
+      error_of("train.gradient_accumulation_steps=8", 3),
+      HasSubstr("3 ranks cannot share 8 micro-batches per step; set it to a multiple of 3"));
+  EXPECT_THAT(error_of("train.gradient_accumulation_steps=1", 2),
+              HasSubstr("2 ranks cannot share 1 micro-batch per step"));
+}
+
+TEST(GroupStartTest, ReportsWhyResultsDependOnNumberOfRanks) {
+  EXPECT_THAT(world_size_effects(group_config(), rank_of(0, 4)), IsEmpty());
+  EXPECT_THAT(world_size_effects(
+                  group_config({"train.gradient_accumulation_steps=6", "train.num_threads=null"}),
+                  rank_of(0, 3)),
+              ElementsAre(HasSubstr("number of ranks"), HasSubstr("gradient_accumulation_steps"),
+                          HasSubstr("train.num_threads")));
+}
+
+TEST(GroupStartTest, DividesCoresAmongRanksOfNode) {
+  const auto config = group_config({"train.num_threads=null"});
+  const int alone = *with_group_defaults(config, rank_of(0, 1)).train.num_threads;
+  EXPECT_GE(alone, 1);
+  EXPECT_EQ(with_group_defaults(config, rank_of(0, 2)).train.num_threads, std::max(1, alone / 2));
+  EXPECT_EQ(with_group_defaults(config, rank_of(0, 1000)).train.num_threads, 1);
+  EXPECT_EQ(with_group_defaults(group_config(), rank_of(0, 2)).train.num_threads, 1);
+}
+
+TEST(GroupStartTest, SharesSettingsByKey) {
+  const auto settings = shared_settings(group_config());
+  EXPECT_EQ(settings.front().first, "stoker version");
+  EXPECT_NE(std::ranges::find(settings, group::SharedSettings::value_type(
+                                            "train.gradient_accumulation_steps", "8")),
+            settings.end());
+}
+
+TEST(GroupStartTest, GivesOtherRanksOwnFolder) {
+  const run::RunLayout layout("runs/a");
+  EXPECT_EQ(layout_of_rank(layout, 0).root(), "runs/a");
+  EXPECT_EQ(layout_of_rank(layout, 3).trainer_log(), "runs/a/ranks/3/logs/stokerd.log");
+  EXPECT_FALSE(without_duties_of_chief(group_config()).control.socket);
+}
+
+}  // namespace
+}  // namespace stoker::app

@@ -1,0 +1,113 @@
+#include "daemon/group/start_checks.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/group/rendezvous.h"
+#include "tests/daemon/group/memory_store.h"
+
+namespace stoker::group {
+namespace {
+
+using ::testing::HasSubstr;
+
+Deadline far_deadline() { return std::chrono::steady_clock::now() + std::chrono::minutes(2); }
+
+LaunchEnvironment member_of(int rank, int world_size) {
+  return {.launcher = Launcher::kTorchrun, .rank = rank, .world_size = world_size};
+}
+
+// Runs all ranks, each with its settings; returns what they return.
+std::vector<Status> check_all(Store& store, const std::vector<SharedSettings>& settings) {
+  std::vector<Status> results(settings.size());
+  {
+    std::vector<std::jthread> ranks;
+    for (size_t rank = 0; rank < settings.size(); ++rank)
+      ranks.emplace_back([&, rank] {
+        results[rank] = check_same_settings(
+            store, member_of(static_cast<int>(rank), static_cast<int>(settings.size())), "1",
+            settings[rank], far_deadline(), {});
+      });
+  }
+  return results;
+}
+
+TEST(StartChecksTest, AcceptsSameSettings) {
+  MemoryStore store;
+  const SharedSettings settings{{"lr", "0.1"}, {"path", "a b\n\"c\""}};
+  for (const Status& result : check_all(store, {settings, settings, settings}))
+    EXPECT_TRUE(result.ok()) << result.to_string();
+}
+
+TEST(StartChecksTest, NamesFirstDifferenceOnAllRanks) {
+  MemoryStore store;
+  for (const Status& result : check_all(store, {{{"lr", "0.1"}, {"seed", "1"}},
+                                                {{"lr", "0.1"}, {"seed", "1"}},
+                                                {{"lr", "0.1"}, {"seed", "2"}}})) {
+    EXPECT_EQ(result.code(), StatusCode::kMismatch);
+    EXPECT_THAT(result.message(), HasSubstr("rank 2: seed is 2, but 1 on rank 0; start all ranks"));
+  }
+}
+
+TEST(StartChecksTest, NamesSettingThatOnlyOneRankHas) {
+  for (const bool is_of_chief : {true, false}) {
+    MemoryStore store;
+    const SharedSettings with{{"lr", "0.1"}, {"ema", "0.9"}}, without{{"lr", "0.1"}};
+    const auto results =
+        is_of_chief ? check_all(store, {with, without}) : check_all(store, {without, with});
+    const std::string text = is_of_chief ? "rank 1: ema is (unset), but 0.9 on rank 0"
+                                         : "rank 1: ema is 0.9, but (unset) on rank 0";
+    for (const Status& result : results) EXPECT_THAT(result.message(), HasSubstr(text));
+  }
+}
+
+TEST(StartChecksTest, ReceivesTextOfChief) {
+  MemoryStore store;
+  ASSERT_TRUE(receive_from_chief(store, member_of(0, 2), "2", "step 7", far_deadline(), {}).ok());
+  const auto received =
+      receive_from_chief(store, member_of(1, 2), "2", "ignored", far_deadline(), {});
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(*received, "step 7");
+}
+
+TEST(StartChecksTest, NamesRankThatFailsMeanwhile) {
+  MemoryStore store;
+  std::jthread failing([&store] {
+    announce_failure(store, member_of(2, 3),
+                     Status(StatusCode::kCorrupt, "the file has no records"));
+  });
+  for (const int rank : {0, 1}) {
+    const Status result =
+        check_same_settings(store, member_of(rank, 3), "1", {}, far_deadline(), {});
+    EXPECT_EQ(result.code(), StatusCode::kPeerLost);
+    EXPECT_THAT(result.message(), HasSubstr("rank 2 failed: corrupt: the file has no records"));
+  }
+}
+
+TEST(StartChecksTest, NamesRankThatIsMissingAtDeadline) {
+  MemoryStore store;
+  const Deadline past = std::chrono::steady_clock::now();
+  const Status of_chief = check_same_settings(store, member_of(0, 2), "1", {}, past, {});
+  EXPECT_EQ(of_chief.code(), StatusCode::kPeerLost);
+  EXPECT_THAT(of_chief.message(), HasSubstr("rank 1 did not start in time"));
+  const auto text = receive_from_chief(store, member_of(1, 2), "2", "", past, {});
+  EXPECT_THAT(text.status().message(), HasSubstr("rank 0 did not start in time"));
+}
+
+TEST(StartChecksTest, EndsWaitOnStop) {
+  MemoryStore store;
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(receive_from_chief(store, member_of(1, 2), "2", "", far_deadline(), stop.get_token())
+                .status()
+                .code(),
+            StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace stoker::group

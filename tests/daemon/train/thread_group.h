@@ -1,0 +1,94 @@
+// ThreadGroup: a process group whose ranks are threads of one process.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "daemon/group/process_group.h"
+
+namespace stoker::train {
+
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(int world_size) : contributions_(static_cast<size_t>(world_size)) {
+    for (int rank = 0; rank < world_size; ++rank)
+      ranks_.push_back(std::make_unique<Rank>(*this, rank));
+  }
+  group::ProcessGroup& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  // All ranks lose their peers in this collective, counted from 1.
+  void lose_at(uint64_t collective) { lost_at_ = collective; }
+  uint64_t collectives() const { return collectives_; }
+
+ private:
+  using Tensors = std::vector<at::Tensor>;
+
+  class Rank final : public group::ProcessGroup {
+   public:
+    Rank(ThreadGroup& all, int rank) : all_(all), rank_(rank) {}
+    int rank() const override { return rank_; }
+    int world_size() const override { return static_cast<int>(all_.ranks_.size()); }
+    Status broadcast(const at::Tensor&, int, const std::stop_token&) override { return {}; }
+    Status all_reduce_ordered(const Tensors& tensors, const std::stop_token&) override {
+      return all_.sum(static_cast<size_t>(rank_), tensors);
+    }
+    Status check_same(const group::SharedSettings&, const std::stop_token&) override { return {}; }
+    Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
+      return text;
+    }
+    void report_failure(const Status&) override {}
+
+   private:
+    ThreadGroup& all_;
+    const int rank_;
+  };
+
+  // The first half of the ranks plus the second half.
+  static at::Tensor tree(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
+    if (end - begin == 1) return parts[begin];
+    const size_t middle = begin + (end - begin) / 2;
+    return tree(parts, begin, middle) + tree(parts, middle, end);
+  }
+
+  Status sum(size_t rank, const Tensors& tensors) {
+    std::unique_lock lock(mutex_);
+    Tensors& own = contributions_[rank];
+    own.clear();
+    for (const at::Tensor& tensor : tensors) own.push_back(tensor.clone());
+    const uint64_t collective = collectives_ + 1;
+    if (++arrived_ == contributions_.size()) {
+      arrived_ = 0;
+      for (size_t k = 0; k < tensors.size(); ++k) {
+        std::vector<at::Tensor> parts;
+        for (const Tensors& each : contributions_) parts.push_back(each.at(k));
+        if (k == 0) sums_.clear();
+        sums_.push_back(tree(parts, 0, parts.size()));
+      }
+      collectives_ = collective;
+      changed_.notify_all();
+    } else {
+      changed_.wait(lock, [&] { return collectives_ >= collective; });
+    }
+    if (collective == lost_at_) return Status(StatusCode::kPeerLost, "rank 1 exited");
+    for (size_t k = 0; k < tensors.size(); ++k) tensors[k].copy_(sums_[k]);
+    return {};
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<Tensors> contributions_;
+  Tensors sums_;
+  size_t arrived_ = 0;
+  uint64_t collectives_ = 0;
+  uint64_t lost_at_ = 0;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace stoker::train

@@ -1,0 +1,241 @@
+// Trainers that share the steps of a run, as threads of one process. They share the generator of the
+// process too, so their models have no dropout; the system tests have.
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/train/trainer.h"
+#include "tests/daemon/train/thread_group.h"
+#include "tests/daemon/train/trainer_session.h"
+
+namespace stoker::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+config::Config shared_config(uint64_t steps) {
+  auto config = small_config(steps);
+  mlp_of(config).dropout = 0;
+  config.train.gradient_accumulation_steps = 4;
+  config.distributed.reduction = config::Reduction::kOrdered;
+  config.run.rng = config::Rng::kPerTicket;
+  config.metrics.log_every_steps = 1;
+  return config;
+}
+
+class TrainerGroupTest : public TrainerTest {
+ protected:
+  // Each rank has its own folder.
+  void open(const config::Config& config, int world_size) {
+    group_ = std::make_unique<ThreadGroup>(world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
+      ModelContext context;
+      context.maybe_group = &group_->rank(rank);
+      ranks_.push_back(std::make_unique<Session>(config, fresh(), kNoPoison, context));
+    }
+  }
+  std::vector<Result<TrainerOutcome>> train() {
+    std::vector<Result<TrainerOutcome>> outcomes(ranks_.size(), TrainerOutcome::kFinished);
+    {
+      std::vector<std::jthread> threads;
+      for (size_t rank = 0; rank < ranks_.size(); ++rank)
+        threads.emplace_back([this, &outcomes, rank] { outcomes[rank] = ranks_[rank]->train(); });
+    }
+    return outcomes;
+  }
+  void train_to_end() {
+    for (const auto& outcome : train()) ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  }
+  Session& rank(size_t rank) { return *ranks_[rank]; }
+  Session& chief() { return rank(0); }
+
+  std::unique_ptr<ThreadGroup> group_;
+  std::vector<std::unique_ptr<Session>> ranks_;
+};
+
+void expect_same_records(const Session& run, const Session& other) {
+  ASSERT_EQ(run.rows_.size(), other.rows_.size());
+  for (size_t i = 0; i < run.rows_.size(); ++i) {
+    EXPECT_EQ(run.rows_[i].step, other.rows_[i].step);
+    EXPECT_EQ(run.rows_[i].loss, other.rows_[i].loss) << run.rows_[i].step;
+    EXPECT_EQ(run.rows_[i].grad_norm, other.rows_[i].grad_norm) << run.rows_[i].step;
+    EXPECT_EQ(run.rows_[i].lr, other.rows_[i].lr) << run.rows_[i].step;
+    EXPECT_EQ(run.rows_[i].samples_seen, other.rows_[i].samples_seen);
+  }
+}
+
+class TrainerGroupOfSizeTest : public TrainerGroupTest, public testing::WithParamInterface<int> {};
+
+TEST_P(TrainerGroupOfSizeTest, TrainsAsOneProcess) {
+  const auto config = shared_config(12);
+  Session alone(config, root_);
+  ASSERT_TRUE(alone.train().ok());
+  open(config, GetParam());
+  train_to_end();
+  EXPECT_EQ(chief().model_sha256(), alone.model_sha256());
+  for (const auto& session : ranks_) expect_same_records(*session, alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, TrainerGroupOfSizeTest, testing::Values(2, 4));
+
+TEST_F(TrainerGroupTest, TrainsEachTicketOnOneRank) {
+  open(shared_config(2), 2);
+  std::vector<std::vector<uint64_t>> tickets(2);
+  for (size_t i = 0; i < 2; ++i)
+    rank(i).on_batch = [&tickets, i](uint64_t ticket) { tickets[i].push_back(ticket); };
+  train_to_end();
+  EXPECT_THAT(tickets[0], ElementsAre(0, 1, 4, 5));
+  EXPECT_THAT(tickets[1], ElementsAre(2, 3, 6, 7));
+}
+
+TEST_F(TrainerGroupTest, SavesOnChiefOnly) {
+  auto config = shared_config(6);
+  config.checkpoint.save_every_steps = 2;
+  open(config, 2);
+  wait_for_saves(chief());
+  train_to_end();
+  EXPECT_THAT(chief().saved(), ElementsAre(2, 4, 6));
+  EXPECT_THAT(rank(1).saved(), IsEmpty());
+  // Of both ranks: see Session::sample_errors_before(). The chief counts up to its own step.
+  const auto newest = chief().store_.open_newest({});
+  ASSERT_TRUE(newest.ok());
+  EXPECT_EQ(newest->manifest().sample_errors, 2 * (100u + 24u));
+}
+
+TEST_F(TrainerGroupTest, StopsAllRanksAtSameStepOnRequestOfAny) {
+  open(shared_config(100), 4);
+  rank(2).on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 5 + 2) rank(2).ask(control::Stop{});  // in step 6
+  };
+  for (const auto& outcome : train()) {
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(*outcome, TrainerOutcome::kStopped);
+  }
+  const uint64_t stopped_at = chief().state_->step;
+  EXPECT_GE(stopped_at, 6u);
+  EXPECT_LE(stopped_at, 7u);
+  for (const auto& session : ranks_) EXPECT_EQ(session->state_->step, stopped_at);
+  EXPECT_THAT(chief().saved(), ElementsAre(stopped_at));
+  EXPECT_THAT(rank(2).replies_, ElementsAre(HasSubstr(R"("state":"stopping")")));
+}
+
+TEST_F(TrainerGroupTest, SavesOnRequestOfOtherRank) {
+  open(shared_config(20), 2);
+  wait_for_saves(chief());
+  rank(1).on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 3 + 2) rank(1).ask(control::SaveCheckpoint{});
+  };
+  train_to_end();
+  ASSERT_EQ(chief().saved().size(), 2u);
+  EXPECT_GE(chief().saved().front(), 4u);
+  EXPECT_LE(chief().saved().front(), 5u);
+}
+
+TEST_F(TrainerGroupTest, ChangesLearningRateOnAllRanksAtSameStep) {
+  open(shared_config(20), 2);
+  chief().on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 8) chief().ask(control::SetLearningRate{.lr = 0.002});
+  };
+  train_to_end();
+  EXPECT_NE(chief().state_->lr_scale, 1);
+  EXPECT_EQ(rank(1).state_->lr_scale, chief().state_->lr_scale);
+  expect_same_records(rank(1), chief());
+  EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr(R"("lr":)")));
+}
+
+TEST_F(TrainerGroupTest, PausesAllRanksUntilResumed) {
+  open(shared_config(20), 2);
+  chief().on_row = [this](const metrics::TrainMetrics& row) {
+    if (row.step == 3) chief().ask(control::Pause{});
+  };
+  std::vector<uint64_t> paused_at;
+  std::jthread client([this, &paused_at] {
+    for (const auto& session : ranks_) {
+      while (session->board_.read()->state != control::TrainerState::kPaused)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      paused_at.push_back(session->board_.step());
+    }
+    chief().ask(control::Resume{});
+  });
+  train_to_end();
+  client.join();
+  EXPECT_THAT(paused_at, ElementsAre(4, 4));
+  EXPECT_EQ(rank(1).state_->step, 20u);
+}
+
+TEST_F(TrainerGroupTest, StopsWhilePaused) {
+  open(shared_config(1000), 2);
+  chief().ask(control::Pause{});
+  std::jthread client([this] {
+    while (rank(1).board_.read()->state != control::TrainerState::kPaused)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    rank(1).ask(control::Stop{});
+  });
+  for (const auto& outcome : train()) {
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(*outcome, TrainerOutcome::kStopped);
+  }
+  EXPECT_EQ(rank(1).state_->step, chief().state_->step);
+}
+
+TEST_F(TrainerGroupTest, FailsAllRanksWithoutCheckpointAfterLostPeer) {
+  open(shared_config(20), 2);
+  group_->lose_at(5);
+  for (const auto& outcome : train()) {
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.status().code(), StatusCode::kPeerLost);
+  }
+  EXPECT_EQ(chief().state_->step, 4u);
+  EXPECT_THAT(chief().saved(), IsEmpty());
+}
+
+TEST_F(TrainerGroupTest, FindsNonfiniteLossOnAllRanksAtSameStep) {
+  auto config = shared_config(40);
+  config.metrics.log_every_steps = 10;
+  make_divergent(config, 1e8);
+  open(config, 2);
+  for (const auto& outcome : train()) {
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.status().code(), StatusCode::kCorrupt);
+  }
+  EXPECT_EQ(rank(1).state_->step, chief().state_->step);
+  EXPECT_THAT(chief().saved(), IsEmpty());
+}
+
+TEST_F(TrainerGroupTest, ResumesWithOtherNumberOfRanks) {
+  Session alone(shared_config(20), root_);
+  ASSERT_TRUE(alone.train().ok());
+
+  const std::string folder = fresh();
+  group_ = std::make_unique<ThreadGroup>(2);
+  const auto part = [&](uint64_t stop_at, int world_size) {
+    ranks_.clear();
+    group_ = std::make_unique<ThreadGroup>(world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
+      ModelContext context;
+      context.maybe_group = world_size > 1 ? &group_->rank(rank) : nullptr;
+      ranks_.push_back(
+          std::make_unique<Session>(shared_config(20), folder, kNoPoison, std::move(context)));
+    }
+    chief().on_row = [this, stop_at](const metrics::TrainMetrics& row) {
+      if (row.step == stop_at) chief().ask(control::Stop{});
+    };
+    train_to_end();
+  };
+  part(5, 2);
+  part(9, 1);
+  part(13, 4);
+  part(20, 2);
+  EXPECT_EQ(chief().state_->step, 20u);
+  EXPECT_EQ(chief().model_sha256(), alone.model_sha256());
+}
+
+}  // namespace
+}  // namespace stoker::train

@@ -1,0 +1,294 @@
+// Runs that several stokerd processes train together: the same bytes as one process, one decision for
+// all, and the end of all when one is lost.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/checkpoint/store.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
+
+// A port that no other process gets, but a process that listens with SO_REUSEADDR.
+class ReservedPort {
+ public:
+  ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    EXPECT_EQ(::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    number_ = ntohs(address.sin_port);
+  }
+  int number() const { return number_; }
+
+ private:
+  UniqueFd fd_;
+  int number_ = 0;
+};
+
+class GroupRunTest : public RunTest {
+ protected:
+  // With dropout, and four micro-batches per step, of which each rank has a part.
+  void configure(uint64_t steps) {
+    write_config(small_config("distributed: {reduction: ordered}\n"), "group.yaml");
+    max_steps_ = std::to_string(steps);
+  }
+  std::vector<std::string> arguments(const std::string& run,
+                                     const std::vector<std::string>& more = {}) const {
+    return joined(
+        {"--config", path("group.yaml"), "--run-dir", run, "--set", "train.max_steps=" + max_steps_,
+         "--set", "train.gradient_accumulation_steps=4", "--set", "train.micro_batch_size=4",
+         "--set", "checkpoint.save_every_steps=8", "--set", "metrics.log_every_steps=1", "--set",
+         "metrics.tensorboard=false", "--set", "control.socket=" + socket_},
+        more);
+  }
+  void train_alone(const std::string& run) {
+    Process process(joined({program("stokerd")}, arguments(run)), path("alone.out"));
+    EXPECT_EQ(code_of(process), 0);
+  }
+
+  // The environment variables of torchrun, without torchrun.
+  Process start_rank(int rank, int world_size, const std::string& run,
+                     const std::vector<std::string>& more = {}) const {
+    const auto set = [](const std::string& variable, int value) {
+      return variable + "=" + std::to_string(value);
+    };
+    return Process(
+        joined({"/usr/bin/env", "MASTER_ADDR=127.0.0.1", set("MASTER_PORT", port_.number()),
+                set("RANK", rank), set("WORLD_SIZE", world_size), set("LOCAL_RANK", rank),
+                set("LOCAL_WORLD_SIZE", world_size), program("stokerd")},
+               arguments(run, more)),
+        log_path(rank));
+  }
+  std::vector<std::unique_ptr<Process>> start_group(
+      int world_size, const std::string& run, const std::vector<std::string>& more = {}) const {
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (int rank = 0; rank < world_size; ++rank)
+      ranks.push_back(std::make_unique<Process>(start_rank(rank, world_size, run, more)));
+    return ranks;
+  }
+  void expect_success(const std::vector<std::unique_ptr<Process>>& ranks) const {
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      EXPECT_EQ(code_of(*ranks[rank]), 0) << "rank " << rank;
+  }
+  static int code_of(Process& process) {
+    const auto exit = process.wait(kPatience);
+    EXPECT_TRUE(exit) << "is still running";
+    return exit && exit->signal == 0 ? exit->code : -1;
+  }
+  std::string log_path(int rank) const { return path("rank-" + std::to_string(rank) + ".out"); }
+  std::string output_of(int rank) const { return text_of(log_path(rank)); }
+
+  static std::string state_of(const std::string& run, const std::string& file) {
+    return text_of(run + "/checkpoints/" +
+                   checkpoint::CheckpointStore::checkpoint_name(newest_step(run)) + "/" + file);
+  }
+  // Parameters, optimizer, generator, sums: the whole state. And the records.
+  static void expect_same_run(const std::string& run, const std::string& other) {
+    EXPECT_EQ(newest_step(run), newest_step(other));
+    for (const char* const file :
+         {"model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"})
+      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
+    EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
+  }
+
+  static constexpr const char* kAlone = "alone";
+  const ReservedPort port_;
+  std::string max_steps_;
+  std::string socket_ = "null";
+};
+
+TEST_F(GroupRunTest, TrainsSameBytesWithAnyNumberOfProcesses) {
+  configure(24);
+  train_alone(run_dir(kAlone));
+  for (const int world_size : {2, 4}) {
+    const std::string run = run_dir("run-" + std::to_string(world_size));
+    expect_success(start_group(world_size, run));
+    expect_same_run(run, run_dir(kAlone));
+    // Only the chief has what is the run's.
+    EXPECT_TRUE(fs::exists(run + "/exit_status.json"));
+    EXPECT_TRUE(fs::exists(run + "/ranks/1/logs/stokerd.log"));
+    EXPECT_FALSE(fs::exists(run + "/ranks/1/exit_status.json"));
+    EXPECT_FALSE(fs::exists(run + "/ranks/1/metrics"));
+    EXPECT_FALSE(fs::exists(run + "/ranks/1/checkpoints"));
+  }
+}
+
+TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) {
+  configure(60);
+  train_alone(run_dir(kAlone));
+  const std::string run = run_dir("changing");
+  for (const int world_size : {2, 4, 1}) {
+    const uint64_t before = newest_record_step(run);
+    auto ranks = start_group(world_size, run);
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
+    // A stop of one rank is one of all, after the same step.
+    ranks.back()->signal(SIGTERM);
+    expect_success(ranks);
+    EXPECT_EQ(newest_step(run), newest_record_step(run));
+    EXPECT_LT(newest_step(run), 60u) << "stopped too late to show anything";
+  }
+  expect_success(start_group(2, run));
+  expect_same_run(run, run_dir(kAlone));
+}
+
+TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {
+  configure(100'000);
+  const std::string run = run_dir();
+  auto ranks = start_group(3, run, {"--set", "train.gradient_accumulation_steps=6"});
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 8; }));
+  ASSERT_TRUE(ranks[1]->kill());
+  for (const int survivor : {0, 2}) {
+    EXPECT_EQ(code_of(*ranks[static_cast<size_t>(survivor)]), 73);
+    EXPECT_THAT(output_of(survivor),
+                ContainsRegex("rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
+                              "\\) exited, hangs or cannot be reached"));
+  }
+  EXPECT_THAT(text_of(run + "/exit_status.json"), HasSubstr("\"exit_code\":73"));
+  EXPECT_EQ(newest_step(run) % 8, 0u) << "a step that was not complete has been saved";
+}
+
+TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
+  configure(100'000);
+  socket_ = "auto";
+  const std::string run = run_dir();
+  auto ranks = start_group(2, run);
+  const auto control = [&](const std::vector<std::string>& command) {
+    Process client = ctl(run, command, command.front());
+    EXPECT_EQ(code_of(client), 0) << log_of(command.front());
+  };
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 0; }));
+  control({"pause"});
+  for (const int rank : {0, 1})
+    EXPECT_TRUE(wait_until(
+        kPatience, [&] { return output_of(rank).find("training paused") != std::string::npos; }));
+  const uint64_t paused_at = newest_record_step(run);
+  control({"set", "lr", "0.001"});
+  EXPECT_EQ(newest_record_step(run), paused_at);
+  control({"resume"});
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > paused_at; }));
+  control({"stop"});
+  expect_success(ranks);
+  const auto line_of = [&](int rank, const std::string& event) {
+    const std::string log = output_of(rank);
+    const size_t at = log.find(event);
+    return at == std::string::npos ? "" : log.substr(at, log.find('\n', at) - at);
+  };
+  for (const char* const event : {"training paused step=", "learning rate changed step="}) {
+    EXPECT_NE(line_of(0, event), "");
+    EXPECT_EQ(line_of(0, event), line_of(1, event));
+  }
+}
+
+TEST_F(GroupRunTest, NamesRankAndSettingThatDiffers) {
+  configure(24);
+  auto chief = start_rank(0, 2, run_dir());
+  auto other = start_rank(1, 2, run_dir(), {"--set", "optimizer.lr=0.004"});
+  EXPECT_EQ(code_of(chief), 78);
+  EXPECT_EQ(code_of(other), 78);
+  for (const int rank : {0, 1})
+    EXPECT_THAT(output_of(rank),
+                ContainsRegex("rank 1 \\([^ ]+, pid " + std::to_string(other.pid()) +
+                              "\\): optimizer.lr is 0.004, but 0.003 on rank 0; start all ranks"));
+}
+
+TEST_F(GroupRunTest, RejectsWhatDoesNotWorkInGroup) {
+  configure(24);
+  auto ranks =
+      start_group(2, run_dir(),
+                  {"--set", "distributed.reduction=null", "--set",
+                   "train.gradient_accumulation_steps=3", "--set", "train.on_nonfinite=rollback"});
+  for (auto& rank : ranks) EXPECT_EQ(code_of(*rank), 78);
+  for (const int rank : {0, 1})
+    EXPECT_THAT(output_of(rank),
+                HasSubstr("distributed.reduction: must be ordered in a group of 2 ranks; "
+                          "train.gradient_accumulation_steps: 2 ranks cannot share 3 micro-batches "
+                          "per step; set it to a multiple of 2, with a smaller "
+                          "train.micro_batch_size for the same samples per step; run.rng: must be "
+                          "per_ticket in a group of 2 ranks; train.on_nonfinite: rollback is not "
+                          "supported in a group of 2 ranks"));
+}
+
+TEST_F(GroupRunTest, RejectsPartOfEnvironmentAsUsageError) {
+  configure(24);
+  Process process(
+      joined({"/usr/bin/env", "RANK=0", "WORLD_SIZE=2", program("stokerd")}, arguments(run_dir())),
+      log_path(0));
+  EXPECT_EQ(code_of(process), 64);
+  EXPECT_THAT(output_of(0), HasSubstr("is incomplete"));
+}
+
+TEST_F(GroupRunTest, TellsOtherRanksThatRunDirectoryIsLocked) {
+  configure(100'000);
+  Process holder(joined({program("stokerd")}, arguments(run_dir())), path("holder.out"));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run_dir()) > 0; }));
+  auto ranks = start_group(2, run_dir());
+  EXPECT_EQ(code_of(*ranks[0]), 75);
+  EXPECT_EQ(code_of(*ranks[1]), 73);
+  EXPECT_THAT(output_of(1), ContainsRegex("rank 0 \\([^ ]+, pid [0-9]+\\) failed: .*another "
+                                          "stokerd uses this directory"));
+}
+
+TEST_F(GroupRunTest, TrainsAloneInWorldOfOneRank) {
+  configure(24);
+  train_alone(run_dir(kAlone));
+  expect_success(start_group(1, run_dir("one")));
+  expect_same_run(run_dir("one"), run_dir(kAlone));
+  EXPECT_FALSE(fs::exists(run_dir("one") + "/ranks"));
+  EXPECT_THAT(output_of(0), Not(HasSubstr("group starting")));
+}
+
+// Under torchrun of PyTorch, whose agent serves the store and starts all ranks again.
+TEST_F(GroupRunTest, ResumesUnderTorchrunAfterKilledRankWithSameBytes) {
+  const char* const python = std::getenv("STOKER_PYTHON");
+  if (python == nullptr || *python == '\0') GTEST_SKIP() << "STOKER_PYTHON is not set";
+  configure(60);
+  const std::string run = run_dir();
+  Process agent(
+      joined({python, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
+              "--nproc-per-node=2", "--max-restarts=2", "--no-python", program("stokerd")},
+             arguments(run)),
+      path("torchrun.out"));
+  const auto log = [&] { return text_if_exists(run + "/ranks/1/logs/stokerd.log"); };
+  ASSERT_TRUE(
+      wait_until(kPatience, [&] { return newest_step(run) >= 8 || agent.wait(0ms).has_value(); }));
+  if (text_of(path("torchrun.out")).find("No module named") != std::string::npos)
+    GTEST_SKIP() << python << " has no PyTorch";
+  constexpr std::string_view kPid = " pid=";
+  const size_t at = log().find(kPid);
+  ASSERT_NE(at, std::string::npos) << log();
+  const pid_t killed = std::atoi(log().c_str() + at + kPid.size());
+  ASSERT_EQ(::kill(killed, SIGKILL), 0);
+  EXPECT_EQ(code_of(agent), 0);
+  EXPECT_THAT(log(), HasSubstr("restart_count=1"));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
+}
+
+}  // namespace
+}  // namespace stoker::test
