@@ -74,6 +74,6 @@ function(stoker_install_libraries)
     return()
   endif()
   install(RUNTIME_DEPENDENCY_SET stoker_libraries
-    PRE_EXCLUDE_REGEXES "^lib(torch|c10|gomp|cu|nv|stdc|gcc_s|c[.]|m[.]|dl[.]|rt[.]|pthread|util|resolv)" "^ld-linux"
+    PRE_EXCLUDE_REGEXES "^lib(torch|c10|gomp|cu|nv|stdc|gcc_s|c[.]|m[.]|dl[.]|rt[.]|pthread|util|resolv|systemd)" "^ld-linux"
     LIBRARY DESTINATION "${STOKER_LIBRARY_FOLDER}" COMPONENT libraries)
 endfunction()

@@ -23,7 +23,7 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 set(CPACK_STOKER_SOURCE_DIR "${PROJECT_SOURCE_DIR}")
 set(CPACK_STOKER_LIBRARY_FOLDER "${STOKER_LIBRARY_FOLDER}")
 
-set(STOKER_PACKAGE_MAINTAINER "stoker maintainers <maintainers@users.noreply.github.com>" CACHE STRING "Maintainer of the .deb packages: NAME <ADDRESS>")
+set(STOKER_PACKAGE_MAINTAINER "stoker maintainers <maintainers@example.org>" CACHE STRING "Maintainer of the .deb packages, to be set by who publishes them: NAME <ADDRESS>")
 set(CPACK_PACKAGE_CONTACT "${STOKER_PACKAGE_MAINTAINER}")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)

@@ -18,7 +18,17 @@ if(CPACK_GENERATOR STREQUAL "TGZ")
     file(WRITE "${unit}" "${text}")
   endforeach()
   write_sbom("${CPACK_TEMPORARY_INSTALL_DIRECTORY}/runtime/share/doc/stoker")
-  configure_file("${source}/LICENSE" "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/runtime/share/doc/stoker/LICENSE" COPYONLY)
+  set(documents "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/runtime/share/doc/stoker")
+  configure_file("${source}/LICENSE" "${documents}/LICENSE" COPYONLY)
+  # Those of the libraries that it contains.
+  file(GLOB libraries "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/libraries/${CPACK_STOKER_LIBRARY_FOLDER}/*.so*")
+  foreach(library ${libraries})
+    get_filename_component(name "${library}" NAME)
+    execute_process(COMMAND dpkg -S "*/${name}" OUTPUT_VARIABLE owner ERROR_QUIET)
+    if(owner MATCHES "^([^:, ]+)[:,]" AND EXISTS "/usr/share/doc/${CMAKE_MATCH_1}/copyright")
+      configure_file("/usr/share/doc/${CMAKE_MATCH_1}/copyright" "${documents}/licenses/${CMAKE_MATCH_1}" COPYONLY)
+    endif()
+  endforeach()
   return()
 endif()
 
@@ -63,6 +73,11 @@ file(RENAME "${runtime}/usr/share/zsh/site-functions" "${runtime}/usr/share/zsh/
 
 # The first configuration, which an upgrade does not overwrite (packaging/deb/conffiles).
 stage("${source}/config/demo.yaml" "${runtime}/etc/stoker/demo.yaml")
+file(READ "${runtime}/etc/stoker/demo.yaml" demo)
+string(REPLACE "$schema=stoker.schema.json" "$schema=/usr/share/stoker/config/stoker.schema.json" demo "${demo}")
+file(WRITE "${runtime}/etc/stoker/demo.yaml" "${demo}")
+stage("${source}/packaging/deb/needrestart.conf" "${runtime}/etc/needrestart/conf.d/stoker.conf")
+stage("${source}/packaging/deb/lintian-overrides" "${runtime}/usr/share/lintian/overrides/stoker")
 # The administrator's choice of LibTorch is not in /usr.
 file(MAKE_DIRECTORY "${runtime}/usr/${CPACK_STOKER_LIBRARY_FOLDER}")
 file(CREATE_LINK /etc/stoker/libtorch "${runtime}/usr/${CPACK_STOKER_LIBRARY_FOLDER}/torch" SYMBOLIC)

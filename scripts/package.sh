@@ -28,6 +28,7 @@ if [[ -n $commit && -n $(git status --porcelain --untracked-files=no) ]]; then c
 # stokerd --version prints the commit.
 (export STOKER_COMMIT=$commit && "$root/scripts/build.sh" release programs)
 packages=$root/build/release/packages
+rm -f "$packages"/*.deb "$packages"/*.tar.gz
 for generator in "${generators[@]}"; do
   step "Build the packages ($generator)" "package-$generator" cpack --config build/release/CPackConfig.cmake -G "$generator" -B "$packages"
 done

@@ -49,10 +49,19 @@ scratch=
 clean_up() { [[ -z $scratch ]] || rm -rf "$scratch"; }
 trap clean_up EXIT
 
-# As the user of the service, if there is one: a folder that only root can read does not help it.
+# The user of the service, if there is one: a folder that only root can read does not help it.
+has_service_user() { ((EUID == 0)) && [[ $is_package == yes ]] && getent passwd stoker >/dev/null; }
+
+# For try(); the user of the service can write to $scratch/service only.
+make_scratch() {
+  scratch=$(mktemp -d)
+  chmod 755 "$scratch"
+  mkdir -m 700 "$scratch/service"
+  if has_service_user; then chown stoker: "$scratch/service"; fi
+}
+
 as_service() {
-  if ((EUID == 0)) && [[ $is_package == yes ]] && getent passwd stoker >/dev/null; then
-    chown stoker: "$scratch"
+  if has_service_user; then
     setpriv --reuid=stoker --regid=stoker --clear-groups -- "$@"
   else
     "$@"
@@ -74,7 +83,6 @@ try() {
     say "is version $version; stoker needs $(built_version)"
     return 1
   }
-  [[ -n $scratch ]] || scratch=$(mktemp -d)
   cat >"$scratch/try.yaml" <<YAML
 data: {train: {format: synthetic, num_samples: 8, input_shape: [4], num_targets: 1}}
 feed: {num_processes: 0}
@@ -82,7 +90,6 @@ model: {name: mlp, hidden_sizes: [4]}
 task: {name: regression}
 train: {max_steps: 1, micro_batch_size: 4, device: cpu, num_threads: 1}
 YAML
-  chmod 755 "$scratch"
   # A library that this folder lacks, or that the user cannot read, would be found through the link.
   library=$(as_service "${environment[@]}" "LD_LIBRARY_PATH=$1/lib" ldd "$here/stokerd" |
     awk -v folder="$1/lib/" '/^[[:space:]]*lib(torch|c10)[^ ]* => / && !index($0, " => " folder) { print $1; exit }')
@@ -92,7 +99,7 @@ YAML
   }
   # Before the link changes, so that a stokerd that starts meanwhile finds a working LibTorch.
   (cd / && as_service "${environment[@]}" "LD_LIBRARY_PATH=$1/lib" "$here/stokerd" --config "$scratch/try.yaml" \
-    --run-dir "$scratch/run") >"$scratch/output" 2>&1 && return
+    --run-dir "$scratch/service/run") >"$scratch/output" 2>&1 && return
   say "does not work: $(tail -n 1 "$scratch/output")"
   if grep -q 'error while loading shared libraries: lib\(cu\|nv\)' "$scratch/output"; then
     say "its NVIDIA libraries are missing, which its CPU part needs as well: install them next to it (pip does so" \
@@ -137,6 +144,7 @@ show() {
 check() {
   local folder error
   folder=$(selected)
+  make_scratch
   error=$(try "$folder") || die "$folder: $error"
   report "$folder"
 }
@@ -144,6 +152,7 @@ check() {
 # Replaces the link atomically, so that a stokerd that starts meanwhile finds the old or the new one.
 select_folder() {
   local folder=$1 error
+  make_scratch
   error=$(try "$folder") || die "$folder: $error"
   if ! ln -sfn "$folder" "$link.$$" 2>/dev/null || ! mv -T "$link.$$" "$link"; then
     code=73 die "$link: cannot be written; run this as root"
@@ -169,6 +178,7 @@ PYTHON
 # install_libtorch CUDA FOLDER
 install_libtorch() {
   local folder=$2 work wheels pip files=("$pin_files/libtorch-cpu.txt") command
+  umask 022  # the service reads it
   [[ $(uname -m) == x86_64 ]] || die "the pinned LibTorch is for x86_64; select another one"
   grep -q "^torch==$(built_version) " "${files[0]}" ||
     die "this stoker was built with LibTorch $(built_version), which is not the pinned version; select an existing one"

@@ -27,6 +27,7 @@ DEBIAN/md5sums
 DEBIAN/postinst
 DEBIAN/postrm
 DEBIAN/prerm
+etc/needrestart/conf.d/stoker.conf
 etc/stoker/demo.yaml
 usr/bin/stoker-eval
 usr/bin/stoker-libtorch
@@ -48,6 +49,7 @@ usr/share/doc/stoker/stoker.spdx.json
 usr/share/fish/vendor_completions.d/stoker-eval.fish
 usr/share/fish/vendor_completions.d/stokerctl.fish
 usr/share/fish/vendor_completions.d/stokerd.fish
+usr/share/lintian/overrides/stoker
 usr/share/man/man1/stoker-eval.1.gz
 usr/share/man/man1/stokerctl.1.gz
 usr/share/man/man5/stoker.yaml.5.gz
@@ -66,6 +68,7 @@ DEBIAN/control
 DEBIAN/md5sums
 usr/include/stoker/plugin.h
 usr/include/stoker/plugin_entry.h
+usr/include/stoker/producer.h
 usr/include/stoker/testing.h
 usr/lib/cmake/stoker/stoker-config-version.cmake
 usr/lib/cmake/stoker/stoker-config.cmake
@@ -74,6 +77,8 @@ usr/share/doc/stoker-dev/copyright
 usr/share/stoker/plugin/compile.sh
 usr/share/stoker/plugin/gated_mlp.cc
 usr/share/stoker/plugin/gated_mlp_test.cc
+usr/share/stoker/producer/ring_producer.cc
+usr/share/stoker/producer/ring_producer.py
 FILES
 for package in "$packages"/*.deb; do
   others=$(dpkg-deb -c "$package" | grep -vE '^(-rw-r--r--|[d-]rwxr-xr-x|lrwxrwxrwx) root/root ' || true)
@@ -82,7 +87,7 @@ done
 
 # Each library that a program needs belongs to a package that the package depends on.
 depends=$(dpkg-deb -f "$packages"/stoker_*.deb Depends)
-for library in boost-json fmt isal jpeg62-turbo spdlog spng ssl stdc++ webp yaml-cpp zstd; do
+for library in boost-json fmt isal jpeg62-turbo prometheus-cpp-core spdlog spng ssl stdc++ systemd webp yaml-cpp zstd; do
   [[ $depends == *lib$library* ]] || fail "Depends lacks the package of $library: $depends"
 done
 
@@ -99,6 +104,12 @@ grep -q '^ExecStart=/usr/local/bin/stokerd ' "$scratch/archive/lib/systemd/syste
 version=$("$scratch/archive/bin/stokerd" --version)
 for fact in '^stokerd [0-9.]* (LibTorch [0-9.]*)$' '^commit    ' '^compiler  [A-Z]' '^build     [A-Z]' '^CUDA      '; do
   grep -q "$fact" <<<"$version" || fail "--version lacks $fact: $version"
+done
+
+# The licenses of the archive's copies of libraries.
+for library in "$scratch"/archive/lib/stoker/*.so*; do
+  [[ ${library##*/} == libstoker_cuda.so || -n $(ls "$scratch/archive/share/doc/stoker/licenses" 2>/dev/null) ]] ||
+    fail "no licenses of the libraries in the archive"
 done
 
 # The bill of materials: valid JSON with a package per dependency.

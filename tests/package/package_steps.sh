@@ -96,7 +96,7 @@ say "restarted with the new version: resumed"
 
 package --remove stoker
 [[ ! -e /usr/bin/stokerd && -e /etc/stoker/demo.yaml ]] || fail "removal: programs or configuration"
-has_state "$unit" inactive && has_state "$eval_unit" inactive || fail "removal has left a service running"
+if ! has_state "$unit" inactive || ! has_state "$eval_unit" inactive; then fail "removal has left a service running"; fi
 grep -q '"state":"stopped"' "$run/exit_status.json" || fail "the run was not stopped: $(cat "$run/exit_status.json")"
 step=$(newest_step)
 say "removed: stopped at step $step; run and configuration are kept"

@@ -19,6 +19,8 @@ fail() {
 require_nspawn
 grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || skip "this is not Debian 12"
 dpkg-query -W systemd-sysv >/dev/null 2>&1 || skip "the package systemd-sysv is not installed"
+[[ -n $(find "$packages" -maxdepth 1 -name 'stoker_*.deb' 2>/dev/null) ]] ||
+  skip "the packages were not built (Debian package dpkg-dev)"
 scratch=$(mktemp -d)
 trap remove_container EXIT
 

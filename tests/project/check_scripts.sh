@@ -9,7 +9,7 @@ complain() {
   bad=$((bad + 1))
 }
 
-mapfile -t scripts < <(find scripts tests/project tests/systemd docs .ci -type f \( -name '*.sh' -o -path '.ci/*' \) | sort)
+mapfile -t scripts < <(find scripts tests/{package,project,system,systemd} docs .ci -type f \( -name '*.sh' -o -path '.ci/*' \) | sort)
 ((${#scripts[@]} > 0)) || complain "no scripts found under $1"
 for script in "${scripts[@]}"; do
   bash -n "$script" || complain "$script: bash -n fails"
@@ -23,6 +23,7 @@ for script in "${scripts[@]}"; do
 done
 if command -v shellcheck >/dev/null; then
   shellcheck -x -P SCRIPTDIR "${scripts[@]}" || complain "shellcheck found fault"
+  shellcheck -s sh packaging/deb/p* || complain "shellcheck found fault in packaging/deb"
 else
   printf 'shellcheck is not installed: only parsed\n'
 fi

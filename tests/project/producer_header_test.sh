@@ -15,7 +15,7 @@ fail() {
 }
 
 tree="$scratch/far away/stoker"
-cmake --install "$build" --component producer --prefix "$tree" >"$scratch/install.log"
+cmake --install "$build" --component dev --prefix "$tree" >"$scratch/install.log"
 [[ $(find "$tree/include" -type f) == "$tree/include/stoker/producer.h" ]] || fail "other headers are installed with it"
 compile() {
   (cd "$scratch" && "$compiler" -std=c++20 -O2 -Wall -Wextra -Wpedantic -Werror -Wconversion -Wshadow \

@@ -22,7 +22,7 @@ fail() {
 }
 
 tree="$scratch/far away/stoker" run=$scratch/run
-cmake --install "$build" --component producer --prefix "$tree" >"$scratch/install.log"
+cmake --install "$build" --component dev --prefix "$tree" >"$scratch/install.log"
 "$compiler" -std=c++20 -O2 -I "$tree/include" "$tree/share/stoker/producer/ring_producer.cc" -o "$scratch/ring_producer"
 cat >"$scratch/run.yaml" <<YAML
 run: {dir: "$run"}

@@ -75,9 +75,9 @@ scrape /metrics >"$work/metrics"
 sed "s|RULES|$rules|" "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/prometheus_rules_test.yml" >"$work/rules_test.yml"
 "$promtool" test rules "$work/rules_test.yml" >"$work/promtool.log" 2>&1 || fail "promtool test rules: $(cat "$work/promtool.log")"
 # Each metric of a rule exists.
-for metric in $(grep -oE '\bstoker_[a-z_]+' "$rules" | sort -u); do
-  grep -q "^$metric[ {]" "$work/metrics" || fail "${rules##*/}: no metric $metric"
-done
+while read -r metric; do
+  grep -q "^${metric}[ {]" "$work/metrics" || fail "${rules##*/}: no metric $metric"
+done < <(grep -oE '\bstoker_[a-z_]+' "$rules" | sort -u)
 cat >"$work/prometheus.yml" <<YAML
 global: {scrape_interval: 200ms, scrape_timeout: 200ms}
 rule_files: ["$rules"]
