@@ -47,7 +47,7 @@ Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
     descriptor = data::stream::InputDescriptor{.fd = UniqueFd(arguments.input_fd),
                                                .name = arguments.input_name};
   return feed::open_stream_inputs(config, source, from ? &*from : nullptr, std::move(descriptor),
-                                  states.maybe_history());
+                                  states.maybe_history(), arguments.producer_users);
 }
 
 // Empty unless all readers wait for the producer of their input.
@@ -55,6 +55,7 @@ std::string source_waited_for(const feed::StreamFeed& stream, const config::Data
   const feed::StreamStatus status = stream.status();
   if (status.activity != feed::StreamStatus::Activity::kWaiting) return "";
   if (!status.input.empty()) return status.input;
+  if (data.stream->source == "external") return "external producers";
   return data.stream->is_spool() ? data.path() : data.stream->source;
 }
 
@@ -98,10 +99,13 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
-  STOKER_ASSIGN_OR_RETURN(const auto from, states.initial());
+  STOKER_ASSIGN_OR_RETURN(auto from, states.initial());
   STOKER_ASSIGN_OR_RETURN(const auto source, find_source(arguments, config));
-  STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, states, from));
   feed::StreamFeedOptions options = feed::make_stream_options(config, source);
+  const bool has_producers = source.kind() == data::stream::StreamSource::Kind::kExternal;
+  if (from && has_producers)
+    feed::drop_unsaved_elements(*from, states.maybe_history(), options.queue);
+  STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, states, from));
   const auto& [name, data] = *config.data.find("train");
   const data::DatasetRequest request{.name = name, .config = data};
   STOKER_ASSIGN_OR_RETURN(const auto decoder, data::stream::RecordDecoder::make(request));
@@ -119,7 +123,8 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
        .memory_bytes = static_cast<uint64_t>(config.feed.worker_memory_limit_mib.value_or(0)) << 20,
        .reads_ahead = 4,  // threads: file names, closing of the queues, batches, reports
        .read_ahead_bytes = options.max_bytes,
-       .filter = config.feed.sandbox},
+       .filter = config.feed.sandbox,
+       .listening_fd = has_producers ? std::optional(arguments.input_fd) : std::nullopt},
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(sandboxed);

@@ -226,7 +226,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   start.store = std::move(store);
-  if (stream_input_) start.maybe_stream_input = &*stream_input_;
+  start.maybe_stream_input = maybe_stream_input_.get();
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), layout_.config_file(),
@@ -267,7 +267,7 @@ void Run::publish_wait(const std::string& waiting_for) {
 
 Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& saved) {
   if (const auto* const stream = config::training_stream(config_)) {
-    STOKER_ASSIGN_OR_RETURN(stream_input_, open_stream_input(config_));
+    STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
     log_info("stream opened", {{"source", stream->source}});
     return make_stream_dataset(config_);
   }

@@ -35,7 +35,6 @@
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
-#include "shared/data/stream/byte_input.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/feed/stream_state.h"
 #include "shared/metrics/metrics_writer.h"
@@ -45,6 +44,7 @@
 namespace stoker::app {
 
 class DatasetRefresher;
+struct StreamInput;
 
 // What a segment starts from; prepared by Run.
 struct SegmentStart {
@@ -52,7 +52,7 @@ struct SegmentStart {
   data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state = nullptr;
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
-  const data::stream::InputDescriptor* maybe_stream_input = nullptr;  // see open_stream_input()
+  const StreamInput* maybe_stream_input = nullptr;  // see open_stream_input()
   checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the run share
   std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
   supervisor::SampleErrorHistory sample_errors = {};
@@ -127,7 +127,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const data::order::SamplePlan plan_;
   const std::unique_ptr<train::TrainingState> state_;
   const std::unique_ptr<checkpoint::CheckpointStore> store_;
-  const data::stream::InputDescriptor* const maybe_stream_input_;
+  const StreamInput* const maybe_stream_input_;
   const checkpoint::Manifest manifest_;
   const std::optional<metrics::ResumePosition> resume_;
   const supervisor::SampleErrorHistory sample_errors_;

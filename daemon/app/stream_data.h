@@ -2,7 +2,9 @@
 // descriptor of the source, and how the worker process is supplied.
 //
 // Threads:  the trainer thread, if nothing else is said.
-// Blocking: open_stream_input() of a socket until the other side accepts; the others for the disk.
+// Blocking: open_stream_input() of a socket until the other side accepts, of external producers as
+//           ListeningSocket::open(), and a few seconds for a worker process that is ending; the others
+//           for the disk.
 // Errors:   those of StreamSource and RecordDecoder, with the setting.
 #pragma once
 
@@ -10,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/server/listening_socket.h"
 #include "daemon/supervisor/feed_supervisor.h"
 #include "daemon/train/training_state.h"
 #include "shared/base/status.h"
@@ -17,6 +20,7 @@
 #include "shared/data/dataset.h"
 #include "shared/data/stream/byte_input.h"
 #include "shared/feed/stream_state.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::app {
 
@@ -24,16 +28,24 @@ namespace stoker::app {
 // only a worker process can read them.
 Result<std::unique_ptr<data::Dataset>> make_stream_dataset(const config::Config& config);
 
-// Of stdin, a FIFO or a socket; nullopt: the worker process opens files. It stays open until the end
-// of the run, so that a producer does not notice the end of a worker process.
-Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
-    const config::Config& config);
+// The descriptor of a source, for the worker process. It stays open until the end of the run, so that
+// a producer does not notice the end of a worker process.
+struct StreamInput {
+  data::stream::InputDescriptor descriptor;
+  // Of external producers: removes the file of the socket, before the descriptor is closed.
+  std::optional<server::ListeningSocket> maybe_socket = {};
+};
+// Of stdin, a FIFO or a socket; null: the worker process opens files. Of external producers, a
+// socket in the run directory; kInvalidArgument: a process of another program listens there.
+Result<std::unique_ptr<StreamInput>> open_stream_input(const config::Config& config,
+                                                       const run::RunLayout& layout);
 
 // For a ring that starts at the ticket of `state`, whose history is moved. `maybe_input` must outlive
 // the supervisor.
-Result<supervisor::StreamSupply> make_stream_supply(
-    const config::Config& config, const data::Dataset& data, train::TrainingState& state,
-    const data::stream::InputDescriptor* maybe_input);
+Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config,
+                                                    const data::Dataset& data,
+                                                    train::TrainingState& state,
+                                                    const StreamInput* maybe_input);
 
 // Moves the files of a spool folder that no stream reads that continues from the state to the
 // subfolder "done"; of other streams nothing. An error, also that of `state`, is logged, and the files

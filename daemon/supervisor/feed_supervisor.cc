@@ -145,6 +145,8 @@ Status FeedSupervisor::prepare_stream() const {
   if (next != options_.stream->first_ticket) {
     STOKER_ASSIGN_OR_RETURN(state, states_->read(next - 1));
   }
+  // The worker compares it with the history itself.
+  if (options_.stream->has_producers) return states_->set_initial(state);
   if (state && options_.stream->input_fd >= 0) continue_input(*state);
   // The worker before had no batch, and read more than is held.
   const auto history = states_->maybe_history();
@@ -230,7 +232,9 @@ std::optional<feed::StreamHistory> FeedSupervisor::history_of(
     const feed::StreamState& state) const {
   const std::lock_guard lock(mutex_);
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
-  return history ? feed::copy_history(state, *history) : std::nullopt;
+  if (!history) return std::nullopt;
+  return options_.stream->has_producers ? feed::copy_producer_history(state, *history)
+                                        : feed::copy_history(state, *history);
 }
 
 Result<feed::StreamState> FeedSupervisor::end_state() const {
@@ -274,6 +278,8 @@ std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) cons
     if (options_.stream->input_fd >= 0)
       add({"--input-fd", std::to_string(kFirstFd + 3), "--input-name",
            options_.stream->input_name});
+    for (const uid_t user : options_.stream->producer_users)
+      add({"--producer-user", std::to_string(user)});
     return arguments;
   }
   const data::order::PlanOptions& plan = plan_.options();

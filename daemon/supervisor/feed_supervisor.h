@@ -23,6 +23,8 @@
 // Crash:     if this process ends for any reason, the kernel kills the workers and frees the ring.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -61,6 +63,10 @@ struct StreamSupply {
   int num_threads = 1;                          // readers
   int input_fd = -1;                            // of the source, open until the end; -1: files
   std::string input_name = {};
+  // input_fd is a socket that external producers connect to, with these users in addition to root and
+  // that of this process.
+  bool has_producers = false;
+  std::vector<uid_t> producer_users = {};
   // Of an input that cannot be read again: how much is held, and what the checkpoint has.
   uint64_t history_bytes = 0;
   std::optional<feed::StreamHistory> history = {};

@@ -71,6 +71,10 @@ struct StreamHistory {
 std::optional<StreamHistory> copy_history(const StreamState& state,
                                           const data::stream::ByteHistory& history);
 
+// The same of external producers (data::stream::ProducerHistory).
+std::optional<StreamHistory> copy_producer_history(const StreamState& state,
+                                                   const data::stream::ByteHistory& history);
+
 std::vector<std::byte> encode_state(const StreamState& state);
 Result<StreamState> decode_state(std::span<const std::byte> bytes);
 

@@ -23,6 +23,8 @@ class RunLayout {
   std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
+  // Of data.train.stream.source external.
+  std::string producer_socket() const { return at("producers.sock"); }
   std::string sample_errors_file() const { return at("sample_errors.jsonl"); }
   // Versions of refreshable data.
   std::string dataset_versions_file() const { return at("dataset_versions.jsonl"); }

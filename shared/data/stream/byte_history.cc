@@ -81,6 +81,8 @@ void ByteHistory::set_complete(uint64_t offset) const {
   if (offset > load(header_[kComplete])) store_word(header_[kComplete], offset);
 }
 
+void ByteHistory::discard_before(uint64_t offset) const { store_word(header_[kBegin], offset); }
+
 void ByteHistory::assign(uint64_t begin, std::span<const std::byte> bytes,
                          uint64_t complete) const {
   const uint64_t end = begin + bytes.size();

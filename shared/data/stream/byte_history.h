@@ -2,8 +2,8 @@
 // processes share. A worker process that is restarted, and a run that is resumed from a checkpoint,
 // read from it what was read before and not used.
 //
-// Threads:   append() and set_complete() in one thread; range() and copy() in any, meanwhile too.
-//            assign() while no other thread uses the memory.
+// Threads:   append(), set_complete() and discard_before() in one thread; range() and copy() in any,
+//            meanwhile too. assign() while no other thread uses the memory.
 // Blocking:  never.
 // Ownership: a view; the memory must outlive it.
 // Trust:     the other process can write to the memory at any time. range() is consistent in itself;
@@ -39,6 +39,8 @@ class ByteHistory {
   // The bytes behind `end`. Those above the capacity replace the oldest.
   void append(std::span<const std::byte> bytes) const;
   void set_complete(uint64_t offset) const;  // only increases
+  // Removes the bytes before `offset`, which is in the range.
+  void discard_before(uint64_t offset) const;
   // Only these bytes, or the last of them.
   void assign(uint64_t begin, std::span<const std::byte> bytes, uint64_t complete) const;
 
