@@ -114,6 +114,7 @@ Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config
     supply.history_bytes = static_cast<uint64_t>(config::training_stream(config)->save_elements_mib)
                            << 20;
     supply.history = std::exchange(state.stream_history, std::nullopt);
+    if (!state.stream) supply.history.reset();  // it starts over
     supply.has_same_producer =
         supply.has_producers || source.kind() == data::stream::StreamSource::Kind::kFifo;
   }
