@@ -668,9 +668,14 @@ TEST_F(ExternalProducerTest, UsesEachRecordOnceWithSeveralProducers) {
   const std::string config =
       external_config("queue: random_shuffle, capacity: 200, num_threads: 2");
   std::vector<Process> producers;
-  for (const char* const name : {"a", "b", "c"})
-    producers.push_back(producer(run_dir(), name, {path("records.jsonl")}));
-  // Kills while all producers have records left, first of stokerd, then of its worker.
+  const auto start_producers = [&] {
+    producers.clear();
+    for (const char* const name : {"a", "b", "c"})
+      producers.push_back(producer(run_dir(), name, {path("records.jsonl")}));
+  };
+  // Kills, first of stokerd, then of its worker. After the first one, a producer that had finished
+  // must be started again.
+  start_producers();
   {
     const Progress before = progress_of(run_dir());
     Process trainer = this->trainer(config, run_dir());
@@ -678,6 +683,7 @@ TEST_F(ExternalProducerTest, UsesEachRecordOnceWithSeveralProducers) {
         << log_of("stokerd");
     ASSERT_TRUE(trainer.kill());
   }
+  start_producers();
   const Progress before = progress_of(run_dir());
   Process trainer = this->trainer(config, run_dir());
   ASSERT_FALSE(wait_for(KillPoint::kRecordWritten, trainer, run_dir(), before).has_value())
@@ -724,7 +730,7 @@ TEST_F(ExternalProducerTest, ContinuesWithRecordsOfProducerThatHasGone) {
 TEST_F(ExternalProducerTest, LogsLossOfProducerThatCannotReplay) {
   const std::string config = external_config();
   {
-    Process trainer = this->trainer(config, run_dir(), {"--set", "checkpoint.save_every_steps=2"});
+    Process trainer = this->trainer(config, run_dir(), {"--set", "checkpoint.save_every_steps=4"});
     ProducerClient client = connect(hello("live", false));
     client.send(records(16 * 4));
     ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) == 4; })) << log_of("stokerd");
@@ -733,9 +739,14 @@ TEST_F(ExternalProducerTest, LogsLossOfProducerThatCannotReplay) {
     ASSERT_TRUE(trainer.kill());
   }
   Process trainer = this->trainer(config, run_dir());
-  ProducerClient client = connect(hello("live", false));
-  client.send(records(16));
-  client.close();
+  // The worker process that is ending can accept a connection, too.
+  std::optional<ProducerClient> client;
+  ASSERT_TRUE(wait_until(60s, [&] {
+    client.emplace(connect(hello("live", false)));
+    return client->read_offset().has_value();
+  })) << log_of("stokerd");
+  client->send(records(16));
+  client->close();
   EXPECT_TRUE(wait_until(60s, [&] { return has_step(5); })) << log_of("stokerd");
   EXPECT_FALSE(ProducerClient(socket(), kEndOfStream).read_line().empty());
   expect_end(trainer, 5);

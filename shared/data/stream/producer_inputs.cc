@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -219,6 +220,7 @@ class ProducerInputs final : public StreamInputs {
     // Elements of the queue are read again before the first input is opened.
     if (!producer.is_open || std::exchange(producer.has_saved, false))
       return open_saved(name, producer, from);
+    assert(producer.connection && "next() has not returned the name");
     Connection connection = std::move(*producer.connection);
     producer.connection.reset();
     log_info("stream producer connected", {{"producer", name},

@@ -90,8 +90,9 @@ class ProducerHistoryTest : public ::testing::Test {
     return text;
   }
   std::string all_of(const std::string& name) const {
+    const auto known = history_.by_name();
     std::string text;
-    for (const auto& part : history_.by_name()[name]) text += text_of(part);
+    for (const auto& part : known.at(name)) text += text_of(part);
     return text;
   }
 
