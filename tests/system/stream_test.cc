@@ -686,7 +686,7 @@ TEST_F(ExternalProducerTest, UsesEachRecordOnceWithSeveralProducers) {
   start_producers();
   const Progress before = progress_of(run_dir());
   Process trainer = this->trainer(config, run_dir());
-  ASSERT_FALSE(wait_for(KillPoint::kRecordWritten, trainer, run_dir(), before).has_value())
+  ASSERT_FALSE(wait_for(KillPoint::kTrainingStarted, trainer, run_dir(), before).has_value())
       << log_of("stokerd");
   for (const pid_t worker : children_of(trainer.pid(), "stoker-feed"))
     (void)::kill(worker, SIGKILL);
