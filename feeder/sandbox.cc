@@ -65,8 +65,8 @@ Status enter_sandbox(const SandboxOptions& options, uint64_t& denied_syscall) {
   if (kSanitized) return {};
   if (options.memory_bytes > 0) STOKER_RETURN_IF_ERROR(limit_address_space(options));
   if (!options.filter) return {};
-  const Status filtered =
-      install_syscall_filter(denied_syscall, options.writable_fds, options.reply_fd);
+  const Status filtered = install_syscall_filter(denied_syscall, options.writable_fds,
+                                                 options.reply_fd, options.listening_fd);
   if (filtered.code() != StatusCode::kUnreachable) return filtered;
   log_warn("worker sandbox unavailable", {{"reason", filtered.message()}});
   return {};

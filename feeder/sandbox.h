@@ -33,9 +33,10 @@ struct SandboxOptions {
   // Number of read-ahead threads, and the number of bytes they may hold.
   int reads_ahead = 0;
   uint64_t read_ahead_bytes = 0;
-  bool filter = true;             // install the system call filter
-  std::vector<int> writable_fds;  // see Dataset::writable_fds()
-  std::optional<int> reply_fd;    // a socket to the parent
+  bool filter = true;                    // install the system call filter
+  std::vector<int> writable_fds;         // see Dataset::writable_fds()
+  std::optional<int> reply_fd;           // a socket to the parent
+  std::optional<int> listening_fd = {};  // a socket that producers connect to
 };
 
 // Must be called at the start of the process.

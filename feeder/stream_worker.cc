@@ -42,7 +42,7 @@ Result<std::unique_ptr<data::stream::StreamInputs>> open_inputs(
     descriptor = data::stream::InputDescriptor{.fd = UniqueFd(arguments.input_fd),
                                                .name = arguments.input_name};
   return feed::open_stream_inputs(config, source, from ? &*from : nullptr, std::move(descriptor),
-                                  states.maybe_history());
+                                  states.maybe_history(), arguments.producer_users);
 }
 
 // The datasets of a mixture that have an index.
@@ -80,6 +80,7 @@ std::string source_waited_for(const feed::StreamFeed& stream, const config::Data
   const feed::StreamStatus status = stream.status();
   if (status.activity != feed::StreamStatus::Activity::kWaiting) return "";
   if (!status.input.empty()) return status.input;
+  if (data.stream->source == "external") return "external producers";
   return data.stream->is_spool() ? data.path() : data.stream->source;
 }
 
@@ -125,11 +126,14 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
   STOKER_ASSIGN_OR_RETURN(const auto ring, ring::ShmRing::attach(UniqueFd(arguments.ring_fd)));
   STOKER_ASSIGN_OR_RETURN(const auto quarantine,
                           feed::QuarantineTable::attach(UniqueFd(arguments.quarantine_fd)));
-  STOKER_ASSIGN_OR_RETURN(const auto from, states.initial());
+  STOKER_ASSIGN_OR_RETURN(auto from, states.initial());
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
+  feed::StreamFeedOptions options = feed::make_stream_options(config, source);
+  const bool has_producers = source.kind() == data::stream::StreamSource::Kind::kExternal;
+  if (from && has_producers)
+    feed::drop_unsaved_elements(*from, states.maybe_history(), options.queue);
   STOKER_ASSIGN_OR_RETURN(const auto inputs, open_inputs(arguments, config, source, states, from));
   STOKER_ASSIGN_OR_RETURN(const auto dataset, open_data(arguments, config, source));
-  feed::StreamFeedOptions options = feed::make_stream_options(config, source);
   const ring::ProducerId producer{.index = arguments.producer, .generation = arguments.generation};
   options.limits =
       data::record::LabelRangeCheck::of(config, ring->layout().sample(), dataset->classes());
@@ -154,7 +158,8 @@ Status read_stream(const FeederArguments& arguments, const feed::StreamStateTabl
        .reads_ahead = 4,  // threads: file names, closing of the queues, batches, reports
        .read_ahead_bytes = options.max_bytes,
        .filter = config.feed.sandbox,
-       .writable_fds = dataset->writable_fds()},
+       .writable_fds = dataset->writable_fds(),
+       .listening_fd = has_producers ? std::optional(arguments.input_fd) : std::nullopt},
       quarantine.denied_syscall_slot(arguments.worker));
   if (sandboxed.code() == StatusCode::kPermission) sandbox_refused = true;
   STOKER_RETURN_IF_ERROR(sandboxed);

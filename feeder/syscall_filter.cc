@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -202,6 +203,15 @@ void append_pwrite(std::vector<sock_filter>& program, int descriptor, uint64_t s
   program.insert(program.end(), block.begin(), block.end());
 }
 
+// A pointer is null in both halves.
+void append_if_null(std::vector<sock_filter>& program, uint32_t call, uint32_t argument) {
+  const uint32_t pointer = at_argument(argument);
+  program.insert(
+      program.end(),
+      {unless_skip(call, 6), load(pointer), unless_skip(0, 3), load(pointer + sizeof(uint32_t)),
+       unless_skip(0, 1), return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
+}
+
 void append_missing(std::vector<sock_filter>& program, uint32_t call) {
   program.insert(program.end(), {unless_skip(call, 1),
                                  return_value(SECCOMP_RET_ERRNO | (ENOSYS & SECCOMP_RET_DATA))});
@@ -239,7 +249,8 @@ Status watch_violations(uint64_t& denied_syscall) {
 }  // namespace
 
 std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds,
-                                        std::optional<int> reply_fd) {
+                                        std::optional<int> reply_fd,
+                                        std::optional<int> listening_fd) {
   std::vector<sock_filter> program{
       load(offsetof(seccomp_data, arch)), unless_skip(kArchitecture, 1),
       BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0),
@@ -253,15 +264,15 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
     append_pwrite(program, descriptor, static_cast<uint64_t>(info.st_size));
   }
   if (reply_fd) append(program, {SYS_write, 0, kAll, static_cast<uint32_t>(*reply_fd)});
+  if (listening_fd) {
+    append(program, {SYS_accept4, 0, kAll, static_cast<uint32_t>(*listening_fd)});
+    append_if_null(program, SYS_sendto, 4);  // the address
+    append(program, {SYS_getsockopt, 2, kAll, SO_PEERCRED});
+  }
   // For abort() and the SIGSYS handler.
   append(program, {SYS_tgkill, 0, kAll, static_cast<uint32_t>(pid)});
-  // The process may read its resource limits but not set them: the pointer to new limits must be
-  // null in both halves.
-  const uint32_t new_limits = at_argument(2);
-  program.insert(program.end(),
-                 {unless_skip(SYS_prlimit64, 6), load(new_limits), unless_skip(0, 3),
-                  load(new_limits + sizeof(uint32_t)), unless_skip(0, 1),
-                  return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
+  // The process may read its resource limits but not set them.
+  append_if_null(program, SYS_prlimit64, 2);
   // A filter cannot inspect the arguments of these calls because they are in memory. The C library
   // falls back to clone and openat when they are reported as missing.
   append_missing(program, SYS_clone3);
@@ -271,9 +282,9 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
 }
 
 Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds,
-                              std::optional<int> reply_fd) {
+                              std::optional<int> reply_fd, std::optional<int> listening_fd) {
   STOKER_RETURN_IF_ERROR(watch_violations(denied_syscall));
-  auto instructions = filter_program(::getpid(), writable_fds, reply_fd);
+  auto instructions = filter_program(::getpid(), writable_fds, reply_fd, listening_fd);
   const sock_fprog program{.len = static_cast<unsigned short>(instructions.size()),
                            .filter = instructions.data()};
   const long result =

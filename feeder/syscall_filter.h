@@ -1,7 +1,8 @@
 // syscall_filter: limits a worker process to the system calls that it needs: reading files, memory,
 // futex, clock, its own threads, exit, writing to standard error, writing samples to the cache
-// files opened for it, and replies to its parent. It denies everything else: network, exec, new
-// processes, opening files for writing, executable memory, duplicates of descriptors.
+// files opened for it, replies to its parent, and connections of producers. It denies everything else:
+// other sockets, exec, new processes, opening files for writing, executable memory, duplicates of
+// descriptors.
 //
 // It is a table and a hundred lines of classic BPF instead of libseccomp, so that the allowlist is
 // in one place and no library is required. A call that is not in the table raises SIGSYS. The
@@ -29,13 +30,16 @@ namespace stoker::feeder {
 
 // Filter for the process `pid`, which can signal only its own threads and write to the given
 // descriptors: with pwrite() to files, but not beyond their present end, with write() to the socket
-// `reply_fd`.
+// `reply_fd`. With `listening_fd`, it can accept connections there and send to sockets that are
+// connected.
 std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_fds = {},
-                                        std::optional<int> reply_fd = {});
+                                        std::optional<int> reply_fd = {},
+                                        std::optional<int> listening_fd = {});
 
 // `denied_syscall` receives the number of the call that terminated the process, plus 1 (0: none).
 // It must be valid for the lifetime of the process.
 Status install_syscall_filter(uint64_t& denied_syscall, std::span<const int> writable_fds = {},
-                              std::optional<int> reply_fd = {});
+                              std::optional<int> reply_fd = {},
+                              std::optional<int> listening_fd = {});
 
 }  // namespace stoker::feeder

@@ -78,6 +78,8 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
                  "File descriptor of the states of a stream, which replaces the index");
   app.add_option("--input-fd", arguments.input_fd, "File descriptor of the stream's source");
   app.add_option("--input-name", arguments.input_name, "Name of that source in messages");
+  app.add_option("--producer-user", arguments.producer_users,
+                 "ID of a user whose processes can connect to that source");
   app.add_option("--dataset", arguments.dataset, "Name of the dataset, with --request-fd");
   app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
   app.add_option("--operation", arguments.operation,

@@ -9,8 +9,11 @@
 //         before the first sample is read.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 
@@ -40,6 +43,7 @@ struct FeederArguments {
   int stream_fd = -1;
   int input_fd = -1;  // of the stream's source; -1: the worker opens files
   std::string input_name;
+  std::vector<uid_t> producer_users;  // of a socket for producers: that may connect
   // With --request-fd, instead of the plan, the ring and what refers to them.
   Operation operation = Operation::kRead;
   std::string dataset = "train";

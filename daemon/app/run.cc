@@ -217,7 +217,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         break;
     }
     resume.clear();  // checkpoints saved since then are newer
-    has_read_stream_ = stream_input_.has_value();
+    has_read_stream_ = maybe_stream_input_ != nullptr;
     if (!maybe_refresher_) data = segment.release_data();
     publish(nullptr);  // before the next one: two rings may not fit into memory
   }
@@ -252,7 +252,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   }
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   start.store = std::move(store);
-  if (stream_input_) start.maybe_stream_input = &*stream_input_;
+  start.maybe_stream_input = maybe_stream_input_.get();
   start.continues_stream = has_read_stream_;
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
@@ -334,7 +334,7 @@ Result<std::unique_ptr<data::Dataset>> Run::open_data(const ResumeCheckpoint& sa
   if (group_ && !group_->is_chief())
     STOKER_RETURN_IF_ERROR(group_->text_of_chief("", preparation_stop_.get_token()).status());
   if (const auto* const stream = config::training_stream(config_)) {
-    STOKER_ASSIGN_OR_RETURN(stream_input_, open_stream_input(config_));
+    STOKER_ASSIGN_OR_RETURN(maybe_stream_input_, open_stream_input(config_, layout_));
     log_info("stream opened", {{"source", stream->source}});
   }
   auto progress = [this, last = uint64_t{0}](uint64_t count, std::string_view what) mutable {
@@ -403,7 +403,8 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
   if (is_chief()) write_start_summary(config_, layout_, clock_);
-  if (stream_input_) STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
+  if (maybe_stream_input_)
+    STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, nullptr));
   STOKER_ASSIGN_OR_RETURN(
       start.sample_errors,

@@ -40,7 +40,6 @@
 #include "shared/config/config.h"
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
-#include "shared/data/stream/byte_input.h"
 #include "shared/feed/make_sample_plan.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
@@ -55,6 +54,7 @@ class DatasetRefresher;
 class ResumeCompatibility;
 class RunSegment;
 struct SegmentStart;
+struct StreamInput;
 
 class Run final : public server::TrainingControl {
  public:
@@ -154,8 +154,8 @@ class Run final : public server::TrainingControl {
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
   bool is_blocked_by_lock_ = false;
   bool is_data_exhausted_ = false;
-  std::optional<data::stream::InputDescriptor> stream_input_;  // opened once, for all segments
-  bool has_read_stream_ = false;                               // a segment has ended
+  std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
+  bool has_read_stream_ = false;                     // a segment has ended
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
 
   mutable std::mutex mutex_;

@@ -228,18 +228,17 @@ void RunSegment::save_stream_history() const {
   const std::string path = layout_.stream_history_file();
   const auto save = [&]() -> Status {
     STOKER_ASSIGN_OR_RETURN(const auto checkpoints, store_->list());
-    std::optional<uint64_t> first = 0;
+    feed::StreamState state;
     std::string start = data_->fingerprint();
     if (!checkpoints.empty()) {
       constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
-      STOKER_ASSIGN_OR_RETURN(const auto state, read_stream_state(checkpoints.back().path));
-      first = feed::first_needed(state);
+      STOKER_ASSIGN_OR_RETURN(state, read_stream_state(checkpoints.back().path));
       STOKER_ASSIGN_OR_RETURN(
           const std::string manifest,
           read_file(join_path(checkpoints.back().path, "manifest.json"), kMaxManifestBytes));
       start = sha256_hex(manifest);
     }
-    auto history = first ? feed_->history_from(*first) : std::nullopt;
+    const auto history = feed_->history_of(state);
     if (!history) return {};
     return write_stream_history(default_file_system(), path, start, *history);
   };
@@ -284,8 +283,7 @@ bool RunSegment::accept(const feed::ReceivedBatch& batch) {
 }
 
 std::optional<feed::StreamHistory> RunSegment::history_of(const feed::StreamState& state) const {
-  const auto first = feed::first_needed(state);
-  return first ? feed_->history_from(*first) : std::nullopt;
+  return feed_->history_of(state);
 }
 
 std::vector<std::string> RunSegment::files_of(uint64_t ticket) const {

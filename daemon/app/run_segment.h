@@ -36,7 +36,6 @@
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
 #include "shared/data/order/sample_plan.h"
-#include "shared/data/stream/byte_input.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/feed/stream_state.h"
 #include "shared/metrics/metrics_writer.h"
@@ -46,6 +45,7 @@
 namespace stoker::app {
 
 class DatasetRefresher;
+struct StreamInput;
 
 // Where a segment reads and writes: the files of the run, and those that each rank of a group has. Both
 // are the same without a group, and on the chief.
@@ -60,8 +60,8 @@ struct SegmentStart {
   data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state = nullptr;
   std::unique_ptr<checkpoint::CheckpointStore> store = nullptr;
-  const data::stream::InputDescriptor* maybe_stream_input = nullptr;  // see open_stream_input()
-  bool continues_stream = false;       // a segment before has read it
+  const StreamInput* maybe_stream_input = nullptr;  // see open_stream_input()
+  bool continues_stream = false;                    // a segment before has read it
   checkpoint::Manifest manifest = {};  // the fields that all checkpoints of the run share
   std::optional<metrics::ResumePosition> resume = std::nullopt;  // set if resumed from a checkpoint
   supervisor::SampleErrorHistory sample_errors = {};
@@ -139,7 +139,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const data::order::SamplePlan plan_;
   const std::unique_ptr<train::TrainingState> state_;
   const std::unique_ptr<checkpoint::CheckpointStore> store_;
-  const data::stream::InputDescriptor* const maybe_stream_input_;
+  const StreamInput* const maybe_stream_input_;
   const bool continues_stream_;
   const checkpoint::Manifest manifest_;
   const std::optional<metrics::ResumePosition> resume_;

@@ -1,8 +1,12 @@
 #include "daemon/app/stream_data.h"
 
+#include <chrono>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include "daemon/server/peer.h"
 #include "daemon/train/stream_tensors.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -13,6 +17,26 @@
 #include "shared/feed/stream_state.h"
 
 namespace stoker::app {
+namespace {
+
+// The run is locked, so another stokerd has no socket there. But if it was killed, its worker process
+// listens until it has ended, too.
+Result<server::ListeningSocket> open_producer_socket(const std::string& path) {
+  constexpr auto kTimeout = std::chrono::seconds(5);
+  constexpr auto kPoll = std::chrono::milliseconds(50);
+  const server::SocketPurpose purpose{.name = "socket of external producers",
+                                      .suggestion = "or use another run directory"};
+  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+  for (;;) {
+    auto socket = server::ListeningSocket::open(path, std::chrono::milliseconds(500), purpose);
+    if (socket.status().code() != StatusCode::kInvalidArgument ||
+        std::chrono::steady_clock::now() >= deadline)
+      return socket;
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+}  // namespace
 
 Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
   STOKER_ASSIGN_OR_RETURN(const auto tensors, checkpoint::SafetensorsFile::open(join_path(
@@ -21,20 +45,29 @@ Result<feed::StreamState> read_stream_state(const std::string& checkpoint) {
   return state ? *std::move(state) : feed::StreamState();
 }
 
-Result<std::optional<data::stream::InputDescriptor>> open_stream_input(
-    const config::Config& config) {
+Result<std::unique_ptr<StreamInput>> open_stream_input(const config::Config& config,
+                                                       const run::RunLayout& layout) {
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
-  if (!source.has_descriptor()) return std::optional<data::stream::InputDescriptor>();
+  if (source.kind() == data::stream::StreamSource::Kind::kExternal) {
+    STOKER_ASSIGN_OR_RETURN(auto socket, open_producer_socket(layout.producer_socket()));
+    data::stream::InputDescriptor descriptor{.fd = socket.take_descriptor(),
+                                             .name = layout.producer_socket()};
+    return std::make_unique<StreamInput>(
+        StreamInput{.descriptor = std::move(descriptor), .maybe_socket = std::move(socket)});
+  }
+  if (!source.has_descriptor()) return std::unique_ptr<StreamInput>();
   auto input = source.open_descriptor();
   if (!input.ok())
     return input.status().with_context("data." + config::streamed_dataset(config)->first +
                                        ".stream.source");
-  return std::optional(*std::move(input));
+  return std::make_unique<StreamInput>(StreamInput{.descriptor = *std::move(input)});
 }
 
-Result<supervisor::StreamSupply> make_stream_supply(
-    const config::Config& config, const data::Dataset& data, train::TrainingState& state,
-    const data::stream::InputDescriptor* maybe_input, bool continues_stream) {
+Result<supervisor::StreamSupply> make_stream_supply(const config::Config& config,
+                                                    const data::Dataset& data,
+                                                    train::TrainingState& state,
+                                                    const StreamInput* maybe_input,
+                                                    bool continues_stream) {
   STOKER_ASSIGN_OR_RETURN(const auto source, feed::find_stream_source(config));
   const feed::StreamFeedOptions options = feed::make_stream_options(config, source);
   supervisor::StreamSupply supply{.first_ticket = state.ticket,
@@ -44,8 +77,13 @@ Result<supervisor::StreamSupply> make_stream_supply(
                                   .num_threads = options.num_threads,
                                   .has_indexed = config.data.at("train").combines_datasets()};
   if (maybe_input != nullptr) {
-    supply.input_fd = maybe_input->fd.get();
-    supply.input_name = maybe_input->name;
+    supply.input_fd = maybe_input->descriptor.fd.get();
+    supply.input_name = maybe_input->descriptor.name;
+    supply.has_producers = source.kind() == data::stream::StreamSource::Kind::kExternal;
+    if (supply.has_producers) {
+      STOKER_ASSIGN_OR_RETURN(supply.producer_users,
+                              server::resolve_operators(config.control.operators));
+    }
     supply.history_bytes = static_cast<uint64_t>(config::training_stream(config)->save_elements_mib)
                            << 20;
     supply.history = std::exchange(state.stream_history, std::nullopt);
@@ -54,6 +92,10 @@ Result<supervisor::StreamSupply> make_stream_supply(
     supply.finds_records =
         data::stream::finds_records(config::streamed_dataset(config)->second.format());
     supply.continues_history = has_same_producer && supply.history && supply.history->is_last;
+    if (supply.has_producers) {
+      if (!state.stream) supply.history.reset();  // it starts over
+      supply.continues_history = true;            // producers say where they continue
+    }
   }
   return supply;
 }

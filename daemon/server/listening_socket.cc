@@ -23,13 +23,11 @@ constexpr mode_t kMode = 0660;
 constexpr int kBacklog = 64;
 constexpr milliseconds kStagingTimeout{5000};
 constexpr milliseconds kStagingPoll{10};
-constexpr const char* kAlternative = "or set control.socket to another path";
 
-Status path_in_use(const std::string& path) {
-  return Status(StatusCode::kAlreadyExists,
-                path +
-                    ": path of the control socket is in use by another file; move it, or set "
-                    "control.socket to another path");
+Status path_in_use(const std::string& path, const SocketPurpose& purpose) {
+  return Status(StatusCode::kAlreadyExists, path + ": path of the " + purpose.name +
+                                                " is in use by another file; move it, " +
+                                                purpose.suggestion);
 }
 
 bool same_file(const struct stat& a, const struct stat& b) {
@@ -40,29 +38,32 @@ bool same_file(const struct stat& a, const struct stat& b) {
 
 // Ok if no process listens on `path`; otherwise the error that names it. A process that does not
 // run (SIGSTOP, a hang) listens too: the kernel accepts the connection for it.
-Status check_not_listening(const std::string& path, milliseconds timeout) {
+Status check_not_listening(const std::string& path, milliseconds timeout,
+                           const SocketPurpose& purpose) {
   auto client = control::Client::connect(path, timeout);
   if (client.status().code() == StatusCode::kUnreachable) return {};
   if (!client.ok()) {
     return Status(
         StatusCode::kInvalidArgument,
-        "control socket " + path + ": cannot determine whether a process listens there: " +
-            client.status().message() + "; remove the file if it is not in use, " + kAlternative);
+        purpose.name + " " + path +
+            ": cannot determine whether a process listens there: " + client.status().message() +
+            "; remove the file if it is not in use, " + purpose.suggestion);
   }
   const auto reply = client->call("hello", "", timeout);
   const auto hello =
       reply.ok() ? control::parse_hello_reply(*reply) : Result<control::HelloReply>(reply.status());
   if (hello.ok()) {
     return Status(StatusCode::kInvalidArgument,
-                  "control socket " + path + ": the stokerd of " + hello->run.run_dir + " (pid " +
-                      std::to_string(hello->run.pid) + ") listens there; stop it, " + kAlternative);
+                  purpose.name + " " + path + ": the stokerd of " + hello->run.run_dir + " (pid " +
+                      std::to_string(hello->run.pid) + ") listens there; stop it, " +
+                      purpose.suggestion);
   }
   const pid_t pid = client->peer_pid();
   return Status(StatusCode::kInvalidArgument,
-                "control socket " + path + ": " +
+                purpose.name + " " + path + ": " +
                     (pid > 0 ? "process " + std::to_string(pid) : std::string("a process")) +
                     " listens there but does not answer as stokerd (" + hello.status().message() +
-                    "); stop it, " + kAlternative);
+                    "); stop it, " + purpose.suggestion);
 }
 
 enum class LinkPolicy {
@@ -72,7 +73,7 @@ enum class LinkPolicy {
 
 // Removes what a crashed daemon left at `path`.
 Status remove_stale_socket(const control::SocketAddress& address, const std::string& path,
-                           LinkPolicy links, milliseconds timeout) {
+                           LinkPolicy links, milliseconds timeout, const SocketPurpose& purpose) {
   struct stat found {};
   if (::fstatat(address.directory(), address.name().c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return {};
@@ -87,11 +88,11 @@ Status remove_stale_socket(const control::SocketAddress& address, const std::str
                     ? S_ISSOCK(target.st_mode)
                     : errno == ENOENT;
   }
-  if (!is_socket) return path_in_use(path);
+  if (!is_socket) return path_in_use(path, purpose);
   if (S_ISSOCK(found.st_mode) || links == LinkPolicy::kProbeTarget)
-    STOKER_RETURN_IF_ERROR(check_not_listening(path, timeout));
+    STOKER_RETURN_IF_ERROR(check_not_listening(path, timeout, purpose));
   if (::unlinkat(address.directory(), address.name().c_str(), 0) != 0 && errno != ENOENT)
-    return Status::from_errno(errno, "remove the old control socket " + path);
+    return Status::from_errno(errno, "remove the old " + purpose.name + " " + path);
   return {};
 }
 
@@ -102,7 +103,7 @@ Status remove_stale_socket(const control::SocketAddress& address, const std::str
 class StagingDirectory {
  public:
   static Result<StagingDirectory> create(const control::SocketAddress& address,
-                                         const std::string& path);
+                                         const std::string& path, const SocketPurpose& purpose);
   StagingDirectory(StagingDirectory&&) = default;
   StagingDirectory& operator=(StagingDirectory&&) = delete;
   ~StagingDirectory() {
@@ -121,7 +122,7 @@ class StagingDirectory {
         name_("." + socket_name_ + ".new"),
         path_((std::filesystem::path(socket_path).parent_path() / name_).string()) {}
   enum class Attempt { kLocked, kRetry };
-  Result<Attempt> try_lock();
+  Result<Attempt> try_lock(const SocketPurpose& purpose);
   bool is_in_place() const;
 
   int parent_;
@@ -139,9 +140,9 @@ bool StagingDirectory::is_in_place() const {
          same_file(held, found);
 }
 
-Result<StagingDirectory::Attempt> StagingDirectory::try_lock() {
+Result<StagingDirectory::Attempt> StagingDirectory::try_lock(const SocketPurpose& purpose) {
   if (::mkdirat(parent_, name_.c_str(), 0700) != 0 && errno != EEXIST)
-    return Status::from_errno(errno, "create directory " + path_ + " for the control socket");
+    return Status::from_errno(errno, "create directory " + path_ + " for the " + purpose.name);
   const UniqueFd handle(
       ::openat(parent_, name_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!handle.valid() && errno == ENOENT) return Attempt::kRetry;  // the previous owner removed it
@@ -149,9 +150,9 @@ Result<StagingDirectory::Attempt> StagingDirectory::try_lock() {
   struct stat info {};
   if (::fstat(handle.get(), &info) != 0) return Status::from_errno(errno, "stat " + path_);
   if (info.st_uid != ::geteuid()) {
-    return Status(
-        StatusCode::kPermission,
-        path_ + ": belongs to uid " + std::to_string(info.st_uid) + "; remove it, " + kAlternative);
+    return Status(StatusCode::kPermission, path_ + ": belongs to uid " +
+                                               std::to_string(info.st_uid) + "; remove it, " +
+                                               purpose.suggestion);
   }
   // The umask can have removed rights of the owner.
   const std::string by_descriptor = "/proc/self/fd/" + std::to_string(handle.get());
@@ -167,16 +168,17 @@ Result<StagingDirectory::Attempt> StagingDirectory::try_lock() {
 }
 
 Result<StagingDirectory> StagingDirectory::create(const control::SocketAddress& address,
-                                                  const std::string& path) {
+                                                  const std::string& path,
+                                                  const SocketPurpose& purpose) {
   StagingDirectory staging(address, path);
   const auto deadline = std::chrono::steady_clock::now() + kStagingTimeout;
   while (true) {
-    STOKER_ASSIGN_OR_RETURN(const Attempt attempt, staging.try_lock());
+    STOKER_ASSIGN_OR_RETURN(const Attempt attempt, staging.try_lock(purpose));
     if (attempt == Attempt::kLocked) break;
     if (std::chrono::steady_clock::now() > deadline) {
-      return Status(StatusCode::kBusy, "control socket " + path +
+      return Status(StatusCode::kBusy, purpose.name + " " + path +
                                            ": another stokerd is starting there; try again, " +
-                                           kAlternative);
+                                           purpose.suggestion);
     }
     std::this_thread::sleep_for(kStagingPoll);
   }
@@ -186,38 +188,39 @@ Result<StagingDirectory> StagingDirectory::create(const control::SocketAddress& 
 
 // RENAME_NOREPLACE, so that a file that another program has created meanwhile is not replaced.
 Status move_socket(const control::SocketAddress& from, const control::SocketAddress& to,
-                   const std::string& path) {
+                   const std::string& path, const SocketPurpose& purpose) {
   const auto rename = [&](unsigned flags) {
     return ::syscall(SYS_renameat2, from.directory(), from.name().c_str(), to.directory(),
                      to.name().c_str(), flags) == 0;
   };
   // EINVAL: the file system does not support the flag.
   if (rename(RENAME_NOREPLACE) || (errno == EINVAL && rename(0))) return {};
-  if (errno == EEXIST) return path_in_use(path);
-  return Status::from_errno(errno, "move the control socket to " + path);
+  if (errno == EEXIST) return path_in_use(path, purpose);
+  return Status::from_errno(errno, "move the " + purpose.name + " to " + path);
 }
 
 }  // namespace
 
-Result<ListeningSocket> ListeningSocket::open(const std::string& path, milliseconds probe_timeout) {
+Result<ListeningSocket> ListeningSocket::open(const std::string& path, milliseconds probe_timeout,
+                                              const SocketPurpose& purpose) {
   STOKER_ASSIGN_OR_RETURN(auto address, control::SocketAddress::of(path));
-  STOKER_ASSIGN_OR_RETURN(const auto staging, StagingDirectory::create(address, path));
+  STOKER_ASSIGN_OR_RETURN(const auto staging, StagingDirectory::create(address, path, purpose));
   STOKER_RETURN_IF_ERROR(
-      remove_stale_socket(address, path, LinkPolicy::kProbeTarget, probe_timeout));
+      remove_stale_socket(address, path, LinkPolicy::kProbeTarget, probe_timeout, purpose));
   STOKER_ASSIGN_OR_RETURN(const auto staged,
                           control::SocketAddress::of(join_path(staging.path(), address.name())));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return Status::from_errno(errno, "create the control socket");
+  if (!fd.valid()) return Status::from_errno(errno, "create the " + purpose.name);
   if (::bind(fd.get(), staged.get(), staged.length()) != 0)
-    return Status::from_errno(errno, "bind the control socket " + path);
+    return Status::from_errno(errno, "bind the " + purpose.name + " " + path);
   // No other user can reach the file until it is moved, and none can replace it.
   struct stat created {};
   if (::fchmodat(staged.directory(), staged.name().c_str(), kMode, 0) != 0 ||
       ::fstatat(staged.directory(), staged.name().c_str(), &created, AT_SYMLINK_NOFOLLOW) != 0)
-    return Status::from_errno(errno, "set the mode of the control socket " + path);
+    return Status::from_errno(errno, "set the mode of the " + purpose.name + " " + path);
   if (::listen(fd.get(), kBacklog) != 0)
-    return Status::from_errno(errno, "listen on the control socket " + path);
-  STOKER_RETURN_IF_ERROR(move_socket(staged, address, path));
+    return Status::from_errno(errno, "listen on the " + purpose.name + " " + path);
+  STOKER_RETURN_IF_ERROR(move_socket(staged, address, path, purpose));
   return ListeningSocket(std::move(fd), std::move(address), created);
 }
 
@@ -244,8 +247,8 @@ Status link_socket(const std::string& link_path, const std::string& socket_path,
       same_file(at_link, at_target))
     return {};
   STOKER_ASSIGN_OR_RETURN(const auto address, control::SocketAddress::of(link_path));
-  STOKER_RETURN_IF_ERROR(
-      remove_stale_socket(address, link_path, LinkPolicy::kReplace, probe_timeout));
+  STOKER_RETURN_IF_ERROR(remove_stale_socket(address, link_path, LinkPolicy::kReplace,
+                                             probe_timeout, SocketPurpose()));
   if (::symlinkat(target.c_str(), address.directory(), address.name().c_str()) != 0)
     return Status::from_errno(errno,
                               "create symlink " + link_path + " to the control socket " + target);

@@ -1,4 +1,4 @@
-// ListeningSocket: creates and removes the control socket file.
+// ListeningSocket: creates and removes the file of a socket, by default the control socket.
 //
 // A socket on which a process listens, responsive or not, is never replaced. Otherwise it belongs
 // to a crashed daemon and is replaced. A file that is not a socket is never replaced.
@@ -35,11 +35,18 @@ namespace stoker::server {
 // Time that a process on an existing socket has to accept a connection, and to answer `hello`.
 inline constexpr std::chrono::milliseconds kProbeTimeout{2000};
 
+// What error messages say of it.
+struct SocketPurpose {
+  std::string name = "control socket";
+  std::string suggestion = "or set control.socket to another path";
+};
+
 class ListeningSocket {
  public:
   // The file has mode 0660 from its creation, regardless of the umask: owner and group can connect.
   static Result<ListeningSocket> open(const std::string& path,
-                                      std::chrono::milliseconds probe_timeout = kProbeTimeout);
+                                      std::chrono::milliseconds probe_timeout = kProbeTimeout,
+                                      const SocketPurpose& purpose = {});
   ListeningSocket(ListeningSocket&&) = default;
   ListeningSocket& operator=(ListeningSocket&&) = delete;
   ~ListeningSocket() { remove(); }

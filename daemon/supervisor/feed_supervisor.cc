@@ -147,6 +147,8 @@ Status FeedSupervisor::prepare_stream() const {
     STOKER_ASSIGN_OR_RETURN(state, states_->read(next - 1));
   }
   if (state && !state->has_started()) state.reset();
+  // The worker compares it with the history itself.
+  if (options_.stream->has_producers) return states_->set_initial(state);
   if (state && options_.stream->input_fd >= 0) continue_input(*state);
   // The worker before had no batch, and read more than is held.
   const auto history = states_->maybe_history();
@@ -248,12 +250,17 @@ Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   return states_->read(ticket);
 }
 
-std::optional<feed::StreamHistory> FeedSupervisor::history_from(uint64_t offset) const {
+std::optional<feed::StreamHistory> FeedSupervisor::history_of(
+    const feed::StreamState& state) const {
   const std::lock_guard lock(mutex_);
   const auto history = states_ ? states_->maybe_history() : std::nullopt;
   if (!history) return std::nullopt;
-  auto copy = feed::copy_history(*history, offset);
-  copy.is_last = !any_process() && !history->is_reading();
+  std::optional<feed::StreamHistory> copy;
+  if (options_.stream->has_producers)
+    copy = feed::copy_producer_history(state, *history);
+  else if (const auto first = feed::first_needed(state))
+    copy = feed::copy_history(*history, *first);
+  if (copy) copy->is_last = !any_process() && !history->is_reading();
   return copy;
 }
 
@@ -299,6 +306,8 @@ std::vector<std::string> FeedSupervisor::arguments_of(const Worker& worker) cons
     if (options_.stream->input_fd >= 0)
       add({"--input-fd", std::to_string(kFirstFd + 3), "--input-name",
            options_.stream->input_name});
+    for (const uid_t user : options_.stream->producer_users)
+      add({"--producer-user", std::to_string(user)});
     return arguments;
   }
   const data::order::PlanOptions& plan = plan_.options();

@@ -23,6 +23,8 @@
 // Crash:     if this process ends for any reason, the kernel kills the workers and frees the ring.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -62,6 +64,10 @@ struct StreamSupply {
   bool has_indexed = false;                     // a mixture: feed.num_workers more read the others
   int input_fd = -1;                            // of the source, open until the end; -1: files
   std::string input_name = {};
+  // input_fd is a socket that external producers connect to, with these users in addition to root and
+  // that of this process.
+  bool has_producers = false;
+  std::vector<uid_t> producer_users = {};
   // Of an input that cannot be read again: how much is held, and what the checkpoint has.
   uint64_t history_bytes = 0;
   std::optional<feed::StreamHistory> history = {};
@@ -114,9 +120,9 @@ class FeedSupervisor {
   Result<feed::StreamState> stream_state(uint64_t ticket) const;
   // Of a stream that has ended, and whose batches were consumed.
   Result<feed::StreamState> end_state() const;
-  // Of an input that cannot be read again: what was read of it, from `offset` on or from the first
-  // byte that is held; nullopt: nothing is held. After stop(), nothing more is read.
-  std::optional<feed::StreamHistory> history_from(uint64_t offset) const;
+  // Of an input that cannot be read again: what was read of it and the state needs, as far as it is
+  // held; nullopt: nothing is. After stop(), nothing more is read.
+  std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const;
   // The source for whose producer the stream waits; empty: it does not wait.
   std::string waits_for() const;
   std::vector<int> process_ids() const;  // of the running workers

@@ -384,8 +384,6 @@ class DataValidator {
                  "cannot be combined with data.train.concat, whose epochs need an index; "
                  "use a mixture");
     reject_what_needs_index(dataset, stream.is_spool());
-    if (stream.source == "external")
-      add("stream.source", "external producers fill batches: set feed.producers instead of stream");
     if (stream.is_spool() && dataset.path().empty())
       add("path", "is required with stream.source spool");
     validate_feed_of_stream(train.combines_datasets());
@@ -449,7 +447,8 @@ class DataValidator {
               std::to_string(needed) + "), got " + std::to_string(stream.capacity));
     if (stream.queue == StreamQueue::kPaddingFifo && !dataset.has_variable_length())
       add("stream.queue", "padding_fifo requires sequence.max_length");
-    if ((stream.is_stdin() || stream.is_spool()) && stream.num_epochs)
+    const bool is_external = stream.source == "external";
+    if ((stream.is_stdin() || stream.is_spool() || is_external) && stream.num_epochs)
       add("stream.num_epochs", "requires a pattern of files as source");
     if (stream.is_stdin() && stream.num_threads.value_or(1) != 1)
       add("stream.num_threads", "must be 1 for stdin, which one thread reads");

@@ -285,11 +285,11 @@ struct JsonlDataset {
 
 // A source without an index. The names are those of TensorFlow's queues.
 struct StreamConfig {
-  std::string source;  // stdin | spool | a path | a pattern
+  std::string source;  // stdin | spool | external | a path | a pattern
   StreamQueue queue = StreamQueue::kFifo;
   int64_t capacity = 1000;                   // elements of the queue
   std::optional<int64_t> min_after_dequeue;  // kRandomShuffle; null: half of the capacity
-  std::optional<int64_t> num_threads;        // readers; null: 4 for files, otherwise 1
+  std::optional<int64_t> num_threads;        // readers; null: 4 for files and external, otherwise 1
   std::optional<int64_t> num_epochs;         // null: the files are repeated without end
   int64_t save_elements_mib = 64;            // of an input that cannot be read again
   bool operator==(const StreamConfig&) const = default;

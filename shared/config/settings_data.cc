@@ -917,13 +917,14 @@ Fields fields_of_stream(StreamConfig& stream) {
   return {
       sample_field({.name = "source",
                     .target = &stream.source,
-                    .help = "Source: stdin, a path, a pattern of files, or spool",
+                    .help = "Source: stdin, a path, a pattern of files, spool or external",
                     .details =
                         "A path is a FIFO, a Unix socket to connect to, or a file to which "
                         "another program appends. A pattern, such as "
                         "\"train-{000..146}.tar.gz\", names complete files, which are read in "
                         "the order of their names and can be compressed with gzip or zstd. "
-                        "spool: files that other programs rename into the folder path.",
+                        "spool: files that other programs rename into the folder path. external: "
+                        "programs that connect to producers.sock in the run directory.",
                     .is_required = true,
                     .example = "\"shards/train-{000..146}.tar.gz\""}),
       sample_field({.name = "queue",
@@ -945,27 +946,29 @@ Fields fields_of_stream(StreamConfig& stream) {
                     .details = "More mix better, and delay the first batch until they are read.",
                     .min = 0,
                     .max = kMaxElementsHeld}),
-      sample_field({.name = "num_threads",
-                    .target = &stream.num_threads,
-                    .help = "Threads that read; null: 4 for a pattern of files, otherwise 1",
-                    .details =
-                        "Each reads another file. With one, a resumed run has the same batches bit "
-                        "for bit; with several, each record occurs exactly once, in another order.",
-                    .min = 1,
-                    .max = 64}),
+      sample_field(
+          {.name = "num_threads",
+           .target = &stream.num_threads,
+           .help = "Threads that read; null: 4 for a pattern of files and external, otherwise 1",
+           .details = "Each reads another file, or another producer. With one, a resumed run has "
+                      "the same batches bit "
+                      "for bit; with several, each record occurs exactly once, in another order.",
+           .min = 1,
+           .max = 64}),
       sample_field({.name = "num_epochs",
                     .target = &stream.num_epochs,
                     .help = "How often a pattern of files is read; null: without end",
                     .min = 1,
                     .max = kMaxSamples}),
-      sample_field({.name = "save_elements_mib",
-                    .target = &stream.save_elements_mib,
-                    .help = "Bytes of stdin, a FIFO or a socket that checkpoints contain at most",
-                    .details = "They cannot be read again: this many of the last bytes are held, "
-                               "and a checkpoint contains those that were not used yet. 0: none; "
-                               "a resumed run continues with the next bytes that come.",
-                    .min = 0,
-                    .max = 4096})};
+      sample_field(
+          {.name = "save_elements_mib",
+           .target = &stream.save_elements_mib,
+           .help = "Bytes of stdin, a FIFO, a socket or external that checkpoints contain at most",
+           .details = "They cannot be read again: this many of the last bytes are held, "
+                      "and a checkpoint contains those that were not used yet. 0: none; "
+                      "a resumed run continues with the next bytes that come.",
+           .min = 0,
+           .max = 4096})};
 }
 
 Field stream_source_field(std::optional<StreamConfig>& stream) {

@@ -1,8 +1,13 @@
 #include "shared/feed/make_stream_feed.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
+#include "shared/base/log.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/stream/producer_history.h"
+#include "shared/data/stream/producer_inputs.h"
 
 namespace stoker::feed {
 namespace {
@@ -11,7 +16,7 @@ using data::stream::SpoolFolder;
 using data::stream::StreamInputs;
 using data::stream::StreamSource;
 
-constexpr int kShardReaders = 4;
+constexpr int kAutoReaders = 4;
 
 queue::QueueType queue_type(config::StreamQueue queue) {
   switch (queue) {
@@ -29,17 +34,48 @@ queue::QueueType queue_type(config::StreamQueue queue) {
 int num_readers(const config::StreamConfig& stream, StreamSource::Kind kind) {
   switch (kind) {
     case StreamSource::Kind::kShards:
-      return static_cast<int>(stream.num_threads.value_or(kShardReaders));
+    case StreamSource::Kind::kExternal:
+      return static_cast<int>(stream.num_threads.value_or(kAutoReaders));
     case StreamSource::Kind::kSpool:
       return static_cast<int>(stream.num_threads.value_or(1));
     case StreamSource::Kind::kStdin:
     case StreamSource::Kind::kFifo:
     case StreamSource::Kind::kSocket:
     case StreamSource::Kind::kGrowingFile:
-    case StreamSource::Kind::kExternal:
       return 1;
   }
   return 1;
+}
+
+bool keeps_order(queue::QueueType queue) {
+  switch (queue) {
+    case queue::QueueType::kFIFO:
+    case queue::QueueType::kPaddingFIFO:
+      return true;
+    case queue::QueueType::kRandomShuffle:
+    case queue::QueueType::kPriority:
+      return false;
+  }
+  return false;
+}
+
+std::vector<data::stream::KnownProducer> known_producers(const StreamState* maybe_state) {
+  std::vector<data::stream::KnownProducer> known;
+  if (maybe_state == nullptr) return known;
+  for (const StreamState::Source& source : maybe_state->sources)
+    known.push_back({.name = source.name,
+                     .next = source.next,
+                     .can_replay = source.identity == data::stream::kReplayingProducer});
+  return known;
+}
+
+// Of one producer, in a queue that keeps its order: it is consecutive in its stream.
+void send_again(StreamState& state, StreamState::Source& source) {
+  std::erase_if(state.elements, [&source](const StreamState::Element& element) {
+    if (element.source != source.number) return false;
+    if (element.at.offset < source.next.offset) source.next = element.at;
+    return true;
+  });
 }
 
 }  // namespace
@@ -63,7 +99,7 @@ Result<StreamSource> find_stream_source(const config::Config& config) {
 Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
     const config::Config& config, const StreamSource& source, const StreamState* maybe_from,
     std::optional<data::stream::InputDescriptor> maybe_descriptor,
-    std::optional<data::stream::ByteHistory> maybe_history) {
+    std::optional<data::stream::ByteHistory> maybe_history, std::vector<uid_t> producer_users) {
   const auto& [name, data] = *config::streamed_dataset(config);
   const auto invalid = [&name = name](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "data." + name + ".stream.source: " + what);
@@ -88,9 +124,38 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
                                                   first);
       return data::stream::make_descriptor_inputs(*std::move(maybe_descriptor), first);
     case StreamSource::Kind::kExternal:
-      break;
+      if (!maybe_descriptor) return invalid("the descriptor was not passed");
+      return data::stream::make_producer_inputs(*std::move(maybe_descriptor),
+                                                {.users = std::move(producer_users)}, maybe_history,
+                                                known_producers(maybe_from));
   }
-  return invalid("external producers attach to the ring; they are no inputs");
+  return invalid("unknown");
+}
+
+void drop_unsaved_elements(StreamState& state,
+                           const std::optional<data::stream::ByteHistory>& maybe_history,
+                           queue::QueueType queue) {
+  std::map<std::string, std::vector<data::stream::ProducerHistory::Part>> saved;
+  if (maybe_history) saved = data::stream::ProducerHistory(*maybe_history).by_name();
+  for (StreamState::Source& source : state.sources) {
+    const auto parts = saved.find(source.name);
+    const auto is_lost = [&](const StreamState::Element& element) {
+      return element.source == source.number &&
+             (parts == saved.end() || element.at.offset < parts->second.front().offset ||
+              element.at.offset >= parts->second.back().end());
+    };
+    const auto lost = std::ranges::count_if(state.elements, is_lost);
+    if (lost == 0) continue;
+    if (keeps_order(queue) && source.identity == data::stream::kReplayingProducer) {
+      send_again(state, source);
+      continue;
+    }
+    std::erase_if(state.elements, is_lost);
+    log_warn("stream records lost",
+             {{"source", "producer " + source.name},
+              {"queued_records", lost},
+              {"reason", "stream.save_elements_mib is too small to hold the queue"}});
+  }
 }
 
 }  // namespace stoker::feed

@@ -19,6 +19,7 @@ namespace stoker::feed {
 namespace {
 
 using data::stream::RecordStream;
+using data::stream::StreamInputs;
 using data::stream::StreamPosition;
 using data::stream::StreamRecord;
 using queue::Tuple;
@@ -232,7 +233,11 @@ Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
   waits_for_name_ = false;
   if (!name) return name.status();
   const auto source = static_cast<uint64_t>((*name)[0].value<int64_t>());
-  const Input from = feed_.input_of(source);
+  Input from = feed_.input_of(source);
+  if (feed_.inputs_.can_continue()) {
+    from.next = from.read_to;
+    from.identity = 0;  // it can become one of the other kind
+  }
   STOKER_ASSIGN_OR_RETURN(auto stream, feed_.open_input(from));
   STOKER_ASSIGN_OR_RETURN(const uint64_t identity, stream->input().identity(from.next.offset));
   feed_.set_identity(source, identity);
@@ -242,6 +247,7 @@ Status StreamFeed::Reader::open_next(const std::stop_token& stop) {
     stream_ = std::move(stream);
     source_ = source;
   }
+  --feed_.pending_names_;
   return stream_->skip_to(from.next, stop);
 }
 
@@ -256,6 +262,11 @@ Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) cons
 
 void StreamFeed::Reader::close_input() {
   feed_.dropped_bytes_ += stream_->dropped_bytes();
+  const StreamPosition end = stream_->position();
+  if (feed_.inputs_.can_continue())
+    log_info(
+        "stream producer disconnected",
+        {{"producer", stream_->input().name()}, {"record", end.record}, {"offset", end.offset}});
   {
     const std::lock_guard lock(mutex_);
     closed_polls_ += stream_->input().polls();
@@ -263,12 +274,20 @@ void StreamFeed::Reader::close_input() {
   }
   count_window(0);
   if (!is_usable_) ++feed_.unusable_inputs_;
-  feed_.end_input(source_);
+  feed_.end_input(source_, end);
 }
 
 Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
                                         const std::stop_token& stop) {
   if (error.code() != StatusCode::kCorrupt) return error;
+  if (feed_.inputs_.can_continue() && stream_->is_incomplete()) {
+    // Not an error of the record: it comes again.
+    ++feed_.dropped_;
+    log_warn("incomplete stream record dropped",
+             {{"source", stream_->input().name()}, {"record", record}});
+    close_input();
+    return {};
+  }
   const bool can_continue = stream_->can_continue();
   if (!can_continue && !feed_.inputs_.can_skip_rest()) return error;
   STOKER_RETURN_IF_ERROR(feed_.report(error, sample_number(source_, record), stop));
@@ -337,7 +356,7 @@ Result<std::optional<Tuple>> StreamFeed::Reader::decode(uint64_t source, const S
 
 bool StreamFeed::Reader::waits_for_input() const {
   if (ended_) return true;
-  if (waits_for_name_) return feed_.inputs_.is_waiting();
+  if (waits_for_name_) return feed_.inputs_.is_waiting() && feed_.pending_names_ == 0;
   const std::lock_guard lock(mutex_);
   return stream_ != nullptr && stream_->input().is_waiting();
 }
@@ -382,7 +401,8 @@ Result<std::unique_ptr<StreamFeed>> StreamFeed::create(const data::DatasetReques
                                                        ring::ShmRing& ring,
                                                        ring::ProducerId producer,
                                                        RecordState record_state) {
-  STOKER_ASSIGN_OR_RETURN(const data::stream::Framing framing, data::stream::framing_of(request));
+  STOKER_ASSIGN_OR_RETURN(data::stream::Framing framing, data::stream::framing_of(request));
+  framing.needs_ends = inputs.can_continue();
   std::unique_ptr<StreamFeed> feed(
       new StreamFeed(inputs, options, framing, ring, producer, std::move(record_state)));
   STOKER_RETURN_IF_ERROR(feed->check_limits(request));
@@ -471,12 +491,21 @@ Status StreamFeed::enqueue_name(const std::stop_token& stop) {
   } else {
     STOKER_ASSIGN_OR_RETURN(auto item, inputs_.next(stop));
     if (!item) return Status(StatusCode::kClosed, "there are no further inputs");
-    // Before it can be read, so that a state that has its elements has the input.
-    const std::lock_guard lock(inputs_mutex_);
-    number = next_input_++;
-    known_inputs_.emplace(number, Input{.name = std::move(item->name), .identity = item->identity});
+    number = add_input(*std::move(item));
   }
+  ++pending_names_;
   return names_->enqueue(Tuple{queue::Tensor::scalar(static_cast<int64_t>(number))}, stop);
+}
+
+// Before it can be read, so that a state that has its elements has the input.
+uint64_t StreamFeed::add_input(StreamInputs::Item item) {
+  const std::lock_guard lock(inputs_mutex_);
+  if (inputs_.can_continue())
+    for (const auto& [number, input] : known_inputs_)
+      if (input.name == item.name) return number;
+  known_inputs_.emplace(next_input_,
+                        Input{.name = std::move(item.name), .identity = item.identity});
+  return next_input_++;
 }
 
 StreamFeed::Input StreamFeed::input_of(uint64_t number) const {
@@ -486,7 +515,7 @@ StreamFeed::Input StreamFeed::input_of(uint64_t number) const {
 
 // At its start or at from.next.
 Result<std::unique_ptr<RecordStream>> StreamFeed::open_input(const Input& from) {
-  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name, from.next.offset));
+  STOKER_ASSIGN_OR_RETURN(auto input, inputs_.open(from.name, from.next));
   if (from.identity != 0)
     STOKER_RETURN_IF_ERROR(input->check_identity(from.next.offset, from.identity));
   const StreamPosition start = inputs_.starts_at_offset() ? from.next : StreamPosition();
@@ -499,9 +528,12 @@ void StreamFeed::set_identity(uint64_t number, uint64_t identity) {
 }
 
 // After all of its elements were enqueued.
-void StreamFeed::end_input(uint64_t number) {
+void StreamFeed::end_input(uint64_t number, const StreamPosition& at) {
   const std::lock_guard lock(inputs_mutex_);
-  known_inputs_.at(number).ended = true;
+  Input& input = known_inputs_.at(number);
+  input.read_to = at;
+  input.ended = !inputs_.can_continue();
+  if (!input.ended) inputs_.close(input.name);
 }
 
 // ---- Errors of records
@@ -548,10 +580,11 @@ Status StreamFeed::restore(const StreamState& state, const std::stop_token& stop
       const Input input{.name = source.name,
                         .next = source.next,
                         .identity = source.identity,
-                        .ended = source.ended};
+                        .ended = source.ended,
+                        .read_to = source.next};
       if (source.number >= next_input_ || !known_inputs_.emplace(source.number, input).second)
         return corrupt("input " + std::to_string(source.number) + " is not allowed");
-      if (!source.ended) resumed_.push_back(source.number);
+      if (!source.ended && !inputs_.can_continue()) resumed_.push_back(source.number);
     }
     for (const StreamState::Element& element : state.elements)
       if (!known_inputs_.contains(element.source))

@@ -15,7 +15,8 @@
 // Reproducible, bit for bit, are the batches of one reader thread
 //  - of complete files (a GLOB): they are a function of settings and files;
 //  - of a growing file, a pipe or a socket with a FIFOQueue or PaddingFIFOQueue: a function of the bytes;
-//  - of a spool folder with one of these: if the order of its files is (spool_folder.h).
+//  - of a spool folder with one of these: if the order of its files is (spool_folder.h);
+//  - of one producer that connects, with one of these: a function of its bytes.
 // A RandomShuffleQueue whose source runs dry shuffles what has arrived until then, which depends on
 // time. So does the order of elements with several reader threads. A resumed stream continues with the
 // elements and files of its state in all cases; what the state does not have is new in this respect.
@@ -137,6 +138,8 @@ class StreamFeed {
     data::stream::StreamPosition next;  // behind the last element that was dequeued
     uint64_t identity = 0;
     bool ended = false;
+    // Where a reader continues, with StreamInputs::can_continue(): behind the last record.
+    data::stream::StreamPosition read_to;
   };
   struct RecordError {
     Status status;
@@ -152,10 +155,11 @@ class StreamFeed {
 
   // File names and inputs.
   Status enqueue_name(const std::stop_token& stop);
+  uint64_t add_input(data::stream::StreamInputs::Item item);
   Input input_of(uint64_t number) const;
   Result<std::unique_ptr<data::stream::RecordStream>> open_input(const Input& from);
   void set_identity(uint64_t number, uint64_t identity);
-  void end_input(uint64_t number);
+  void end_input(uint64_t number, const data::stream::StreamPosition& at);
 
   // Errors of records.
   Status report(const Status& error, uint64_t sample, const std::stop_token& stop);
@@ -202,6 +206,7 @@ class StreamFeed {
   std::atomic<uint64_t> dropped_{0};
   std::atomic<uint64_t> errors_{0};
   std::atomic<uint64_t> dropped_bytes_{0};
+  std::atomic<uint64_t> pending_names_{0};    // enqueued, and not opened yet
   std::atomic<uint64_t> unusable_inputs_{0};  // that ended without an element, since the last one
   std::atomic<uint64_t> end_ticket_{kNotEnded};  // written by the thread that takes batches
 

@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shared/data/stream/producer_history.h"
+
 namespace stoker::feed {
 namespace {
 
@@ -202,6 +204,26 @@ StreamHistory copy_history(const data::stream::ByteHistory& history, uint64_t fi
   copy.bytes.erase(copy.bytes.begin(),
                    copy.bytes.begin() + static_cast<std::ptrdiff_t>(begin - copy.begin));
   copy.begin = begin;
+  return copy;
+}
+
+std::optional<StreamHistory> copy_producer_history(const StreamState& state,
+                                                   const data::stream::ByteHistory& history) {
+  std::unordered_map<std::string, uint64_t> first;  // offsets of the first required bytes
+  std::unordered_map<uint64_t, uint64_t*> first_of_source;
+  for (const StreamState::Source& source : state.sources)
+    first_of_source[source.number] =
+        &first.insert_or_assign(source.name, source.next.offset).first->second;
+  for (const StreamState::Element& element : state.elements) {
+    uint64_t& offset = *first_of_source.at(element.source);
+    offset = std::min(offset, element.at.offset);
+  }
+  StreamHistory copy;
+  copy.bytes = data::stream::ProducerHistory(history).copy_needed([&first](const auto& part) {
+    const auto offset = first.find(part.name);
+    return offset == first.end() || part.end() > offset->second;
+  });
+  copy.complete = copy.bytes.size();
   return copy;
 }
 

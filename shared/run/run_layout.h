@@ -23,6 +23,8 @@ class RunLayout {
   std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }
+  // Of data.train.stream.source external.
+  std::string producer_socket() const { return at("producers.sock"); }
   std::string sample_errors_file() const { return at("sample_errors.jsonl"); }
   // Of a stream that cannot be read again: what was read behind the newest checkpoint.
   std::string stream_history_file() const { return at("stream_history"); }

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -264,6 +265,70 @@ TEST_F(SandboxTest, AllowsRepliesOnlyOnTheirSocket) {
            [&] { return ::pwrite(pair[1], "x", 1, 0); }})
     EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
   for (const int fd : pair) ::close(fd);
+}
+
+// ---- Producers
+
+class ProducerSandboxTest : public SandboxTest {
+ protected:
+  // Listens at an address that the kernel chooses.
+  static UniqueFd listening() {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sa_family_t)),
+              0);
+    EXPECT_EQ(::listen(fd.get(), 4), 0);
+    return fd;
+  }
+  static UniqueFd connected(const UniqueFd& to) {
+    sockaddr_un address{};
+    socklen_t length = sizeof address;
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::getsockname(to.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+    return fd;
+  }
+};
+
+TEST_F(ProducerSandboxTest, AllowsConnectionsOnlyOnTheirSocket) {
+  const UniqueFd socket = listening(), other = listening();
+  const UniqueFd producer = connected(socket), other_producer = connected(other);
+  const SandboxOptions options{.listening_fd = socket.get()};
+  const ProcessExit allowed = run_in_sandbox(
+      [&] {
+        const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC);
+        ucred peer{};
+        socklen_t size = sizeof peer;
+        const bool is_known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+        return is_known && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1 ? 0 : 1;
+      },
+      options);
+  EXPECT_EQ(allowed.exit_code, 0) << "signal " << allowed.signal;
+  sockaddr_un address{};
+  msghdr message{};
+  int value = 1;
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  for (const auto& call : std::vector<std::function<long()>>{
+           [&] { return ::accept4(other.get(), nullptr, nullptr, 0); },
+           [&] { return ::sendto(producer.get(), "x", 1, 0, to, sizeof address); },
+           [&] { return ::sendmsg(producer.get(), &message, 0); },
+           [&] { return ::connect(producer.get(), to, sizeof address); },
+           [&] { return ::socket(AF_UNIX, SOCK_STREAM, 0); },
+           [&] {
+             return ::setsockopt(producer.get(), SOL_SOCKET, SO_SNDBUF, &value, sizeof value);
+           },
+           [&] { return ::write(producer.get(), "x", 1); }})
+    EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }, options).signal, SIGSYS);
+}
+
+TEST_F(ProducerSandboxTest, DeniesConnectionsWithoutTheirSocket) {
+  const UniqueFd socket = listening();
+  const UniqueFd producer = connected(socket);
+  for (const auto& call : std::vector<std::function<long()>>{
+           [&] { return ::accept4(socket.get(), nullptr, nullptr, 0); },
+           [&] { return ::send(producer.get(), "x", 1, 0); }})
+    EXPECT_EQ(run_in_sandbox([&] { return call() < 0 ? 1 : 0; }).signal, SIGSYS);
 }
 
 TEST_F(SandboxTest, AllowsAllSyscallsWithoutFilter) {

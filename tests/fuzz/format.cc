@@ -8,10 +8,10 @@ namespace stoker::fuzz {
 
 std::span<const Format> formats() {
   static const std::array kFormats{
-      cifar_format(), csv_format(),         idx_format(),    jsonl_format(),
-      list_format(),  manifest_format(),    npy_format(),    pickle_format(),
-      image_format(), safetensors_format(), stream_format(), tar_format(),
-      text_format(),  tfrecord_format(),    tokens_format(), torch_format()};
+      cifar_format(),       csv_format(),    idx_format(),    jsonl_format(), list_format(),
+      manifest_format(),    npy_format(),    pickle_format(), image_format(), producer_format(),
+      safetensors_format(), stream_format(), tar_format(),    text_format(),  tfrecord_format(),
+      tokens_format(),      torch_format()};
   return kFormats;
 }
 

@@ -36,6 +36,7 @@ const Format& manifest_format();
 const Format& npy_format();
 const Format& pickle_format();
 const Format& image_format();
+const Format& producer_format();
 const Format& safetensors_format();
 const Format& stream_format();
 const Format& tar_format();

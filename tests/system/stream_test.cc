@@ -3,14 +3,17 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/json.hpp>
@@ -21,6 +24,7 @@
 #include "shared/checkpoint/safetensors.h"
 #include "shared/checkpoint/store.h"
 #include "shared/run/run_layout.h"
+#include "tests/shared/data/stream/producer_client.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -622,6 +626,299 @@ TEST_F(StreamProducerTest, LosesNothingIfWorkerIsKilled) {
   EXPECT_EQ(ended->code, 0) << log_of("stokerd");
   EXPECT_EQ(reason(run_dir()), "data exhausted");
   EXPECT_EQ(model_sha256(run_dir(), 7), model_sha256(run_dir("uninterrupted"), 7));
+}
+
+// ---- External producers
+
+using data::stream::testing::hello;
+using data::stream::testing::kEndOfStream;
+using data::stream::testing::ProducerClient;
+
+// Processes that connect to the socket of a run.
+class ExternalProducerTest : public StreamTest {
+ protected:
+  std::string external_config(const std::string& stream = "num_threads: 1",
+                              const std::string& train = "max_steps: 4000") const {
+    return write_config(stream_config("source: external, " + stream, train,
+                                      "feed: {max_restarts_per_minute: 100}\n"));
+  }
+  static std::string socket_of(const std::string& run) {
+    return run::RunLayout(run).producer_socket();
+  }
+  std::string socket() const { return socket_of(run_dir()); }
+  // Waits until the run accepts producers.
+  ProducerClient connect(const std::string& first_line) const {
+    EXPECT_TRUE(wait_until(60s, [&] { return ProducerClient(socket()).is_connected(); }))
+        << log_of("stokerd");
+    return ProducerClient(socket(), first_line);
+  }
+  // The documented example.
+  Process producer(const std::string& run, const std::string& name,
+                   const std::vector<std::string>& records) const {
+    return Process(joined({"python3", STOKER_STREAM_PRODUCER, run, name}, records),
+                   path(name + ".out"));
+  }
+  static bool has_python() { return std::system("python3 -c 'import socket' 2>/dev/null") == 0; }
+  bool has_step(uint64_t step) const {
+    return status(run_dir()).find("\"step\":" + std::to_string(step) + ",") != std::string::npos;
+  }
+  void expect_end(Process& trainer, uint64_t step) const {
+    const auto ended = trainer.wait(60s);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+    EXPECT_EQ(reason(run_dir()), "data exhausted");
+    EXPECT_EQ(newest_step(run_dir()), step);
+  }
+};
+
+TEST_F(ExternalProducerTest, WaitsForProducersAndEndsWithTheStream) {
+  Process trainer = this->trainer(external_config(), run_dir());
+  ProducerClient client = connect(hello("sim"));
+  ASSERT_EQ(client.read_offset(), 0u);
+  struct stat info {};
+  ASSERT_EQ(::stat(socket().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0660u);
+  client.send(records(80));
+  std::string answer;
+  const std::string waits =
+      "\"waiting_for\":\"data from producer sim (process " + std::to_string(::getpid()) + ", ";
+  EXPECT_TRUE(wait_until(60s,
+                         [&] {
+                           answer = status(run_dir());
+                           return answer.find("\"step\":5,") != std::string::npos &&
+                                  answer.find(waits) != std::string::npos;
+                         }))
+      << answer << log_of("stokerd");
+  client.close();
+  EXPECT_TRUE(wait_until(60s, [&] {
+    answer = status(run_dir());
+    return answer.find("\"waiting_for\":\"data from external producers\"") != std::string::npos;
+  })) << answer;
+  // Another connection continues; a second one with the same name is rejected.
+  ProducerClient again(socket(), hello("sim"));
+  EXPECT_EQ(again.read_line(),
+            "{\"format\":1,\"offset\":" + std::to_string(records(80).size()) + ",\"records\":80}");
+  ProducerClient second(socket(), hello("sim"));
+  EXPECT_THAT(second.read_line(), HasSubstr("producer sim is connected already"));
+  again.send(records(40));
+  again.close();
+  ProducerClient end(socket(), kEndOfStream);
+  EXPECT_EQ(end.read_line(), "{\"format\":1,\"end\":true}");
+  expect_end(trainer, 7);
+  EXPECT_NE(::access(socket().c_str(), F_OK), 0);
+}
+
+TEST_F(ExternalProducerTest, ContinuesWithOthersAfterInvalidOrDeadProducers) {
+  Process trainer = this->trainer(external_config("num_threads: 2"), run_dir());
+  ProducerClient garbage = connect("\x16\x03\x01 garbage\n");
+  EXPECT_THAT(garbage.read_line(), HasSubstr("the first line must be a JSON object"));
+  EXPECT_TRUE(wait_until(60s, [&] {
+    ProducerClient other_version(socket(), "{\"format\":2,\"name\":\"new\"}\n");
+    EXPECT_THAT(other_version.read_line(), HasSubstr("this stokerd supports format 1"));
+    return log_of("stokerd").find("format 2 is not supported") != std::string::npos;
+  }));
+  const ProducerClient silent(socket());
+  // A process that is killed in mid-record.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ProducerClient dying(socket(), hello("dying"));
+    if (dying.read_offset()) dying.send(records(16) + "{\"x\": 1");
+    ::pause();
+    ::_exit(0);
+  }
+  EXPECT_TRUE(wait_until(60s, [&] { return has_step(1); })) << log_of("stokerd");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ProducerClient other(socket(), hello("other"));
+  EXPECT_EQ(other.read_offset(), 0u);
+  other.send(records(16));
+  other.close();
+  EXPECT_TRUE(wait_until(60s, [&] { return has_step(2); })) << log_of("stokerd");
+  const std::string dead = "producer dying (process " + std::to_string(child) + ", ";
+  EXPECT_TRUE(wait_until(60s, [&] {
+    const std::string log = log_of("stokerd");
+    return log.find("incomplete stream record dropped source=\"" + dead) != std::string::npos &&
+           log.find("stream producer disconnected producer=\"" + dead) != std::string::npos;
+  })) << log_of("stokerd");
+  ProducerClient revived(socket(), hello("dying"));
+  EXPECT_EQ(revived.read_offset(), records(16).size());
+  revived.send(records(16));
+  revived.close();
+  EXPECT_FALSE(ProducerClient(socket(), kEndOfStream).read_line().empty());
+  expect_end(trainer, 3);
+}
+
+TEST_F(ExternalProducerTest, BlocksProducerWhileTrainingIsPaused) {
+  Process trainer = this->trainer(external_config("capacity: 64, num_threads: 1"), run_dir());
+  ProducerClient client = connect(hello("sim"));
+  ASSERT_EQ(client.read_offset(), 0u);
+  ASSERT_TRUE(wait_until(60s, [&] {
+    const auto exit = ctl(run_dir(), {"pause"}, "pause").wait(30s);
+    return exit && exit->code == 0;
+  })) << log_of("pause");
+  const std::string text = records(1000);
+  size_t sent = 0;
+  int full = 0;  // times in a row
+  ASSERT_TRUE(wait_until(60s, [&] {
+    const size_t now = client.send_available(text.substr(0, text.find('\n') + 1));
+    sent += now;
+    full = now == 0 ? full + 1 : 0;
+    while (now > 0 && client.send_available(text) == text.size()) sent += text.size();
+    return full == 10;
+  }));
+  // The queue, and the buffers of socket and reader.
+  EXPECT_LT(sent, size_t{4} << 20);
+  EXPECT_FALSE(trainer.wait(0ms).has_value());
+}
+
+TEST_F(ExternalProducerTest, MatchesUninterruptedRunWhenEverythingIsKilled) {
+  if (!has_python()) GTEST_SKIP() << "no python3";
+  const std::vector<std::string> generated{"--generate", "1000000"};
+  const std::string config =
+      external_config("queue: fifo, capacity: 300, num_threads: 1", "max_steps: 5000");
+  {
+    const Process sim = producer(run_dir("uninterrupted"), "sim", generated);
+    ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+  }
+  std::optional<Process> sim(std::in_place, producer(run_dir(), "sim", generated));
+  std::optional<Exit> ended;
+  size_t kills = 0;
+  for (int attempt = 0; attempt < 30 && !ended; ++attempt) {
+    const Progress before = progress_of(run_dir());
+    Process trainer = this->trainer(config, run_dir());
+    if (kills < 4) {
+      ended = wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), before);
+      if (ended) break;
+      const size_t recorded = num_records(run_dir());
+      if (kills % 3 == 1)
+        for (const pid_t worker : children_of(trainer.pid(), "stoker-feed"))
+          (void)::kill(worker, SIGKILL);
+      if (kills % 3 == 2) {
+        (void)sim->kill();
+        sim.reset();
+        sim.emplace(producer(run_dir(), "sim", generated));
+      }
+      if (kills % 3 != 0) {
+        EXPECT_TRUE(wait_until(60s, [&] {
+          ended = trainer.wait(0ms);
+          return ended || num_records(run_dir()) > recorded;
+        }));
+      }
+      if (!ended && trainer.kill()) {
+        ++kills;
+        continue;
+      }
+    }
+    ended = trainer.wait(120s);
+    ASSERT_TRUE(ended.has_value()) << log_of("stokerd");
+    if (ended->code == 93) ended.reset();  // too many starts without a checkpoint
+  }
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_GE(kills, 3u);
+  expect_same_result(run_dir(), run_dir("uninterrupted"), 5000);
+}
+
+TEST_F(ExternalProducerTest, UsesEachRecordOnceWithSeveralProducers) {
+  if (!has_python()) GTEST_SKIP() << "no python3";
+  constexpr int kRecords = 8000;  // of each
+  std::ofstream(path("records.jsonl")) << records(kRecords);
+  const std::string config =
+      external_config("queue: random_shuffle, capacity: 200, num_threads: 2");
+  std::vector<Process> producers;
+  const auto start_producers = [&] {
+    producers.clear();
+    for (const char* const name : {"a", "b", "c"})
+      producers.push_back(producer(run_dir(), name, {path("records.jsonl")}));
+  };
+  // Kills, first of stokerd, then of its worker. After the first one, a producer that had finished
+  // must be started again.
+  start_producers();
+  {
+    const Progress before = progress_of(run_dir());
+    Process trainer = this->trainer(config, run_dir());
+    ASSERT_FALSE(wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), before).has_value())
+        << log_of("stokerd");
+    ASSERT_TRUE(trainer.kill());
+  }
+  start_producers();
+  const Progress before = progress_of(run_dir());
+  Process trainer = this->trainer(config, run_dir());
+  ASSERT_FALSE(wait_for(KillPoint::kTrainingStarted, trainer, run_dir(), before).has_value())
+      << log_of("stokerd");
+  for (const pid_t worker : children_of(trainer.pid(), "stoker-feed"))
+    (void)::kill(worker, SIGKILL);
+  for (Process& producer : producers) {
+    const auto exit = producer.wait(90s);
+    ASSERT_TRUE(exit.has_value()) << log_of("stokerd") << text_of(producer.log());
+    EXPECT_EQ(exit->code, 0) << text_of(producer.log());
+  }
+  const auto end =
+      Process({"python3", STOKER_STREAM_PRODUCER, run_dir(), "--end"}, path("end.out")).wait(60s);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 0) << log_of("end");
+  const auto ended = trainer.wait(60s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_EQ(reason(run_dir()), "data exhausted");
+  EXPECT_EQ(newest_step(run_dir()) * 16 + queued(run_dir()), 3u * kRecords);
+  EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("stream records lost")));
+}
+
+TEST_F(ExternalProducerTest, ContinuesWithRecordsOfProducerThatHasGone) {
+  const std::string config = external_config();
+  {
+    Process trainer = this->trainer(config, run_dir());
+    ProducerClient client = connect(hello("gone", false));
+    client.send(records(85));
+    ASSERT_TRUE(wait_until(60s, [&] { return has_step(5); })) << log_of("stokerd");
+    trainer.signal(SIGTERM);
+    ASSERT_TRUE(trainer.wait(60s).has_value());
+  }
+  Process trainer = this->trainer(config, run_dir());
+  ProducerClient other = connect(hello("other"));
+  EXPECT_EQ(other.read_offset(), 0u);
+  other.send(records(27));
+  other.close();
+  EXPECT_FALSE(ProducerClient(socket(), kEndOfStream).read_line().empty());
+  expect_end(trainer, 7);
+  EXPECT_THAT(log_of("stokerd"), Not(HasSubstr("lost")));
+}
+
+TEST_F(ExternalProducerTest, LogsLossOfProducerThatCannotReplay) {
+  const std::string config = external_config();
+  {
+    Process trainer = this->trainer(config, run_dir(), {"--set", "checkpoint.save_every_steps=4"});
+    ProducerClient client = connect(hello("live", false));
+    client.send(records(16 * 4));
+    ASSERT_TRUE(wait_until(60s, [&] { return newest_step(run_dir()) == 4; })) << log_of("stokerd");
+    client.send(records(16));
+    ASSERT_TRUE(wait_until(60s, [&] { return has_step(5); })) << log_of("stokerd");
+    ASSERT_TRUE(trainer.kill());
+  }
+  Process trainer = this->trainer(config, run_dir());
+  // The worker process that is ending can accept a connection, too.
+  std::optional<ProducerClient> client;
+  ASSERT_TRUE(wait_until(60s, [&] {
+    client.emplace(connect(hello("live", false)));
+    return client->read_offset().has_value();
+  })) << log_of("stokerd");
+  client->send(records(16));
+  client->close();
+  EXPECT_TRUE(wait_until(60s, [&] { return has_step(5); })) << log_of("stokerd");
+  EXPECT_FALSE(ProducerClient(socket(), kEndOfStream).read_line().empty());
+  expect_end(trainer, 5);
+  EXPECT_THAT(log_of("stokerd"),
+              HasSubstr("stream records possibly lost producer=live after_record=64 "));
+}
+
+TEST_F(ExternalProducerTest, FailsIfAnotherProgramListensOnTheSocket) {
+  ASSERT_EQ(::mkdir(run_dir().c_str(), 0755), 0);
+  const auto other = data::stream::testing::listen_at(socket());
+  EXPECT_EQ(train(external_config(), run_dir()).code, 78);
+  EXPECT_THAT(log_of("stokerd"),
+              AllOf(HasSubstr("socket of external producers " + socket()),
+                    HasSubstr("process " + std::to_string(::getpid()) + " listens there")));
 }
 
 }  // namespace

@@ -14,7 +14,6 @@ static_assert(kWords * sizeof(uint64_t) == ByteHistory::kHeaderBytes);
 static_assert(std::endian::native == std::endian::little);
 
 constexpr uint64_t kWordBytes = sizeof(uint64_t);
-constexpr uint64_t kMaxOffset = uint64_t{1} << 62;  // as in StreamState
 
 std::span<uint64_t> as_words(std::span<std::byte> bytes) {
   assert(bytes.size() % kWordBytes == 0);
@@ -43,7 +42,8 @@ ByteHistory::Range ByteHistory::range() const {
     range.end = load(header_[kEnd]);
     range.complete = load(header_[kComplete]);
     if (load(header_[kBegin]) != range.begin) continue;
-    if (range.begin > range.end || range.end - range.begin > capacity() || range.end > kMaxOffset)
+    if (range.begin > range.end || range.end - range.begin > capacity() ||
+        range.end > ByteHistory::kMaxOffset)
       return {};
     range.complete = std::min(range.complete, range.end);
     return range;
@@ -81,6 +81,8 @@ void ByteHistory::append(std::span<const std::byte> bytes) const {
 void ByteHistory::set_complete(uint64_t offset) const {
   if (offset > load(header_[kComplete])) store_word(header_[kComplete], offset);
 }
+
+void ByteHistory::discard_before(uint64_t offset) const { store_word(header_[kBegin], offset); }
 
 void ByteHistory::assign(uint64_t begin, std::span<const std::byte> bytes,
                          uint64_t complete) const {

@@ -2,8 +2,8 @@
 // processes share. A worker process that is restarted, and a run that is resumed from a checkpoint,
 // read from it what was read before and not used.
 //
-// Threads:   append() and set_complete() in one thread; range() and copy() in any, meanwhile too.
-//            assign() while no other thread uses the memory.
+// Threads:   append(), set_complete() and discard_before() in one thread; range() and copy() in any,
+//            meanwhile too. assign() while no other thread uses the memory.
 // Blocking:  never.
 // Ownership: a view; the memory must outlive it.
 // Trust:     the other process can write to the memory at any time. range() is consistent in itself;
@@ -29,6 +29,7 @@ class ByteHistory {
 
   // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.
   explicit ByteHistory(std::span<std::byte> memory);
+  static constexpr uint64_t kMaxOffset = uint64_t{1} << 62;  // as in StreamState
   static constexpr size_t kHeaderBytes = 32;
 
   uint64_t capacity() const { return words_.size() * sizeof(uint64_t); }
@@ -45,6 +46,8 @@ class ByteHistory {
   // meanwhile, they are lost.
   void set_reading(bool is_reading) const;
   bool is_reading() const;
+  // Removes the bytes before `offset`, which is in the range.
+  void discard_before(uint64_t offset) const;
   // Only these bytes, or the last of them; they are not being read.
   void assign(uint64_t begin, std::span<const std::byte> bytes, uint64_t complete) const;
 

@@ -1,9 +1,12 @@
 #include "shared/data/stream/byte_input.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -110,21 +113,28 @@ class DescriptorInput final : public ByteInput {
   uint64_t at_;  // with a history
 };
 
-// "gen" of process 4711, or nothing.
+// "gen" of process 4711, or nothing. The size of the file is 0, as of all in /proc.
 std::string process_name(pid_t pid) {
-  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm", 64);
-  return name ? std::string(record::trimmed(*name)) : "";
-}
-
-std::string peer_name(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return "";
-  const std::string name = process_name(peer.pid);
-  return " (process " + std::to_string(peer.pid) + (name.empty() ? "" : ", " + name) + ")";
+  const std::string path = "/proc/" + std::to_string(pid) + "/comm";
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> name;
+  const ssize_t size = fd.valid() ? ::read(fd.get(), name.data(), name.size()) : 0;
+  if (size <= 0) return "";
+  return std::string(record::trimmed(std::string_view(name.data(), static_cast<size_t>(size))));
 }
 
 }  // namespace
+
+Result<SocketPeer> peer_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return Status::from_errno(errno, "SO_PEERCRED");
+  const std::string name = process_name(peer.pid);
+  return SocketPeer{
+      .uid = peer.uid,
+      .process = "process " + std::to_string(peer.pid) + (name.empty() ? "" : ", " + name)};
+}
 
 std::unique_ptr<ByteInput> make_descriptor_input(
     std::shared_ptr<const InputDescriptor> descriptor) {
@@ -165,7 +175,8 @@ Result<InputDescriptor> connect_socket(const std::string& path) {
   if (!fd.valid()) return Status::from_errno(errno, "socket");
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return Status::from_errno(errno, "connect to " + path);
-  std::string name = path + peer_name(fd.get());
+  const auto peer = peer_of(fd.get());
+  std::string name = peer ? path + " (" + peer->process + ")" : path;
   return InputDescriptor{.fd = std::move(fd), .name = std::move(name)};
 }
 

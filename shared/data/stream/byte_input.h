@@ -13,6 +13,8 @@
 //           the process that starts the worker: the other functions.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -79,6 +81,13 @@ struct InputDescriptor {
   UniqueFd fd;
   std::string name;
 };
+
+// The process at the other end of a socket, as the kernel knows it.
+struct SocketPeer {
+  uid_t uid = 0;
+  std::string process;  // "process 4711, gen"
+};
+Result<SocketPeer> peer_of(int socket);
 
 // Standard input of this process, which stays open.
 Result<InputDescriptor> open_stdin();

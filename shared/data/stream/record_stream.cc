@@ -23,8 +23,6 @@ Status too_large(uint64_t bytes) {
                  std::to_string(kMaxRecordBytes));
 }
 
-Status truncated() { return corrupt("the stream ends in it"); }
-
 }  // namespace
 
 // Finds the records of one kind of framing.
@@ -40,9 +38,14 @@ class RecordStream::Framer {
   uint64_t offset() const { return at_; }
   uint64_t number = 0;  // of the record that next() finds
   bool can_continue = false;
+  bool is_incomplete = false;
   uint64_t dropped_bytes = 0;
 
  protected:
+  Status truncated() {
+    is_incomplete = true;
+    return wrong(corrupt("the stream ends in it"));
+  }
   // Adds the location to an error of the record that starts at offset(). Errors of the input have
   // their own.
   Status wrong(const Status& status) const {
@@ -57,8 +60,10 @@ class RecordStream::Framer {
 
 class RecordStream::LineFramer final : public Framer {
  public:
-  LineFramer(StreamBuffer& buffer, uint64_t offset)
-      : Framer(buffer, offset), rows_(buffer, "", format::end_of_line, kMaxRecordBytes, offset) {}
+  LineFramer(StreamBuffer& buffer, uint64_t offset, bool needs_end)
+      : Framer(buffer, offset),
+        needs_end_(needs_end),
+        rows_(buffer, "", format::end_of_line, kMaxRecordBytes, offset) {}
 
   Result<bool> next(StreamRecord& record) override {
     format::TextLine row;
@@ -70,8 +75,8 @@ class RecordStream::LineFramer final : public Framer {
     if (!*more) return false;
     at_ = record.at.offset = row.offset;
     // Only the last line can lack its end. Then a complete object is accepted.
-    if (!row.text.ends_with('\n') && !record::trimmed(row.text).ends_with('}'))
-      return wrong(truncated());
+    if (!row.text.ends_with('\n') && (needs_end_ || !record::trimmed(row.text).ends_with('}')))
+      return truncated();
     at_ += row.text.size();
     record.bytes = std::as_bytes(std::span(row.text));
     return true;
@@ -83,6 +88,7 @@ class RecordStream::LineFramer final : public Framer {
   }
 
  private:
+  const bool needs_end_;
   format::RowReader rows_;
 };
 
@@ -104,7 +110,7 @@ class RecordStream::BlockFramer final : public Framer {
 
  private:
   Result<bool> end(uint64_t left) {
-    if (left % framing_.token_bytes != 0) {
+    if (left % framing_.token_bytes != 0 && !framing_.needs_ends) {
       at_ += left / framing_.token_bytes * framing_.token_bytes;
       return wrong(corrupt("the stream ends in a token of " + std::to_string(framing_.token_bytes) +
                            " bytes; is the dtype right?"));
@@ -130,13 +136,13 @@ class RecordStream::TfrecordFramer final : public Framer {
     STOKER_ASSIGN_OR_RETURN(const auto head, buffer_.peek(at_, kFrameHead));
     if (head.empty()) return false;
     if (at_ == 0) STOKER_RETURN_IF_ERROR(wrong(reject_packed(head)));
-    if (head.size() < kFrameHead) return wrong(truncated());
+    if (head.size() < kFrameHead) return truncated();
     const auto length = format::frame_length(head);
     if (!length) return wrong(no_frame(length.status()));
     if (*length > kMaxRecordBytes) return wrong(too_large(*length));
     const uint64_t bytes = kFrameHead + *length + kFrameTail;
     STOKER_ASSIGN_OR_RETURN(const auto frame, buffer_.peek(at_, bytes));
-    if (frame.size() < bytes) return wrong(truncated());
+    if (frame.size() < bytes) return truncated();
     const auto data = format::framed_data(frame);
     const Status status = wrong(data.status());
     at_ += bytes;
@@ -155,8 +161,9 @@ class RecordStream::TfrecordFramer final : public Framer {
 
 class RecordStream::TarFramer final : public Framer {
  public:
-  TarFramer(StreamBuffer& buffer, uint64_t offset)
+  TarFramer(StreamBuffer& buffer, uint64_t offset, bool needs_end)
       : Framer(buffer, offset),
+        needs_end_(needs_end),
         tar_(buffer, offset, format::TarReader::AfterEnd::kArchives),
         has_begun_(offset > 0) {}
 
@@ -172,6 +179,7 @@ class RecordStream::TarFramer final : public Framer {
       return false;
     }
     record.at.offset = at_ = sample->begin;
+    if (needs_end_ && has_ended_) return truncated();
     if (sample->key.size() > format::kMaxTarKey)
       return wrong(corrupt("its key has " + std::to_string(sample->key.size()) + " bytes"));
     at_ = std::min(sample->end, buffer_.size());  // as above
@@ -210,6 +218,7 @@ class RecordStream::TarFramer final : public Framer {
     buffer_.discard_before(at_);
     format::TarMember member;
     const auto more = tar_.next(member);
+    is_incomplete = !more && buffer_.size() != files::ByteSource::kUnknownSize;
     if (!more) return wrong(more.status());
     is_between_archives_ = !*more && tar_.has_end_block();
     has_ended_ = !*more && !tar_.has_end_block();
@@ -226,6 +235,7 @@ class RecordStream::TarFramer final : public Framer {
     return {};
   }
 
+  const bool needs_end_;
   format::TarReader tar_;
   std::optional<Sample> next_sample_;  // its first member was read
   bool has_begun_;
@@ -238,13 +248,13 @@ std::unique_ptr<RecordStream::Framer> RecordStream::make_framer(const Framing& f
                                                                 uint64_t offset) {
   switch (framing.kind) {
     case Framing::Kind::kLines:
-      return std::make_unique<LineFramer>(buffer, offset);
+      return std::make_unique<LineFramer>(buffer, offset, framing.needs_ends);
     case Framing::Kind::kBlocks:
       return std::make_unique<BlockFramer>(buffer, offset, framing);
     case Framing::Kind::kTfrecord:
       return std::make_unique<TfrecordFramer>(buffer, offset);
     case Framing::Kind::kTar:
-      return std::make_unique<TarFramer>(buffer, offset);
+      return std::make_unique<TarFramer>(buffer, offset, framing.needs_ends);
   }
   return nullptr;
 }
@@ -259,7 +269,7 @@ RecordStream::~RecordStream() = default;
 Result<bool> RecordStream::next(StreamRecord& record, const std::stop_token& stop) {
   buffer_.set_stop(stop);
   record.at.record = framer_->number = position_.record;
-  framer_->can_continue = false;
+  framer_->can_continue = framer_->is_incomplete = false;
   const auto more = framer_->next(record);
   position_.offset = framer_->offset();
   if (more ? *more : framer_->can_continue) ++position_.record;
@@ -281,6 +291,7 @@ Status RecordStream::skip_to(const StreamPosition& to, const std::stop_token& st
 }
 
 bool RecordStream::can_continue() const { return framer_->can_continue; }
+bool RecordStream::is_incomplete() const { return framer_->is_incomplete; }
 uint64_t RecordStream::dropped_bytes() const { return framer_->dropped_bytes; }
 
 namespace {

@@ -42,6 +42,10 @@ struct Framing {
   // not fill a block is dropped.
   uint64_t block_bytes = 0;
   uint64_t token_bytes = 1;
+  // A record ends with its line end, a sample of a tar stream with the header or zero block behind it;
+  // the end of the stream is the end of none, and neither is a token. For a stream that can break off
+  // anywhere.
+  bool needs_ends = false;
 };
 // kInvalidArgument: the format cannot be read without an index; those of block_size_of().
 Result<Framing> framing_of(const DatasetRequest& request);
@@ -79,6 +83,8 @@ class RecordStream {
   // After the last record, also after one that is lost.
   StreamPosition position() const { return position_; }
   bool can_continue() const;
+  // After an error: the stream ends in the record, which starts at position().
+  bool is_incomplete() const;
   const ByteInput& input() const { return buffer_.input(); }
   // Memory for reading: the window of the stream and that of its decompression.
   size_t held_bytes() const { return buffer_.held_bytes(); }

@@ -1,6 +1,5 @@
 #include "shared/data/stream/source_wait.h"
 
-#include <poll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -9,21 +8,27 @@
 namespace stoker::data::stream {
 namespace {
 
-bool poll_readable(int fd, std::chrono::milliseconds timeout) {
-  pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
-  return ::poll(&entry, 1, static_cast<int>(timeout.count())) > 0;
-}
+pollfd to_read(int fd) { return {.fd = fd, .events = POLLIN, .revents = 0}; }
 
 }  // namespace
 
-bool is_readable(int fd) { return poll_readable(fd, std::chrono::milliseconds(0)); }
+bool is_readable(int fd) {
+  pollfd entry = to_read(fd);
+  return ::poll(&entry, 1, 0) > 0;
+}
 
-bool SourceWait::wait(int fd) {
+bool SourceWait::wait(std::span<pollfd> descriptors) {
   count_poll();
   waiting_.store(true, std::memory_order_relaxed);
-  const bool readable = poll_readable(fd, kStopInterval);
+  const int ready =
+      ::poll(descriptors.data(), descriptors.size(), static_cast<int>(kStopInterval.count()));
   waiting_.store(false, std::memory_order_relaxed);
-  return readable;
+  return ready > 0;
+}
+
+bool SourceWait::wait(int fd) {
+  pollfd entry = to_read(fd);
+  return wait(std::span(&entry, 1));
 }
 
 FolderWatch::FolderWatch(const std::string& path, uint32_t events)

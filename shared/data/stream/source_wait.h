@@ -4,9 +4,12 @@
 // Blocking: wait() at most kStopInterval, so that the caller notices a stop.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "shared/base/file.h"
@@ -24,6 +27,8 @@ class SourceWait {
   // Waits until the descriptor can be read or has ended; false after kStopInterval. A descriptor of
   // -1 is never readable.
   bool wait(int fd);
+  // The same for one of several.
+  bool wait(std::span<pollfd> descriptors);
 
  private:
   // Written by the waiting thread; no other data depends on them.

@@ -21,7 +21,8 @@ class FileInputs final : public StreamInputs {
     if (num_epochs_ && next_ / files >= *num_epochs_) return std::optional<Item>();
     return std::optional(Item{.name = source_.names()[next_++ % files]});
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t /*offset*/) override {
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name,
+                                          const StreamPosition& /*from*/) override {
     return source_.open(name);
   }
   bool can_skip_rest() const override { return source_.kind() == StreamSource::Kind::kShards; }
@@ -44,7 +45,8 @@ class SpoolInputs final : public StreamInputs {
     if (!file) return std::optional<Item>();
     return std::optional(Item{.name = std::move(file->path), .identity = file->identity});
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t /*offset*/) override {
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name,
+                                          const StreamPosition& /*from*/) override {
     auto input = open_shard(name);
     if (input.status().code() != StatusCode::kNotFound) return input;
     // A state from before it was archived.
@@ -72,8 +74,9 @@ class DescriptorInputs final : public StreamInputs {
     if (std::exchange(is_listed_, true)) return std::optional<Item>();
     return std::optional(Item{.name = descriptor_->name});
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t offset) override {
-    if (maybe_history_) return make_recorded_input(descriptor_, *maybe_history_, offset);
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name,
+                                          const StreamPosition& from) override {
+    if (maybe_history_) return make_recorded_input(descriptor_, *maybe_history_, from.offset);
     if (is_opened_.exchange(true))
       return Status(StatusCode::kInvalidArgument,
                     name + ": was opened before, and its bytes cannot be read again");

@@ -15,6 +15,7 @@
 
 #include "shared/base/status.h"
 #include "shared/data/stream/byte_input.h"
+#include "shared/data/stream/record_stream.h"
 #include "shared/data/stream/spool_folder.h"
 #include "shared/data/stream/stream_source.h"
 
@@ -31,8 +32,9 @@ class StreamInputs {
 
   // nullopt at the end.
   virtual Result<std::optional<Item>> next(const std::stop_token& stop) = 0;
-  // `offset`: of the first byte that is required, for starts_at_offset().
-  virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t offset) = 0;
+  // `from`: of the first byte that is required, for starts_at_offset().
+  virtual Result<std::unique_ptr<ByteInput>> open(const std::string& name,
+                                                  const StreamPosition& from) = 0;
   // Whether next() waits for another program.
   virtual bool is_waiting() const { return false; }
   // Increases while next() works or waits, as ByteInput::polls().
@@ -47,6 +49,12 @@ class StreamInputs {
   virtual bool can_be_read_again() const { return true; }
   // Whether an input starts at the offset that it was opened with, and not at its first byte.
   virtual bool starts_at_offset() const { return false; }
+  // Whether an input that has ended continues where it did when next() returns its name again, as
+  // that of a producer that connects again. It is always the same input, and ends with the stream. A
+  // record of which the end is missing comes again.
+  virtual bool can_continue() const { return false; }
+  // With can_continue(): the input was read to its end, and its records are in the queue.
+  virtual void close(const std::string& /*name*/) {}
   // All records of the input that is read end before `offset`.
   virtual void set_complete(uint64_t /*offset*/) {}
   // After how many inputs the names repeat without end; 0: they do not.

@@ -4,7 +4,7 @@
 //   PATH           a FIFO, a Unix socket to connect to, or a file that grows
 //   GLOB           complete files, in the order of their names: "/data/train-{000..146}.tar.gz"
 //   spool          files that other programs rename into the folder data.NAME.path
-//   external       producers that attach; they have no inputs of bytes
+//   external       producers that connect to a socket (producer_inputs.h)
 //
 // A path with a wildcard or a brace is a GLOB, unless a file has that name. A regular file is one that
 // grows; a single complete file is a GLOB, such as "train[.]jsonl".
@@ -40,7 +40,7 @@ class StreamSource {
   StreamSource(Kind kind, std::vector<std::string> names) : kind_(kind), names_(std::move(names)) {}
 
   Kind kind() const { return kind_; }
-  // The names for open(), without those of a spool folder (SpoolFolder) and of external producers.
+  // The names for open(), without those of a spool folder (SpoolFolder) and of producers.
   const std::vector<std::string>& names() const { return names_; }
   // Equal fingerprints mean that what is saved of one stream continues another: the same inputs, and a
   // queue that can hold the elements.

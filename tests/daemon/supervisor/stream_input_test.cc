@@ -43,11 +43,12 @@ class StreamInputTest : public FeedTest {
     options_.feed = config->feed;
     options_.feed.worker_timeout_seconds.reset();
     options_.feed_program = FEED_PROGRAM;
-    options_.stream = StreamSupply{.fingerprint = feed::stream_fingerprint(*config, *source),
-                                   .capacity = 300,
-                                   .input_fd = ends_[0],
-                                   .input_name = "pipe",
-                                   .history_bytes = kHistoryBytes};
+    options_.stream =
+        StreamSupply{.fingerprint = source->fingerprint(*config->data.at("train").stream),
+                     .capacity = 300,
+                     .input_fd = ends_[0],
+                     .input_name = "pipe",
+                     .history_bytes = kHistoryBytes};
     const std::vector<TensorSpec> spec{{.name = "input", .dtype = DType::kF32, .shape = {1}},
                                        {.name = "target", .dtype = DType::kF32, .shape = {1}}};
     auto ring =
@@ -154,7 +155,7 @@ TEST_F(LostReadTest, EndsRunIfNextRecordCannotBeFound) {
   EXPECT_NE(reason.message().find("the next record cannot be found"), std::string::npos)
       << reason.to_string();
   supervisor_->stop();
-  const auto history = supervisor_->history_from(0);
+  const auto history = supervisor_->history_of(feed::StreamState());
   ASSERT_TRUE(history.has_value());
   EXPECT_EQ(history->begin + history->bytes.size(), history->complete);
 }

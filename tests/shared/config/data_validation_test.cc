@@ -459,6 +459,9 @@ TEST(BucketValidationTest, RequiresSamplesThatOccurOncePerEpoch) {
 }
 
 TEST(DataValidationTest, AcceptsStreamWithoutPath) {
+  EXPECT_THAT(errors_of(train("format: text, stream: {source: external, num_threads: 8}") +
+                        "train: {max_steps: 5}\n"),
+              IsEmpty());
   EXPECT_THAT(errors_of(train("format: text, stream: {source: stdin}") + "train: {max_steps: 5}\n"),
               IsEmpty());
   EXPECT_THAT(errors_of(train("format: jsonl, fields: {input: x, label: y}, num_classes: 3, "
@@ -506,6 +509,7 @@ TEST(DataValidationTest, ValidatesStream) {
                "stream.capacity");
   expect_error(text("source: stdin, num_threads: 2"), "stream.num_threads");
   expect_error(text("source: stdin, num_epochs: 2"), "stream.num_epochs");
+  expect_error(text("source: external, num_epochs: 2"), "stream.num_epochs");
   expect_error(text("source: spool"), "path");
   expect_error("format: jsonl, fields: {input: x, label: y}, stream: {source: stdin}",
                "num_classes");

@@ -20,8 +20,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/data/stream/producer_history.h"
+#include "shared/data/stream/producer_inputs.h"
+#include "shared/feed/make_stream_feed.h"
 #include "tests/shared/data/example_writer.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/shared/data/stream/producer_client.h"
 #include "tests/shared/data/stream/stream_fixture.h"
 #include "tests/support/packed_bytes.h"
 
@@ -123,7 +127,8 @@ class ScriptedInputs final : public StreamInputs {
     while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
     return data::stream::stopped_reading("inputs");
   }
-  Result<std::unique_ptr<ByteInput>> open(const std::string& name, uint64_t /*offset*/) override {
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name,
+                                          const data::stream::StreamPosition& /*from*/) override {
     const size_t input = std::stoul(name.substr(name.find('-') + 1));
     if (failing_ && failing_->first == input) return failing_->second;
     return std::unique_ptr<ByteInput>(std::make_unique<ScriptedInput>(name, inputs_.at(input)()));
@@ -988,6 +993,273 @@ TEST_F(StreamFeedTest, CountsDroppedRecords) {
   EXPECT_EQ(feed_->status().records, 4u);
   EXPECT_EQ(feed_->status().activity, StreamStatus::Activity::kEnded);
   stop_and_join();
+}
+
+// ---- External producers
+
+using data::stream::testing::hello;
+using data::stream::testing::ProducerClient;
+
+// Sends a text, from the offset that each reply says, until `rest_is_sent` or a stop.
+class ReplayingProducer {
+ public:
+  // `part`: bytes per connection; 0: all.
+  ReplayingProducer(std::string path, std::string name, std::string text, size_t part = 0)
+      : thread_([=](const std::stop_token& stop) { run(stop, path, name, text, part); }) {}
+
+ private:
+  static void run(const std::stop_token& stop, const std::string& path, const std::string& name,
+                  const std::string& text, size_t part) {
+    while (!stop.stop_requested()) {
+      ProducerClient client(path, hello(name));
+      std::optional<uint64_t> offset;
+      while (!stop.stop_requested() && !offset && !client.is_closed())
+        offset = client.read_offset(20ms);
+      if (!offset) continue;
+      const std::string_view rest = std::string_view(text).substr(*offset);
+      client.send(part == 0 ? rest : rest.substr(0, part));
+      client.close();
+      if (part == 0 || part >= rest.size()) return;
+    }
+  }
+
+  std::jthread thread_;
+};
+
+class ProducerFeedTest : public StreamFeedTest {
+ protected:
+  static constexpr size_t kHistoryBytes = size_t{1} << 20;
+
+  std::string socket() const { return path("producers.sock"); }
+  // As a worker process that continues from a state, or starts.
+  std::unique_ptr<StreamInputs> open(const StreamState* from = nullptr,
+                                     std::optional<data::stream::ByteHistory> history = {}) {
+    std::vector<data::stream::KnownProducer> known;
+    if (from != nullptr)
+      for (const auto& source : from->sources)
+        known.push_back({.name = source.name,
+                         .next = source.next,
+                         .can_replay = source.identity == data::stream::kReplayingProducer});
+    return data::stream::make_producer_inputs(data::stream::testing::listen_at(socket()), {},
+                                              history, std::move(known));
+  }
+  data::stream::ByteHistory history() {
+    return data::stream::ByteHistory(std::as_writable_bytes(std::span(memory_)));
+  }
+  // As of a checkpoint.
+  void restore_history(const StreamHistory& saved) {
+    memory_.assign(memory_.size(), 0);
+    history().assign(saved.begin, saved.bytes, saved.complete);
+  }
+  void end_stream() { ProducerClient(socket(), data::stream::testing::kEndOfStream).read_line(); }
+  void start(StreamInputs& inputs) {
+    create(inputs);
+    feed_->start(*coordinator_);
+  }
+
+ private:
+  std::vector<uint64_t> memory_ =
+      std::vector<uint64_t>((data::stream::ByteHistory::kHeaderBytes + kHistoryBytes) / 8);
+};
+
+TEST_F(ProducerFeedTest, ReadsSeveralProducersToEndOfStream) {
+  options_.num_threads = 2;
+  const auto inputs = open();
+  start(*inputs);
+  const ReplayingProducer a(socket(), "a", json_lines(0, 10));
+  const ReplayingProducer b(socket(), "b", json_lines(10, 20));
+  Batches batches = receive(0, 5);
+  EXPECT_EQ(sorted(batches.all_labels()), numbers(0, 20));
+  end_stream();
+  EXPECT_TRUE(eventually([&] { return feed_->end_ticket() == 5u; }));
+  stop_and_join();
+}
+
+TEST_F(ProducerFeedTest, DropsIncompleteRecordAndContinuesBehindLastCompleteOne) {
+  // The part of a record that looks complete, too.
+  for (const char* const incomplete : {"{\"x\": 2", "{\"x\": [{}", "{\"x\": 2.5, \"y\": 2}"}) {
+    const auto inputs = open();
+    start(*inputs);
+    ProducerClient first(socket(), hello("a"));
+    ASSERT_EQ(first.read_offset(), 0u);
+    first.send(json_lines(0, 2) + incomplete);
+    first.close();
+    ProducerClient again(socket(), hello("a"));
+    EXPECT_EQ(again.read_offset(), json_lines(0, 2).size()) << incomplete;
+    again.send(json_lines(2, 4));
+    EXPECT_EQ(receive(0, 1).all_labels(), numbers(0, 4));
+    EXPECT_EQ(feed_->status().dropped, 1u);
+    EXPECT_EQ(feed_->status().errors, 0u);
+    stop_and_join();
+    destroy();
+  }
+}
+
+TEST_F(ProducerFeedTest, ReadsOthersWhileOneIsSilent) {
+  options_.num_threads = 2;
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient silent(socket(), hello("silent"));
+  EXPECT_EQ(silent.read_offset(), 0u);
+  const ReplayingProducer other(socket(), "other", json_lines(0, 40), 300);
+  EXPECT_EQ(receive(0, 10).all_labels(), numbers(0, 40));
+  EXPECT_TRUE(
+      eventually([&] { return feed_->status().activity == StreamStatus::Activity::kWaiting; }));
+  EXPECT_THAT(feed_->status().input, HasSubstr("producer silent (process "));
+  const uint64_t before = progress();
+  EXPECT_TRUE(eventually([&] { return progress() > before + 2; }));
+  stop_and_join();
+}
+
+TEST_F(ProducerFeedTest, LetsProducerWaitUntilReaderIsFree) {
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient first(socket(), hello("first"));
+  EXPECT_EQ(first.read_offset(), 0u);
+  ProducerClient second(socket(), hello("second"));
+  EXPECT_EQ(second.read_offset(50ms), std::nullopt);
+  first.close();
+  EXPECT_EQ(second.read_offset(), 0u);
+  stop_and_join();
+}
+
+TEST_F(ProducerFeedTest, HoldsAtMostCapacityElements) {
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient client(socket(), hello("a"));
+  EXPECT_EQ(client.read_offset(), 0u);
+  // Until the socket takes no more, because nothing is read any more.
+  const std::string text = json_lines(0, 1000);
+  size_t sent = 0;
+  EXPECT_TRUE(eventually([&] {
+    const size_t now = client.send_available(text);
+    sent += now;
+    return now == 0 && feed_->status().activity == StreamStatus::Activity::kBlocked;
+  }));
+  EXPECT_EQ(feed_->status().elements, options_.capacity);
+  EXPECT_LT(sent, size_t{8} << 20);
+  const auto elements = static_cast<uint64_t>(options_.capacity);
+  EXPECT_LE(feed_->status().records, elements + slots_ * batch_);
+  stop_and_join();
+}
+
+TEST_F(ProducerFeedTest, CountsRecordThatCannotBeUsed) {
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient client(socket(), hello("a"));
+  EXPECT_EQ(client.read_offset(), 0u);
+  client.send(json_lines(0, 2) + "garbage\n" + json_lines(2, 4));
+  const Batches batches = receive(0, 1);
+  EXPECT_EQ(batches.all_labels(), numbers(0, 4));
+  ASSERT_THAT(batches.errors, SizeIs(1));
+  EXPECT_THAT(batches.errors.front().reason, HasSubstr("producer a (process "));
+  EXPECT_THAT(batches.errors.front().reason, HasSubstr("record 2"));
+  stop_and_join();
+}
+
+// Every ticket of a run is resumed from its state, with the history of a checkpoint.
+class ProducerResumeTest : public ProducerFeedTest,
+                           public ::testing::WithParamInterface<queue::QueueType> {
+ protected:
+  ProducerResumeTest() {
+    options_.queue = GetParam();
+    if (options_.queue == queue::QueueType::kRandomShuffle) options_.min_after_dequeue = 8;
+  }
+};
+
+// With RandomShuffleQueue, batches depend on the time at which the producer ends.
+TEST_P(ProducerResumeTest, IsBitForBitTheSameWithOneProducer) {
+  constexpr uint64_t kTickets = 11;  // of them, the queue was always full
+  const std::string text = json_lines(0, 60);
+  std::map<uint64_t, StreamHistory> histories;
+  Batches whole;
+  {
+    const auto inputs = open(nullptr, history());
+    start(*inputs);
+    const ReplayingProducer producer(socket(), "a", text);
+    for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
+      const Batches one = receive(ticket, 1);
+      ASSERT_THAT(one.bytes, SizeIs(1));
+      whole.bytes.push_back(one.bytes.front());
+      const std::lock_guard lock(mutex_);
+      histories[ticket] = *copy_producer_history(states_.at(ticket), history());
+    }
+    whole.states = states_;
+    stop_and_join();
+    destroy();
+  }
+  for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
+    const bool has_history = ticket % 2 == 0 || options_.queue == queue::QueueType::kRandomShuffle;
+    restore_history(has_history ? histories.at(ticket) : StreamHistory());
+    StreamState from = whole.states.at(ticket);
+    drop_unsaved_elements(from, history(), options_.queue);
+    const auto inputs = open(&from, history());
+    const ReplayingProducer producer(socket(), "a", text);
+    const Batches resumed = run(*inputs, &from, ticket + 1, kTickets - ticket - 1);
+    EXPECT_TRUE(resumed.status.ok()) << resumed.status.to_string();
+    EXPECT_EQ(resumed.bytes,
+              std::vector<std::string>(whole.bytes.begin() + static_cast<long>(ticket) + 1,
+                                       whole.bytes.end()))
+        << "after ticket " << ticket;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, ProducerResumeTest,
+                         ::testing::Values(queue::QueueType::kFIFO,
+                                           queue::QueueType::kRandomShuffle,
+                                           queue::QueueType::kPaddingFIFO),
+                         [](const auto& parameter) {
+                           return std::string(queue::to_string(parameter.param));
+                         });
+
+TEST_F(ProducerFeedTest, ReadsEveryRecordExactlyOnceWithSeveralProducers) {
+  options_.num_threads = 3;
+  options_.queue = queue::QueueType::kRandomShuffle;
+  constexpr int64_t kRecords = 200;  // of each of four producers
+  Labels all;
+  std::optional<StreamState> from;
+  for (uint64_t ticket = 0; ticket < 4 * kRecords / 4;) {
+    if (from) drop_unsaved_elements(*from, history(), options_.queue);
+    const auto inputs = open(from ? &*from : nullptr, history());
+    std::vector<std::unique_ptr<ReplayingProducer>> producers;
+    for (int64_t i = 0; i < 4; ++i)
+      producers.push_back(std::make_unique<ReplayingProducer>(
+          socket(), "p" + std::to_string(i), json_lines(i * kRecords, (i + 1) * kRecords), 500));
+    const uint64_t count = std::min<uint64_t>(23, kRecords - ticket);
+    const Batches batches = run(*inputs, from ? &*from : nullptr, ticket, count);
+    ASSERT_TRUE(batches.status.ok()) << batches.status.to_string();
+    const Labels labels = batches.all_labels();
+    ASSERT_THAT(labels, SizeIs(count * batch_));
+    all.insert(all.end(), labels.begin(), labels.end());
+    ticket += count;
+    from = batches.states.at(ticket - 1);
+  }
+  EXPECT_EQ(sorted(all), numbers(0, 4 * kRecords));
+}
+
+// Its elements are those of the history; the others cannot be sent again.
+TEST_F(ProducerFeedTest, ContinuesWithoutElementsThatWereNotSaved) {
+  options_.queue = queue::QueueType::kRandomShuffle;
+  const std::string text = json_lines(0, 100);
+  StreamState from{.next_source = 1, .generator = queue::GeneratorState{}};
+  from.sources.push_back({.number = 0,
+                          .name = "a",
+                          .next = {.offset = json_lines(0, 6).size(), .record = 6},
+                          .identity = 0});
+  for (uint64_t i = 0; i < 6; ++i)
+    from.elements.push_back(
+        {.source = 0,
+         .at = {.offset = json_lines(0, static_cast<int64_t>(i)).size(), .record = i}});
+  const uint64_t held = json_lines(0, 4).size();
+  data::stream::ProducerHistory(history()).append(
+      "a", held, std::as_bytes(std::span(text)).subspan(held, json_lines(4, 6).size()));
+  drop_unsaved_elements(from, history(), options_.queue);
+  EXPECT_THAT(from.elements, SizeIs(2));
+  const auto inputs = open(&from, history());
+  const ReplayingProducer producer(socket(), "a", text);
+  const Batches batches = run(*inputs, &from, 1, 5);
+  const Labels labels = batches.all_labels();
+  EXPECT_EQ(*std::ranges::min_element(labels), 4);
 }
 
 }  // namespace

@@ -112,13 +112,13 @@ TEST(StreamState, NeedsAllBytesBeforeItHasStarted) {
   const std::vector<std::byte> read(30, std::byte{7});
   history.assign(0, read, 20);
   EXPECT_FALSE(StreamState().has_started());
-  const auto saved = copy_history(StreamState(), history);
-  ASSERT_TRUE(saved.has_value());
-  EXPECT_EQ(saved->begin, 0u);
-  EXPECT_EQ(saved->complete, 20u);
-  EXPECT_EQ(saved->bytes, read);
+  ASSERT_EQ(first_needed(StreamState()), 0u);
+  const StreamHistory saved = copy_history(history, 0);
+  EXPECT_EQ(saved.begin, 0u);
+  EXPECT_EQ(saved.complete, 20u);
+  EXPECT_EQ(saved.bytes, read);
   const StreamState ended{.next_source = 1};
-  EXPECT_EQ(copy_history(ended, history), std::nullopt);
+  EXPECT_EQ(first_needed(ended), std::nullopt);
 }
 
 TEST(StreamStateTable, KeepsStateOfEachSlot) {

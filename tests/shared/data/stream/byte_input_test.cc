@@ -127,7 +127,8 @@ TEST(DescriptorInputTest, NamesProcessBehindSocket) {
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   auto connection = connect_socket(path);
   ASSERT_TRUE(connection.ok()) << connection.status().to_string();
-  EXPECT_THAT(connection->name, HasSubstr(path + " (process " + std::to_string(::getpid())));
+  EXPECT_THAT(connection->name,
+              HasSubstr(path + " (process " + std::to_string(::getpid()) + ", data_stream"));
   const auto input = make_descriptor_input(*std::move(connection));
   {
     const UniqueFd producer(::accept(listener.get(), nullptr, nullptr));

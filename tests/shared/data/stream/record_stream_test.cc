@@ -218,6 +218,28 @@ TEST_P(FramingTest, ReturnsOnlyCompleteRecordsOfTruncatedStream) {
   }
 }
 
+// A stream that breaks off anywhere continues behind its last complete record.
+TEST_P(FramingTest, ContinuesBehindLastCompleteRecord) {
+  Framing framing = GetParam().framing;
+  framing.needs_ends = true;
+  const bool has_lines = framing.kind == Framing::Kind::kLines;
+  const std::string content = GetParam().content + (has_lines ? "\n" : "");
+  std::vector<std::string> expected = GetParam().records;
+  if (has_lines) expected.back() += '\n';
+  const size_t step = content.size() > 1000 ? 3 : 1;
+  for (size_t length = 0; length < content.size(); length += step) {
+    RecordStream broken(framing, std::make_unique<MemoryInput>(content.substr(0, length)));
+    ReadRecords read = read_records(broken);
+    EXPECT_EQ(read.status.ok(), !broken.is_incomplete()) << length << read.status.to_string();
+    const StreamPosition at = broken.position();
+    RecordStream rest(framing, std::make_unique<MemoryInput>(content.substr(at.offset)), at);
+    const ReadRecords after = read_records(rest);
+    EXPECT_TRUE(after.status.ok()) << length << after.status.to_string();
+    read.records.insert(read.records.end(), after.records.begin(), after.records.end());
+    EXPECT_EQ(read.records, expected) << length;
+  }
+}
+
 TEST_P(FramingTest, EndsWithoutRecordIfStreamIsEmpty) {
   const ReadRecords read = read_records(GetParam().framing, "");
   EXPECT_TRUE(read.status.ok()) << read.status.to_string();

@@ -84,10 +84,10 @@ TEST_F(StreamInputsTest, OpensArchivedFileOfSpoolFolder) {
   write("spool/done/a", "text");
   auto inputs = make_spool_inputs(path("spool"));
   ASSERT_TRUE(inputs.ok()) << inputs.status().to_string();
-  const auto input = (*inputs)->open(path("spool/a"), 0);
+  const auto input = (*inputs)->open(path("spool/a"), {});
   ASSERT_TRUE(input.ok()) << input.status().to_string();
   EXPECT_EQ(testing::read_rest(**input).bytes, "text");
-  const Status missing = (*inputs)->open(path("spool/b"), 0).status();
+  const Status missing = (*inputs)->open(path("spool/b"), {}).status();
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.message(), HasSubstr(path("spool/b")));
 }
@@ -100,10 +100,10 @@ TEST_F(StreamInputsTest, OpensDescriptorOnce) {
   const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"});
   EXPECT_THAT(names_of(*inputs), ElementsAre("pipe"));
   EXPECT_FALSE(inputs->can_be_read_again());
-  const auto input = inputs->open("pipe", 0);
+  const auto input = inputs->open("pipe", {});
   ASSERT_TRUE(input.ok()) << input.status().to_string();
   EXPECT_EQ(testing::read_rest(**input).bytes, "text");
-  EXPECT_EQ(inputs->open("pipe", 0).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(inputs->open("pipe", {}).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(StreamInputsTest, ReadsDescriptorAgainFromHistory) {
@@ -121,12 +121,12 @@ TEST_F(StreamInputsTest, ReadsDescriptorAgainFromHistory) {
                                  "more",
                                  "was read"
                                  "more"}) {
-    const auto input = inputs->open("pipe", 105);
+    const auto input = inputs->open("pipe", {.offset = 105});
     ASSERT_TRUE(input.ok()) << input.status().to_string();
     EXPECT_EQ(testing::read_rest(**input).bytes, rest);
   }
   EXPECT_EQ(history.range().end, 117u);
-  const auto gone = inputs->open("pipe", 99);
+  const auto gone = inputs->open("pipe", {.offset = 99});
   ASSERT_TRUE(gone.ok()) << gone.status().to_string();
   EXPECT_EQ(testing::read_rest(**gone).status.code(), StatusCode::kInternal);
 }
@@ -137,7 +137,7 @@ TEST_F(StreamInputsTest, ContinuesDescriptorThatStateNames) {
   ::close(ends[1]);
   const auto inputs = make_descriptor_inputs({.fd = UniqueFd(ends[0]), .name = "pipe"}, 1);
   EXPECT_THAT(names_of(*inputs), IsEmpty());
-  EXPECT_TRUE(inputs->open("pipe", 0).ok());
+  EXPECT_TRUE(inputs->open("pipe", {}).ok());
 }
 
 }  // namespace

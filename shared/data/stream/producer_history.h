@@ -1,0 +1,58 @@
+// ProducerHistory: the last bytes of the producers that connect to a stream, by name and offset, in one
+// ByteHistory that processes share. From it, a worker process that is restarted and a run that is
+// resumed read what was received before and not used, also if its producer does not connect again.
+//
+// Threads:   append() in one at a time; copy_needed() in any, meanwhile too.
+// Blocking:  never.
+// Ownership: a view; the memory must outlive it.
+// Trust:     the memory can contain anything. Parts that are invalid, and those behind them, are ignored.
+// Format:    parts, one after another: sizes of name and bytes (32 bits each), offset of the first byte
+//            in the stream of the producer, name, bytes. The ByteHistory begins with a whole part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/data/stream/byte_history.h"
+
+namespace stoker::data::stream {
+
+class ProducerHistory {
+ public:
+  struct Part {
+    std::string name;
+    uint64_t offset = 0;  // in the stream of the producer
+    uint64_t bytes = 0;
+    uint64_t at = 0;  // of the bytes, in the ByteHistory
+    uint64_t end() const { return offset + bytes; }
+  };
+
+  explicit ProducerHistory(const ByteHistory& history) : history_(history) {}
+
+  // A part; the oldest are discarded for it. One that is larger than the memory is not appended.
+  void append(std::string_view name, uint64_t offset, std::span<const std::byte> bytes) const;
+  // Of a part. False if they are not there any more.
+  bool copy(uint64_t at, std::span<std::byte> out) const { return history_.copy(at, out); }
+
+  // For what assign() of a ByteHistory needs: the required parts, in the same format.
+  std::vector<std::byte> copy_needed(const std::function<bool(const Part&)>& is_needed) const;
+
+  // What is known of each producer: contiguous parts, ascending. A part replaces what was known from
+  // its offset on, because the producer continued there when it connected again.
+  std::map<std::string, std::vector<Part>> by_name() const;
+
+ private:
+  // The part at `at`; nullopt if there is none, or it is invalid.
+  std::optional<Part> part_at(uint64_t at, uint64_t end) const;
+
+  ByteHistory history_;
+};
+
+}  // namespace stoker::data::stream

@@ -1,0 +1,439 @@
+#include "shared/data/stream/producer_inputs.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/log.h"
+#include "shared/data/stream/producer_handshake.h"
+#include "shared/data/stream/producer_history.h"
+
+namespace stoker::data::stream {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kEnded = "the stream has ended";
+
+// Appends of several readers.
+struct SharedHistory {
+  std::mutex mutex;
+  std::optional<ProducerHistory> maybe_history;
+
+  void append(const std::string& name, uint64_t offset, std::span<const std::byte> bytes) {
+    if (!maybe_history) return;
+    const std::lock_guard lock(mutex);
+    maybe_history->append(name, offset, bytes);
+  }
+};
+
+// A process that has connected.
+struct Connection {
+  std::shared_ptr<const UniqueFd> descriptor;
+  std::string process;   // for messages
+  std::string received;  // and not used yet
+  Clock::time_point deadline = {};
+  bool can_replay = true;
+
+  int fd() const { return descriptor->get(); }
+};
+
+// Whether the producer will send nothing more.
+bool has_hung_up(int fd) {
+  pollfd entry{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
+// False: the producer has gone, or its buffer is full.
+bool send_line(const Connection& connection, std::string_view line) {
+  const ssize_t sent =
+      ::send(connection.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent == static_cast<ssize_t>(line.size());
+}
+
+// Reads what is there; 0 at the end, nullopt if nothing is there. A producer that was killed, or that
+// does not read the reply, resets the connection.
+std::optional<size_t> receive(int fd, std::span<std::byte> out) {
+  for (;;) {
+    const ssize_t got = ::read(fd, out.data(), out.size());
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+    if (errno != EINTR) return size_t{0};
+  }
+}
+
+class ConnectionInput final : public ByteInput {
+ public:
+  ConnectionInput(const std::string& producer, Connection connection, uint64_t offset,
+                  std::shared_ptr<SharedHistory> history)
+      : ByteInput("producer " + producer + " (" + connection.process + ")"),
+        producer_(producer),
+        connection_(std::move(connection)),
+        history_(std::move(history)),
+        at_(offset) {}
+
+  Result<uint64_t> identity(uint64_t /*offset*/) const override {
+    return connection_.can_replay ? kReplayingProducer : 0;
+  }
+
+ private:
+  static constexpr size_t kMaxPart = size_t{256} << 10;
+
+  Result<size_t> read_available(std::span<std::byte> out, const std::stop_token& stop) override {
+    out = out.first(std::min(out.size(), kMaxPart));
+    STOKER_ASSIGN_OR_RETURN(const size_t got, receive_some(out, stop));
+    if (got > 0) history_->append(producer_, at_, out.first(got));
+    at_ += got;
+    return got;
+  }
+
+  Result<size_t> receive_some(std::span<std::byte> out, const std::stop_token& stop) {
+    std::string& rest = connection_.received;
+    if (!rest.empty()) {
+      const size_t count = std::min(out.size(), rest.size());
+      std::memcpy(out.data(), rest.data(), count);
+      rest.erase(0, count);
+      return count;
+    }
+    const int fd = connection_.fd();
+    while (!stop.stop_requested()) {
+      if (const auto got = receive(fd, out)) return *got;
+      waiting_.wait(fd);
+    }
+    return stopped_reading(name());
+  }
+
+  const std::string producer_;
+  Connection connection_;
+  const std::shared_ptr<SharedHistory> history_;
+  uint64_t at_;
+};
+
+// What was received before this process started.
+class HistoryInput final : public ByteInput {
+ public:
+  HistoryInput(const std::string& producer, std::vector<ProducerHistory::Part> parts,
+               uint64_t offset, bool can_replay, std::shared_ptr<const SharedHistory> history)
+      : ByteInput("producer " + producer + " (saved)"),
+        parts_(std::move(parts)),
+        can_replay_(can_replay),
+        history_(std::move(history)),
+        at_(offset) {}
+
+  Result<uint64_t> identity(uint64_t /*offset*/) const override {
+    return can_replay_ ? kReplayingProducer : 0;
+  }
+
+ private:
+  Result<size_t> read_available(std::span<std::byte> out,
+                                const std::stop_token& /*stop*/) override {
+    while (next_part_ < parts_.size() && parts_[next_part_].end() <= at_) ++next_part_;
+    if (next_part_ == parts_.size() || parts_[next_part_].offset > at_) return size_t{0};
+    const ProducerHistory::Part* const part = &parts_[next_part_];
+    out = out.first(std::min<uint64_t>(out.size(), part->end() - at_));
+    if (!history_->maybe_history->copy(part->at + (at_ - part->offset), out)) {
+      log_warn("stream history too small",
+               {{"source", name()},
+                {"offset", at_},
+                {"reason",
+                 "what other producers have sent replaced it before it was read; "
+                 "increase stream.save_elements_mib"}});
+      return size_t{0};
+    }
+    at_ += out.size();
+    return out.size();
+  }
+
+  const std::vector<ProducerHistory::Part> parts_;  // contiguous, ascending
+  const bool can_replay_;
+  const std::shared_ptr<const SharedHistory> history_;
+  uint64_t at_;
+  size_t next_part_ = 0;  // those before end at or before at_
+};
+
+// At most a line a second about connections that are rejected: any user of the group can connect.
+class RejectionLog {
+ public:
+  void add(const std::string& process, std::string_view reason) {
+    const auto now = Clock::now();
+    if (now < next_) {
+      ++suppressed_;
+      return;
+    }
+    next_ = now + std::chrono::seconds(1);
+    log_warn("stream producer rejected", {{"process", process},
+                                          {"reason", reason},
+                                          {"suppressed", std::exchange(suppressed_, uint64_t{0})}});
+  }
+
+ private:
+  Clock::time_point next_;
+  uint64_t suppressed_ = 0;
+};
+
+class ProducerInputs final : public StreamInputs {
+ public:
+  ProducerInputs(InputDescriptor listening, ProducerOptions options,
+                 std::optional<ByteHistory> maybe_history, std::vector<KnownProducer> known)
+      : options_(std::move(options)),
+        listening_(std::move(listening)),
+        history_(std::make_shared<SharedHistory>()) {
+    if (maybe_history) history_->maybe_history.emplace(*maybe_history);
+    if (maybe_history) saved_ = history_->maybe_history->by_name();
+    for (KnownProducer& producer : known)
+      producers_[producer.name] = {
+          .next = producer.next, .is_continued = true, .can_replay = producer.can_replay};
+    for (const KnownProducer& producer : known) add_saved(producer.name);
+    // What was received before the first batch.
+    for (const auto& [name, parts] : saved_)
+      if (!producers_.contains(name)) add_saved(name);
+  }
+
+  Result<std::optional<Item>> next(const std::stop_token& stop) override {
+    while (!stop.stop_requested()) {
+      if (auto item = take_ready()) return item;
+      if (has_ended_ && !has_ready()) {
+        for (const Connection& connection : hellos_) reject(connection, kEnded, false);
+        hellos_.clear();
+        return std::optional<Item>();
+      }
+      wait();
+      accept_connections();
+      read_hellos();
+    }
+    return stopped_reading(listening_.name);
+  }
+
+  Result<std::unique_ptr<ByteInput>> open(const std::string& name,
+                                          const StreamPosition& from) override {
+    const std::lock_guard lock(mutex_);
+    Producer& producer = producers_[name];
+    // Elements of the queue are read again before the first input is opened.
+    if (!producer.is_open || std::exchange(producer.has_saved, false))
+      return open_saved(name, producer, from);
+    assert(producer.connection && "next() has not returned the name");
+    Connection connection = std::move(*producer.connection);
+    producer.connection.reset();
+    log_info("stream producer connected", {{"producer", name},
+                                           {"process", connection.process},
+                                           {"record", from.record},
+                                           {"offset", from.offset}});
+    if (std::exchange(producer.is_continued, false) && !connection.can_replay && from.offset > 0)
+      log_warn("stream records possibly lost",
+               {{"producer", name},
+                {"after_record", from.record},
+                {"reason", "the producer cannot send again what this process did not receive"}});
+    producer.can_replay = connection.can_replay;
+    producer.reader = connection.descriptor;
+    // If it has gone, the end follows.
+    (void)send_line(connection, hello_reply(from.offset, from.record));
+    return std::unique_ptr<ByteInput>(
+        std::make_unique<ConnectionInput>(name, std::move(connection), from.offset, history_));
+  }
+
+  void close(const std::string& name) override {
+    const std::lock_guard lock(mutex_);
+    producers_[name].is_open = false;
+  }
+
+  bool is_waiting() const override { return waiting_.is_waiting(); }
+  uint64_t polls() const override { return waiting_.polls(); }
+  bool starts_at_offset() const override { return true; }
+  bool can_continue() const override { return true; }
+
+ private:
+  struct Producer {
+    StreamPosition next = {};   // at the start of this process
+    bool is_continued = false;  // has no connection since then
+    bool can_replay = false;
+    bool has_saved = false;  // bytes in the history to be read before a connection
+    bool is_open = false;    // next() has returned it
+    std::optional<Connection> connection = {};  // that waits for a reader
+    std::weak_ptr<const UniqueFd> reader = {};  // of the connection that is read
+    // Whether what is read before another connection ends without its producer.
+    bool is_ending() const {
+      const auto open = reader.lock();
+      return has_saved || (is_open && is_continued) || (open && has_hung_up(open->get()));
+    }
+  };
+
+  // ---- Saved bytes
+
+  void add_saved(const std::string& name) {
+    const auto parts = saved_.find(name);
+    if (parts == saved_.end()) return;
+    Producer& producer = producers_[name];
+    const uint64_t next = producer.next.offset;
+    if (parts->second.front().offset > next || parts->second.back().end() <= next) return;
+    producer.has_saved = producer.is_continued = true;
+    ready_.push_back(name);
+  }
+
+  std::unique_ptr<ByteInput> open_saved(const std::string& name, const Producer& producer,
+                                        const StreamPosition& from) {
+    const auto found = saved_.find(name);
+    return std::make_unique<HistoryInput>(
+        name, found == saved_.end() ? std::vector<ProducerHistory::Part>() : found->second,
+        from.offset, producer.can_replay, history_);
+  }
+
+  // ---- Names
+
+  std::optional<Item> take_ready() {
+    const std::lock_guard lock(mutex_);
+    const auto name = std::ranges::find_if(
+        ready_, [this](const std::string& ready) { return !producers_.at(ready).is_open; });
+    if (name == ready_.end()) return std::nullopt;
+    Item item{.name = *name};
+    ready_.erase(name);
+    producers_.at(item.name).is_open = true;
+    return item;
+  }
+  bool has_ready() const {
+    const std::lock_guard lock(mutex_);
+    return !ready_.empty();
+  }
+
+  // ---- Connections
+
+  void wait() {
+    std::vector<pollfd> descriptors;
+    const bool can_accept = !has_ended_ && hellos_.size() < options_.max_hellos;
+    descriptors.push_back({.fd = can_accept ? listening_.fd.get() : -1, .events = POLLIN});
+    for (const Connection& connection : hellos_)
+      descriptors.push_back({.fd = connection.fd(), .events = POLLIN});
+    waiting_.wait(descriptors);
+  }
+
+  void accept_connections() {
+    // Limited, because a user whose connections are rejected can make more all the time.
+    for (size_t i = 0; i < options_.max_hellos; ++i) {
+      if (has_ended_ || hellos_.size() >= options_.max_hellos) return;
+      UniqueFd fd(::accept4(listening_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd.valid()) {
+        const int error = errno;
+        if (error == EINTR || error == ECONNABORTED) continue;
+        if (error == EAGAIN || error == EWOULDBLOCK) return;
+        // Such as of descriptors. The next attempt is after the next wait.
+        rejections_.add("?", Status::from_errno(error, "accept").message());
+        waiting_.wait(-1);
+        return;
+      }
+      Connection connection{.descriptor = std::make_shared<const UniqueFd>(std::move(fd)),
+                            .deadline = Clock::now() + options_.hello_timeout};
+      const auto peer = peer_of(connection.fd());
+      if (peer) connection.process = peer->process;
+      if (!peer || !is_permitted(peer->uid)) {
+        reject(connection, "not permitted: neither the owner of the run, nor in control.operators",
+               false);
+        continue;
+      }
+      hellos_.push_back(std::move(connection));
+    }
+  }
+
+  bool is_permitted(uid_t user) const {
+    return user == 0 || user == ::geteuid() || std::ranges::count(options_.users, user) > 0;
+  }
+
+  void read_hellos() {
+    std::erase_if(hellos_, [this](Connection& connection) { return advance(connection); });
+  }
+
+  // True: there is nothing left to do with it.
+  bool advance(Connection& connection) {
+    std::array<std::byte, kMaxHelloBytes> bytes;
+    const auto got = receive(connection.fd(), bytes);
+    if (got) connection.received.append(reinterpret_cast<const char*>(bytes.data()), *got);
+    const size_t end = connection.received.find('\n');
+    if (end < kMaxHelloBytes) {
+      const std::string line = connection.received.substr(0, end);
+      connection.received.erase(0, end + 1);
+      accept_hello(connection, line);
+      return true;
+    }
+    if (connection.received.size() >= kMaxHelloBytes)
+      reject(connection,
+             "the first line has more than " + std::to_string(kMaxHelloBytes) + " bytes", false);
+    else if (got == size_t{0})
+      rejections_.add(connection.process, "closed before the first line");
+    else if (has_ended_)
+      reject(connection, kEnded, false);
+    else if (Clock::now() >= connection.deadline)
+      reject(connection, "no first line", true);
+    else
+      return false;
+    return true;
+  }
+
+  void accept_hello(Connection& connection, const std::string& line) {
+    const auto hello = parse_hello(line);
+    if (!hello) return reject(connection, hello.status().message(), false);
+    if (has_ended_) return reject(connection, kEnded, false);
+    if (hello->ends_stream) {
+      has_ended_ = true;
+      log_info("stream end requested", {{"process", connection.process}});
+      (void)send_line(connection, end_reply());
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    const auto found = producers_.find(hello->name);
+    if (found == producers_.end() && producers_.size() >= options_.max_names)
+      return reject(
+          connection,
+          "the stream has " + std::to_string(options_.max_names) + " producers; use a name again",
+          false);
+    Producer& producer = found == producers_.end() ? producers_[hello->name] : found->second;
+    if (producer.connection || (producer.is_open && !producer.is_ending()))
+      return reject(connection, "producer " + hello->name + " is connected already", true);
+    connection.can_replay = hello->can_replay;
+    producer.connection = std::move(connection);
+    ready_.push_back(hello->name);
+  }
+
+  void reject(const Connection& connection, std::string_view reason, bool can_retry) {
+    rejections_.add(connection.process, reason);
+    (void)send_line(connection, hello_error(reason, can_retry));
+  }
+
+  // Constant after construction.
+  const ProducerOptions options_;
+  const InputDescriptor listening_;
+  const std::shared_ptr<SharedHistory> history_;
+  std::map<std::string, std::vector<ProducerHistory::Part>> saved_;
+
+  // Own synchronization.
+  SourceWait waiting_;
+
+  // Used by the thread that calls next().
+  std::vector<Connection> hellos_;  // that have not sent their first line
+  bool has_ended_ = false;
+  RejectionLog rejections_;
+
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  std::map<std::string, Producer> producers_;
+  std::deque<std::string> ready_;  // with a connection, or saved bytes; in the order of next()
+};
+
+}  // namespace
+
+std::unique_ptr<StreamInputs> make_producer_inputs(InputDescriptor listening,
+                                                   ProducerOptions options,
+                                                   std::optional<ByteHistory> maybe_history,
+                                                   std::vector<KnownProducer> known) {
+  return std::make_unique<ProducerInputs>(std::move(listening), std::move(options), maybe_history,
+                                          std::move(known));
+}
+
+}  // namespace stoker::data::stream
