@@ -76,4 +76,21 @@ function(stoker_install_libraries)
   install(RUNTIME_DEPENDENCY_SET stoker_libraries
     PRE_EXCLUDE_REGEXES "^lib(torch|c10|gomp|cu|nv|stdc|gcc_s|c[.]|m[.]|dl[.]|rt[.]|pthread|util|resolv|systemd)" "^ld-linux"
     LIBRARY DESTINATION "${STOKER_LIBRARY_FOLDER}" COMPONENT libraries)
+  # With their licenses, and a bill of materials; the .deb has its own (packaging/stage.cmake).
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/stoker" COMPONENT libraries)
+  install(CODE "
+    set(prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+    set(documents \"\${prefix}/${CMAKE_INSTALL_DATADIR}/doc/stoker\")
+    file(GLOB libraries \"\${prefix}/${STOKER_LIBRARY_FOLDER}/*.so.*\")
+    foreach(library \${libraries})
+      get_filename_component(name \"\${library}\" NAME)
+      execute_process(COMMAND dpkg -S \"*/\${name}\" OUTPUT_VARIABLE owner ERROR_QUIET RESULT_VARIABLE ignored)
+      string(REGEX REPLACE \"[:,].*\" \"\" owner \"\${owner}\")
+      if(EXISTS \"/usr/share/doc/\${owner}/copyright\")
+        configure_file(\"/usr/share/doc/\${owner}/copyright\" \"\${documents}/licenses/\${owner}\" COPYONLY)
+      endif()
+    endforeach()
+    execute_process(COMMAND \"\${CMAKE_COMMAND}\" \"-DSOURCE=${PROJECT_SOURCE_DIR}\" \"-DVERSION=${PROJECT_VERSION}\"
+      \"-DOUTPUT=\${documents}/stoker.spdx.json\" -P \"${PROJECT_SOURCE_DIR}/packaging/sbom.cmake\" COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT libraries)
 endfunction()

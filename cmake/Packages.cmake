@@ -59,6 +59,6 @@ The plugin interface of stoker: headers, a CMake package and an example with
 its test. A plugin is compiled with the headers of LibTorch, which
 \"stoker-libtorch --install\" downloads.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "stoker (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "stoker (= ${PROJECT_VERSION}), python3:any")  # for an example
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "g++")
 include(CPack)

@@ -107,10 +107,12 @@ for fact in '^stokerd [0-9.]* (LibTorch [0-9.]*)$' '^commit    ' '^compiler  [A-
 done
 
 # The licenses of the archive's copies of libraries.
-for library in "$scratch"/archive/lib/stoker/*.so*; do
-  [[ ${library##*/} == libstoker_cuda.so || -n $(ls "$scratch/archive/share/doc/stoker/licenses" 2>/dev/null) ]] ||
-    fail "no licenses of the libraries in the archive"
+for library in "$scratch"/archive/lib/stoker/*.so.*; do
+  package=$(dpkg -S "*/${library##*/}" | sed 's/[:,].*//;q')
+  [[ -s $scratch/archive/share/doc/stoker/licenses/$package ]] || fail "the archive lacks the license of ${library##*/}"
 done
+[[ -s $scratch/archive/share/doc/stoker/stoker.spdx.json && -s $scratch/archive/share/doc/stoker/LICENSE ]] ||
+  fail "the archive lacks its license or bill of materials"
 
 # The bill of materials: valid JSON with a package per dependency.
 python3 - "$scratch/stoker/usr/share/doc/stoker/stoker.spdx.json" <<'PYTHON'
