@@ -212,6 +212,16 @@ void append_if_null(std::vector<sock_filter>& program, uint32_t call, uint32_t a
        unless_skip(0, 1), return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
 }
 
+// Allows sends without an address and with these flags only: others have had errors in the kernel.
+void append_send(std::vector<sock_filter>& program, uint32_t flags) {
+  const uint32_t address = at_argument(4);
+  program.insert(
+      program.end(),
+      {unless_skip(SYS_sendto, 8), load(at_argument(3)), unless_skip(flags, 5), load(address),
+       unless_skip(0, 3), load(address + sizeof(uint32_t)), unless_skip(0, 1),
+       return_value(SECCOMP_RET_ALLOW), load(offsetof(seccomp_data, nr))});
+}
+
 void append_missing(std::vector<sock_filter>& program, uint32_t call) {
   program.insert(program.end(), {unless_skip(call, 1),
                                  return_value(SECCOMP_RET_ERRNO | (ENOSYS & SECCOMP_RET_DATA))});
@@ -266,7 +276,7 @@ std::vector<sock_filter> filter_program(int pid, std::span<const int> writable_f
   if (reply_fd) append(program, {SYS_write, 0, kAll, static_cast<uint32_t>(*reply_fd)});
   if (listening_fd) {
     append(program, {SYS_accept4, 0, kAll, static_cast<uint32_t>(*listening_fd)});
-    append_if_null(program, SYS_sendto, 4);  // the address
+    append_send(program, MSG_NOSIGNAL | MSG_DONTWAIT);
     append(program, {SYS_getsockopt, 2, kAll, SO_PEERCRED});
   }
   // For abort() and the SIGSYS handler.

@@ -245,8 +245,10 @@ Status DaemonApp::start_http() {
   STOKER_ASSIGN_OR_RETURN(const auto listen, config::parse_http_listen(*config_.http.listen));
   UniqueFd unix_socket;
   if (!listen.unix_path.empty()) {
-    auto socket = server::ListeningSocket::open(listen.unix_path);
-    if (!socket.ok()) return socket.status().with_context("http.listen");
+    const server::SocketPurpose purpose{.name = "socket of the HTTP server",
+                                        .suggestion = "or set http.listen to another path"};
+    auto socket = server::ListeningSocket::open(listen.unix_path, server::kProbeTimeout, purpose);
+    if (!socket.ok()) return socket.status();
     maybe_http_socket_.emplace(*std::move(socket));
     unix_socket = maybe_http_socket_->take_descriptor();
   }

@@ -28,7 +28,8 @@ constexpr auto kQueueWait = std::chrono::milliseconds(100);
 // How often the thread that takes batches checks whether all readers wait: the delay of a batch when
 // a stream runs dry.
 constexpr auto kSettleInterval = std::chrono::milliseconds(5);
-constexpr int64_t kQueuedNames = 32;  // as in TensorFlow's string_input_producer
+constexpr int64_t kQueuedNames = 32;              // as in TensorFlow's string_input_producer
+constexpr int64_t kQueuedProducers = 4096 + 256;  // all names, and those that connect again
 // restore() reports progress at least this often.
 constexpr uint64_t kProgressBytes = uint64_t{16} << 20;
 // Inputs that need not be remembered any more are removed when their number may have doubled.
@@ -444,7 +445,8 @@ Status StreamFeed::make_readers(const data::DatasetRequest& request) {
 Status StreamFeed::make_queues() {
   queue::QueueOptions names{
       .name = "file-names",
-      .capacity = kQueuedNames,
+      // Producers wait in it for a reader. The thread that accepts them must not wait for space.
+      .capacity = inputs_.can_continue() ? kQueuedProducers : kQueuedNames,
       .components = {{.name = "", .dtype = DType::kI64, .shape = queue::Shape()}}};
   STOKER_ASSIGN_OR_RETURN(names_, queue::Queue::create(std::move(names)));
   queue::QueueOptions examples{.name = "examples",

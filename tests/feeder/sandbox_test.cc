@@ -301,7 +301,7 @@ TEST_F(ProducerSandboxTest, AllowsConnectionsOnlyOnTheirSocket) {
         ucred peer{};
         socklen_t size = sizeof peer;
         const bool is_known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-        return is_known && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1 ? 0 : 1;
+        return is_known && ::send(fd, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : 1;
       },
       options);
   EXPECT_EQ(allowed.exit_code, 0) << "signal " << allowed.signal;
@@ -311,7 +311,11 @@ TEST_F(ProducerSandboxTest, AllowsConnectionsOnlyOnTheirSocket) {
   const auto* const to = reinterpret_cast<const sockaddr*>(&address);
   for (const auto& call : std::vector<std::function<long()>>{
            [&] { return ::accept4(other.get(), nullptr, nullptr, 0); },
-           [&] { return ::sendto(producer.get(), "x", 1, 0, to, sizeof address); },
+           [&] {
+             return ::sendto(producer.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT, to,
+                             sizeof address);
+           },
+           [&] { return ::send(producer.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_OOB); },
            [&] { return ::sendmsg(producer.get(), &message, 0); },
            [&] { return ::connect(producer.get(), to, sizeof address); },
            [&] { return ::socket(AF_UNIX, SOCK_STREAM, 0); },

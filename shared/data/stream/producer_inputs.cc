@@ -396,6 +396,9 @@ class ProducerInputs final : public StreamInputs {
     Producer& producer = found == producers_.end() ? producers_[hello->name] : found->second;
     if (producer.connection || (producer.is_open && !producer.is_ending()))
       return reject(connection, "producer " + hello->name + " is connected already", true);
+    const auto waits = [](const auto& entry) { return entry.second.connection.has_value(); };
+    if (static_cast<size_t>(std::ranges::count_if(producers_, waits)) >= options_.max_waiting)
+      return reject(connection, "too many producers wait for a reader", true);
     connection.can_replay = hello->can_replay;
     producer.connection = std::move(connection);
     ready_.push_back(hello->name);

@@ -35,6 +35,7 @@ struct ProducerOptions {
   std::chrono::milliseconds hello_timeout{10'000};  // for the first line
   size_t max_hellos = 32;                           // connections that have not sent it yet
   size_t max_names = 4096;                          // a checkpoint has the position of each
+  size_t max_waiting = 256;                         // connections that no reader has taken
 };
 
 // A producer of a stream that continues.

@@ -1111,6 +1111,18 @@ TEST_F(ProducerFeedTest, ReadsOthersWhileOneIsSilent) {
   stop_and_join();
 }
 
+TEST_F(ProducerFeedTest, EndsWhileManyProducersWait) {
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient first(socket(), hello("first"));
+  EXPECT_EQ(first.read_offset(), 0u);
+  std::vector<ProducerClient> waiting;
+  for (int i = 0; i < 50; ++i) waiting.emplace_back(socket(), hello("p" + std::to_string(i)));
+  ProducerClient end(socket(), data::stream::testing::kEndOfStream);
+  EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
+  stop_and_join();
+}
+
 TEST_F(ProducerFeedTest, LetsProducerWaitUntilReaderIsFree) {
   const auto inputs = open();
   start(*inputs);

@@ -321,6 +321,37 @@ TEST_F(ProducerInputsTest, LimitsNames) {
   EXPECT_THAT(c.read_line(), HasSubstr("the stream has 2 producers"));
 }
 
+TEST_F(ProducerInputsTest, LimitsConnectionsThatWaitForReader) {
+  open({.max_waiting = 2});
+  ProducerClient a(socket(), hello("a"));
+  ProducerClient b(socket(), hello("b"));
+  EXPECT_EQ(next(), "a");
+  EXPECT_EQ(next(), "b");
+  const Accepting accepting(*inputs_);
+  ProducerClient c(socket(), hello("c"));
+  const std::string line = c.read_line();
+  EXPECT_THAT(line, HasSubstr("too many producers wait"));
+  EXPECT_THAT(line, HasSubstr("\"retry\":true"));
+}
+
+// From many small parts, as a producer sends them that writes record by record.
+TEST_F(ProducerInputsTest, ReadsHistoryOfManyParts) {
+  std::vector<uint64_t> memory(1 << 17);
+  const ByteHistory history(std::as_writable_bytes(std::span(memory)));
+  std::string sent;
+  for (int i = 0; i < 10000; ++i) {
+    const std::string record = std::to_string(i) + "\n";
+    ProducerHistory(history).append("a", sent.size(), std::as_bytes(std::span(record)));
+    sent += record;
+  }
+  const auto parts = ProducerHistory(history).by_name();
+  EXPECT_EQ(parts.at("a").size(), 10000u);
+  inputs_ = make_producer_inputs(testing::listen_at(socket()), {}, history,
+                                 {{.name = "a", .next = {}, .can_replay = true}});
+  EXPECT_EQ(next(), "a");
+  EXPECT_EQ(testing::read_rest(*open_input("a")).bytes, sent);
+}
+
 TEST_F(ProducerInputsTest, EndsAfterProducersThatAreConnected) {
   open();
   ProducerClient silent(socket(), "{");
