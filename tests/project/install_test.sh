@@ -67,7 +67,8 @@ expect_rejected() {
   "$tree/bin/stoker-libtorch" "$1" >"$scratch/output" 2>"$scratch/error" || code=$?
   [[ $code == 78 && ! -s $scratch/output ]] || fail "stoker-libtorch $1: exit code $code, $(cat "$scratch/output")"
   [[ $(head -n 1 "$scratch/error") == "stoker-libtorch: $1: $2"* ]] || fail "stoker-libtorch $1: $(cat "$scratch/error")"
-  "$tree/bin/stoker-libtorch" --check | grep -q " in $(readlink -f "$libtorch")$" || fail "stoker-libtorch $1 has changed the selection"
+  # With the CUDA module, it also says what that lacks.
+  "$tree/bin/stoker-libtorch" --check | grep -qE " in $(readlink -f "$libtorch")(, for the CPU only: .*)?$" || fail "stoker-libtorch $1 has changed the selection"
 }
 # like_libtorch FOLDER: the same LibTorch in a folder without the NVIDIA libraries next to it.
 like_libtorch() {
