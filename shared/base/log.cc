@@ -332,21 +332,24 @@ std::shared_ptr<spdlog::logger> current_logger() {
 }
 
 // At most once a second, unless `always`: each report takes the place of another line.
-void report_drops(spdlog::logger& logger, bool always) {
+bool report_drops(spdlog::logger& logger, bool always) {
   constexpr LogEvent<LogLevel::kWarn> kDropped = "log lines dropped";
   Log& log = state();
-  if (log.pool->overrun_counter() == log.reported_drops.load()) return;
+  if (log.pool->overrun_counter() == log.reported_drops.load()) return false;
   const auto now = std::chrono::steady_clock::now();
   auto next = log.next_drop_report.load();
   const bool is_due = always || now >= next;
   if (!is_due || !log.next_drop_report.compare_exchange_strong(next, now + kDropReportInterval))
-    return;
+    return false;
   const uint64_t drops = log.pool->overrun_counter();
   const uint64_t reported = log.reported_drops.exchange(drops);
-  if (drops <= reported) return;
+  if (drops <= reported) return false;
+  // A report can be dropped, too, but not the total of the last one.
   logger.warn(spdlog::string_view_t(
-      encode(kDropped.name(),
-             {{"count", drops - reported}, {"reason", "the log's disk or terminal is too slow"}})));
+      encode(kDropped.name(), {{"count", drops - reported},
+                               {"total", drops},
+                               {"reason", "the log's disk or terminal is too slow"}})));
+  return true;
 }
 
 void emit(LogLevel level, std::string_view event, Fields fields) {
@@ -432,13 +435,16 @@ void flush_log() {
     logger = log.logger;
   }
   if (!logger) return;
-  report_drops(*logger, true);
   // The queue becomes empty before its last message is processed: then the first of these two, and
   // all earlier messages, have been. The sinks are not flushed here, because one that blocks holds
   // its lock.
-  logger->flush();
-  logger->flush();
-  for (int waited = 0; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
+  auto drain = [&logger, &pool, waited = 0]() mutable {
+    logger->flush();
+    logger->flush();
+    for (; waited < 100 && pool->queue_size() > 0; ++waited) ::usleep(10'000);
+  };
+  drain();
+  if (report_drops(*logger, true)) drain();
 }
 
 void set_log_level(LogLevel level) {

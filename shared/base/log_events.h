@@ -88,7 +88,7 @@ inline constexpr LogEventInfo kAll[] = {
      "`threads not joined`; also in exit_status.json."},
     {LogTopic::kRun, "file write failed", kWarn | kError, "path error",
      "A state file of the run directory could not be written."},
-    {LogTopic::kRun, "log lines dropped", kWarn, "count reason",
+    {LogTopic::kRun, "log lines dropped", kWarn, "count total reason",
      "The disk or terminal is too slow for the log; the oldest lines are missing."},
     {LogTopic::kData, "dataset opened", kInfo, "dataset samples fingerprint",
      "A dataset's index is ready."},

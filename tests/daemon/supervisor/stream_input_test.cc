@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "feeder/sandbox.h"
 #include "shared/config/load_config.h"
 #include "shared/feed/make_stream_feed.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
@@ -127,6 +128,13 @@ TEST_F(StreamInputTest, FindsNextRecordIfWorkerHasReadMoreThanIsHeld) {
 // The worker crashes between a read and the copy of its bytes.
 class LostReadTest : public StreamInputTest {
  protected:
+  void SetUp() override {
+    if (feeder::kSanitized) GTEST_SKIP() << "the sanitizer runtime must be loaded first";
+    StreamInputTest::SetUp();
+  }
+  void TearDown() override {
+    if (!IsSkipped()) StreamInputTest::TearDown();
+  }
   void start_and_produce() {
     ::setenv("CRASH_AFTER_READS", "5", 1);
     ::setenv("LD_PRELOAD", FAILING_READS, 1);
