@@ -1196,8 +1196,8 @@ TEST_P(ProducerResumeTest, IsBitForBitTheSameWithOneProducer) {
       const std::lock_guard lock(mutex_);
       histories[ticket] = *copy_producer_history(states_.at(ticket), history());
     }
-    whole.states = states_;
     stop_and_join();
+    whole.states = states_;
     destroy();
   }
   for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
