@@ -260,13 +260,8 @@ Status DaemonApp::start_http() {
 }
 
 control::TrainerStatus DaemonApp::status() const {
-  const auto published = run_->status();
-  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
-  if (control_) status.control = control_->counters();
-  status.run_dir = identity_.run_dir;
-  status.run_dir_id = identity_.run_dir_id;
-  status.pid = identity_.pid;
-  return status;
+  return server::complete_status(
+      *run_, identity_, control_ ? control_->counters() : control::TrainerStatus::Control());
 }
 
 void DaemonApp::start_training() {

@@ -83,13 +83,7 @@ void RequestHandler::reply(Session& session, const std::string& id,
 }
 
 std::string RequestHandler::status_json() const {
-  const auto published = training_.status();
-  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
-  status.control = counters_;
-  status.run_dir = run_.run_dir;
-  status.run_dir_id = run_.run_dir_id;
-  status.pid = run_.pid;
-  return control::to_json(status);
+  return control::to_json(complete_status(training_, run_, counters_));
 }
 
 std::optional<control::ProtocolError> RequestHandler::find_change_error(const Session& session,

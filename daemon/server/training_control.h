@@ -14,6 +14,7 @@
 #include "shared/base/status.h"
 #include "shared/base/thread_registry.h"
 #include "shared/control/command.h"
+#include "shared/control/hello_reply.h"
 #include "shared/control/trainer_status.h"
 
 namespace stoker::server {
@@ -47,5 +48,18 @@ class TrainingControl {
   // not with this configuration.
   virtual Result<AttachedRing> attach(pid_t pid, UniqueFd pidfd) = 0;
 };
+
+// The status as clients get it: with the run, and the counters of the control server.
+inline control::TrainerStatus complete_status(const TrainingControl& training,
+                                              const control::RunIdentity& run,
+                                              const control::TrainerStatus::Control& counters) {
+  const auto published = training.status();
+  control::TrainerStatus status = published != nullptr ? *published : control::TrainerStatus();
+  status.control = counters;
+  status.run_dir = run.run_dir;
+  status.run_dir_id = run.run_dir_id;
+  status.pid = run.pid;
+  return status;
+}
 
 }  // namespace stoker::server

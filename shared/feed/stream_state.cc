@@ -16,7 +16,7 @@ namespace {
 // with zeros to words, then an ElementRecord for each element and a FinishedRecord for each input that
 // is finished.
 constexpr uint64_t kStateMagic = 0x5441'5453'4d52'0001;  // "STREAMST", version 1
-constexpr uint64_t kMaxOffset = uint64_t{1} << 62;
+constexpr uint64_t kMaxOffset = data::stream::ByteHistory::kMaxOffset;
 constexpr uint64_t kMaxNameBytes = 4096;
 static_assert(std::endian::native == std::endian::little);
 

@@ -29,7 +29,7 @@ class ByteHistory {
 
   // A multiple of 8 bytes, aligned to 8, zeroed; more than the words.
   explicit ByteHistory(std::span<std::byte> memory);
-  static constexpr uint64_t kMaxOffset = uint64_t{1} << 62;  // as in StreamState
+  static constexpr uint64_t kMaxOffset = uint64_t{1} << 62;  // of all inputs
   static constexpr size_t kHeaderBytes = 32;
 
   uint64_t capacity() const { return words_.size() * sizeof(uint64_t); }
