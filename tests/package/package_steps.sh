@@ -6,29 +6,8 @@ set -euo pipefail
 readonly unit=stokerd@demo.service eval_unit=stoker-eval@demo.service run=/var/lib/stoker/demo
 export DEBIAN_FRONTEND=noninteractive
 
-say() { printf '%3d s  %s\n' "$SECONDS" "$*"; }
-save_logs() {
-  journalctl --no-pager -o short-monotonic >/results/journal 2>&1 || true
-  systemctl --no-pager status "$unit" "$eval_unit" >/results/status 2>&1 || true
-}
-trap save_logs EXIT
-fail() {
-  say "FAILED: $*"
-  exit 1
-}
-# within SECONDS WHAT COMMAND…: polls until the command succeeds.
-within() {
-  local deadline=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@"; do
-    ((SECONDS < deadline)) || fail "$what: not in time"
-    sleep 0.1
-  done
-}
-property() { systemctl show --value -p "$2" "$1"; }
-has_state() { [[ $(property "$1" ActiveState) == "$2" ]]; }
-newest_step() { find "$run/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1 | sed 's/^step-0*//'; }
-has_step_after() { (($(newest_step) + 0 > $1)); }
+source "$(dirname "${BASH_SOURCE[0]}")/../systemd/steps.sh"
+save_logs_at_exit /results "$unit" "$eval_unit"
 has_resumed_from() { grep -q " run resumed step=$1 " "$run/logs/stokerd.log"; }
 # dpkg with its output in a file.
 package() {

@@ -34,8 +34,9 @@ dpkg-deb --root-owner-group -Znone -b "$scratch/new" "$scratch/packages/new.deb"
 # The first alternative of each dependency.
 mapfile -t needed < <(dpkg-deb -f "$package" Depends | tr ',' '\n' | sed 's/^ *//; s/[ |(].*//' | sort -u)
 "$here/bare_root.sh" "$scratch/root" systemd-sysv "${needed[@]}" >"$scratch/root.log" || fail "bare_root.sh failed"
-install -D "$here/package_steps.sh" "$scratch/root/opt/package_steps.sh"
-write_test_units "$scratch/root/usr/lib/systemd/system" 120 /opt/package_steps.sh
+install -D "$here/package_steps.sh" "$scratch/root/opt/package/package_steps.sh"
+install -D "$here/../systemd/steps.sh" "$scratch/root/opt/systemd/steps.sh"
+write_test_units "$scratch/root/usr/lib/systemd/system" 120 /opt/package/package_steps.sh
 # More frequent checkpoints than those of the demo, and evaluations that do not yield to training.
 for unit in stokerd stoker-eval; do mkdir -p "$scratch/root/etc/systemd/system/$unit@demo.service.d"; done
 cat >"$scratch/root/etc/systemd/system/stokerd@demo.service.d/test.conf" <<'UNIT'

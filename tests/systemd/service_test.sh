@@ -32,7 +32,7 @@ ln -sfn "/opt/libtorch/${libtorch##*/}" "$libraries/torch"
 
 units=$local/lib/systemd/system
 mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@denied.service.d"
-cp "$here/service_steps.sh" "$local/libexec/stoker-test/"
+cp "$here/service_steps.sh" "$here/steps.sh" "$local/libexec/stoker-test/"
 # With an empty /etc, systemd enables the units of its presets; without a preset file that is every
 # unit.
 mkdir -p "$local/lib/systemd/system-preset"
