@@ -92,7 +92,10 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
     exported.tensors += file->tensors().size();
     for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();
     files.push_back(std::move(file));
-    parts.push_back({part.name, files.back().get()});
+    const bool has_parameters = part.file == kModel.file || part.file == kEma.file;
+    parts.push_back(
+        {part.name, files.back().get(),
+         has_parameters ? verified.manifest().tied_parameters : checkpoint::TiedNames()});
   }
   {
     Progress progress(console, clock, "writing " + printable(path), bytes);

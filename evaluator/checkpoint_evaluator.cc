@@ -238,9 +238,10 @@ struct CheckpointEvaluator::State {
     STOKER_ASSIGN_OR_RETURN(const auto resolved, resolve_class_weights(config.task, checkpoint));
     try {
       for (EvaluatedDataset& dataset : datasets) {
-        STOKER_ASSIGN_OR_RETURN(dataset.task,
-                                task::make_task(resolved, config::training_normalization(config),
-                                                dataset.data->spec(), dataset.data->classes()));
+        STOKER_ASSIGN_OR_RETURN(
+            dataset.task,
+            task::make_task(resolved, config::training_normalization(config), dataset.data->spec(),
+                            dataset.data->classes(), {}, config.model.has_loss()));
       }
     } catch (const std::exception& error) {
       return to_status(error, checkpoint.path());

@@ -87,9 +87,9 @@ Result<std::vector<EvaluatedDataset>> open_evaluated_datasets(const config::Conf
         OpenedDataset opened,
         open_evaluated_dataset(config, name, index_dir, train, feed_program, stop));
     auto& data = opened.data;
-    STOKER_ASSIGN_OR_RETURN(auto task,
-                            task::make_task(config.task, config::training_normalization(config),
-                                            data->spec(), data->classes()));
+    STOKER_ASSIGN_OR_RETURN(
+        auto task, task::make_task(config.task, config::training_normalization(config),
+                                   data->spec(), data->classes(), {}, config.model.has_loss()));
     SampleBatches batches(*data, make_subset(config.eval, data->size()),
                           static_cast<uint64_t>(config.eval.batch_size),
                           config.feed.bucket_boundaries, std::move(opened.is_quarantined));

@@ -189,11 +189,11 @@ add_pytorch() {
   local site name sha
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   mkdir "$site/torch"
-  cp -al "$libtorch/torch/lib" "$site/torch/"
+  cp -al "$libtorch/torch/lib" "$libtorch/torch/include" "$site/torch/"
   cp -al "$libtorch/nvidia" "$site/"
   read -r name sha < <(pins "$(pin_file cpu)")
   unzip -q -n "$(wheel_of "$sha")" 'torch/*' 'torchgen/*' 'functorch/*' '*.dist-info/*' \
-    -x 'torch/include/*' 'torch/share/*' 'torch/bin/p*' -d "$site"
+    -x 'torch/share/*' 'torch/bin/p*' -d "$site"
   if [[ $torch != cuda ]]; then stub_cuda_libraries "$site"; fi
   # Also compiles it. LD_BIND_NOW: a function that a stub lacks is an error here.
   LD_BIND_NOW=1 "$venv/bin/python" -c 'import torch, torchvision; torch.ones(2) @ torch.ones(2)'

@@ -392,6 +392,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   manifest.gradient_accumulation_steps =
       static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
   manifest.model_digest = start.state->model_digest();
+  manifest.tied_parameters = start.state->model().tied_parameters();
   STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = maybe_refresher_ && saved

@@ -25,6 +25,7 @@ namespace {
 struct PickledPart {
   std::string name;
   std::vector<TensorSpec> tensors;
+  const TiedNames& tied;
 };
 
 constexpr std::string_view kTorchPrefix = "torch.";
@@ -97,17 +98,24 @@ PickleWriter& PickleWriter::tensor(const TensorSpec& spec, size_t storage) {
   return op(op::kTuple).op(op::kReduce);
 }
 
-void write_dict(PickleWriter& pickle, const std::vector<TensorSpec>& tensors,
-                size_t first_storage) {
+void write_dict(PickleWriter& pickle, const PickledPart& part, size_t first_storage) {
   pickle.op(op::kEmptyDict).op(op::kMark);
-  for (const TensorSpec& spec : tensors) pickle.text(spec.name).tensor(spec, first_storage++);
+  size_t storage = first_storage;
+  for (const TensorSpec& spec : part.tensors) pickle.text(spec.name).tensor(spec, storage++);
+  // As torch.save writes tied parameters: another tensor of the same storage.
+  for (const auto& [name, same] : part.tied) {
+    const auto found = std::ranges::find(part.tensors, same, &TensorSpec::name);
+    if (found == part.tensors.end()) continue;
+    const auto index = static_cast<size_t>(found - part.tensors.begin());
+    pickle.text(name).tensor(*found, first_storage + index);
+  }
   pickle.op(op::kSetItems);
 }
 
 // {name: tensor, …}
-std::string pickle_tensors(const std::vector<TensorSpec>& tensors) {
+std::string pickle_tensors(const PickledPart& part) {
   PickleWriter pickle;
-  write_dict(pickle, tensors, 0);
+  write_dict(pickle, part, 0);
   return pickle.finish();
 }
 
@@ -118,7 +126,7 @@ std::string pickle_parts(const std::vector<PickledPart>& parts, uint64_t step) {
   pickle.op(op::kEmptyDict).op(op::kMark);
   for (const PickledPart& part : parts) {
     pickle.text(part.name);
-    write_dict(pickle, part.tensors, storage);
+    write_dict(pickle, part, storage);
     storage += part.tensors.size();
   }
   pickle.text("step").number(step).op(op::kSetItems);
@@ -244,9 +252,10 @@ Status export_safetensors(std::span<const ExportPart> parts,
 Status export_torch(std::span<const ExportPart> parts, uint64_t step, NewFile& out,
                     const OnBytes& on_bytes) {
   std::vector<PickledPart> dicts;
-  for (const ExportPart& part : parts) dicts.push_back({part.name, part.file->tensors()});
+  for (const ExportPart& part : parts)
+    dicts.push_back({part.name, part.file->tensors(), part.tied});
   const std::string pickle =
-      parts.size() == 1 ? pickle_tensors(dicts.front().tensors) : pickle_parts(dicts, step);
+      parts.size() == 1 ? pickle_tensors(dicts.front()) : pickle_parts(dicts, step);
   const std::string folder = kArchiveFolder;
   archive::ZipWriter zip([&out](std::span<const std::byte> bytes) { return out.append(bytes); });
   STOKER_RETURN_IF_ERROR(zip.add(folder + "data.pkl", pickle));

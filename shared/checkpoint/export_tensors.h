@@ -17,6 +17,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/hashed_files.h"
+#include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/safetensors.h"
 
 namespace stoker::checkpoint {
@@ -61,6 +62,7 @@ class NewFile {
 struct ExportPart {
   std::string name;  // "model"
   const SafetensorsFile* file = nullptr;
+  TiedNames tied = {};  // written by export_torch() only: .safetensors files hold a tensor once
 };
 
 // Tensors of a single part keep their names; with several parts, the name of the part and a dot are

@@ -114,6 +114,9 @@ Manifest parse_manifest_fields(const json::object& root) {
   manifest.gradient_accumulation_steps = optional_count_at(root, "gradient_accumulation_steps");
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
+  if (root.contains("tied_parameters"))
+    for (const auto& [name, same] : root.at("tied_parameters").as_object())
+      manifest.tied_parameters[std::string(name)] = std::string(same.as_string());
   manifest.config_digest = text_at(root, "config_digest");
   manifest.data_digest = text_at(root, "data_digest");
   if (root.contains("dataset_versions"))
@@ -171,6 +174,11 @@ std::string to_json(const Manifest& manifest) {
                     {"live_settings", std::move(live_settings)}};
   if (manifest.micro_batch_size != 0) root["micro_batch_size"] = manifest.micro_batch_size;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
+  if (!manifest.tied_parameters.empty()) {
+    json::object tied;
+    for (const auto& [name, same] : manifest.tied_parameters) tied[name] = same;
+    root["tied_parameters"] = std::move(tied);
+  }
   if (!manifest.dataset_versions.empty())
     root["dataset_versions"] = dataset_versions_to_json(manifest);
   if (manifest.gradient_accumulation_steps != 0)

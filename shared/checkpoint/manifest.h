@@ -44,6 +44,9 @@ struct DatasetVersion {
   bool operator==(const DatasetVersion&) const = default;
 };
 
+// Further names of tied parameters: name -> the name that the checkpoint has.
+using TiedNames = std::map<std::string, std::string>;
+
 struct Manifest {
   int format = kFormat;
   uint64_t step = 0;  // completed optimizer steps
@@ -59,6 +62,7 @@ struct Manifest {
   uint64_t gradient_accumulation_steps = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string model_file;    // SHA-256 of the file with the model code; empty for built-in models
+  TiedNames tied_parameters;
   std::string config_digest;
   std::string data_digest;  // fingerprint of data.train
   // Of refreshed data: all versions up to this ticket; otherwise empty.

@@ -20,6 +20,7 @@ std::string name_of(const VitConfig& vit) {
 std::string name_of(const SequentialConfig&) { return "sequential"; }
 std::string name_of(const PluginConfig&) { return "plugin"; }
 std::string name_of(const TorchscriptConfig&) { return "torchscript"; }
+std::string name_of(const CompiledConfig&) { return "compiled"; }
 
 }  // namespace
 

@@ -273,9 +273,15 @@ struct TorchscriptConfig {
   std::string path;  // required; a file written by torch.jit.save
   bool operator==(const TorchscriptConfig&) const = default;
 };
-using ModelVariant = std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config,
-                                  ResnetConfig, VggConfig, AlexnetConfig, InceptionV3Config,
-                                  VitConfig, SequentialConfig, PluginConfig, TorchscriptConfig>;
+
+struct CompiledConfig {
+  std::string path;  // required; manifest.json of a folder written by stoker-export
+  bool operator==(const CompiledConfig&) const = default;
+};
+using ModelVariant =
+    std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config, ResnetConfig,
+                 VggConfig, AlexnetConfig, InceptionV3Config, VitConfig, SequentialConfig,
+                 PluginConfig, TorchscriptConfig, CompiledConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -314,8 +320,11 @@ struct ModelConfig {
   const std::string* user_code_path() const {
     if (const auto* const plugin = std::get_if<PluginConfig>(&arch)) return &plugin->path;
     if (const auto* const script = std::get_if<TorchscriptConfig>(&arch)) return &script->path;
+    if (const auto* const compiled = std::get_if<CompiledConfig>(&arch)) return &compiled->path;
     return nullptr;
   }
+  // True if the model computes its own loss in training: task.name says only how it is evaluated.
+  bool has_loss() const { return std::holds_alternative<CompiledConfig>(arch); }
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -411,6 +411,11 @@ Fields fields_of(TorchscriptConfig& torchscript) {
       code_path_field(torchscript.path, "File of torch.jit.save with the model", "my_model.pt")};
 }
 
+Fields fields_of(CompiledConfig& compiled) {
+  return {code_path_field(compiled.path, "File manifest.json of a folder that stoker-export wrote",
+                          "my_model/manifest.json")};
+}
+
 // ---- all models ---------------------------------------------------------------------------------
 
 Fields key_mapping_fields(KeyMapping& mapping) {
@@ -561,6 +566,7 @@ std::vector<NamedModel> make_named_models() {
   models.push_back({"sequential", SequentialConfig{}});
   models.push_back({"plugin", PluginConfig{}});
   models.push_back({"torchscript", TorchscriptConfig{}});
+  models.push_back({"compiled", CompiledConfig{}});
   return models;
 }
 
@@ -596,7 +602,7 @@ Variants model_variants(ModelConfig& model) {
           "vgg also with _bn (batch normalization), alexnet, inception_v3, vit and its presets "
           "vit_b_16, vit_b_32, vit_l_16, vit_l_32: torchvision's models, for images. sequential: "
           "declared layer by layer. plugin: a model in a shared object. torchscript: a module of "
-          "torch.jit.save."};
+          "torch.jit.save. compiled: a Python module with its loss, compiled by stoker-export."};
   for (const NamedModel& each : models) variants.names.push_back(each.name);
   return variants;
 }

@@ -67,6 +67,7 @@ Field label_weights(std::string_view name, Target target, std::string_view help,
 
 Fields fields_of_task(LanguageModelingTask& /*task*/) { return {}; }
 Fields fields_of_task(RegressionTask& /*task*/) { return {}; }
+Fields fields_of_task(CustomTask& /*task*/) { return {}; }
 
 Fields fields_of_task(ClassificationTask& task) {
   return {label_smoothing(task.label_smoothing),

@@ -23,13 +23,14 @@ enum class TaskName {
   kRegression,
   kMultilabelClassification,
   kSequenceLabeling,
-  kCtc
+  kCtc,
+  kCustom
 };
 template <>
 inline constexpr auto kWords<TaskName> = words("language_modeling", "classification",
                                                "binary_classification", "regression",
                                                "multilabel_classification", "sequence_labeling",
-                                               "ctc");
+                                               "ctc", "custom");
 // The weight of each class in the loss; empty: 1.
 struct ClassWeights {
   std::vector<double> values;
@@ -67,11 +68,15 @@ struct CtcTask {
   bool zero_infinity = false;  // infinite losses, from labels longer than the input, count as 0
   bool operator==(const CtcTask&) const = default;
 };
+// The loss of the model alone.
+struct CustomTask {
+  bool operator==(const CustomTask&) const = default;
+};
 
 // The alternatives are in the order of TaskName.
 using TaskVariant =
     std::variant<LanguageModelingTask, ClassificationTask, BinaryClassificationTask, RegressionTask,
-                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask>;
+                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask, CustomTask>;
 
 struct TaskConfig {
   TaskVariant task;

@@ -38,6 +38,7 @@ class Validator {
       validate_task_and_model();
       validate_model_and_data();
     }
+    validate_own_loss();
     validate_num_outputs();
     validate_class_weights();
     validate_optimizer();
@@ -51,6 +52,25 @@ class Validator {
   template <typename T>
   const T* model() const {
     return std::get_if<T>(&config_.model.arch);
+  }
+
+  void validate_own_loss() {
+    if (config_.task.name() == TaskName::kCustom && !config_.model.has_loss())
+      add_error("task.name",
+                "custom reports the loss of a model that computes its own, which only "
+                "model.name compiled does");
+    if (!config_.model.has_loss()) return;
+    if (!config_.model.init.empty())
+      add_error("model.init",
+                "a compiled model starts with the weights that its Python module had");
+    if (config_.train.channels_last)
+      add_error("train.channels_last", "a compiled model has fixed memory formats; remove the key");
+    if (config_.train.precision == Precision::kFp16)
+      add_error("train.precision", "a compiled model trains in fp32 or bf16, as it was exported");
+    if (const auto train = config_.data.find("train");
+        train != config_.data.end() && !train->second.batch_transforms.empty())
+      add_error("data.train.batch_transforms",
+                "mixup and CutMix change labels, which the loss of a compiled model does not take");
   }
 
   void validate_feed() {
@@ -320,7 +340,10 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
       blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     blstm->pooling = Pooling::kNone;
-  if (config.distributed.reduction == Reduction::kOrdered && !keys.contains("run.rng"))
+  // The seeds of a compiled model's dropout derive from the ticket.
+  const bool has_seeds = config.model.has_loss();
+  if ((config.distributed.reduction == Reduction::kOrdered || has_seeds) &&
+      !keys.contains("run.rng"))
     config.run.rng = Rng::kPerTicket;
   if (config.task.name() == TaskName::kBinaryClassification && !config.model.num_classes)
     config.model.num_classes = 1;

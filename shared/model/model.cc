@@ -57,9 +57,17 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::TorchscriptConfig& config) const {
     return make_torchscript(config, num_classes, sample, classes);
   }
+  Result<ModelPtr> operator()(const config::CompiledConfig& config) const {
+    return make_compiled(config, sample);
+  }
 };
 
 }  // namespace
+
+at::Tensor Model::loss(const std::vector<at::Tensor>& /*inputs*/,
+                       const std::vector<at::Tensor>& /*targets*/) {
+  TORCH_CHECK(false, "this model has no own loss");
+}
 
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {

@@ -4,6 +4,7 @@
 // Threads: as torch::nn::Module: one thread at a time.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/config/model_config.h"
+#include "shared/config/training_config.h"
 
 namespace stoker::model {
 
@@ -40,6 +42,17 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward_padded(const at::Tensor& input, const at::Tensor& /*length*/) {
     return forward(input);
   }
+
+  // For models that compute their own loss in training (model.name: compiled); the task then only
+  // evaluates. loss(): the mean over the batch, an F32 scalar; in training mode with gradient and
+  // with the buffers updated. `inputs` and `targets` are in the order of LossBatch.
+  virtual bool has_loss() const { return false; }
+  virtual at::Tensor loss(const std::vector<at::Tensor>& inputs,
+                          const std::vector<at::Tensor>& targets);
+  // Further names of parameters that the model has under several: name -> the registered name.
+  virtual std::map<std::string, std::string> tied_parameters() const { return {}; }
+  // Checks that the model can train with these settings and computes what it should. kMismatch.
+  virtual Status prepare_training(const config::TrainConfig& /*config*/) { return {}; }
 
   // For models over tokens: the maximum number of tokens that forward() accepts, and the size of
   // the vocabulary. 0 for all others.

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <variant>
 
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -19,19 +18,10 @@ Result<struct stat> inspect(const std::string& path) {
   return found;
 }
 
-// model.path; null for built-in models.
-const std::string* find_model_path(const config::ModelConfig& config) {
-  if (const auto* const plugin = std::get_if<config::PluginConfig>(&config.arch))
-    return &plugin->path;
-  if (const auto* const script = std::get_if<config::TorchscriptConfig>(&config.arch))
-    return &script->path;
-  return nullptr;
-}
-
 }  // namespace
 
 Result<std::string> file_digest(const config::ModelConfig& config) {
-  const std::string* const path = find_model_path(config);
+  const std::string* const path = config.user_code_path();
   if (path == nullptr) return std::string();
   const auto digest = [&]() -> Result<std::string> {
     STOKER_ASSIGN_OR_RETURN(const UniqueFd fd,

@@ -169,26 +169,9 @@ class TorchScript : public Model {
       auto [owner, last] = find_owner(module_, name);
       owner.setattr(last, same->second);
     } else {
-      register_tensor(name, tensor, is_parameter);
+      register_tensor(*this, name, tensor, is_parameter);
     }
   }
-  void register_tensor(const std::string& name, const at::Tensor& tensor, bool is_parameter) {
-    torch::nn::Module* at = this;
-    size_t from = 0;
-    for (size_t dot = 0; (dot = name.find('.', from)) != std::string::npos; from = dot + 1) {
-      const std::string child = name.substr(from, dot - from);
-      const auto children = at->named_children();
-      const auto* const found = children.find(child);
-      at = found != nullptr
-               ? found->get()
-               : at->register_module(child, std::make_shared<torch::nn::Module>()).get();
-    }
-    if (is_parameter)
-      at->register_parameter(name.substr(from), tensor, tensor.requires_grad());
-    else
-      at->register_buffer(name.substr(from), tensor);
-  }
-
   const ModelContext model_context_;
   torch::jit::Module module_;
   std::map<const void*, at::Tensor> by_memory_;  // data pointers after loading

@@ -107,6 +107,23 @@ Status validate_user_model(Model& model, const ModelContext& model_context) {
   }
 }
 
+void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor,
+                     bool is_parameter) {
+  torch::nn::Module* at = &root;
+  size_t from = 0;
+  for (size_t dot = 0; (dot = name.find('.', from)) != std::string::npos; from = dot + 1) {
+    const std::string child = name.substr(from, dot - from);
+    const auto children = at->named_children();
+    const auto* const found = children.find(child);
+    at = found != nullptr ? found->get()
+                          : at->register_module(child, std::make_shared<torch::nn::Module>()).get();
+  }
+  if (is_parameter)
+    at->register_parameter(name.substr(from), tensor, tensor.requires_grad());
+  else
+    at->register_buffer(name.substr(from), tensor);
+}
+
 Status user_model_error(const c10::Error& error, std::string_view what) {
   const Status reported = to_status(error, what);
   return reported.code() == StatusCode::kOutOfMemory

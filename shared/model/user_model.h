@@ -37,6 +37,11 @@ Result<ModelContext> make_model_context(std::optional<int64_t> num_classes, cons
 // differs (reports both shapes). kInvalidArgument: forward() throws; contains the exception text.
 Status validate_user_model(Model& model, const ModelContext& model_context);
 
+// Registers a tensor under a PyTorch name ("layer1.0.conv1.weight"), in modules that are created as
+// needed. A parameter keeps its requires_grad.
+void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor,
+                     bool is_parameter);
+
 // An exception of user code as Status: kInvalidArgument, because the user can fix it, or
 // kOutOfMemory. The message is `what`, a colon and the first line of the exception text.
 Status user_model_error(const c10::Error& error, std::string_view what);

@@ -34,6 +34,9 @@ struct TaskFactory {
   Result<std::unique_ptr<Task>> operator()(const config::CtcTask& config) const {
     return make_ctc(config, maybe_normalize, sample, classes);
   }
+  Result<std::unique_ptr<Task>> operator()(const config::CustomTask&) const {
+    return make_custom(nullptr, maybe_normalize, sample);
+  }
 };
 
 }  // namespace
@@ -60,11 +63,15 @@ Result<size_t> component_index(const Samples& sample, TensorRole role, const std
                                            model::describe(sample));
 }
 
-Result<std::unique_ptr<Task>> make_task(
-    const config::TaskConfig& config, const config::Normalize* maybe_normalize,
-    const std::vector<TensorSpec>& sample, uint64_t classes,
-    const std::vector<config::BatchTransform>& batch_transforms) {
-  return std::visit(TaskFactory{maybe_normalize, sample, classes, batch_transforms}, config.task);
+Result<std::unique_ptr<Task>> make_task(const config::TaskConfig& config,
+                                        const config::Normalize* maybe_normalize,
+                                        const std::vector<TensorSpec>& sample, uint64_t classes,
+                                        const std::vector<config::BatchTransform>& batch_transforms,
+                                        bool model_has_loss) {
+  auto task =
+      std::visit(TaskFactory{maybe_normalize, sample, classes, batch_transforms}, config.task);
+  if (!task.ok() || !model_has_loss || config.name() == config::TaskName::kCustom) return task;
+  return make_custom(std::move(*task), maybe_normalize, sample);
 }
 
 }  // namespace stoker::task

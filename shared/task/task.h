@@ -62,7 +62,7 @@ class Evaluation {
   // binary_classification: loss, accuracy, precision, recall, f1, auroc. sequence_labeling: those
   // of classification, over labels instead of samples. multilabel_classification: loss, exact_match,
   // micro_f1, macro_f1, mean_average_precision, and metrics per label. ctc: loss, label_error_rate,
-  // exact_match. regression: loss (mean squared error), mae, r2.
+  // exact_match. regression: loss (mean squared error), mae, r2. custom: loss, of the model.
   virtual eval_metrics::EvalReport report() const = 0;
 };
 
@@ -86,10 +86,11 @@ class Task {
 
 // `maybe_normalize`: the normalization of data.train (config::training_normalization()), which
 // evaluation shares; null: images are only scaled to [0, 1]. `batch_transforms`: of data.train, for
+// training. `model_has_loss`: config::ModelConfig::has_loss(); its loss then replaces the task's in
 // training. kMismatch: the samples of the dataset do not fit the task; names both sides.
 Result<std::unique_ptr<Task>> make_task(
     const config::TaskConfig& config, const config::Normalize* maybe_normalize,
     const std::vector<TensorSpec>& sample, uint64_t classes,
-    const std::vector<config::BatchTransform>& batch_transforms = {});
+    const std::vector<config::BatchTransform>& batch_transforms = {}, bool model_has_loss = false);
 
 }  // namespace stoker::task

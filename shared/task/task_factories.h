@@ -28,6 +28,12 @@ Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
                                        const config::Normalize* maybe_normalize,
                                        const Samples& sample, uint64_t classes);
 
+// Trains with the model's own loss (Model::loss). `maybe_evaluated`: the task whose metrics an
+// evaluation reports; null: only the loss.
+Result<std::unique_ptr<Task>> make_custom(std::unique_ptr<Task> maybe_evaluated,
+                                          const config::Normalize* maybe_normalize,
+                                          const Samples& sample);
+
 // Index of the tensor with this role in a sample, and so in a batch. kMismatch: there is none.
 Result<size_t> component_index(const Samples& sample, TensorRole role, const std::string& task);
 

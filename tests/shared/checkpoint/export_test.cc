@@ -83,6 +83,24 @@ TEST_F(ExportTensorsTest, WritesTorchFileThatReadsBack) {
   expect_same(**read);
 }
 
+TEST_F(ExportTensorsTest, WritesTiedParametersUnderAllNamesWithOneStorage) {
+  auto out = create("out.pt");
+  const std::string kept = file_->tensors().front().name;
+  const std::vector<ExportPart> parts = {{"model", file_.get(), {{"head.weight", kept}}}};
+  ASSERT_TRUE(export_torch(parts, 7, *out, {}).ok());
+  ASSERT_TRUE(out->commit().ok());
+  const auto read = TorchFile::open(scratch_ / "out.pt");
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  const TensorSpec* const tied = (*read)->find("head.weight");
+  ASSERT_NE(tied, nullptr);
+  EXPECT_EQ(tied->shape, (*read)->find(kept)->shape);
+  std::vector<std::byte> one(tied->bytes()), other(tied->bytes());
+  ASSERT_TRUE((*read)->read("head.weight", one).ok());
+  ASSERT_TRUE((*read)->read(kept, other).ok());
+  EXPECT_EQ(one, other);
+  EXPECT_EQ((*read)->tensors().size(), file_->tensors().size() + 1);
+}
+
 TEST_F(ExportTensorsTest, NestsModelInTorchFileWithSeveralComponents) {
   auto out = create("out.pt");
   const std::vector<ExportPart> parts = {{"optimizer", file_.get()}, {"model", file_.get()}};

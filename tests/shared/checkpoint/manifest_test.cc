@@ -75,6 +75,7 @@ TEST(ManifestTest, RoundTripsThroughJson) {
   manifest.micro_batch_size = 16;
   manifest.gradient_accumulation_steps = 4;
   manifest.model_file = kSha;
+  manifest.tied_parameters = {{"head.weight", "wte.weight"}};
   expect_same();
   manifest.sample_errors = 0;
   expect_same();

@@ -157,7 +157,7 @@ void fill_task(Config& config, Filler& filler) {
   if (config.model.is_language_model())
     fill_section(config, "task", filler, 0, 0);
   else
-    fill_section(config, "task", filler, 1, has_steps ? 6 : 4);
+    fill_section(config, "task", filler, 1, config.model.has_loss() ? 7 : has_steps ? 6 : 4);
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch)) {
     const bool is_per_step = config.task.has_per_step_labels();
     blstm->pooling = is_per_step ? Pooling::kNone : filler.coin() ? Pooling::kLast : Pooling::kMean;
@@ -202,6 +202,7 @@ void fill_model(Config& config, Filler& filler) {
   }
   if (config.model.pretrained)
     for (KeyMapping& rule : config.model.pretrained->key_mapping) rule.from += std::string(8, '*');
+  if (config.model.has_loss()) config.model.init.clear();
   fill_task(config, filler);
 }
 
@@ -410,7 +411,7 @@ void refresh_training_data(Config& config, Filler& filler) {
 }
 
 void fill_batch_transforms(Config& config, Filler& filler) {
-  if (config.task.name() != TaskName::kClassification) return;
+  if (config.task.name() != TaskName::kClassification || config.model.has_loss()) return;
   const Mixup mixup{.alpha = filler.fraction()};
   const Cutmix cutmix{.alpha = filler.fraction()};
   std::vector<BatchTransform>& transforms = config.data["train"].batch_transforms;
@@ -481,6 +482,12 @@ void fix_training(Config& config, Filler& filler) {
     sgd->nesterov = sgd->nesterov && sgd->momentum > 0;
 }
 
+void fix_own_loss(Config& config) {
+  if (!config.model.has_loss()) return;
+  config.train.channels_last = false;
+  if (config.train.precision == Precision::kFp16) config.train.precision = Precision::kBf16;
+}
+
 void fix_eval(Config& config, Filler& filler) {
   EvalConfig& eval = config.eval;
   eval.datasets.clear();
@@ -511,6 +518,7 @@ Config random_config(std::mt19937_64& random) {
   fill_data(config, filler);
   fix_feed(config, filler);
   fix_training(config, filler);
+  fix_own_loss(config);
   fix_eval(config, filler);
   return config;
 }

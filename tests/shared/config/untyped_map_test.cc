@@ -72,8 +72,31 @@ TEST(UserModelTest, RequiresPathAndAcceptsAnyTask) {
               ElementsAre(HasSubstr("model.path: is required")));
   EXPECT_THAT(errors_of(kImageData + "model: {name: torchscript, path: m.pt, args: {a: 1}}\n"),
               ElementsAre(HasSubstr("not supported by model torchscript (only by plugin)")));
+  EXPECT_THAT(errors_of(kImageData + "model: {name: compiled}\n"),
+              ElementsAre(HasSubstr("model.path: is required")));
   valid_config(kTextData + "model: {name: plugin, path: m.so}\n");
+  valid_config(kTextData + "model: {name: compiled, path: m.json}\ntask: {name: custom}\n");
   valid_config(kImageData + "model: {name: plugin, path: m.so}\n");
+}
+
+// A compiled model has its loss, its initial weights and its memory formats.
+TEST(UserModelTest, RejectsWhatACompiledModelCannotDo) {
+  const std::string compiled = "model: {name: compiled, path: m.json}\n";
+  const auto error = [&](const std::string& more) {
+    return errors_of(kImageData + compiled + more);
+  };
+  EXPECT_THAT(
+      errors_of(kTextData + "model: {name: torchscript, path: m.pt}\ntask: {name: custom}\n"),
+      ElementsAre(HasSubstr("only model.name compiled does")));
+  EXPECT_THAT(error("train: {channels_last: true}\n"),
+              ElementsAre(HasSubstr("train.channels_last: a compiled model has fixed")));
+  EXPECT_THAT(error("train: {precision: fp16}\n"), ElementsAre(HasSubstr("in fp32 or bf16")));
+  EXPECT_THAT(errors_of(kImageData +
+                        "model: {name: compiled, path: m.json, init: {weight: {zeros: {}}}}\n"),
+              ElementsAre(HasSubstr("model.init: a compiled model starts with the weights")));
+  EXPECT_EQ(valid_config(kImageData + compiled).run.rng, Rng::kPerTicket) << "for its seeds";
+  EXPECT_EQ(valid_config(kImageData + compiled + "run: {rng: sequential}\n").run.rng,
+            Rng::kSequential);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string text_with_format(const std::string& format) {
 
 std::string text_with_model(const std::string& model) {
   std::string keys = "name: " + model;
-  if (model == "plugin" || model == "torchscript") keys += ", path: a";
+  if (model == "plugin" || model == "torchscript" || model == "compiled") keys += ", path: a";
   if (model == "sequential") keys += ", layers: [flatten, linear]";
   const bool has_tokens = model == "gpt" || model == "lstm_lm";
   return (has_tokens ? kText : kImages + std::string("task: {name: classification}\n")) +
@@ -49,6 +49,8 @@ std::string text_with_variant(const std::string& section, const std::string& var
   if (section == "data.train") return text_with_format(variant);
   if (section == "model") return text_with_model(variant);
   const bool is_per_step = variant == "sequence_labeling" || variant == "ctc";
+  if (section == "task" && variant == "custom")
+    return kImages + std::string("model: {name: compiled, path: a}\ntask: {name: custom}\n");
   if (section == "task" && variant != "language_modeling")
     return kImages + std::string("model: {name: ") + (is_per_step ? "blstm" : "mlp") +
            "}\ntask: {name: " + variant + "}\n";

@@ -1,0 +1,69 @@
+"""Command line of stoker_export."""
+import argparse
+import importlib
+import logging
+import os
+import sys
+import warnings
+
+from . import ExportError, _check_torch, export
+
+EPILOG = """
+FACTORY is a function without arguments that returns the module, the loss and an example batch:
+
+  def make():
+      images, labels = torch.randn(32, 3, 32, 32), torch.zeros(32, dtype=torch.int64)
+      return resnet18(num_classes=10), torch.nn.functional.cross_entropy, (images, labels)
+
+  stoker-export my_model:make --output my_model/
+
+The module is called with the first tensor of the batch, the loss with the module's output and the others.
+"""
+
+
+def find_factory(name):
+    module_name, _, function = name.partition(":")
+    if not function:
+        raise ExportError(f"{name}: expected MODULE:FUNCTION, for example my_model:make")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ExportError(f"{name}: {error}") from error
+    if not hasattr(found, function):
+        raise ExportError(f"{name}: {module_name} has no function {function}")
+    return getattr(found, function)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="stoker-export", description="Compiles a PyTorch module, its loss and its gradients for stokerd.",
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("factory", metavar="MODULE:FUNCTION", help="returns (module, loss, example batch)")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--max-batch", type=int, default=4096, metavar="N",
+                        help="largest batch that the package accepts (default: 4096)")
+    parser.add_argument("--fixed-batch", action="store_true", help="accept only the batch size of the example")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
+                        help="train.precision of the run; bf16: autocast (default: fp32)")
+    parser.add_argument("--max-operations", type=int, metavar="N", help="compile larger steps than those that take minutes")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
+    options = parser.parse_args(arguments)
+    # PyTorch's remarks about its own internals; errors are reported by ExportError.
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    logging.getLogger("torch").setLevel(logging.ERROR)
+    try:
+        _check_torch()
+        module, loss, batch = find_factory(options.factory)()
+        export(module, loss, batch, options.output, max_batch=options.max_batch, fixed_batch=options.fixed_batch,
+               precision=options.precision, **({"max_operations": options.max_operations} if options.max_operations else {}),
+               overwrite=options.overwrite, progress=print)
+    except ExportError as error:
+        print(f"stoker-export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

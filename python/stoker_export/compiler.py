@@ -1,0 +1,570 @@
+"""The compilation of a module, its loss and its gradients into one AOTInductor package.
+
+A package holds three programs, called by stokerd and stoker-eval with flat lists of tensors:
+
+  train    parameters, buffers, inputs, targets, seeds -> loss, gradients; updates the buffers in place
+  predict  parameters, buffers, inputs -> outputs, in eval mode
+  loss     outputs, targets -> loss
+
+All random numbers of `train` derive from `seeds`, int64 [n], so that the caller controls them.
+"""
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+
+import safetensors.torch
+import torch
+import torch._inductor
+from torch._inductor import inductor_prims
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.fx_passes.replace_random import replace_random_passes
+from torch._inductor.package import load_package, package_aoti
+from torch._inductor.virtualized import V
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils.stateless import _reparametrize_module
+
+from . import ExportError
+
+FORMAT = 1
+# Compilation takes about a minute per 3,000 operations; an LSTM has 76 per step and layer, with its gradients.
+MAX_OPERATIONS = 10_000
+DTYPES = {
+    torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}
+# Instructions that g++ -march=native generates by itself; a processor without one of those in use ends the program.
+CPU_FLAG_PREFIXES = ("sse4_", "ssse3", "avx", "amx", "bmi", "fma", "f16c", "popcnt", "movbe", "abm")
+AOT_OPTIONS = {
+    "aot_inductor.package": True,
+    # The package then needs libtorch_cpu alone, which the caller has loaded.
+    "aot_inductor.link_libtorch": False,
+    "cpp.dynamic_threads": True,
+}
+
+
+# ---- The module as pure functions
+
+class Traced:
+    """The module with its names: parameters and buffers in the order in which the programs take them."""
+
+    def __init__(self, module, loss, inputs, targets, autocast):
+        self.module, self.loss, self.autocast = module, loss, autocast
+        self.inputs, self.targets = inputs, targets
+        self.parameter_names = [name for name, _ in module.named_parameters()]
+        self.buffer_names = [name for name, _ in module.named_buffers()]
+        self.parameters = [p.detach().clone() for p in module.parameters()]
+        self.buffers = [b.detach().clone() for b in module.buffers()]
+        self.trainable = [p.requires_grad for p in module.parameters()]
+        self.updated = []  # indices of the buffers that training changes
+
+    def named(self, parameters, buffers):
+        return dict(zip(self.parameter_names, parameters)) | dict(zip(self.buffer_names, buffers))
+
+    def step(self, parameters, buffers, inputs, targets):
+        """The loss, the gradients of the trainable parameters, and all buffers afterwards."""
+        leaves = [p.detach().requires_grad_(needs) for p, needs in zip(parameters, self.trainable)]
+        wanted = [p for p, needs in zip(leaves, self.trainable) if needs]
+        after = [b.clone() for b in buffers]
+        # The gradients inside, too: checkpointed segments run the module again.
+        with torch.enable_grad(), _reparametrize_module(self.module, self.named(leaves, after), tie_weights=True):
+            with torch.autocast(inputs[0].device.type, self.autocast, enabled=self.autocast is not None):
+                loss = self.loss(self.module(*inputs), *targets)
+            gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
+        gradients = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, wanted)]
+        return loss.detach().to(torch.float32), gradients, [b.detach() for b in after]
+
+    def predict(self, parameters, buffers, inputs):
+        with _reparametrize_module(self.module, self.named(parameters, buffers), tie_weights=True):
+            return self.module(*inputs)
+
+
+def flat_outputs(outputs):
+    if isinstance(outputs, torch.Tensor):
+        return [outputs]
+    if isinstance(outputs, (tuple, list)) and outputs and all(isinstance(o, torch.Tensor) for o in outputs):
+        return list(outputs)
+    raise ExportError(f"the module returns {type(outputs).__name__}; return a tensor or a tuple of tensors")
+
+
+def data_dependent(error):
+    text = str(error)
+    return any(word in text or word in type(error).__name__ for word in
+               ("GuardOnDataDependentSymNode", "data-dependent", "DataDependent", "_local_scalar_dense",
+                "Could not guard", "is_nonzero"))
+
+
+def explained(error, what):
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    if data_dependent(error):
+        return ExportError(f"{what}: the module's Python code depends on values of its tensors (an `if`, a loop or "
+                           ".item()); write it with torch.where or torch.cond, or export that part apart: " + line)
+    return ExportError(f"{what}: {line}")
+
+
+# ---- Checks before anything is compiled
+
+def as_tensors(value, what):
+    tensors = [value] if isinstance(value, torch.Tensor) else value
+    if not isinstance(tensors, (tuple, list)) or not all(isinstance(t, torch.Tensor) for t in tensors):
+        raise ExportError(f"{what} must be a tensor or a tuple of tensors, not {type(value).__name__}")
+    return list(tensors)
+
+
+def check_module(module):
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    for name, tensor in tensors:
+        if tensor.is_meta:
+            raise ExportError(f"{name} is on the device meta and has no values: initialize the module "
+                              "(module.to_empty(device='cpu'), then reset_parameters()) before the export")
+        if tensor.dtype not in DTYPES:
+            raise ExportError(f"{name} is {tensor.dtype}, which checkpoints do not hold")
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise ExportError(f"{name} is {parameter.dtype}: parameters must be torch.float32; choose a lower "
+                              "precision as precision='bf16'")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ExportError("the module has no parameter with requires_grad: nothing would be trained")
+    for name, tensor in tensors:
+        check_on_cpu(name, tensor)
+
+
+def check_on_cpu(what, tensor):
+    if tensor.device.type != "cpu":
+        raise ExportError(f"{what} is on {tensor.device}: move the module and the batch to the CPU; stokerd runs "
+                          "compiled models on the CPU only")
+
+
+def check_batch(inputs, targets):
+    for i, tensor in enumerate([*inputs, *targets]):
+        what = f"tensor {i} of the example batch"
+        check_on_cpu(what, tensor)
+        if tensor.dtype not in DTYPES:
+            raise ExportError(f"{what} is {tensor.dtype}, which datasets do not have")
+        if tensor.dtype == torch.float64:
+            raise ExportError(f"{what} is torch.float64; stokerd passes torch.float32: convert it with .float()")
+        if tensor.dim() == 0 or tensor.size(0) != inputs[0].size(0):
+            raise ExportError(f"{what} has the shape {list(tensor.shape)}; the first dimension must be the batch of "
+                              f"{inputs[0].size(0) if inputs[0].dim() else 'the input'}")
+    if inputs[0].size(0) < 2:
+        raise ExportError("the example batch has one sample; use two or more, else PyTorch fixes the batch size at 1")
+
+
+def run_once(traced):
+    """Runs a step and a prediction in Python; finds the buffers that training updates, and most errors."""
+    traced.module.train()
+    try:
+        loss, _, after = traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)
+    except ExportError:
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "grad can be implicitly created only for scalar" in line:
+            raise ExportError("the loss is not a scalar: reduce it, for example with .mean()") from error
+        raise ExportError(f"module and loss fail on the example batch: {line}") from error
+    if loss.dim() != 0:
+        raise ExportError(f"the loss has the shape {list(loss.shape)}; it must be a scalar: reduce it, for example with "
+                          ".mean()")
+    if not torch.isfinite(loss):
+        raise ExportError(f"the loss of the example batch is {loss.item()}; export with a batch that has a finite loss")
+    traced.updated = [i for i, (b, a) in enumerate(zip(traced.buffers, after)) if not torch.equal(b, a)]
+    persistent = traced.module.state_dict().keys()
+    for i in traced.updated:
+        if traced.buffer_names[i] not in persistent:
+            raise ExportError(f"training changes the buffer {traced.buffer_names[i]}, which is not in the state_dict: "
+                              "register it with persistent=True")
+    traced.module.eval()
+    with torch.no_grad():
+        outputs = flat_outputs(traced.predict(traced.parameters, traced.buffers, traced.inputs))
+    traced.module.train()
+    return outputs
+
+
+# ---- Tracing
+
+@contextlib.contextmanager
+def without_onednn():
+    """oneDNN's fused LSTM has no compiled form; without it, recurrent layers are unrolled."""
+    was_enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(was_enabled)
+
+
+def replace_bernoulli(graph_module):
+    """bernoulli(p) as rand < p, which Inductor generates from a seed; on the CPU dropout is traced as bernoulli."""
+    for node in list(graph_module.graph.nodes):
+        if node.target is not torch.ops.aten.bernoulli.p:
+            continue
+        value = node.meta["val"]
+        with graph_module.graph.inserting_before(node):
+            def add(target, arguments, dtype):
+                made = graph_module.graph.call_function(target, arguments)
+                with value.fake_mode:
+                    made.meta["val"] = torch.empty_like(value, dtype=dtype)
+                return made
+            # rand_like keeps a symbolic batch size without naming it.
+            rand = add(torch.ops.aten.rand_like.default, (node.args[0],), torch.float32)
+            rand.kwargs = {"dtype": torch.float32}
+            chosen = add(torch.ops.aten.lt.Scalar, (rand, node.args[1]), torch.bool)
+            cast = add(torch.ops.aten.to.dtype, (chosen, value.dtype), value.dtype)
+        node.replace_all_uses_with(cast)
+        graph_module.graph.erase_node(node)
+
+
+def trace_step(traced, is_dynamic):
+    """The step as a graph over (*parameters, *buffers, *inputs, *targets, seeds), and the number of seeds."""
+    counts = [len(traced.parameters), len(traced.buffers), len(traced.inputs), len(traced.targets)]
+
+    def split(flat):
+        parts, at = [], 0
+        for count in counts:
+            parts.append(list(flat[at:at + count]))
+            at += count
+        return parts
+
+    def flat_step(*flat):
+        loss, gradients, after = traced.step(*split(flat))
+        return [loss, *gradients, *[after[i] for i in traced.updated]]
+
+    arguments = [*traced.parameters, *traced.buffers, *traced.inputs, *traced.targets]
+    mode = "symbolic" if is_dynamic else "fake"
+    with without_onednn():
+        graph = make_fx(flat_step, tracing_mode=mode)(*arguments)
+        # The second pass makes in-place random operators (bernoulli_) functional, so that they can be replaced.
+        graph = make_fx(torch.func.functionalize(graph, remove="mutations"),
+                        decomposition_table=select_decomp_table(), tracing_mode=mode)(*arguments)
+    replace_bernoulli(graph)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    fake_mode = next(n.meta["val"].fake_mode for n in graph.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor))
+    with V.set_fake_mode(fake_mode), fake_mode:
+        replace_random_passes(graph)
+    created = [n for n in graph.graph.nodes
+               if n.target in (inductor_prims.seeds, getattr(inductor_prims.seeds, "default", None))]
+    count = created[0].args[0] if created else 0
+    if created:
+        last = [n for n in graph.graph.nodes if n.op == "placeholder"][-1]
+        with graph.graph.inserting_after(last):
+            seeds = graph.graph.placeholder("seeds")
+        seeds.meta.update(created[0].meta)
+        created[0].replace_all_uses_with(seeds)
+        graph.graph.erase_node(created[0])
+    graph.graph._codegen = torch.fx.graph.CodeGen()  # flat arguments
+    graph.recompile()
+    return graph, count
+
+
+class Step(torch.nn.Module):
+    """The graph of a step; writes the new values of the buffers into its arguments."""
+
+    def __init__(self, graph, traced, seeds):
+        super().__init__()
+        self.graph, self.seeds, self.updated = graph, seeds, traced.updated
+        self.results = 1 + sum(traced.trainable)
+
+    def forward(self, parameters, buffers, inputs, targets, seeds):
+        flat = [*parameters, *buffers, *inputs, *targets] + ([seeds] if self.seeds else [])
+        results = self.graph(*flat)
+        results = list(results.values()) if isinstance(results, dict) else list(results)
+        for index, value in zip(self.updated, results[self.results:]):
+            buffers[index].copy_(value)
+        return results[:self.results]
+
+
+class Predict(torch.nn.Module):
+    def __init__(self, traced):
+        super().__init__()
+        self.traced = [traced]  # in a list: the module's own parameters must not become constants
+
+    def forward(self, parameters, buffers, inputs):
+        return flat_outputs(self.traced[0].predict(parameters, buffers, inputs))
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, traced, is_tuple):
+        super().__init__()
+        self.traced, self.is_tuple = [traced], is_tuple
+
+    def forward(self, outputs, targets):
+        first = tuple(outputs) if self.is_tuple else outputs[0]
+        return [self.traced[0].loss(first, *targets).to(torch.float32)]
+
+
+def compiled(program, arguments, dynamic):
+    with torch.no_grad():
+        with without_onednn():
+            exported = torch.export.export(program, arguments, dynamic_shapes=dynamic, strict=False)
+        return torch._inductor.aot_compile(exported.module(), arguments, options=AOT_OPTIONS)
+
+
+# ---- The folder
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def cpu_flags():
+    with open("/proc/cpuinfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("flags"):
+                return sorted(f for f in line.split(":")[1].split() if f.startswith(CPU_FLAG_PREFIXES))
+    return []
+
+
+def spec(tensor, name, batch=True, **more):
+    shape = [None, *tensor.shape[1:]] if batch else list(tensor.shape)
+    return {"name": name, "dtype": DTYPES[tensor.dtype], "shape": shape, **more}
+
+
+def tied_names(module, names):
+    """Further names of parameters: name -> the one that named_parameters() gives."""
+    first = {id(p): n for n, p in module.named_parameters()}
+    return {n: first[id(p)] for n, p in module.named_parameters(remove_duplicate=False) if n not in names}
+
+
+def norms(results):
+    return [t.double().norm().item() for t in results]
+
+
+def relative(a, b):
+    return abs(a - b) / max(abs(a), abs(b), 1e-12)
+
+
+class Package:
+    """The compiled programs, loaded again, as a caller sees them."""
+
+    def __init__(self, path):
+        ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib/libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
+        self.programs = {name: load_package(path, name) for name in ("train", "predict", "loss")}
+
+    def step(self, traced, parameters, seeds):
+        buffers = [b.clone() for b in traced.buffers]
+        return self.programs["train"](list(parameters), buffers, traced.inputs, traced.targets, seeds), buffers
+
+
+def check_package(package, traced, seeds, tolerance):
+    """Runs the package with one thread and with several, and against Python. Returns what stokerd must get."""
+    threads = torch.get_num_threads()
+    values = {}
+    try:
+        for count in (1, max(2, threads)):
+            torch.set_num_threads(count)
+            results, buffers = package.step(traced, traced.parameters, seeds)
+            values[count] = norms(results)
+    finally:
+        torch.set_num_threads(threads)
+    single, several = values.values()
+    worst = max(relative(a, b) for a, b in zip(single, several))
+    if worst > tolerance:
+        raise ExportError(f"the compiled step differs between one thread and several ({worst:.1e}): a defect of the "
+                          "compiler; please report the module")
+    if len(seeds) == 0 or not has_random(traced):
+        traced.module.train()
+        loss, gradients, after = traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)
+        expected = norms([loss, *gradients])
+        scale = max(expected[1:])
+        worst = max([relative(expected[0], single[0]),
+                     *[abs(a - b) / scale for a, b in zip(expected[1:], single[1:])]])
+        if worst > tolerance:
+            raise ExportError(f"the compiled step differs from Python's ({worst:.1e}): a defect of the compiler; please "
+                              "report the module")
+        for name, a, b in zip(traced.buffer_names, after, buffers):
+            if not torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance):
+                raise ExportError(f"the compiled step updates the buffer {name} to other values than Python does")
+    else:
+        check_directional(package, traced, results[1:], seeds)
+    outputs = package.programs["predict"](traced.parameters, traced.buffers, traced.inputs)
+    traced.module.eval()
+    with torch.no_grad():
+        expected = flat_outputs(traced.predict(traced.parameters, traced.buffers, traced.inputs))
+    for a, b in zip(expected, outputs):
+        if relative(*norms([a, b])) > 1e-3:
+            raise ExportError("the compiled outputs differ from Python's: a defect of the compiler; please report the "
+                              "module")
+    evaluated = package.programs["loss"](outputs, traced.targets)
+    return {"loss": single[0], "gradient_norms": single[1:], "output_norms": norms(outputs),
+            "eval_loss": evaluated[0].item(), "tolerance": tolerance}
+
+
+def has_random(traced):
+    """Whether two steps from different generator states differ."""
+    losses = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        losses.append(traced.step(traced.parameters, traced.buffers, traced.inputs, traced.targets)[0])
+    return not torch.equal(*losses)
+
+
+def check_directional(package, traced, gradients, seeds):
+    """With dropout the masks are not those of Python: compares the gradient with finite differences instead."""
+    square = sum((g.double() ** 2).sum() for g in gradients).item()
+    if square == 0:
+        return
+    trainable = [i for i, needs in enumerate(traced.trainable) if needs]
+
+    def loss_at(step):
+        moved = list(traced.parameters)
+        for i, gradient in zip(trainable, gradients):
+            moved[i] = moved[i] + step * gradient
+        return package.step(traced, moved, seeds)[0][0].double().item()
+
+    step = 1e-3 / square ** 0.5
+    ratio = (loss_at(step) - loss_at(-step)) / (2 * step * square)
+    if abs(ratio - 1) > 0.05:
+        raise ExportError(f"the compiled gradient disagrees with finite differences (ratio {ratio:.3f}); if the loss "
+                          "is smooth, this is a defect of the compiler: please report the module")
+
+
+def export(module, loss, example_batch, path, *, max_batch=4096, fixed_batch=False, precision="fp32",
+           overwrite=False, max_operations=MAX_OPERATIONS, progress=None):
+    """Writes the folder `path` for `model: {name: compiled, path: …}`.
+
+    module         a torch.nn.Module whose Python code does not depend on values of tensors
+    loss           loss(output, *targets) -> a scalar, the mean over the batch
+    example_batch  (input, *targets); input is a tensor, or (input, length) for padded sequences. Shapes except the
+                   batch size and dtypes are those of the run. Stored in the folder for the self-test
+    max_batch      largest batch size; fixed_batch: only that of the example
+    precision      train.precision of the run: "fp32" or "bf16" (autocast)
+    max_operations limit of the operations of a step, because compiling more takes very long
+    progress       called with a line about each phase
+
+    The folder appears complete or not at all. Raises ExportError with one line.
+    """
+    say = progress or (lambda text: None)
+    began = time.monotonic()
+    if precision not in ("fp32", "bf16"):
+        raise ExportError(f"precision: {precision}; expected fp32 or bf16")
+    if os.path.lexists(path) and not overwrite:
+        raise ExportError(f"{path} exists; choose another folder or overwrite it with overwrite=True (--overwrite)")
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        raise ExportError("no C++ compiler: PyTorch compiles with g++ (apt install g++), or CXX names another")
+    check_module(module)
+    if not isinstance(example_batch, (tuple, list)) or len(example_batch) < 2:
+        raise ExportError("the example batch must be (input, target, …)")
+    inputs, targets = as_tensors(example_batch[0], "the input"), as_tensors(example_batch[1:], "the targets")
+    if not 1 <= len(inputs) <= 2:
+        raise ExportError("the input must be a tensor, or (input, length)")
+    check_batch(inputs, targets)
+    autocast = torch.bfloat16 if precision == "bf16" else None
+    training = module.training
+    threads = torch.get_num_threads()
+    folder = os.path.abspath(os.fspath(path))
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    temporary = tempfile.mkdtemp(prefix=".stoker-export-", dir=os.path.dirname(folder))
+    try:
+        # With one thread Inductor omits the code that keeps the threads of dynamic_threads apart.
+        torch.set_num_threads(max(2, threads))
+        write(module, loss, inputs, targets, temporary, autocast,
+              None if fixed_batch else max_batch, precision, max_operations, say)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o755 & ~umask)
+        for name in os.listdir(temporary):
+            os.chmod(os.path.join(temporary, name), 0o644 & ~umask)
+        if overwrite and os.path.lexists(folder):
+            os.rename(folder, temporary + ".old")
+        os.rename(temporary, folder)
+    finally:
+        torch.set_num_threads(threads)
+        module.train(training)
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary + ".old", ignore_errors=True)
+    say(f"wrote {path} in {time.monotonic() - began:.0f} s")
+
+
+def write(module, loss, inputs, targets, folder, autocast, max_batch, precision, max_operations, say):
+    traced = Traced(module, loss, inputs, targets, autocast)
+    outputs = run_once(traced)
+    is_tuple = False
+    module.eval()
+    with torch.no_grad():
+        is_tuple = not isinstance(module(*inputs), torch.Tensor)
+    module.train()
+
+    say("tracing")
+    batch = torch.export.Dim("batch", min=1, max=max_batch) if max_batch else None
+
+    def dims(tensors):
+        return [{0: batch} for _ in tensors]
+
+    fixed = [None] * len(traced.parameters), [None] * len(traced.buffers)
+    try:
+        graph, count = trace_step(traced, max_batch is not None)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise explained(error, "tracing the training step") from error
+    operations = len(graph.graph.nodes)
+    if operations > max_operations:
+        raise ExportError(f"the training step has {operations:,} operations, which would take about "
+                          f"{operations // 3000} minutes to compile: recurrent layers and loops are unrolled. Use shorter "
+                          "sequences, stoker's own blstm or lstm_lm, or TorchScript; or allow it with max_operations "
+                          "(--max-operations)")
+    say(f"compiling {operations:,} operations")
+    seeds = torch.arange(count, dtype=torch.int64)
+    seed_argument = seeds if count else torch.zeros(1, dtype=torch.int64)
+    programs = {
+        "train": (Step(graph, traced, count), (traced.parameters, traced.buffers, inputs, targets, seed_argument),
+                  (*fixed, dims(inputs), dims(targets), None)),
+        "predict": (Predict(traced), (traced.parameters, traced.buffers, inputs), (*fixed, dims(inputs))),
+        "loss": (Loss(traced, is_tuple), (outputs, targets), (dims(outputs), dims(targets))),
+    }
+    files = {}
+    for name, (program, arguments, dynamic) in programs.items():
+        say(f"compiling {name}")
+        module.train(name == "train")
+        try:
+            files[name] = compiled(program, arguments, dynamic if max_batch else None)
+        except ExportError:
+            raise
+        except Exception as error:
+            raise explained(error, f"compiling {name}") from error
+    module.train()
+
+    def place(name):
+        return os.path.join(folder, name)
+
+    package_aoti(place("model.pt2"), files)
+    say("testing the package")
+    tolerance = 1e-3 if autocast is None else 5e-2
+    self_test = check_package(Package(place("model.pt2")), traced, seed_argument, tolerance)
+
+    state = module.state_dict()
+    weights = dict(zip(traced.parameter_names, traced.parameters)) | dict(zip(traced.buffer_names, traced.buffers))
+    safetensors.torch.save_file({n: t.contiguous() for n, t in weights.items()}, place("model.safetensors"))
+    example = {f"input.{i}": t for i, t in enumerate(inputs)} | {f"target.{i}": t for i, t in enumerate(targets)}
+    safetensors.torch.save_file({n: t.contiguous().clone() for n, t in example.items()}, place("self_test.safetensors"))
+    manifest = {
+        "format": FORMAT,
+        "torch": torch.__version__.split("+")[0],
+        "device": "cpu",
+        "cpu_flags": cpu_flags(),
+        "precision": precision,
+        "batch": {"min": 1, "max": max_batch} if max_batch else {"min": inputs[0].size(0), "max": inputs[0].size(0)},
+        "seeds": count,
+        "parameters": [spec(t, n, False, requires_grad=g) for n, t, g in
+                       zip(traced.parameter_names, traced.parameters, traced.trainable)],
+        "tied_parameters": tied_names(module, traced.parameter_names),
+        "buffers": [spec(t, n, False, persistent=n in state) for n, t in zip(traced.buffer_names, traced.buffers)],
+        "inputs": [spec(t, f"input.{i}") for i, t in enumerate(inputs)],
+        "targets": [spec(t, f"target.{i}") for i, t in enumerate(targets)],
+        "outputs": [spec(t, f"output.{i}") for i, t in enumerate(outputs)],
+        "self_test": self_test,
+        "files": {name: sha256(place(name)) for name in ("model.pt2", "model.safetensors", "self_test.safetensors")},
+    }
+    with open(place("manifest.json"), "w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())

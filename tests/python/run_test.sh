@@ -1,0 +1,5 @@
+#!/bin/sh
+# run_test.sh SOURCE_DIR: stoker_export_test.py. Exits with code 77 if there is no PyTorch.
+. "$1/tests/parity/python_or_skip.sh"
+export TORCHINDUCTOR_CACHE_DIR="$folder/cache" PYTHONPATH="$1/python:$1/tests/python"
+"$python" "$1/tests/python/stoker_export_test.py"

@@ -1,0 +1,155 @@
+"""The errors of stoker_export: each one line that says what to change, and no folder. Nothing is compiled, except
+for the interrupted export, which is killed while compiling."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import stoker_export
+from export_models import mlp
+from stoker_export import ExportError, export
+
+
+class Branch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(32, 4)
+
+    def forward(self, x):
+        if x.sum() > 0:
+            x = 2 * x
+        return self.out(x)
+
+
+class Counter(nn.Module):
+    """Updates a buffer that is not in the state_dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(32, 4)
+        self.register_buffer("calls", torch.zeros(()), persistent=False)
+
+    def forward(self, x):
+        self.calls += 1
+        return self.out(x)
+
+
+class ErrorsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = os.path.join(self.folder.name, "model")
+
+    def error(self, module, loss, batch, **options):
+        with self.assertRaises(ExportError) as caught:
+            export(module, loss, batch, self.path, **options)
+        self.assertEqual(os.listdir(self.folder.name), [], "an export that fails leaves nothing")
+        text = str(caught.exception)
+        self.assertNotIn("\n", text)
+        return text
+
+    def test_data_dependent_control_flow(self):
+        _, loss, batch = mlp()
+        self.assertIn("depends on values of its tensors", self.error(Branch(), loss, batch))
+
+    def test_loss_that_is_no_scalar(self):
+        module, _, batch = mlp()
+        text = self.error(module, lambda o, y: F.cross_entropy(o, y, reduction="none"), batch)
+        self.assertIn("not a scalar", text)
+
+    def test_loss_that_is_not_finite(self):
+        module, _, batch = mlp()
+        self.assertIn("nan", self.error(module, lambda o, y: o.sum() * float("nan"), batch))
+
+    def test_dtypes_of_the_batch(self):
+        module, loss, (x, y) = mlp()
+        self.assertIn("float64", self.error(module, loss, (x.double(), y)))
+        self.assertIn("fail on the example batch", self.error(module, loss, (x, y.float())))
+
+    def test_batch_of_one_sample(self):
+        module, loss, (x, y) = mlp()
+        self.assertIn("one sample", self.error(module, loss, (x[:1], y[:1])))
+
+    def test_batch_sizes_differ(self):
+        module, loss, (x, y) = mlp()
+        self.assertIn("first dimension", self.error(module, loss, (x, y[:8])))
+
+    def test_module_on_meta(self):
+        module, loss, batch = mlp()
+        self.assertIn("device meta", self.error(module.to("meta"), loss, batch))
+
+    def test_parameters_of_lower_precision(self):
+        module, loss, batch = mlp()
+        self.assertIn("precision='bf16'", self.error(module.to(torch.bfloat16), loss, batch))
+
+    def test_nothing_to_train(self):
+        module, loss, batch = mlp()
+        self.assertIn("requires_grad", self.error(module.requires_grad_(False), loss, batch))
+
+    def test_buffer_outside_the_state_dict(self):
+        _, loss, batch = mlp()
+        self.assertIn("persistent=True", self.error(Counter(), loss, batch))
+
+    def test_step_that_would_compile_for_hours(self):
+        module, loss, batch = mlp()
+        self.assertIn("recurrent layers and loops are unrolled", self.error(module, loss, batch, max_operations=20))
+
+    def test_no_compiler(self):
+        module, loss, batch = mlp()
+        with mock.patch.dict(os.environ, {"CXX": "/nonexistent/g++"}):
+            self.assertIn("apt install g++", self.error(module, loss, batch))
+
+    def test_existing_folder(self):
+        os.mkdir(self.path)
+        module, loss, batch = mlp()
+        with self.assertRaisesRegex(ExportError, "exists"):
+            export(module, loss, batch, self.path)
+        self.assertEqual(os.listdir(self.path), [])
+
+    def test_other_version_of_pytorch(self):
+        module, loss, batch = mlp()
+        with mock.patch.object(stoker_export, "TORCH_VERSION", "2.99.0"):
+            self.assertIn("pip install torch==2.99.0", self.error(module, loss, batch))
+
+    def test_pinned_version(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        for name in ("python/pyproject.toml", "scripts/libtorch-cpu.txt"):
+            with open(os.path.join(root, name), encoding="utf-8") as file:
+                self.assertIn(f"torch=={stoker_export.TORCH_VERSION}", file.read(), name)
+
+    def test_interrupted_export(self):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stoker_export", "export_models:mlp", "--output", self.path],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in process.stdout:
+            if line.startswith("compiling train"):
+                break
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=120)
+        process.stdout.close()
+        self.assertNotEqual(process.returncode, 0)
+        self.assertFalse(os.path.exists(self.path), "a folder appears complete or not at all")
+
+
+class CommandTest(unittest.TestCase):
+    def run_command(self, *arguments):
+        return subprocess.run([sys.executable, "-m", "stoker_export", *arguments], capture_output=True, text=True)
+
+    def test_names(self):
+        for name, expected in (("export_models", "MODULE:FUNCTION"), ("no_such_module:make", "no_such_module"),
+                               ("export_models:nothing", "has no function")):
+            ended = self.run_command(name, "--output", "unused")
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn(expected, ended.stderr)
+            self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
