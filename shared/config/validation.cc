@@ -320,8 +320,7 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
       blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     blstm->pooling = Pooling::kNone;
-  if (config.distributed.reduction == Reduction::kOrdered && !keys.contains("run.rng"))
-    config.run.rng = Rng::kPerTicket;
+  if (config.distributed.reduction && !keys.contains("run.rng")) config.run.rng = Rng::kPerTicket;
   if (config.task.name() == TaskName::kBinaryClassification && !config.model.num_classes)
     config.model.num_classes = 1;
   if (!keys.contains("eval.datasets") && !config.data.contains("val")) config.eval.datasets.clear();

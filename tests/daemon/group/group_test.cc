@@ -192,9 +192,40 @@ TEST_F(GroupTest, ReportsDifferentSettingsOnAllRanks) {
     EXPECT_EQ(exit_code_of(*rank), 78) << output_of(*rank);
     EXPECT_THAT(
         output_of(*rank),
-        ContainsRegex("same\ntext from 0\nerror mismatch: rank 1 \\([^ ]+, pid " +
-                      std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
+        ContainsRegex(
+            "same\ntext from 0\n(gathered of 0, of 2\n)?error mismatch: rank 1 \\([^ ]+, pid " +
+            std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
   }
+}
+
+TEST_F(GroupTest, NamesKilledOrStoppedRankInSumOfBackend) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string run = std::to_string(signal) + "-";
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(rank, 3, {.scenario = "allreduce", .timeout = milliseconds(5'000)},
+                             run + std::to_string(rank)));
+    ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
+    EXPECT_THAT(output_of(*ranks[2]), HasSubstr("all-reduced 600000 36\n"));
+    ranks[2]->signal(signal);
+    for (const size_t survivor : {0, 1}) {
+      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+      EXPECT_THAT(
+          output_of(*ranks[survivor]),
+          ContainsRegex("error peer lost: rank 2 \\([^ ]+, pid " + std::to_string(ranks[2]->pid()) +
+                        "\\) exited, hangs or cannot be reached; rank [01] lost another "
+                        "rank in collective [0-9]+: "));
+    }
+  }
+}
+
+TEST_F(GroupTest, StopsInSumOfBackendOnRequest) {
+  const auto ranks = start_all(2, {.scenario = "allreduce"});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
+  ranks[1]->signal(SIGSTOP);
+  ranks[0]->signal(SIGTERM);
+  EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  EXPECT_THAT(output_of(*ranks[0]), HasSubstr("error cancelled: stopped in a collective"));
 }
 
 TEST_F(GroupTest, NamesRankThatNeverJoins) {
