@@ -230,7 +230,16 @@ class Parser {
         ->type_name("N")
         ->check(CLI::Range(uint64_t{0}, uint64_t{1'000'000}));
     logs->add_flag("-f,--follow", command_.follow, "Follow the log until the run ends");
-    logs->add_flag("--evaluator", command_.evaluator, "Show the evaluator's log instead");
+    CLI::Option* const of_evaluator =
+        logs->add_flag("--evaluator", command_.evaluator, "Show the evaluator's log instead");
+    CLI::Option* const of_rank =
+        logs->add_option("--rank", command_.rank, "Show the log of this rank of a group")
+            ->type_name("R")
+            ->check(CLI::Range(0, 1 << 16));
+    CLI::Option* const of_all =
+        logs->add_flag("--all", command_.all, "Show the logs of all ranks, by time");
+    of_rank->excludes(of_evaluator)->excludes(of_all);
+    of_all->excludes(of_evaluator);
     add("report", Action::kReport, "Summarize the run");
     CLI::App* const plot = add("plot", Action::kPlot, "Plot loss curves");
     plot->add_option("--metric", command_.metric,

@@ -44,12 +44,13 @@ struct CommandLine {
   std::string second_selector;                       // the second STEP of diff
   ExportFormat format = ExportFormat::kSafetensors;  // export --format
   ExportContent content = ExportContent::kModel;     // export --include
-  std::string output;      // export --output, plot --svg, profile --output
-  std::string metric;      // plot --metric; empty: the losses
-  bool all = false;        // verify --all, diff --all
-  uint64_t lines = 20;     // logs -n
-  bool follow = false;     // logs -f
-  bool evaluator = false;  // logs --evaluator
+  std::string output;       // export --output, plot --svg, profile --output
+  std::string metric;       // plot --metric; empty: the losses
+  bool all = false;         // verify --all, diff --all, logs --all
+  uint64_t lines = 20;      // logs -n
+  bool follow = false;      // logs -f
+  bool evaluator = false;   // logs --evaluator
+  std::optional<int> rank;  // logs --rank
 };
 
 // Either the command line, or the exit code if parsing already handled it (--help, --version, a

@@ -29,6 +29,7 @@ Status describe_error(const Status& status, const std::optional<run::RunLayout>&
     case run::RunState::Phase::kEnded:
       return Status(StatusCode::kUnreachable,
                     run + "the run has ended, " + format_run_state(state));
+    case run::RunState::Phase::kPreempted:
     case run::RunState::Phase::kCrashed:
     case run::RunState::Phase::kAbsent:
       return Status(StatusCode::kUnreachable, run + format_run_state(state));

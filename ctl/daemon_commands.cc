@@ -48,11 +48,11 @@ std::string format_result(const std::string& done, const std::string& reply) {
   return error ? done : done + " at step " + format_count(number);
 }
 
-// Returns the state of the run if its directory says that it has ended.
+// Returns the state of the run if its directory says how stokerd ended.
 std::optional<run::RunState> find_ended_run(const std::optional<run::RunLayout>& maybe_layout) {
   if (!maybe_layout.has_value()) return std::nullopt;
   auto state = run::read_run_state(*maybe_layout);
-  if (state.phase == run::RunState::Phase::kEnded) return state;
+  if (state.end.has_value()) return state;
   return std::nullopt;
 }
 
@@ -166,7 +166,7 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
     if (state.phase == run::RunState::Phase::kRunning)
       std::this_thread::sleep_for(milliseconds(50));
   }
-  if (state.phase != run::RunState::Phase::kEnded)
+  if (!state.end.has_value())
     return console.fail(reply.status(), exit_code_for_reply(reply.status()));
   if (!command.json) console.out << format_run_state(state) << "\n";
   return static_cast<ExitCode>(state.end->exit_code);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -126,11 +127,69 @@ ExitCode show(const Result<std::string>& text, const Console& console) {
   return ExitCode::kSuccess;
 }
 
-// Whether a process can still append to the log.
+// Whether a process can still append to the log. A preempted run is started again.
 bool is_written_to(const run::RunLayout& layout, bool evaluator) {
-  if (!evaluator) return run::read_run_state(layout).phase == run::RunState::Phase::kRunning;
+  if (!evaluator) {
+    const auto phase = run::read_run_state(layout).phase;
+    return phase == run::RunState::Phase::kRunning || phase == run::RunState::Phase::kPreempted;
+  }
   const auto locked = is_locked(layout.eval_lock_file());
   return locked.ok() && *locked;
+}
+
+// The ranks that have a log: the chief, and those with a folder.
+std::vector<int> find_ranks(const run::RunLayout& layout) {
+  std::vector<int> ranks{0};
+  std::error_code error;
+  for (int rank = 1; std::filesystem::is_directory(layout.rank_dir(rank), error); ++rank)
+    ranks.push_back(rank);
+  return ranks;
+}
+
+std::string log_of_rank(const run::RunLayout& layout, int rank) {
+  return rank == 0 ? layout.trainer_log() : run::RunLayout(layout.rank_dir(rank)).trainer_log();
+}
+
+// Logs that are followed together: lines that appear between two reads are in the order of their times.
+struct RankLog {
+  int rank = 0;
+  LogTail tail;
+  std::string rest;  // of a line that is not complete
+};
+
+ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& command,
+                            const Console& console, std::chrono::milliseconds interval) {
+  std::vector<RankLog> logs;
+  for (const int rank : find_ranks(layout)) {
+    auto tail = LogTail::open(log_of_rank(layout, rank), command.lines);
+    if (tail.ok())
+      logs.push_back({.rank = rank, .tail = *std::move(tail), .rest = {}});
+    else if (rank == 0)
+      return console.fail(tail.status(), exit_code_for_reading(tail.status()));
+  }
+  bool may_grow = true;
+  bool has_more = true;
+  while ((may_grow || has_more) && console.out.good()) {
+    if (!has_more) {
+      console.out.flush();
+      std::this_thread::sleep_for(interval);
+    }
+    may_grow = command.follow && is_written_to(layout, false);
+    has_more = false;
+    std::vector<LogPart> parts;
+    for (RankLog& log : logs) {
+      const auto text = log.tail.read_more();
+      if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
+      has_more = has_more || !text->empty();
+      log.rest += *text;
+      const size_t end = log.rest.rfind('\n') + 1;  // npos + 1 is 0
+      parts.push_back(
+          {.source = "rank " + std::to_string(log.rank), .text = log.rest.substr(0, end)});
+      log.rest.erase(0, end);
+    }
+    console.out << merge_by_time(parts);
+  }
+  return ExitCode::kSuccess;
 }
 
 }  // namespace
@@ -210,8 +269,10 @@ ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
 
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval) {
-  auto tail = LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
-                            command.lines);
+  if (command.all) return show_logs_of_ranks(layout, command, console, interval);
+  auto tail = LogTail::open(
+      command.evaluator ? layout.evaluator_log() : log_of_rank(layout, command.rank.value_or(0)),
+      command.lines);
   if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
   // Checked before the last read, so that everything written before the end is printed.
   bool may_grow = true;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <vector>
 
 namespace stoker::ctl {
@@ -48,7 +49,41 @@ Result<uint64_t> find_begin(int fd, uint64_t size, uint64_t lines, const std::st
   return uint64_t{0};
 }
 
+constexpr std::string_view kJsonTime = "{\"time\":\"";
+constexpr size_t kTimeBytes = 20;  // "2026-01-31T12:00:00."
+
+// The time at the start of a line, in text or JSON; empty: it has none.
+std::string_view time_of(std::string_view line) {
+  if (line.starts_with(kJsonTime)) line.remove_prefix(kJsonTime.size());
+  const size_t end = line.find('Z');
+  const bool is_time = line.size() > kTimeBytes && line[4] == '-' && line[10] == 'T' &&
+                       line[13] == ':' && end != std::string_view::npos && end >= kTimeBytes - 1;
+  return is_time ? line.substr(0, end) : std::string_view();
+}
+
 }  // namespace
+
+std::string merge_by_time(const std::vector<LogPart>& parts) {
+  struct Line {
+    std::string_view time, source, text;
+  };
+  std::vector<Line> lines;
+  for (const LogPart& part : parts) {
+    std::string_view time;
+    for (std::string_view rest = part.text; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      // Never before the line above, whatever the clock did.
+      time = std::max(time, time_of(line));
+      lines.push_back({.time = time, .source = part.source, .text = line});
+    }
+  }
+  std::ranges::stable_sort(lines, {}, &Line::time);
+  std::string merged;
+  for (const Line& line : lines)
+    merged.append(line.source).append("  ").append(line.text).append("\n");
+  return merged;
+}
 
 Result<LogTail> LogTail::open(const std::string& path, uint64_t lines) {
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_for_reading(path));

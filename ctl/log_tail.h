@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
@@ -34,5 +35,16 @@ class LogTail {
   UniqueFd fd_;
   uint64_t offset_ = 0;  // number of bytes read from fd_
 };
+
+// A part of the log of one source.
+struct LogPart {
+  std::string source;  // "rank 1"
+  std::string text;    // complete lines
+};
+
+// The lines of all parts by the time at their start, each behind its source. A line without a time
+// belongs to the one before. Lines of a part keep their order, and lines of the same time that of the
+// parts.
+std::string merge_by_time(const std::vector<LogPart>& parts);
 
 }  // namespace stoker::ctl

@@ -65,6 +65,9 @@ std::string format_run_state(const run::RunState& state) {
     case run::RunState::Phase::kEnded:
       return std::string(run::to_string(state.end->outcome)) + " at step " +
              format_count(state.end->step) + ": " + printable(state.end->reason);
+    case run::RunState::Phase::kPreempted:
+      return "preempted at step " + format_count(state.end->step) + " (" +
+             printable(state.end->reason) + "): not ended, its launcher starts it again";
     case run::RunState::Phase::kCrashed:
       return "stokerd was killed or the machine crashed; after a restart it resumes from the "
              "newest checkpoint";

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "ctl/text_format.h"
 #include "shared/base/utf8.h"
@@ -112,6 +114,23 @@ std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
   return text;
 }
 
+// "4 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), data wait 14.1"
+std::string format_group(const TrainerStatus::Group& group) {
+  std::string text = pluralize(static_cast<uint64_t>(std::max(group.world_size, 0)), "rank");
+  if (group.restart_count > 0) text += ", " + pluralize(group.restart_count, "restart");
+  if (group.ranks.empty()) return text;
+  std::vector<double> times;
+  for (const auto& rank : group.ranks) times.push_back(rank.compute_ms);
+  const auto slowest = static_cast<size_t>(std::ranges::max_element(times) - times.begin());
+  const double wait = group.ranks[slowest].data_wait_ms;
+  text += "; slowest: rank " + std::to_string(slowest) + ", " + format_number(times[slowest], 3) +
+          " ms/step";
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+  text += " (median " + format_number(times[times.size() / 2], 3) + "), data wait " +
+          format_number(wait, 3) + " ms";
+  return text;
+}
+
 std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {
   if (evaluator.state == "not_started") return "not started";
   std::string text = printable(evaluator.state);
@@ -151,6 +170,7 @@ std::string render_status(const TrainerStatus& status, const TextStyle& style) {
   line(std::string(control::to_string(status.state)), format_training(status),
        style.color ? color_of(status.state) : nullptr);
   if (!status.waiting_for.empty()) line("waiting", printable(status.waiting_for), nullptr);
+  if (status.group.world_size > 1) line("group", format_group(status.group), nullptr);
   line("loss", format_loss(status), nullptr);
   line("speed", format_speed(status), nullptr);
   if (status.memory.rss_bytes > 0) line("memory", format_memory(status), nullptr);

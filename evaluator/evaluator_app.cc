@@ -39,6 +39,9 @@ std::string wait_reason(const run::RunState& state) {
              std::to_string(state.pause->step) + " since " + state.pause->since;
     case run::RunState::Phase::kCrashed:
       return "the trainer, which has crashed, to restart";
+    case run::RunState::Phase::kPreempted:
+      return "the trainer, which was preempted at step " + std::to_string(state.end->step) +
+             ", to be started again";
     case run::RunState::Phase::kAbsent:
       return "the trainer to start";
     case run::RunState::Phase::kEnded:

@@ -24,7 +24,14 @@ constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not stop
 constexpr auto kJoinGrace = 30s;
 
-std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+constexpr const char* kSigterm = "SIGTERM";
+
+std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : kSigterm; }
+
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
 
 // The evaluator's request to stop this run (RUN/eval/early_stop.json), if it follows from the
 // current early stopping rule. An invalid file is logged and ignored.
@@ -64,14 +71,14 @@ void reload_config(const config::Config& now, const CommandLine& command) {
 config::Config config_of_rank(const config::Config& config,
                               const group::LaunchEnvironment& environment) {
   if (environment.world_size == 1) return config;
-  config::Config adapted = with_group_defaults(config, environment);
+  config::Config adapted = with_group_defaults(config);
   return environment.is_chief() ? adapted : without_duties_of_chief(std::move(adapted));
 }
 
 GroupLaunch make_launch(group::LaunchEnvironment environment, const config::Config& config) {
   GroupLaunch launch{.environment = std::move(environment), .settings = {}};
   if (launch.environment.world_size > 1)
-    launch.settings = shared_settings(with_group_defaults(config, launch.environment));
+    launch.settings = shared_settings(with_group_defaults(config));
   return launch;
 }
 
@@ -84,12 +91,17 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
       world_size_effects_(is_in_group() ? world_size_effects(config, launch_.environment)
                                         : std::vector<std::string>()),
       config_(config_of_rank(config, launch_.environment)),
+      preemption_(group::make_preemption_policy(launch_.environment,
+                                                config_.distributed.stop_deadline_seconds,
+                                                config_.distributed.preempted_exit_code)),
       command_(std::move(command)),
       layout_(config_.run.dir),
       clock_(clock),
       signals_(io_, SIGINT, SIGTERM),
       timer_(io_),
-      notifier_(is_chief() ? service::SystemdNotifier() : service::SystemdNotifier("", {})) {
+      notifier_(is_chief() ? service::SystemdNotifier() : service::SystemdNotifier("", {})),
+      hang_detector_(nanoseconds_of(config_.distributed.timeout_seconds),
+                     nanoseconds_of(config_.distributed.start_timeout_seconds)) {
   signals_.add(SIGHUP);
   signals_.add(SIGUSR1);
   ::signal(SIGPIPE, SIG_IGN);
@@ -143,7 +155,6 @@ Status DaemonApp::open() {
                               {"rank", environment.rank},
                               {"world_size", environment.world_size},
                               {"local_rank", environment.local_rank},
-                              {"num_threads", *config_.train.num_threads},
                               {"restart_count", environment.restart_count}});
   for (const std::string& reason : world_size_effects_)
     log_warn("results depend on the number of ranks", {{"reason", reason}});
@@ -318,6 +329,7 @@ void DaemonApp::on_signal(int number) {
 }
 
 void DaemonApp::stop_gracefully(const std::string& why) {
+  is_preempted_ = why == kSigterm && preemption_.is_possible;
   stop_requested_ = true;
   stop_requested_at_ = clock_.monotonic();
   reason_ = "stop requested by " + why;
@@ -325,7 +337,7 @@ void DaemonApp::stop_gracefully(const std::string& why) {
            {{"signal", why},
             {"hint", "the current step is finished and saved; a second signal exits immediately"}});
   notifier_.stopping();
-  run_->request_stop();
+  run_->request_stop(is_preempted_);
 }
 
 void DaemonApp::force_exit(int number) {
@@ -371,20 +383,68 @@ void DaemonApp::tick() {
   }
   publish_wait(*status);
   watchdog_->tick(*status);
+  check_group_hang(*status);
+  check_stop_deadline(*status);
   const bool starting = !training_ && stop_requested_;
   if (starting && clock_.monotonic() - stop_requested_at_ > kStartingGrace &&
       !run_->is_prepared()) {
     log_info("startup cancelled");
-    if (directory_)
-      (void)directory_->save_exit_status({run::RunOutcome::kStopped, run_->step(), reason_, 0});
     if (directory_) (void)starts_.reset();
-    flush_log();
-    ::_exit(static_cast<int>(ExitCode::kSuccess));
+    exit_now({is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped, run_->step(),
+              reason_, is_preempted_ ? preemption_.exit_code : 0});
   }
   timer_.expires_after(kTick);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick();
   });
+}
+
+// Without a return: a thread does not end.
+void DaemonApp::exit_now(const run::ExitStatus& end) {
+  set_progress_line("");
+  if (directory_) (void)directory_->save_exit_status(end);
+  flush_log();
+  ::_exit(end.exit_code);
+}
+
+void DaemonApp::check_group_hang(const control::TrainerStatus& status) {
+  if (!is_in_group()) return;
+  const auto idle = hang_detector_.check(clock_.monotonic(), run_->group_exchanges());
+  if (!idle) return;
+  std::string activity = "unknown";
+  for (const auto& thread : run_->threads().threads)
+    if (thread.name == "trainer") activity = thread.operation;
+  const int64_t seconds = std::chrono::floor<std::chrono::seconds>(*idle).count();
+  log_error("group hang detected",
+            {{"step", status.step}, {"seconds", seconds}, {"activity", activity}});
+  exit_now({run::RunOutcome::kFailed, run_->step(),
+            "rank " + std::to_string(launch_.environment.rank) +
+                " has exchanged nothing with the others for " + std::to_string(seconds) +
+                " s; its trainer is at: " + activity,
+            static_cast<int>(ExitCode::kCollectiveTimedOut)});
+}
+
+void DaemonApp::check_stop_deadline(const control::TrainerStatus& status) {
+  if (!preemption_.is_possible) return;
+  const auto needed =
+      group::PreemptionPolicy::needed(status.step_time_ms, status.checkpoint.commit_ms);
+  if (status.checkpoint.commit_ms > 0 && needed > preemption_.deadline &&
+      !std::exchange(is_short_deadline_logged_, true))
+    log_warn("stop deadline too short",
+             {{"deadline_seconds", preemption_.deadline.count()},
+              {"needed_seconds", std::chrono::duration<double>(needed).count()},
+              {"hint",
+               "save more often, or let the launcher wait longer and raise "
+               "distributed.stop_deadline_seconds"}});
+  if (!is_preempted_ ||
+      clock_.monotonic() - stop_requested_at_ <=
+          std::chrono::duration_cast<std::chrono::nanoseconds>(preemption_.deadline))
+    return;
+  const uint64_t saved = status.checkpoint.last_saved_step;
+  log_error("stop deadline exceeded",
+            {{"step", saved}, {"hint", "the run resumes from this checkpoint"}});
+  exit_now({run::RunOutcome::kPreempted, saved,
+            reason_ + "; the last checkpoint was not complete in time", preemption_.exit_code});
 }
 
 void DaemonApp::publish_wait(const control::TrainerStatus& status) {
@@ -421,12 +481,15 @@ void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
 }
 
 ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
-  const ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
+  ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
   run::ExitStatus end{run::RunOutcome::kFinished, step, reason_, 0};
   if (!status.ok()) {
     log_error("daemon failed", {{"error", status.to_string()}});
     end.outcome = run::RunOutcome::kFailed;
     end.reason = status.to_string();
+  } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kPreempted) {
+    end.outcome = run::RunOutcome::kPreempted;
+    if (!stop_requested_) end.reason = "stop requested by SIGTERM to another rank";
   } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kStopped && !ended_early_) {
     end.outcome = run::RunOutcome::kStopped;
     if (!stop_requested_) end.reason = "stop requested through the control socket";
@@ -434,6 +497,9 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   if (end.outcome == run::RunOutcome::kFinished && !ended_early_ && run_ &&
       run_->is_data_exhausted())
     end.reason = "data exhausted";
+  if (end.outcome == run::RunOutcome::kPreempted)
+    code = static_cast<ExitCode>(is_preempted_ ? preemption_.exit_code
+                                               : preemption_.exit_code_of_others);
   end.exit_code = static_cast<int>(code);
   finalize_restart_count(status.ok(), code);
   // Without the lock this process must not write to the directory.

@@ -22,6 +22,8 @@
 #include "daemon/app/group_launch.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
+#include "daemon/group/hang_detector.h"
+#include "daemon/group/preemption.h"
 #include "daemon/http/http_server.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/listening_socket.h"
@@ -36,6 +38,7 @@
 #include "shared/config/config.h"
 #include "shared/run/early_stopping.h"
 #include "shared/run/run_layout.h"
+#include "shared/run/run_state.h"
 
 namespace stoker::app {
 
@@ -69,6 +72,10 @@ class DaemonApp {
   void handle_early_stop_request();
   ExitCode exit_already_finished(const run::EarlyStopRequest& request);
   void tick();
+  // Ends the process, whatever its threads do.
+  [[noreturn]] void exit_now(const run::ExitStatus& end);
+  void check_group_hang(const control::TrainerStatus& status);
+  void check_stop_deadline(const control::TrainerStatus& status);
   void publish_wait(const control::TrainerStatus& status);
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
@@ -81,6 +88,7 @@ class DaemonApp {
   const Status supported_;  // whether the configuration works in the group
   const std::vector<std::string> world_size_effects_;
   const config::Config config_;
+  const group::PreemptionPolicy preemption_;
   const CommandLine command_;
   const run::RunLayout layout_;
   Clock& clock_;
@@ -100,6 +108,9 @@ class DaemonApp {
   bool no_progress_ = false;
   bool is_wait_shown_ = false;  // as the status of the service
   bool stop_requested_ = false;
+  bool is_preempted_ = false;  // the stop was requested by the launcher
+  bool is_short_deadline_logged_ = false;
+  group::HangDetector hang_detector_;
   bool ended_early_ = false;  // early stopping, requested by the evaluator
   std::chrono::nanoseconds stop_requested_at_{0};
   std::string reason_ = "max_steps reached";

@@ -1,17 +1,18 @@
 #include "daemon/app/group_start.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include <ATen/Version.h>
 
 #include "daemon/app/version.h"
+#include "daemon/group/core_share.h"
 #include "daemon/group/gloo_group.h"
+#include "shared/base/file.h"
+#include "shared/base/log.h"
 #include "shared/base/utf8.h"
 #include "shared/config/load_config.h"
 #include "shared/feed/dataset_versions.h"
@@ -19,17 +20,11 @@
 namespace stoker::app {
 namespace {
 
-// The cores that this process may use: launchers bind ranks to some of them.
-int count_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
-
 std::string ranks(const group::LaunchEnvironment& launch) {
   return std::to_string(launch.world_size) + " ranks";
 }
+
+constexpr const char* kNumaNodesDirectory = "/sys/devices/system/node";
 
 bool is_power_of_two(int64_t number) { return std::has_single_bit(static_cast<uint64_t>(number)); }
 
@@ -53,8 +48,10 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
     if (!holds) errors.push_back(std::move(error));
   };
   const std::string in_group = " in a group of " + ranks(launch);
-  require(config.distributed.reduction == config::Reduction::kOrdered,
-          "distributed.reduction: must be ordered" + in_group);
+  require(config.distributed.reduction.has_value(),
+          "distributed.reduction: must be ordered or allreduce" + in_group);
+  require(config.distributed.backend != config::GroupBackend::kNccl,
+          "distributed.backend: must be auto or gloo" + in_group);
   require(config.train.gradient_accumulation_steps % launch.world_size == 0,
           share_error(config.train, launch));
   require(config.run.rng == config::Rng::kPerTicket, "run.rng: must be per_ticket" + in_group);
@@ -71,20 +68,11 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
   return Status(StatusCode::kInvalidArgument, join(errors, "; "));
 }
 
-Status check_group_support(const model::Model& model) {
-  for (const auto& buffer : model.named_buffers()) {
-    if (!buffer.key().ends_with("running_mean") && !buffer.key().ends_with("running_var")) continue;
-    return Status(StatusCode::kInvalidArgument,
-                  "model: running statistics, such as " + buffer.key() +
-                      " of batch norm, are not supported in a group of several ranks; use a model "
-                      "without them, or train in one process");
-  }
-  return {};
-}
-
 std::vector<std::string> world_size_effects(const config::Config& config,
                                             const group::LaunchEnvironment& launch) {
   std::vector<std::string> reasons;
+  if (config.distributed.reduction == config::Reduction::kAllReduce)
+    reasons.push_back("distributed.reduction is allreduce");
   if (!is_power_of_two(launch.world_size))
     reasons.push_back("the number of ranks is no power of two");
   if (!is_power_of_two(config.train.gradient_accumulation_steps))
@@ -94,9 +82,33 @@ std::vector<std::string> world_size_effects(const config::Config& config,
   return reasons;
 }
 
-config::Config with_group_defaults(config::Config config, const group::LaunchEnvironment& launch) {
-  if (!config.train.num_threads)
-    config.train.num_threads = std::max(1, count_cores() / launch.local_world_size);
+std::vector<std::string> world_size_effects(const model::Model& model) {
+  for (const auto& buffer : model.named_buffers()) {
+    if (!buffer.key().ends_with("running_mean") && !buffer.key().ends_with("running_var")) continue;
+    return {"batch norm's statistics, such as " + buffer.key() +
+            ", are of the micro-batches of one rank"};
+  }
+  return {};
+}
+
+Result<int> choose_num_threads(const config::TrainConfig& config, group::ProcessGroup& group,
+                               const std::stop_token& stop) {
+  const group::AllowedCores own = group::read_allowed_cores();
+  STOKER_ASSIGN_OR_RETURN(const auto texts, group.gather(group::to_text(own), stop));
+  std::vector<group::AllowedCores> all;
+  for (const std::string& text : texts) all.push_back(group::parse_allowed_cores(text));
+  STOKER_ASSIGN_OR_RETURN(
+      const std::string shared,
+      group.text_of_chief(group.is_chief() ? std::to_string(group::share_cores(all)) : "", stop));
+  const int num_threads = config.num_threads.value_or(std::max(1, std::atoi(shared.c_str())));
+  log_info("group opened", {{"world_size", group.world_size()},
+                            {"num_threads", num_threads},
+                            {"cores", group::format_cores(own.cores)},
+                            {"numa_nodes", group::numa_nodes_of(own.cores, kNumaNodesDirectory)}});
+  return num_threads;
+}
+
+config::Config with_group_defaults(config::Config config) {
   config.train.device = {.type = config::DeviceConfig::Type::kCpu, .index = std::nullopt};
   return config;
 }
@@ -128,6 +140,12 @@ Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
        .interface = config.distributed.interface,
        .timeout = milliseconds_of(config.distributed.timeout_seconds),
        .start_timeout = milliseconds_of(config.distributed.start_timeout_seconds),
+       // The kernel releases the lock of a process however it ends.
+       .has_exited =
+           [layout](int rank) {
+             const auto locked = is_locked(layout_of_rank(layout, rank).lock_file());
+             return locked.ok() && !*locked;
+           },
        .ready = ready,
        .on_listening = {}},
       stop);

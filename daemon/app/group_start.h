@@ -20,15 +20,20 @@ namespace stoker::app {
 
 // What the configuration has that does not work with several ranks: all of it, in one line.
 Status check_group_support(const config::Config& config, const group::LaunchEnvironment& launch);
-// The same for the model: layers whose statistics each rank would compute from its own samples.
-Status check_group_support(const model::Model& model);
 
 // Why the results depend on the number of ranks, one reason per line; empty: they do not.
 std::vector<std::string> world_size_effects(const config::Config& config,
                                             const group::LaunchEnvironment& launch);
+// The same for the model: layers whose statistics each rank computes from its own samples.
+std::vector<std::string> world_size_effects(const model::Model& model);
+
+// train.num_threads, or by default the share of each rank in the cores that the launcher allows it; the
+// same on all ranks, which must call this. Logs that the group is open.
+Result<int> choose_num_threads(const config::TrainConfig& config, group::ProcessGroup& group,
+                               const std::stop_token& stop);
 
 // The configuration with the defaults of a rank.
-config::Config with_group_defaults(config::Config config, const group::LaunchEnvironment& launch);
+config::Config with_group_defaults(config::Config config);
 // Without what only the chief does.
 config::Config without_duties_of_chief(config::Config config);
 

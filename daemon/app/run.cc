@@ -1,5 +1,6 @@
 #include "daemon/app/run.h"
 
+#include <algorithm>
 #include <exception>
 #include <fstream>
 #include <thread>
@@ -169,9 +170,15 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
   group_ = *std::move(opened);
   const Status same = group_->check_same(maybe_launch_->settings, preparation_stop_.get_token());
   if (!same.ok()) return preparation_outcome(same);
+  auto threads = choose_num_threads(config_.train, *group_, preparation_stop_.get_token());
+  if (!threads.ok()) {
+    group_->report_failure(threads.status());
+    return preparation_outcome(threads.status());
+  }
+  num_threads_ = *threads;
   auto outcome = train_segments(std::move(stop), on_training);
   if (!outcome.ok()) group_->report_failure(outcome.status());
-  if (outcome.ok() && *outcome == run::RunOutcome::kStopped && !is_prepared())
+  if (outcome.ok() && *outcome != run::RunOutcome::kFinished && !is_prepared())
     group_->report_failure(Status(StatusCode::kCancelled, "startup cancelled"));
   return outcome;
 }
@@ -209,6 +216,8 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         return run::RunOutcome::kFinished;
       case train::TrainerOutcome::kStopped:
         return run::RunOutcome::kStopped;
+      case train::TrainerOutcome::kPreempted:
+        return run::RunOutcome::kPreempted;
       case train::TrainerOutcome::kRolledBack:
         STOKER_RETURN_IF_ERROR(segment.roll_back());
         break;
@@ -225,7 +234,8 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
 
 Result<run::RunOutcome> Run::preparation_outcome(const Status& error) const {
   Status checked = require_stop(error, stop_requested_);
-  if (checked.code() == StatusCode::kCancelled) return run::RunOutcome::kStopped;
+  if (checked.code() == StatusCode::kCancelled)
+    return is_preempted_ ? run::RunOutcome::kPreempted : run::RunOutcome::kStopped;
   return checked;
 }
 
@@ -242,7 +252,9 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_RETURN_IF_ERROR(check_stop());
   train::prepare_environment(config_.run);
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
-  train::configure_numerics(config_.run, config_.train);
+  config::TrainConfig numerics = config_.train;
+  if (num_threads_) numerics.num_threads = num_threads_;
+  train::configure_numerics(config_.run, numerics);
   auto store = std::make_unique<checkpoint::CheckpointStore>(layout_.checkpoints_dir(),
                                                              default_file_system());
   if (is_chief()) STOKER_RETURN_IF_ERROR(store->clean_up());
@@ -290,13 +302,14 @@ Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::Checkpoin
 Status Run::synchronize(SegmentStart& start, bool is_new) {
   train::TrainingState& state = *start.state;
   const std::stop_token stop = preparation_stop_.get_token();
-  STOKER_RETURN_IF_ERROR(check_group_support(state.model()));
   STOKER_RETURN_IF_ERROR(group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
                                              {"model digest", state.model_digest()},
                                              {"model file digest", start.manifest.model_file},
                                              {"step", std::to_string(state.step)},
                                              {"ticket", std::to_string(state.ticket)}},
                                             stop));
+  for (const std::string& reason : world_size_effects(state.model()))
+    log_warn("results depend on the number of ranks", {{"reason", reason}});
   if (!is_new) return {};
   // Initial weights that were computed, not read.
   for (const auto& [name, tensor] : model::named_tensors(state.model()))
@@ -478,8 +491,14 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
 
 // ---- Requests of other threads
 
-void Run::request_stop() {
-  post(control::Stop{}, {});
+std::optional<uint64_t> Run::group_exchanges() const {
+  if (!channels_.expects_exchange) return std::nullopt;
+  return channels_.group_exchanges.load(std::memory_order_relaxed);
+}
+
+void Run::request_stop(bool is_preemption) {
+  if (is_preemption) is_preempted_ = true;
+  post(control::Stop{.is_preemption = is_preemption}, {});
   stop_requested_ = true;
   preparation_stop_.request_stop();
 }
@@ -497,6 +516,11 @@ std::shared_ptr<const control::TrainerStatus> Run::status() const {
   {
     const std::lock_guard lock(mutex_);
     if (segment_) segment_->add_live(*status);
+  }
+  if (maybe_launch_ != nullptr) {
+    status->group.world_size = maybe_launch_->environment.world_size;
+    status->group.restart_count =
+        static_cast<uint64_t>(std::max(0, maybe_launch_->environment.restart_count));
   }
   status->evaluator = evaluator_.read_cached();
   const HostMemory memory = read_host_memory();

@@ -63,14 +63,15 @@ class Run final : public server::TrainingControl {
       Clock& clock, const GroupLaunch* maybe_launch = nullptr);
   ~Run() override;
 
-  // kFinished or kStopped; a failure is a Status. `on_training` is called once, when the first
+  // kFinished, kStopped or kPreempted; a failure is a Status. `on_training` is called once, when the first
   // segment is prepared: the workers fill the ring, and the trainer is about to wait for a batch.
   // Each further segment is prepared from the start, except that a dataset that is not refreshed
   // stays open. Throws nothing. Call once.
   Result<run::RunOutcome> train(std::stop_token stop, const std::function<void()>& on_training);
 
   // Ends training after the current step, or the preparation, during which no commands are taken.
-  void request_stop();
+  // `is_preemption`: the launcher will start the run again.
+  void request_stop(bool is_preemption = false);
   // Rejects pending and later commands; for the end of training.
   void close();
   // Whether a segment is open. False during each preparation, which can be aborted at any point;
@@ -80,6 +81,8 @@ class Run final : public server::TrainingControl {
   bool is_blocked_by_lock() const { return is_blocked_by_lock_; }
   // Whether it ended because a stream had no more data. Only after train().
   bool is_data_exhausted() const { return is_data_exhausted_; }
+  // Exchanges with the other ranks of a group so far; nullopt: none is expected now.
+  std::optional<uint64_t> group_exchanges() const;
   uint64_t step() const { return channels_.board.step(); }          // completed
   uint64_t progress() const { return channels_.board.progress(); }  // see StatusBoard
 
@@ -101,7 +104,7 @@ class Run final : public server::TrainingControl {
                                          const std::function<void()>& on_training);
   Result<run::RunOutcome> train_in_group(std::stop_token stop,
                                          const std::function<void()>& on_training);
-  // kStopped if `error` is the effect of request_stop().
+  // kStopped or kPreempted if `error` is the effect of request_stop().
   Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.
   RunSegment* publish(std::unique_ptr<RunSegment> segment);
@@ -147,10 +150,12 @@ class Run final : public server::TrainingControl {
   const EvaluatorStatusReader evaluator_;
   // Only ever becomes true; relaxed order would do, because nothing else is passed with it.
   std::atomic<bool> stop_requested_{false};
-  std::stop_source preparation_stop_;  // the same for the waits of a group before training
+  std::atomic<bool> is_preempted_{false};  // the same
+  std::stop_source preparation_stop_;      // the same for the waits of a group before training
 
   // Only for the trainer thread.
   std::unique_ptr<group::ProcessGroup> group_;               // null: this process trains alone
+  std::optional<int> num_threads_;                           // in a group, for train.num_threads
   const std::unique_ptr<DatasetRefresher> maybe_refresher_;  // null: data.train is not refreshed
   bool is_blocked_by_lock_ = false;
   bool is_data_exhausted_ = false;

@@ -126,9 +126,11 @@ Status RunSegment::open_outputs() {
     retention_manager_->delete_expired(is_disk_full);
   };
   // If a checkpoint exists, so do the records and sample errors up to its step.
-  saving.before_commit = [this] {
+  saving.before_commit = [this]() -> Status {
+    if (maybe_group_ != nullptr) STOKER_RETURN_IF_ERROR(maybe_group_->check_newest());
     flush_records(metrics_.get());
     feed_->flush_sample_errors();
+    return {};
   };
   saving.after_commit = [this](const checkpoint::Manifest& committed) {
     writer::record_last_checkpoint(default_file_system(), layout_, committed);
@@ -344,6 +346,7 @@ void RunSegment::add_live(control::TrainerStatus& status) const {
   const auto saved = writer_->stats();
   status.checkpoint.last_saved_step = std::max(status.checkpoint.last_saved_step, saved.last_step);
   status.checkpoint.is_saving = saved.in_flight;
+  status.checkpoint.commit_ms = saved.last_ms;
   status.checkpoint.saved_total = saved.saved;
   status.checkpoint.failed_total = saved.failures;
   status.checkpoint.skipped_total = saved.skipped;

@@ -1,29 +1,88 @@
 #include "daemon/group/control_record.h"
 
-#include <string>
+#include <algorithm>
+#include <map>
+
+#include "shared/base/utf8.h"
 
 namespace stoker::group {
+namespace {
 
-ControlNumbers to_numbers(const ControlRecord& own) {
-  return {static_cast<double>(own.step),    static_cast<double>(own.stop),
-          static_cast<double>(own.save),    static_cast<double>(own.sample_errors),
-          static_cast<double>(own.command), own.argument};
+constexpr size_t kSharedNumbers = 7;
+constexpr size_t kRankNumbers = 4;
+
+}  // namespace
+
+size_t count_numbers(int world_size) {
+  return kSharedNumbers + kRankNumbers * static_cast<size_t>(world_size);
+}
+
+ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
+                          int world_size) {
+  ControlNumbers numbers{static_cast<double>(own.step),
+                         static_cast<double>(own.stop),
+                         static_cast<double>(own.preempted),
+                         static_cast<double>(own.save),
+                         static_cast<double>(own.sample_errors),
+                         static_cast<double>(own.command),
+                         own.argument};
+  numbers.resize(count_numbers(world_size));
+  double* const ranks = numbers.data() + kSharedNumbers + kRankNumbers * static_cast<size_t>(rank);
+  ranks[0] = report.compute_ms;
+  ranks[1] = report.data_wait_ms;
+  ranks[2] = static_cast<double>(report.quarantined);
+  ranks[3] = static_cast<double>(report.checksum);
+  return numbers;
 }
 
 Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, int world_size) {
   const double steps = static_cast<double>(own_step) * world_size;
-  const bool has_command =
-      sum[4] >= 0 && sum[4] <= static_cast<double>(SharedCommand::kSetLearningRate);
-  if (sum[0] != steps || !has_command)
+  if (sum.size() != count_numbers(world_size) || sum[0] != steps ||
+      sum[5] > static_cast<double>(SharedCommand::kSetLearningRate))
     return Status(StatusCode::kInternal,
-                  "the ranks of the group are at different steps; this one has completed step " +
-                      std::to_string(own_step));
-  return ControlRecord{.step = own_step,
+                  "the ranks are not at the same step: this one has completed " +
+                      std::to_string(own_step) + ", and the sum over " +
+                      std::to_string(world_size) + " ranks is not a multiple of it");
+  ControlRecord record{.step = own_step,
                        .stop = static_cast<uint64_t>(sum[1]),
-                       .save = static_cast<uint64_t>(sum[2]),
-                       .sample_errors = static_cast<uint64_t>(sum[3]),
-                       .command = static_cast<SharedCommand>(sum[4]),
-                       .argument = sum[5]};
+                       .preempted = static_cast<uint64_t>(sum[2]),
+                       .save = static_cast<uint64_t>(sum[3]),
+                       .sample_errors = static_cast<uint64_t>(sum[4]),
+                       .command = static_cast<SharedCommand>(sum[5]),
+                       .argument = sum[6],
+                       .ranks = {}};
+  for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
+    record.ranks.push_back({.compute_ms = sum[at],
+                            .data_wait_ms = sum[at + 1],
+                            .quarantined = static_cast<uint64_t>(sum[at + 2]),
+                            .checksum = static_cast<uint64_t>(sum[at + 3])});
+  return record;
+}
+
+Status compare_checksums(const std::vector<RankReport>& ranks, uint64_t step,
+                         const std::function<std::string(int)>& name_of) {
+  std::map<uint64_t, size_t> counts;
+  for (const RankReport& rank : ranks) ++counts[rank.checksum];
+  if (counts.size() <= 1) return {};
+  const auto most =
+      std::ranges::max_element(counts, {}, &std::pair<const uint64_t, size_t>::second);
+  const bool is_majority = 2 * most->second > ranks.size();
+  std::vector<std::string> names;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    // Without a majority it is not known which one is right.
+    if (!is_majority || ranks[rank].checksum != most->first)
+      names.push_back(name_of(static_cast<int>(rank)));
+  }
+  const bool may_be_saved = !is_majority || ranks.front().checksum != most->first;
+  return Status(
+      StatusCode::kInternal,
+      "the parameters of the ranks differ after step " + std::to_string(step) + ": " +
+          (is_majority ? "wrong on " : "no two of these agree, or as many as others: ") +
+          join(names, ", ") + "; test memory and processor of their hosts" +
+          (may_be_saved ? ". Checkpoints since the comparison before "
+                          "(distributed.consistency_check_every_steps) can be wrong: resume from "
+                          "an older one with --resume"
+                        : ""));
 }
 
 }  // namespace stoker::group

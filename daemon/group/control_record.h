@@ -1,14 +1,16 @@
 // ControlRecord: what the ranks tell each other in each step, in the same collective as its gradients,
 // so that all take the same decisions at the same step boundary without further communication.
 //
-// It is summed over the ranks like the gradients: a request counts the ranks that have it, and a
-// command comes from the chief alone.
+// It is summed over the ranks like the gradients: a request counts the ranks that have it, a command
+// comes from the chief alone, and each rank has its numbers.
 //
-// Threads: values; pure functions.
+// Threads:  values; pure functions.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 
@@ -17,21 +19,40 @@ namespace stoker::group {
 // A command that changes how all ranks continue. Other commands concern the chief only.
 enum class SharedCommand : uint8_t { kNone, kPause, kResume, kSetLearningRate };
 
+// What one rank reports about itself.
+struct RankReport {
+  double compute_ms = 0;     // of the step, until it waits for the other ranks
+  double data_wait_ms = 0;   // of this: waiting for data
+  uint64_t quarantined = 0;  // samples that it has put into quarantine since the start
+  uint64_t checksum = 0;     // of its parameters; all ranks have one, or none, in the same step
+  bool operator==(const RankReport&) const = default;
+};
+
 struct ControlRecord {
   uint64_t step = 0;           // completed steps; the same on all ranks
   uint64_t stop = 0;           // ranks that have been requested to stop
+  uint64_t preempted = 0;      // of these: by the launcher
   uint64_t save = 0;           // ranks that have been requested to save
   uint64_t sample_errors = 0;  // since the start, on the ranks other than the chief
   SharedCommand command = SharedCommand::kNone;  // of the chief
   double argument = 0;                           // of the command
+  std::vector<RankReport> ranks;                 // by rank; set by parse_sum()
   bool operator==(const ControlRecord&) const = default;
 };
 
-// Numbers that a sum of F64 does not change: integers up to 2^53, and one double of the chief.
-using ControlNumbers = std::array<double, 6>;
+// Numbers that a sum of F64 does not change: integers up to 2^53, and doubles of one rank.
+using ControlNumbers = std::vector<double>;
 
-ControlNumbers to_numbers(const ControlRecord& own);
+// `own` is that of `rank`, with its report.
+ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
+                          int world_size);
+size_t count_numbers(int world_size);
 // From the sum over all ranks. kInternal: the ranks are at different steps.
 Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, int world_size);
+
+// kInternal, the same on all ranks, if the parameters of a rank differ from those of most ranks.
+// `name_of`: "rank 3 (node-2, pid 4711)".
+Status compare_checksums(const std::vector<RankReport>& ranks, uint64_t step,
+                         const std::function<std::string(int)>& name_of);
 
 }  // namespace stoker::group

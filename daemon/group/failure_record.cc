@@ -50,18 +50,43 @@ Status write_failure_record(Store& store, const FailureRecord& record) {
   return store.set_if_absent(failure_key(record.rank), to_json(record)).status();
 }
 
-Result<FailedRank> find_failed_rank(Store& store, int suspect, std::chrono::milliseconds grace) {
+namespace {
+
+// The first rank that failed by itself, or else the first without a record.
+Result<std::optional<FailedRank>> search_failed_rank(Store& store, int world_size,
+                                                     std::chrono::milliseconds grace) {
+  std::optional<FailedRank> silent;
+  for (int rank = 0; rank < world_size; ++rank) {
+    // The other ranks have had the time of the first one that is missing.
+    const auto wait = silent ? std::chrono::milliseconds(0) : grace;
+    STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_record(store, rank, wait));
+    if (record && !record->lost_rank)
+      return std::optional(
+          FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}});
+    if (!record && !silent)
+      silent = FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+  }
+  return silent;
+}
+
+}  // namespace
+
+Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, int world_size,
+                                                   std::chrono::milliseconds grace) {
   std::set<int> visited;
   int rank = suspect;
   while (true) {
+    if (rank == kUnknownRank) return search_failed_rank(store, world_size, grace);
     visited.insert(rank);
     STOKER_ASSIGN_OR_RETURN(const auto record, wait_for_record(store, rank, grace));
-    if (!record) return FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}};
+    if (!record)
+      return std::optional(FailedRank{.rank = rank, .reason = {}, .disconnected_from = {}});
     if (!record->lost_rank)
-      return FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}};
+      return std::optional(
+          FailedRank{.rank = rank, .reason = record->reason, .disconnected_from = {}});
     if (visited.contains(*record->lost_rank))
-      return FailedRank{
-          .rank = rank, .reason = record->reason, .disconnected_from = *record->lost_rank};
+      return std::optional(FailedRank{
+          .rank = rank, .reason = record->reason, .disconnected_from = *record->lost_rank});
     rank = *record->lost_rank;
   }
 }

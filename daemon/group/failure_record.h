@@ -3,7 +3,7 @@
 // same one: the rank that failed, or that left without a record (it was killed, or hangs).
 //
 // Threads:  any.
-// Blocking: find_failed_rank() for `grace` per missing record.
+// Blocking: find_failed_rank() for `grace` per missing record, of which there are at most two.
 // Errors:   kPeerLost: the store does not respond.
 #pragma once
 
@@ -16,9 +16,13 @@
 
 namespace stoker::group {
 
+// The lost rank of a collective of the backend, which does not tell it.
+inline constexpr int kUnknownRank = -1;
+
 struct FailureRecord {
   int rank = 0;
-  std::optional<int> lost_rank;  // to which the connection failed; nullopt: the failure is its own
+  // To which the connection failed, or kUnknownRank; nullopt: the failure is its own.
+  std::optional<int> lost_rank;
   std::string reason;
 
   bool operator==(const FailureRecord&) const = default;
@@ -36,7 +40,9 @@ struct FailedRank {
   bool operator==(const FailedRank&) const = default;
 };
 
-// Follows the records from `suspect`, the rank to which the connection failed.
-Result<FailedRank> find_failed_rank(Store& store, int suspect, std::chrono::milliseconds grace);
+// Follows the records from `suspect`, the rank to which the connection failed. kUnknownRank: finds the
+// first rank that failed by itself, or else the first without a record; nullopt: there is none.
+Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, int world_size,
+                                                   std::chrono::milliseconds grace);
 
 }  // namespace stoker::group

@@ -27,6 +27,7 @@ constexpr milliseconds kMaxReplyTimeout{10'000};
 // For the failure record of a rank whose connection was closed. Survivors wait at least this long
 // before they exit; otherwise torchrun reports one of them as the cause.
 constexpr milliseconds kRecordGrace{3'000};
+constexpr milliseconds kStopCheckInterval{100};
 constexpr milliseconds kMinPollInterval{20};  // longer with more ranks, which load the store
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
@@ -75,7 +76,9 @@ class GlooGroup final : public ProcessGroup {
       : environment_(environment),
         timeout_(options.timeout),
         start_timeout_(options.start_timeout),
+        has_exited_(options.has_exited),
         store_(std::move(store)),
+        prefix_(prefix),
         keys_(*store_, prefix),
         backend_(std::move(backend)) {}
 
@@ -84,8 +87,18 @@ class GlooGroup final : public ProcessGroup {
   Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
   Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                             const std::stop_token& stop) override;
+  Status start_all_reduce(const at::Tensor& tensor) override;
+  Status finish_all_reduce(const std::stop_token& stop) override;
   Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token& stop) override;
+  Result<std::vector<std::string>> gather(const std::string& text,
+                                          const std::stop_token& stop) override;
+  Status send_text(const std::string& name, const std::string& text) override {
+    return keys_.set(text_key(name, rank()), text);
+  }
+  Result<std::string> receive_text(const std::string& name, int of_rank) override;
+  Status check_newest() override { return group::check_newest(*store_, prefix_); }
+  std::string name_of(int rank) override { return describe_rank(keys_, environment_, rank); }
   void report_failure(const Status& reason) override;
 
  private:
@@ -106,6 +119,12 @@ class GlooGroup final : public ProcessGroup {
     std::vector<at::Tensor> parts;  // that part of all ranks, of which the own is `own`
   };
 
+  static std::string text_key(const std::string& name, int rank) {
+    return "named/" + name + "/" + std::to_string(rank);
+  }
+  StartWait start_wait() const {
+    return {.deadline = after(start_timeout_), .has_exited = has_exited_};
+  }
   Status begin_collective();
   Phase phase(size_t tensors, Deadline deadline);
   // `index`: of the tensors of the phase.
@@ -124,11 +143,14 @@ class GlooGroup final : public ProcessGroup {
   const LaunchEnvironment environment_;
   const milliseconds timeout_;
   const milliseconds start_timeout_;
+  const HasExited has_exited_;
   const std::unique_ptr<TcpStore> store_;
+  const std::string prefix_;
   PrefixedStore keys_;
   // Of the thread that uses the group.
-  c10::intrusive_ptr<c10d::Backend> backend_;  // null after a failure
-  std::vector<at::Tensor> scratch_;            // by tensor of a sum
+  c10::intrusive_ptr<c10d::Backend> backend_;            // null after a failure
+  std::vector<at::Tensor> scratch_;                      // by tensor of a sum
+  std::vector<c10::intrusive_ptr<c10d::Work>> started_;  // by start_all_reduce()
   uint64_t collectives_ = 0;
   uint64_t tags_ = 0;      // used so far
   uint64_t meetings_ = 0;  // in the store
@@ -280,12 +302,52 @@ Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
   return wait_for(distribution, stop);
 }
 
+Status GlooGroup::start_all_reduce(const at::Tensor& tensor) {
+  assert(tensor.is_cpu() && tensor.is_contiguous());
+  STOKER_RETURN_IF_ERROR(begin_collective());
+  try {
+    std::vector<at::Tensor> tensors{tensor.detach()};
+    started_.push_back(backend_->allreduce(tensors));
+    return {};
+  } catch (const std::exception& error) {
+    Phase none = phase(0, after(timeout_));
+    return lose(none, kUnknownRank, short_message(error));
+  }
+}
+
+// Waits in parts, so that a stop is noticed. wait() also throws when its own timeout has passed.
+Status GlooGroup::finish_all_reduce(const std::stop_token& stop) {
+  const Deadline deadline = after(timeout_);
+  Phase none = phase(0, deadline);
+  const auto works = std::exchange(started_, {});
+  if (works.empty()) return {};
+  if (!backend_) return begin_collective();
+  for (const auto& work : works) {
+    while (true) {
+      try {
+        work->wait(kStopCheckInterval);
+        break;
+      } catch (const std::exception& error) {
+        if (work->isCompleted()) return lose(none, kUnknownRank, short_message(error));
+      }
+      if (stop.stop_requested()) {
+        // Not destroyed: that would wait for the threads of Gloo, which wait for the other ranks.
+        (void)backend_.release();
+        return Status(StatusCode::kCancelled, "stopped in a collective");
+      }
+      if (std::chrono::steady_clock::now() >= deadline)
+        return lose(none, kUnknownRank, "no sum of gradients within " + seconds_text(timeout_));
+    }
+  }
+  return {};
+}
+
 // ---- meetings in the store -----------------------------------------------------------------------
 
 Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_token& stop) {
   if (!backend_) return begin_collective();
   Status same = check_same_settings(keys_, environment_, std::to_string(++meetings_), settings,
-                                    after(start_timeout_), stop);
+                                    start_wait(), stop);
   if (same.code() == StatusCode::kMismatch) {
     backend_.reset();
     leave_store(keys_, environment_, rank());
@@ -295,8 +357,20 @@ Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_tok
 
 Result<std::string> GlooGroup::text_of_chief(const std::string& text, const std::stop_token& stop) {
   if (!backend_) return begin_collective();
-  return receive_from_chief(keys_, environment_, std::to_string(++meetings_), text,
-                            after(start_timeout_), stop);
+  return receive_from_chief(keys_, environment_, std::to_string(++meetings_), text, start_wait(),
+                            stop);
+}
+
+Result<std::vector<std::string>> GlooGroup::gather(const std::string& text,
+                                                   const std::stop_token& stop) {
+  if (!backend_) return begin_collective();
+  return gather_at_chief(keys_, environment_, std::to_string(++meetings_), text, start_wait(),
+                         stop);
+}
+
+Result<std::string> GlooGroup::receive_text(const std::string& name, int of_rank) {
+  STOKER_ASSIGN_OR_RETURN(const auto text, keys_.get(text_key(name, of_rank)));
+  return text.value_or("");
 }
 
 // ---- failures ------------------------------------------------------------------------------------
@@ -312,20 +386,22 @@ std::string GlooGroup::describe(const FailedRank& failed) {
 
 // Closes the connections. Unfinished transfers would keep them open.
 void GlooGroup::close(Phase& last) {
+  started_.clear();
   last.transfers.clear();
   backend_.reset();
 }
 
 // The error of a collective that failed because of a peer.
 Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
-  const std::string noticed = "; rank " + std::to_string(rank()) + " lost rank " +
-                              std::to_string(peer) + " in collective " +
-                              std::to_string(collectives_) + ": " + reason;
+  const std::string noticed =
+      "; rank " + std::to_string(rank()) + " lost " +
+      (peer == kUnknownRank ? "another rank" : "rank " + std::to_string(peer)) + " in collective " +
+      std::to_string(collectives_) + ": " + reason;
   const Status written =
       write_failure_record(keys_, {.rank = rank(), .lost_rank = peer, .reason = reason});
   close(last);  // so that the other ranks notice
-  const auto failed =
-      written.ok() ? find_failed_rank(keys_, peer, kRecordGrace) : Result<FailedRank>(written);
+  const auto failed = written.ok() ? find_failed_rank(keys_, peer, world_size(), kRecordGrace)
+                                   : Result<std::optional<FailedRank>>(written);
   if (!failed.ok()) {
     if (failed.status().code() != StatusCode::kPeerLost || environment_.launcher_serves_store)
       return Status(StatusCode::kPeerLost, failed.status().message() + noticed);
@@ -333,8 +409,10 @@ Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
                                              " exited, hangs or cannot be reached: " +
                                              failed.status().message() + noticed);
   }
-  const std::string cause = describe(*failed);
-  leave_store(keys_, environment_, failed->rank);
+  const std::string cause =
+      *failed ? describe(**failed)
+              : std::string("ranks lost their connections; check the network between them");
+  leave_store(keys_, environment_, *failed ? (*failed)->rank : kUnknownRank);
   return Status(StatusCode::kPeerLost, cause + noticed);
 }
 
@@ -342,7 +420,7 @@ void GlooGroup::report_failure(const Status& reason) {
   if (!backend_) return;  // the other ranks know already
   announce_failure(keys_, environment_, reason);
   backend_.reset();  // so that the other ranks notice
-  leave_store(keys_, environment_, rank());
+  leave_store(keys_, environment_, rank(), has_exited_);
 }
 
 // ---- opening -------------------------------------------------------------------------------------
@@ -402,7 +480,7 @@ Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment&
                                                         milliseconds timeout) {
   try {
     auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
-    gloo->threads = 1;  // for collectives of Gloo, which are not used
+    gloo->threads = 2;  // of start_all_reduce()
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
     auto keys = c10::make_intrusive<c10d::PrefixStore>(
         prefix + "gloo",
@@ -431,8 +509,9 @@ Result<std::unique_ptr<ProcessGroup>> open_group(const LaunchEnvironment& enviro
   const auto address = choose_address(environment, options, store->address());
   const StartRecord own{.host = host_name(), .pid = ::getpid()};
   const Status& ready = options.ready.ok() ? address.status() : options.ready;
-  STOKER_ASSIGN_OR_RETURN(const std::string prefix, join_group(*store, environment, options.run_id,
-                                                               own, ready, deadline, stop));
+  STOKER_ASSIGN_OR_RETURN(const std::string prefix,
+                          join_group(*store, environment, options.run_id, own, ready,
+                                     options.has_exited, deadline, stop));
   auto backend = connect_ranks(environment, *store, prefix, *address,
                                std::min(options.timeout, until(deadline)));
   if (!backend.ok()) {

@@ -18,6 +18,7 @@
 
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/process_group.h"
+#include "daemon/group/rendezvous.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
@@ -27,6 +28,8 @@ struct GroupOptions {
   std::string interface = "auto";  // name or address; auto: that of the route to rank 0
   std::chrono::milliseconds timeout{120'000};        // of a collective
   std::chrono::milliseconds start_timeout{600'000};  // until all ranks have joined
+  // Whether the process of a rank has ended, while ranks wait for each other at the start. May be empty.
+  HasExited has_exited = {};
   Status ready;  // why this rank cannot take part, which the others are told; or ok
   // Called on the rank that serves the store, with the numeric address, before it waits for others.
   // Useful with store_port 0, which chooses a free port.

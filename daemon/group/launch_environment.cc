@@ -376,13 +376,25 @@ EnvironmentVariables read_environment_variables() {
   return variables;
 }
 
-Result<LaunchEnvironment> parse_launch_environment(const EnvironmentVariables& all,
-                                                   std::string_view run_directory) {
-  const Variables variables(all);
+namespace {
+
+Result<LaunchEnvironment> parse_launcher(const Variables& variables,
+                                         std::string_view run_directory) {
   if (!variables.present(kTorchrunRanks).empty()) return parse_torchrun(variables);
   if (!variables.present(kOpenMpiRanks).empty()) return parse_open_mpi(variables, run_directory);
   if (is_slurm_task(variables)) return parse_slurm(variables, run_directory);
   return LaunchEnvironment{};
+}
+
+}  // namespace
+
+Result<LaunchEnvironment> parse_launch_environment(const EnvironmentVariables& all,
+                                                   std::string_view run_directory) {
+  const Variables variables(all);
+  auto environment = parse_launcher(variables, run_directory);
+  if (environment.ok())
+    environment->is_kubernetes = variables.find("KUBERNETES_SERVICE_HOST") != nullptr;
+  return environment;
 }
 
 Result<std::vector<std::string>> expand_host_list(std::string_view list) {

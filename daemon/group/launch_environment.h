@@ -35,6 +35,7 @@ struct LaunchEnvironment {
   // Restarts of the job by the launcher. Each agent of torchrun counts its own; it can differ between
   // nodes.
   int restart_count = 0;
+  bool is_kubernetes = false;           // this process runs in a pod, whatever the launcher
   std::string job_id;                   // empty: the launcher has none
   std::vector<std::string> rank_hosts;  // by rank; empty: the launcher does not tell
 

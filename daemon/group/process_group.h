@@ -41,7 +41,14 @@ class ProcessGroup {
   virtual Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                                     const std::stop_token& stop) = 0;
 
-  // The next two do not use the connections between the ranks, and wait for the start timeout.
+  // The same in two parts, for the computation in between, by the collective of the backend: the order
+  // of the sum, and with it the bytes of the result, depend on the number of ranks; they are equal on
+  // all ranks. The tensor must not be used before finish_all_reduce(), which waits for all sums that
+  // have been started. Between the two there are no other collectives.
+  virtual Status start_all_reduce(const at::Tensor& tensor) = 0;
+  virtual Status finish_all_reduce(const std::stop_token& stop) = 0;
+
+  // The next three do not use the connections between the ranks, and wait for the start timeout.
   //
   // Compares the settings of all ranks with those of rank 0. kMismatch on all ranks, with the same
   // message, which names the first difference and its rank. The group has then ended.
@@ -49,6 +56,20 @@ class ProcessGroup {
   // Returns the text of rank 0 when it has called this.
   virtual Result<std::string> text_of_chief(const std::string& text,
                                             const std::stop_token& stop) = 0;
+  // The texts of all ranks, by rank, on the chief; nothing on the others, which do not wait.
+  virtual Result<std::vector<std::string>> gather(const std::string& text,
+                                                  const std::stop_token& stop) = 0;
+
+  // The next four may be called from any thread. Texts for other ranks: the last one that the rank has
+  // sent under this name; empty: none.
+  virtual Status send_text(const std::string& name, const std::string& text) = 0;
+  virtual Result<std::string> receive_text(const std::string& name, int of_rank) = 0;
+  // kPeerLost if this group has been replaced by another one, or cannot be reached: nothing of the run
+  // may be changed any more.
+  virtual Status check_newest() = 0;
+  // "rank 3 (node-2, pid 4711)"
+  virtual std::string name_of(int rank) = 0;
+
   // Tells the other ranks why this one leaves. Returns within seconds, whatever state they are in.
   virtual void report_failure(const Status& reason) = 0;
 };
@@ -63,10 +84,20 @@ class SingleProcessGroup final : public ProcessGroup {
   Status all_reduce_ordered(const std::vector<at::Tensor>&, const std::stop_token&) override {
     return {};
   }
+  Status start_all_reduce(const at::Tensor&) override { return {}; }
+  Status finish_all_reduce(const std::stop_token&) override { return {}; }
   Status check_same(const SharedSettings&, const std::stop_token&) override { return {}; }
   Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
     return text;
   }
+  Result<std::vector<std::string>> gather(const std::string& text,
+                                          const std::stop_token&) override {
+    return std::vector<std::string>{text};
+  }
+  Status send_text(const std::string&, const std::string&) override { return {}; }
+  Result<std::string> receive_text(const std::string&, int) override { return std::string(); }
+  Status check_newest() override { return {}; }
+  std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
   void report_failure(const Status&) override {}
 };
 

@@ -182,8 +182,8 @@ enum class Wake { kSet, kSuperseded };
 
 // Returns when `key` is set, or rank 0 has begun the next generation. kPeerLost.
 Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::string& key,
-                                const LaunchEnvironment& environment, Deadline deadline,
-                                const std::stop_token& stop) {
+                                const LaunchEnvironment& environment, const HasExited& has_exited,
+                                Deadline deadline, const std::stop_token& stop) {
   PrefixedStore keys = keys_of(store, generation);
   const milliseconds interval = kMinCheckInterval + milliseconds(environment.world_size);
   while (true) {
@@ -192,6 +192,7 @@ Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::str
     if (set.ok()) return Wake::kSet;
     if (set.code() != StatusCode::kTimedOut) return set;
     STOKER_RETURN_IF_ERROR(check_failed(keys, environment));
+    STOKER_RETURN_IF_ERROR(check_killed(keys, environment, has_exited));
     STOKER_ASSIGN_OR_RETURN(const bool is_superseded, has_begun(store, generation + 1));
     if (is_superseded) return Wake::kSuperseded;
     if (now < deadline) continue;
@@ -205,7 +206,8 @@ Result<Wake> wait_in_generation(Store& store, int64_t generation, const std::str
 
 // Takes part in a generation.
 Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvironment& environment,
-                             const StartRecord& own, const Status& ready, Deadline deadline,
+                             const StartRecord& own, const Status& ready,
+                             const HasExited& has_exited, Deadline deadline,
                              const std::stop_token& stop) {
   PrefixedStore keys = keys_of(store, generation);
   STOKER_RETURN_IF_ERROR(register_rank(keys, environment, own));
@@ -214,7 +216,8 @@ Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvir
   STOKER_ASSIGN_OR_RETURN(const int64_t joined, keys.add(kJoinedKey, 1));
   if (joined == environment.world_size) STOKER_RETURN_IF_ERROR(keys.set(kAllJoinedKey, "1"));
   const char* const awaited = environment.is_chief() ? kAllJoinedKey : kCompleteKey;
-  auto woken = wait_in_generation(store, generation, awaited, environment, deadline, stop);
+  auto woken =
+      wait_in_generation(store, generation, awaited, environment, has_exited, deadline, stop);
   if (woken.ok() && environment.is_chief() && *woken == Wake::kSet)
     STOKER_RETURN_IF_ERROR(keys.set(kCompleteKey, "1"));
   if (!woken.ok()) {
@@ -228,7 +231,7 @@ Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvir
 
 Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
                                const std::string& run_id, const StartRecord& own,
-                               const Status& ready, Deadline deadline,
+                               const Status& ready, const HasExited& has_exited, Deadline deadline,
                                const std::stop_token& stop) {
   if (!ready.ok())
     deadline = std::min<Deadline>(deadline, std::chrono::steady_clock::now() + kReportGrace);
@@ -236,7 +239,7 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
     STOKER_ASSIGN_OR_RETURN(const int64_t generation,
                             begin_generation(store, run_text(environment, run_id)));
     STOKER_ASSIGN_OR_RETURN(const Wake woken, join_generation(store, generation, environment, own,
-                                                              ready, deadline, stop));
+                                                              ready, has_exited, deadline, stop));
     if (woken == Wake::kSet) return keys_of(store, generation).prefix();
     return Status(StatusCode::kBusy, "another process is rank 0; start each rank once");
   }
@@ -249,7 +252,7 @@ Result<std::string> join_group(Store& store, const LaunchEnvironment& environmen
     if (is_of_earlier_group) continue;
     STOKER_RETURN_IF_ERROR(check_run(keys, environment, run_id));
     STOKER_ASSIGN_OR_RETURN(const Wake woken, join_generation(store, generation, environment, own,
-                                                              ready, deadline, stop));
+                                                              ready, has_exited, deadline, stop));
     if (woken == Wake::kSet) return keys.prefix();
   }
 }
@@ -258,9 +261,43 @@ Status check_failed(Store& keys, const LaunchEnvironment& environment) {
   STOKER_ASSIGN_OR_RETURN(const auto text, keys.get(kFailedKey));
   if (!text) return {};
   const int rank = parse_number<int>(*text);
-  STOKER_ASSIGN_OR_RETURN(const FailedRank failed, find_failed_rank(keys, rank, milliseconds(0)));
-  return Status(StatusCode::kPeerLost, describe_rank(keys, environment, rank) +
-                                           " failed: " + failed.reason.value_or("unknown reason"));
+  STOKER_ASSIGN_OR_RETURN(const auto failed,
+                          find_failed_rank(keys, rank, environment.world_size, milliseconds(0)));
+  return Status(StatusCode::kPeerLost,
+                describe_rank(keys, environment, rank) + " failed: " +
+                    (failed ? failed->reason.value_or("unknown reason") : "unknown reason"));
+}
+
+namespace {
+
+bool is_known_to_have_exited(const std::optional<StartRecord>& record, int rank,
+                             const HasExited& has_exited) {
+  return record && record->host == host_name() && has_exited && has_exited(rank);
+}
+
+}  // namespace
+
+Status check_killed(Store& keys, const LaunchEnvironment& environment,
+                    const HasExited& has_exited) {
+  if (!has_exited) return {};
+  const int end = environment.is_chief() ? environment.world_size : 1;
+  for (int rank = 0; rank < end; ++rank) {
+    if (rank == environment.rank || !has_exited(rank)) continue;
+    const auto record = find_start_record(keys, rank);
+    if (!is_known_to_have_exited(record, rank, has_exited)) continue;
+    STOKER_RETURN_IF_ERROR(check_failed(keys, environment));  // it may have told why
+    return Status(StatusCode::kPeerLost, name_of(environment, rank, record) +
+                                             " exited before training started; see its log, and "
+                                             "that of the kernel for the OOM killer");
+  }
+  return {};
+}
+
+Status check_newest(Store& store, const std::string& prefix) {
+  STOKER_ASSIGN_OR_RETURN(const int64_t newest, newest_generation(store));
+  if (std::to_string(newest) + "/" == prefix) return {};
+  return Status(StatusCode::kPeerLost,
+                "another group of this run has started; this process belongs to an earlier one");
 }
 
 void announce_failure(Store& keys, const LaunchEnvironment& environment, const Status& reason) {
@@ -280,14 +317,16 @@ Status report_start_failure(Store& keys, const LaunchEnvironment& environment,
   return Status(StatusCode::kPeerLost, failed.message() + "; " + reason.message());
 }
 
-void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank) {
+void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank,
+                 const HasExited& has_exited) {
   (void)keys.set(left_key(environment.rank), "1");
   if (!environment.is_chief() || environment.launcher_serves_store) return;
   const auto now = std::chrono::steady_clock::now();
   for (int other = 1; other < environment.world_size; ++other) {
     if (other == failed_rank) continue;
-    const bool has_joined = find_start_record(keys, other).has_value();
-    (void)keys.wait(left_key(other), now + (has_joined ? kStoreGrace : kReportGrace), {});
+    const auto record = find_start_record(keys, other);
+    if (is_known_to_have_exited(record, other, has_exited)) continue;
+    (void)keys.wait(left_key(other), now + (record ? kStoreGrace : kReportGrace), {});
   }
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 
@@ -31,12 +32,17 @@ struct StartRecord {
   bool operator==(const StartRecord&) const = default;
 };
 
+// Whether the process of a rank has ended, which leaves no record if it is killed. Only used for ranks
+// on the host of this one: locks of other hosts are not visible on every file system. Empty: unknown.
+using HasExited = std::function<bool(int rank)>;
+
 // Returns the prefix of the group's keys: the other functions take a PrefixedStore with it. `run_id`
 // is equal on all ranks of a run and different in other runs. `ready`: why this rank cannot take
 // part, or ok; an error is reported to the other ranks and returned.
 Result<std::string> join_group(Store& store, const LaunchEnvironment& environment,
                                const std::string& run_id, const StartRecord& own,
-                               const Status& ready, Deadline deadline, const std::stop_token& stop);
+                               const Status& ready, const HasExited& has_exited, Deadline deadline,
+                               const std::stop_token& stop);
 
 // For a rank that fails after join_group() and before its first collective: reports `reason` to the
 // others and returns it. If another rank failed earlier, returns kPeerLost, which names it too.
@@ -49,9 +55,19 @@ void announce_failure(Store& keys, const LaunchEnvironment& environment, const S
 // kPeerLost, which names the rank, if a rank has announced a failure.
 Status check_failed(Store& keys, const LaunchEnvironment& environment);
 
+// kPeerLost, which names the rank, if one of those that this rank can wait for was killed: the chief
+// for any that has joined, the others for the chief.
+Status check_killed(Store& keys, const LaunchEnvironment& environment, const HasExited& has_exited);
+
+// kPeerLost if another group has begun after that of `prefix`, or the store does not respond: this
+// process has been replaced, and must not change the run any more.
+Status check_newest(Store& store, const std::string& prefix);
+
 // Last use of the store. The process that serves it waits until the other ranks do not need it any
-// more, except `failed_rank`; at most 20 s, and 10 s for those that have not joined yet.
-void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank);
+// more, except `failed_rank` and those that have exited; at most 20 s, and 10 s for those that have
+// not joined yet.
+void leave_store(Store& keys, const LaunchEnvironment& environment, int failed_rank,
+                 const HasExited& has_exited = {});
 
 // "rank 3 (node-2, pid 4711)"; without what is not known.
 std::string describe_rank(Store& keys, const LaunchEnvironment& environment, int rank);

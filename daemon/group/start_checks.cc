@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include <boost/json.hpp>
 
-#include "daemon/group/rendezvous.h"
 #include "shared/base/json_parser.h"
 
 namespace stoker::group {
@@ -20,6 +20,9 @@ constexpr const char* kUnset = "(unset)";
 
 std::string settings_key(const std::string& topic, int rank) {
   return "settings/" + topic + "/" + std::to_string(rank);
+}
+std::string rank_text_key(const std::string& topic, int rank) {
+  return "text/" + topic + "/" + std::to_string(rank);
 }
 std::string text_key(const std::string& topic) { return "text/" + topic; }
 
@@ -41,16 +44,17 @@ Result<SharedSettings> parse_settings(const std::string& text, const std::string
 
 // The value of a key that `rank` sets.
 Result<std::string> wait_for_value(Store& keys, const LaunchEnvironment& environment,
-                                   const std::string& key, int rank, Deadline deadline,
+                                   const std::string& key, int rank, const StartWait& wait,
                                    const std::stop_token& stop) {
   const milliseconds interval = kFailureCheckInterval + milliseconds(environment.world_size);
   while (true) {
     const auto now = std::chrono::steady_clock::now();
-    const Status set = keys.wait(key, std::min<Deadline>(deadline, now + interval), stop);
+    const Status set = keys.wait(key, std::min<Deadline>(wait.deadline, now + interval), stop);
     if (set.ok()) break;
     if (set.code() != StatusCode::kTimedOut) return set;
     STOKER_RETURN_IF_ERROR(check_failed(keys, environment));
-    if (now >= deadline)
+    STOKER_RETURN_IF_ERROR(check_killed(keys, environment, wait.has_exited));
+    if (now >= wait.deadline)
       return Status(StatusCode::kPeerLost, describe_rank(keys, environment, rank) +
                                                " did not start in time; see its log, or raise "
                                                "distributed.start_timeout_seconds");
@@ -80,11 +84,11 @@ std::string first_difference(const SharedSettings& of_rank, const SharedSettings
 // The difference of the first rank that has one; empty: none.
 Result<std::string> compare_all(Store& keys, const LaunchEnvironment& environment,
                                 const std::string& topic, const SharedSettings& own,
-                                Deadline deadline, const std::stop_token& stop) {
+                                const StartWait& wait, const std::stop_token& stop) {
   for (int rank = 1; rank < environment.world_size; ++rank) {
     const std::string key = settings_key(topic, rank);
     STOKER_ASSIGN_OR_RETURN(const std::string text,
-                            wait_for_value(keys, environment, key, rank, deadline, stop));
+                            wait_for_value(keys, environment, key, rank, wait, stop));
     STOKER_ASSIGN_OR_RETURN(const SharedSettings settings, parse_settings(text, key));
     const std::string difference = first_difference(settings, own);
     if (!difference.empty())
@@ -98,26 +102,45 @@ Result<std::string> compare_all(Store& keys, const LaunchEnvironment& environmen
 
 Status check_same_settings(Store& keys, const LaunchEnvironment& environment,
                            const std::string& topic, const SharedSettings& settings,
-                           Deadline deadline, const std::stop_token& stop) {
+                           const StartWait& wait, const std::stop_token& stop) {
   std::string difference;
   if (environment.is_chief()) {
     STOKER_ASSIGN_OR_RETURN(difference,
-                            compare_all(keys, environment, topic, settings, deadline, stop));
+                            compare_all(keys, environment, topic, settings, wait, stop));
   } else {
     STOKER_RETURN_IF_ERROR(keys.set(settings_key(topic, environment.rank), to_json(settings)));
   }
   STOKER_ASSIGN_OR_RETURN(difference,
-                          receive_from_chief(keys, environment, topic, difference, deadline, stop));
+                          receive_from_chief(keys, environment, topic, difference, wait, stop));
   return difference.empty() ? Status() : Status(StatusCode::kMismatch, difference);
 }
 
 Result<std::string> receive_from_chief(Store& keys, const LaunchEnvironment& environment,
                                        const std::string& topic, const std::string& text,
-                                       Deadline deadline, const std::stop_token& stop) {
+                                       const StartWait& wait, const std::stop_token& stop) {
   const std::string key = text_key(topic);
-  if (!environment.is_chief()) return wait_for_value(keys, environment, key, 0, deadline, stop);
+  if (!environment.is_chief()) return wait_for_value(keys, environment, key, 0, wait, stop);
   STOKER_RETURN_IF_ERROR(keys.set(key, text));
   return text;
+}
+
+Result<std::vector<std::string>> gather_at_chief(Store& keys, const LaunchEnvironment& environment,
+                                                 const std::string& topic, const std::string& text,
+                                                 const StartWait& wait,
+                                                 const std::stop_token& stop) {
+  std::vector<std::string> texts;
+  if (!environment.is_chief()) {
+    STOKER_RETURN_IF_ERROR(keys.set(rank_text_key(topic, environment.rank), text));
+    return texts;
+  }
+  texts.push_back(text);
+  for (int rank = 1; rank < environment.world_size; ++rank) {
+    STOKER_ASSIGN_OR_RETURN(
+        std::string other,
+        wait_for_value(keys, environment, rank_text_key(topic, rank), rank, wait, stop));
+    texts.push_back(std::move(other));
+  }
+  return texts;
 }
 
 }  // namespace stoker::group

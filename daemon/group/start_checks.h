@@ -10,23 +10,37 @@
 
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/process_group.h"
+#include "daemon/group/rendezvous.h"
 #include "daemon/group/store.h"
 #include "shared/base/deadline.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
 
+// How long ranks wait for each other.
+struct StartWait {
+  Deadline deadline;
+  HasExited has_exited = {};  // empty: unknown; then only the deadline ends a wait for such a rank
+};
+
 // As ProcessGroup::check_same(). Rank 0 compares, and tells the others the result.
 Status check_same_settings(Store& keys, const LaunchEnvironment& environment,
                            const std::string& topic, const SharedSettings& settings,
-                           Deadline deadline, const std::stop_token& stop);
+                           const StartWait& wait, const std::stop_token& stop);
 
 // As ProcessGroup::text_of_chief().
 Result<std::string> receive_from_chief(Store& keys, const LaunchEnvironment& environment,
                                        const std::string& topic, const std::string& text,
-                                       Deadline deadline, const std::stop_token& stop);
+                                       const StartWait& wait, const std::stop_token& stop);
+
+// As ProcessGroup::gather().
+Result<std::vector<std::string>> gather_at_chief(Store& keys, const LaunchEnvironment& environment,
+                                                 const std::string& topic, const std::string& text,
+                                                 const StartWait& wait,
+                                                 const std::stop_token& stop);
 
 }  // namespace stoker::group

@@ -25,9 +25,18 @@ ring::TicketShare all_tickets(int64_t micro_batches) {
   return {.tickets_per_step = static_cast<uint64_t>(micro_batches)};
 }
 
-std::optional<GroupStep> make_group_step(group::ProcessGroup* maybe_group, int64_t micro_batches) {
+std::optional<GroupStep> make_group_step(group::ProcessGroup* maybe_group, int64_t micro_batches,
+                                         const model::Model& model) {
   if (maybe_group == nullptr) return std::nullopt;
-  return std::optional<GroupStep>(std::in_place, *maybe_group, micro_batches);
+  return std::optional<GroupStep>(std::in_place, *maybe_group, micro_batches,
+                                  shared_buffers(model));
+}
+
+std::unique_ptr<GradientBuckets> make_buckets(group::ProcessGroup* maybe_group,
+                                              const config::DistributedConfig& config,
+                                              const Optimizer& optimizer) {
+  if (maybe_group == nullptr || config.reduction != config::Reduction::kAllReduce) return nullptr;
+  return std::make_unique<GradientBuckets>(*maybe_group, optimizer, config.bucket_mib);
 }
 
 }  // namespace
@@ -44,7 +53,9 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       clock_(clock),
       make_engine_(std::move(make_engine)),
       uses_tree_(config.distributed.reduction == config::Reduction::kOrdered),
-      maybe_group_(make_group_step(start.maybe_group, config.train.gradient_accumulation_steps)),
+      maybe_group_(make_group_step(start.maybe_group, config.train.gradient_accumulation_steps,
+                                   state.model())),
+      maybe_buckets_(make_buckets(start.maybe_group, config.distributed, state.optimizer())),
       share_(maybe_group_ ? maybe_group_->share()
                           : all_tickets(config.train.gradient_accumulation_steps)),
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
@@ -65,6 +76,12 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   status_.checkpoint.last_saved_step = state.step;
   const bool is_resumed = state.step > 0 || !manifest_.parent_checkpoint.empty();
   if (is_resumed) maybe_submitted_step_ = state.step;
+  if (!start.maybe_group) return;
+  const auto world_size = static_cast<size_t>(start.maybe_group->world_size());
+  num_quarantined_sent_ = state.quarantined.size();
+  num_quarantined_.assign(world_size, num_quarantined_sent_);
+  quarantined_of_others_.resize(world_size);
+  rank_totals_.resize(world_size);
 }
 
 Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
@@ -73,6 +90,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   triggers_.start(interval_.started);
   channels_.board.set_step(state_.step);
   publish(control::TrainerState::kTraining);
+  channels_.expects_exchange = maybe_group_.has_value();
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
     if (config_.checkpoint.save_at_start && state_.step == 0 && may_save()) (void)try_save();
@@ -144,6 +162,7 @@ Status Trainer::failed(const std::exception& error) const {
 }
 
 Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
+  channels_.expects_exchange = false;
   const bool finished = state_.step >= config_.train.max_steps || has_data_ended_;
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
@@ -159,7 +178,8 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   reject_deferred();
   channels_.mailbox.close();
   if (state_.step >= config_.train.max_steps) return TrainerOutcome::kFinished;
-  return has_data_ended_ ? TrainerOutcome::kDataExhausted : TrainerOutcome::kStopped;
+  if (has_data_ended_) return TrainerOutcome::kDataExhausted;
+  return is_preempted_ ? TrainerOutcome::kPreempted : TrainerOutcome::kStopped;
 }
 
 // ---- Requests
@@ -212,8 +232,9 @@ void Trainer::execute(const control::SaveCheckpoint&, const Done& done) {
   save_requests_.push_back(done);
 }
 
-void Trainer::execute(const control::Stop&, const Done& done) {
+void Trainer::execute(const control::Stop& stop, const Done& done) {
   stop_requested_ = true;
+  if (stop.is_preemption) is_preempted_ = true;
   answer_at_step(done, R"("state":"stopping")");
 }
 
@@ -300,6 +321,8 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
 Result<bool> Trainer::do_step(std::stop_token stop) {
   instrumentation_.enter_step(state_.step + 1);
   step_.set_observer(instrumentation_.maybe_observer());
+  step_began_ = clock_.monotonic();
+  waited_before_step_ = interval_.waited;
   std::optional<TrainingState::Mark> began;
   const auto parts = static_cast<int64_t>(share_.length());
   if (parts > 1) began = state_.mark();
@@ -337,12 +360,13 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   // The state does not depend on which micro-batches this process has trained on.
   if (config_.run.rng == config::Rng::kPerTicket)
     state_.seed_generators(config_.run.seed, state_.ticket);
-  if (maybe_group_) apply_agreed();
+  if (maybe_group_) STOKER_RETURN_IF_ERROR(apply_agreed());
   return true;
 }
 
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   instrumentation_.on_micro_batch(batch);
+  if (maybe_buckets_ && micro_batch.is_last) maybe_buckets_->begin();
   step_.add(batch, micro_batch.is_first || uses_tree_);
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);
   if (!micro_batch.is_last) return;

@@ -28,6 +28,7 @@
 #include "daemon/group/control_record.h"
 #include "daemon/group/process_group.h"
 #include "daemon/train/batch_source.h"
+#include "daemon/train/gradient_buckets.h"
 #include "daemon/train/group_step.h"
 #include "daemon/train/metrics_sink.h"
 #include "daemon/train/nonfinite_guard.h"
@@ -54,11 +55,12 @@ struct TrainerStart {
   group::ProcessGroup* maybe_group = nullptr;  // that shares the steps; null: this process is alone
 };
 
-// Why Trainer::run() returned. The first three end the run.
+// Why Trainer::run() returned. The first four end the run in this process.
 enum class TrainerOutcome {
   kFinished,
   kDataExhausted,  // a stream ended before the last step
   kStopped,
+  kPreempted,          // stopped by the launcher, which starts the run again
   kRolledBack,         // nothing was saved; resume from the last checkpoint
   kNewDatasetVersion,  // the state was saved; resume from it with the new dataset version
 };
@@ -89,6 +91,7 @@ class Trainer {
 
   // Maximum wait without a check of the stop token.
   static constexpr std::chrono::milliseconds kPollInterval{100};
+  using nanoseconds = std::chrono::nanoseconds;
 
   void answer_requests(std::stop_token stop);
   void execute_commands();  // those in the mailbox
@@ -114,8 +117,12 @@ class Trainer {
   // Only in a group.
   bool defer(const Request& request);
   group::ControlRecord own_record();
+  group::RankReport own_report();
+  Status publish_quarantine();
+  Status receive_quarantine();
   Status sum_over_ranks();
-  void apply_agreed();
+  Status apply_agreed();
+  void report_ranks();
   Status agree_while_paused();
   void reject_deferred();
   bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
@@ -159,7 +166,8 @@ class Trainer {
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
   const bool uses_tree_;                   // distributed.reduction: ordered
   std::optional<GroupStep> maybe_group_;
-  const ring::TicketShare share_;  // the tickets that this process trains on
+  std::unique_ptr<GradientBuckets> maybe_buckets_;  // distributed.reduction: allreduce
+  const ring::TicketShare share_;                   // the tickets that this process trains on
   feed::BatchReceiver receiver_;
 
   checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent
@@ -174,6 +182,7 @@ class Trainer {
   std::unique_ptr<StepEngine> engine_;  // its callbacks use the members above
 
   bool stop_requested_ = false;
+  bool is_preempted_ = false;  // by the launcher
   bool has_data_ended_ = false;
   std::vector<Done> save_requests_;  // `checkpoint` commands that wait for the next snapshot
   // Only in a group:
@@ -184,6 +193,15 @@ class Trainer {
   std::vector<Done> stop_requests_;       // `stop` commands that wait for the end of a step
   bool asks_for_save_ = false;            // a rank other than the chief was requested to save
   uint64_t sample_errors_of_others_ = 0;  // since this start
+  bool was_preempted_ = false;            // this rank
+  nanoseconds step_began_{0}, waited_before_step_{0};
+  bool has_compared_ = false;  // the parameters of the ranks, since this start
+  size_t num_quarantined_sent_ = 0;
+  // On the chief, of each other rank:
+  std::vector<std::vector<uint64_t>> quarantined_of_others_;
+  std::vector<uint64_t> num_quarantined_;
+  std::vector<group::RankReport> rank_totals_;  // since the last report; of `rank_steps_` steps
+  uint64_t rank_steps_ = 0;
   // Step of the last submitted snapshot, or of the checkpoint resumed from.
   std::optional<uint64_t> maybe_submitted_step_;
   bool is_skip_logged_ = false;

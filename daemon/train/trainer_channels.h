@@ -5,6 +5,9 @@
 // Blocking: none of them ever blocks the trainer for a reader.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "daemon/train/inspection_board.h"
 #include "daemon/train/mailbox.h"
 #include "daemon/train/status_board.h"
@@ -22,6 +25,10 @@ struct TrainerChannels {
   // Set by `pause` and cleared by `resume`; only for the trainer thread. It is here because a
   // rollback during the last step before the pause must not end the pause.
   bool is_paused = false;
+  // Exchanges of control records with the other ranks of a group. Written by the trainer thread;
+  // relaxed order is enough, because readers only check whether the number changed.
+  std::atomic<uint64_t> group_exchanges{0};
+  std::atomic<bool> expects_exchange{false};  // between the start of training and its last step
 };
 
 }  // namespace stoker::train

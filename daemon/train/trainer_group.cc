@@ -1,4 +1,6 @@
 // The group part of Trainer: what the ranks that share its steps decide together.
+#include <chrono>
+#include <sstream>
 #include <utility>
 #include <variant>
 
@@ -7,13 +9,15 @@
 namespace stoker::train {
 
 using group::ControlRecord;
+using group::RankReport;
 using group::SharedCommand;
 
 // Whether the request takes effect at the end of the next step, on all ranks.
 bool Trainer::defer(const Request& request) {
   if (!maybe_group_) return false;
   const control::Command& command = request.command;
-  if (std::holds_alternative<control::Stop>(command)) {
+  if (const auto* const stop = std::get_if<control::Stop>(&command)) {
+    if (stop->is_preemption) was_preempted_ = true;
     stop_requests_.push_back(request.done);
     return true;
   }
@@ -33,6 +37,7 @@ bool Trainer::defer(const Request& request) {
 ControlRecord Trainer::own_record() {
   ControlRecord own{.step = state_.step};
   own.stop = stop_requests_.empty() ? 0 : 1;
+  own.preempted = was_preempted_ ? 1 : 0;
   own.save = std::exchange(asks_for_save_, false) ? 1 : 0;
   if (!maybe_group_->is_chief()) {
     const auto micro_batches = static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
@@ -50,14 +55,81 @@ ControlRecord Trainer::own_record() {
   return own;
 }
 
-Status Trainer::sum_over_ranks() {
-  STOKER_ASSIGN_OR_RETURN(agreed_, maybe_group_->sum(step_.gradients_to_sum(),
-                                                     step_.scalars_to_sum(), own_record(), stop_));
+// The parameters of all ranks are compared at the first step after a start, too: they were loaded.
+RankReport Trainer::own_report() {
+  const auto ms = [](nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  RankReport own{.compute_ms = ms(clock_.monotonic() - step_began_),
+                 .data_wait_ms = ms(interval_.waited - waited_before_step_),
+                 .quarantined = num_quarantined_sent_};
+  const auto every = config_.distributed.consistency_check_every_steps;
+  if (every && (!has_compared_ || state_.step % *every == 0))
+    own.checksum = checksum_of_parameters(state_.model());
+  return own;
+}
+
+// Before the record that has their number, so that the chief can read them when it has the record.
+Status Trainer::publish_quarantine() {
+  if (maybe_group_->is_chief()) return {};
+  const std::vector<uint64_t> samples = source_.quarantined();
+  if (samples.size() == num_quarantined_sent_) return {};
+  std::string text;
+  for (const uint64_t sample : samples) text += std::to_string(sample) + " ";
+  STOKER_RETURN_IF_ERROR(maybe_group_->group().send_text("quarantined", text));
+  num_quarantined_sent_ = samples.size();
   return {};
 }
 
+Status Trainer::receive_quarantine() {
+  for (size_t rank = 1; rank < num_quarantined_.size(); ++rank) {
+    const uint64_t count = agreed_.ranks[rank].quarantined;
+    if (count == num_quarantined_[rank]) continue;
+    STOKER_ASSIGN_OR_RETURN(const std::string text, maybe_group_->group().receive_text(
+                                                        "quarantined", static_cast<int>(rank)));
+    std::istringstream numbers(text);
+    quarantined_of_others_[rank].clear();
+    for (uint64_t sample = 0; numbers >> sample;) quarantined_of_others_[rank].push_back(sample);
+    num_quarantined_[rank] = count;
+  }
+  return {};
+}
+
+Status Trainer::sum_over_ranks() {
+  STOKER_RETURN_IF_ERROR(publish_quarantine());
+  const RankReport report = own_report();
+  if (maybe_buckets_) STOKER_RETURN_IF_ERROR(maybe_buckets_->finish(stop_));
+  const auto gradients = maybe_buckets_ ? std::vector<at::Tensor>() : step_.gradients_to_sum();
+  STOKER_ASSIGN_OR_RETURN(
+      agreed_, maybe_group_->sum(gradients, step_.scalars_to_sum(), own_record(), report, stop_));
+  has_compared_ = true;
+  channels_.group_exchanges.fetch_add(1, std::memory_order_relaxed);
+  // Those before the update of this step.
+  STOKER_RETURN_IF_ERROR(group::compare_checksums(agreed_.ranks, state_.step, [this](int rank) {
+    return maybe_group_->group().name_of(rank);
+  }));
+  for (size_t rank = 0; rank < rank_totals_.size(); ++rank) {
+    rank_totals_[rank].compute_ms += agreed_.ranks[rank].compute_ms;
+    rank_totals_[rank].data_wait_ms += agreed_.ranks[rank].data_wait_ms;
+  }
+  ++rank_steps_;
+  return maybe_group_->is_chief() ? receive_quarantine() : Status();
+}
+
+// For the status.
+void Trainer::report_ranks() {
+  if (!maybe_group_ || rank_steps_ == 0) return;
+  const auto steps = static_cast<double>(std::exchange(rank_steps_, 0));
+  status_.group.ranks.clear();
+  for (RankReport& total : rank_totals_) {
+    const RankReport sum = std::exchange(total, {});
+    status_.group.ranks.push_back(
+        {.compute_ms = sum.compute_ms / steps, .data_wait_ms = sum.data_wait_ms / steps});
+  }
+}
+
 // Takes the same decisions on all ranks, which are at the same step boundary.
-void Trainer::apply_agreed() {
+Status Trainer::apply_agreed() {
   const ControlRecord agreed = std::exchange(agreed_, {});
   sample_errors_of_others_ = agreed.sample_errors;
   if (agreed.save > 0 && maybe_group_->is_chief()) save_requests_.emplace_back();
@@ -79,15 +151,19 @@ void Trainer::apply_agreed() {
       execute(control::SetLearningRate{.lr = agreed.argument}, done);
       break;
   }
-  if (agreed.stop == 0) return;
+  if (agreed.stop == 0) return {};
   stop_requested_ = true;
+  is_preempted_ = agreed.preempted > 0;
   for (const Done& stopped : std::exchange(stop_requests_, {})) execute(control::Stop{}, stopped);
+  return {};
 }
 
 // While paused there is no step: the ranks exchange their records only. The chief waits in between.
 Status Trainer::agree_while_paused() {
-  STOKER_ASSIGN_OR_RETURN(agreed_, maybe_group_->exchange(own_record(), stop_));
-  apply_agreed();
+  STOKER_ASSIGN_OR_RETURN(
+      agreed_, maybe_group_->exchange(own_record(), {.quarantined = num_quarantined_sent_}, stop_));
+  channels_.group_exchanges.fetch_add(1, std::memory_order_relaxed);
+  STOKER_RETURN_IF_ERROR(apply_agreed());
   channels_.board.record_progress();
   return {};
 }

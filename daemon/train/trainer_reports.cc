@@ -93,6 +93,7 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   metrics.wall_time = to_iso8601(clock_.wall());
   interval_ = Interval{.started = now};
   record_device_usage();
+  report_ranks();
   return metrics;
 }
 

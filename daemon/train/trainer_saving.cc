@@ -1,4 +1,5 @@
 // The checkpoint part of Trainer: when a checkpoint is taken, and how.
+#include <set>
 #include <utility>
 
 #include "daemon/train/stream_tensors.h"
@@ -74,6 +75,11 @@ void Trainer::fill(writer::Snapshot& snapshot) {
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest = manifest_;
   state_.quarantined = source_.quarantined();
+  // Those of other ranks behind them, so that one process saves the same as before.
+  std::set<uint64_t> known(state_.quarantined.begin(), state_.quarantined.end());
+  for (const auto& others : quarantined_of_others_)
+    for (const uint64_t sample : others)
+      if (known.insert(sample).second) state_.quarantined.push_back(sample);
   // Whether a save is taken depends on disk speed too. The trend changes only if a trigger uses it,
   // so that other runs do not depend on the disk.
   if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.record_save();

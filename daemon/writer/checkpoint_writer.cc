@@ -109,9 +109,10 @@ Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
 }
 
 Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
-  if (options_.before_commit) options_.before_commit();
-  free_disk_space();
-  auto result = store_.commit(snapshot_.content());
+  Status may_commit = options_.before_commit ? options_.before_commit() : Status();
+  if (may_commit.ok()) free_disk_space();
+  auto result = may_commit.ok() ? store_.commit(snapshot_.content())
+                                : Result<checkpoint::Manifest>(std::move(may_commit));
   if (result.ok() && options_.after_commit) options_.after_commit(*result);
   if (result.ok()) return result;
   log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},

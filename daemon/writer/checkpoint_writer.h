@@ -35,9 +35,9 @@ struct WriterOptions {
   // Deletes the checkpoints that retention does not keep: after each commit, and before a commit
   // for which the disk has no room (is_disk_full).
   std::function<void(bool is_disk_full)> delete_expired;
-  // Makes the files that belong to the steps so far durable before the checkpoint is committed. May
-  // be empty.
-  std::function<void()> before_commit;
+  // Makes the files that belong to the steps so far durable before the checkpoint is committed. An
+  // error prevents the commit. May be empty.
+  std::function<Status()> before_commit;
   // Records the committed checkpoint, before retention. May be empty.
   std::function<void(const checkpoint::Manifest&)> after_commit;
   PinnedAllocator pinned_allocator = {};  // for the snapshot's memory

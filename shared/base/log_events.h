@@ -34,9 +34,20 @@ inline constexpr uint8_t kError = level_bit(LogLevel::kError);
 inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "daemon started", kInfo, "version torch_version run_dir config pid",
      "stokerd has opened the run directory."},
-    {LogTopic::kRun, "group starting", kInfo,
-     "launcher rank world_size local_rank num_threads restart_count",
+    {LogTopic::kRun, "group starting", kInfo, "launcher rank world_size local_rank restart_count",
      "This process is a rank of a group, and waits for the others."},
+    {LogTopic::kRun, "group opened", kInfo, "world_size num_threads cores numa_nodes",
+     "All ranks have started. `cores` and `numa_nodes` are those that the launcher allows this "
+     "rank, and num_threads is train.num_threads."},
+    {LogTopic::kRun, "group hang detected", kError, "step seconds activity",
+     "This rank has exchanged nothing with the others for too long: it exits with code 73. "
+     "`activity` is what its trainer does."},
+    {LogTopic::kRun, "stop deadline too short", kWarn, "deadline_seconds needed_seconds hint",
+     "After SIGTERM the last checkpoint would not be complete in time, as long as the last one "
+     "took."},
+    {LogTopic::kRun, "stop deadline exceeded", kError, "step hint",
+     "The last checkpoint was not complete in time after SIGTERM. The run resumes from the one "
+     "before."},
     {LogTopic::kRun, "results depend on the number of ranks", kWarn, "reason",
      "A run with another number of ranks does not have the same bytes."},
     {LogTopic::kRun, "run directory not durable", kWarn, "reason",
@@ -84,8 +95,9 @@ inline constexpr LogEventInfo kAll[] = {
      "The run was stopped early before; stokerd exits immediately."},
     {LogTopic::kRun, "daemon failed", kError, "error", "The run ends with an error."},
     {LogTopic::kRun, "daemon exited", kInfo, "state step reason exit_code",
-     "The last event of a process of stokerd, except after `startup cancelled`, `exit forced` and "
-     "`threads not joined`; also in exit_status.json."},
+     "The last event of a process of stokerd, except after `startup cancelled`, `exit forced`, "
+     "`group hang detected`, `stop deadline exceeded` and `threads not joined`; also in "
+     "exit_status.json."},
     {LogTopic::kRun, "file write failed", kWarn | kError, "path error",
      "A state file of the run directory could not be written."},
     {LogTopic::kRun, "log lines dropped", kWarn, "count total reason",

@@ -564,15 +564,22 @@ Section distributed_section(DistributedConfig& distributed) {
   return {.key = "distributed",
           .help = "Sums over the micro-batches of a step, and the processes that share them",
           .fields =
-              {{.name = "reduction",
+              {{.name = "backend",
+                .target = choice(distributed.backend),
+                .help = "Library that connects the processes of a group",
+                .details = "auto: gloo, which connects CPUs over TCP. nccl connects NVIDIA GPUs, "
+                           "on which groups do not train yet: an error."},
+               {.name = "reduction",
                 .target = choice(distributed.reduction),
                 .help = "Order in which gradients and losses of micro-batches are added, or null",
                 .details = "null: one after the other; for one process only. ordered: in a binary "
                            "tree over the micro-batches of a step, so that processes that share a "
                            "step get the same sums as one (docs/distributed.md). Costs a copy of "
                            "the gradients for each doubling of "
-                           "train.gradient_accumulation_steps. run.rng is then per_ticket by "
-                           "default.",
+                           "train.gradient_accumulation_steps. allreduce: one after the other in "
+                           "each process, then by the backend, during the backward pass; "
+                           "faster between nodes, but the sums depend on the number of processes. "
+                           "run.rng is per_ticket by default with both.",
                 .affects_result = true},
                {.name = "interface",
                 .target = &distributed.interface,
@@ -597,7 +604,41 @@ Section distributed_section(DistributedConfig& distributed) {
                            "loading the checkpoint.",
                 .min = 0,
                 .max = 1e6,
-                .exclusive_min = true}},
+                .exclusive_min = true},
+               {.name = "bucket_mib",
+                .target = &distributed.bucket_mib,
+                .help = "Size in MiB of the parts in which gradients are summed (allreduce)",
+                .details = "Above 0. The first part is 1 MiB, so that its sum starts early. "
+                           "PyTorch's DistributedDataParallel has the same default.",
+                .min = 0,
+                .max = 1e6,
+                .exclusive_min = true,
+                .affects_result = true},
+               {.name = "stop_deadline_seconds",
+                .target = &distributed.stop_deadline_seconds,
+                .help = "Time in seconds from SIGTERM to the last checkpoint, or auto",
+                .details = "For a process that a launcher or Kubernetes can stop. Then the process "
+                           "exits without it, before it is killed. auto: 25, of the 30 seconds "
+                           "that torchrun, Slurm and Kubernetes wait by default.",
+                .min = 0,
+                .max = 1e6,
+                .exclusive_min = true,
+                .null_word = "auto"},
+               {.name = "preempted_exit_code",
+                .target = &distributed.preempted_exit_code,
+                .help = "Exit code after SIGTERM from a launcher or Kubernetes, or auto",
+                .details = "For a launcher that starts a job again depending on it. auto: 143 "
+                           "under Kubernetes, where 0 would complete the Job, otherwise 0.",
+                .min = 0,
+                .max = 255,
+                .null_word = "auto"},
+               {.name = "consistency_check_every_steps",
+                .target = &distributed.consistency_check_every_steps,
+                .help = "Steps between comparisons of the parameters of all processes, or null",
+                .details = "A process whose parameters differ, after a fault of its memory or "
+                           "processor, is reported, and all exit. Costs a checksum of the "
+                           "parameters.",
+                .min = 1}},
           .variants = {}};
 }
 

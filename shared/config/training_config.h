@@ -265,16 +265,26 @@ struct TrainConfig {
 
 // ---- distributed ---------------------------------------------------------------------------------
 
-enum class Reduction { kOrdered };
+enum class Reduction { kOrdered, kAllReduce };
 template <>
-inline constexpr auto kWords<Reduction> = words("ordered");
+inline constexpr auto kWords<Reduction> = words("ordered", "allreduce");
+
+enum class GroupBackend { kAuto, kGloo, kNccl };
+template <>
+inline constexpr auto kWords<GroupBackend> = words("auto", "gloo", "nccl");
 
 struct DistributedConfig {
+  GroupBackend backend = GroupBackend::kAuto;
   std::optional<Reduction> reduction;  // null: micro-batches are added one after the other
   // In a group of several ranks:
   std::string interface = "auto";      // name or address; auto: that of the route to rank 0
   double timeout_seconds = 120;        // of a step, without its own computation
   double start_timeout_seconds = 600;  // until all ranks have started
+  double bucket_mib = 25;              // kAllReduce: gradients that are summed together
+  // From SIGTERM until the last checkpoint must be complete; null: 25.
+  std::optional<double> stop_deadline_seconds;
+  std::optional<int> preempted_exit_code;  // null: 143 under Kubernetes, otherwise 0
+  std::optional<uint64_t> consistency_check_every_steps = 1000;  // null: never
 
   bool operator==(const DistributedConfig&) const = default;
 };

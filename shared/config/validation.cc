@@ -341,9 +341,7 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
       blstm != nullptr && config.task.has_per_step_labels() && !keys.contains("model.pooling"))
     blstm->pooling = Pooling::kNone;
   // The seeds of a compiled model's dropout derive from the ticket.
-  const bool has_seeds = config.model.has_loss();
-  if ((config.distributed.reduction == Reduction::kOrdered || has_seeds) &&
-      !keys.contains("run.rng"))
+  if ((config.distributed.reduction || config.model.has_loss()) && !keys.contains("run.rng"))
     config.run.rng = Rng::kPerTicket;
   if (config.task.name() == TaskName::kBinaryClassification && !config.model.num_classes)
     config.model.num_classes = 1;

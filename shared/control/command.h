@@ -31,6 +31,9 @@ struct SaveCheckpoint {
 };
 
 struct Stop {
+  bool is_preemption =
+      false;  // by SIGTERM of a launcher that starts the run again; not from clients
+
   bool operator==(const Stop&) const = default;
 };
 

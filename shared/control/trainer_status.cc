@@ -50,13 +50,11 @@ json::object memory_json(const TrainerStatus::Memory& memory) {
 }
 
 json::object checkpoint_json(const TrainerStatus::Checkpoint& checkpoint) {
-  return {{"last_saved_step", checkpoint.last_saved_step},
-          {"is_saving", checkpoint.is_saving},
-          {"stall_ms", number(checkpoint.stall_ms)},
-          {"saved_total", checkpoint.saved_total},
-          {"failed_total", checkpoint.failed_total},
-          {"skipped_total", checkpoint.skipped_total},
-          {"last_error", checkpoint.last_error}};
+  return {
+      {"last_saved_step", checkpoint.last_saved_step}, {"is_saving", checkpoint.is_saving},
+      {"stall_ms", number(checkpoint.stall_ms)},       {"commit_ms", number(checkpoint.commit_ms)},
+      {"saved_total", checkpoint.saved_total},         {"failed_total", checkpoint.failed_total},
+      {"skipped_total", checkpoint.skipped_total},     {"last_error", checkpoint.last_error}};
 }
 
 json::object evaluator_json(const TrainerStatus::Evaluator& evaluator) {
@@ -64,6 +62,16 @@ json::object evaluator_json(const TrainerStatus::Evaluator& evaluator) {
           {"last_evaluated_step", evaluator.last_evaluated_step},
           {"best_value", number(evaluator.best_value)},
           {"best_step", evaluator.best_step}};
+}
+
+json::object group_json(const TrainerStatus::Group& group) {
+  json::array ranks;
+  for (const TrainerStatus::Group::Rank& rank : group.ranks)
+    ranks.push_back(json::object{{"compute_ms", number(rank.compute_ms)},
+                                 {"data_wait_ms", number(rank.data_wait_ms)}});
+  return {{"world_size", group.world_size},
+          {"restart_count", group.restart_count},
+          {"ranks", std::move(ranks)}};
 }
 
 json::object control_json(const TrainerStatus::Control& control) {
@@ -113,6 +121,17 @@ class FieldReader {
     if (!value->is_string()) return add_error(name);
     out = std::string(value->get_string());
   }
+  // Calls `read_fields` for each object of an array.
+  template <typename Read>
+  void array(const char* name, Read&& read_fields) const {
+    const json::value* value = object_.if_contains(name);
+    if (value == nullptr) return;
+    if (!value->is_array()) return add_error(name);
+    for (const json::value& item : value->get_array()) {
+      if (!item.is_object()) return add_error(name);
+      read_fields(FieldReader(item.get_object(), prefix_ + name + ".", first_error_));
+    }
+  }
   template <typename Read>
   void object(const char* name, Read&& read_fields) const {
     const json::value* value = object_.if_contains(name);
@@ -161,6 +180,7 @@ void read_objects(const FieldReader& root, TrainerStatus& status) {
     fields.read("last_saved_step", status.checkpoint.last_saved_step);
     fields.read("is_saving", status.checkpoint.is_saving);
     fields.read("stall_ms", status.checkpoint.stall_ms);
+    fields.read("commit_ms", status.checkpoint.commit_ms);
     fields.read("saved_total", status.checkpoint.saved_total);
     fields.read("failed_total", status.checkpoint.failed_total);
     fields.read("skipped_total", status.checkpoint.skipped_total);
@@ -171,6 +191,15 @@ void read_objects(const FieldReader& root, TrainerStatus& status) {
     fields.read("last_evaluated_step", status.evaluator.last_evaluated_step);
     fields.read("best_value", status.evaluator.best_value);
     fields.read("best_step", status.evaluator.best_step);
+  });
+  root.object("group", [&](const FieldReader& fields) {
+    fields.read("world_size", status.group.world_size);
+    fields.read("restart_count", status.group.restart_count);
+    fields.array("ranks", [&](const FieldReader& rank) {
+      auto& read = status.group.ranks.emplace_back();
+      rank.read("compute_ms", read.compute_ms);
+      rank.read("data_wait_ms", read.data_wait_ms);
+    });
   });
   root.object("control", [&](const FieldReader& fields) {
     fields.read("connections", status.control.connections);
@@ -229,6 +258,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"feed", feed_json(status.feed)},
                           {"checkpoint", checkpoint_json(status.checkpoint)},
                           {"evaluator", evaluator_json(status.evaluator)},
+                          {"group", group_json(status.group)},
                           {"control", control_json(status.control)},
                           {"run_dir", status.run_dir},
                           {"run_dir_id", status.run_dir_id},

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shared/base/status.h"
 
@@ -64,7 +65,8 @@ struct TrainerStatus {
   struct Checkpoint {
     uint64_t last_saved_step = 0;  // last committed; 0 = none yet
     bool is_saving = false;
-    double stall_ms = 0;  // time training was blocked by the last snapshot
+    double stall_ms = 0;   // time training was blocked by the last snapshot
+    double commit_ms = 0;  // from the last snapshot to its commit
     uint64_t saved_total = 0;
     uint64_t failed_total = 0;
     uint64_t skipped_total = 0;  // requested while one was in progress
@@ -77,6 +79,15 @@ struct TrainerStatus {
         std::numeric_limits<double>::quiet_NaN();  // of the monitored metric; NaN: none
     uint64_t best_step = 0;
   } evaluator;
+  struct Group {                // of the ranks that share the steps
+    struct Rank {               // averages since the last report
+      double compute_ms = 0;    // per step, until it waits for the others
+      double data_wait_ms = 0;  // of this: waiting for data
+    };
+    int world_size = 1;
+    uint64_t restart_count = 0;  // by the launcher
+    std::vector<Rank> ranks;     // empty if this process trains alone
+  } group;
   struct Control {                      // set by the control server
     uint64_t connections = 0;           // currently open
     uint64_t connections_accepted = 0;  // since the start

@@ -15,7 +15,8 @@ namespace {
 
 namespace json = boost::json;
 constexpr uint64_t kMaxBytes = 1 << 20;
-constexpr std::array<std::string_view, 3> kRunOutcomes{"finished", "stopped", "failed"};
+constexpr std::array<std::string_view, 4> kRunOutcomes{"finished", "stopped", "failed",
+                                                       "preempted"};
 
 RunOutcome run_outcome_of(std::string_view word) {
   const auto found = std::ranges::find(kRunOutcomes, word);
@@ -77,7 +78,8 @@ RunState read_run_state(const RunLayout& layout) {
   if (const auto text = read_file(layout.exit_status_file(), kMaxBytes); text.ok()) {
     auto end = parse_exit_status(*text, layout.exit_status_file());
     if (end.ok()) {
-      state.phase = RunState::Phase::kEnded;
+      state.phase = end->outcome == RunOutcome::kPreempted ? RunState::Phase::kPreempted
+                                                           : RunState::Phase::kEnded;
       state.end = *std::move(end);
       return state;
     }

@@ -26,8 +26,9 @@ enum class RunOutcome {
   kFinished,  // max_steps reached, end of a stream, or early stopping
   kStopped,   // on request; a restart resumes the run
   kFailed,
+  kPreempted,  // by SIGTERM of its launcher, which starts it again: not the end of the run
 };
-std::string_view to_string(RunOutcome outcome);  // "finished", "stopped", "failed"
+std::string_view to_string(RunOutcome outcome);  // "finished", "stopped", "failed", "preempted"
 
 struct ExitStatus {
   RunOutcome outcome = RunOutcome::kFinished;  // `state` in the file
@@ -51,13 +52,14 @@ Result<PauseStatus> parse_pause_status(std::string_view json, const std::string&
 
 struct RunState {
   enum class Phase {
-    kAbsent,   // no run directory, or an empty one
-    kRunning,  // the lock is held
-    kEnded,    // exit_status.json exists
-    kCrashed,  // neither: the process was killed or the machine went down
+    kAbsent,     // no run directory, or an empty one
+    kRunning,    // the lock is held
+    kEnded,      // exit_status.json exists
+    kPreempted,  // the same, with RunOutcome::kPreempted: its launcher starts it again
+    kCrashed,    // neither: the process was killed or the machine went down
   };
   Phase phase = Phase::kAbsent;
-  std::optional<ExitStatus> end;
+  std::optional<ExitStatus> end;     // kEnded, kPreempted
   std::optional<PauseStatus> pause;  // set while a running trainer is paused
   // Not empty if the file system does not support locks; a running trainer then looks crashed.
   std::string no_locks;

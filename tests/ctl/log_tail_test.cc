@@ -68,6 +68,42 @@ TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
   EXPECT_EQ(more(tail), "4\n");
 }
 
+TEST(MergeByTimeTest, OrdersLinesByTimeAndKeepsThatOfEachPart) {
+  EXPECT_EQ(merge_by_time({{.source = "rank 0",
+                            .text = "2026-01-31T12:00:01.500Z info    b\n"
+                                    "continued\n"
+                                    "2026-01-31T12:00:03.000Z info    d\n"},
+                           {.source = "rank 1",
+                            .text = "2026-01-31T12:00:01.250Z info    a\n"
+                                    "2026-01-31T12:00:02.000Z info    c\n"}}),
+            "rank 1  2026-01-31T12:00:01.250Z info    a\n"
+            "rank 0  2026-01-31T12:00:01.500Z info    b\n"
+            "rank 0  continued\n"
+            "rank 1  2026-01-31T12:00:02.000Z info    c\n"
+            "rank 0  2026-01-31T12:00:03.000Z info    d\n");
+  // A clock that was set back does not change the order of a log.
+  EXPECT_EQ(merge_by_time({{.source = "rank 0",
+                            .text = "{\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
+                                    "{\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n"}}),
+            "rank 0  {\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
+            "rank 0  {\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n");
+  EXPECT_EQ(merge_by_time({}), "");
+}
+
+TEST_F(LogTailTest, PrintsLogOfOneRankOrOfAll) {
+  const run::RunLayout rank(layout().rank_dir(1));
+  std::filesystem::create_directories(rank.logs_dir());
+  write_file(log(), "2026-01-31T12:00:02.000Z info    two\n");
+  write_file(rank.trainer_log(), "2026-01-31T12:00:01.000Z info    one\n");
+  EXPECT_EQ(ctl({"logs", "--rank", "0"}).out, "2026-01-31T12:00:02.000Z info    two\n");
+  EXPECT_EQ(ctl({"logs", "--rank", "1"}).out, "2026-01-31T12:00:01.000Z info    one\n");
+  EXPECT_EQ(ctl({"logs", "--all"}).out,
+            "rank 1  2026-01-31T12:00:01.000Z info    one\n"
+            "rank 0  2026-01-31T12:00:02.000Z info    two\n");
+  EXPECT_NE(ctl({"logs", "--rank", "2"}).code, 0);
+  EXPECT_NE(ctl({"logs", "--rank", "1", "--all"}).code, 0);
+}
+
 TEST_F(LogTailTest, StopsFollowingWhenRunIsFinished) {
   write_file(log(), "one\n");
   write_exit_status(run::RunOutcome::kFinished, 10);

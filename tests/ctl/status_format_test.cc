@@ -90,6 +90,18 @@ TEST(StatusFormatTest, ShowsCheckpointAndEvaluationOfInitialState) {
               HasSubstr("evaluator   running, evaluated up to step 0, best 2.5000 at step 0\n"));
 }
 
+TEST(StatusFormatTest, ShowsSlowestRankOfGroup) {
+  control::TrainerStatus status = training();
+  EXPECT_THAT(render_status(status, {}), Not(HasSubstr("group  ")));
+  status.group = {.world_size = 3, .restart_count = 1, .ranks = {{20, 1}, {21, 2}, {35.2, 14.1}}};
+  EXPECT_THAT(
+      render_status(status, {}),
+      HasSubstr("group       3 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21), "
+                "data wait 14.1 ms\n"));
+  status.group = {.world_size = 2};  // before the first report
+  EXPECT_THAT(render_status(status, {}), HasSubstr("group       2 ranks\n"));
+}
+
 TEST(StatusFormatTest, ShowsWhatStartupWaitsFor) {
   control::TrainerStatus status = training();
   status.waiting_for = "a/SHA256SUMS: locked exclusively by pid 7 (rsync)";

@@ -82,7 +82,10 @@ class MinimalRun {
     saving.delete_expired = [this](bool is_disk_full) {
       retention_manager_->delete_expired(is_disk_full);
     };
-    saving.before_commit = [this] { static_cast<void>(records_->flush(60s)); };
+    saving.before_commit = [this] {
+      static_cast<void>(records_->flush(60s));
+      return Status();
+    };
     saving.after_commit = [this](const checkpoint::Manifest& committed) {
       writer::record_last_checkpoint(default_file_system(), layout_, committed);
     };

@@ -74,15 +74,17 @@ class GroupRunTest : public RunTest {
 
   // The environment variables of torchrun, without torchrun.
   Process start_rank(int rank, int world_size, const std::string& run,
-                     const std::vector<std::string>& more = {}) const {
+                     const std::vector<std::string>& more = {},
+                     const std::vector<std::string>& variables = {}) const {
     const auto set = [](const std::string& variable, int value) {
       return variable + "=" + std::to_string(value);
     };
     return Process(
-        joined({"/usr/bin/env", "MASTER_ADDR=127.0.0.1", set("MASTER_PORT", port_.number()),
-                set("RANK", rank), set("WORLD_SIZE", world_size), set("LOCAL_RANK", rank),
-                set("LOCAL_WORLD_SIZE", world_size), program("stokerd")},
-               arguments(run, more)),
+        joined(joined({"/usr/bin/env", "MASTER_ADDR=127.0.0.1", set("MASTER_PORT", port_.number()),
+                       set("RANK", rank), set("WORLD_SIZE", world_size), set("LOCAL_RANK", rank),
+                       set("LOCAL_WORLD_SIZE", world_size)},
+                      variables),
+               joined({program("stokerd")}, arguments(run, more))),
         log_path(rank));
   }
   std::vector<std::unique_ptr<Process>> start_group(
@@ -173,6 +175,95 @@ TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {
   EXPECT_EQ(newest_step(run) % 8, 0u) << "a step that was not complete has been saved";
 }
 
+TEST_F(GroupRunTest, NamesStoppedRankAndEndsOneThatHangs) {
+  configure(100'000);
+  const std::string run = run_dir();
+  const std::vector<std::string> more{"--set", "distributed.timeout_seconds=3"};
+  auto ranks = start_group(2, run, more);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 8; }));
+  // Without its data, rank 1 waits outside of a collective.
+  for (const pid_t worker : children_of(ranks[1]->pid(), "stoker-feed")) ::kill(worker, SIGSTOP);
+  EXPECT_EQ(code_of(*ranks[0]), 73);
+  EXPECT_EQ(code_of(*ranks[1]), 73);
+  const std::string named =
+      "rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) + "\\) exited, hangs";
+  EXPECT_THAT(output_of(0), ContainsRegex(named));
+  EXPECT_THAT(output_of(1),
+              ContainsRegex("group hang detected step=[0-9]+ seconds=[0-9]+ activity=\"wait for "
+                            "batch\""));
+}
+
+TEST_F(GroupRunTest, NoticesRankThatIsKilledBeforeTraining) {
+  configure(100'000);
+  auto ranks = start_group(2, run_dir());
+  ASSERT_TRUE(wait_until(kPatience,
+                         [&] { return output_of(1).find("group opened") != std::string::npos; }));
+  ASSERT_TRUE(ranks[1]->kill());
+  // Long before distributed.start_timeout_seconds.
+  EXPECT_EQ(code_of(*ranks[0]), 73);
+  EXPECT_THAT(output_of(0), ContainsRegex("rank 1 \\([^ ]+, pid [0-9]+\\) exited"));
+}
+
+// Kubernetes sends SIGTERM to one pod; the exit code must not complete the Job.
+TEST_F(GroupRunTest, IsPreemptedBySigtermAndResumes) {
+  configure(60);
+  const std::string run = run_dir();
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (const int rank : {0, 1})
+    ranks.push_back(std::make_unique<Process>(
+        start_rank(rank, 2, run, {}, {"KUBERNETES_SERVICE_HOST=192.0.2.1"})));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > 3; }));
+  ranks[1]->signal(SIGTERM);
+  for (auto& rank : ranks) EXPECT_EQ(code_of(*rank), 143);
+  const uint64_t step = newest_step(run);
+  EXPECT_EQ(step, newest_record_step(run));
+  EXPECT_LT(step, 60u) << "stopped too late to show anything";
+  EXPECT_THAT(text_of(run + "/exit_status.json"), HasSubstr(R"("state":"preempted")"));
+  Process status = ctl(run, {"status"}, "status");
+  EXPECT_EQ(code_of(status), 69);
+  EXPECT_THAT(log_of("status"), HasSubstr("preempted at step " + std::to_string(step)));
+  Process follower({program("stoker-eval"), "--run-dir", run, "--follow"}, path("follower.out"));
+  EXPECT_TRUE(wait_until(kPatience, [&] {
+    return text_of(path("follower.out")).find("which was preempted at step") != std::string::npos;
+  }));
+  EXPECT_FALSE(follower.wait(0ms)) << "the run has not ended";
+
+  expect_success(start_group(2, run));
+  EXPECT_EQ(code_of(follower), 0) << text_of(path("follower.out"));
+  train_alone(run_dir(kAlone));
+  expect_same_run(run, run_dir(kAlone));
+}
+
+// A step cannot end while rank 1 has no data.
+TEST_F(GroupRunTest, ExitsAtStopDeadlineWithoutLastCheckpoint) {
+  configure(100'000);
+  const std::string run = run_dir();
+  auto ranks = start_group(2, run, {"--set", "distributed.stop_deadline_seconds=1"});
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) >= 8; }));
+  for (const pid_t worker : children_of(ranks[1]->pid(), "stoker-feed")) ::kill(worker, SIGSTOP);
+  for (auto& rank : ranks) rank->signal(SIGTERM);
+  for (auto& rank : ranks) EXPECT_EQ(code_of(*rank), 0);
+  EXPECT_THAT(output_of(0), HasSubstr("stop deadline exceeded step="));
+  EXPECT_THAT(text_of(run + "/exit_status.json"), HasSubstr(R"("state":"preempted","step":)"));
+  EXPECT_EQ(newest_step(run) % 8, 0u) << "a step that was not complete has been saved";
+}
+
+TEST_F(GroupRunTest, TrainsWithAllReduce) {
+  configure(24);
+  const std::string run = run_dir();
+  expect_success(start_group(
+      2, run,
+      {"--set", "distributed.reduction=allreduce", "--set", "distributed.bucket_mib=0.001"}));
+  EXPECT_EQ(newest_step(run), 24u);
+  EXPECT_THAT(output_of(0), HasSubstr("reason=\"distributed.reduction is allreduce\""));
+  // The same again has the same bytes.
+  const std::string again = run_dir("again");
+  expect_success(start_group(
+      2, again,
+      {"--set", "distributed.reduction=allreduce", "--set", "distributed.bucket_mib=0.001"}));
+  expect_same_run(again, run);
+}
+
 TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
   configure(100'000);
   socket_ = "auto";
@@ -190,6 +281,13 @@ TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
   const uint64_t paused_at = newest_record_step(run);
   control({"set", "lr", "0.001"});
   EXPECT_EQ(newest_record_step(run), paused_at);
+  control({"status"});
+  EXPECT_THAT(log_of("status"), ContainsRegex("group       2 ranks; slowest: rank [01], "));
+  control({"logs", "--rank", "1", "-n", "1000"});
+  EXPECT_THAT(log_of("logs"), HasSubstr("training paused"));
+  control({"logs", "--all", "-n", "1000"});
+  EXPECT_THAT(log_of("logs"), ContainsRegex("rank 0  [^\n]*training paused"));
+  EXPECT_THAT(log_of("logs"), ContainsRegex("rank 1  [^\n]*training paused"));
   control({"resume"});
   ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > paused_at; }));
   control({"stop"});
@@ -225,13 +323,14 @@ TEST_F(GroupRunTest, RejectsWhatDoesNotWorkInGroup) {
                    "train.gradient_accumulation_steps=3", "--set", "train.on_nonfinite=rollback"});
   for (auto& rank : ranks) EXPECT_EQ(code_of(*rank), 78);
   for (const int rank : {0, 1})
-    EXPECT_THAT(output_of(rank),
-                HasSubstr("distributed.reduction: must be ordered in a group of 2 ranks; "
-                          "train.gradient_accumulation_steps: 2 ranks cannot share 3 micro-batches "
-                          "per step; set it to a multiple of 2, with a smaller "
-                          "train.micro_batch_size for the same samples per step; run.rng: must be "
-                          "per_ticket in a group of 2 ranks; train.on_nonfinite: rollback is not "
-                          "supported in a group of 2 ranks"));
+    EXPECT_THAT(
+        output_of(rank),
+        HasSubstr("distributed.reduction: must be ordered or allreduce in a group of 2 ranks; "
+                  "train.gradient_accumulation_steps: 2 ranks cannot share 3 micro-batches "
+                  "per step; set it to a multiple of 2, with a smaller "
+                  "train.micro_batch_size for the same samples per step; run.rng: must be "
+                  "per_ticket in a group of 2 ranks; train.on_nonfinite: rollback is not "
+                  "supported in a group of 2 ranks"));
 }
 
 TEST_F(GroupRunTest, RejectsPartOfEnvironmentAsUsageError) {

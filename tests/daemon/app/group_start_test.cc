@@ -1,6 +1,7 @@
 #include "daemon/app/group_start.h"
 
 #include <algorithm>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,6 +46,7 @@ TEST(GroupStartTest, AcceptsOrderedReductionOfMicroBatchesThatRanksShare) {
 
 TEST(GroupStartTest, RejectsEachSettingThatDoesNotWorkInGroup) {
   EXPECT_THAT(error_of("distributed.reduction=null"), HasSubstr("distributed.reduction: must be"));
+  EXPECT_THAT(error_of("distributed.backend=nccl"), HasSubstr("must be auto or gloo"));
   EXPECT_THAT(error_of("run.rng=sequential"), HasSubstr("run.rng: must be per_ticket"));
   EXPECT_THAT(error_of("train.device=cuda"), HasSubstr("train.device: must be cpu"));
   EXPECT_THAT(error_of("train.on_nonfinite=rollback"), HasSubstr("rollback is not supported"));
@@ -68,13 +70,21 @@ TEST(GroupStartTest, ReportsWhyResultsDependOnNumberOfRanks) {
                           HasSubstr("train.num_threads")));
 }
 
-TEST(GroupStartTest, DividesCoresAmongRanksOfNode) {
-  const auto config = group_config({"train.num_threads=null"});
-  const int alone = *with_group_defaults(config, rank_of(0, 1)).train.num_threads;
-  EXPECT_GE(alone, 1);
-  EXPECT_EQ(with_group_defaults(config, rank_of(0, 2)).train.num_threads, std::max(1, alone / 2));
-  EXPECT_EQ(with_group_defaults(config, rank_of(0, 1000)).train.num_threads, 1);
-  EXPECT_EQ(with_group_defaults(group_config(), rank_of(0, 2)).train.num_threads, 1);
+TEST(GroupStartTest, ReportsThatAllReduceDependsOnNumberOfRanks) {
+  EXPECT_THAT(world_size_effects(group_config({"distributed.reduction=allreduce"}), rank_of(0, 2)),
+              ElementsAre(HasSubstr("allreduce")));
+}
+
+TEST(GroupStartTest, SeedsGeneratorPerTicketInGroup) {
+  for (const char* const reduction : {"ordered", "allreduce"})
+    EXPECT_EQ(group_config({std::string("distributed.reduction=") + reduction}).run.rng,
+              config::Rng::kPerTicket);
+}
+
+TEST(GroupStartTest, UsesConfiguredThreads) {
+  group::SingleProcessGroup alone;
+  EXPECT_EQ(*choose_num_threads({.num_threads = 3}, alone, {}), 3);
+  EXPECT_GE(*choose_num_threads({}, alone, {}), 1);
 }
 
 TEST(GroupStartTest, SharesSettingsByKey) {

@@ -1,13 +1,18 @@
 #include "daemon/group/control_record.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace stoker::group {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 // What the ordered sum of a group does to the numbers.
 ControlNumbers sum(const ControlNumbers& left, const ControlNumbers& right) {
-  ControlNumbers sums{};
+  ControlNumbers sums(left.size());
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = left[i] + right[i];
   return sums;
 }
@@ -17,34 +22,76 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
                             .save = 1,
                             .command = SharedCommand::kSetLearningRate,
                             .argument = 3.0000000000000004e-5};
-  const ControlRecord other{.step = 7, .stop = 1, .save = 1, .sample_errors = 1u << 31};
-  const auto sums = sum(to_numbers(chief), sum(to_numbers(other), to_numbers({.step = 7})));
+  const ControlRecord other{
+      .step = 7, .stop = 1, .preempted = 1, .save = 1, .sample_errors = 1u << 31};
+  const auto sums = sum(to_numbers(chief, {}, 0, 3),
+                        sum(to_numbers(other, {}, 1, 3), to_numbers({.step = 7}, {}, 2, 3)));
   const auto parsed = parse_sum(sums, 7, 3);
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(*parsed, (ControlRecord{.step = 7,
                                     .stop = 1,
+                                    .preempted = 1,
                                     .save = 2,
                                     .sample_errors = 1u << 31,
                                     .command = SharedCommand::kSetLearningRate,
-                                    .argument = 3.0000000000000004e-5}));
+                                    .argument = 3.0000000000000004e-5,
+                                    .ranks = std::vector<RankReport>(3)}));
 }
 
-TEST(ControlRecordTest, HasNoRequestByDefault) {
-  const auto parsed = parse_sum(to_numbers({}), 0, 4);
+TEST(ControlRecordTest, KeepsReportOfEachRank) {
+  const RankReport first{.compute_ms = 12.3, .data_wait_ms = 0.1, .quarantined = 4};
+  const RankReport second{.compute_ms = 45.6, .checksum = (uint64_t{1} << 33) - 1};
+  const auto parsed =
+      parse_sum(sum(to_numbers({}, first, 0, 2), to_numbers({}, second, 1, 2)), 0, 2);
   ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(*parsed, ControlRecord{});
+  EXPECT_THAT(parsed->ranks, ElementsAre(first, second));
 }
 
 TEST(ControlRecordTest, ReportsRanksAtDifferentSteps) {
-  const auto parsed = parse_sum(sum(to_numbers({.step = 7}), to_numbers({.step = 8})), 7, 2);
+  const auto parsed =
+      parse_sum(sum(to_numbers({.step = 7}, {}, 0, 2), to_numbers({.step = 8}, {}, 1, 2)), 7, 2);
   ASSERT_FALSE(parsed.ok());
   EXPECT_EQ(parsed.status().code(), StatusCode::kInternal);
 }
 
 TEST(ControlRecordTest, RejectsUnknownCommand) {
-  ControlNumbers numbers = to_numbers({.step = 1});
-  numbers[4] = 200;
+  ControlNumbers numbers = to_numbers({.step = 1}, {}, 0, 1);
+  numbers[5] = 200;
   EXPECT_FALSE(parse_sum(numbers, 1, 1).ok());
+}
+
+TEST(ControlRecordTest, RejectsNumbersOfAnotherWorldSize) {
+  EXPECT_FALSE(parse_sum(to_numbers({}, {}, 0, 2), 0, 1).ok());
+}
+
+std::string name_of(int rank) { return "rank " + std::to_string(rank); }
+
+Status compare(const std::vector<uint64_t>& checksums) {
+  std::vector<RankReport> ranks;
+  for (const uint64_t checksum : checksums) ranks.push_back({.checksum = checksum});
+  return compare_checksums(ranks, 40, name_of);
+}
+
+TEST(CompareChecksumsTest, AcceptsEqualOnesAndNone) {
+  EXPECT_TRUE(compare({5, 5, 5}).ok());
+  EXPECT_TRUE(compare({0, 0}).ok());
+}
+
+TEST(CompareChecksumsTest, NamesRankThatDiffersFromMost) {
+  const Status different = compare({5, 5, 6, 5});
+  EXPECT_EQ(different.code(), StatusCode::kInternal);
+  EXPECT_THAT(different.message(), HasSubstr("differ after step 40: wrong on rank 2; test memory"));
+  EXPECT_THAT(different.message(), Not(HasSubstr("heckpoints")));
+}
+
+TEST(CompareChecksumsTest, WarnsOfCheckpointsOfChiefThatDiffers) {
+  EXPECT_THAT(compare({6, 5, 5}).message(), HasSubstr("wrong on rank 0"));
+  EXPECT_THAT(compare({6, 5, 5}).message(), HasSubstr("heckpoints since"));
+}
+
+TEST(CompareChecksumsTest, NamesAllWithoutMajority) {
+  EXPECT_THAT(compare({6, 5}).message(), HasSubstr("as many as others: rank 0, rank 1; test"));
+  EXPECT_THAT(compare({6, 5}).message(), HasSubstr("heckpoints since"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr int kWorldSize = 4;
 constexpr milliseconds kNoGrace{0};
 constexpr milliseconds kLongGrace{60'000};
 
@@ -21,9 +22,9 @@ void record_loss(Store& store, int rank, int lost_rank) {
 }
 
 FailedRank find(Store& store, int suspect, milliseconds grace = kNoGrace) {
-  auto failed = find_failed_rank(store, suspect, grace);
+  auto failed = find_failed_rank(store, suspect, kWorldSize, grace);
   EXPECT_TRUE(failed.ok()) << failed.status().message();
-  return failed.ok() ? *std::move(failed) : FailedRank{.rank = -1};
+  return failed.ok() && *failed ? **std::move(failed) : FailedRank{.rank = -1};
 }
 
 TEST(FailureRecordTest, BlamesRankThatLeftWithoutRecord) {
@@ -73,16 +74,37 @@ TEST(FailureRecordTest, WaitsForRecordThatIsWrittenAfterConnectionWasClosed) {
   EXPECT_EQ(find(store, 2, kLongGrace), (FailedRank{.rank = 1, .reason = "late"}));
 }
 
+// A collective of the backend does not tell which rank it lost.
+TEST(FailureRecordTest, FindsRankWithoutRecordWhenItIsNotKnown) {
+  MemoryStore store;
+  for (const int rank : {0, 1, 3}) record_loss(store, rank, kUnknownRank);
+  EXPECT_EQ(find(store, kUnknownRank), FailedRank{.rank = 2});
+  record_loss(store, 2, 1);
+  const auto none = find_failed_rank(store, kUnknownRank, kWorldSize, kNoGrace);
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none->has_value());
+}
+
+TEST(FailureRecordTest, PrefersReasonOfRankThatFailedWhenItIsNotKnown) {
+  MemoryStore store;
+  record_loss(store, 0, kUnknownRank);
+  ASSERT_TRUE(
+      write_failure_record(store, {.rank = 3, .lost_rank = {}, .reason = "out of memory"}).ok());
+  EXPECT_EQ(find(store, kUnknownRank), (FailedRank{.rank = 3, .reason = "out of memory"}));
+  EXPECT_EQ(find(store, 0), (FailedRank{.rank = 3, .reason = "out of memory"}));
+}
+
 TEST(FailureRecordTest, RejectsCorruptRecord) {
   MemoryStore store;
   ASSERT_TRUE(store.set("failure/1", R"({"rank": 1})").ok());
-  EXPECT_EQ(find_failed_rank(store, 1, kNoGrace).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(find_failed_rank(store, 1, kWorldSize, kNoGrace).status().code(), StatusCode::kCorrupt);
 }
 
 TEST(FailureRecordTest, FailsWhenStoreIsLost) {
   MemoryStore store;
   store.lose();
-  EXPECT_EQ(find_failed_rank(store, 1, kLongGrace).status().code(), StatusCode::kPeerLost);
+  EXPECT_EQ(find_failed_rank(store, 1, kWorldSize, kLongGrace).status().code(),
+            StatusCode::kPeerLost);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 
 #include "daemon/group/gloo_group.h"
 #include "daemon/group/socket_address.h"
+#include "daemon/group/start_checks.h"
 #include "daemon/group/tcp_store.h"
 #include "shared/base/file.h"
 #include "tests/daemon/group/group_values.h"
@@ -192,9 +194,40 @@ TEST_F(GroupTest, ReportsDifferentSettingsOnAllRanks) {
     EXPECT_EQ(exit_code_of(*rank), 78) << output_of(*rank);
     EXPECT_THAT(
         output_of(*rank),
-        ContainsRegex("same\ntext from 0\nerror mismatch: rank 1 \\([^ ]+, pid " +
-                      std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
+        ContainsRegex(
+            "same\ntext from 0\n(gathered of 0, of 2\n)?error mismatch: rank 1 \\([^ ]+, pid " +
+            std::to_string(ranks[1]->pid()) + "\\): seed is 2, but 1 on rank 0; "));
   }
+}
+
+TEST_F(GroupTest, NamesKilledOrStoppedRankInSumOfBackend) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string run = std::to_string(signal) + "-";
+    std::vector<test::Process*> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(&start(rank, 3, {.scenario = "allreduce", .timeout = milliseconds(5'000)},
+                             run + std::to_string(rank)));
+    ASSERT_TRUE(wait_for_output(*ranks[2], "collectives 20\n")) << output_of(*ranks[2]);
+    EXPECT_THAT(output_of(*ranks[2]), HasSubstr("all-reduced 600000 36\n"));
+    ranks[2]->signal(signal);
+    for (const size_t survivor : {0, 1}) {
+      EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+      EXPECT_THAT(
+          output_of(*ranks[survivor]),
+          ContainsRegex("error peer lost: rank 2 \\([^ ]+, pid " + std::to_string(ranks[2]->pid()) +
+                        "\\) exited, hangs or cannot be reached; rank [01] lost another "
+                        "rank in collective [0-9]+: "));
+    }
+  }
+}
+
+TEST_F(GroupTest, StopsInSumOfBackendOnRequest) {
+  const auto ranks = start_all(2, {.scenario = "allreduce"});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
+  ranks[1]->signal(SIGSTOP);
+  ranks[0]->signal(SIGTERM);
+  EXPECT_EQ(exit_code_of(*ranks[0]), 0);
+  EXPECT_THAT(output_of(*ranks[0]), HasSubstr("error cancelled: stopped in a collective"));
 }
 
 TEST_F(GroupTest, NamesRankThatNeverJoins) {
@@ -415,6 +448,82 @@ TEST_F(GroupTest, IgnoresGarbageOnPortOfStore) {
   test::Process& rank = start(1, 2, {});
   EXPECT_EQ(exit_code_of(rank), 0) << output_of(rank);
   EXPECT_EQ(exit_code_of(chief), 0) << output_of(chief);
+}
+
+// Ports on which a process listens, in /proc/PID/net/tcp, by the inodes of its sockets.
+std::vector<int> listening_ports(pid_t pid) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  std::set<std::string> inodes;
+  for (const auto& entry : std::filesystem::directory_iterator(process + "/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone);
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  std::vector<int> ports;
+  std::ifstream table(process + "/net/tcp");
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    std::istringstream fields(line);
+    std::string number, local, remote, state, skipped, inode;
+    fields >> number >> local >> remote >> state;
+    for (int i = 0; i < 5; ++i) fields >> skipped;
+    fields >> inode;
+    constexpr const char* kListening = "0A";
+    if (state == kListening && inodes.contains(inode))
+      ports.push_back(std::stoi(local.substr(local.find(':') + 1), nullptr, 16));
+  }
+  return ports;
+}
+
+size_t collectives_of(const std::string& output) {
+  const size_t at = output.rfind("collectives ", output.rfind('\n'));
+  return at == std::string::npos ? 0 : std::stoul(output.substr(at + 12));
+}
+
+TEST_F(GroupTest, IgnoresGarbageOnPortsOfRanks) {
+  const auto ranks = start_all(2, {.scenario = "forever"});
+  ASSERT_TRUE(wait_for_output(*ranks[1], "collectives 20\n")) << output_of(*ranks[1]);
+  std::vector<UniqueFd> connections;
+  for (const test::Process* const rank : ranks) {
+    const std::vector<int> ports = listening_ports(rank->pid());
+    ASSERT_FALSE(ports.empty());
+    for (const int port : ports) {
+      const sockaddr_in address = loopback_address(port);
+      for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"),
+                                       std::string(5000, '\xff'), std::string(3, '\0')}) {
+        UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ASSERT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+                  0);
+        (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        connections.push_back(std::move(fd));
+      }
+    }
+  }
+  const size_t before = collectives_of(output_of(*ranks[0]));
+  EXPECT_TRUE(test::wait_until(kPatience, [&] {
+    return collectives_of(output_of(*ranks[0])) > before + 100;
+  })) << output_of(*ranks[0]);
+}
+
+// The work of the chief at the start is one read for each rank.
+TEST(StartOfManyRanksTest, ComparesSettingsOfTenThousandRanks) {
+  ::signal(SIGPIPE, SIG_IGN);
+  constexpr int kRanks = 10'000;
+  auto listening = listen_on("127.0.0.1", 0);
+  ASSERT_TRUE(listening.ok()) << listening.status().message();
+  const auto store = TcpStore::serve(*std::move(listening), {.prefix = "many", .server = "test"});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const LaunchEnvironment chief{.launcher = Launcher::kTorchrun, .world_size = kRanks};
+  const StartWait wait{.deadline = std::chrono::steady_clock::now() + kPatience};
+  for (int rank = 1; rank < kRanks; ++rank)
+    ASSERT_TRUE((*store)
+                    ->set("settings/1/" + std::to_string(rank),
+                          rank == kRanks - 1 ? R"({"lr":"2"})" : R"({"lr":"1"})")
+                    .ok());
+  const Status same = check_same_settings(**store, chief, "1", {{"lr", "1"}}, wait, {});
+  EXPECT_EQ(same.code(), StatusCode::kMismatch);
+  EXPECT_THAT(same.message(), HasSubstr("rank 9999: lr is 2, but 1 on rank 0"));
 }
 
 // ---- one process ---------------------------------------------------------------------------------

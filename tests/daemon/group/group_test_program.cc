@@ -67,6 +67,20 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
   return {};
 }
 
+// Sums of the backend until an error.
+Status run_all_reduces(ProcessGroup& group, const std::stop_token& stop) {
+  for (int i = 1;; ++i) {
+    const std::vector<at::Tensor> tensors{at::full({100'000}, group.rank() + 1, at::kFloat),
+                                          at::full({3}, 2 * (group.rank() + 1), at::kFloat)};
+    for (const at::Tensor& tensor : tensors) STOKER_RETURN_IF_ERROR(group.start_all_reduce(tensor));
+    STOKER_RETURN_IF_ERROR(group.finish_all_reduce(stop));
+    if (i == 1)
+      print("all-reduced " + std::to_string(tensors[0].sum().item<int64_t>()) + " " +
+            std::to_string(tensors[1].sum().item<int64_t>()));
+    print("collectives " + std::to_string(i));
+  }
+}
+
 // Meetings in the store. Rank 1 has another setting in the second one.
 Status run_checks(ProcessGroup& group, const std::stop_token& stop) {
   STOKER_RETURN_IF_ERROR(group.check_same({{"lr", "0.1"}, {"seed", "1"}}, stop));
@@ -74,6 +88,11 @@ Status run_checks(ProcessGroup& group, const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(const std::string text,
                           group.text_of_chief("from " + std::to_string(group.rank()), stop));
   print("text " + text);
+  STOKER_ASSIGN_OR_RETURN(const auto texts,
+                          group.gather("of " + std::to_string(group.rank()), stop));
+  if (group.is_chief()) print("gathered " + texts.at(0) + ", " + texts.at(texts.size() - 1));
+  STOKER_RETURN_IF_ERROR(group.send_text("name", "sent by " + std::to_string(group.rank())));
+  STOKER_RETURN_IF_ERROR(group.check_newest());
   return group.check_same({{"lr", "0.1"}, {"seed", group.rank() == 1 ? "2" : "1"}}, stop);
 }
 
@@ -96,6 +115,7 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   print("opened " + std::to_string(::getpid()));
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
+  if (scenario == "allreduce") return run_all_reduces(*group, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
   return ended;

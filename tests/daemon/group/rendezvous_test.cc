@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/group/socket_address.h"
 #include "tests/daemon/group/memory_store.h"
 
 namespace stoker::group {
@@ -32,7 +33,7 @@ StartRecord record_of(int rank) {
 Result<std::string> join(Store& store, const LaunchEnvironment& environment,
                          std::chrono::steady_clock::time_point deadline,
                          const std::stop_token& stop = {}, const Status& ready = {}) {
-  return join_group(store, environment, "runs/a", record_of(environment.rank), ready, deadline,
+  return join_group(store, environment, "runs/a", record_of(environment.rank), ready, {}, deadline,
                     stop);
 }
 std::string error_of(const Result<std::string>& joined) { return joined.status().message(); }
@@ -163,7 +164,7 @@ TEST(RendezvousTest, RejectsRankOfAnotherRunOrWorldSize) {
   MemoryStore store;
   EXPECT_EQ(join(store, rank_of(0, 2), past()).status().code(), StatusCode::kPeerLost);
   const auto other_run =
-      join_group(store, rank_of(1, 2), "runs/b", record_of(1), {}, late(), std::stop_token());
+      join_group(store, rank_of(1, 2), "runs/b", record_of(1), {}, {}, late(), std::stop_token());
   EXPECT_EQ(other_run.status().code(), StatusCode::kMismatch);
   EXPECT_THAT(error_of(other_run), HasSubstr("rank 1 is of run 'runs/b' with 2 ranks, but its "
                                              "store is used by run 'runs/a' with 2 ranks"));
@@ -190,6 +191,31 @@ TEST(RendezvousTest, DescribesRankThatNeverJoined) {
   EXPECT_EQ(describe_rank(store, rank_of(0, 2), 1), "rank 1");
   ASSERT_TRUE(store.set("rank/1", "not json").ok());
   EXPECT_EQ(describe_rank(store, rank_of(0, 2), 1), "rank 1");
+}
+
+// Rank 1 has joined, and rank 2 has not.
+TEST(RendezvousTest, NamesRankThatWasKilledAfterItJoined) {
+  MemoryStore store;
+  std::stop_source stop_of_killed;
+  const StartRecord killed{.host = host_name(), .pid = 41};
+  std::jthread other([&] {
+    (void)join_group(store, rank_of(1, 3), "runs/a", killed, {}, {}, late(),
+                     stop_of_killed.get_token());
+  });
+  const auto has_exited = [&store](int rank) { return rank == 1 && *store.get("1/rank/1"); };
+  const auto joined =
+      join_group(store, rank_of(0, 3), "runs/a", record_of(0), {}, has_exited, late(), {});
+  EXPECT_THAT(error_of(joined), HasSubstr("rank 1 (" + host_name() + ", pid 41) exited before"));
+  stop_of_killed.request_stop();
+}
+
+TEST(RendezvousTest, FindsThatAnotherGroupHasStarted) {
+  MemoryStore store;
+  ASSERT_TRUE(store.set("generation", "3").ok());
+  EXPECT_TRUE(check_newest(store, "3/").ok());
+  EXPECT_EQ(check_newest(store, "2/").code(), StatusCode::kPeerLost);
+  store.lose();
+  EXPECT_EQ(check_newest(store, "3/").code(), StatusCode::kPeerLost);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/group/rendezvous.h"
+#include "daemon/group/socket_address.h"
 #include "tests/daemon/group/memory_store.h"
 
 namespace stoker::group {
@@ -16,7 +17,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Deadline far_deadline() { return std::chrono::steady_clock::now() + std::chrono::minutes(2); }
+StartWait far_deadline() {
+  return {.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2)};
+}
 
 LaunchEnvironment member_of(int rank, int world_size) {
   return {.launcher = Launcher::kTorchrun, .rank = rank, .world_size = world_size};
@@ -91,12 +94,55 @@ TEST(StartChecksTest, NamesRankThatFailsMeanwhile) {
 
 TEST(StartChecksTest, NamesRankThatIsMissingAtDeadline) {
   MemoryStore store;
-  const Deadline past = std::chrono::steady_clock::now();
+  const StartWait past{.deadline = std::chrono::steady_clock::now()};
   const Status of_chief = check_same_settings(store, member_of(0, 2), "1", {}, past, {});
   EXPECT_EQ(of_chief.code(), StatusCode::kPeerLost);
   EXPECT_THAT(of_chief.message(), HasSubstr("rank 1 did not start in time"));
   const auto text = receive_from_chief(store, member_of(1, 2), "2", "", past, {});
   EXPECT_THAT(text.status().message(), HasSubstr("rank 0 did not start in time"));
+}
+
+void register_on_host(Store& store, int rank, const std::string& host) {
+  ASSERT_TRUE(
+      store.set("rank/" + std::to_string(rank), R"({"host":")" + host + R"(","pid":41})").ok());
+}
+
+TEST(StartChecksTest, NamesKilledRankAtOnce) {
+  MemoryStore store;
+  for (const int rank : {0, 1, 2}) register_on_host(store, rank, host_name());
+  StartWait wait = far_deadline();
+  // The chief waits for rank 1, which is slow, when rank 2 is killed.
+  wait.has_exited = [](int rank) { return rank == 2; };
+  const Status of_chief = check_same_settings(store, member_of(0, 3), "1", {}, wait, {});
+  EXPECT_EQ(of_chief.code(), StatusCode::kPeerLost);
+  EXPECT_THAT(of_chief.message(), HasSubstr("pid 41) exited before training started"));
+  EXPECT_THAT(of_chief.message(), HasSubstr("rank 2 ("));
+
+  wait.has_exited = [](int rank) { return rank == 0; };
+  const auto text = receive_from_chief(store, member_of(1, 3), "2", "", wait, {});
+  EXPECT_THAT(text.status().message(), HasSubstr("rank 0 ("));
+}
+
+TEST(StartChecksTest, DoesNotTrustLocksOfOtherHosts) {
+  MemoryStore store;
+  register_on_host(store, 1, "another-" + host_name());
+  const StartWait wait{.deadline = std::chrono::steady_clock::now(),
+                       .has_exited = [](int) { return true; }};
+  const Status of_chief = check_same_settings(store, member_of(0, 2), "1", {}, wait, {});
+  EXPECT_THAT(of_chief.message(), HasSubstr("did not start in time"));
+}
+
+TEST(StartChecksTest, GathersTextsOfAllRanksAtChief) {
+  MemoryStore store;
+  for (const int rank : {2, 1}) {
+    const auto sent = gather_at_chief(store, member_of(rank, 3), "1",
+                                      "from " + std::to_string(rank), far_deadline(), {});
+    ASSERT_TRUE(sent.ok());
+    EXPECT_THAT(*sent, ::testing::IsEmpty());
+  }
+  const auto gathered = gather_at_chief(store, member_of(0, 3), "1", "own", far_deadline(), {});
+  ASSERT_TRUE(gathered.ok());
+  EXPECT_THAT(*gathered, ::testing::ElementsAre("own", "from 1", "from 2"));
 }
 
 TEST(StartChecksTest, EndsWaitOnStop) {

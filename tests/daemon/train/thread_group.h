@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,7 +18,9 @@ namespace stoker::train {
 
 class ThreadGroup {
  public:
-  explicit ThreadGroup(int world_size) : contributions_(static_cast<size_t>(world_size)) {
+  explicit ThreadGroup(int world_size)
+      : started_sizes_(static_cast<size_t>(world_size)),
+        contributions_(static_cast<size_t>(world_size)) {
     for (int rank = 0; rank < world_size; ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, rank));
   }
@@ -25,6 +28,10 @@ class ThreadGroup {
   // All ranks lose their peers in this collective, counted from 1.
   void lose_at(uint64_t collective) { lost_at_ = collective; }
   uint64_t collectives() const { return collectives_; }
+  // Elements of the sums that a rank has started, in order.
+  const std::vector<int64_t>& started_sizes(int rank) const {
+    return started_sizes_[static_cast<size_t>(rank)];
+  }
 
  private:
   using Tensors = std::vector<at::Tensor>;
@@ -38,15 +45,40 @@ class ThreadGroup {
     Status all_reduce_ordered(const Tensors& tensors, const std::stop_token&) override {
       return all_.sum(static_cast<size_t>(rank_), tensors);
     }
+    // Sums when it is finished.
+    Status start_all_reduce(const at::Tensor& tensor) override {
+      started_.push_back(tensor);
+      all_.started_sizes_[static_cast<size_t>(rank_)].push_back(tensor.numel());
+      return {};
+    }
+    Status finish_all_reduce(const std::stop_token&) override {
+      return all_.sum(static_cast<size_t>(rank_), std::exchange(started_, {}));
+    }
     Status check_same(const group::SharedSettings&, const std::stop_token&) override { return {}; }
     Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
       return text;
     }
+    Result<std::vector<std::string>> gather(const std::string& text,
+                                            const std::stop_token&) override {
+      return std::vector<std::string>(all_.ranks_.size(), text);
+    }
+    Status send_text(const std::string& name, const std::string& text) override {
+      const std::lock_guard lock(all_.mutex_);
+      all_.texts_[{name, rank_}] = text;
+      return {};
+    }
+    Result<std::string> receive_text(const std::string& name, int of_rank) override {
+      const std::lock_guard lock(all_.mutex_);
+      return all_.texts_[{name, of_rank}];
+    }
+    Status check_newest() override { return {}; }
+    std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
     void report_failure(const Status&) override {}
 
    private:
     ThreadGroup& all_;
     const int rank_;
+    Tensors started_;
   };
 
   // The first half of the ranks plus the second half.
@@ -80,11 +112,13 @@ class ThreadGroup {
     return {};
   }
 
+  std::vector<std::vector<int64_t>> started_sizes_;  // each of the thread of its rank
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
   std::vector<Tensors> contributions_;
   Tensors sums_;
+  std::map<std::pair<std::string, int>, std::string> texts_;
   size_t arrived_ = 0;
   uint64_t collectives_ = 0;
   uint64_t lost_at_ = 0;

@@ -2,6 +2,7 @@
 // process too, so their models have no dropout; the system tests have.
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -124,6 +125,126 @@ TEST_F(TrainerGroupTest, StopsAllRanksAtSameStepOnRequestOfAny) {
   for (const auto& session : ranks_) EXPECT_EQ(session->state_->step, stopped_at);
   EXPECT_THAT(chief().saved(), ElementsAre(stopped_at));
   EXPECT_THAT(rank(2).replies_, ElementsAre(HasSubstr(R"("state":"stopping")")));
+}
+
+TEST_F(TrainerGroupTest, IsPreemptedOnAllRanksIfOneIs) {
+  open(shared_config(100), 2);
+  rank(1).on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 5 + 2) rank(1).ask(control::Stop{.is_preemption = true});
+  };
+  for (const auto& outcome : train()) {
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(*outcome, TrainerOutcome::kPreempted);
+  }
+  EXPECT_THAT(chief().saved(), ElementsAre(chief().state_->step));
+}
+
+TEST_F(TrainerGroupTest, SavesQuarantineOfAllRanks) {
+  open(shared_config(8), 2);
+  chief().quarantined_ = {31, 7};
+  rank(1).quarantined_ = {};
+  rank(1).on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 5 + 2) rank(1).quarantined_ = {50, 31};
+  };
+  train_to_end();
+  EXPECT_THAT(chief().state_->quarantined, ElementsAre(31, 7, 50));
+}
+
+TEST_F(TrainerGroupTest, NamesRankWhoseParametersDiffer) {
+  auto config = shared_config(40);
+  config.distributed.consistency_check_every_steps = 10;
+  open(config, 4);
+  rank(2).on_batch = [this](uint64_t ticket) {  // in step 14
+    if (ticket != 4 * 13 + 2) return;
+    const at::NoGradGuard no_grad;
+    rank(2).state_->model().parameters().front().view({-1})[0].add_(1e-3);
+  };
+  for (const auto& outcome : train()) {
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_THAT(outcome.status().message(), HasSubstr("after step 20: wrong on rank 2; test"));
+  }
+  EXPECT_EQ(chief().state_->step, 20u);
+}
+
+TEST_F(TrainerGroupTest, ReportsTimesOfEachRank) {
+  open(shared_config(8), 2);
+  train_to_end();
+  const auto status = chief().board_.read();
+  ASSERT_EQ(status->group.ranks.size(), 2u);
+  for (const auto& rank : status->group.ranks) {
+    EXPECT_GT(rank.compute_ms, 0);
+    EXPECT_GE(rank.compute_ms, rank.data_wait_ms);
+  }
+  EXPECT_EQ(chief().channels_.group_exchanges, 8u);
+  EXPECT_FALSE(chief().channels_.expects_exchange);
+}
+
+// ---- distributed.reduction: allreduce
+
+TEST_F(TrainerGroupTest, SumsBucketsDuringBackwardPass) {
+  auto config = shared_config(12);
+  config.distributed.reduction = config::Reduction::kAllReduce;
+  config.distributed.bucket_mib = 1e-4;  // about 26 F32: some parameters have their own bucket
+  auto alone_config = config;
+  alone_config.distributed.reduction.reset();
+  Session alone(alone_config, root_);
+  ASSERT_TRUE(alone.train().ok());
+
+  open(config, 2);
+  train_to_end();
+  expect_same_records(rank(1), chief());
+  ASSERT_EQ(chief().rows_.size(), alone.rows_.size());
+  for (size_t i = 0; i < alone.rows_.size(); ++i)  // two sums of two, in place of four in a row
+    EXPECT_NEAR(chief().rows_[i].loss, alone.rows_[i].loss, 1e-4);
+  const auto& sizes = group_->started_sizes(0);
+  EXPECT_EQ(sizes, group_->started_sizes(1));
+  EXPECT_GT(sizes.size(), 2 * 12u);
+  // The memory of all gradients, in each step.
+  int64_t total = 0;
+  for (const at::Tensor& flat : chief().state_->optimizer().flat_gradients()) total += flat.numel();
+  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 12 * total);
+}
+
+TEST_F(TrainerGroupTest, StartsSumsBeforeEndOfBackwardPass) {
+  Session session(shared_config(1), root_);
+  train::Optimizer& optimizer = session.state_->optimizer();
+  ThreadGroup group(1);
+  GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
+  ASSERT_GT(buckets.size(), 2u);
+  at::Tensor loss = at::zeros({});
+  for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
+    if (parameter.requires_grad()) loss = loss + parameter.sum();
+  buckets.begin();
+  loss.backward();
+  EXPECT_EQ(buckets.started_by_hooks(), buckets.size());
+  EXPECT_TRUE(buckets.finish({}).ok());
+}
+
+TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
+  Session session(shared_config(1), root_);
+  train::Optimizer& optimizer = session.state_->optimizer();
+  ThreadGroup group(1);
+  GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
+  buckets.begin();
+  EXPECT_TRUE(buckets.finish({}).ok());
+  EXPECT_EQ(buckets.started_by_hooks(), 0u);
+  EXPECT_EQ(group.started_sizes(0).size(), buckets.size());
+}
+
+// ---- GroupStep
+
+TEST(GroupStepTest, GivesAllRanksBuffersOfChief) {
+  ThreadGroup group(2);
+  const std::vector<at::Tensor> buffers{at::full({3}, 0.5), at::full({3}, 7.25)};
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks.emplace_back([&, rank] {
+        GroupStep step(group.rank(rank), 2, {buffers[static_cast<size_t>(rank)]});
+        EXPECT_TRUE(step.sum({}, {}, {}, {}, {}).ok());
+      });
+  }
+  for (const at::Tensor& buffer : buffers) EXPECT_TRUE(buffer.eq(0.5).all().item<bool>());
 }
 
 TEST_F(TrainerGroupTest, SavesOnRequestOfOtherRank) {

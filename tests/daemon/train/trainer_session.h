@@ -100,7 +100,10 @@ class Session : private BatchSource, private MetricsSink {
     at::set_num_threads(1);
     writer::WriterOptions options;
     options.delete_expired = [](bool) {};
-    options.before_commit = std::move(around.before_commit);
+    options.before_commit = [before = std::move(around.before_commit)] {
+      before();
+      return Status();
+    };
     options.delays = std::move(around.delays);
     writer_ = std::make_unique<writer::CheckpointWriter>(store_, options, around.clock);
     data_ = std::make_unique<PoisonedDataset>(
@@ -161,6 +164,7 @@ class Session : private BatchSource, private MetricsSink {
   std::function<void(uint64_t ticket)> on_batch;
   // Whether a batch may be used; called after on_batch.
   std::function<bool(const feed::ReceivedBatch&)> is_valid = [](const auto&) { return true; };
+  std::vector<uint64_t> quarantined_{31, 7};
   const config::Config config_;
   checkpoint::CheckpointStore store_;
   std::unique_ptr<writer::CheckpointWriter> writer_;
@@ -195,7 +199,7 @@ class Session : private BatchSource, private MetricsSink {
   std::vector<std::string> files_of(uint64_t ticket) const override {
     return {"file-" + std::to_string(ticket)};
   }
-  std::vector<uint64_t> quarantined() const override { return {31, 7}; }
+  std::vector<uint64_t> quarantined() const override { return quarantined_; }
   uint64_t sample_errors_before(uint64_t ticket) override { return 100 + ticket; }
 
   // ---- MetricsSink

@@ -40,7 +40,10 @@ class CheckpointWriterTest : public testing::Test {
       old.resize(old.size() - std::min<size_t>(old.size(), 2));
       EXPECT_TRUE(store_.delete_checkpoints(old).ok());
     };
-    settings.before_commit = [this] { ++before_commits_; };
+    settings.before_commit = [this] {
+      ++before_commits_;
+      return may_commit_;
+    };
     settings.after_commit = [this](const checkpoint::Manifest& committed) {
       record_last_checkpoint(files_, layout_, committed);
     };
@@ -82,6 +85,7 @@ class CheckpointWriterTest : public testing::Test {
   checkpoint::CheckpointStore store_{layout_.checkpoints_dir(), files_};
   std::unique_ptr<CheckpointWriter> writer_;
   std::atomic<int> before_commits_{0};
+  Status may_commit_;
   std::atomic<bool> was_disk_full_{false};
   Coordinator coordinator_;
 };
@@ -103,6 +107,16 @@ TEST_F(CheckpointWriterTest, WritesSnapshotContents) {
   EXPECT_EQ(writer_->stats().saved, 1u);
   EXPECT_EQ(writer_->stats().last_bytes, 256u);
   EXPECT_EQ(before_commits_, 1);
+}
+
+// A chief that has been replaced by that of a new group.
+TEST_F(CheckpointWriterTest, CommitsNothingThatMayNotBeCommitted) {
+  may_commit_ = Status(StatusCode::kPeerLost, "another group of this run has started");
+  start();
+  EXPECT_EQ(save(7).status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(steps(), IsEmpty());
+  ASSERT_TRUE(writer_->wait_idle(60s));
+  EXPECT_TRUE(writer_->is_degraded());
 }
 
 TEST_F(CheckpointWriterTest, ReturnsNoSnapshotWhileWriteIsInFlight) {

@@ -43,12 +43,14 @@ TrainerStatus full() {
   status.checkpoint = {.last_saved_step = 1000,
                        .is_saving = true,
                        .stall_ms = 3.5,
+                       .commit_ms = 41.5,
                        .saved_total = 5,
                        .failed_total = 1,
                        .skipped_total = 2,
                        .last_error = "disk \"full\"\n"};
   status.evaluator = {
       .state = "running", .last_evaluated_step = 800, .best_value = 1.5, .best_step = 600};
+  status.group = {.world_size = 2, .restart_count = 3, .ranks = {{29.5, 0.25}, {30.5, 0.5}}};
   status.control = {.connections = 1,
                     .connections_accepted = 9,
                     .connections_rejected = 2,
@@ -77,6 +79,9 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   EXPECT_EQ(read->memory.peak_rss_bytes, 2u);
   EXPECT_EQ(read->memory.device_peak_allocated_bytes, 5u);
   EXPECT_EQ(read->control.connections_dropped, 3u);
+  ASSERT_EQ(read->group.ranks.size(), 2u);
+  EXPECT_EQ(read->group.ranks[1].compute_ms, 30.5);
+  EXPECT_EQ(read->group.restart_count, 3u);
 }
 
 TEST(TrainerStatusTest, WritesNonfiniteNumbersAsNull) {

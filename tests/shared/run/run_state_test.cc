@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -75,6 +76,18 @@ TEST_F(RunStateTest, IgnoresCorruptExitStatus) {
                 .status()
                 .code(),
             StatusCode::kCorrupt);
+}
+
+TEST_F(RunStateTest, DoesNotTakePreemptionForEnd) {
+  std::ofstream(layout_.lock_file()).close();
+  ASSERT_TRUE(write_exit_status(default_file_system(), layout_,
+                                {RunOutcome::kPreempted, 12, "stop requested by SIGTERM", 143})
+                  .ok());
+  const RunState state = read_run_state(layout_);
+  EXPECT_EQ(state.phase, RunState::Phase::kPreempted);
+  ASSERT_TRUE(state.end.has_value());
+  EXPECT_EQ(state.end->step, 12u);
+  EXPECT_EQ(to_string(state.end->outcome), "preempted");
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// GradientBuckets: sums the gradients of a step over the ranks while the backward pass computes the
+// rest (distributed.reduction: allreduce). A bucket is a part of the memory of all gradients. Its sum
+// starts when the gradients of all its parameters are complete, in the same order on all ranks: from
+// the last parameter to the first, as the backward pass goes.
+//
+// Threads:  the trainer thread only, which also runs the backward pass on the CPU.
+// Blocking: finish() until the other ranks have the same gradients, at most for the group's timeout.
+// Owner:    group and optimizer must outlive this object.
+// Errors:   as ProcessGroup; kInternal: a gradient was computed twice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "daemon/group/process_group.h"
+#include "daemon/train/optimizer.h"
+#include "shared/base/status.h"
+
+namespace stoker::train {
+
+class GradientBuckets {
+ public:
+  GradientBuckets(group::ProcessGroup& group, const Optimizer& optimizer, double bucket_mib);
+  ~GradientBuckets();  // removes the hooks
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
+
+  // Before the backward pass of the last micro-batch of this rank.
+  void begin();
+  // After it: starts the sums of parameters that it did not use, and waits for all.
+  Status finish(const std::stop_token& stop);
+
+  size_t size() const { return buckets_.size(); }
+  size_t started_by_hooks() const { return started_by_hooks_; }  // in the last step
+
+ private:
+  class Hook;
+  struct Bucket {
+    at::Tensor part;  // of the memory of all gradients
+    size_t parameters = 0;
+    size_t missing = 0;  // of the current step
+  };
+  struct Member {
+    at::Tensor parameter;
+    size_t bucket = 0;
+    bool is_complete = false;
+  };
+
+  void add_buckets(const at::Tensor& flat, const Optimizer& optimizer, int64_t max_bytes);
+  void complete(size_t member);
+  void start_next();
+
+  group::ProcessGroup& group_;
+  std::vector<Bucket> buckets_;  // in the order of their sums
+  std::vector<Member> members_;
+  bool is_active_ = false;
+  size_t started_ = 0;
+  size_t started_by_hooks_ = 0;
+  Status status_;
+};
+
+}  // namespace stoker::train

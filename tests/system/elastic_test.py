@@ -1,0 +1,170 @@
+"""Two agents of torchrun on this host, as two nodes that come and go: ranks are killed at random, and the second agent
+leaves and joins again. The run ends with the bytes of one process that nothing disturbed.
+
+  elastic_test.py BIN [--kills N] [--seed N]
+
+BIN is the folder of stokerd. Exits with 77 without PyTorch, or without an address other than that of the loopback
+interface, on which nodes do not meet.
+"""
+import argparse
+import importlib.util
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PATIENCE_SECONDS = 120
+CONFIGURATION = """
+data:
+  train: {format: synthetic, num_samples: 5000, input_shape: [32], num_classes: 4, noise_std: 0.5}
+feed: {num_workers: 1}
+model: {name: mlp, hidden_sizes: [256, 256], dropout: 0.1}
+task: {name: classification}
+train: {max_steps: STEPS, micro_batch_size: 64, gradient_accumulation_steps: 4, device: cpu, num_threads: 1}
+distributed: {reduction: ordered}
+checkpoint: {save_every_steps: 10, keep_last: 2}
+metrics: {log_every_steps: 1, tensorboard: false}
+control: {socket: null}
+"""
+
+
+def own_address():
+    """That of the default route; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+
+
+def free_port(address):
+    with socket.socket() as bound:
+        bound.bind((address, 0))
+        return bound.getsockname()[1]
+
+
+class Test:
+    def __init__(self, args, work):
+        self.args, self.work = args, Path(work)
+        self.random = random.Random(args.seed)
+        self.steps = 300 * (args.kills + 3)
+        self.config = self.work / "config.yaml"
+        self.config.write_text(CONFIGURATION.replace("STEPS", str(self.steps)))
+        self.address = own_address()
+        self.port = free_port(self.address)
+        self.agents = {}
+
+    def command(self, run):
+        return [str(Path(self.args.bin, "stokerd")), "--config", str(self.config), "--run-dir", str(self.work / run)]
+
+    def start_agent(self, node):
+        log = open(self.work / f"agent-{node}.log", "a")
+        self.agents[node] = subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--rdzv-backend=c10d",
+             f"--rdzv-endpoint={self.address}:{self.port}", "--rdzv-id=elastic", "--max-restarts=1000",
+             # Agents compare the endpoint with the name of the host, which can be another address.
+             f"--rdzv-conf=is_host={1 - node},last_call_timeout=3",
+             "--monitor-interval=0.5", f"--local-addr={self.address}", "--no-python", *self.command("run")],
+            stdout=log, stderr=log)
+
+    def fail(self, why):
+        for path in sorted(self.work.glob("*.log")) + sorted(self.work.glob("run/logs/*.log")):
+            print(f"---- {path.name}", *path.read_text().splitlines()[-15:], sep="\n", file=sys.stderr)
+        sys.exit(f"elastic_test (seed {self.args.seed}): {why}")
+
+    def wait(self, what, is_done):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_done():
+            if time.monotonic() > deadline:
+                self.fail(f"{what}: not in time")
+            if not any(agent.poll() is None for agent in self.agents.values()) and not is_done():
+                self.fail(f"{what}: all agents have ended")
+            time.sleep(0.1)
+
+    def newest_step(self):
+        checkpoints = [path.name for path in self.work.glob("run/checkpoints/step-*")]
+        return max((int(name.split("-")[1]) for name in checkpoints), default=0)
+
+    def wait_for_progress(self):
+        before = self.newest_step()
+        self.wait("progress", lambda: self.newest_step() >= min(before + 20, self.steps))
+
+    def log(self):
+        path = self.work / "run/logs/stokerd.log"
+        return path.read_text() if path.exists() else ""
+
+    def world_sizes(self):
+        """Of the starts so far; a process that trains alone has no group."""
+        sizes = []
+        for line in self.log().splitlines():
+            if "daemon started" in line:
+                sizes.append(1)
+            if "group starting" in line and sizes:
+                sizes[-1] = int(line.split("world_size=")[1].split()[0])
+        return sizes
+
+    def ranks(self):
+        """Pids of the stokerd processes below the agents."""
+        pids = []
+        for agent in self.agents.values():
+            children = subprocess.run(["ps", "--ppid", str(agent.pid), "-o", "pid=,comm="], capture_output=True,
+                                      text=True).stdout
+            pids += [int(line.split()[0]) for line in children.splitlines() if line.split()[1] == "stokerd"]
+        return pids
+
+    def run(self):
+        self.start_agent(0)
+        self.start_agent(1)
+        self.wait_for_progress()
+        for _ in range(self.args.kills):
+            ranks = self.ranks()
+            if ranks:
+                os.kill(self.random.choice(ranks), signal.SIGKILL)
+            time.sleep(self.random.uniform(0, 1))  # the next kill can meet the start
+            self.wait_for_progress()
+        self.agents.pop(1).terminate()  # the node leaves
+        self.wait("training on one node", lambda: self.world_sizes()[-1] == 1)
+        self.wait_for_progress()
+        self.start_agent(1)
+        self.wait("training on two nodes", lambda: self.world_sizes()[-1] == 2)
+        self.wait("the end", lambda: all(agent.poll() is not None for agent in self.agents.values()))
+        starts = len(self.world_sizes())
+        subprocess.run(self.command("alone"), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for name in ("model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"):
+            run, alone = (self.work / each / "checkpoints" / f"step-{self.steps:09}" / name for each in ("run", "alone"))
+            if not run.exists() or run.read_bytes() != alone.read_bytes():
+                self.fail(f"{name} differs after {starts} starts")
+        print(f"elastic_test: the same bytes after {starts} starts with {self.world_sizes()} ranks")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    args = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        print("SKIP: no PyTorch")
+        sys.exit(77)
+    if own_address().startswith("127."):
+        print("SKIP: only the loopback interface")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as work:
+        test = Test(args, work)
+        try:
+            test.run()
+        finally:
+            for agent in test.agents.values():
+                if agent.poll() is None:
+                    agent.terminate()
+                    agent.wait()
+
+
+if __name__ == "__main__":
+    main()
