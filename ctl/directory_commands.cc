@@ -14,7 +14,6 @@
 #include "ctl/checkpoint_export.h"
 #include "ctl/checkpoint_list.h"
 #include "ctl/class_report.h"
-#include "ctl/log_tail.h"
 #include "ctl/plot.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
@@ -27,6 +26,7 @@
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/store.h"
 #include "shared/run/run_state.h"
+#include "shared/view/log_tail.h"
 
 namespace stoker::ctl {
 namespace {
@@ -210,7 +210,7 @@ ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
 
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval) {
-  auto tail = LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
+  auto tail = view::LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
                             command.lines);
   if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
   // Checked before the last read, so that everything written before the end is printed.

@@ -30,7 +30,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev
-  prometheus-cpp-dev libgmock-dev spin
+  prometheus-cpp-dev libjs-chart.js libncurses-dev libgmock-dev spin
 )
 torch=cpu
 python=no

@@ -22,7 +22,7 @@
 #include "daemon/app/group_launch.h"
 #include "daemon/app/progress_reporter.h"
 #include "daemon/app/run.h"
-#include "daemon/http/http_server.h"
+#include "daemon/monitoring/monitoring_server.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/listening_socket.h"
 #include "daemon/service/restart_count.h"
@@ -114,7 +114,7 @@ class DaemonApp {
 
   // Only for the main thread; they use run_.
   std::unique_ptr<server::ControlServer> control_;
-  std::unique_ptr<http::HttpServer> http_;
+  std::unique_ptr<monitoring::MonitoringServer> http_;
   std::optional<server::ListeningSocket> maybe_http_socket_;  // removed before http_ closes it
   std::unique_ptr<service::Watchdog> watchdog_;
 };

@@ -1,4 +1,4 @@
-#include "ctl/log_tail.h"
+#include "shared/view/log_tail.h"
 
 #include "tests/ctl/run_fixture.h"
 
@@ -6,6 +6,7 @@ namespace stoker::ctl {
 namespace {
 
 using ::testing::HasSubstr;
+using view::LogTail;
 
 class LogTailTest : public CtlTest {
  protected:

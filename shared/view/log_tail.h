@@ -14,7 +14,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 
-namespace stoker::ctl {
+namespace stoker::view {
 
 class LogTail {
  public:
@@ -35,4 +35,4 @@ class LogTail {
   uint64_t offset_ = 0;  // number of bytes read from fd_
 };
 
-}  // namespace stoker::ctl
+}  // namespace stoker::view

@@ -1,4 +1,4 @@
-#include "daemon/http/metrics_text.h"
+#include "daemon/monitoring/metrics_text.h"
 
 #include <cmath>
 #include <fstream>
@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stoker::http {
+namespace stoker::monitoring {
 namespace {
 
 using ::testing::HasSubstr;
@@ -84,4 +84,4 @@ TEST(MetricsTextTest, FollowsNamingRules) {
 }
 
 }  // namespace
-}  // namespace stoker::http
+}  // namespace stoker::monitoring
