@@ -60,9 +60,9 @@ void CurveHistory::clear() {
   rows_.clear();
   records_per_row_ = 1;
   num_merged_ = 0;
+  if (last_) first_of_file_ = ++count_;
   last_.reset();
   recent_.clear();
-  first_of_file_ = ++count_;
 }
 
 void CurveHistory::refresh() {

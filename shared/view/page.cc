@@ -98,7 +98,7 @@ const Page& live_page() {
   static const Page page{
       .html = assemble("", "null"),
       .security_policy =
-          make_policy("img-src 'self'; connect-src 'self'; frame-ancestors 'none'")};
+          make_policy("img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'")};
   return page;
 }
 

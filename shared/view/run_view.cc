@@ -188,6 +188,16 @@ std::optional<uint64_t> find_count(std::string_view config, std::string_view key
   return value;
 }
 
+std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
+  const auto lines = last_lines(read_end(layout.train_metrics_file(), 16 << 10), 1,
+                                [](std::string_view) { return true; });
+  if (lines.empty()) return std::nullopt;
+  const auto record = metrics::parse_record(std::string(lines.front().as_string()));
+  auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
+  if (!parsed.ok()) return std::nullopt;
+  return *std::move(parsed);
+}
+
 std::string directory_name(const std::string& path) {
   std::error_code error;
   const auto absolute = std::filesystem::canonical(path, error);
@@ -196,6 +206,41 @@ std::string directory_name(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<FoundRun> find_runs(const std::string& root) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMaxRuns = 1000;
+  constexpr int kMaxDepth = 3;
+  std::vector<std::pair<fs::file_time_type, FoundRun>> found;
+  const auto visit = [&found](const auto& self, const std::string& path, const std::string& name,
+                              int depth) -> void {
+    const run::RunLayout layout(path);
+    std::error_code error;
+    if (fs::exists(layout.config_file(), error) || fs::exists(layout.train_metrics_file(), error)) {
+      auto time = fs::last_write_time(layout.train_metrics_file(), error);
+      if (error) time = fs::last_write_time(path, error);
+      found.push_back({time, {.name = name.empty() ? directory_name(path) : name, .layout = layout}});
+      return;
+    }
+    if (depth == kMaxDepth || found.size() >= kMaxRuns) return;
+    for (fs::directory_iterator one(path, error), end; !error && one != end; one.increment(error)) {
+      std::error_code ignored;
+      const std::string child = one->path().filename().string();
+      if (one->is_symlink(ignored) || !one->is_directory(ignored) || child.starts_with('.')) continue;
+      self(self, join_path(path, child), name.empty() ? child : name + "/" + child, depth + 1);
+    }
+  };
+  visit(visit, root, "", 0);
+  std::ranges::stable_sort(found, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second.name < b.second.name;
+  });
+  std::vector<FoundRun> runs;
+  for (auto& [time, one] : found) {
+    one.name = valid_utf8(one.name);
+    runs.push_back(std::move(one));
+  }
+  return runs;
+}
 
 RunView::RunView(run::RunLayout layout, std::string name)
     : layout_(std::move(layout)),
@@ -231,19 +276,17 @@ void RunView::read_evals() {
   }
 }
 
-std::string RunView::summary() {
-  history_.refresh();
+std::string RunView::summary() const {
   const run::RunState state = run::read_run_state(layout_);
-  const auto& last = history_.last();
+  const auto last = last_record(layout_);
   const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
   json::object summary{{"name", name_},
                        {"run_dir", valid_utf8(layout_.root())},
                        {"state", phase_word(state)},
                        {"reason", state.end ? valid_utf8(state.end->reason) : ""},
                        {"step", state.end ? state.end->step
-                                          : static_cast<uint64_t>(
-                                                last ? (*last)[CurveHistory::kStep] : 0)},
-                       {"loss", last ? number((*last)[CurveHistory::kLoss]) : nullptr}};
+                                          : last ? last->step : 0},
+                       {"loss", last ? number(last->loss) : nullptr}};
   if (config.ok())
     if (const auto steps = find_count(*config, "\n  max_steps: ")) summary["max_steps"] = *steps;
   if (const auto best = run::read_best(layout_.best_file()); best.ok())

@@ -27,13 +27,23 @@ struct ArtifactFile {
   std::string bytes;
 };
 
+struct FoundRun {
+  std::string name;  // path below the directory; of the directory itself: its name
+  run::RunLayout layout;
+};
+
+// The run directories in `root`, at most three levels below it, and `root` itself; the newest
+// activity first. At most 1000. Links are not followed.
+std::vector<FoundRun> find_runs(const std::string& root);
+
 class RunView {
  public:
   // `name`: how a list of runs calls it; empty: the name of the directory.
   explicit RunView(run::RunLayout layout, std::string name = {});
 
-  // One object: name, run_dir, state, outcome, step, max_steps, best, last_event, wall_time.
-  std::string summary();
+  // One object: name, run_dir, state, reason, step, max_steps, loss, best, last_event. Reads only the
+  // ends of files.
+  std::string summary() const;
   // The summary's fields, and evaluations, checkpoints, artifacts, classes, sample errors, settings,
   // log and events.
   std::string overview();

@@ -16,6 +16,7 @@ function format(x, digits = 4) {
   if (Number.isInteger(x)) return count(x);
   return x.toFixed(Math.min(8, Math.max(0, digits - 1 - Math.floor(Math.log10(size)))));
 }
+const shortest = x => Math.abs(x) >= 1e4 ? count(x) : String(Number(x.toPrecision(3)));
 const count = x => isNumber(x) ? Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f") : "–";
 function bytes(x) {
   if (!isNumber(x)) return "–";
@@ -150,9 +151,9 @@ class Plot {
         interaction: {mode: "nearest", axis: "x", intersect: false},
         layout: {padding: {top: 4, right: 6}},
         scales: {
-          x: {...axis, type: "linear", grid: {...axis.grid, display: false}, ticks: {...axis.ticks, callback: count}, bounds: "data"},
+          x: {...axis, type: "linear", grid: {...axis.grid, display: false}, ticks: {...axis.ticks, callback: count}, bounds: "data", min: this.fromZero ? 0 : undefined},
           y: {...axis, type: this.options.log && this.options.log() ? "logarithmic" : "linear", beginAtZero: !!this.options.zero,
-            ticks: {...axis.ticks, callback: x => format(x, 3)}}},
+            ticks: {...axis.ticks, callback: x => shortest(x)}}},
         plugins: {legend: {display: false}, tooltip: {
           filter: item => !item.dataset.isBand, backgroundColor: style("--ink"), titleColor: style("--card"), bodyColor: style("--card"), padding: 9, displayColors: false,
           callbacks: {title: items => items.length ? "step " + count(items[0].parsed.x) : "", label: item => item.dataset.label + "  " + format(item.parsed.y, 5)}}}}};
@@ -265,8 +266,8 @@ class RunPage {
     this.metricCard.append(this.metricLegend);
     this.lrCard = card("Learning rate", "", p.lr.element);
     this.phaseCard = card("Phases of a step", "", p.phases.element, legend([["compute", 0], ["data wait", 1], ["checkpoint", 2]]));
-    this.speedCard = card("Samples per second", "", p.speed.element);
-    this.gradCard = card("Gradient norm", "", p.grad.element);
+    this.speedCard = card("Samples per second", "half", p.speed.element);
+    this.gradCard = card("Gradient norm", "half", p.grad.element);
     this.evalCard = card("Evaluations", "half");
     this.checkpointCard = card("Checkpoints", "half");
     this.pictureCard = card("Samples and mistakes", "wide");
@@ -341,6 +342,7 @@ class RunPage {
   drawCurves() {
     const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
     const chosen = mainMetric(this.run);
+    for (const plot of Object.values(this.plots)) plot.fromZero = this.part === 1;
     const loss = decimate(columns, "loss", range, "loss_min", "loss_max");
     const wide = columns.step.length > kBuckets || this.curves.records_per_row > 1;
     const sets = [{name: "train", color: 0, points: loss.line, ...(wide ? {low: loss.low, high: loss.high} : {})}];
@@ -456,12 +458,14 @@ class RunPage {
   }
   drawLog(lines) {
     this.logCard.hidden = !lines.length;
+    this.known = new Set(lines);  // an event can repeat them
     this.logPre.replaceChildren(...lines.map(logLine));
     this.logPre.scrollTop = 1e9;
   }
   addLog(lines) {
     const pre = this.logPre, isAtEnd = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 30;
     this.logCard.hidden = false;
+    lines = lines.filter(line => !this.known.has(line));
     pre.append(...lines.map(logLine));
     while (pre.childElementCount > 400) pre.firstElementChild.remove();
     if (isAtEnd) pre.scrollTop = pre.scrollHeight;

@@ -94,6 +94,7 @@ class MonitoringServerTest : public ::testing::Test {
     server_ = std::make_unique<MonitoringServer>(io_, system_clock(),
                                            MonitoringOptions{.listen = listen,
                                                        .version = "1.2.3",
+                                                       .run_dir = run_dir_,
                                                        .status = [this] { return status_; },
                                                        .limits = limits});
     const Status started = server_->start(std::move(unix_socket));
@@ -102,6 +103,7 @@ class MonitoringServerTest : public ::testing::Test {
   }
   std::string ask(const std::string& bytes) { return Client(server_->port()).ask(bytes); }
 
+  std::string run_dir_ = ::testing::TempDir() + "stoker-no-run";
   control::TrainerStatus status_;
   boost::asio::io_context io_{1};
   std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work_{
@@ -122,7 +124,6 @@ TEST_F(MonitoringServerTest, AnswersWithMetricsAndStatus) {
   const auto object = boost::json::parse(status.substr(status.find("\r\n\r\n") + 4)).as_object();
   EXPECT_EQ(object.at("step"), 12);
   EXPECT_THAT(ask(request("GET", "/healthz")), HasSubstr("\r\n\r\nok\n"));
-  EXPECT_THAT(ask(request("GET", "/")), HasSubstr("/metrics"));
   EXPECT_THAT(ask(request("GET", "/other")), StartsWith("HTTP/1.1 404 "));
 }
 
@@ -152,6 +153,86 @@ TEST_F(MonitoringServerTest, RejectsOtherMethodsAndBodies) {
       ask("GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
       StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(ask("\x16\x03\x01 no HTTP\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+}
+
+TEST_F(MonitoringServerTest, ServesPageThatLoadsNothingElse) {
+  start();
+  const std::string answer = ask(request("GET", "/"));
+  const std::string header = answer.substr(0, answer.find("\r\n\r\n"));
+  EXPECT_THAT(header, HasSubstr("Content-Type: text/html"));
+  EXPECT_THAT(header, HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"));
+  EXPECT_LE(answer.size(), size_t{1} << 20);
+}
+
+TEST_F(MonitoringServerTest, AnswersWithFilesOfRun) {
+  start();
+  EXPECT_THAT(ask(request("GET", "/v1/runs")), HasSubstr("\"name\":\"stoker-no-run\""));
+  EXPECT_THAT(ask(request("GET", "/v1/run")), HasSubstr("\"evaluations\":[]"));
+  EXPECT_THAT(ask(request("GET", "/v1/curves")), HasSubstr("\"columns\""));
+  EXPECT_THAT(ask(request("HEAD", "/v1/run")), Not(HasSubstr("evaluations")));
+  for (const char* const name : {"", "x.png", "..%2f..%2fetc%2fpasswd", "step-000000001.a.b.png"})
+    EXPECT_THAT(ask(request("GET", std::string("/v1/artifacts/") + name)),
+                StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(MonitoringServerTest, SendsEvents) {
+  start({.event_interval = 10ms});
+  Client client(server_->port());
+  client.send(request("GET", "/v1/events"));
+  const std::string header = client.read_until("\r\n\r\n");
+  EXPECT_THAT(header, HasSubstr("Content-Type: text/event-stream"));
+  EXPECT_THAT(header, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(client.read_until("\"step\":0,"), HasSubstr("event: status\ndata: {"));
+  boost::asio::post(io_, [this] { status_.step = 7; });
+  EXPECT_THAT(client.read_until("\"step\":7,"), HasSubstr("event: status\n"));
+  EXPECT_THAT(ask(request("HEAD", "/v1/events")), HasSubstr("text/event-stream"));
+}
+
+TEST_F(MonitoringServerTest, LimitsEventStreams) {
+  start({.event_streams = 2, .event_interval = 10ms});
+  std::vector<std::unique_ptr<Client>> open;
+  for (int i = 0; i < 2; ++i) {
+    open.push_back(std::make_unique<Client>(server_->port()));
+    open.back()->send(request("GET", "/v1/events"));
+    open.back()->read_until("event: status");
+  }
+  EXPECT_THAT(ask(request("GET", "/v1/events")), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 "));
+  open.clear();
+  std::string answer;
+  while (!answer.starts_with("HTTP/1.1 200 ")) {
+    Client client(server_->port());
+    client.send(request("GET", "/v1/events"));
+    answer = client.read_until("\r\n");
+  }
+}
+
+TEST_F(MonitoringServerTest, ClosesEventStreamThatIsNotRead) {
+  status_.device = std::string(1 << 20, 'x');
+  start({.connections = 1, .event_bytes = 8 << 20, .event_interval = 1ms});
+  Client client(server_->port());
+  client.send(request("GET", "/v1/events"));
+  EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  std::string answer;  // of another client, as soon as the only connection is closed
+  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/healthz"));
+}
+
+TEST_F(MonitoringServerTest, EndsEventStreamOfClientThatSendsMore) {
+  start({.event_interval = 1ms});
+  Client client(server_->port());
+  client.send(request("GET", "/v1/events"));
+  client.read_until("event: status");
+  client.send("x");
+  EXPECT_THAT(client.read_all(), Not(HasSubstr("HTTP/1.1")));  // until it is closed
+}
+
+TEST_F(MonitoringServerTest, LimitsBytesOfAnswersThatAreSent) {
+  start({.answer_bytes = 0});
+  Client client(server_->port());
+  client.send("GET /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  // The bytes are free when the answer is written.
+  EXPECT_THAT(ask(request("GET", "/v1/run")), StartsWith("HTTP/1.1 200 "));
 }
 
 // A name that an attacker's DNS server resolves to 127.0.0.1.
