@@ -14,6 +14,7 @@
 #include "ctl/checkpoint_export.h"
 #include "ctl/checkpoint_list.h"
 #include "ctl/class_report.h"
+#include "ctl/html_report.h"
 #include "ctl/plot.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
@@ -22,11 +23,13 @@
 #include "ctl/text_format.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "shared/base/json_parser.h"
 #include "shared/base/status.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/store.h"
 #include "shared/run/run_state.h"
 #include "shared/view/log_tail.h"
+#include "shared/view/run_view.h"
 
 namespace stoker::ctl {
 namespace {
@@ -230,27 +233,95 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
   return ExitCode::kSuccess;
 }
 
-ExitCode show_report(const run::RunLayout& layout, const Console& console) {
-  const auto history = read_history(layout);
-  if (!history.ok()) return show(history.status(), console);
-  return show(render_report(*history, console.style), console);
+namespace {
+
+ExitCode write_text(const std::string& path, const std::string& text, const Console& console) {
+  if (path == "-") return show(text, console);
+  const Status written = write_file_atomically(default_file_system(), path, text);
+  if (!written.ok()) return console.fail(written, exit_code_for_reading(written));
+  console.out << printable(path) << "\n";
+  return ExitCode::kSuccess;
 }
 
-ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
-                   const Console& console) {
-  const auto history = read_history(layout);
-  if (!history.ok()) return show(history.status(), console);
-  const auto curves =
-      command.metric.empty() ? loss_curves(*history) : metric_curves(*history, command.metric);
-  if (!curves.ok()) return show(curves.status(), console);
-  if (command.output.empty())
-    return show(render_plot(*curves, "steps", kPlotRows, console.style), console);
-  const std::string svg = render_svg(*curves, "steps");
-  if (command.output == "-") return show(svg, console);
-  const Status written = write_file_atomically(default_file_system(), command.output, svg);
-  if (!written.ok()) return console.fail(written, exit_code_for_reading(written));
-  console.out << printable(command.output) << "\n";
+// The curves of one run; with several runs, each name begins with that of its run.
+Result<std::vector<Curve>> curves_of(const run::RunLayout& layout, const std::string& metric,
+                                     bool has_others) {
+  STOKER_ASSIGN_OR_RETURN(const RunHistory history, read_history(layout));
+  STOKER_ASSIGN_OR_RETURN(auto curves,
+                          metric.empty() ? loss_curves(history) : metric_curves(history, metric));
+  if (!has_others) return curves;
+  const std::string name = view::RunView(layout).name();
+  for (Curve& curve : curves) curve.name = name + " " + curve.name;
+  return curves;
+}
+
+}  // namespace
+
+ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine& command,
+                     const Console& console) {
+  if (!command.html.empty()) {
+    const auto page = render_html_report(runs);
+    if (!page.ok()) return show(page.status(), console);
+    return write_text(command.html, *page, console);
+  }
+  for (const run::RunLayout& layout : runs) {
+    if (runs.size() > 1)
+      console.out << (&layout == &runs.front() ? "" : "\n") << printable(layout.root()) << "\n\n";
+    const auto history = read_history(layout);
+    if (!history.ok()) return show(history.status(), console);
+    const ExitCode code = show(render_report(*history, console.style), console);
+    if (code != ExitCode::kSuccess) return code;
+  }
   return ExitCode::kSuccess;
+}
+
+ExitCode show_runs(const CommandLine& command, const Console& console) {
+  namespace json = boost::json;
+  const auto names = list_directory(command.directory);
+  if (!names.ok()) return show(names.status(), console);
+  TextTable table({{.title = "run", .left = true},
+                   {.title = "state", .left = true},
+                   {.title = "step"},
+                   {.title = "best"},
+                   {.title = "at step", .can_drop = true},
+                   {.title = "last event", .left = true, .can_drop = true}});
+  json::array list;
+  for (const view::FoundRun& run : view::find_runs(command.directory)) {
+    boost::system::error_code ignored;
+    json::object row =
+        parse_json(view::RunView(run.layout, run.name).summary(), ignored).as_object();
+    const auto text = [&row](const char* key) { return printable(row.at(key).as_string()); };
+    const auto* const best = row.if_contains("best");
+    const bool has_best = best != nullptr && best->at("value").is_number();
+    // "2026-01-31T12:00:00.000Z info    checkpoint saved step=…": the time to the minute, the event.
+    constexpr size_t kEventBytes = 60;
+    std::string event = text("last_event").substr(0, kEventBytes);
+    table.add({text("name"), text("state"), format_count(row.at("step").to_number<uint64_t>()),
+               has_best ? format_number(best->at("value").to_number<double>(), 5) : "-",
+               has_best ? format_count(best->at("step").to_number<uint64_t>()) : "-", event});
+    list.push_back(std::move(row));
+  }
+  if (list.empty() && !command.json)
+    return console.fail(Status(StatusCode::kNotFound, printable(command.directory) +
+                                                          ": no run directory in it, at most "
+                                                          "three levels below it"),
+                        ExitCode::kConfiguration);
+  console.out << (command.json ? json::serialize(list) + "\n" : table.render(console.style));
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& command,
+                   const Console& console) {
+  std::vector<Curve> all;
+  for (const run::RunLayout& layout : runs) {
+    auto curves = curves_of(layout, command.metric, runs.size() > 1);
+    if (!curves.ok()) return show(curves.status(), console);
+    all.insert(all.end(), curves->begin(), curves->end());
+  }
+  if (command.output.empty())
+    return show(render_plot(all, "steps", kPlotRows, console.style), console);
+  const std::string svg = render_svg(all, "steps");
+  return write_text(command.output, svg, console);
 }
 
 }  // namespace stoker::ctl

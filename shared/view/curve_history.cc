@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
@@ -125,13 +126,22 @@ void CurveHistory::add(const Row& row) {
   if (++num_merged_ < records_per_row_) return;
   rows_.push_back(merged_);
   num_merged_ = 0;
-  if (rows_.size() >= 2 * kMaxRows) merge_rows();
+  if (rows_.size() < 2 * kMaxRows) return;
+  merge_rows(rows_);
+  records_per_row_ *= 2;
 }
 
-void CurveHistory::merge_rows() {
-  for (size_t i = 0; i + 1 < rows_.size(); i += 2) rows_[i / 2] = merge(rows_[i], 1, rows_[i + 1], 1);
-  rows_.resize(rows_.size() / 2);
-  records_per_row_ *= 2;
+void CurveHistory::merge_rows(std::vector<Row>& rows) {
+  size_t size = 0;
+  for (size_t i = 0; i < rows.size(); i += 2)
+    rows[size++] = i + 1 < rows.size() ? merge(rows[i], 1, rows[i + 1], 1) : rows[i];
+  rows.resize(size);
+}
+
+std::vector<CurveHistory::Row> CurveHistory::rows() const {
+  std::vector<Row> rows = rows_;
+  if (num_merged_ > 0) rows.push_back(merged_);
+  return rows;
 }
 
 std::optional<std::vector<CurveHistory::Row>> CurveHistory::rows_since(uint64_t& count) const {
@@ -154,15 +164,16 @@ std::string CurveHistory::to_json(const std::vector<Row>& rows) {
   return out + "}";
 }
 
-std::string CurveHistory::to_json() const {
-  std::vector<Row> rows = rows_;
-  if (num_merged_ > 0) rows.push_back(merged_);
+std::string CurveHistory::to_json(size_t max_rows) const {
+  std::vector<Row> shown = rows();
+  size_t records = records_per_row_;
+  for (; shown.size() > std::max<size_t>(2, max_rows); records *= 2) merge_rows(shown);
   metrics::MetricsRecord head;
   head.add("metric", metric_name_).add("started", started_);
-  head.add("records_per_row", static_cast<uint64_t>(records_per_row_));
+  head.add("records_per_row", static_cast<uint64_t>(records));
   std::string text = metrics::to_json(head);
   text.pop_back();
-  return text + ",\"columns\":" + to_json(rows) + "}";
+  return text + ",\"columns\":" + to_json(shown) + "}";
 }
 
 }  // namespace stoker::view

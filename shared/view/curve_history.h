@@ -41,7 +41,10 @@ class CurveHistory {
 
   void refresh();
   // {"metric": "accuracy", "started": "…", "records_per_row": 1, "columns": {"step": […], …}}
-  std::string to_json() const;
+  // With at most `max_rows` rows (at least 2).
+  std::string to_json(size_t max_rows = SIZE_MAX) const;
+  // All rows, merged as described above.
+  std::vector<Row> rows() const;
   // Rows read since the call with the previous count; nullopt: unknown, read to_json() again. Sets
   // `count`, 0 at first.
   std::optional<std::vector<Row>> rows_since(uint64_t& count) const;
@@ -53,7 +56,7 @@ class CurveHistory {
   void clear();
   void add_line(std::string_view line);
   void add(const Row& row);
-  void merge_rows();
+  static void merge_rows(std::vector<Row>& rows);
 
   const std::string path_;
   uint64_t offset_ = 0;

@@ -349,9 +349,9 @@ std::string RunView::overview() {
   return json::serialize(root);
 }
 
-std::string RunView::curves() {
+std::string RunView::curves(size_t max_rows) {
   history_.refresh();
-  return history_.to_json();
+  return history_.to_json(max_rows);
 }
 
 std::string RunView::change_stamp() const {

@@ -47,7 +47,8 @@ class RunView {
   // The summary's fields, and evaluations, checkpoints, artifacts, classes, sample errors, settings,
   // log and events.
   std::string overview();
-  std::string curves();
+  // CurveHistory::to_json().
+  std::string curves(size_t max_rows = SIZE_MAX);
   // Server-sent events since the last call: `train` (new rows), `log` (new lines), `run` (the
   // overview has changed), `reset` (the curves have changed).
   std::string events();

@@ -58,7 +58,7 @@ function card(title, size, ...children) {
 function table(titles, rows, caption, attributes = []) {
   return h("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption}, h("table", null,
     h("caption", {class: "hidden"}, caption),
-    h("thead", null, h("tr", null, titles.map(t => h("th", {scope: "col"}, t)))),
+    h("thead", null, h("tr", null, titles.map(t => h("th", {scope: "col", class: t.startsWith("<") ? "left" : null}, t.replace("<", ""))))),
     h("tbody", null, rows.map((row, i) => h("tr", attributes[i] || null, row.map(cell => cell instanceof Node && cell.tagName === "TD" ? cell : h("td", null, cell)))))));
 }
 function bar(parts, label) {  // [[value, color index]], fractions of one
@@ -411,7 +411,7 @@ class RunPage {
     this.errorCard.hidden = !run.sample_errors.length;
     if (run.sample_errors.length) {
       const keys = [...new Set(run.sample_errors.flatMap(Object.keys))].slice(0, 8);
-      fill(this.errorCard, table(keys.map(words), [...run.sample_errors].reverse().map(e => keys.map(k => h("td", {class: "wrap left"}, String(e[k] ?? "")))), "Samples that could not be read"));
+      fill(this.errorCard, table(keys.map(k => "<" + words(k)), [...run.sample_errors].reverse().map(e => keys.map(k => h("td", {class: "wrap left"}, String(e[k] ?? "")))), "Samples that could not be read"));
     }
     this.eventCard.hidden = !report || !run.events.length;
     if (report) fill(this.eventCard, h("pre", {class: "log", tabindex: 0}, run.events.map(logLine)));
@@ -517,12 +517,12 @@ function comparison(bundles) {
 }
 function runList(runs, current, compared, onOpen, onCompare) {
   const newest = run => { const line = logLine(run.last_event || ""); return line.textContent.trim().slice(0, 110); };
-  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "run", "state", "step", "loss", "best", "last event"], runs.map(run => [
+  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "best", "<last event"], runs.map(run => [
     onCompare ? h("input", {type: "checkbox", checked: compared.has(run.name), "aria-label": "Compare " + run.name, onchange: e => onCompare(run.name, e.target.checked)}) : "",
-    h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("span", {class: "state " + stateClass(run.state)}, run.state),
+    h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("td", {class: "left"}, h("span", {class: "state " + stateClass(run.state)}, run.state)),
     count(run.step), format(run.loss), run.best ? `${format(run.best.value)} at ${count(run.best.step)}` : "–", h("td", {class: "wrap left"}, newest(run))]),
     "Runs", runs.map(run => run.name === current ? {"aria-current": "true"} : null)));
-  return h("div", {class: "grid"}, list);
+  return h("nav", {class: "grid list", "aria-label": "Runs"}, list);
 }
 
 // ---- Report
@@ -606,7 +606,7 @@ function showLive() {
   function drawList() {
     if (runs.length < 2) return top.replaceChildren();
     const focused = document.activeElement && top.contains(document.activeElement) ? [...top.querySelectorAll("button, input")].indexOf(document.activeElement) : -1;
-    top.replaceChildren(h("header", {class: "run"}, h("h1", null, "Runs")), runList(runs, current, compared, name => { location.hash = "run=" + encodeURIComponent(name); },
+    top.replaceChildren(runList(runs, current, compared, name => { location.hash = "run=" + encodeURIComponent(name); },
       (name, isOn) => { compared[isOn ? "add" : "delete"](name); compare().catch(fail); }));
     if (focused >= 0) [...top.querySelectorAll("button, input")][focused]?.focus();
   }
@@ -628,5 +628,5 @@ Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
 const again = report ? showReport() : showLive();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => again());
 // For the tests: what is shown, and how long drawing took in total.
-window.stokerPage = {drawMs: () => drawMs, points: () => app.querySelectorAll("canvas").length};
+window.stokerPage = {drawMs: () => drawMs};
 })();
