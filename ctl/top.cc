@@ -27,6 +27,7 @@
 #include "shared/run/run_state.h"
 #include "shared/view/curve_history.h"
 #include "shared/view/log_tail.h"
+#include "shared/view/run_view.h"
 
 // After the others: it defines macros with common names.
 #include <ncursesw/curses.h>
@@ -200,7 +201,7 @@ class Top {
   void open_run(const run::RunLayout& layout) {
     maybe_layout_ = layout;
     history_.emplace(layout.train_metrics_file());
-    state_.name = layout.root();
+    state_.name = view::RunView(layout).name();
   }
 
   Status read_status() {
@@ -298,6 +299,7 @@ class Top {
   Status loop() {
     auto next_status = Clock::now() + kStatusInterval, next_files = Clock::now(),
          next_draw = Clock::now();
+    read_log();
     bool is_changed = true;
     while (pending_signal == 0) {
       auto now = Clock::now();

@@ -85,13 +85,11 @@ std::string loss_line(const TrainerStatus& status, const Painter& paint) {
             format_number(status.training_metric.value, 4);
   text += "  lr " + format_setting(status.lr) + "  " +
           format_number(status.samples_per_second, 4) + " samples/s";
-  if (!std::isnan(status.evaluator.best_value))
-    text += "  best " + format_number(status.evaluator.best_value, 5) + " at step " +
-            format_count(status.evaluator.best_step);
+  if (!status.device.empty()) text += "  on " + printable(status.device);
   return text;
 }
 
-constexpr int kBarCells = 24;
+constexpr int kBarCells = 20;
 
 std::vector<std::string> status_lines(const TopState& state, const Painter& paint) {
   const TrainerStatus& status = state.status;
@@ -100,11 +98,10 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
   const double wait = status.feed.data_wait_ms / step, stall = state.stall_ms_per_step / step;
   lines.push_back(paint.label("step") +
                   paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
-                  format_number(status.step_time_ms, 3) + " ms: " +
                   paint.color("34", "compute ") +
                   format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
                   paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
-                  paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2));
+                  paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms");
   const auto& feed = status.feed;
   lines.push_back(paint.label("ring") +
                   paint.bar({{feed.queue_capacity > 0 ? static_cast<double>(feed.ready_batches) /
@@ -155,15 +152,19 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
   if (checkpoint.failed_total > 0)
     saved += paint.color("1;31", ", " + format_count(checkpoint.failed_total) +
                                      " failed: " + printable(checkpoint.last_error));
+  lines.push_back(saved);
   const auto& evaluator = status.evaluator;
-  saved += "  evaluator ";
-  saved += evaluator.state == "not_started" ? "not started" : printable(evaluator.state);
+  std::string evaluated = paint.label("evaluator");
+  evaluated += evaluator.state == "not_started" ? "not started" : printable(evaluator.state);
   if (evaluator.last_evaluated_step > 0) {
     const uint64_t lag = checkpoint.last_saved_step -
                          std::min(checkpoint.last_saved_step, evaluator.last_evaluated_step);
-    saved += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
+    evaluated += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
   }
-  lines.push_back(saved);
+  if (!std::isnan(evaluator.best_value))
+    evaluated += ", best " + format_number(evaluator.best_value, 5) + " at step " +
+                 format_count(evaluator.best_step);
+  lines.push_back(evaluated);
   std::string troubles;
   for (const auto& [count, what] :
        {std::pair{feed.sample_errors, "sample errors"}, {feed.worker_crashes, "worker crashes"},
@@ -178,7 +179,12 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
 }
 
 std::string log_line(const std::string& line, const Painter& paint) {
-  const std::string text = printable(line);
+  // Of "2026-01-31T12:00:00.000Z", the time of day to the second.
+  constexpr size_t kDateBytes = 11, kSecondsEnd = 19, kTimeBytes = 24;
+  const bool has_time = line.size() > kTimeBytes && line[kDateBytes - 1] == 'T';
+  const std::string text =
+      printable(has_time ? line.substr(kDateBytes, kSecondsEnd - kDateBytes) + line.substr(kTimeBytes)
+                         : line);
   if (is_shown(line, ShownLevel::kError)) return paint.color("31", text);
   if (is_shown(line, ShownLevel::kWarning)) return paint.color("33", text);
   return paint.color("2", text);
@@ -193,9 +199,11 @@ std::string key_line(const TopState& state, const Painter& paint) {
                                                      : "pause"},
                                   {"c", "checkpoint"},
                                   {"l", "log level"},
-                                  {"q", "quit"}})
-    text += paint.color("7", std::string(" ") + key + " ") + " " + what + "  ";
-  return text + "log: " + std::string(to_string(state.level)) + "; training continues after quit";
+                                  {"q", "quit"}}) {
+    text += paint.color("7", std::string(" ") + key + " ") + " " + what;
+    text += *key == 'l' ? " (" + std::string(to_string(state.level)) + ")  " : "  ";
+  }
+  return text + "(training continues)";
 }
 
 }  // namespace

@@ -429,7 +429,7 @@ class RunPage {
     const go = to => () => { this.pictureStep = steps[to]; this.followPictures = to === steps.length - 1; this.drawPictures(); };
     const figures = this.run.artifacts.filter(a => a.step === this.pictureStep && !a.kind.endsWith(".md")).map(a => {
       const caption = h("figcaption", null, `${a.dataset}: ${words(a.kind.replace(/\.\w+$/, ""))}`), source = this.artifact(a.name);
-      if (a.kind.endsWith(".png")) return source ? h("figure", null, h("img", {src: source, alt: `${words(a.kind.replace(".png", ""))} of ${a.dataset} at step ${a.step}`, loading: "lazy"}), caption) : null;
+      if (a.kind.endsWith(".png")) return source ? h("figure", null, h("img", {src: source, alt: `${words(a.kind.replace(".png", ""))} of ${a.dataset} at step ${a.step}`}), caption) : null;
       const pre = h("pre");
       Promise.resolve(source).then(async text => { pre.textContent = report ? text : await (await fetch(text)).text(); }).catch(() => {});
       return h("figure", null, pre, caption);
