@@ -39,7 +39,7 @@ set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/group "shared/base")
-set(ALLOW_daemon/monitoring "shared/base shared/control shared/http shared/run shared/view")
+set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")

@@ -44,9 +44,9 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, top, watch, threads, pause, resume, checkpoint, stop, set, profile and inspect need a running
-stokerd. The others read the run directory only: the run may be running, have ended, or be a copy
-elsewhere.
+status, top, watch, threads, pause, resume, checkpoint, stop, set, profile and inspect need a
+running stokerd. The others read the run directory only: the run may be running, have ended, or be a
+copy elsewhere.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";

@@ -47,15 +47,15 @@ struct CommandLine {
   std::string second_selector;                       // the second STEP of diff
   ExportFormat format = ExportFormat::kSafetensors;  // export --format
   ExportContent content = ExportContent::kModel;     // export --include
-  std::string output;      // export --output, plot --svg, profile --output
-  std::string html;        // report --html
+  std::string output;             // export --output, plot --svg, profile --output
+  std::string html;               // report --html
   std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
   std::string directory = ".";    // runs DIR
   std::string metric;             // plot --metric; empty: the losses
-  bool all = false;        // verify --all, diff --all
-  uint64_t lines = 20;     // logs -n
-  bool follow = false;     // logs -f
-  bool evaluator = false;  // logs --evaluator
+  bool all = false;               // verify --all, diff --all
+  uint64_t lines = 20;            // logs -n
+  bool follow = false;            // logs -f
+  bool evaluator = false;         // logs --evaluator
 };
 
 // Either the command line, or the exit code if parsing already handled it (--help, --version, a

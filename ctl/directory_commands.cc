@@ -1,9 +1,11 @@
 #include "ctl/directory_commands.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -214,7 +216,7 @@ ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval) {
   auto tail = view::LogTail::open(command.evaluator ? layout.evaluator_log() : layout.trainer_log(),
-                            command.lines);
+                                  command.lines);
   if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
   // Checked before the last read, so that everything written before the end is printed.
   bool may_grow = true;
@@ -234,6 +236,32 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
 }
 
 namespace {
+
+// "checkpoint saved, 4 min 2 s ago", of the line of a log.
+std::string format_last_event(const std::string& line, std::chrono::system_clock::time_point now) {
+  std::string time, event;
+  if (line.starts_with('{')) {
+    boost::system::error_code error;
+    const auto value = parse_json(line, error);
+    const auto field = [&](const char* key) {
+      const auto* const found =
+          error || !value.is_object() ? nullptr : value.get_object().if_contains(key);
+      return found != nullptr && found->is_string() ? printable(found->get_string()) : "";
+    };
+    time = field("time");
+    event = field("event");
+  } else {
+    std::istringstream words(line);
+    std::string level;
+    words >> time >> level;
+    for (std::string word; words >> word && word.find('=') == std::string::npos;)
+      event += (event.empty() ? "" : " ") + word;
+  }
+  const auto then = parse_iso8601(time);
+  if (!then || *then > now) return event;
+  return event + ", " +
+         format_duration(std::floor(std::chrono::duration<double>(now - *then).count())) + " ago";
+}
 
 ExitCode write_text(const std::string& path, const std::string& text, const Console& console) {
   if (path == "-") return show(text, console);
@@ -283,8 +311,8 @@ ExitCode show_runs(const CommandLine& command, const Console& console) {
                    {.title = "state", .left = true},
                    {.title = "step"},
                    {.title = "best"},
-                   {.title = "at step", .can_drop = true},
-                   {.title = "last event", .left = true, .can_drop = true}});
+                   {.title = "at step"},
+                   {.title = "last event", .left = true}});
   json::array list;
   for (const view::FoundRun& run : view::find_runs(command.directory)) {
     boost::system::error_code ignored;
@@ -293,12 +321,10 @@ ExitCode show_runs(const CommandLine& command, const Console& console) {
     const auto text = [&row](const char* key) { return printable(row.at(key).as_string()); };
     const auto* const best = row.if_contains("best");
     const bool has_best = best != nullptr && best->at("value").is_number();
-    // "2026-01-31T12:00:00.000Z info    checkpoint saved step=…": the time to the minute, the event.
-    constexpr size_t kEventBytes = 60;
-    std::string event = text("last_event").substr(0, kEventBytes);
     table.add({text("name"), text("state"), format_count(row.at("step").to_number<uint64_t>()),
                has_best ? format_number(best->at("value").to_number<double>(), 5) : "-",
-               has_best ? format_count(best->at("step").to_number<uint64_t>()) : "-", event});
+               has_best ? format_count(best->at("step").to_number<uint64_t>()) : "-",
+               format_last_event(text("last_event"), system_clock().wall())});
     list.push_back(std::move(row));
   }
   if (list.empty() && !command.json)

@@ -37,8 +37,7 @@ struct GpuUsage::Functions {
   bool load_all() {
     return load(init, "nvmlInit_v2") && load(shutdown, "nvmlShutdown") &&
            load(count, "nvmlDeviceGetCount_v2") && load(handle, "nvmlDeviceGetHandleByIndex_v2") &&
-           load(name, "nvmlDeviceGetName") &&
-           load(utilization, "nvmlDeviceGetUtilizationRates") &&
+           load(name, "nvmlDeviceGetName") && load(utilization, "nvmlDeviceGetUtilizationRates") &&
            load(memory, "nvmlDeviceGetMemoryInfo") &&
            load(temperature, "nvmlDeviceGetTemperature") && load(power, "nvmlDeviceGetPowerUsage");
   }

@@ -83,8 +83,8 @@ std::string loss_line(const TrainerStatus& status, const Painter& paint) {
   if (!status.training_metric.name.empty() && !std::isnan(status.training_metric.value))
     text += "  " + printable(status.training_metric.name) + " " +
             format_number(status.training_metric.value, 4);
-  text += "  lr " + format_setting(status.lr) + "  " +
-          format_number(status.samples_per_second, 4) + " samples/s";
+  text += "  lr " + format_setting(status.lr) + "  " + format_number(status.samples_per_second, 4) +
+          " samples/s";
   if (!status.device.empty()) text += "  on " + printable(status.device);
   return text;
 }
@@ -96,12 +96,12 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
   std::vector<std::string> lines;
   const double step = status.step_time_ms > 0 ? status.step_time_ms : 1;
   const double wait = status.feed.data_wait_ms / step, stall = state.stall_ms_per_step / step;
-  lines.push_back(paint.label("step") +
-                  paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
-                  paint.color("34", "compute ") +
-                  format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
-                  paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
-                  paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms");
+  lines.push_back(
+      paint.label("step") +
+      paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
+      paint.color("34", "compute ") + format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
+      paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
+      paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms");
   const auto& feed = status.feed;
   lines.push_back(paint.label("ring") +
                   paint.bar({{feed.queue_capacity > 0 ? static_cast<double>(feed.ready_batches) /
@@ -112,18 +112,17 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
                   " " + format_count(feed.ready_batches) + " of " +
                   format_count(feed.queue_capacity) + " batches ready");
   const double workers = std::max(1, feed.workers);
-  lines.push_back(
-      paint.label("readers") +
-      paint.bar({{feed.workers_reading / workers, "34"},
-                 {feed.workers_decoding / workers, "33"},
-                 {feed.workers_transforming / workers, "35"},
-                 {feed.workers_waiting / workers, "32"}},
-                kBarCells) +
-      " " + std::to_string(feed.workers) + ": " + paint.color("34", "read ") +
-      format_number(feed.workers_reading, 2) + paint.color("33", " decode ") +
-      format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
-      format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
-      format_number(feed.workers_waiting, 2));
+  lines.push_back(paint.label("readers") +
+                  paint.bar({{feed.workers_reading / workers, "34"},
+                             {feed.workers_decoding / workers, "33"},
+                             {feed.workers_transforming / workers, "35"},
+                             {feed.workers_waiting / workers, "32"}},
+                            kBarCells) +
+                  " " + std::to_string(feed.workers) + ": " + paint.color("34", "read ") +
+                  format_number(feed.workers_reading, 2) + paint.color("33", " decode ") +
+                  format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
+                  format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
+                  format_number(feed.workers_waiting, 2));
   std::string memory = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
                        format_bytes(status.memory.peak_rss_bytes) + ")";
   if (status.memory.device_reserved_bytes > 0)
@@ -166,12 +165,13 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
                  format_count(evaluator.best_step);
   lines.push_back(evaluated);
   std::string troubles;
-  for (const auto& [count, what] :
-       {std::pair{feed.sample_errors, "sample errors"}, {feed.worker_crashes, "worker crashes"},
-        {feed.worker_timeouts, "timeouts"}, {feed.requeued_batches, "requeued batches"},
-        {status.skipped_steps, "skipped steps"}, {status.rollbacks, "rollbacks"}})
-    if (count > 0)
-      troubles += (troubles.empty() ? "" : ", ") + format_count(count) + " " + what;
+  for (const auto& [count, what] : {std::pair{feed.sample_errors, "sample errors"},
+                                    {feed.worker_crashes, "worker crashes"},
+                                    {feed.worker_timeouts, "timeouts"},
+                                    {feed.requeued_batches, "requeued batches"},
+                                    {status.skipped_steps, "skipped steps"},
+                                    {status.rollbacks, "rollbacks"}})
+    if (count > 0) troubles += (troubles.empty() ? "" : ", ") + format_count(count) + " " + what;
   if (!troubles.empty()) lines.push_back(paint.label("errors") + paint.color("1;33", troubles));
   if (!status.waiting_for.empty())
     lines.push_back(paint.label("waiting") + printable(status.waiting_for));
@@ -182,9 +182,9 @@ std::string log_line(const std::string& line, const Painter& paint) {
   // Of "2026-01-31T12:00:00.000Z", the time of day to the second.
   constexpr size_t kDateBytes = 11, kSecondsEnd = 19, kTimeBytes = 24;
   const bool has_time = line.size() > kTimeBytes && line[kDateBytes - 1] == 'T';
-  const std::string text =
-      printable(has_time ? line.substr(kDateBytes, kSecondsEnd - kDateBytes) + line.substr(kTimeBytes)
-                         : line);
+  const std::string text = printable(has_time ? line.substr(kDateBytes, kSecondsEnd - kDateBytes) +
+                                                    line.substr(kTimeBytes)
+                                              : line);
   if (is_shown(line, ShownLevel::kError)) return paint.color("31", text);
   if (is_shown(line, ShownLevel::kWarning)) return paint.color("33", text);
   return paint.color("2", text);
@@ -194,12 +194,11 @@ std::string key_line(const TopState& state, const Painter& paint) {
   if (!state.error.empty()) return paint.color("1;31", printable(state.error));
   if (!state.message.empty()) return paint.bold(printable(state.message));
   std::string text;
-  for (const auto& [key, what] : {std::pair{"p", state.status.state == TrainerState::kPaused
-                                                     ? "resume"
-                                                     : "pause"},
-                                  {"c", "checkpoint"},
-                                  {"l", "log level"},
-                                  {"q", "quit"}}) {
+  for (const auto& [key, what] :
+       {std::pair{"p", state.status.state == TrainerState::kPaused ? "resume" : "pause"},
+        {"c", "checkpoint"},
+        {"l", "log level"},
+        {"q", "quit"}}) {
     text += paint.color("7", std::string(" ") + key + " ") + " " + what;
     text += *key == 'l' ? " (" + std::string(to_string(state.level)) + ")  " : "  ";
   }
@@ -223,8 +222,8 @@ std::string_view to_string(ShownLevel level) {
 }
 
 bool is_shown(const std::string& log_line, ShownLevel level) {
-  for (const ShownLevel one : {ShownLevel::kError, ShownLevel::kWarning, ShownLevel::kInfo,
-                               ShownLevel::kDebug}) {
+  for (const ShownLevel one :
+       {ShownLevel::kError, ShownLevel::kWarning, ShownLevel::kInfo, ShownLevel::kDebug}) {
     const std::string word(to_string(one));
     // In text, the level follows the time.
     const bool has_level = log_line.starts_with('{')

@@ -108,7 +108,7 @@ class FileThread {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<std::function<void()>> jobs_;  // guarded by mutex_
-  Coordinator thread_;  // last: it uses the others
+  Coordinator thread_;                      // last: it uses the others
 };
 
 // ---- One connection
@@ -153,8 +153,8 @@ class HttpServer::Impl {
   asio::steady_timer pause_;
   uint16_t port_ = 0;
   asio::steady_timer event_timer_;
-  size_t answer_bytes_ = 0;     // of answers with files that are being written
-  size_t reading_events_ = 0;   // topics that the file thread has not answered
+  size_t answer_bytes_ = 0;    // of answers with files that are being written
+  size_t reading_events_ = 0;  // topics that the file thread has not answered
   bool has_event_timer_ = false;
   std::vector<std::shared_ptr<Connection>> connections_;
   std::optional<std::chrono::nanoseconds> maybe_last_warning_;
@@ -535,9 +535,10 @@ uint16_t HttpServer::port() const { return impl_->port(); }
 
 std::string decode_path(std::string_view text) {
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                        : c >= 'A' && c <= 'F'   ? c - 'A' + 10
-                                                                 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
   };
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -39,7 +39,7 @@ namespace stoker::http {
 
 struct HttpLimits {
   size_t connections = 64;
-  size_t event_streams = 16;  // of these
+  size_t event_streams = 16;       // of these
   size_t answer_bytes = 32 << 20;  // of all answers with files; further requests get 503
   size_t event_bytes = 1 << 20;    // that a stream has not read; then it is closed
   uint32_t header_bytes = 8 << 10;

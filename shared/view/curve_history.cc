@@ -27,9 +27,9 @@ void append_number(std::string& out, double value) {
   }
   char text[40];
   const bool is_integer = value == std::floor(value) && std::abs(value) < 1e15;
-  const auto end = is_integer ? std::to_chars(text, text + sizeof text, static_cast<int64_t>(value))
-                              : std::to_chars(text, text + sizeof text, value,
-                                              std::chars_format::general, 6);
+  const auto end =
+      is_integer ? std::to_chars(text, text + sizeof text, static_cast<int64_t>(value))
+                 : std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
   out.append(text, end.ptr);
 }
 
@@ -73,8 +73,8 @@ void CurveHistory::refresh() {
   if (info.st_ino != inode_ || static_cast<uint64_t>(info.st_size) < offset_) clear();
   inode_ = info.st_ino;
   std::string block(kReadBytes, '\0');
-  for (ssize_t size; (size = ::pread(fd.get(), block.data(), block.size(),
-                                     static_cast<off_t>(offset_))) > 0;) {
+  for (ssize_t size;
+       (size = ::pread(fd.get(), block.data(), block.size(), static_cast<off_t>(offset_))) > 0;) {
     offset_ += static_cast<uint64_t>(size);
     std::string_view text(block.data(), static_cast<size_t>(size));
     for (size_t newline; (newline = text.find('\n')) != text.npos;

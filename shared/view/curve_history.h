@@ -29,12 +29,24 @@ class CurveHistory {
   static constexpr size_t kMaxRows = 8192;
   static constexpr size_t kMaxRecent = 2048;
   enum Column : size_t {
-    kStep, kSeconds, kLoss, kLossMin, kLossMax, kMetric, kLr, kGradNorm, kSamplesPerSecond,
-    kStepMs, kWaitMs, kStallMs, kColumns
+    kStep,
+    kSeconds,
+    kLoss,
+    kLossMin,
+    kLossMax,
+    kMetric,
+    kLr,
+    kGradNorm,
+    kSamplesPerSecond,
+    kStepMs,
+    kWaitMs,
+    kStallMs,
+    kColumns
   };
   static constexpr std::array<std::string_view, kColumns> kNames{
-      "step", "seconds", "loss", "loss_min", "loss_max", "metric", "lr", "grad_norm",
-      "samples_per_second", "step_time_ms", "data_wait_ms", "stall_ms"};
+      "step",         "seconds", "loss",      "loss_min",           "loss_max",
+      "metric",       "lr",      "grad_norm", "samples_per_second", "step_time_ms",
+      "data_wait_ms", "stall_ms"};
   using Row = std::array<double, kColumns>;
 
   explicit CurveHistory(std::string path) : path_(std::move(path)) {}
@@ -65,7 +77,7 @@ class CurveHistory {
   std::string metric_name_, started_;
   std::vector<Row> rows_;
   size_t records_per_row_ = 1;
-  Row merged_{};             // of the last `num_merged_` records, not in rows_ yet
+  Row merged_{};  // of the last `num_merged_` records, not in rows_ yet
   size_t num_merged_ = 0;
   std::optional<Row> last_;
   std::deque<Row> recent_;

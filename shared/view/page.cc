@@ -95,10 +95,9 @@ std::string assemble(std::string_view meta, std::string_view data) {
 }  // namespace
 
 const Page& live_page() {
-  static const Page page{
-      .html = assemble("", "null"),
-      .security_policy =
-          make_policy("img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'")};
+  static const Page page{.html = assemble("", "null"),
+                         .security_policy = make_policy(
+                             "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'")};
   return page;
 }
 

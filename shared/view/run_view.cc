@@ -79,7 +79,8 @@ bool is_main_event(std::string_view line) {
   for (const std::string_view part :
        {" warning ", " error ", "\"level\":\"warning\"", "\"level\":\"error\"", "daemon started",
         "daemon exited", "training started", "training resumed", "control command",
-        "configuration reloaded", "shutdown requested", "rolled back", "learning rate", "early stop"})
+        "configuration reloaded", "shutdown requested", "rolled back", "learning rate",
+        "early stop"})
     if (line.find(part) != line.npos) return true;
   return false;
 }
@@ -219,14 +220,16 @@ std::vector<FoundRun> find_runs(const std::string& root) {
     if (fs::exists(layout.config_file(), error) || fs::exists(layout.train_metrics_file(), error)) {
       auto time = fs::last_write_time(layout.train_metrics_file(), error);
       if (error) time = fs::last_write_time(path, error);
-      found.push_back({time, {.name = name.empty() ? directory_name(path) : name, .layout = layout}});
+      found.push_back(
+          {time, {.name = name.empty() ? directory_name(path) : name, .layout = layout}});
       return;
     }
     if (depth == kMaxDepth || found.size() >= kMaxRuns) return;
     for (fs::directory_iterator one(path, error), end; !error && one != end; one.increment(error)) {
       std::error_code ignored;
       const std::string child = one->path().filename().string();
-      if (one->is_symlink(ignored) || !one->is_directory(ignored) || child.starts_with('.')) continue;
+      if (one->is_symlink(ignored) || !one->is_directory(ignored) || child.starts_with('.'))
+        continue;
       self(self, join_path(path, child), name.empty() ? child : name + "/" + child, depth + 1);
     }
   };
@@ -253,9 +256,8 @@ void RunView::read_evals() {
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
     if (name.starts_with("step-") && name.ends_with(".json")) results.push_back(name);
   if (results.size() > kMaxEvals) results.erase(results.begin(), results.end() - kMaxEvals);
-  std::erase_if(evals_, [&](const auto& entry) {
-    return !std::ranges::binary_search(results, entry.first);
-  });
+  std::erase_if(
+      evals_, [&](const auto& entry) { return !std::ranges::binary_search(results, entry.first); });
   for (const std::string& name : results) {
     const std::string path = join_path(layout_.eval_dir(), name);
     CachedEval& cached = evals_[name];
@@ -285,7 +287,8 @@ std::string RunView::summary() const {
                        {"state", phase_word(state)},
                        {"reason", state.end ? valid_utf8(state.end->reason) : ""},
                        {"step", state.end ? state.end->step
-                                          : last ? last->step : 0},
+                                : last    ? last->step
+                                          : 0},
                        {"loss", last ? number(last->loss) : nullptr}};
   if (config.ok())
     if (const auto steps = find_count(*config, "\n  max_steps: ")) summary["max_steps"] = *steps;
@@ -328,13 +331,21 @@ std::string RunView::overview() {
       const auto text = read_file(path, checkpoint::kMaxManifestBytes);
       const auto parsed = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
       if (!parsed.ok()) continue;
-      manifest = {.stamp = stamp, .created = parsed->created_at, .sha256 = sha256_hex(*text)};
+      manifest = {.stamp = stamp,
+                  .created = parsed->created_at,
+                  .sha256 = sha256_hex(*text),
+                  .stoker_version = parsed->stoker_version,
+                  .torch_version = parsed->torch_version,
+                  .live_settings = parsed->live_settings};
       for (const auto& file : parsed->files) manifest.bytes += file.bytes;
     }
     checkpoints.push_back(json::object{{"step", (*entries)[i].step},
                                        {"created_at", manifest.created},
                                        {"bytes", manifest.bytes},
                                        {"manifest_sha256", manifest.sha256}});
+    root["environment"] = json::object{{"stoker_version", manifest.stoker_version},
+                                       {"torch_version", manifest.torch_version},
+                                       {"live_settings", manifest.live_settings}};
     manifests[path] = std::move(manifest);
   }
   manifests_ = std::move(manifests);
@@ -370,8 +381,7 @@ std::string RunView::events() {
   const bool is_first = sent_rows_ == 0;
   const auto rows = history_.rows_since(sent_rows_);
   if (!rows && !is_first) out += "event: reset\ndata: {}\n\n";
-  if (rows && !rows->empty())
-    out += "event: train\ndata: " + CurveHistory::to_json(*rows) + "\n\n";
+  if (rows && !rows->empty()) out += "event: train\ndata: " + CurveHistory::to_json(*rows) + "\n\n";
   if (!maybe_tail_) {
     if (auto tail = LogTail::open(layout_.trainer_log(), 0); tail.ok())
       maybe_tail_.emplace(*std::move(tail));

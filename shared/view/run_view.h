@@ -45,7 +45,7 @@ class RunView {
   // ends of files.
   std::string summary() const;
   // The summary's fields, and evaluations, checkpoints, artifacts, classes, sample errors, settings,
-  // log and events.
+  // environment, log and events.
   std::string overview();
   // CurveHistory::to_json().
   std::string curves(size_t max_rows = SIZE_MAX);
@@ -66,7 +66,7 @@ class RunView {
   };
   struct CachedManifest {
     std::string stamp;
-    std::string created, sha256;
+    std::string created, sha256, stoker_version, torch_version, live_settings;
     uint64_t bytes = 0;
   };
   void read_evals();

@@ -415,7 +415,9 @@ class RunPage {
     }
     this.eventCard.hidden = !report || !run.events.length;
     if (report) fill(this.eventCard, h("pre", {class: "log", tabindex: 0}, run.events.map(logLine)));
-    this.configCard.replaceChildren(h("details", {open: !!report && report.runs.length === 1 && null}, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
+    const environment = run.environment || {}, changed = environment.live_settings && environment.live_settings !== "{}";
+    this.configCard.replaceChildren(...(environment.stoker_version ? [h("p", {class: "where"}, `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`)] : []),
+      ...(changed ? [h("p", null, "Changed while it ran: ", h("code", null, environment.live_settings))] : []), h("details", null, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
   }
   drawPictures() {
     const steps = [...new Set(this.run.artifacts.map(a => a.step))].sort((a, b) => a - b);

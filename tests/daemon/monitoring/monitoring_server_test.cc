@@ -91,12 +91,13 @@ class MonitoringServerTest : public ::testing::Test {
   }
   void start(HttpLimits limits = {}, UniqueFd unix_socket = {}, std::string unix_path = {}) {
     config::HttpListen listen{.unix_path = unix_path, .address = "127.0.0.1"};
-    server_ = std::make_unique<MonitoringServer>(io_, system_clock(),
+    server_ =
+        std::make_unique<MonitoringServer>(io_, system_clock(),
                                            MonitoringOptions{.listen = listen,
-                                                       .version = "1.2.3",
-                                                       .run_dir = run_dir_,
-                                                       .status = [this] { return status_; },
-                                                       .limits = limits});
+                                                             .version = "1.2.3",
+                                                             .run_dir = run_dir_,
+                                                             .status = [this] { return status_; },
+                                                             .limits = limits});
     const Status started = server_->start(std::move(unix_socket));
     ASSERT_TRUE(started.ok()) << started.to_string();
     thread_ = std::thread([this] { io_.run(); });
@@ -160,7 +161,8 @@ TEST_F(MonitoringServerTest, ServesPageThatLoadsNothingElse) {
   const std::string answer = ask(request("GET", "/"));
   const std::string header = answer.substr(0, answer.find("\r\n\r\n"));
   EXPECT_THAT(header, HasSubstr("Content-Type: text/html"));
-  EXPECT_THAT(header, HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"));
+  EXPECT_THAT(header,
+              HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"));
   EXPECT_LE(answer.size(), size_t{1} << 20);
 }
 
@@ -363,10 +365,11 @@ TEST_F(MonitoringServerTest, ServesUnixSocket) {
 
 TEST_F(MonitoringServerTest, NamesAddressThatIsInUse) {
   start();
-  MonitoringServer second(io_, system_clock(),
-                    MonitoringOptions{.listen = {.address = "127.0.0.1", .port = server_->port()},
-                                .version = "1",
-                                .status = [] { return control::TrainerStatus(); }});
+  MonitoringServer second(
+      io_, system_clock(),
+      MonitoringOptions{.listen = {.address = "127.0.0.1", .port = server_->port()},
+                        .version = "1",
+                        .status = [] { return control::TrainerStatus(); }});
   const Status status = second.start();
   EXPECT_EQ(status.code(), StatusCode::kBusy);  // systemd starts it again
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:" + std::to_string(server_->port())));

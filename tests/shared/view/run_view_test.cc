@@ -78,12 +78,11 @@ TEST_F(RunViewTest, DescribesEndedRun) {
          "2026-01-31T12:00:00.000Z info    daemon started pid=1\n"
          "2026-01-31T12:00:01.000Z info    training progress step=1\n"
          "2026-01-31T12:00:02.000Z warning disk \xff full\n");
-  ASSERT_TRUE(run::write_exit_status(default_file_system(), layout(),
-                                     {.outcome = run::RunOutcome::kFailed,
-                                      .step = 20,
-                                      .reason = "no space",
-                                      .exit_code = 74})
-                  .ok());
+  ASSERT_TRUE(
+      run::write_exit_status(
+          default_file_system(), layout(),
+          {.outcome = run::RunOutcome::kFailed, .step = 20, .reason = "no space", .exit_code = 74})
+          .ok());
   RunView view(layout());
   const json::object run = parse(view.overview());
   EXPECT_EQ(run.at("state"), "failed");
@@ -125,8 +124,7 @@ TEST_F(RunViewTest, ReadsArtifactsOfEvaluatorOnly) {
   append(artifact("step-000000010.val.no_image.png"), "<script>");
   append(artifact("secret.txt"), "secret");
   append(root_ + "/outside.txt", "outside");
-  std::filesystem::create_symlink(root_ + "/outside.txt",
-                                  artifact("step-000000010.val.link.txt"));
+  std::filesystem::create_symlink(root_ + "/outside.txt", artifact("step-000000010.val.link.txt"));
   const RunView view(layout());
   const auto image = view.read_artifact("step-000000010.val.misclassified.png");
   ASSERT_TRUE(image.ok());
