@@ -15,7 +15,7 @@ namespace stoker::ctl {
 
 inline constexpr size_t kMaxReportBytes = 5 << 20;
 
-// The curves have fewer points with more runs; of the pictures, those that fit, the newest first.
+// The curves have fewer points with more runs; of the images, those that fit, the newest first.
 Result<std::string> render_html_report(const std::vector<run::RunLayout>& runs);
 
 }  // namespace stoker::ctl

@@ -340,7 +340,7 @@ class Top {
       ::poll(&input, 1, static_cast<int>(wait.count()));
       if ((input.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return {};
       for (int key; (key = ::getch()) != ERR;) {
-        if (key == KEY_RESIZE) next_draw = Clock::now();  // at once
+        if (key == KEY_RESIZE) next_draw = Clock::now();  // immediately
         is_changed = true;
         if (!on_key(key)) return {};
       }

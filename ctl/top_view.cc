@@ -164,15 +164,15 @@ std::vector<std::string> status_lines(const TopState& state, const Painter& pain
     evaluated += ", best " + format_number(evaluator.best_value, 5) + " at step " +
                  format_count(evaluator.best_step);
   lines.push_back(evaluated);
-  std::string troubles;
+  std::string errors;
   for (const auto& [count, what] : {std::pair{feed.sample_errors, "sample errors"},
                                     {feed.worker_crashes, "worker crashes"},
                                     {feed.worker_timeouts, "timeouts"},
                                     {feed.requeued_batches, "requeued batches"},
                                     {status.skipped_steps, "skipped steps"},
                                     {status.rollbacks, "rollbacks"}})
-    if (count > 0) troubles += (troubles.empty() ? "" : ", ") + format_count(count) + " " + what;
-  if (!troubles.empty()) lines.push_back(paint.label("errors") + paint.color("1;33", troubles));
+    if (count > 0) errors += (errors.empty() ? "" : ", ") + format_count(count) + " " + what;
+  if (!errors.empty()) lines.push_back(paint.label("errors") + paint.color("1;33", errors));
   if (!status.waiting_for.empty())
     lines.push_back(paint.label("waiting") + printable(status.waiting_for));
   return lines;

@@ -77,7 +77,7 @@ void add_headers(Message& response, std::string_view content_type,
 
 }  // namespace
 
-// FileThread: runs functions in order in a thread of its own.
+// FileThread: runs functions in order in a separate thread.
 class FileThread {
  public:
   FileThread() {

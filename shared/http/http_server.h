@@ -8,7 +8,7 @@
 // thread, so that a slow disk delays only such answers. An event stream (text/event-stream) stays
 // open; all streams of a topic get the same events, once per interval.
 //
-// Threads:   one, which runs the io_context, and one of its own for answers that read files.
+// Threads:   one, which runs the io_context, and a separate one for answers that read files.
 // Blocking:  never, except the destructor: it waits for the answer that is being read.
 // Ownership: io, clock and the functions of the site must outlive this object.
 // Errors:    start(): kBusy if the port is in use, kPermission, kInvalidArgument; each has the

@@ -178,7 +178,7 @@ json::array sample_errors_json(const run::RunLayout& layout) {
   return errors;
 }
 
-// The value of a key on a line of its own in the resolved configuration.
+// The value of a key on a separate line of the resolved configuration.
 std::optional<uint64_t> find_count(std::string_view config, std::string_view key) {
   const size_t at = config.find(key);
   if (at == config.npos) return std::nullopt;

@@ -3,7 +3,7 @@
 //
 // Threads:  one at a time.
 // Blocking: reads files; what has not changed since the last call is not read again.
-// Errors:   none, except read_artifact(): a file that is missing or invalid is left out.
+// Errors:   none, except read_artifact(): a file that is missing or invalid is omitted.
 // Limits:   the newest 500 evaluations, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
 #pragma once
 
@@ -53,7 +53,7 @@ class RunView {
   // overview has changed), `reset` (the curves have changed).
   std::string events();
 
-  // Of the run's evaluator: a picture or a text. Follows no link. kNotFound: no such file.
+  // Of the run's evaluator: a image or a text. Follows no link. kNotFound: no such file.
   Result<ArtifactFile> read_artifact(const std::string& name) const;
 
   const std::string& name() const { return name_; }

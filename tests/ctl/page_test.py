@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""page_test.py BIN [--pictures DIR]: the page of stoker-web and a report of stokerctl in a headless Chromium.
+"""page_test.py BIN [--images DIR]: the page of stoker-web and a report of stokerctl in a headless Chromium.
 
 BIN: the folder of the programs. The runs are written here. Skipped (exit code 77) without Chromium.
---pictures: also writes screenshots to DIR.
+--images: also writes screenshots to DIR.
 """
 import json
 import math
@@ -91,7 +91,7 @@ def contrast(page):
 
 def main():
     bin_folder = pathlib.Path(sys.argv[1])
-    pictures = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    images = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
     if not browser.find_chromium():
         print("SKIP: no chromium; Debian's package chromium has it")
         return 77
@@ -105,11 +105,11 @@ def main():
         address = server.stdout.readline().strip()
         page = browser.Browser()
 
-        def picture(name, *size):
-            if pictures:
+        def image(name, *size):
+            if images:
                 page.resize(*size)
                 time.sleep(1)
-                page.screenshot(pictures / f"{name}.png")
+                page.screenshot(images / f"{name}.png")
 
         page.open(address)
         page.wait_for("document.querySelectorAll('main canvas').length >= 6")
@@ -129,14 +129,14 @@ def main():
         # Two runs compared, with the setting that differs.
         page.evaluate("document.querySelectorAll('nav input').forEach(box => box.click())")
         page.wait_for("document.body.innerText.includes('Settings that differ') && document.body.innerText.includes('optimizer.lr')")
-        picture("runs", 1440, 2200)
+        image("runs", 1440, 2200)
         page.dark()
         check(contrast(page) >= 4.5, f"contrast in the dark {contrast(page)}")
-        picture("dark", 1440, 2200)
+        image("dark", 1440, 2200)
         page.dark(False)
         page.resize(360, 800, True)
         page.wait_for("document.documentElement.scrollWidth <= 360")
-        picture("narrow", 360, 2400, True)
+        image("narrow", 360, 2400, True)
         page.resize(1440, 1000)
         check(not page.problems(), page.problems())
 
@@ -153,7 +153,7 @@ def main():
         check_page(page, page.problems())
         check("Settings that differ" in page.evaluate("document.body.innerText"), "the comparison is missing")
         check(all(url.startswith(("file:", "data:")) for url in page.requests()), page.requests())
-        picture("report", 1440, 2600)
+        image("report", 1440, 2600)
         print(f"report of {report.stat().st_size} bytes drawn in {page.evaluate('stokerPage.drawMs()'):.0f} ms")
     finally:
         if page:

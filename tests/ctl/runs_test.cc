@@ -62,7 +62,7 @@ TEST_F(RunsTest, WritesReportOfSeveralRunsAsPage) {
   EXPECT_THAT(page, HasSubstr("lr: 0.1"));
 }
 
-// Pictures that do not fit are left out; the page stays within its limit.
+// Images that do not fit are omitted; the page stays within its limit.
 TEST_F(RunsTest, LimitsBytesOfReport) {
   write_two_runs();
   std::vector<run::RunLayout> runs;

@@ -61,7 +61,7 @@ shows "train loss"
 shows " q  quit"
 [[ $(screen | wc -l) == 24 ]] || fail "not 24 lines"
 
-# Another size: complete at once, without lines of the former one.
+# Another size: complete immediately, without lines of the former one.
 tmux -S "$work/tmux" resize-window -t top -x 120 -y 40
 shows "(training continues)"
 until [[ $(screen | grep -cF "batches ready") == 1 && $(screen | sed -n 40p) == *"quit"* ]]; do

@@ -270,7 +270,7 @@ class RunPage {
     this.gradCard = card("Gradient norm", "half", p.grad.element);
     this.evalCard = card("Evaluations", "half");
     this.checkpointCard = card("Checkpoints", "half");
-    this.pictureCard = card("Samples and mistakes", "wide");
+    this.imageCard = card("Samples", "wide");
     this.classCard = card("Classes", "wide");
     this.errorCard = card("Sample errors", "wide");
     this.eventCard = card("Events", "wide");
@@ -278,7 +278,7 @@ class RunPage {
     this.configCard = h("section", {class: "card wide"});
     this.header = h("header", {class: "run"});
     this.main = h("main", {id: "main", class: "grid"}, this.lossCard, this.nowCard, this.metricCard, this.lrCard, this.phaseCard, this.speedCard, this.gradCard,
-      this.evalCard, this.checkpointCard, this.pictureCard, this.classCard, this.errorCard, this.eventCard, this.logCard, this.configCard);
+      this.evalCard, this.checkpointCard, this.imageCard, this.classCard, this.errorCard, this.eventCard, this.logCard, this.configCard);
     this.element = h("div", null, this.header, this.main);
     this.logPre = h("pre", {class: "log", tabindex: 0, role: "log", "aria-live": "off", "aria-label": "Last lines of the log"});
     this.logCard.append(this.logPre);
@@ -325,7 +325,7 @@ class RunPage {
     const workers = Math.max(1, feed.workers);
     const activities = [["reading", feed.workers_reading, 0], ["decoding", feed.workers_decoding, 1], ["transforming", feed.workers_transforming, 2], ["waiting", feed.workers_waiting, 3]];
     const lag = checkpoint.last_saved_step - evaluator.last_evaluated_step;
-    const troubles = [[feed.sample_errors, "sample errors"], [feed.worker_crashes, "worker crashes"], [feed.worker_timeouts, "timeouts"], [feed.requeued_batches, "batches requeued"], [status.skipped_steps, "steps skipped"], [status.rollbacks, "rollbacks"]]
+    const failures = [[feed.sample_errors, "sample errors"], [feed.worker_crashes, "worker crashes"], [feed.worker_timeouts, "timeouts"], [feed.requeued_batches, "batches requeued"], [status.skipped_steps, "steps skipped"], [status.rollbacks, "rollbacks"]]
       .filter(([n]) => n > 0).map(([n, what]) => count(n) + " " + what);
     this.nowBody.replaceChildren(
       row("Step", format(status.step_time_ms, 3) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
@@ -337,7 +337,7 @@ class RunPage {
       row("Checkpoint", checkpoint.saved_total || checkpoint.last_saved_step ? "step " + count(checkpoint.last_saved_step) : "none yet",
         note((checkpoint.is_saving ? "saving; " : "") + `stall ${format(checkpoint.stall_ms, 3)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
       row("Evaluator", words(evaluator.state), note(evaluator.last_evaluated_step ? `step ${count(evaluator.last_evaluated_step)}` + (lag > 0 ? `, ${count(lag)} steps behind the newest checkpoint` : ", up to date") : "")),
-      row("Up", duration(status.uptime_seconds), note(troubles.join(", "))));
+      row("Up", duration(status.uptime_seconds), note(failures.join(", "))));
   }
   drawCurves() {
     const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
@@ -406,7 +406,7 @@ class RunPage {
     const valueOf = c => { const e = run.evaluations.find(x => x.manifest_sha256 === c.manifest_sha256), m = mainMetric(run); return e && m ? format((e.datasets[m[0]] || {})[m[1]]) : "–"; };
     fill(this.checkpointCard, checkpoints.length ? table(["step", "saved", "size", mainMetric(run) ? mainMetric(run).map(words).join(" ") : "value"], checkpoints.map(c => [count(c.step), report ? c.created_at.slice(0, 19).replace("T", " ") : age(c.created_at), bytes(c.bytes), valueOf(c)]),
       "Checkpoints", checkpoints.map(c => run.best && c.manifest_sha256 === run.best.manifest_sha256 ? {class: "best"} : null)) : h("p", {class: "empty"}, "No checkpoint yet"));
-    this.drawPictures();
+    this.drawImages();
     this.drawClasses();
     this.errorCard.hidden = !run.sample_errors.length;
     if (run.sample_errors.length) {
@@ -419,26 +419,26 @@ class RunPage {
     this.configCard.replaceChildren(...(environment.stoker_version ? [h("p", {class: "where"}, `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`)] : []),
       ...(changed ? [h("p", null, "Changed while it ran: ", h("code", null, environment.live_settings))] : []), h("details", null, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
   }
-  drawPictures() {
+  drawImages() {
     const steps = [...new Set(this.run.artifacts.map(a => a.step))].sort((a, b) => a - b);
-    this.pictureCard.hidden = !steps.length;
+    this.imageCard.hidden = !steps.length;
     if (!steps.length) return;
-    if (!steps.includes(this.pictureStep) || this.followPictures !== false) this.pictureStep = steps[steps.length - 1];
-    const at = steps.indexOf(this.pictureStep);
-    const key = this.pictureStep + ":" + this.run.artifacts.length + steps[steps.length - 1];
-    if (this.pictureKey === key) return;
-    this.pictureKey = key;
-    const go = to => () => { this.pictureStep = steps[to]; this.followPictures = to === steps.length - 1; this.drawPictures(); };
-    const figures = this.run.artifacts.filter(a => a.step === this.pictureStep && !a.kind.endsWith(".md")).map(a => {
+    if (!steps.includes(this.imageStep) || this.followImages !== false) this.imageStep = steps[steps.length - 1];
+    const at = steps.indexOf(this.imageStep);
+    const key = this.imageStep + ":" + this.run.artifacts.length + steps[steps.length - 1];
+    if (this.imageKey === key) return;
+    this.imageKey = key;
+    const go = to => () => { this.imageStep = steps[to]; this.followImages = to === steps.length - 1; this.drawImages(); };
+    const figures = this.run.artifacts.filter(a => a.step === this.imageStep && !a.kind.endsWith(".md")).map(a => {
       const caption = h("figcaption", null, `${a.dataset}: ${words(a.kind.replace(/\.\w+$/, ""))}`), source = this.artifact(a.name);
       if (a.kind.endsWith(".png")) return source ? h("figure", null, h("img", {src: source, alt: `${words(a.kind.replace(".png", ""))} of ${a.dataset} at step ${a.step}`}), caption) : null;
       const pre = h("pre");
       Promise.resolve(source).then(async text => { pre.textContent = report ? text : await (await fetch(text)).text(); }).catch(() => {});
       return h("figure", null, pre, caption);
     });
-    this.pictureCard.head.replaceChildren(this.pictureCard.head.firstChild, h("button", {type: "button", disabled: at === 0, "aria-label": "Earlier step", onclick: go(at - 1)}, "‹"),
-      h("span", null, "step " + count(this.pictureStep)), h("button", {type: "button", disabled: at === steps.length - 1, "aria-label": "Later step", onclick: go(at + 1)}, "›"));
-    this.pictureCard.replaceChildren(this.pictureCard.head, h("div", {class: "pictures"}, figures));
+    this.imageCard.head.replaceChildren(this.imageCard.head.firstChild, h("button", {type: "button", disabled: at === 0, "aria-label": "Earlier step", onclick: go(at - 1)}, "‹"),
+      h("span", null, "step " + count(this.imageStep)), h("button", {type: "button", disabled: at === steps.length - 1, "aria-label": "Later step", onclick: go(at + 1)}, "›"));
+    this.imageCard.replaceChildren(this.imageCard.head, h("div", {class: "images"}, figures));
   }
   drawClasses() {
     const c = this.run.classes;
@@ -456,7 +456,7 @@ class RunPage {
     const percent = x => isNumber(x) ? (100 * x).toFixed(1) : "–";
     parts.push(h("div", null, table(["class", "samples", "precision %", "recall %", "F1 %"], worst.map(k => [k.name, count(k.support), percent(k.precision), percent(k.recall), percent(k.f1)]), "Classes, lowest F1 first")));
     this.classCard.value.textContent = `${c.dataset}, step ${count(c.step)}`;
-    this.classCard.replaceChildren(this.classCard.head, h("div", {class: "pictures"}, parts));
+    this.classCard.replaceChildren(this.classCard.head, h("div", {class: "images"}, parts));
   }
   drawLog(lines) {
     this.logCard.hidden = !lines.length;
@@ -559,7 +559,7 @@ function showLive() {
   app.replaceChildren(top, compareHolder, holder);
   const fail = error => { if (!page) holder.replaceChildren(h("p", {class: "empty"}, "Cannot read the run: " + error.message)); };
   const artifactUrl = name => artifact => "/v1/artifacts/" + encodeURIComponent(artifact) + (name ? "?run=" + encodeURIComponent(name) : "");
-  const schedule = () => { if (!redraw) redraw = setTimeout(() => { redraw = 0; if (page && !document.hidden) page.drawCurves(); }, 400); };
+  const schedule = () => { if (!redraw) redraw = setTimeout(() => { redraw = 0; if (page && !document.hidden) page.drawCurves(); }, 1500); };
   document.addEventListener("visibilitychange", () => { if (!document.hidden && page) { page.drawHeader(); page.drawNow(); page.drawCurves(); } });
 
   async function open(name) {
