@@ -1,7 +1,7 @@
 # The tree created by `cmake --install`: relocatable, without debug information, with its own copies
 # of the few libraries that belong neither to the C/C++ runtime nor to LibTorch.
 #
-#   bin/            stokerd, stoker-eval, stokerctl, stoker-libtorch
+#   bin/            stokerd, stoker-eval, stokerctl, stoker-web, stoker-libtorch
 #   libexec/stoker/ stoker-feed; gpu-check/
 #   lib/stoker/     libraries, the CUDA module, and `torch`: a link to LibTorch, set by stoker-libtorch
 #   share/          man pages, bash completion, stoker/config

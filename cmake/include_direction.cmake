@@ -24,6 +24,8 @@ set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
 set(ALLOW_shared/data/cache "shared/base shared/data/files shared/image shared/data shared/data/transform")
 set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared/data shared/data/transform")
+set(ALLOW_shared/http "shared/base shared/config")
+set(ALLOW_shared/view "shared/base shared/checkpoint shared/metrics shared/run")
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
 set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
@@ -37,7 +39,7 @@ set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/group "shared/base")
-set(ALLOW_daemon/http "shared/base shared/config shared/control")
+set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/server "shared/base shared/control")
 set(ALLOW_daemon/service "shared/base shared/control shared/run")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
@@ -47,19 +49,19 @@ set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics 
 shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
-shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/http daemon/server daemon/service daemon/writer daemon/supervisor \
+shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/group daemon/train")
 set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
 set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/run \
-shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline")
+shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline shared/view shared/http")
 
 # Folders that may include a library; other libraries are not restricted.
 set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
 set(ONLY_systemd "shared/base")
-set(ONLY_prometheus "daemon/http")
+set(ONLY_prometheus "daemon/monitoring")
 set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/group daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo status        show the training status
-  stokerctl --run-dir runs/demo watch         the same continuously, until the run ends
+  stokerctl --run-dir runs/demo top           the same as a live screen with curves and keys
+  stokerctl --run-dir runs/demo watch         a line every second, until the run ends
   stokerctl --run-dir runs/demo threads       list the threads of stokerd and what each does
   stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
   stokerctl --run-dir runs/demo profile 50    profile the next 50 steps
@@ -36,12 +37,16 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo logs -f       follow the trainer's log
   stokerctl --run-dir runs/demo plot --svg loss.svg
                                               write the loss curves to an image file
+  stokerctl report --html report.html runs/a runs/b
+                                              write a page that compares two runs
+  stokerctl plot runs/a runs/b                plot their losses in the terminal
+  stokerctl runs runs                         list the runs in a directory
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, watch, threads, pause, resume, checkpoint, stop, set, profile and inspect need a running
-stokerd. The others read the run directory only: the run may be running, have ended, or be a copy
-elsewhere.
+status, top, watch, threads, pause, resume, checkpoint, stop, set, profile and inspect need a
+running stokerd. The others read the run directory only: the run may be running, have ended, or be a
+copy elsewhere.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
@@ -123,7 +128,8 @@ class Parser {
 
   void add_commands_for_daemon() {
     add_method(control::GetStatus{}, Action::kStatus);
-    add("watch", Action::kWatch, "Show the training status continuously until the run ends");
+    add("top", Action::kTop, "Show a live screen with curves until the run ends or q is pressed");
+    add("watch", Action::kWatch, "Print a line of status every second until the run ends");
     add_method(control::GetThreads{}, Action::kThreads);
     add_command(control::Pause{});
     add_command(control::Resume{});
@@ -240,14 +246,28 @@ class Parser {
         logs->add_flag("--all", command_.all, "Show the logs of all ranks, by time");
     of_rank->excludes(of_evaluator)->excludes(of_all);
     of_all->excludes(of_evaluator);
-    add("report", Action::kReport, "Summarize the run");
-    CLI::App* const plot = add("plot", Action::kPlot, "Plot loss curves");
+    CLI::App* const report = add("report", Action::kReport, "Summarize runs");
+    add_runs(*report);
+    report
+        ->add_option("--html", command_.html,
+                     "Write a page that needs no other file, with curves, settings and samples")
+        ->type_name("FILE");
+    add("runs", Action::kRuns, "List the runs in a directory, the newest activity first")
+        ->add_option("DIR", command_.directory, "Directory with runs (default: the current one)")
+        ->type_name("DIR");
+    CLI::App* const plot = add("plot", Action::kPlot, "Plot loss curves, of several runs together");
+    add_runs(*plot);
     plot->add_option("--metric", command_.metric,
                      "Plot this metric of the evaluator instead, of each dataset that has it")
         ->type_name("NAME");
     plot->add_option("--svg", command_.output,
                      "Write an SVG image to this file; - is standard output")
         ->type_name("FILE");
+  }
+
+  void add_runs(CLI::App& command) {
+    command.add_option("RUN", command_.runs, "Run directories (default: that of --run-dir)")
+        ->type_name("DIR");
   }
 
   void add_export() {
@@ -319,6 +339,10 @@ class Parser {
                                  " has no JSON output; read the files in the run "
                                  "directory instead: metrics/*.jsonl, logs/*.log");
     }
+    if (!command_.runs.empty() && !command_.run_dir.empty())
+      throw CLI::ValidationError(name + ": name the runs, or use --run-dir, not both");
+    if (command_.action == Action::kRuns && !command_.run_dir.empty())
+      throw CLI::ValidationError("runs lists a directory of runs; use runs DIR, not --run-dir");
     if (command_.action == Action::kShowBatch && command_.step == 0)
       throw CLI::ValidationError("show-batch: the first step is 1");
     const auto* const set = std::get_if<control::SetLearningRate>(&command_.request);

@@ -8,6 +8,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ctl/checkpoint_export.h"
 #include "shared/base/status.h"
@@ -18,6 +19,7 @@ namespace stoker::ctl {
 enum class Action {
   kStatus,
   kWatch,
+  kTop,
   kThreads,
   kCommand,  // sent to stokerd: CommandLine::request
   kList,
@@ -29,6 +31,7 @@ enum class Action {
   kLogs,
   kReport,
   kPlot,
+  kRuns,
 };
 
 struct CommandLine {
@@ -44,13 +47,16 @@ struct CommandLine {
   std::string second_selector;                       // the second STEP of diff
   ExportFormat format = ExportFormat::kSafetensors;  // export --format
   ExportContent content = ExportContent::kModel;     // export --include
-  std::string output;       // export --output, plot --svg, profile --output
-  std::string metric;       // plot --metric; empty: the losses
-  bool all = false;         // verify --all, diff --all, logs --all
-  uint64_t lines = 20;      // logs -n
-  bool follow = false;      // logs -f
-  bool evaluator = false;   // logs --evaluator
-  std::optional<int> rank;  // logs --rank
+  std::string output;             // export --output, plot --svg, profile --output
+  std::string html;               // report --html
+  std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
+  std::string directory = ".";    // runs DIR
+  std::string metric;             // plot --metric; empty: the losses
+  bool all = false;               // verify --all, diff --all, logs --all
+  uint64_t lines = 20;            // logs -n
+  bool follow = false;            // logs -f
+  bool evaluator = false;         // logs --evaluator
+  std::optional<int> rank;        // logs --rank
 };
 
 // Either the command line, or the exit code if parsing already handled it (--help, --version, a

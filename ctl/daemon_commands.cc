@@ -90,15 +90,8 @@ void draw(const Console& console, const CommandLine& command, const std::string&
           const control::TrainerStatus& status) {
   if (command.json) {
     console.out << reply << "\n";
-  } else if (!console.style.live) {
-    console.out << render_status_line(status) << "\n";
   } else {
-    // Overwrite from the top left corner and clear the rest of the screen afterwards. This avoids
-    // flicker and also handles wrapped lines.
-    std::string screen = "\x1b[H";
-    for (const char c : render_status(status, console.style))
-      screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
-    console.out << screen << "\n(Ctrl-C stops watching; training continues)\x1b[K\n\x1b[J";
+    console.out << render_status_line(status) << "\n";
   }
   console.out.flush();
 }
@@ -145,7 +138,6 @@ ExitCode watch_status(const CommandLine& command, const Console& console, millis
   auto client = DaemonClient::open(command);
   if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
   std::optional<run::RunLayout> maybe_layout = client->maybe_layout();
-  if (console.style.live && !command.json) console.out << "\x1b[2J";
   auto reply = client->request(control::GetStatus{}, kStatusTimeout);
   for (; reply.ok() && console.out.good();
        reply = client->request(control::GetStatus{}, kStatusTimeout)) {

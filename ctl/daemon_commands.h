@@ -14,7 +14,7 @@ namespace stoker::ctl {
 
 // status
 ExitCode show_status(const CommandLine& command, const Console& console);
-// watch: updates every `interval`. Returns the exit code of the run if the run ends meanwhile.
+// watch: prints a line every `interval`. Returns the exit code of the run if the run ends meanwhile.
 ExitCode watch_status(const CommandLine& command, const Console& console,
                       std::chrono::milliseconds interval);
 // threads: a row for each thread, and their number

@@ -1,10 +1,12 @@
 #include "ctl/directory_commands.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +17,7 @@
 #include "ctl/checkpoint_export.h"
 #include "ctl/checkpoint_list.h"
 #include "ctl/class_report.h"
-#include "ctl/log_tail.h"
+#include "ctl/html_report.h"
 #include "ctl/plot.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
@@ -24,10 +26,13 @@
 #include "ctl/text_format.h"
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "shared/base/json_parser.h"
 #include "shared/base/status.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/store.h"
 #include "shared/run/run_state.h"
+#include "shared/view/log_tail.h"
+#include "shared/view/run_view.h"
 
 namespace stoker::ctl {
 namespace {
@@ -153,7 +158,7 @@ std::string log_of_rank(const run::RunLayout& layout, int rank) {
 // Logs that are followed together: lines that appear between two reads are in the order of their times.
 struct RankLog {
   int rank = 0;
-  LogTail tail;
+  view::LogTail tail;
   std::string rest;  // of a line that is not complete
 };
 
@@ -161,7 +166,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
                             const Console& console, std::chrono::milliseconds interval) {
   std::vector<RankLog> logs;
   for (const int rank : find_ranks(layout)) {
-    auto tail = LogTail::open(log_of_rank(layout, rank), command.lines);
+    auto tail = view::LogTail::open(log_of_rank(layout, rank), command.lines);
     if (tail.ok())
       logs.push_back({.rank = rank, .tail = *std::move(tail), .rest = {}});
     else if (rank == 0)
@@ -176,7 +181,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
     }
     may_grow = command.follow && is_written_to(layout, false);
     has_more = false;
-    std::vector<LogPart> parts;
+    std::vector<view::LogPart> parts;
     for (RankLog& log : logs) {
       const auto text = log.tail.read_more();
       if (!text.ok()) return console.fail(text.status(), exit_code_for_reading(text.status()));
@@ -187,7 +192,7 @@ ExitCode show_logs_of_ranks(const run::RunLayout& layout, const CommandLine& com
           {.source = "rank " + std::to_string(log.rank), .text = log.rest.substr(0, end)});
       log.rest.erase(0, end);
     }
-    console.out << merge_by_time(parts);
+    console.out << view::merge_by_time(parts);
   }
   return ExitCode::kSuccess;
 }
@@ -270,7 +275,7 @@ ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval) {
   if (command.all) return show_logs_of_ranks(layout, command, console, interval);
-  auto tail = LogTail::open(
+  auto tail = view::LogTail::open(
       command.evaluator ? layout.evaluator_log() : log_of_rank(layout, command.rank.value_or(0)),
       command.lines);
   if (!tail.ok()) return console.fail(tail.status(), exit_code_for_reading(tail.status()));
@@ -291,27 +296,119 @@ ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, con
   return ExitCode::kSuccess;
 }
 
-ExitCode show_report(const run::RunLayout& layout, const Console& console) {
-  const auto history = read_history(layout);
-  if (!history.ok()) return show(history.status(), console);
-  return show(render_report(*history, console.style), console);
+namespace {
+
+// "checkpoint saved, 4 min 2 s ago", of the line of a log.
+std::string format_last_event(const std::string& line, std::chrono::system_clock::time_point now) {
+  std::string time, event;
+  if (line.starts_with('{')) {
+    boost::system::error_code error;
+    const auto value = parse_json(line, error);
+    const auto field = [&](const char* key) {
+      const auto* const found =
+          error || !value.is_object() ? nullptr : value.get_object().if_contains(key);
+      return found != nullptr && found->is_string() ? printable(found->get_string()) : "";
+    };
+    time = field("time");
+    event = field("event");
+  } else {
+    std::istringstream words(line);
+    std::string level;
+    words >> time >> level;
+    for (std::string word; words >> word && word.find('=') == std::string::npos;)
+      event += (event.empty() ? "" : " ") + word;
+  }
+  const auto then = parse_iso8601(time);
+  if (!then || *then > now) return event;
+  return event + ", " +
+         format_duration(std::floor(std::chrono::duration<double>(now - *then).count())) + " ago";
 }
 
-ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
-                   const Console& console) {
-  const auto history = read_history(layout);
-  if (!history.ok()) return show(history.status(), console);
-  const auto curves =
-      command.metric.empty() ? loss_curves(*history) : metric_curves(*history, command.metric);
-  if (!curves.ok()) return show(curves.status(), console);
-  if (command.output.empty())
-    return show(render_plot(*curves, "steps", kPlotRows, console.style), console);
-  const std::string svg = render_svg(*curves, "steps");
-  if (command.output == "-") return show(svg, console);
-  const Status written = write_file_atomically(default_file_system(), command.output, svg);
+ExitCode write_text(const std::string& path, const std::string& text, const Console& console) {
+  if (path == "-") return show(text, console);
+  const Status written = write_file_atomically(default_file_system(), path, text);
   if (!written.ok()) return console.fail(written, exit_code_for_reading(written));
-  console.out << printable(command.output) << "\n";
+  console.out << printable(path) << "\n";
   return ExitCode::kSuccess;
+}
+
+// The curves of one run; with several runs, each name begins with that of its run.
+Result<std::vector<Curve>> curves_of(const run::RunLayout& layout, const std::string& metric,
+                                     bool has_others) {
+  STOKER_ASSIGN_OR_RETURN(const RunHistory history, read_history(layout));
+  STOKER_ASSIGN_OR_RETURN(auto curves,
+                          metric.empty() ? loss_curves(history) : metric_curves(history, metric));
+  if (!has_others) return curves;
+  const std::string name = view::RunView(layout).name();
+  for (Curve& curve : curves) curve.name = name + " " + curve.name;
+  return curves;
+}
+
+}  // namespace
+
+ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine& command,
+                     const Console& console) {
+  if (!command.html.empty()) {
+    const auto page = render_html_report(runs);
+    if (!page.ok()) return show(page.status(), console);
+    return write_text(command.html, *page, console);
+  }
+  for (const run::RunLayout& layout : runs) {
+    if (runs.size() > 1)
+      console.out << (&layout == &runs.front() ? "" : "\n") << printable(layout.root()) << "\n\n";
+    const auto history = read_history(layout);
+    if (!history.ok()) return show(history.status(), console);
+    const ExitCode code = show(render_report(*history, console.style), console);
+    if (code != ExitCode::kSuccess) return code;
+  }
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_runs(const CommandLine& command, const Console& console) {
+  namespace json = boost::json;
+  const auto names = list_directory(command.directory);
+  if (!names.ok()) return show(names.status(), console);
+  TextTable table({{.title = "run", .left = true},
+                   {.title = "state", .left = true},
+                   {.title = "step"},
+                   {.title = "best"},
+                   {.title = "at step"},
+                   {.title = "last event", .left = true}});
+  json::array list;
+  for (const view::FoundRun& run : view::find_runs(command.directory)) {
+    boost::system::error_code ignored;
+    json::object row =
+        parse_json(view::RunView(run.layout, run.name).summary(), ignored).as_object();
+    const auto text = [&row](const char* key) { return printable(row.at(key).as_string()); };
+    const auto* const best = row.if_contains("best");
+    const bool has_best = best != nullptr && best->at("value").is_number();
+    table.add({text("name"), text("state"), format_count(row.at("step").to_number<uint64_t>()),
+               has_best ? format_number(best->at("value").to_number<double>(), 5) : "-",
+               has_best ? format_count(best->at("step").to_number<uint64_t>()) : "-",
+               format_last_event(text("last_event"), system_clock().wall())});
+    list.push_back(std::move(row));
+  }
+  if (list.empty() && !command.json)
+    return console.fail(Status(StatusCode::kNotFound, printable(command.directory) +
+                                                          ": no run directory in it, at most "
+                                                          "three levels below it"),
+                        ExitCode::kConfiguration);
+  console.out << (command.json ? json::serialize(list) + "\n" : table.render(console.style));
+  return ExitCode::kSuccess;
+}
+
+ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& command,
+                   const Console& console) {
+  std::vector<Curve> all;
+  for (const run::RunLayout& layout : runs) {
+    auto curves = curves_of(layout, command.metric, runs.size() > 1);
+    if (!curves.ok()) return show(curves.status(), console);
+    all.insert(all.end(), curves->begin(), curves->end());
+  }
+  if (command.output.empty())
+    return show(render_plot(all, "steps", kPlotRows, console.style), console);
+  const std::string svg = render_svg(all, "steps");
+  return write_text(command.output, svg, console);
 }
 
 }  // namespace stoker::ctl

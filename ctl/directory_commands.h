@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <vector>
 
 #include "ctl/command_line.h"
 #include "ctl/terminal.h"
@@ -28,8 +29,12 @@ ExitCode show_batch(const run::RunLayout& layout, const CommandLine& command,
 // With --follow: polls every `interval`.
 ExitCode show_logs(const run::RunLayout& layout, const CommandLine& command, const Console& console,
                    std::chrono::milliseconds interval);
-ExitCode show_report(const run::RunLayout& layout, const Console& console);
-ExitCode show_plot(const run::RunLayout& layout, const CommandLine& command,
+// Of one or several runs.
+ExitCode show_report(const std::vector<run::RunLayout>& runs, const CommandLine& command,
+                     const Console& console);
+ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& command,
                    const Console& console);
+// CommandLine::directory
+ExitCode show_runs(const CommandLine& command, const Console& console);
 
 }  // namespace stoker::ctl

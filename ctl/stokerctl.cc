@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <ostream>
+#include <vector>
 
 #include "ctl/command_line.h"
 #include "ctl/daemon_commands.h"
 #include "ctl/directory_commands.h"
 #include "ctl/run_locator.h"
 #include "ctl/terminal.h"
+#include "ctl/top.h"
 
 namespace stoker::ctl {
 namespace {
@@ -22,12 +24,27 @@ ExitCode run_on_directory(const CommandLine& command, const Console& console, co
   return show(*layout, command, console);
 }
 
+// The same for commands on several runs.
+template <typename Show>
+ExitCode run_on_directories(const CommandLine& command, const Console& console, const Show& show) {
+  std::vector<run::RunLayout> layouts;
+  for (const std::string& dir :
+       command.runs.empty() ? std::vector{command.run_dir} : command.runs) {
+    auto layout = locate_run(dir);
+    if (!layout.ok()) return console.fail(layout.status(), exit_code_for(layout.status()));
+    layouts.push_back(*std::move(layout));
+  }
+  return show(layouts, command, console);
+}
+
 ExitCode run(const CommandLine& command, const Console& console) {
   switch (command.action) {
     case Action::kStatus:
       return show_status(command, console);
     case Action::kWatch:
       return watch_status(command, console, 1s);
+    case Action::kTop:
+      return show_top(command, console);
     case Action::kThreads:
       return show_threads(command, console);
     case Action::kCommand:
@@ -50,12 +67,11 @@ ExitCode run(const CommandLine& command, const Console& console) {
                                 return show_logs(layout, options, out, 200ms);
                               });
     case Action::kReport:
-      return run_on_directory(command, console,
-                              [](const auto& layout, const auto&, const auto& out) {
-                                return show_report(layout, out);
-                              });
+      return run_on_directories(command, console, show_report);
     case Action::kPlot:
-      return run_on_directory(command, console, show_plot);
+      return run_on_directories(command, console, show_plot);
+    case Action::kRuns:
+      return show_runs(command, console);
   }
   return ExitCode::kInternal;  // unreachable; all actions are handled above
 }

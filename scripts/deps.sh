@@ -14,8 +14,8 @@ Installs Debian packages (with apt-get, as root or with sudo) and LibTorch (in .
   --cuda-link  only what is needed to compile and link the CUDA module; no additional download
   --no-torch   no LibTorch: sufficient for the presets asan and tsan
   --python     also .deps/venv with the Python packages of the tests, PyTorch among them
-  --service    also systemd and systemd-nspawn, for the test of the units (root only), and
-               Prometheus (in .deps/prometheus), for the test of the metrics
+  --service    also systemd and systemd-nspawn, for the test of the units (root only), Prometheus (in
+               .deps/prometheus) for the test of the metrics, Chromium and tmux for those of the pages and screens
   --package    also dpkg-dev, lintian, zsh and fish, for scripts/package.sh and the tests of what it installs
   --check      also the tools of scripts/check.sh
 
@@ -30,7 +30,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev
-  prometheus-cpp-dev libgmock-dev spin
+  prometheus-cpp-dev libjs-chart.js libncurses-dev libgmock-dev spin
 )
 torch=cpu
 python=no
@@ -42,7 +42,7 @@ while (($#)); do
     --no-torch) torch=no ;;
     --python) python=yes ;;
     --service)
-      packages+=(systemd systemd-container)
+      packages+=(systemd systemd-container chromium tmux)
       service=yes
       ;;
     --package) packages+=(dpkg-dev lintian zsh fish) ;;

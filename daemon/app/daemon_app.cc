@@ -263,10 +263,12 @@ Status DaemonApp::start_http() {
     maybe_http_socket_.emplace(*std::move(socket));
     unix_socket = maybe_http_socket_->take_descriptor();
   }
-  http_ = std::make_unique<http::HttpServer>(
+  http_ = std::make_unique<monitoring::MonitoringServer>(
       io_, clock_,
-      http::HttpOptions{
-          .listen = listen, .version = stoker_version(), .status = [this] { return status(); }});
+      monitoring::MonitoringOptions{.listen = listen,
+                                    .version = stoker_version(),
+                                    .run_dir = layout_.root(),
+                                    .status = [this] { return status(); }});
   return http_->start(std::move(unix_socket));
 }
 

@@ -24,7 +24,7 @@
 #include "daemon/app/run.h"
 #include "daemon/group/hang_detector.h"
 #include "daemon/group/preemption.h"
-#include "daemon/http/http_server.h"
+#include "daemon/monitoring/monitoring_server.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/listening_socket.h"
 #include "daemon/service/restart_count.h"
@@ -125,7 +125,7 @@ class DaemonApp {
 
   // Only for the main thread; they use run_.
   std::unique_ptr<server::ControlServer> control_;
-  std::unique_ptr<http::HttpServer> http_;
+  std::unique_ptr<monitoring::MonitoringServer> http_;
   std::optional<server::ListeningSocket> maybe_http_socket_;  // removed before http_ closes it
   std::unique_ptr<service::Watchdog> watchdog_;
 };

@@ -627,16 +627,19 @@ Section control_section(ControlConfig& control) {
 }
 
 Section http_section(HttpConfig& http) {
-  return {.key = "http",
-          .help = "Read-only HTTP server for monitoring",
-          .fields = {{.name = "listen",
-                      .target = &http.listen,
-                      .help = "Address: unix:PATH, 127.0.0.1:PORT, or null",
-                      .details = "Serves /metrics (Prometheus), /healthz, /readyz and /v1/status. "
-                                 "Every user of this machine can read a TCP port. Other addresses "
-                                 "are rejected: use ssh -L or a reverse proxy. null: no server.",
-                      .example = "127.0.0.1:9750"}},
-          .variants = {}};
+  return {
+      .key = "http",
+      .help = "Read-only HTTP server for monitoring",
+      .fields = {{.name = "listen",
+                  .target = &http.listen,
+                  .help = "Address: unix:PATH, 127.0.0.1:PORT, or null",
+                  .details = "Serves a page of the run at /, /metrics (Prometheus), /healthz, "
+                             "/readyz and /v1/status. The page shows log and evaluated samples: "
+                             "every user of this machine can read a TCP port, but only the "
+                             "group a socket. Other addresses are rejected: use ssh -L or a "
+                             "reverse proxy. null: no server.",
+                  .example = "127.0.0.1:9750"}},
+      .variants = {}};
 }
 
 Section log_section(LogConfig& log) {

@@ -83,7 +83,7 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
 
 TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
-      {{}, "missing command; commands: status watch threads pause"},
+      {{}, "missing command; commands: status top watch threads pause"},
       {{"lsit"}, "no command 'lsit'; did you mean 'list'?"},
       {{"xyzzy"}, "no command 'xyzzy'; commands: status"},
       {{"no\x1b[2J"}, "no command 'no?[2J'"},

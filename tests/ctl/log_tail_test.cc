@@ -1,4 +1,4 @@
-#include "ctl/log_tail.h"
+#include "shared/view/log_tail.h"
 
 #include "tests/ctl/run_fixture.h"
 
@@ -6,6 +6,7 @@ namespace stoker::ctl {
 namespace {
 
 using ::testing::HasSubstr;
+using view::LogTail;
 
 class LogTailTest : public CtlTest {
  protected:
@@ -69,7 +70,7 @@ TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
 }
 
 TEST(MergeByTimeTest, OrdersLinesByTimeAndKeepsThatOfEachPart) {
-  EXPECT_EQ(merge_by_time({{.source = "rank 0",
+  EXPECT_EQ(view::merge_by_time({{.source = "rank 0",
                             .text = "2026-01-31T12:00:01.500Z info    b\n"
                                     "continued\n"
                                     "2026-01-31T12:00:03.000Z info    d\n"},
@@ -82,12 +83,12 @@ TEST(MergeByTimeTest, OrdersLinesByTimeAndKeepsThatOfEachPart) {
             "rank 1  2026-01-31T12:00:02.000Z info    c\n"
             "rank 0  2026-01-31T12:00:03.000Z info    d\n");
   // A clock that was set back does not change the order of a log.
-  EXPECT_EQ(merge_by_time({{.source = "rank 0",
+  EXPECT_EQ(view::merge_by_time({{.source = "rank 0",
                             .text = "{\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
                                     "{\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n"}}),
             "rank 0  {\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
             "rank 0  {\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n");
-  EXPECT_EQ(merge_by_time({}), "");
+  EXPECT_EQ(view::merge_by_time({}), "");
 }
 
 TEST_F(LogTailTest, PrintsLogOfOneRankOrOfAll) {

@@ -31,6 +31,7 @@ etc/needrestart/conf.d/stoker.conf
 etc/stoker/demo.yaml
 usr/bin/stoker-eval
 usr/bin/stoker-libtorch
+usr/bin/stoker-web
 usr/bin/stokerctl
 usr/bin/stokerd
 usr/lib/stoker/torch
@@ -41,16 +42,19 @@ usr/lib/sysusers.d/stoker.conf
 usr/lib/tmpfiles.d/stoker.conf
 usr/libexec/stoker/stoker-feed
 usr/share/bash-completion/completions/stoker-eval
+usr/share/bash-completion/completions/stoker-web
 usr/share/bash-completion/completions/stokerctl
 usr/share/bash-completion/completions/stokerd
 usr/share/doc/stoker/changelog.gz
 usr/share/doc/stoker/copyright
 usr/share/doc/stoker/stoker.spdx.json
 usr/share/fish/vendor_completions.d/stoker-eval.fish
+usr/share/fish/vendor_completions.d/stoker-web.fish
 usr/share/fish/vendor_completions.d/stokerctl.fish
 usr/share/fish/vendor_completions.d/stokerd.fish
 usr/share/lintian/overrides/stoker
 usr/share/man/man1/stoker-eval.1.gz
+usr/share/man/man1/stoker-web.1.gz
 usr/share/man/man1/stokerctl.1.gz
 usr/share/man/man5/stoker.yaml.5.gz
 usr/share/man/man8/stoker-libtorch.8.gz
@@ -60,6 +64,7 @@ usr/share/stoker/libtorch/libtorch-cuda.txt
 usr/share/stoker/libtorch/libtorch-version
 usr/share/stoker/libtorch/libtorch_wheels.sh
 usr/share/zsh/vendor-completions/_stoker-eval
+usr/share/zsh/vendor-completions/_stoker-web
 usr/share/zsh/vendor-completions/_stokerctl
 usr/share/zsh/vendor-completions/_stokerd
 FILES

@@ -14,14 +14,14 @@ fail() {
   exit 1
 }
 
-for program in stokerd stoker-eval stokerctl; do
+for program in stokerd stoker-eval stokerctl stoker-web; do
   "$prefix/bin/$program" --version
 done
 [[ -x $prefix/libexec/stoker/stoker-feed ]]
 grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.service"
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
 
-for file in man/man1/stokerctl.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/{stokerd,stoker-libtorch}.8 \
+for file in man/man1/stokerctl.1 man/man1/stoker-web.1 man/man1/stoker-eval.1 man/man5/stoker.yaml.5 man/man8/{stokerd,stoker-libtorch}.8 \
   bash-completion/completions/{stokerctl,stoker-eval,stokerd} zsh/site-functions/_{stokerctl,stoker-eval,stokerd} \
   fish/vendor_completions.d/{stokerctl,stoker-eval,stokerd}.fish stoker/config/{stoker.yaml,stoker.schema.json,cpp-gpt.yaml} stoker/producer/ring_producer.{cc,py}; do
   [[ -s $prefix/share/$file ]] || fail "share/$file is missing or empty"

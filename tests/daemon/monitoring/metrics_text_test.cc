@@ -1,4 +1,4 @@
-#include "daemon/http/metrics_text.h"
+#include "daemon/monitoring/metrics_text.h"
 
 #include <cmath>
 #include <fstream>
@@ -8,10 +8,11 @@
 #include <sstream>
 #include <string>
 
+#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stoker::http {
+namespace stoker::monitoring {
 namespace {
 
 using ::testing::HasSubstr;
@@ -83,5 +84,28 @@ TEST(MetricsTextTest, FollowsNamingRules) {
   EXPECT_LE(series, 500u);
 }
 
+// docs/examples/grafana-dashboard.json: JSON, and only metrics that exist, also with labels.
+TEST(GrafanaDashboardTest, UsesMetricsThatExist) {
+  std::ifstream file(STOKER_EXAMPLES "/grafana-dashboard.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto dashboard = boost::json::parse(text).as_object();
+  control::TrainerStatus status = some_status();
+  status.evaluator.best_value = 0.5;
+  const std::string metrics = "\n" + to_metrics_text(status, "1");
+  size_t expressions = 0;
+  for (const auto& panel : dashboard.at("panels").as_array()) {
+    for (const auto& target : panel.at("targets").as_array()) {
+      const std::string expression(target.at("expr").as_string());
+      const std::regex name("stoker_[a-z_]+");
+      for (std::sregex_iterator one(expression.begin(), expression.end(), name), end; one != end;
+           ++one, ++expressions)
+        EXPECT_TRUE(metrics.find("\n" + one->str() + " ") != std::string::npos ||
+                    metrics.find("\n" + one->str() + "{") != std::string::npos)
+            << one->str() << " in " << expression;
+    }
+  }
+  EXPECT_GT(expressions, 20u);
+}
+
 }  // namespace
-}  // namespace stoker::http
+}  // namespace stoker::monitoring

@@ -9,10 +9,10 @@
 
 #include "shared/control/trainer_status.h"
 
-namespace stoker::http {
+namespace stoker::monitoring {
 
 inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
 
 std::string to_metrics_text(const control::TrainerStatus& status, const std::string& version);
 
-}  // namespace stoker::http
+}  // namespace stoker::monitoring

@@ -1,4 +1,4 @@
-#include "daemon/http/metrics_text.h"
+#include "daemon/monitoring/metrics_text.h"
 
 #include <cmath>
 #include <utility>
@@ -7,7 +7,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
-namespace stoker::http {
+namespace stoker::monitoring {
 namespace {
 
 using control::TrainerState;
@@ -180,4 +180,4 @@ std::string to_metrics_text(const TrainerStatus& status, const std::string& vers
   return out.to_text();
 }
 
-}  // namespace stoker::http
+}  // namespace stoker::monitoring

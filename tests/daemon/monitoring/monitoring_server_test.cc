@@ -1,5 +1,5 @@
 // Requests as bytes over real sockets; the io_context runs in a thread of the test.
-#include "daemon/http/http_server.h"
+#include "daemon/monitoring/monitoring_server.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -20,10 +20,11 @@
 
 #include "shared/base/clock.h"
 
-namespace stoker::http {
+namespace stoker::monitoring {
 namespace {
 
 using namespace std::chrono_literals;
+using http::HttpLimits;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -78,9 +79,9 @@ std::string request(const std::string& method, const std::string& path,
   return method + " " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
 }
 
-class HttpServerTest : public ::testing::Test {
+class MonitoringServerTest : public ::testing::Test {
  protected:
-  ~HttpServerTest() override {
+  ~MonitoringServerTest() override {
     if (!thread_.joinable()) return;
     boost::asio::post(io_, [this] {
       if (server_) server_->stop();
@@ -90,26 +91,29 @@ class HttpServerTest : public ::testing::Test {
   }
   void start(HttpLimits limits = {}, UniqueFd unix_socket = {}, std::string unix_path = {}) {
     config::HttpListen listen{.unix_path = unix_path, .address = "127.0.0.1"};
-    server_ = std::make_unique<HttpServer>(io_, system_clock(),
-                                           HttpOptions{.listen = listen,
-                                                       .version = "1.2.3",
-                                                       .status = [this] { return status_; },
-                                                       .limits = limits});
+    server_ =
+        std::make_unique<MonitoringServer>(io_, system_clock(),
+                                           MonitoringOptions{.listen = listen,
+                                                             .version = "1.2.3",
+                                                             .run_dir = run_dir_,
+                                                             .status = [this] { return status_; },
+                                                             .limits = limits});
     const Status started = server_->start(std::move(unix_socket));
     ASSERT_TRUE(started.ok()) << started.to_string();
     thread_ = std::thread([this] { io_.run(); });
   }
   std::string ask(const std::string& bytes) { return Client(server_->port()).ask(bytes); }
 
+  std::string run_dir_ = ::testing::TempDir() + "stoker-no-run";
   control::TrainerStatus status_;
   boost::asio::io_context io_{1};
   std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work_{
       io_.get_executor()};
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<MonitoringServer> server_;
   std::thread thread_;
 };
 
-TEST_F(HttpServerTest, AnswersWithMetricsAndStatus) {
+TEST_F(MonitoringServerTest, AnswersWithMetricsAndStatus) {
   status_.step = 12;
   status_.state = control::TrainerState::kTraining;
   start();
@@ -121,11 +125,10 @@ TEST_F(HttpServerTest, AnswersWithMetricsAndStatus) {
   const auto object = boost::json::parse(status.substr(status.find("\r\n\r\n") + 4)).as_object();
   EXPECT_EQ(object.at("step"), 12);
   EXPECT_THAT(ask(request("GET", "/healthz")), HasSubstr("\r\n\r\nok\n"));
-  EXPECT_THAT(ask(request("GET", "/")), HasSubstr("/metrics"));
   EXPECT_THAT(ask(request("GET", "/other")), StartsWith("HTTP/1.1 404 "));
 }
 
-TEST_F(HttpServerTest, IsReadyWhileTraining) {
+TEST_F(MonitoringServerTest, IsReadyWhileTraining) {
   start();
   EXPECT_THAT(ask(request("GET", "/readyz")), StartsWith("HTTP/1.1 503 "));
   boost::asio::post(io_, [this] { status_.state = control::TrainerState::kPaused; });
@@ -134,14 +137,14 @@ TEST_F(HttpServerTest, IsReadyWhileTraining) {
   EXPECT_THAT(paused, HasSubstr("paused"));
 }
 
-TEST_F(HttpServerTest, AnswersHeadWithHeaderOnly) {
+TEST_F(MonitoringServerTest, AnswersHeadWithHeaderOnly) {
   start();
   const std::string answer = ask(request("HEAD", "/healthz"));
   EXPECT_THAT(answer, HasSubstr("Content-Length: 3\r\n"));
   EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
 }
 
-TEST_F(HttpServerTest, RejectsOtherMethodsAndBodies) {
+TEST_F(MonitoringServerTest, RejectsOtherMethodsAndBodies) {
   start();
   for (const char* const method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
     EXPECT_THAT(ask(request(method, "/metrics")), StartsWith("HTTP/1.1 405 ")) << method;
@@ -153,8 +156,89 @@ TEST_F(HttpServerTest, RejectsOtherMethodsAndBodies) {
   EXPECT_THAT(ask("\x16\x03\x01 no HTTP\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
 }
 
+TEST_F(MonitoringServerTest, ServesPageThatLoadsNothingElse) {
+  start();
+  const std::string answer = ask(request("GET", "/"));
+  const std::string header = answer.substr(0, answer.find("\r\n\r\n"));
+  EXPECT_THAT(header, HasSubstr("Content-Type: text/html"));
+  EXPECT_THAT(header,
+              HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"));
+  EXPECT_LE(answer.size(), size_t{1} << 20);
+}
+
+TEST_F(MonitoringServerTest, AnswersWithFilesOfRun) {
+  start();
+  EXPECT_THAT(ask(request("GET", "/v1/runs")), HasSubstr("\"name\":\"stoker-no-run\""));
+  EXPECT_THAT(ask(request("GET", "/v1/run")), HasSubstr("\"evaluations\":[]"));
+  EXPECT_THAT(ask(request("GET", "/v1/curves")), HasSubstr("\"columns\""));
+  EXPECT_THAT(ask(request("HEAD", "/v1/run")), Not(HasSubstr("evaluations")));
+  for (const char* const name : {"", "x.png", "..%2f..%2fetc%2fpasswd", "step-000000001.a.b.png"})
+    EXPECT_THAT(ask(request("GET", std::string("/v1/artifacts/") + name)),
+                StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(MonitoringServerTest, SendsEvents) {
+  start({.event_interval = 10ms});
+  Client client(server_->port());
+  client.send(request("GET", "/v1/events"));
+  const std::string header = client.read_until("\r\n\r\n");
+  EXPECT_THAT(header, HasSubstr("Content-Type: text/event-stream"));
+  EXPECT_THAT(header, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(client.read_until("\"step\":0,"), HasSubstr("event: status\ndata: {"));
+  boost::asio::post(io_, [this] { status_.step = 7; });
+  EXPECT_THAT(client.read_until("\"step\":7,"), HasSubstr("event: status\n"));
+  EXPECT_THAT(ask(request("HEAD", "/v1/events")), HasSubstr("text/event-stream"));
+}
+
+TEST_F(MonitoringServerTest, LimitsEventStreams) {
+  start({.event_streams = 2, .event_interval = 10ms});
+  std::vector<std::unique_ptr<Client>> open;
+  for (int i = 0; i < 2; ++i) {
+    open.push_back(std::make_unique<Client>(server_->port()));
+    open.back()->send(request("GET", "/v1/events"));
+    open.back()->read_until("event: status");
+  }
+  EXPECT_THAT(ask(request("GET", "/v1/events")), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 "));
+  open.clear();
+  std::string answer;
+  while (!answer.starts_with("HTTP/1.1 200 ")) {
+    Client client(server_->port());
+    client.send(request("GET", "/v1/events"));
+    answer = client.read_until("\r\n");
+  }
+}
+
+TEST_F(MonitoringServerTest, ClosesEventStreamThatIsNotRead) {
+  status_.device = std::string(1 << 20, 'x');
+  start({.connections = 1, .event_bytes = 8 << 20, .event_interval = 1ms});
+  Client client(server_->port());
+  client.send(request("GET", "/v1/events"));
+  EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  std::string answer;  // of another client, as soon as the only connection is closed
+  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/healthz"));
+}
+
+TEST_F(MonitoringServerTest, EndsEventStreamOfClientThatSendsMore) {
+  start({.event_interval = 1ms});
+  Client client(server_->port());
+  client.send(request("GET", "/v1/events"));
+  client.read_until("event: status");
+  client.send("x");
+  EXPECT_THAT(client.read_all(), Not(HasSubstr("HTTP/1.1")));  // until it is closed
+}
+
+TEST_F(MonitoringServerTest, LimitsBytesOfAnswersThatAreSent) {
+  start({.answer_bytes = 0});
+  Client client(server_->port());
+  client.send("GET /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  // The bytes are free when the answer is written.
+  EXPECT_THAT(ask(request("GET", "/v1/run")), StartsWith("HTTP/1.1 200 "));
+}
+
 // A name that an attacker's DNS server resolves to 127.0.0.1.
-TEST_F(HttpServerTest, RejectsHostsOfOtherSites) {
+TEST_F(MonitoringServerTest, RejectsHostsOfOtherSites) {
   start();
   for (const char* const host :
        {"attacker.example", "localhost.attacker.example", "127.0.0.1.example:80"})
@@ -164,7 +248,7 @@ TEST_F(HttpServerTest, RejectsHostsOfOtherSites) {
     EXPECT_THAT(ask(request("GET", "/v1/status", host)), StartsWith("HTTP/1.1 200 ")) << host;
 }
 
-TEST_F(HttpServerTest, RejectsRequestsWithoutHostOrWithTwo) {
+TEST_F(MonitoringServerTest, RejectsRequestsWithoutHostOrWithTwo) {
   start();
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n"),
@@ -172,7 +256,7 @@ TEST_F(HttpServerTest, RejectsRequestsWithoutHostOrWithTwo) {
   EXPECT_THAT(ask("GET / HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpServerTest, PermitsNoUseByOtherSites) {
+TEST_F(MonitoringServerTest, PermitsNoUseByOtherSites) {
   start();
   const std::string answer = ask(request("GET", "/v1/status"));
   EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'"));
@@ -181,7 +265,7 @@ TEST_F(HttpServerTest, PermitsNoUseByOtherSites) {
   EXPECT_THAT(answer, Not(HasSubstr("Access-Control-Allow-Origin")));
 }
 
-TEST_F(HttpServerTest, KeepsConnectionsOpen) {
+TEST_F(MonitoringServerTest, KeepsConnectionsOpen) {
   start();
   Client client(server_->port());
   for (int i = 0; i < 3; ++i) {
@@ -190,13 +274,13 @@ TEST_F(HttpServerTest, KeepsConnectionsOpen) {
   }
 }
 
-TEST_F(HttpServerTest, LimitsHeaders) {
+TEST_F(MonitoringServerTest, LimitsHeaders) {
   start();
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(9000, 'x')),
               StartsWith("HTTP/1.1 431 "));
 }
 
-TEST_F(HttpServerTest, LimitsTimeToSendRequest) {
+TEST_F(MonitoringServerTest, LimitsTimeToSendRequest) {
   start({.header_time = 2s, .idle_time = 50ms});
   Client slow(server_->port());
   slow.send("GET / HTTP/1.1\r\nHost: loc");
@@ -206,7 +290,7 @@ TEST_F(HttpServerTest, LimitsTimeToSendRequest) {
   EXPECT_THAT(slow.read_all(), StartsWith("HTTP/1.1 408 "));
 }
 
-TEST_F(HttpServerTest, LimitsConnections) {
+TEST_F(MonitoringServerTest, LimitsConnections) {
   start({.connections = 2});
   std::vector<std::unique_ptr<Client>> open;
   for (int i = 0; i < 2; ++i) {
@@ -223,7 +307,7 @@ TEST_F(HttpServerTest, LimitsConnections) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpServerTest, ClosesConnectionThatIsIdleLongest) {
+TEST_F(MonitoringServerTest, ClosesConnectionThatIsIdleLongest) {
   start({.connections = 2});
   std::vector<std::unique_ptr<Client>> open;
   for (int i = 0; i < 3; ++i) {
@@ -237,7 +321,7 @@ TEST_F(HttpServerTest, ClosesConnectionThatIsIdleLongest) {
 }
 
 // An answer of more bytes than the kernel buffers is not written while the client does not read.
-TEST_F(HttpServerTest, LimitsTimeToReadAnswer) {
+TEST_F(MonitoringServerTest, LimitsTimeToReadAnswer) {
   status_.device = std::string(64 << 20, 'x');
   start({.connections = 1, .write_time = 50ms});
   Client client(server_->port());
@@ -248,7 +332,7 @@ TEST_F(HttpServerTest, LimitsTimeToReadAnswer) {
   EXPECT_LT(client.read_all().size(), size_t{64} << 20);
 }
 
-TEST_F(HttpServerTest, StopsWithIncompleteRequestsAndAnswers) {
+TEST_F(MonitoringServerTest, StopsWithIncompleteRequestsAndAnswers) {
   status_.device = std::string(16 << 20, 'x');
   start();
   Client reading(server_->port()), writing(server_->port());
@@ -263,7 +347,7 @@ TEST_F(HttpServerTest, StopsWithIncompleteRequestsAndAnswers) {
   EXPECT_LT(writing.read_all().size(), size_t{16} << 20);
 }
 
-TEST_F(HttpServerTest, ServesUnixSocket) {
+TEST_F(MonitoringServerTest, ServesUnixSocket) {
   std::string directory = ::testing::TempDir() + "stoker-http-XXXXXX";
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string path = directory + "/http.sock";
@@ -279,16 +363,17 @@ TEST_F(HttpServerTest, ServesUnixSocket) {
   ::rmdir(directory.c_str());
 }
 
-TEST_F(HttpServerTest, NamesAddressThatIsInUse) {
+TEST_F(MonitoringServerTest, NamesAddressThatIsInUse) {
   start();
-  HttpServer second(io_, system_clock(),
-                    HttpOptions{.listen = {.address = "127.0.0.1", .port = server_->port()},
-                                .version = "1",
-                                .status = [] { return control::TrainerStatus(); }});
+  MonitoringServer second(
+      io_, system_clock(),
+      MonitoringOptions{.listen = {.address = "127.0.0.1", .port = server_->port()},
+                        .version = "1",
+                        .status = [] { return control::TrainerStatus(); }});
   const Status status = second.start();
   EXPECT_EQ(status.code(), StatusCode::kBusy);  // systemd starts it again
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:" + std::to_string(server_->port())));
 }
 
 }  // namespace
-}  // namespace stoker::http
+}  // namespace stoker::monitoring

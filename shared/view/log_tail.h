@@ -15,7 +15,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 
-namespace stoker::ctl {
+namespace stoker::view {
 
 class LogTail {
  public:
@@ -47,4 +47,4 @@ struct LogPart {
 // parts.
 std::string merge_by_time(const std::vector<LogPart>& parts);
 
-}  // namespace stoker::ctl
+}  // namespace stoker::view

@@ -1,4 +1,4 @@
-#include "ctl/log_tail.h"
+#include "shared/view/log_tail.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stoker::ctl {
+namespace stoker::view {
 namespace {
 
 constexpr uint64_t kBlockBytes = 256 << 10;
@@ -128,4 +128,4 @@ Result<std::string> LogTail::read_more() {
   return read_block();
 }
 
-}  // namespace stoker::ctl
+}  // namespace stoker::view

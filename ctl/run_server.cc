@@ -1,0 +1,116 @@
+#include "ctl/run_server.h"
+
+#include <algorithm>
+#include <list>
+#include <optional>
+#include <utility>
+
+#include "shared/view/page.h"
+#include "shared/view/run_view.h"
+
+namespace stoker::ctl {
+
+using http::HttpAnswer;
+using http::HttpRequest;
+
+class RunServer::Impl {
+ public:
+  Impl(boost::asio::io_context& io, Clock& clock, config::HttpListen listen, std::string directory,
+       http::HttpLimits limits)
+      : directory_(std::move(directory)),
+        server_(io, clock, std::move(listen),
+                {.answer = [this](const HttpRequest& request) { return answer(request); },
+                 .events = [this](const std::string& topic) { return events(topic); }},
+                limits) {}
+  http::HttpServer& server() { return server_; }
+
+ private:
+  using Reply = std::variant<HttpAnswer, http::ReadAnswer, http::EventStream>;
+
+  Reply answer(const HttpRequest& request) {
+    const std::string_view path = request.path;
+    const std::string name = http::query_value(request.query, "run");
+    if (path == "/")
+      return HttpAnswer{.content_type = "text/html; charset=utf-8",
+                        .body = view::live_page().html,
+                        .security_policy = view::live_page().security_policy};
+    if (path == "/healthz") return HttpAnswer{.body = "ok\n"};
+    if (path == "/v1/events") return http::EventStream{.topic = name};
+    if (path == "/v1/runs") return [this] { return json(list()); };
+    if (path == "/v1/run") return of_run(name, [](auto& run) { return json(run.overview()); });
+    if (path == "/v1/curves") return of_run(name, [](auto& run) { return json(run.curves()); });
+    constexpr std::string_view kArtifacts = "/v1/artifacts/";
+    if (path.starts_with(kArtifacts)) {
+      const std::string file = http::decode_path(path.substr(kArtifacts.size()));
+      return of_run(name, [file](view::RunView& run) {
+        auto artifact = run.read_artifact(file);
+        return artifact.ok() ? HttpAnswer{.content_type = artifact->content_type,
+                                          .body = std::move(artifact->bytes)}
+                             : not_found();
+      });
+    }
+    return not_found();
+  }
+  http::ReadEvents events(const std::string& name) {
+    return [this, name] {
+      view::RunView* const run = find(name);
+      return run == nullptr ? std::string() : run->events();
+    };
+  }
+
+  static HttpAnswer json(std::string text) {
+    return {.content_type = "application/json", .body = std::move(text) + "\n"};
+  }
+  static HttpAnswer not_found() {
+    return {.code = 404, .body = "not found; / is the page of the runs\n"};
+  }
+  template <typename Read>
+  http::ReadAnswer of_run(std::string name, Read read) {
+    return [this, name = std::move(name), read = std::move(read)] {
+      view::RunView* const run = find(name);
+      return run == nullptr ? not_found() : read(*run);
+    };
+  }
+
+  // ---- In the thread of server_
+
+  std::string list() {
+    std::string out;
+    for (const view::FoundRun& run : view::find_runs(directory_))
+      out += (out.empty() ? "" : ",") + view::RunView(run.layout, run.name).summary();
+    return "[" + out + "]";
+  }
+  // Only a name that find_runs() returns: it cannot be a path out of the directory. The views of the
+  // last runs are stored with what they have read.
+  view::RunView* find(const std::string& name) {
+    constexpr size_t kMaxViews = 16;
+    const auto is_named = [&](const auto& run) { return run.name() == name; };
+    if (const auto known = std::ranges::find_if(views_, is_named); known != views_.end()) {
+      views_.splice(views_.begin(), views_, known);
+      return &views_.front();
+    }
+    for (view::FoundRun& run : view::find_runs(directory_)) {
+      if (!name.empty() && run.name != name) continue;
+      if (name.empty() && !views_.empty() && views_.front().name() == run.name)
+        return &views_.front();
+      views_.emplace_front(std::move(run.layout), std::move(run.name));
+      if (views_.size() > kMaxViews) views_.pop_back();
+      return &views_.front();
+    }
+    return nullptr;
+  }
+
+  const std::string directory_;
+  std::list<view::RunView> views_;  // of the thread of server_; the last used first
+  http::HttpServer server_;
+};
+
+RunServer::RunServer(boost::asio::io_context& io, Clock& clock, config::HttpListen listen,
+                     std::string directory, http::HttpLimits limits)
+    : impl_(std::make_unique<Impl>(io, clock, std::move(listen), std::move(directory), limits)) {}
+RunServer::~RunServer() = default;
+Status RunServer::start() { return impl_->server().start(); }
+void RunServer::stop() { impl_->server().stop(); }
+uint16_t RunServer::port() const { return impl_->server().port(); }
+
+}  // namespace stoker::ctl

@@ -1,0 +1,295 @@
+#include "ctl/top_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cwchar>
+
+#include "ctl/text_format.h"
+#include "shared/base/utf8.h"
+
+namespace stoker::ctl {
+namespace {
+
+using control::TrainerState;
+using control::TrainerStatus;
+
+constexpr const char* kReset = "\x1b[0m";
+
+class Painter {
+ public:
+  explicit Painter(const TextStyle& style) : style_(style) {}
+  std::string color(const char* code, const std::string& text) const {
+    return style_.color && !text.empty() ? "\x1b[" + std::string(code) + "m" + text + kReset : text;
+  }
+  std::string bold(const std::string& text) const { return color("1", text); }
+  std::string label(std::string name) const {
+    name.resize(11, ' ');
+    return color("36", name);
+  }
+  // `parts`: fractions of one and their colors.
+  std::string bar(const std::vector<std::pair<double, const char*>>& parts, int width) const {
+    constexpr const char* kGlyphs[] = {"#", "=", "-", "+"};
+    std::string text = "[";
+    double sum = 0;
+    int used = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      sum += std::isfinite(parts[i].first) ? std::max(0.0, parts[i].first) : 0;
+      const int end = std::clamp(static_cast<int>(std::lround(sum * width)), used, width);
+      std::string cells;
+      for (; used < end; ++used) cells += style_.unicode && style_.color ? "█" : kGlyphs[i % 4];
+      text += color(parts[i].second, cells);
+    }
+    for (; used < width; ++used) text += style_.unicode ? "·" : " ";
+    return text + "]";
+  }
+
+ private:
+  const TextStyle& style_;
+};
+
+const char* color_of(TrainerState state) {
+  switch (state) {
+    case TrainerState::kPaused:
+    case TrainerState::kStopping:
+      return "1;33";
+    case TrainerState::kDegraded:
+      return "1;31";
+    case TrainerState::kStarting:
+    case TrainerState::kTraining:
+    case TrainerState::kSaving:
+      break;
+  }
+  return "1;32";
+}
+
+std::string head_line(const TopState& state, const Painter& paint) {
+  const TrainerStatus& status = state.status;
+  std::string text = paint.bold(printable(state.name)) + "  " +
+                     paint.color(color_of(status.state), std::string(to_string(status.state))) +
+                     "  step " + format_count(status.step);
+  if (status.max_steps > 0)
+    text += "/" + format_count(status.max_steps) + " (" +
+            std::to_string(static_cast<int>(100 * static_cast<double>(status.step) /
+                                            static_cast<double>(status.max_steps))) +
+            " %)";
+  text += "  epoch " + format_count(status.epoch);
+  if (std::isfinite(status.eta_seconds) && status.eta_seconds > 0)
+    text += "  ETA " + format_duration(status.eta_seconds);
+  return text;
+}
+
+std::string loss_line(const TrainerStatus& status, const Painter& paint) {
+  std::string text = paint.label("loss") + paint.bold(format_number(status.loss, 5));
+  if (!status.training_metric.name.empty() && !std::isnan(status.training_metric.value))
+    text += "  " + printable(status.training_metric.name) + " " +
+            format_number(status.training_metric.value, 4);
+  text += "  lr " + format_setting(status.lr) + "  " + format_number(status.samples_per_second, 4) +
+          " samples/s";
+  if (!status.device.empty()) text += "  on " + printable(status.device);
+  return text;
+}
+
+constexpr int kBarCells = 20;
+
+std::vector<std::string> status_lines(const TopState& state, const Painter& paint) {
+  const TrainerStatus& status = state.status;
+  std::vector<std::string> lines;
+  const double step = status.step_time_ms > 0 ? status.step_time_ms : 1;
+  const double wait = status.feed.data_wait_ms / step, stall = state.stall_ms_per_step / step;
+  lines.push_back(
+      paint.label("step") +
+      paint.bar({{1 - wait - stall, "34"}, {wait, "33"}, {stall, "35"}}, kBarCells) + " " +
+      paint.color("34", "compute ") + format_number(std::max(0.0, step * (1 - wait - stall)), 3) +
+      paint.color("33", "  data wait ") + format_number(status.feed.data_wait_ms, 2) +
+      paint.color("35", "  checkpoint ") + format_number(state.stall_ms_per_step, 2) + " ms");
+  const auto& feed = status.feed;
+  lines.push_back(paint.label("ring") +
+                  paint.bar({{feed.queue_capacity > 0 ? static_cast<double>(feed.ready_batches) /
+                                                            static_cast<double>(feed.queue_capacity)
+                                                      : 0,
+                              "32"}},
+                            kBarCells) +
+                  " " + format_count(feed.ready_batches) + " of " +
+                  format_count(feed.queue_capacity) + " batches ready");
+  const double workers = std::max(1, feed.workers);
+  lines.push_back(paint.label("readers") +
+                  paint.bar({{feed.workers_reading / workers, "34"},
+                             {feed.workers_decoding / workers, "33"},
+                             {feed.workers_transforming / workers, "35"},
+                             {feed.workers_waiting / workers, "32"}},
+                            kBarCells) +
+                  " " + std::to_string(feed.workers) + ": " + paint.color("34", "read ") +
+                  format_number(feed.workers_reading, 2) + paint.color("33", " decode ") +
+                  format_number(feed.workers_decoding, 2) + paint.color("35", " transform ") +
+                  format_number(feed.workers_transforming, 2) + paint.color("32", " wait ") +
+                  format_number(feed.workers_waiting, 2));
+  std::string memory = paint.label("memory") + format_bytes(status.memory.rss_bytes) + " (peak " +
+                       format_bytes(status.memory.peak_rss_bytes) + ")";
+  if (status.memory.device_reserved_bytes > 0)
+    memory += "  " + printable(status.device) + " " +
+              format_bytes(status.memory.device_allocated_bytes) + " of " +
+              format_bytes(status.memory.device_reserved_bytes) + " reserved";
+  lines.push_back(memory);
+  for (const Gpu& gpu : state.gpus) {
+    std::string text = paint.label("gpu " + std::to_string(gpu.index)) +
+                       paint.bar({{gpu.load_percent.value_or(0) / 100.0, "32"}}, kBarCells) + " ";
+    text += gpu.load_percent ? std::to_string(*gpu.load_percent) + " %" : "load unknown";
+    if (gpu.memory_total_bytes > 0)
+      text += "  " + format_bytes(gpu.memory_used_bytes) + " of " +
+              format_bytes(gpu.memory_total_bytes);
+    if (gpu.celsius) text += "  " + std::to_string(*gpu.celsius) + " C";
+    if (gpu.watts) text += "  " + format_number(*gpu.watts, 3) + " W";
+    lines.push_back(text + "  " + printable(gpu.name));
+  }
+  const auto& checkpoint = status.checkpoint;
+  const bool has_checkpoint = checkpoint.last_saved_step > 0 || checkpoint.saved_total > 0;
+  std::string saved = paint.label("checkpoint");
+  saved += has_checkpoint ? "step " + format_count(checkpoint.last_saved_step) + ", stall " +
+                                format_number(checkpoint.stall_ms, 3) + " ms"
+                          : "none yet";
+  if (checkpoint.is_saving) saved += ", saving";
+  if (checkpoint.failed_total > 0)
+    saved += paint.color("1;31", ", " + format_count(checkpoint.failed_total) +
+                                     " failed: " + printable(checkpoint.last_error));
+  lines.push_back(saved);
+  const auto& evaluator = status.evaluator;
+  std::string evaluated = paint.label("evaluator");
+  evaluated += evaluator.state == "not_started" ? "not started" : printable(evaluator.state);
+  if (evaluator.last_evaluated_step > 0) {
+    const uint64_t lag = checkpoint.last_saved_step -
+                         std::min(checkpoint.last_saved_step, evaluator.last_evaluated_step);
+    evaluated += lag == 0 ? ", up to date" : ", " + format_count(lag) + " steps behind";
+  }
+  if (!std::isnan(evaluator.best_value))
+    evaluated += ", best " + format_number(evaluator.best_value, 5) + " at step " +
+                 format_count(evaluator.best_step);
+  lines.push_back(evaluated);
+  std::string errors;
+  for (const auto& [count, what] : {std::pair{feed.sample_errors, "sample errors"},
+                                    {feed.worker_crashes, "worker crashes"},
+                                    {feed.worker_timeouts, "timeouts"},
+                                    {feed.requeued_batches, "requeued batches"},
+                                    {status.skipped_steps, "skipped steps"},
+                                    {status.rollbacks, "rollbacks"}})
+    if (count > 0) errors += (errors.empty() ? "" : ", ") + format_count(count) + " " + what;
+  if (!errors.empty()) lines.push_back(paint.label("errors") + paint.color("1;33", errors));
+  if (!status.waiting_for.empty())
+    lines.push_back(paint.label("waiting") + printable(status.waiting_for));
+  return lines;
+}
+
+std::string log_line(const std::string& line, const Painter& paint) {
+  // Of "2026-01-31T12:00:00.000Z", the time of day to the second.
+  constexpr size_t kDateBytes = 11, kSecondsEnd = 19, kTimeBytes = 24;
+  const bool has_time = line.size() > kTimeBytes && line[kDateBytes - 1] == 'T';
+  const std::string text = printable(has_time ? line.substr(kDateBytes, kSecondsEnd - kDateBytes) +
+                                                    line.substr(kTimeBytes)
+                                              : line);
+  if (is_shown(line, ShownLevel::kError)) return paint.color("31", text);
+  if (is_shown(line, ShownLevel::kWarning)) return paint.color("33", text);
+  return paint.color("2", text);
+}
+
+std::string key_line(const TopState& state, const Painter& paint) {
+  if (!state.error.empty()) return paint.color("1;31", printable(state.error));
+  if (!state.message.empty()) return paint.bold(printable(state.message));
+  std::string text;
+  for (const auto& [key, what] :
+       {std::pair{"p", state.status.state == TrainerState::kPaused ? "resume" : "pause"},
+        {"c", "checkpoint"},
+        {"l", "log level"},
+        {"q", "quit"}}) {
+    text += paint.color("7", std::string(" ") + key + " ") + " " + what;
+    text += *key == 'l' ? " (" + std::string(to_string(state.level)) + ")  " : "  ";
+  }
+  return text + "(training continues)";
+}
+
+}  // namespace
+
+std::string_view to_string(ShownLevel level) {
+  switch (level) {
+    case ShownLevel::kDebug:
+      return "debug";
+    case ShownLevel::kInfo:
+      return "info";
+    case ShownLevel::kWarning:
+      return "warning";
+    case ShownLevel::kError:
+      return "error";
+  }
+  return "";  // unreachable; all levels are handled above
+}
+
+bool is_shown(const std::string& log_line, ShownLevel level) {
+  for (const ShownLevel one :
+       {ShownLevel::kError, ShownLevel::kWarning, ShownLevel::kInfo, ShownLevel::kDebug}) {
+    const std::string word(to_string(one));
+    // In text, the level follows the time.
+    const bool has_level = log_line.starts_with('{')
+                               ? log_line.find("\"level\":\"" + word + "\"") != std::string::npos
+                               : log_line.find(' ' + word + ' ') == log_line.find(' ');
+    if (has_level && log_line.find(' ') != std::string::npos) return one >= level;
+  }
+  return level <= ShownLevel::kInfo;
+}
+
+std::string truncate_line(const std::string& text, int columns) {
+  std::string out;
+  bool is_colored = false;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] == '\x1b') {
+      const size_t end = std::min(text.find('m', i), text.size() - 1) + 1;
+      out += text.substr(i, end - i);
+      is_colored = out.size() < 4 || !out.ends_with(kReset);
+      i = end;
+      continue;
+    }
+    const size_t bytes =
+        std::max<size_t>(1, utf8_character_bytes(std::string_view(text).substr(i)));
+    wchar_t wide = L'?';
+    std::mbstate_t state{};
+    int width = 1;
+    const size_t converted = std::mbrtowc(&wide, text.data() + i, bytes, &state);
+    if (converted == bytes) width = std::max(0, ::wcwidth(wide));
+    if ((columns -= width) < 0) break;
+    out += text.substr(i, bytes);
+    i += bytes;
+  }
+  return is_colored ? out + kReset : out;
+}
+
+std::vector<std::string> render_top(const TopState& state, int rows, const TextStyle& style) {
+  constexpr int kPlotFrame = 3, kMinPlotRows = 4, kMaxLogLines = 12;
+  const Painter paint(style);
+  std::vector<std::string> lines{head_line(state, paint), loss_line(state.status, paint)};
+  const std::vector<std::string> details = status_lines(state, paint);
+  const int fixed = static_cast<int>(lines.size() + details.size()) + 1;
+  int left = rows - fixed;
+  int log_lines = std::clamp(left / 4, 0, kMaxLogLines);
+  if (!has_finite_point(state.curves)) log_lines = std::max(0, left);
+  left -= log_lines;
+  if (left >= kMinPlotRows + kPlotFrame && style.columns >= 40) {
+    const std::string plot = render_plot(state.curves, "steps", left - kPlotFrame, style);
+    for (size_t begin = 0; begin < plot.size();) {
+      const size_t end = plot.find('\n', begin);
+      lines.push_back(plot.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  lines.insert(lines.end(), details.begin(), details.end());
+  std::vector<std::string> shown;
+  for (const std::string& line : state.log)
+    if (is_shown(line, state.level)) shown.push_back(line);
+  // Whatever the plot has not used.
+  const auto room = static_cast<size_t>(std::max(0, rows - 1 - static_cast<int>(lines.size())));
+  for (size_t i = shown.size() - std::min(shown.size(), room); i < shown.size(); ++i)
+    lines.push_back(log_line(shown[i], paint));
+  lines.resize(static_cast<size_t>(std::max(0, rows - 1)));
+  lines.push_back(key_line(state, paint));
+  if (rows < 1) lines.clear();
+  for (std::string& line : lines) line = truncate_line(line, style.columns);
+  return lines;
+}
+
+}  // namespace stoker::ctl

@@ -1,0 +1,42 @@
+// TopView: the lines of `stokerctl top`, for a screen of any size.
+//
+// Threads: values and pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ctl/gpu_usage.h"
+#include "ctl/plot.h"
+#include "ctl/terminal.h"
+#include "shared/control/trainer_status.h"
+
+namespace stoker::ctl {
+
+// The lowest level of log lines that are shown.
+enum class ShownLevel { kDebug, kInfo, kWarning, kError };
+std::string_view to_string(ShownLevel level);
+
+struct TopState {
+  std::string name;  // of the run
+  control::TrainerStatus status;
+  std::vector<Curve> curves;  // loss and validation
+  double stall_ms_per_step = 0;
+  std::vector<Gpu> gpus;
+  std::vector<std::string> log;  // newest last
+  ShownLevel level = ShownLevel::kInfo;
+  std::string message;  // the result of a command; empty: the keys are shown
+  std::string error;    // stokerd does not answer; empty: it does
+};
+
+// Exactly `rows` lines of at most style.columns characters, with ANSI colors if style.color. Drops
+// what does not fit: first the plot, then log lines, then the lines from the bottom.
+std::vector<std::string> render_top(const TopState& state, int rows, const TextStyle& style);
+
+// Whether the log shows a line at this level: "2026-… info    event …" or JSON.
+bool is_shown(const std::string& log_line, ShownLevel level);
+
+// `text` with at most `columns` characters; ANSI colors take none.
+std::string truncate_line(const std::string& text, int columns);
+
+}  // namespace stoker::ctl

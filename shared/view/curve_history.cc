@@ -1,0 +1,179 @@
+#include "shared/view/curve_history.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "shared/base/clock.h"
+#include "shared/base/file.h"
+#include "shared/metrics/json_lines.h"
+
+namespace stoker::view {
+namespace {
+
+constexpr size_t kReadBytes = 1 << 20;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+void append_number(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char text[40];
+  const bool is_integer = value == std::floor(value) && std::abs(value) < 1e15;
+  const auto end =
+      is_integer ? std::to_chars(text, text + sizeof text, static_cast<int64_t>(value))
+                 : std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
+  out.append(text, end.ptr);
+}
+
+// The row of `num` records and one of `more` records after it.
+CurveHistory::Row merge(const CurveHistory::Row& a, size_t num, const CurveHistory::Row& b,
+                        size_t more) {
+  CurveHistory::Row row;
+  for (size_t i = 0; i < row.size(); ++i) {
+    const bool has_a = !std::isnan(a[i]), has_b = !std::isnan(b[i]);
+    if (i == CurveHistory::kStep || i == CurveHistory::kSeconds || !has_a || !has_b) {
+      row[i] = has_b ? b[i] : a[i];
+    } else if (i == CurveHistory::kLossMin) {
+      row[i] = std::min(a[i], b[i]);
+    } else if (i == CurveHistory::kLossMax) {
+      row[i] = std::max(a[i], b[i]);
+    } else {
+      row[i] = (a[i] * static_cast<double>(num) + b[i] * static_cast<double>(more)) /
+               static_cast<double>(num + more);
+    }
+  }
+  return row;
+}
+
+}  // namespace
+
+void CurveHistory::clear() {
+  offset_ = 0;
+  partial_.clear();
+  rows_.clear();
+  records_per_row_ = 1;
+  num_merged_ = 0;
+  if (last_) first_of_file_ = ++count_;
+  last_.reset();
+  recent_.clear();
+}
+
+void CurveHistory::refresh() {
+  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  if (info.st_ino != inode_ || static_cast<uint64_t>(info.st_size) < offset_) clear();
+  inode_ = info.st_ino;
+  std::string block(kReadBytes, '\0');
+  for (ssize_t size;
+       (size = ::pread(fd.get(), block.data(), block.size(), static_cast<off_t>(offset_))) > 0;) {
+    offset_ += static_cast<uint64_t>(size);
+    std::string_view text(block.data(), static_cast<size_t>(size));
+    for (size_t newline; (newline = text.find('\n')) != text.npos;
+         text.remove_prefix(newline + 1)) {
+      partial_ += text.substr(0, newline);
+      add_line(partial_);
+      partial_.clear();
+    }
+    if (partial_.size() + text.size() <= metrics::kMaxLineBytes) partial_ += text;
+  }
+}
+
+void CurveHistory::add_line(std::string_view line) {
+  const auto record = metrics::parse_record(line);
+  if (!record.ok()) return;
+  const auto parsed = metrics::train_metrics_from(*record);
+  if (!parsed.ok()) return;
+  const auto step = static_cast<double>(parsed->step);
+  const double before = last_ ? (*last_)[kStep] : 0;
+  // A rollback truncates the file; what is behind it now replaces what was read.
+  if (last_ && step <= before) {
+    const uint64_t offset = offset_;
+    clear();
+    offset_ = offset;
+  }
+  if (!last_) started_ = parsed->wall_time;
+  const auto start = parse_iso8601(started_), now = parse_iso8601(parsed->wall_time);
+  if (parsed->maybe_metric) metric_name_ = parsed->maybe_metric->first;
+  Row row{};
+  row[kStep] = step;
+  row[kSeconds] = start && now ? std::chrono::duration<double>(*now - *start).count() : kNan;
+  row[kLoss] = row[kLossMin] = row[kLossMax] = parsed->loss;
+  row[kMetric] = parsed->maybe_metric ? parsed->maybe_metric->second : kNan;
+  row[kLr] = parsed->lr;
+  row[kGradNorm] = parsed->grad_norm;
+  row[kSamplesPerSecond] = parsed->samples_per_second;
+  row[kStepMs] = parsed->step_time_ms;
+  row[kWaitMs] = parsed->data_wait_ms;
+  row[kStallMs] = parsed->checkpoint_stall_ms / std::max(1.0, step - std::min(before, step));
+  add(row);
+}
+
+void CurveHistory::add(const Row& row) {
+  last_ = row;
+  ++count_;
+  recent_.push_back(row);
+  if (recent_.size() > kMaxRecent) recent_.pop_front();
+  merged_ = num_merged_ == 0 ? row : merge(merged_, num_merged_, row, 1);
+  if (++num_merged_ < records_per_row_) return;
+  rows_.push_back(merged_);
+  num_merged_ = 0;
+  if (rows_.size() < 2 * kMaxRows) return;
+  merge_rows(rows_);
+  records_per_row_ *= 2;
+}
+
+void CurveHistory::merge_rows(std::vector<Row>& rows) {
+  size_t size = 0;
+  for (size_t i = 0; i < rows.size(); i += 2)
+    rows[size++] = i + 1 < rows.size() ? merge(rows[i], 1, rows[i + 1], 1) : rows[i];
+  rows.resize(size);
+}
+
+std::vector<CurveHistory::Row> CurveHistory::rows() const {
+  std::vector<Row> rows = rows_;
+  if (num_merged_ > 0) rows.push_back(merged_);
+  return rows;
+}
+
+std::optional<std::vector<CurveHistory::Row>> CurveHistory::rows_since(uint64_t& count) const {
+  const uint64_t before = std::exchange(count, count_);
+  if (before < first_of_file_ || count_ - before > recent_.size()) return std::nullopt;
+  return std::vector<Row>(recent_.end() - static_cast<std::ptrdiff_t>(count_ - before),
+                          recent_.end());
+}
+
+std::string CurveHistory::to_json(const std::vector<Row>& rows) {
+  std::string out = "{";
+  for (size_t column = 0; column < kColumns; ++column) {
+    out += (column > 0 ? ",\"" : "\"") + std::string(kNames[column]) + "\":[";
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i > 0) out += ',';
+      append_number(out, rows[i][column]);
+    }
+    out += "]";
+  }
+  return out + "}";
+}
+
+std::string CurveHistory::to_json(size_t max_rows) const {
+  std::vector<Row> shown = rows();
+  size_t records = records_per_row_;
+  for (; shown.size() > std::max<size_t>(2, max_rows); records *= 2) merge_rows(shown);
+  metrics::MetricsRecord head;
+  head.add("metric", metric_name_).add("started", started_);
+  head.add("records_per_row", static_cast<uint64_t>(records));
+  std::string text = metrics::to_json(head);
+  text.pop_back();
+  return text + ",\"columns\":" + to_json(shown) + "}";
+}
+
+}  // namespace stoker::view

@@ -1,0 +1,88 @@
+// CurveHistory: the records of metrics/train.jsonl as columns of numbers, in bounded memory.
+//
+// refresh() reads what was appended since the last call. Above 2 * kMaxRows rows, adjacent rows are
+// merged: values are averaged, loss_min and loss_max keep the extremes. The newest records are also
+// stored as they are, for live pages.
+//
+// Threads:  one at a time.
+// Blocking: reads the file.
+// Errors:   none; lines that are not records are ignored. A file that was truncated or replaced is
+//           read again from its start.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/metrics/metrics_record.h"
+
+namespace stoker::view {
+
+class CurveHistory {
+ public:
+  static constexpr size_t kMaxRows = 8192;
+  static constexpr size_t kMaxRecent = 2048;
+  enum Column : size_t {
+    kStep,
+    kSeconds,
+    kLoss,
+    kLossMin,
+    kLossMax,
+    kMetric,
+    kLr,
+    kGradNorm,
+    kSamplesPerSecond,
+    kStepMs,
+    kWaitMs,
+    kStallMs,
+    kColumns
+  };
+  static constexpr std::array<std::string_view, kColumns> kNames{
+      "step",         "seconds", "loss",      "loss_min",           "loss_max",
+      "metric",       "lr",      "grad_norm", "samples_per_second", "step_time_ms",
+      "data_wait_ms", "stall_ms"};
+  using Row = std::array<double, kColumns>;
+
+  explicit CurveHistory(std::string path) : path_(std::move(path)) {}
+
+  void refresh();
+  // {"metric": "accuracy", "started": "…", "records_per_row": 1, "columns": {"step": […], …}}
+  // With at most `max_rows` rows (at least 2).
+  std::string to_json(size_t max_rows = SIZE_MAX) const;
+  // All rows, merged as described above.
+  std::vector<Row> rows() const;
+  // Rows read since the call with the previous count; nullopt: unknown, read to_json() again. Sets
+  // `count`, 0 at first.
+  std::optional<std::vector<Row>> rows_since(uint64_t& count) const;
+  static std::string to_json(const std::vector<Row>& rows);  // the columns
+  const std::optional<Row>& last() const { return last_; }
+  const std::string& metric_name() const { return metric_name_; }
+
+ private:
+  void clear();
+  void add_line(std::string_view line);
+  void add(const Row& row);
+  static void merge_rows(std::vector<Row>& rows);
+
+  const std::string path_;
+  uint64_t offset_ = 0;
+  ino_t inode_ = 0;
+  std::string partial_;  // line
+  std::string metric_name_, started_;
+  std::vector<Row> rows_;
+  size_t records_per_row_ = 1;
+  Row merged_{};  // of the last `num_merged_` records, not in rows_ yet
+  size_t num_merged_ = 0;
+  std::optional<Row> last_;
+  std::deque<Row> recent_;
+  uint64_t count_ = 1;  // of records, over all times that the file was read; plus one
+  uint64_t first_of_file_ = 1;
+};
+
+}  // namespace stoker::view

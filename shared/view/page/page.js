@@ -1,0 +1,634 @@
+"use strict";
+// The page of a run: live over /v1/…, or a report with its data inside. No other resources.
+(() => {
+const report = JSON.parse(document.getElementById("data").textContent);
+const app = document.getElementById("app");
+const kBuckets = 700;  // points of a drawn line; more are averaged, with a band from minimum to maximum
+const colors = ["--train", "--val", "--third", "--fourth", "--fifth", "--sixth"];
+
+// ---- Text
+
+const isNumber = x => typeof x === "number" && isFinite(x);
+function format(x, digits = 4) {
+  if (!isNumber(x)) return "–";
+  const size = Math.abs(x);
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return x.toExponential(Math.max(0, digits - 3));
+  if (Number.isInteger(x)) return count(x);
+  return x.toFixed(Math.min(8, Math.max(0, digits - 1 - Math.floor(Math.log10(size)))));
+}
+const shortest = x => Math.abs(x) >= 1e4 ? count(x) : String(Number(x.toPrecision(3)));
+const count = x => isNumber(x) ? Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f") : "–";
+function bytes(x) {
+  if (!isNumber(x)) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  while (x >= 1000 && unit < 4) { x /= 1000; ++unit; }
+  return (unit ? x.toPrecision(3) : x) + " " + units[unit];
+}
+function duration(s) {
+  if (!isNumber(s) || s < 0) return "–";
+  if (s < 60) return s.toFixed(s < 10 ? 1 : 0) + " s";
+  if (s < 3600) return Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s";
+  if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
+  return Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
+}
+const age = time => time ? duration((Date.now() - Date.parse(time)) / 1000) + " ago" : "–";
+const words = name => name.replace("_per_", "/").replaceAll("_", " ");
+
+// ---- Elements
+
+function h(tag, props, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(props || {})) {
+    if (key === "class") element.className = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter(x => x !== null && x !== undefined));
+  return element;
+}
+let nextId = 0;
+function card(title, size, ...children) {
+  const id = "h" + ++nextId;
+  const value = h("span", {class: "value"});
+  const head = h("div", {class: "head"}, h("h2", {id}, title), value);
+  const element = h("section", {class: "card " + size, "aria-labelledby": id}, head, ...children);
+  return Object.assign(element, {head, value});
+}
+function table(titles, rows, caption, attributes = []) {
+  return h("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption}, h("table", null,
+    h("caption", {class: "hidden"}, caption),
+    h("thead", null, h("tr", null, titles.map(t => h("th", {scope: "col", class: t.startsWith("<") ? "left" : null}, t.replace("<", ""))))),
+    h("tbody", null, rows.map((row, i) => h("tr", attributes[i] || null, row.map(cell => cell instanceof Node && cell.tagName === "TD" ? cell : h("td", null, cell)))))));
+}
+function bar(parts, label) {  // [[value, color index]], fractions of one
+  const ns = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(ns, "svg");
+  svg.setAttribute("viewBox", "0 0 100 8");
+  svg.setAttribute("preserveAspectRatio", "none");
+  let x = 0;
+  for (const [value, color] of parts) {
+    const rect = document.createElementNS(ns, "rect");
+    rect.setAttribute("x", x);
+    rect.setAttribute("width", Math.max(0, value) * 100);
+    rect.setAttribute("height", 8);
+    rect.setAttribute("fill", "var(" + colors[color] + ")");
+    svg.append(rect);
+    x += Math.max(0, value) * 100;
+  }
+  return h("div", {class: "bar", role: "img", "aria-label": label}, svg);
+}
+const legend = names => h("ul", {class: "legend"}, names.map(([name, color]) => h("li", null, h("span", {class: "swatch c" + color}), name)));
+const say = text => { document.getElementById("announcer").textContent = text; };
+
+// ---- Curves
+
+// Row numbers [begin, end) whose step is in the last `part` of the run.
+function visible(columns, part) {
+  const steps = columns.step, n = steps.length;
+  if (part >= 1 || n === 0) return [0, n];
+  const from = steps[n - 1] - (steps[n - 1] - steps[0]) * part;
+  let begin = 0;
+  while (begin < n - 2 && steps[begin] < from) ++begin;
+  return [begin, n];
+}
+// Averages of `column` in at most kBuckets groups of rows, with their minimum and maximum.
+function decimate(columns, column, [begin, end], lows = column, highs = column) {
+  const xs = columns.step, ys = columns[column], ls = columns[lows], hs = columns[highs];
+  const per = Math.max(1, Math.ceil((end - begin) / kBuckets));
+  const line = [], low = [], high = [];
+  for (let i = begin; i < end; i += per) {
+    const stop = Math.min(end, i + per);
+    let sum = 0, n = 0, min = Infinity, max = -Infinity;
+    for (let k = i; k < stop; ++k) {
+      const y = ys[k];
+      if (y === null || y === undefined) continue;
+      sum += y; ++n;
+      if (ls[k] !== null && ls[k] < min) min = ls[k];
+      if (hs[k] !== null && hs[k] > max) max = hs[k];
+    }
+    const x = xs[stop - 1];
+    line.push({x, y: n ? sum / n : null});
+    low.push({x, y: n ? min : null});
+    high.push({x, y: n ? max : null});
+  }
+  return {line, low, high, merged: per > 1 || lows !== column};
+}
+const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const translucent = (color, alpha) => color + Math.round(alpha * 255).toString(16).padStart(2, "0");
+
+class Plot {
+  constructor(title, options = {}) {
+    this.title = title;
+    this.options = options;
+    this.canvas = h("canvas", {role: "img", tabindex: 0, "aria-label": title});
+    this.canvas.addEventListener("keydown", event => this.onKey(event));
+    this.element = h("div", {class: "plot"}, this.canvas);
+    this.sets = [];
+  }
+  // sets: [{name, color, points, marks, low, high, area}]
+  draw(sets) {
+    const start = performance.now();
+    this.sets = sets.filter(s => s.points.length > 0);
+    const datasets = [];
+    for (const set of this.sets) {
+      const color = style(colors[set.color % colors.length]);
+      const common = {parsing: false, normalized: true, borderColor: color, pointBackgroundColor: color, spanGaps: false};
+      if (set.low) {
+        datasets.push({...common, label: "", data: set.low, borderWidth: 0, pointRadius: 0, hidden: false, isBand: true});
+        datasets.push({...common, label: "", data: set.high, borderWidth: 0, pointRadius: 0, fill: "-1", backgroundColor: translucent(color, .16), isBand: true});
+      }
+      datasets.push({...common, label: set.name, data: set.points, borderWidth: set.marks ? 1.5 : 1.6,
+        pointRadius: set.marks || set.points.length === 1 ? 2.5 : 0, pointHoverRadius: 4, tension: 0,
+        fill: set.area ? (set.area === 1 ? "origin" : "-1") : false, backgroundColor: translucent(color, set.area ? .3 : 1), order: set.marks ? 0 : 1});
+    }
+    const soft = style("--soft"), line = style("--line");
+    const axis = {grid: {color: line, drawBorder: false, drawTicks: false}, ticks: {color: soft, padding: 6, maxTicksLimit: 6, maxRotation: 0, font: {size: 11}}};
+    const config = {
+      type: "line", data: {datasets},
+      options: {
+        animation: false, responsive: true, maintainAspectRatio: false, normalized: true, events: ["mousemove", "mouseout", "touchstart", "touchmove"],
+        interaction: {mode: "nearest", axis: "x", intersect: false},
+        layout: {padding: {top: 4, right: 6}},
+        scales: {
+          x: {...axis, type: "linear", grid: {...axis.grid, display: false}, ticks: {...axis.ticks, callback: count}, bounds: "data", min: this.fromZero ? 0 : undefined},
+          y: {...axis, type: this.options.log && this.options.log() ? "logarithmic" : "linear", beginAtZero: !!this.options.zero,
+            ticks: {...axis.ticks, callback: x => shortest(x)}}},
+        plugins: {legend: {display: false}, tooltip: {
+          filter: item => !item.dataset.isBand, backgroundColor: style("--ink"), titleColor: style("--card"), bodyColor: style("--card"), padding: 9, displayColors: false,
+          callbacks: {title: items => items.length ? "step " + count(items[0].parsed.x) : "", label: item => item.dataset.label + "  " + format(item.parsed.y, 5)}}}}};
+    if (this.chart) {
+      this.chart.data = config.data;
+      this.chart.options = config.options;
+      this.chart.update("none");
+    } else {
+      this.chart = new Chart(this.canvas, config);
+    }
+    this.canvas.setAttribute("aria-label", this.describe());
+    drawMs += performance.now() - start;
+  }
+  describe() {
+    const parts = this.sets.map(({name, points}) => {
+      const known = points.filter(p => isNumber(p.y));
+      if (!known.length) return name + ": no value";
+      const first = known[0], last = known[known.length - 1];
+      return `${name}: ${format(first.y)} at step ${first.x}, ${format(last.y)} at step ${last.x}`;
+    });
+    return this.title + ". " + (parts.join("; ") || "No data yet.") + ". Arrow keys read single points.";
+  }
+  onKey(event) {
+    const move = {ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9}[event.key];
+    if (!move || !this.chart || !this.sets.length) return;
+    event.preventDefault();
+    const set = this.chart.data.datasets.findIndex(s => !s.isBand), data = this.chart.data.datasets[set].data;
+    this.at = Math.max(0, Math.min(data.length - 1, (this.at === undefined ? data.length : this.at) + move * (event.shiftKey ? 10 : 1)));
+    const active = [{datasetIndex: set, index: this.at}];
+    this.chart.setActiveElements(active);
+    this.chart.tooltip.setActiveElements(active, {x: 0, y: 0});
+    this.chart.update("none");
+    say(`${this.chart.data.datasets[set].label}, step ${data[this.at].x}: ${format(data[this.at].y, 5)}`);
+  }
+}
+let drawMs = 0;
+
+// ---- Data of a run
+
+const get = async (path, name) => {
+  const answer = await fetch(path + (name ? "?run=" + encodeURIComponent(name) : ""));
+  if (!answer.ok) throw new Error(path + ": " + answer.status);
+  return answer.json();
+};
+function metricsOf(run) {  // [["val", "loss"], …] of all evaluations
+  const seen = new Map();
+  for (const one of run.evaluations)
+    for (const [dataset, values] of Object.entries(one.datasets))
+      for (const metric of Object.keys(values)) if (metric !== "num_samples") seen.set(dataset + "/" + metric, [dataset, metric]);
+  return [...seen.values()];
+}
+const pointsOf = (run, dataset, metric, from = 0) => run.evaluations.filter(e => e.step >= from && e.datasets[dataset] && isNumber(e.datasets[dataset][metric]))
+  .map(e => ({x: e.step, y: e.datasets[dataset][metric]}));
+const mainMetric = run => run.best ? [run.best.dataset, run.best.metric] : metricsOf(run)[0];
+function stateClass(state) {
+  if (["training", "running", "finished", "saving"].includes(state)) return "good";
+  if (["paused", "starting", "stopping", "stopped"].includes(state)) return "warn";
+  if (["crashed", "failed", "degraded"].includes(state)) return "bad";
+  return "";
+}
+const isOver = state => ["finished", "stopped", "failed", "crashed", "not started"].includes(state);
+function settingsOf(text) {  // the resolved configuration as "section.key" -> value
+  const path = [], settings = new Map();
+  for (const line of text.split("\n")) {
+    const match = line.match(/^( *)(- )?([\w.]+):(?: (.*))?$/);
+    if (!match) continue;
+    const depth = match[1].length / 2;
+    path.length = Math.ceil(depth);
+    path.push(match[3]);
+    if (match[4] !== undefined) settings.set(path.filter(x => x !== undefined).join("."), match[4]);
+  }
+  return settings;
+}
+
+// ---- The view of one run
+
+class RunPage {
+  constructor(bundle, artifact) {
+    this.artifact = artifact;  // name -> URL, or {text}
+    this.run = bundle.run;
+    this.curves = bundle.curves;
+    this.status = bundle.status || null;
+    this.part = 1;
+    this.log = false;
+    this.build();
+  }
+  build() {
+    const log = h("button", {type: "button", "aria-pressed": "false", onclick: () => {
+      this.log = !this.log;
+      log.setAttribute("aria-pressed", this.log);
+      this.drawCurves();
+    }}, "log scale");
+    const range = h("select", {"aria-label": "Steps shown", onchange: () => { this.part = Number(range.value); this.drawCurves(); }},
+      [[1, "all steps"], [.5, "last half"], [.2, "last fifth"], [.05, "last twentieth"]].map(([v, t]) => h("option", {value: v}, t)));
+    this.pick = h("select", {"aria-label": "Metric of the evaluation", onchange: () => this.drawCurves()});
+    const zero = {zero: true};
+    this.plots = {loss: new Plot("Loss", {log: () => this.log}), metric: new Plot("Metric"), lr: new Plot("Learning rate", zero),
+      phases: new Plot("Phases of a step in milliseconds", zero), speed: new Plot("Samples per second", zero), grad: new Plot("Gradient norm", zero)};
+    const p = this.plots;
+    this.lossCard = card("Loss", "two", p.loss.element);
+    this.lossCard.head.append(range, log);
+    this.lossLegend = h("div");
+    this.lossCard.append(this.lossLegend);
+    this.nowCard = card("Now", "now");
+    this.nowBody = h("div");
+    this.nowCard.append(this.nowBody);
+    this.metricCard = card("Metric", "", p.metric.element);
+    this.metricCard.head.append(this.pick);
+    this.metricLegend = h("div");
+    this.metricCard.append(this.metricLegend);
+    this.lrCard = card("Learning rate", "", p.lr.element);
+    this.phaseCard = card("Phases of a step", "", p.phases.element, legend([["compute", 0], ["data wait", 1], ["checkpoint", 2]]));
+    this.speedCard = card("Samples per second", "half", p.speed.element);
+    this.gradCard = card("Gradient norm", "half", p.grad.element);
+    this.evalCard = card("Evaluations", "half");
+    this.checkpointCard = card("Checkpoints", "half");
+    this.imageCard = card("Samples", "wide");
+    this.classCard = card("Classes", "wide");
+    this.errorCard = card("Sample errors", "wide");
+    this.eventCard = card("Events", "wide");
+    this.logCard = card("Log", "wide");
+    this.configCard = h("section", {class: "card wide"});
+    this.header = h("header", {class: "run"});
+    this.main = h("main", {id: "main", class: "grid"}, this.lossCard, this.nowCard, this.metricCard, this.lrCard, this.phaseCard, this.speedCard, this.gradCard,
+      this.evalCard, this.checkpointCard, this.imageCard, this.classCard, this.errorCard, this.eventCard, this.logCard, this.configCard);
+    this.element = h("div", null, this.header, this.main);
+    this.logPre = h("pre", {class: "log", tabindex: 0, role: "log", "aria-live": "off", "aria-label": "Last lines of the log"});
+    this.logCard.append(this.logPre);
+  }
+  show() { this.drawHeader(); this.drawNow(); this.drawRun(); this.drawCurves(); this.drawLog(this.run.log); }
+
+  // Values of the last record, or of the status if there is one.
+  latest(column) {
+    const values = this.curves.columns[column];
+    return values && values.length ? values[values.length - 1] : null;
+  }
+  drawHeader() {
+    const {run, status} = this, state = status && !isOver(run.state) ? status.state : run.state;
+    const step = status ? status.step : Math.max(run.step || 0, this.latest("step") || 0), max = status ? status.max_steps : run.max_steps;
+    const figures = [["Step", count(step), max ? " of " + count(max) : ""], ["Loss", format(status ? status.loss : this.latest("loss")), ""]];
+    if (run.best) figures.push(["Best " + run.best.dataset + " " + words(run.best.metric), format(run.best.value), " at step " + count(run.best.step)]);
+    const metric = this.curves.metric;
+    if (metric) figures.push(["Training " + words(metric), format(this.latest("metric")), ""]);
+    figures.push(["Samples/s", format(status ? status.samples_per_second : this.latest("samples_per_second"), 3), ""]);
+    if (status && status.eta_seconds > 0 && !isOver(state)) figures.push(["Remaining", duration(status.eta_seconds), ""]);
+    else figures.push(["Time", duration(this.latest("seconds")), ""]);
+    this.header.replaceChildren(
+      h("div", {class: "title"}, h("h1", null, run.name), h("span", {class: "state " + stateClass(state) + (isOver(state) ? "" : " live")}, state),
+        h("span", {class: "spacer"}), h("span", {class: "where"}, status && status.device ? "on " + status.device + " · " : "", run.run_dir)),
+      max ? h("progress", {max: 1, value: Math.min(1, step / max), "aria-label": `Step ${step} of ${max}`}) : h("p"),
+      h("dl", {class: "figures"}, figures.map(([name, value, more]) => h("div", null, h("dt", null, name), h("dd", null, value, h("small", null, more))))),
+      ...(run.reason ? [h("p", {class: "notice" + (stateClass(state) === "bad" ? " bad" : "")}, state + ": " + run.reason)] : []),
+      ...(state === "crashed" ? [h("p", {class: "notice bad"}, "stokerd was killed or the machine crashed; a restart resumes from the newest checkpoint")] : []),
+      ...(status && status.waiting_for ? [h("p", {class: "notice"}, "waiting for " + status.waiting_for)] : []),
+      ...(this.offline ? [h("p", {class: "notice bad", role: "alert"}, "no connection; the values are from " + this.offline)] : []));
+    document.title = `${run.name} · ${state}` + (max && !isOver(state) ? ` ${Math.floor(100 * step / max)} %` : "");
+  }
+  drawNow() {
+    const {status} = this;
+    if (!status) {
+      this.nowCard.hidden = true;
+      this.lossCard.className = "card wide";
+      return;
+    }
+    const {feed, checkpoint, evaluator, memory} = status;
+    const row = (name, value, ...more) => h("div", null, h("div", {class: "row"}, h("span", null, name), h("b", null, value)), ...more);
+    const note = text => text ? h("div", {class: "note"}, text) : null;
+    const wait = Math.min(1, (feed.data_wait_ms || 0) / (status.step_time_ms || 1));
+    const workers = Math.max(1, feed.workers);
+    const activities = [["reading", feed.workers_reading, 0], ["decoding", feed.workers_decoding, 1], ["transforming", feed.workers_transforming, 2], ["waiting", feed.workers_waiting, 3]];
+    const lag = checkpoint.last_saved_step - evaluator.last_evaluated_step;
+    const failures = [[feed.sample_errors, "sample errors"], [feed.worker_crashes, "worker crashes"], [feed.worker_timeouts, "timeouts"], [feed.requeued_batches, "batches requeued"], [status.skipped_steps, "steps skipped"], [status.rollbacks, "rollbacks"]]
+      .filter(([n]) => n > 0).map(([n, what]) => count(n) + " " + what);
+    this.nowBody.replaceChildren(
+      row("Step", format(status.step_time_ms, 3) + " ms", bar([[1 - wait, 0], [wait, 1]], `data wait ${Math.round(100 * wait)} % of a step`),
+        note(`data wait ${format(feed.data_wait_ms, 2)} ms` + (status.device_time_ms > 0 ? `, device ${format(status.device_time_ms, 3)} ms` : ""))),
+      row("Ring", `${feed.ready_batches} of ${feed.queue_capacity} batches ready`, bar([[feed.queue_capacity ? feed.ready_batches / feed.queue_capacity : 0, 2]], "ring occupancy")),
+      row("Readers", feed.workers + (feed.workers === 1 ? " worker" : " workers"), bar(activities.map(([, n, c]) => [(n || 0) / workers, c]), activities.map(([name, n]) => `${name} ${format(n, 2)}`).join(", ")),
+        note(activities.filter(([, n]) => n >= .005).map(([name, n]) => `${format(n, 2)} ${name}`).join(", ") + (feed.external_producers ? `, ${feed.external_producers} external producers` : ""))),
+      row("Memory", bytes(memory.rss_bytes), note("peak " + bytes(memory.peak_rss_bytes) + (memory.device_reserved_bytes ? `; device ${bytes(memory.device_allocated_bytes)} of ${bytes(memory.device_reserved_bytes)} reserved` : ""))),
+      row("Checkpoint", checkpoint.saved_total || checkpoint.last_saved_step ? "step " + count(checkpoint.last_saved_step) : "none yet",
+        note((checkpoint.is_saving ? "saving; " : "") + `stall ${format(checkpoint.stall_ms, 3)} ms` + (checkpoint.failed_total ? `; ${checkpoint.failed_total} failed: ${checkpoint.last_error}` : ""))),
+      row("Evaluator", words(evaluator.state), note(evaluator.last_evaluated_step ? `step ${count(evaluator.last_evaluated_step)}` + (lag > 0 ? `, ${count(lag)} steps behind the newest checkpoint` : ", up to date") : "")),
+      row("Up", duration(status.uptime_seconds), note(failures.join(", "))));
+  }
+  drawCurves() {
+    const {columns} = this.curves, range = visible(columns, this.part), from = columns.step[range[0]] || 0;
+    const chosen = mainMetric(this.run);
+    for (const plot of Object.values(this.plots)) plot.fromZero = this.part === 1;
+    const loss = decimate(columns, "loss", range, "loss_min", "loss_max");
+    const wide = columns.step.length > kBuckets || this.curves.records_per_row > 1;
+    const sets = [{name: "train", color: 0, points: loss.line, ...(wide ? {low: loss.low, high: loss.high} : {})}];
+    const names = [["train" + (wide ? " (mean, minimum to maximum)" : ""), 0]];
+    let color = 1;
+    for (const [dataset, metric] of metricsOf(this.run)) {
+      if (metric !== "loss") continue;
+      sets.push({name: dataset, color, marks: true, points: pointsOf(this.run, dataset, "loss", from)});
+      names.push([dataset, color++]);
+    }
+    this.plots.loss.draw(sets);
+    this.lossLegend.replaceChildren(legend(names));
+    this.lossCard.value.textContent = format(this.latest("loss"));
+
+    const metrics = [...new Set([...metricsOf(this.run).map(([, m]) => m), this.curves.metric].filter(m => m && m !== "loss"))];
+    const options = metrics.join();
+    if (this.pick.dataset.options !== options) {
+      this.pick.dataset.options = options;
+      this.pick.replaceChildren(...metrics.map(m => h("option", {value: m}, words(m))));
+      const preferred = [chosen && chosen[1], this.curves.metric].find(m => metrics.includes(m));
+      if (preferred) this.pick.value = preferred;
+    }
+    this.metricCard.hidden = metrics.length === 0;
+    if (metrics.length) {
+      const metric = this.pick.value, lines = [], labels = [];
+      if (metric === this.curves.metric) {
+        lines.push({name: "train", color: 0, points: decimate(columns, "metric", range).line});
+        labels.push(["train", 0]);
+      }
+      let next = 1;
+      for (const [dataset, name] of metricsOf(this.run)) {
+        if (name !== metric) continue;
+        lines.push({name: dataset, color: next, marks: true, points: pointsOf(this.run, dataset, metric, from)});
+        labels.push([dataset, next++]);
+      }
+      this.plots.metric.draw(lines);
+      this.metricLegend.replaceChildren(legend(labels));
+    }
+    const single = (plot, column, name, cardOf, text) => {
+      plot.draw([{name, color: 0, points: decimate(columns, column, range).line}]);
+      cardOf.value.textContent = text;
+    };
+    single(this.plots.lr, "lr", "learning rate", this.lrCard, format(this.latest("lr"), 3));
+    single(this.plots.speed, "samples_per_second", "samples/s", this.speedCard, format(this.latest("samples_per_second"), 3));
+    single(this.plots.grad, "grad_norm", "gradient norm", this.gradCard, format(this.latest("grad_norm"), 3));
+    const wait = decimate(columns, "data_wait_ms", range).line, stall = decimate(columns, "stall_ms", range).line, step = decimate(columns, "step_time_ms", range).line;
+    const layer = f => step.map((p, i) => ({x: p.x, y: p.y === null ? null : f(i, p.y)}));
+    this.plots.phases.draw([{name: "compute", color: 0, area: 1, points: layer((i, y) => Math.max(0, y - wait[i].y - stall[i].y))},
+      {name: "and data wait", color: 1, area: 2, points: layer((i, y) => Math.max(0, y - stall[i].y))}, {name: "and checkpoint", color: 2, area: 3, points: layer((i, y) => y)}]);
+    this.phaseCard.value.textContent = format(this.latest("step_time_ms"), 3) + " ms";
+  }
+  drawRun() {
+    const {run} = this;
+    const fill = (cardOf, ...children) => { cardOf.replaceChildren(cardOf.head, ...children); };
+    const names = metricsOf(run).slice(0, 8), evals = [...run.evaluations].reverse();
+    fill(this.evalCard, evals.length ? table(["step", ...names.map(([d, m]) => (new Set(names.map(n => n[0])).size > 1 ? d + " " : "") + words(m)), "time"], evals.slice(0, 100).map(e =>
+      [count(e.step), ...names.map(([d, m]) => format((e.datasets[d] || {})[m])), duration(e.duration_seconds)]), "Evaluations", evals.map(e => run.best && e.step === run.best.step ? {class: "best"} : null))
+      : h("p", {class: "empty"}, "No evaluation yet: stoker-eval --run-dir " + run.run_dir));
+    this.evalCard.value.textContent = run.best ? "best in bold" : "";
+    const checkpoints = [...run.checkpoints].reverse();
+    const valueOf = c => { const e = run.evaluations.find(x => x.manifest_sha256 === c.manifest_sha256), m = mainMetric(run); return e && m ? format((e.datasets[m[0]] || {})[m[1]]) : "–"; };
+    fill(this.checkpointCard, checkpoints.length ? table(["step", "saved", "size", mainMetric(run) ? mainMetric(run).map(words).join(" ") : "value"], checkpoints.map(c => [count(c.step), report ? c.created_at.slice(0, 19).replace("T", " ") : age(c.created_at), bytes(c.bytes), valueOf(c)]),
+      "Checkpoints", checkpoints.map(c => run.best && c.manifest_sha256 === run.best.manifest_sha256 ? {class: "best"} : null)) : h("p", {class: "empty"}, "No checkpoint yet"));
+    this.drawImages();
+    this.drawClasses();
+    this.errorCard.hidden = !run.sample_errors.length;
+    if (run.sample_errors.length) {
+      const keys = [...new Set(run.sample_errors.flatMap(Object.keys))].slice(0, 8);
+      fill(this.errorCard, table(keys.map(k => "<" + words(k)), [...run.sample_errors].reverse().map(e => keys.map(k => h("td", {class: "wrap left"}, String(e[k] ?? "")))), "Samples that could not be read"));
+    }
+    this.eventCard.hidden = !report || !run.events.length;
+    if (report) fill(this.eventCard, h("pre", {class: "log", tabindex: 0}, run.events.map(logLine)));
+    const environment = run.environment || {}, changed = environment.live_settings && environment.live_settings !== "{}";
+    this.configCard.replaceChildren(...(environment.stoker_version ? [h("p", {class: "where"}, `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`)] : []),
+      ...(changed ? [h("p", null, "Changed while it ran: ", h("code", null, environment.live_settings))] : []), h("details", null, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
+  }
+  drawImages() {
+    const steps = [...new Set(this.run.artifacts.map(a => a.step))].sort((a, b) => a - b);
+    this.imageCard.hidden = !steps.length;
+    if (!steps.length) return;
+    if (!steps.includes(this.imageStep) || this.followImages !== false) this.imageStep = steps[steps.length - 1];
+    const at = steps.indexOf(this.imageStep);
+    const key = this.imageStep + ":" + this.run.artifacts.length + steps[steps.length - 1];
+    if (this.imageKey === key) return;
+    this.imageKey = key;
+    const go = to => () => { this.imageStep = steps[to]; this.followImages = to === steps.length - 1; this.drawImages(); };
+    const figures = this.run.artifacts.filter(a => a.step === this.imageStep && !a.kind.endsWith(".md")).map(a => {
+      const caption = h("figcaption", null, `${a.dataset}: ${words(a.kind.replace(/\.\w+$/, ""))}`), source = this.artifact(a.name);
+      if (a.kind.endsWith(".png")) return source ? h("figure", null, h("img", {src: source, alt: `${words(a.kind.replace(".png", ""))} of ${a.dataset} at step ${a.step}`}), caption) : null;
+      const pre = h("pre");
+      Promise.resolve(source).then(async text => { pre.textContent = report ? text : await (await fetch(text)).text(); }).catch(() => {});
+      return h("figure", null, pre, caption);
+    });
+    this.imageCard.head.replaceChildren(this.imageCard.head.firstChild, h("button", {type: "button", disabled: at === 0, "aria-label": "Earlier step", onclick: go(at - 1)}, "‹"),
+      h("span", null, "step " + count(this.imageStep)), h("button", {type: "button", disabled: at === steps.length - 1, "aria-label": "Later step", onclick: go(at + 1)}, "›"));
+    this.imageCard.replaceChildren(this.imageCard.head, h("div", {class: "images"}, figures));
+  }
+  drawClasses() {
+    const c = this.run.classes;
+    this.classCard.hidden = !c;
+    if (!c) return;
+    const parts = [];
+    if (c.confusion_matrix.length) {
+      const shade = (n, sum, right) => { const f = sum ? n / sum : 0; return (right ? "m" : "x") + (n === 0 ? 0 : right ? (f > .85 ? 4 : f > .6 ? 3 : f > .3 ? 2 : 1) : f > .2 ? 4 : f > .1 ? 3 : f > .04 ? 2 : 1); };
+      parts.push(h("figure", null, h("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix"}, h("table", {class: "matrix"}, h("caption", {class: "hidden"}, "Confusion matrix: a row for each label, a column for each prediction"),
+        h("thead", null, h("tr", null, h("th"), c.classes.map(k => h("th", {scope: "col"}, k.name)))),
+        h("tbody", null, c.confusion_matrix.map((row, i) => { const sum = row.reduce((a, b) => a + b, 0); return h("tr", null, h("th", {scope: "row"}, (c.classes[i] || {}).name || i), row.map((n, k) => h("td", {class: shade(n, sum, i === k)}, n || ""))); })))),
+        h("figcaption", null, "rows: label, columns: prediction")));
+    }
+    const worst = [...c.classes].sort((a, b) => a.f1 - b.f1);
+    const percent = x => isNumber(x) ? (100 * x).toFixed(1) : "–";
+    parts.push(h("div", null, table(["class", "samples", "precision %", "recall %", "F1 %"], worst.map(k => [k.name, count(k.support), percent(k.precision), percent(k.recall), percent(k.f1)]), "Classes, lowest F1 first")));
+    this.classCard.value.textContent = `${c.dataset}, step ${count(c.step)}`;
+    this.classCard.replaceChildren(this.classCard.head, h("div", {class: "images"}, parts));
+  }
+  drawLog(lines) {
+    this.logCard.hidden = !lines.length;
+    this.known = new Set(lines);  // an event can repeat them
+    this.logPre.replaceChildren(...lines.map(logLine));
+    this.logPre.scrollTop = 1e9;
+  }
+  addLog(lines) {
+    const pre = this.logPre, isAtEnd = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 30;
+    this.logCard.hidden = false;
+    lines = lines.filter(line => !this.known.has(line));
+    pre.append(...lines.map(logLine));
+    while (pre.childElementCount > 400) pre.firstElementChild.remove();
+    if (isAtEnd) pre.scrollTop = pre.scrollHeight;
+  }
+  addRows(rows) {
+    const columns = this.curves.columns, last = this.latest("step") || 0;
+    for (let i = 0; i < rows.step.length; ++i) {
+      if (rows.step[i] <= last) continue;
+      for (const key of Object.keys(columns)) columns[key].push(rows[key] ? rows[key][i] : null);
+    }
+    return columns.step.length > 32768;  // then the server's averages are read again
+  }
+}
+function logLine(line) {
+  let time = "", level = "", rest = line;
+  if (line.startsWith("{")) {
+    try {
+      const {time: t, level: l, event, ...fields} = JSON.parse(line);
+      [time, level] = [t, l];
+      rest = event + " " + Object.entries(fields).map(([k, v]) => k + "=" + (typeof v === "string" && /\s/.test(v) ? JSON.stringify(v) : v)).join(" ");
+    } catch { /* shown as it is */ }
+  } else {
+    const match = line.match(/^(\S+Z) (\w+) +(.*)$/);
+    if (match) [, time, level, rest] = match;
+  }
+  const kind = {warning: "warn", error: "bad"}[level] || "";
+  return h("span", {class: kind}, h("time", null, time.slice(0, 19).replace("T", " ")), ` ${level === "info" ? "" : level.padEnd(8)}${rest}\n`);
+}
+
+// ---- Several runs
+
+function comparison(bundles) {
+  const plot = new Plot("Comparison"), metricKeys = [...new Set(bundles.flatMap(b => metricsOf(b.run).map(m => m.join("/"))))];
+  const pick = h("select", {"aria-label": "Compared metric", onchange: () => draw()}, [["train/loss", "train loss"], ...metricKeys.map(k => [k, words(k.replace("/", " "))])].map(([v, t]) => h("option", {value: v}, t)));
+  const preferred = bundles.map(b => mainMetric(b.run)).find(Boolean);
+  if (preferred) pick.value = preferred.join("/");
+  const draw = () => plot.draw(bundles.map((b, i) => {
+    if (pick.value === "train/loss") return {name: b.run.name, color: i, points: decimate(b.curves.columns, "loss", [0, b.curves.columns.step.length]).line};
+    const [dataset, metric] = pick.value.split("/");
+    return {name: b.run.name, color: i, marks: true, points: pointsOf(b.run, dataset, metric)};
+  }));
+  const chartCard = card("Comparison", "wide", plot.element, legend(bundles.map((b, i) => [b.run.name, i % colors.length])));
+  chartCard.head.append(pick);
+  const settings = bundles.map(b => settingsOf(b.run.config));
+  const differing = [...new Set(settings.flatMap(s => [...s.keys()]))].filter(key => key !== "run.dir" && new Set(settings.map(s => s.get(key))).size > 1);
+  const settingCard = card("Settings that differ", "wide", differing.length ? table(["setting", ...bundles.map(b => b.run.name)], differing.map(key => [key, ...settings.map(s => h("td", {class: "wrap"}, s.get(key) ?? "–"))]), "Settings that differ")
+    : h("p", {class: "empty"}, "None"));
+  return {element: h("div", {class: "grid"}, chartCard, settingCard), draw};
+}
+function runList(runs, current, compared, onOpen, onCompare) {
+  const newest = run => { const line = logLine(run.last_event || ""); return line.textContent.trim().slice(0, 110); };
+  const list = card("Runs", "wide", table([onCompare ? "compare" : "", "<run", "<state", "step", "loss", "best", "<last event"], runs.map(run => [
+    onCompare ? h("input", {type: "checkbox", checked: compared.has(run.name), "aria-label": "Compare " + run.name, onchange: e => onCompare(run.name, e.target.checked)}) : "",
+    h("td", {class: "left"}, h("button", {type: "button", onclick: () => onOpen(run.name)}, run.name)), h("td", {class: "left"}, h("span", {class: "state " + stateClass(run.state)}, run.state)),
+    count(run.step), format(run.loss), run.best ? `${format(run.best.value)} at ${count(run.best.step)}` : "–", h("td", {class: "wrap left"}, newest(run))]),
+    "Runs", runs.map(run => run.name === current ? {"aria-current": "true"} : null)));
+  return h("nav", {class: "grid list", "aria-label": "Runs"}, list);
+}
+
+// ---- Report
+
+function showReport() {
+  const bundles = report.runs;
+  const holder = h("div"), top = h("div");
+  const open = name => {
+    const bundle = bundles.find(b => b.run.name === name) || bundles[0];
+    const page = new RunPage(bundle, artifact => bundle.artifacts[artifact]);
+    holder.replaceChildren(page.element);
+    page.show();
+    if (bundles.length > 1) top.replaceChildren(runList(bundles.map(b => b.run), bundle.run.name, new Set(), open, null));
+  };
+  app.replaceChildren(top, holder);
+  let compare = null;
+  if (bundles.length > 1) {
+    compare = comparison(bundles);
+    app.prepend(h("header", {class: "run"}, h("h1", null, bundles.length + " runs")), compare.element);
+    compare.draw();
+  }
+  open(bundles[0].run.name);
+  app.append(h("p", {class: "where"}, "Report of " + report.created_at.slice(0, 19).replace("T", " ") + " UTC"));
+  return () => { if (compare) compare.draw(); };
+}
+
+// ---- Live
+
+function showLive() {
+  let page = null, source = null, runs = [], current = null, redraw = 0;
+  const compared = new Set(), top = h("div"), holder = h("div"), compareHolder = h("div");
+  app.replaceChildren(top, compareHolder, holder);
+  const fail = error => { if (!page) holder.replaceChildren(h("p", {class: "empty"}, "Cannot read the run: " + error.message)); };
+  const artifactUrl = name => artifact => "/v1/artifacts/" + encodeURIComponent(artifact) + (name ? "?run=" + encodeURIComponent(name) : "");
+  const schedule = () => { if (!redraw) redraw = setTimeout(() => { redraw = 0; if (page && !document.hidden) page.drawCurves(); }, 1500); };
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && page) { page.drawHeader(); page.drawNow(); page.drawCurves(); } });
+
+  async function open(name) {
+    current = name;
+    const many = runs.length > 1 || name !== undefined;
+    const key = many ? name : "";
+    if (source) source.close();
+    source = new EventSource("/v1/events" + (key ? "?run=" + encodeURIComponent(key) : ""));
+    const mine = source;
+    const load = async () => {
+      const [run, curves] = await Promise.all([get("/v1/run", key), get("/v1/curves", key)]);
+      const status = page && page.run.name === run.name ? page.status : null;
+      if (mine !== source) return;
+      const keep = page && page.run.name === run.name;
+      if (keep) { page.run = run; page.curves = curves; page.drawRun(); page.drawCurves(); return; }
+      page = new RunPage({run, curves, status}, artifactUrl(key));
+      holder.replaceChildren(page.element);
+      page.show();
+      drawList();
+    };
+    const on = (event, handle) => mine.addEventListener(event, e => { if (page && mine === source) handle(JSON.parse(e.data)); });
+    on("status", status => {
+      const isFirst = !page.status;
+      page.status = status;
+      page.offline = null;
+      if (document.hidden) return;
+      if (isFirst) { page.nowCard.hidden = false; page.lossCard.className = "card two"; }
+      page.drawHeader();
+      page.drawNow();
+    });
+    on("train", rows => { if (page.addRows(rows)) load().catch(fail); else schedule(); if (!page.status) page.drawHeader(); });
+    on("log", lines => page.addLog(lines));
+    on("run", () => get("/v1/run", key).then(run => { if (mine === source) { page.run = run; page.drawRun(); page.drawHeader(); schedule(); } }).catch(fail));
+    on("reset", () => load().catch(fail));
+    mine.onerror = () => { if (page && !page.offline) { page.offline = new Date().toLocaleTimeString(); page.drawHeader(); } };
+    mine.onopen = () => { if (page && page.offline) { page.offline = null; load().catch(fail); } };
+    await load().catch(fail);
+  }
+  async function compare() {
+    if (compared.size < 2) return compareHolder.replaceChildren();
+    const bundles = await Promise.all([...compared].slice(0, 12).map(async name => ({run: await get("/v1/run", name), curves: await get("/v1/curves", name)})));
+    const view = comparison(bundles);
+    compareHolder.replaceChildren(view.element);
+    view.draw();
+  }
+  function drawList() {
+    if (runs.length < 2) return top.replaceChildren();
+    const focused = document.activeElement && top.contains(document.activeElement) ? [...top.querySelectorAll("button, input")].indexOf(document.activeElement) : -1;
+    top.replaceChildren(runList(runs, current, compared, name => { location.hash = "run=" + encodeURIComponent(name); },
+      (name, isOn) => { compared[isOn ? "add" : "delete"](name); compare().catch(fail); }));
+    if (focused >= 0) [...top.querySelectorAll("button, input")][focused]?.focus();
+  }
+  const wanted = () => { const match = location.hash.match(/run=(.*)/); return match && runs.find(r => r.name === decodeURIComponent(match[1])); };
+  const list = async () => { runs = await get("/v1/runs"); drawList(); };
+  const start = async () => {
+    runs = await get("/v1/runs");
+    if (!runs.length) return holder.replaceChildren(h("p", {class: "empty"}, "No run yet"));
+    const run = wanted() || runs[0];
+    await open(runs.length > 1 ? run.name : undefined);
+  };
+  window.addEventListener("hashchange", () => { const run = wanted(); if (run) { page = null; open(run.name).catch(fail); } });
+  setInterval(() => { if (runs.length > 1 && !document.hidden) list().catch(() => {}); }, 10000);
+  start().catch(fail);
+  return () => { if (page) page.drawCurves(); };
+}
+
+Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+const again = report ? showReport() : showLive();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => again());
+// For the tests: what is shown, and how long drawing took in total.
+window.stokerPage = {drawMs: () => drawMs};
+})();

@@ -1,0 +1,417 @@
+#include "shared/view/run_view.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include <boost/json.hpp>
+
+#include "shared/base/file.h"
+#include "shared/base/hash.h"
+#include "shared/base/json_parser.h"
+#include "shared/base/utf8.h"
+#include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/store.h"
+#include "shared/checkpoint/verify.h"
+#include "shared/run/run_state.h"
+
+namespace stoker::view {
+namespace {
+
+namespace json = boost::json;
+
+constexpr uint64_t kMaxEvalBytes = 4 << 20;
+constexpr uint64_t kMaxArtifactBytes = 8 << 20;
+constexpr uint64_t kMaxConfigBytes = 256 << 10;
+constexpr size_t kMaxEvals = 500, kMaxCheckpoints = 200, kMaxArtifacts = 60, kLogLines = 200;
+constexpr size_t kMaxSampleErrors = 50, kMaxEvents = 200;
+constexpr uint64_t kTailBytes = 64 << 10, kEventBytes = 4 << 20;
+
+json::value number(double value) {
+  if (std::isfinite(value)) return value;
+  return nullptr;
+}
+
+// Changes when the file or directory does; empty: there is none.
+std::string stamp_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return "";
+  return std::to_string(info.st_ino) + "." + std::to_string(info.st_size) + "." +
+         std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
+}
+
+// The last `max_bytes` bytes of a regular file, without following a link; empty: none.
+std::string read_end(const std::string& path, uint64_t max_bytes) {
+  const UniqueFd fd(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  const auto size = static_cast<uint64_t>(info.st_size);
+  std::string text(std::min(size, max_bytes), '\0');
+  const ssize_t bytes =
+      ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
+  text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  if (size > max_bytes) text.erase(0, std::min(text.size(), text.find('\n') + 1));
+  return text;
+}
+
+// The complete lines of `text`, the last `max` that `is_wanted`.
+template <typename IsWanted>
+json::array last_lines(std::string_view text, size_t max, IsWanted is_wanted) {
+  std::vector<std::string_view> lines;
+  for (size_t newline; (newline = text.find('\n')) != text.npos; text.remove_prefix(newline + 1)) {
+    const std::string_view line = text.substr(0, newline);
+    if (!line.empty() && is_wanted(line)) lines.push_back(line);
+  }
+  json::array array;
+  for (size_t i = lines.size() - std::min(lines.size(), max); i < lines.size(); ++i)
+    array.emplace_back(valid_utf8(lines[i]));
+  return array;
+}
+
+// What a report lists: warnings, errors, and what starts, ends or changes a run.
+bool is_main_event(std::string_view line) {
+  for (const std::string_view part :
+       {" warning ", " error ", "\"level\":\"warning\"", "\"level\":\"error\"", "daemon started",
+        "daemon exited", "training started", "training resumed", "control command",
+        "configuration reloaded", "shutdown requested", "rolled back", "learning rate",
+        "early stop"})
+    if (line.find(part) != line.npos) return true;
+  return false;
+}
+
+std::string_view phase_word(const run::RunState& state) {
+  using Phase = run::RunState::Phase;
+  switch (state.phase) {
+    case Phase::kRunning:
+      return state.pause ? "paused" : "running";
+    case Phase::kEnded:
+      return run::to_string(state.end->outcome);
+    case Phase::kCrashed:
+      return "crashed";
+    case Phase::kAbsent:
+      break;
+  }
+  return "not started";
+}
+
+json::object metrics_json(const run::EvalResult& result) {
+  json::object datasets;
+  for (const run::DatasetResult& dataset : result.datasets) {
+    json::object values;
+    for (const auto& [name, value] : dataset.metrics) values[name] = number(value);
+    values["num_samples"] = dataset.samples;
+    datasets[dataset.dataset] = std::move(values);
+  }
+  return datasets;
+}
+
+json::value classes_json(const run::EvalResult& result) {
+  for (const run::DatasetResult& dataset : result.datasets) {
+    if (dataset.classes.empty()) continue;
+    json::array classes, matrix;
+    for (const auto& one : dataset.classes)
+      classes.push_back(json::object{{"name", valid_utf8(one.name)},
+                                     {"support", one.samples},
+                                     {"precision", number(one.precision)},
+                                     {"recall", number(one.recall)},
+                                     {"f1", number(one.f1)}});
+    if (dataset.confusion_matrix.size() <= 40)
+      for (const auto& row : dataset.confusion_matrix) matrix.push_back(json::value_from(row));
+    return json::object{{"step", result.step},
+                        {"dataset", dataset.dataset},
+                        {"classes", std::move(classes)},
+                        {"confusion_matrix", std::move(matrix)}};
+  }
+  return nullptr;
+}
+
+struct ArtifactName {
+  uint64_t step = 0;
+  std::string dataset, kind;  // "misclassified.png"
+};
+
+// "step-000001200.val.misclassified.png"
+std::optional<ArtifactName> parse_artifact_name(const std::string& name) {
+  if (name.find('/') != name.npos || name.find('\0') != name.npos) return std::nullopt;
+  const size_t dot = name.find('.');
+  const auto step = checkpoint::CheckpointStore::parse_checkpoint_name(name.substr(0, dot));
+  if (!step || dot == name.npos) return std::nullopt;
+  const size_t extension = name.rfind('.');
+  const size_t kind = name.rfind('.', extension - 1);
+  if (kind == name.npos || kind <= dot) return std::nullopt;
+  return ArtifactName{.step = *step,
+                      .dataset = name.substr(dot + 1, kind - dot - 1),
+                      .kind = name.substr(kind + 1)};
+}
+
+json::array artifacts_json(const run::RunLayout& layout) {
+  json::array artifacts;
+  const auto names = list_directory(layout.eval_artifacts_dir());
+  if (!names.ok()) return artifacts;
+  for (size_t i = names->size() - std::min(names->size(), kMaxArtifacts); i < names->size(); ++i) {
+    const std::string& name = (*names)[i];
+    const auto parsed = parse_artifact_name(name);
+    if (!parsed) continue;
+    artifacts.push_back(json::object{{"name", valid_utf8(name)},
+                                     {"step", parsed->step},
+                                     {"dataset", valid_utf8(parsed->dataset)},
+                                     {"kind", valid_utf8(parsed->kind)}});
+  }
+  return artifacts;
+}
+
+json::array sample_errors_json(const run::RunLayout& layout) {
+  json::array errors;
+  const json::array lines = last_lines(read_end(layout.sample_errors_file(), kTailBytes),
+                                       kMaxSampleErrors, [](std::string_view) { return true; });
+  for (const json::value& line : lines) {
+    boost::system::error_code error;
+    json::value value = parse_json(line.as_string(), error, 4);
+    if (!error && value.is_object()) errors.push_back(std::move(value));
+  }
+  return errors;
+}
+
+// The value of a key on a separate line of the resolved configuration.
+std::optional<uint64_t> find_count(std::string_view config, std::string_view key) {
+  const size_t at = config.find(key);
+  if (at == config.npos) return std::nullopt;
+  uint64_t value = 0;
+  const char* const begin = config.data() + at + key.size();
+  const auto [end, error] = std::from_chars(begin, config.data() + config.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
+  const auto lines = last_lines(read_end(layout.train_metrics_file(), 16 << 10), 1,
+                                [](std::string_view) { return true; });
+  if (lines.empty()) return std::nullopt;
+  const auto record = metrics::parse_record(std::string(lines.front().as_string()));
+  auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
+  if (!parsed.ok()) return std::nullopt;
+  return *std::move(parsed);
+}
+
+std::string directory_name(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::canonical(path, error);
+  const std::string name = (error ? std::filesystem::path(path) : absolute).filename().string();
+  return valid_utf8(name.empty() ? path : name);
+}
+
+}  // namespace
+
+std::vector<FoundRun> find_runs(const std::string& root) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMaxRuns = 1000;
+  constexpr int kMaxDepth = 3;
+  std::vector<std::pair<fs::file_time_type, FoundRun>> found;
+  const auto visit = [&found](const auto& self, const std::string& path, const std::string& name,
+                              int depth) -> void {
+    const run::RunLayout layout(path);
+    std::error_code error;
+    if (fs::exists(layout.config_file(), error) || fs::exists(layout.train_metrics_file(), error)) {
+      auto time = fs::last_write_time(layout.train_metrics_file(), error);
+      if (error) time = fs::last_write_time(path, error);
+      found.push_back(
+          {time, {.name = name.empty() ? directory_name(path) : name, .layout = layout}});
+      return;
+    }
+    if (depth == kMaxDepth || found.size() >= kMaxRuns) return;
+    for (fs::directory_iterator one(path, error), end; !error && one != end; one.increment(error)) {
+      std::error_code ignored;
+      const std::string child = one->path().filename().string();
+      if (one->is_symlink(ignored) || !one->is_directory(ignored) || child.starts_with('.'))
+        continue;
+      self(self, join_path(path, child), name.empty() ? child : name + "/" + child, depth + 1);
+    }
+  };
+  visit(visit, root, "", 0);
+  std::ranges::stable_sort(found, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second.name < b.second.name;
+  });
+  std::vector<FoundRun> runs;
+  for (auto& [time, one] : found) {
+    one.name = valid_utf8(one.name);
+    runs.push_back(std::move(one));
+  }
+  return runs;
+}
+
+RunView::RunView(run::RunLayout layout, std::string name)
+    : layout_(std::move(layout)),
+      name_(name.empty() ? directory_name(layout_.root()) : std::move(name)),
+      history_(layout_.train_metrics_file()) {}
+
+void RunView::read_evals() {
+  const auto names = list_directory(layout_.eval_dir());
+  std::vector<std::string> results;
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    if (name.starts_with("step-") && name.ends_with(".json")) results.push_back(name);
+  if (results.size() > kMaxEvals) results.erase(results.begin(), results.end() - kMaxEvals);
+  std::erase_if(
+      evals_, [&](const auto& entry) { return !std::ranges::binary_search(results, entry.first); });
+  for (const std::string& name : results) {
+    const std::string path = join_path(layout_.eval_dir(), name);
+    CachedEval& cached = evals_[name];
+    const std::string stamp = stamp_of(path);
+    if (cached.stamp == stamp) continue;
+    const auto text = read_file(path, kMaxEvalBytes);
+    auto result = text.ok() ? run::parse_eval_result(*text, path) : text.status();
+    if (!result.ok()) continue;
+    cached = {.stamp = stamp, .result = *std::move(result)};
+  }
+  // Only the newest with classes and confusion matrix: they can be large.
+  for (auto& [name, cached] : evals_) {
+    if (name == evals_.rbegin()->first) continue;
+    for (run::DatasetResult& dataset : cached.result.datasets) {
+      dataset.classes = {};
+      dataset.confusion_matrix = {};
+    }
+  }
+}
+
+std::string RunView::summary() const {
+  const run::RunState state = run::read_run_state(layout_);
+  const auto last = last_record(layout_);
+  const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
+  json::object summary{{"name", name_},
+                       {"run_dir", valid_utf8(layout_.root())},
+                       {"state", phase_word(state)},
+                       {"reason", state.end ? valid_utf8(state.end->reason) : ""},
+                       {"step", state.end ? state.end->step
+                                : last    ? last->step
+                                          : 0},
+                       {"loss", last ? number(last->loss) : nullptr}};
+  if (config.ok())
+    if (const auto steps = find_count(*config, "\n  max_steps: ")) summary["max_steps"] = *steps;
+  if (const auto best = run::read_best(layout_.best_file()); best.ok())
+    summary["best"] = json::object{{"dataset", best->dataset},
+                                   {"metric", best->metric},
+                                   {"value", number(best->value)},
+                                   {"step", best->step},
+                                   {"manifest_sha256", best->manifest_sha256}};
+  const auto newest = last_lines(read_end(layout_.trainer_log(), 4 << 10), 1,
+                                 [](std::string_view) { return true; });
+  summary["last_event"] = newest.empty() ? json::value("") : newest.back();
+  return json::serialize(summary);
+}
+
+std::string RunView::overview() {
+  boost::system::error_code ignored;
+  json::object root = parse_json(summary(), ignored).as_object();
+  read_evals();
+  json::array evaluations, checkpoints;
+  for (const auto& [name, cached] : evals_) {
+    if (cached.stamp.empty()) continue;
+    evaluations.push_back(json::object{{"step", cached.result.step},
+                                       {"created_at", cached.result.created},
+                                       {"duration_seconds", number(cached.result.seconds)},
+                                       {"manifest_sha256", cached.result.manifest_sha256},
+                                       {"datasets", metrics_json(cached.result)}});
+  }
+  root["evaluations"] = std::move(evaluations);
+  root["classes"] = evals_.empty() ? nullptr : classes_json(evals_.rbegin()->second.result);
+
+  const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
+  const auto entries = store.list();
+  std::map<std::string, CachedManifest> manifests;
+  const size_t count = entries.ok() ? entries->size() : 0;
+  for (size_t i = count - std::min(count, kMaxCheckpoints); i < count; ++i) {
+    const std::string path = join_path((*entries)[i].path, checkpoint::kManifestName);
+    CachedManifest manifest = manifests_[path];
+    if (const std::string stamp = stamp_of(path); manifest.stamp != stamp) {
+      const auto text = read_file(path, checkpoint::kMaxManifestBytes);
+      const auto parsed = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
+      if (!parsed.ok()) continue;
+      manifest = {.stamp = stamp,
+                  .created = parsed->created_at,
+                  .sha256 = sha256_hex(*text),
+                  .stoker_version = parsed->stoker_version,
+                  .torch_version = parsed->torch_version,
+                  .live_settings = parsed->live_settings};
+      for (const auto& file : parsed->files) manifest.bytes += file.bytes;
+    }
+    checkpoints.push_back(json::object{{"step", (*entries)[i].step},
+                                       {"created_at", manifest.created},
+                                       {"bytes", manifest.bytes},
+                                       {"manifest_sha256", manifest.sha256}});
+    root["environment"] = json::object{{"stoker_version", manifest.stoker_version},
+                                       {"torch_version", manifest.torch_version},
+                                       {"live_settings", manifest.live_settings}};
+    manifests[path] = std::move(manifest);
+  }
+  manifests_ = std::move(manifests);
+  root["checkpoints"] = std::move(checkpoints);
+  root["artifacts"] = artifacts_json(layout_);
+  root["sample_errors"] = sample_errors_json(layout_);
+  const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
+  root["config"] = config.ok() ? valid_utf8(*config) : "";
+  const std::string log = read_end(layout_.trainer_log(), kEventBytes);
+  root["log"] = last_lines(log, kLogLines, [](std::string_view) { return true; });
+  root["events"] = last_lines(log, kMaxEvents, is_main_event);
+  return json::serialize(root);
+}
+
+std::string RunView::curves(size_t max_rows) {
+  history_.refresh();
+  return history_.to_json(max_rows);
+}
+
+std::string RunView::change_stamp() const {
+  std::string stamp;
+  for (const std::string& path :
+       {layout_.eval_dir(), layout_.eval_artifacts_dir(), layout_.checkpoints_dir(),
+        layout_.best_file(), layout_.sample_errors_file(), layout_.exit_status_file(),
+        layout_.paused_file(), layout_.config_file()})
+    stamp += stamp_of(path) + " ";
+  return stamp;
+}
+
+std::string RunView::events() {
+  std::string out;
+  history_.refresh();
+  const bool is_first = sent_rows_ == 0;
+  const auto rows = history_.rows_since(sent_rows_);
+  if (!rows && !is_first) out += "event: reset\ndata: {}\n\n";
+  if (rows && !rows->empty()) out += "event: train\ndata: " + CurveHistory::to_json(*rows) + "\n\n";
+  if (!maybe_tail_) {
+    if (auto tail = LogTail::open(layout_.trainer_log(), 0); tail.ok())
+      maybe_tail_.emplace(*std::move(tail));
+  } else if (const auto more = maybe_tail_->read_more(); more.ok() && !more->empty()) {
+    partial_line_ += *more;
+    const size_t end = partial_line_.rfind('\n') + 1;
+    const json::array lines = last_lines(std::string_view(partial_line_).substr(0, end), kLogLines,
+                                         [](std::string_view) { return true; });
+    partial_line_.erase(0, end);
+    if (partial_line_.size() > kTailBytes) partial_line_.clear();
+    if (!lines.empty()) out += "event: log\ndata: " + json::serialize(lines) + "\n\n";
+  }
+  if (std::string stamp = change_stamp(); stamp != sent_stamp_) {
+    if (!sent_stamp_.empty()) out += "event: run\ndata: {}\n\n";
+    sent_stamp_ = std::move(stamp);
+  }
+  return out;
+}
+
+Result<ArtifactFile> RunView::read_artifact(const std::string& name) const {
+  const Status missing(StatusCode::kNotFound, quote_for_message(name) + ": no such artifact");
+  const auto parsed = parse_artifact_name(name);
+  if (!parsed) return missing;
+  const std::string path = join_path(layout_.eval_artifacts_dir(), name);
+  std::string bytes = read_end(path, kMaxArtifactBytes + 1);
+  if (bytes.empty() || bytes.size() > kMaxArtifactBytes) return missing;
+  if (!parsed->kind.ends_with(".png"))
+    return ArtifactFile{.content_type = "text/plain; charset=utf-8", .bytes = valid_utf8(bytes)};
+  if (!bytes.starts_with("\x89PNG\r\n\x1a\n")) return missing;
+  return ArtifactFile{.content_type = "image/png", .bytes = std::move(bytes)};
+}
+
+}  // namespace stoker::view

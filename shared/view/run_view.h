@@ -1,0 +1,86 @@
+// RunView: what a page, a report or a list shows of a run, read from its directory as JSON. It needs
+// no stokerd and changes nothing: the run can be running, have ended, or be a copy.
+//
+// Threads:  one at a time.
+// Blocking: reads files; what has not changed since the last call is not read again.
+// Errors:   none, except read_artifact(): a file that is missing or invalid is omitted.
+// Limits:   the newest 500 evaluations, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/status.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/run_layout.h"
+#include "shared/view/curve_history.h"
+#include "shared/view/log_tail.h"
+
+namespace stoker::view {
+
+struct ArtifactFile {
+  std::string_view content_type;
+  std::string bytes;
+};
+
+struct FoundRun {
+  std::string name;  // path below the directory; of the directory itself: its name
+  run::RunLayout layout;
+};
+
+// The run directories in `root`, at most three levels below it, and `root` itself; the newest
+// activity first. At most 1000. Links are not followed.
+std::vector<FoundRun> find_runs(const std::string& root);
+
+class RunView {
+ public:
+  // `name`: how a list of runs calls it; empty: the name of the directory.
+  explicit RunView(run::RunLayout layout, std::string name = {});
+
+  // One object: name, run_dir, state, reason, step, max_steps, loss, best, last_event. Reads only the
+  // ends of files.
+  std::string summary() const;
+  // The summary's fields, and evaluations, checkpoints, artifacts, classes, sample errors, settings,
+  // environment, log and events.
+  std::string overview();
+  // CurveHistory::to_json().
+  std::string curves(size_t max_rows = SIZE_MAX);
+  // Server-sent events since the last call: `train` (new rows), `log` (new lines), `run` (the
+  // overview has changed), `reset` (the curves have changed).
+  std::string events();
+
+  // Of the run's evaluator: a image or a text. Follows no link. kNotFound: no such file.
+  Result<ArtifactFile> read_artifact(const std::string& name) const;
+
+  const std::string& name() const { return name_; }
+  const run::RunLayout& layout() const { return layout_; }
+
+ private:
+  struct CachedEval {
+    std::string stamp;  // of the file
+    run::EvalResult result;
+  };
+  struct CachedManifest {
+    std::string stamp;
+    std::string created, sha256, stoker_version, torch_version, live_settings;
+    uint64_t bytes = 0;
+  };
+  void read_evals();
+  std::string change_stamp() const;
+
+  const run::RunLayout layout_;
+  const std::string name_;
+  CurveHistory history_;
+  std::map<std::string, CachedEval> evals_;          // by file name
+  std::map<std::string, CachedManifest> manifests_;  // by path
+  std::optional<LogTail> maybe_tail_;
+  std::string partial_line_;
+  uint64_t sent_rows_ = 0;
+  std::string sent_stamp_;
+};
+
+}  // namespace stoker::view

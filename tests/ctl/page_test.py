@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""page_test.py BIN [--images DIR]: the page of stoker-web and a report of stokerctl in a headless Chromium.
+
+BIN: the folder of the programs. The runs are written here. Skipped (exit code 77) without Chromium.
+--images: also writes screenshots to DIR.
+"""
+import json
+import math
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import browser  # noqa: E402
+
+RECORDS = 100_000
+ATTACK = "<img src=x onerror=\"window.attacked=1\">"
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def png(size):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes(v for x in range(size) for v in (x * 255 // size, y * 255 // size, 128)) for y in range(size))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+def record(step, loss, lr=0.1):
+    return json.dumps({"step": step, "epoch": step // 1000, "loss": loss, "accuracy": 1 / (1 + loss), "lr": lr, "grad_norm": 1.0, "samples_seen": step * 16,
+                       "samples_per_second": 900.0, "step_time_ms": 20.0, "data_wait_ms": 2.0, "checkpoint_stall_ms": 0.0, "degraded": 0,
+                       "wall_time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(1.77e9 + step))}) + "\n"
+
+
+def write_run(path, records, lr):
+    for folder in ("metrics", "eval/artifacts", "logs", "checkpoints"):
+        (path / folder).mkdir(parents=True)
+    (path / "metrics/train.jsonl").write_text(
+        "".join(record(10 * i, 2 * math.exp(-i / records * 3) + 0.1 * math.sin(i * 12.9898) ** 2, lr) for i in range(1, records + 1)))
+    (path / "config.yaml").write_text(f"run:\n  dir: {path}\noptimizer:\n  lr: {lr}\ntrain:\n  max_steps: {10 * records}\n")
+    for i in range(1, 11):
+        step = records * i
+        (path / f"eval/step-{step:09d}.json").write_text(json.dumps(
+            {"step": step, "manifest_sha256": "0" * 64, "duration_seconds": 1.0, "created_at": "2026-01-05T08:45:37.595Z",
+             "datasets": {"val": {"loss": 2.0 / i, "accuracy": i / 11, "num_samples": 100}}}))
+    (path / f"eval/artifacts/step-{10 * records:09d}.val.misclassified.png").write_bytes(png(64))
+    (path / f"eval/artifacts/step-{10 * records:09d}.val.generated.txt").write_text("generated " + ATTACK)
+    (path / "logs/stokerd.log").write_text("2026-01-31T12:00:00.000Z info    daemon started pid=1 run_dir=\"" + ATTACK + "\"\n"
+                                           "2026-01-31T12:00:01.000Z warning sample error path=\"" + ATTACK + "\"\n")
+    (path / "sample_errors.jsonl").write_text(json.dumps({"step": 7, "path": ATTACK}) + "\n")
+    (path / "exit_status.json").write_text(json.dumps({"state": "finished", "step": 10 * records, "reason": "max_steps reached " + ATTACK, "exit_code": 0}))
+
+
+def check_page(page, problems):
+    check(not page.evaluate("window.attacked"), "a name of the run has run a script")
+    check(page.evaluate("document.querySelectorAll('main img').length") == 1, "the artifacts are not shown")
+    page.wait_for("document.querySelector('main img').complete && document.querySelector('main img').naturalWidth === 64")
+    text = page.evaluate("document.body.innerText")
+    for part in ("Phases of a step", "Evaluations", "daemon started", "max_steps reached <img", "generated <img"):
+        check(part in text, f"not shown: {part}")
+    # Every chart has a name, and the arrow keys read its points.
+    names = page.evaluate("[...document.querySelectorAll('main canvas')].map(c => c.getAttribute('aria-label'))")
+    check(len(names) >= 6 and all(len(name) > 20 for name in names), names)
+    check("train: " in names[0] and "at step" in names[0], names[0])
+    page.evaluate("document.querySelector('main canvas').focus()")
+    page.key("ArrowLeft")
+    page.wait_for("/step \\d+: /.test(document.getElementById('announcer').textContent)")
+    check(page.evaluate("[...document.querySelectorAll('button, select, input')].every(e => e.tabIndex >= 0 && (e.textContent.trim() || e.getAttribute('aria-label')))"),
+          "a control has no name")
+    check(not page.problems(), page.problems())
+
+
+def contrast(page):
+    """Of text in the two colors of the page, as in WCAG."""
+    return page.evaluate("""(() => {
+      const luminance = c => { const [r, g, b] = c.match(/\\w\\w/g).map(x => { const v = parseInt(x, 16) / 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; });
+        return .2126 * r + .7152 * g + .0722 * b; };
+      const of = name => luminance(getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+      return Math.min(...['--ink', '--soft', '--good', '--warn', '--bad'].map(n => { const [a, b] = [of(n), of('--card')].sort(); return (b + .05) / (a + .05); })); })()""")
+
+
+def main():
+    bin_folder = pathlib.Path(sys.argv[1])
+    images = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    if not browser.find_chromium():
+        print("SKIP: no chromium; Debian's package chromium has it")
+        return 77
+    work = pathlib.Path(tempfile.mkdtemp(prefix="stoker-page-"))
+    server = page = None
+    try:
+        write_run(work / "runs/long", RECORDS, 0.1)
+        write_run(work / "runs/short", 500, 0.2)
+        os.utime(work / "runs/short/metrics/train.jsonl", (1, 1))
+        server = subprocess.Popen([bin_folder / "stoker-web", "--listen", "127.0.0.1:0", work / "runs"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        address = server.stdout.readline().strip()
+        page = browser.Browser()
+
+        def image(name, *size):
+            if images:
+                page.resize(*size)
+                time.sleep(1)
+                page.screenshot(images / f"{name}.png")
+
+        page.open(address)
+        page.wait_for("document.querySelectorAll('main canvas').length >= 6")
+        check_page(page, page.problems())
+        print(f"{RECORDS} records drawn in {page.evaluate('stokerPage.drawMs()'):.0f} ms")
+        check(all(url.startswith((address, "data:")) for url in page.requests()), page.requests())
+        check(page.evaluate(f"fetch('{address}').then(a => a.text()).then(t => t.length)") < 1 << 20, "more than 1 MiB")
+        check(contrast(page) >= 4.5, f"contrast {contrast(page)}")
+
+        # What is appended to the run and to its log appears.
+        with open(work / "runs/long/metrics/train.jsonl", "a") as file:
+            file.write(record(10 * RECORDS + 10, 0.0123))
+        with open(work / "runs/long/logs/stokerd.log", "a") as file:
+            file.write("2026-01-31T12:00:02.000Z info    appended line\n")
+        page.wait_for("document.body.innerText.includes('0.01230') && document.body.innerText.includes('appended line')")
+
+        # Two runs compared, with the setting that differs.
+        page.evaluate("document.querySelectorAll('nav input').forEach(box => box.click())")
+        page.wait_for("document.body.innerText.includes('Settings that differ') && document.body.innerText.includes('optimizer.lr')")
+        image("runs", 1440, 2200)
+        page.dark()
+        check(contrast(page) >= 4.5, f"contrast in the dark {contrast(page)}")
+        image("dark", 1440, 2200)
+        page.dark(False)
+        page.resize(360, 800, True)
+        page.wait_for("document.documentElement.scrollWidth <= 360")
+        image("narrow", 360, 2400, True)
+        page.resize(1440, 1000)
+        check(not page.problems(), page.problems())
+
+        # A report is one file that needs no server.
+        report = work / "report.html"
+        subprocess.run([bin_folder / "stokerctl", "report", "--html", report, work / "runs/long", work / "runs/short"], check=True, stdout=subprocess.DEVNULL)
+        check(report.stat().st_size <= 5 << 20, "a report of more than 5 MiB")
+        server.terminate()
+        server.wait(10)
+        page.close()
+        page = browser.Browser()
+        page.open(report.as_uri())
+        page.wait_for("document.querySelectorAll('main canvas').length >= 6")
+        check_page(page, page.problems())
+        check("Settings that differ" in page.evaluate("document.body.innerText"), "the comparison is missing")
+        check(all(url.startswith(("file:", "data:")) for url in page.requests()), page.requests())
+        image("report", 1440, 2600)
+        print(f"report of {report.stat().st_size} bytes drawn in {page.evaluate('stokerPage.drawMs()'):.0f} ms")
+    finally:
+        if page:
+            page.close()
+        if server and server.poll() is None:
+            server.terminate()
+            server.wait(10)
+        shutil.rmtree(work)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

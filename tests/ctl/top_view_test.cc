@@ -1,0 +1,121 @@
+#include "ctl/top_view.h"
+
+#include <cmath>
+
+#include "tests/ctl/run_fixture.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TopState some_state() {
+  TopState state{.name = "demo"};
+  auto& status = state.status;
+  status.state = control::TrainerState::kTraining;
+  status.step = 1200;
+  status.max_steps = 6000;
+  status.loss = 0.5;
+  status.step_time_ms = 100;
+  status.eta_seconds = 60;
+  status.feed = {.data_wait_ms = 25,
+                 .ready_batches = 3,
+                 .queue_capacity = 8,
+                 .sample_errors = 2,
+                 .workers = 2,
+                 .workers_reading = 1};
+  status.checkpoint.last_saved_step = 1000;
+  status.evaluator = {
+      .state = "running", .last_evaluated_step = 800, .best_value = 0.7, .best_step = 600};
+  Curve train{.name = "train loss", .points = {}};
+  for (int i = 1; i <= 100; ++i) train.points.emplace_back(10 * i, 2.0 / i);
+  state.curves = {train};
+  state.log = {"2026-01-31T12:00:00.000Z info    one", "2026-01-31T12:00:01.000Z warning two",
+               R"({"time":"2026-01-31T12:00:02.000Z", "level":"error","event":"three"})",
+               "2026-01-31T12:00:03.000Z debug   four"};
+  return state;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+TEST(TopViewTest, ShowsAllOfRun) {
+  TextStyle style = kTerminal;
+  style.color = false;
+  const std::string text = joined(render_top(some_state(), 40, style));
+  for (const char* const part :
+       {"demo  training  step 1 200/6 000 (20 %)", "ETA 60 s", "train loss", "data wait 25",
+        "3 of 8 batches ready", "2: read 1.0", "running, 200 steps behind, best 0.7000 at step 600",
+        "2 sample errors", "12:00:00 info    one", "three", " p  pause"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_THAT(text, Not(HasSubstr("four")));  // debug
+}
+
+TEST(TopViewTest, FitsScreenOfAnySize) {
+  for (const TextStyle& base : {kPiped, kTerminal}) {
+    for (const auto& [rows, columns] : {std::pair{24, 80}, {5, 20}, {1, 1}, {0, 80}, {100, 300}}) {
+      TextStyle style = base;
+      style.columns = columns;
+      const auto lines = render_top(some_state(), rows, style);
+      EXPECT_EQ(lines.size(), static_cast<size_t>(rows));
+      EXPECT_LE(widest_line(joined(lines)), static_cast<size_t>(columns));
+    }
+  }
+}
+
+TEST(TopViewTest, ShowsResultAndErrorInPlaceOfKeys) {
+  TopState state = some_state();
+  state.message = "paused at step 1 200";
+  EXPECT_THAT(render_top(state, 24, kPiped).back(), HasSubstr("paused at step 1 200"));
+  state.status.state = control::TrainerState::kPaused;
+  state.message.clear();
+  EXPECT_THAT(render_top(state, 24, kPiped).back(), HasSubstr("resume"));
+}
+
+TEST(TopViewTest, ShowsValuesThatAreNotKnown) {
+  TopState state;
+  state.status.loss = state.status.step_time_ms = state.status.feed.data_wait_ms = std::nan("");
+  state.status.feed.workers_reading = std::nan("");
+  EXPECT_THAT(joined(render_top(state, 24, kPiped)), HasSubstr("none yet"));
+}
+
+TEST(TopViewTest, ShowsGpus) {
+  TopState state = some_state();
+  state.gpus = {{.index = 0,
+                 .name = "NVIDIA H100",
+                 .load_percent = 87,
+                 .memory_used_bytes = 31'000'000'000,
+                 .memory_total_bytes = 80'000'000'000,
+                 .celsius = 65,
+                 .watts = 410}};
+  EXPECT_THAT(joined(render_top(state, 24, kPiped)), HasSubstr("87 %  31.0 GB of 80.0 GB  65 C"));
+}
+
+TEST(TopViewTest, EscapesControlCharacters) {
+  TopState state = some_state();
+  state.name = "a\x1b[2Jb";
+  state.log = {"2026-01-31T12:00:00.000Z info    \x1b]0;title\x07"};
+  EXPECT_THAT(joined(render_top(state, 24, kPiped)), Not(HasSubstr("\x1b")));
+}
+
+TEST(ShownLevelTest, HidesLowerLevels) {
+  const std::string warning = "2026-01-31T12:00:01.000Z warning disk full error=info ";
+  EXPECT_TRUE(is_shown(warning, ShownLevel::kWarning));
+  EXPECT_FALSE(is_shown(warning, ShownLevel::kError));
+  EXPECT_TRUE(is_shown("no log line", ShownLevel::kInfo));
+  EXPECT_FALSE(is_shown("no log line", ShownLevel::kError));
+}
+
+TEST(TruncateLineTest, KeepsColorsAndWholeCharacters) {
+  EXPECT_EQ(truncate_line("\x1b[1mabc\x1b[0m def", 2), "\x1b[1mab\x1b[0m");
+  EXPECT_EQ(truncate_line("\x1b[1mabc\x1b[0m", 3), "\x1b[1mabc\x1b[0m");
+  EXPECT_EQ(truncate_line("äöü", 2), "äö");
+  EXPECT_EQ(truncate_line("a\xff", 9), "a\xff");
+}
+
+}  // namespace
+}  // namespace stoker::ctl

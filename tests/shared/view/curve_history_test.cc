@@ -1,0 +1,109 @@
+#include "shared/view/curve_history.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+namespace stoker::view {
+namespace {
+
+namespace json = boost::json;
+
+class CurveHistoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "stoker-view-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::string path() const { return root_ + "/train.jsonl"; }
+  static std::string line(uint64_t step, double loss) {
+    return metrics::to_json(metrics::to_record(
+               {.step = step, .loss = loss, .lr = 0.5, .wall_time = "2026-01-31T12:00:00.000Z"})) +
+           "\n";
+  }
+  void append(const std::string& text) { std::ofstream(path(), std::ios::app) << text; }
+  static json::object columns(const CurveHistory& history) {
+    return json::parse(history.to_json()).at("columns").as_object();
+  }
+  std::string root_;
+};
+
+TEST_F(CurveHistoryTest, ReadsWhatIsAppended) {
+  CurveHistory history(path());
+  history.refresh();  // no file yet
+  uint64_t count = 0;
+  EXPECT_FALSE(history.rows_since(count));  // unknown: the first call
+  append(line(10, 2) + line(20, 1).substr(0, 30));
+  history.refresh();
+  ASSERT_EQ(history.rows_since(count)->size(), 1u);
+  append(line(20, 1).substr(30));
+  history.refresh();
+  const auto rows = history.rows_since(count);
+  ASSERT_EQ(rows->size(), 1u);
+  EXPECT_EQ(rows->front()[CurveHistory::kStep], 20);
+  EXPECT_EQ(columns(history).at("loss"), (json::array{2, 1}));
+  EXPECT_TRUE(history.rows_since(count)->empty());
+}
+
+TEST_F(CurveHistoryTest, ReplacesRowsAfterRollback) {
+  append(line(10, 5) + line(20, 4) + line(30, 3));
+  CurveHistory history(path());
+  history.refresh();
+  uint64_t count = 0;
+  (void)history.rows_since(count);
+  std::ofstream(path(), std::ios::trunc) << line(10, 5) << line(20, 2);
+  history.refresh();
+  EXPECT_FALSE(history.rows_since(count));
+  EXPECT_EQ(columns(history).at("step"), (json::array{10, 20}));
+  EXPECT_EQ(columns(history).at("loss"), (json::array{5, 2}));
+}
+
+TEST_F(CurveHistoryTest, IgnoresOtherLines) {
+  append("garbage\n" + line(10, 2) + "{}\n\n" + line(20, 1));
+  CurveHistory history(path());
+  history.refresh();
+  EXPECT_EQ(columns(history).at("step"), (json::array{10, 20}));
+}
+
+TEST_F(CurveHistoryTest, KeepsExtremesOfMergedRows) {
+  std::string text;
+  const uint64_t records = 4 * CurveHistory::kMaxRows + 1;
+  for (uint64_t i = 1; i <= records; ++i) text += line(i, i == 100 ? 50 : i == 200 ? -50 : 1);
+  append(text);
+  CurveHistory history(path());
+  history.refresh();
+  const json::object root = json::parse(history.to_json()).as_object();
+  const json::object& all = root.at("columns").as_object();
+  EXPECT_LE(all.at("step").as_array().size(), 2 * CurveHistory::kMaxRows);
+  EXPECT_EQ(root.at("records_per_row"), 4);
+  EXPECT_EQ(all.at("step").as_array().back(), records);
+  double max = 0, min = 0, sum = 0;
+  for (size_t i = 0; i < all.at("step").as_array().size(); ++i) {
+    max = std::max(max, all.at("loss_max").as_array()[i].to_number<double>());
+    min = std::min(min, all.at("loss_min").as_array()[i].to_number<double>());
+    sum += all.at("loss").as_array()[i].to_number<double>();
+  }
+  EXPECT_EQ(max, 50);
+  EXPECT_EQ(min, -50);
+  EXPECT_NEAR(sum, static_cast<double>(all.at("step").as_array().size()), 2);
+}
+
+TEST_F(CurveHistoryTest, WritesNonfiniteValuesAsNull) {
+  append(R"({"step":1,"epoch":0,"loss":null,"lr":0.1,"grad_norm":1,"samples_seen":1,)"
+         R"("samples_per_second":1,"step_time_ms":1,"data_wait_ms":1,"checkpoint_stall_ms":0,)"
+         R"("degraded":0,"wall_time":"2026-01-31T12:00:00.000Z"})"
+         "\n");
+  CurveHistory history(path());
+  history.refresh();
+  EXPECT_TRUE(columns(history).at("loss").as_array()[0].is_null());
+}
+
+}  // namespace
+}  // namespace stoker::view
