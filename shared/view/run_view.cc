@@ -91,6 +91,7 @@ std::string_view phase_word(const run::RunState& state) {
     case Phase::kRunning:
       return state.pause ? "paused" : "running";
     case Phase::kEnded:
+    case Phase::kPreempted:
       return run::to_string(state.end->outcome);
     case Phase::kCrashed:
       return "crashed";
