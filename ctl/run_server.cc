@@ -90,9 +90,8 @@ class RunServer::Impl {
       return &views_.front();
     }
     for (view::FoundRun& run : view::find_runs(directory_)) {
-      if (!name.empty() && run.name != name) continue;
-      if (name.empty() && !views_.empty() && views_.front().name() == run.name)
-        return &views_.front();
+      if (name.empty()) return find(run.name);
+      if (run.name != name) continue;
       views_.emplace_front(std::move(run.layout), std::move(run.name));
       if (views_.size() > kMaxViews) views_.pop_back();
       return &views_.front();

@@ -46,6 +46,7 @@ constexpr auto kDrawInterval = 200ms;  // 5 times a second
 constexpr auto kFilesInterval = 2000ms;
 constexpr auto kRequestTimeout = 5000ms;
 constexpr auto kMessageTime = 6s;
+constexpr int kMaxFailures = 60;
 constexpr size_t kMaxLogLines = 200;
 
 volatile sig_atomic_t pending_signal = 0;
@@ -204,12 +205,31 @@ class Top {
     state_.name = view::RunView(layout).name();
   }
 
+  // Connects again after an error.
   Status read_status() {
+    if (!state_.error.empty()) {
+      auto client = DaemonClient::open(command_);
+      if (!client.ok()) return client.status();
+      client_ = *std::move(client);
+    }
     const auto reply = client_.request(control::GetStatus{}, kRequestTimeout);
     if (!reply.ok()) return reply.status();
     STOKER_ASSIGN_OR_RETURN(state_.status, control::parse_trainer_status(*reply));
     if (!maybe_layout_ && !state_.status.run_dir.empty())
       open_run(run::RunLayout(state_.status.run_dir));
+    state_.error.clear();
+    num_failures_ = 0;
+    return {};
+  }
+  // An error of a run that continues is shown, and the next interval tries again.
+  Status try_read_status() {
+    Status status = read_status();
+    if (status.ok()) return status;
+    using Phase = run::RunState::Phase;
+    if (!maybe_layout_ || run::read_run_state(*maybe_layout_).phase != Phase::kRunning ||
+        ++num_failures_ > kMaxFailures)
+      return status;
+    state_.error = status.message();
     return {};
   }
 
@@ -309,7 +329,7 @@ class Top {
         is_changed = true;
       }
       if (now >= next_status) {
-        STOKER_RETURN_IF_ERROR(read_status());
+        STOKER_RETURN_IF_ERROR(try_read_status());
         read_log();
         next_status = now + kStatusInterval;
         is_changed = true;
@@ -374,6 +394,7 @@ class Top {
   std::optional<GpuUsage> maybe_gpus_;
   std::optional<BackgroundCommand> maybe_command_;
   Clock::time_point message_end_;
+  int num_failures_ = 0;  // in a row
   TopState state_;
 };
 

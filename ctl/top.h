@@ -1,7 +1,9 @@
 // top: the live screen of a run.
 //
 // Threads:  one.
-// Blocking: until the run ends, q, or a signal; a request to stokerd at most 5 seconds.
+// Blocking: until the run ends, q, or a signal; a request to stokerd at most 5 seconds. If stokerd
+//           does not answer while the run continues, the screen shows why, and it tries again for a
+//           minute.
 // Errors:   returns the exit code; the reason is written to console.err after the terminal is
 //           restored.
 #pragma once

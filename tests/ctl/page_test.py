@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import browser  # noqa: E402
 
 RECORDS = 100_000
+CLASSES = [{"name": f"class with a long name {i}", "support": 100, "precision": 0.5, "recall": i / 12, "f1": 0.5} for i in range(12)]
 ATTACK = "<img src=x onerror=\"window.attacked=1\">"
 
 
@@ -52,7 +53,8 @@ def write_run(path, records, lr):
         step = records * i
         (path / f"eval/step-{step:09d}.json").write_text(json.dumps(
             {"step": step, "manifest_sha256": "0" * 64, "duration_seconds": 1.0, "created_at": "2026-01-05T08:45:37.595Z",
-             "datasets": {"val": {"loss": 2.0 / i, "accuracy": i / 11, "num_samples": 100}}}))
+             "datasets": {"val": {"loss": 2.0 / i, "accuracy": i / 11, "num_samples": 100, "per_class": CLASSES,
+                                  "confusion_matrix": [[90 if k == m else k + m for k in range(12)] for m in range(12)]}}}))
     (path / f"eval/artifacts/step-{10 * records:09d}.val.misclassified.png").write_bytes(png(64))
     (path / f"eval/artifacts/step-{10 * records:09d}.val.generated.txt").write_text("generated " + ATTACK)
     (path / "logs/stokerd.log").write_text("2026-01-31T12:00:00.000Z info    daemon started pid=1 run_dir=\"" + ATTACK + "\"\n"
@@ -66,7 +68,7 @@ def check_page(page, problems):
     check(page.evaluate("document.querySelectorAll('main img').length") == 1, "the artifacts are not shown")
     page.wait_for("document.querySelector('main img').complete && document.querySelector('main img').naturalWidth === 64")
     text = page.evaluate("document.body.innerText")
-    for part in ("Phases of a step", "Evaluations", "daemon started", "max_steps reached <img", "generated <img"):
+    for part in ("Phases of a step", "Evaluations", "class with a long name 11", "daemon started", "max_steps reached <img", "generated <img"):
         check(part in text, f"not shown: {part}")
     # Every chart has a name, and the arrow keys read its points.
     names = page.evaluate("[...document.querySelectorAll('main canvas')].map(c => c.getAttribute('aria-label'))")

@@ -71,6 +71,9 @@ TEST(TopViewTest, ShowsResultAndErrorInPlaceOfKeys) {
   TopState state = some_state();
   state.message = "paused at step 1 200";
   EXPECT_THAT(render_top(state, 24, kPiped).back(), HasSubstr("paused at step 1 200"));
+  state.error = "stokerd does not answer";
+  EXPECT_THAT(render_top(state, 24, kPiped).back(), HasSubstr("stokerd does not answer"));
+  state.error.clear();
   state.status.state = control::TrainerState::kPaused;
   state.message.clear();
   EXPECT_THAT(render_top(state, 24, kPiped).back(), HasSubstr("resume"));

@@ -87,6 +87,9 @@ for program in "${programs[@]}"; do
       expect_fish 'stokerctl --run-dir runs export --format ' safetensors torch
       expect 'stokerctl logs --\e*' logs --evaluator --follow --help --json --lines --run-dir --socket --version
       ;;
+    stoker-web)
+      expect 'stoker-web --lis\t127.0.0.1:0' --listen 127.0.0.1:0
+      ;;
     *)
       expect "$program --con\\tmy\\t--set train.max_st\\t10" --config my.yaml --set train.max_steps=10
       expect "$program --set train.preci\\tbf\\t" --set train.precision=bf16

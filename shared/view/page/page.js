@@ -58,7 +58,7 @@ function card(title, size, ...children) {
 function table(titles, rows, caption, attributes = []) {
   return h("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption}, h("table", null,
     h("caption", {class: "hidden"}, caption),
-    h("thead", null, h("tr", null, titles.map(t => h("th", {scope: "col", class: t.startsWith("<") ? "left" : null}, t.replace("<", ""))))),
+    h("thead", null, h("tr", null, titles.map(t => h("th", {scope: "col", class: t.startsWith("<") ? "left" : null}, t.startsWith("<") ? t.slice(1) : t)))),
     h("tbody", null, rows.map((row, i) => h("tr", attributes[i] || null, row.map(cell => cell instanceof Node && cell.tagName === "TD" ? cell : h("td", null, cell)))))));
 }
 function bar(parts, label) {  // [[value, color index]], fractions of one
@@ -415,9 +415,11 @@ class RunPage {
     }
     this.eventCard.hidden = !report || !run.events.length;
     if (report) fill(this.eventCard, h("pre", {class: "log", tabindex: 0}, run.events.map(logLine)));
-    const environment = run.environment || {}, changed = environment.live_settings && environment.live_settings !== "{}";
+    const environment = run.environment || {};
+    let scale = 1;  // by `stokerctl set lr`
+    try { scale = JSON.parse(environment.live_settings).lr_scale ?? 1; } catch { /* none */ }
     this.configCard.replaceChildren(...(environment.stoker_version ? [h("p", {class: "where"}, `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`)] : []),
-      ...(changed ? [h("p", null, "Changed while it ran: ", h("code", null, environment.live_settings))] : []), h("details", null, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
+      ...(scale !== 1 ? [h("p", null, `The learning rate was set to ${format(scale)} times that of these settings; see the log for control command`)] : []), h("details", null, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
   }
   drawImages() {
     const steps = [...new Set(this.run.artifacts.map(a => a.step))].sort((a, b) => a - b);
