@@ -816,7 +816,7 @@ void StreamFeed::write_rows(const Tuple& batch, std::span<const uint64_t> rows,
     }
     for (size_t element = 0; element < count; ++element) {
       const std::span<std::byte> out = layout.row(slot, i, taken[element]);
-      if (has_padding) std::memset(out.data(), 0, out.size());
+      if (has_padding) data::record::fill_padding(out, false);
       queue::copy_padded(batch[i].slice(static_cast<int64_t>(element)), out.data(), shape);
     }
   }
@@ -840,10 +840,8 @@ void StreamFeed::pad_labels(std::span<std::byte> slot, std::span<const uint64_t>
     int64_t steps = 0;
     std::memcpy(&steps, layout.row(slot, static_cast<size_t>(length - spec_.begin()), row).data(),
                 sizeof steps);
-    std::span<std::byte> padding = layout.row(slot, tensor, row);
-    padding = padding.subspan(static_cast<size_t>(steps) * sizeof(int64_t));
-    for (; !padding.empty(); padding = padding.subspan(sizeof(int64_t)))
-      std::memcpy(padding.data(), &data::record::kPaddedLabel, sizeof(int64_t));
+    const std::span<std::byte> padding = layout.row(slot, tensor, row);
+    data::record::fill_padding(padding.subspan(static_cast<size_t>(steps) * sizeof(int64_t)), true);
   }
 }
 
