@@ -244,6 +244,14 @@ std::string FeedSupervisor::waits_for() const {
   return states_ && is_running ? states_->waits_for() : "";
 }
 
+ThreadList FeedSupervisor::stream_threads() const {
+  const std::lock_guard lock(mutex_);
+  if (!states_ || workers_.empty() || !workers_.front().maybe_process) return {};
+  ThreadList list = states_->threads();
+  set_kernel_states(workers_.front().maybe_process->pid(), list);
+  return list;
+}
+
 Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {
   const std::lock_guard lock(mutex_);
   assert(states_ && "the data is no stream");

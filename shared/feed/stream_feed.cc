@@ -881,6 +881,13 @@ std::optional<uint64_t> StreamFeed::end_ticket() const {
   return ticket == kNotEnded ? std::nullopt : std::optional(ticket);
 }
 
+ThreadList StreamFeed::threads() const {
+  ThreadList list = list_records();
+  queue::add_waiters(*names_, list);
+  queue::add_waiters(*examples_, list);
+  return list;
+}
+
 StreamStatus StreamFeed::status() const {
   StreamStatus status{.elements = examples_->size(),
                       .bytes = limit_->held_bytes(),

@@ -129,6 +129,8 @@ class StreamFeed {
   // The first ticket without a batch, once the stream has ended and all batches are published.
   std::optional<uint64_t> end_ticket() const;
   StreamStatus status() const;
+  // Those of this process, with what they wait for in the queues; see list_records().
+  ThreadList threads() const;
 
  private:
   class Reader;

@@ -689,6 +689,11 @@ TEST_F(ExternalProducerTest, WaitsForProducersAndEndsWithTheStream) {
                                   answer.find(waits) != std::string::npos;
                          }))
       << answer << log_of("stokerd");
+  const auto listed = ctl(run_dir(), {"threads"}, "threads").wait(30s);
+  ASSERT_TRUE(listed.has_value());
+  EXPECT_EQ(listed->code, 0);
+  EXPECT_THAT(log_of("threads"), AllOf(HasSubstr("examples/enqueue-0"),
+                                       HasSubstr("file-names/close"), HasSubstr("stream-batches")));
   client.close();
   EXPECT_TRUE(wait_until(60s, [&] {
     answer = status(run_dir());
