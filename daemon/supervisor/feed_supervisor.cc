@@ -11,6 +11,7 @@
 
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
+#include "shared/feed/make_stream_feed.h"
 #include "shared/feed/worker_pool.h"
 
 namespace stoker::supervisor {
@@ -161,6 +162,7 @@ void FeedSupervisor::restore_history() {
   const auto history = states_->maybe_history();
   auto saved = std::exchange(options_.stream->history, std::nullopt);
   if (!history || !saved) return;
+  if (options_.stream->has_producers) return feed::restore_producer_history(*saved, *history);
   const uint64_t whole = std::max(saved->complete, saved->begin) - saved->begin;
   if (!options_.stream->continues_history && saved->bytes.size() > whole) {
     log_warn("incomplete stream record dropped",

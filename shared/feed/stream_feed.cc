@@ -165,7 +165,8 @@ class StreamFeed::Reader {
  private:
   Status read_next(const std::stop_token& stop);
   Status open_next(const std::stop_token& stop);
-  void close_input();
+  // With an error, nothing behind its position can be used.
+  void close_input(const Status& error = {});
   Status handle_error(const Status& error, uint64_t record, const std::stop_token& stop);
   void count_window(size_t bytes);
   Status reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop);
@@ -261,13 +262,9 @@ Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) cons
   return {};
 }
 
-void StreamFeed::Reader::close_input() {
+void StreamFeed::Reader::close_input(const Status& error) {
   feed_.dropped_bytes_ += stream_->dropped_bytes();
   const StreamPosition end = stream_->position();
-  if (feed_.inputs_.can_continue())
-    log_info(
-        "stream producer disconnected",
-        {{"producer", stream_->input().name()}, {"record", end.record}, {"offset", end.offset}});
   {
     const std::lock_guard lock(mutex_);
     closed_polls_ += stream_->input().polls();
@@ -275,7 +272,7 @@ void StreamFeed::Reader::close_input() {
   }
   count_window(0);
   if (!is_usable_) ++feed_.unusable_inputs_;
-  feed_.end_input(source_, end);
+  feed_.end_input(source_, end, error);
 }
 
 Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
@@ -295,7 +292,7 @@ Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
   if (can_continue) return {};
   log_warn("stream input skipped",
            {{"input", stream_->input().name()}, {"error", error.message()}});
-  close_input();
+  close_input(error);
   return {};
 }
 
@@ -530,12 +527,12 @@ void StreamFeed::set_identity(uint64_t number, uint64_t identity) {
 }
 
 // After all of its elements were enqueued.
-void StreamFeed::end_input(uint64_t number, const StreamPosition& at) {
+void StreamFeed::end_input(uint64_t number, const StreamPosition& at, const Status& error) {
   const std::lock_guard lock(inputs_mutex_);
   Input& input = known_inputs_.at(number);
   input.read_to = at;
   input.ended = !inputs_.can_continue();
-  if (!input.ended) inputs_.close(input.name);
+  if (!input.ended) inputs_.close(input.name, at, error);
 }
 
 // ---- Errors of records
