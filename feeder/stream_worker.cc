@@ -84,14 +84,15 @@ std::string source_waited_for(const feed::StreamFeed& stream, const config::Data
   return data.stream->is_spool() ? data.path() : data.stream->source;
 }
 
-// Tells stokerd whether the stream waits.
-Status report_waiting(const feed::StreamFeed& stream, const config::DatasetConfig& data,
-                      const feed::StreamStateTable& states, const std::stop_token& stop) {
+// Tells stokerd whether the stream waits, and what the threads of its queues do.
+Status report_activity(const feed::StreamFeed& stream, const config::DatasetConfig& data,
+                       const feed::StreamStateTable& states, const std::stop_token& stop) {
   std::string last;
   do {
     const std::string now = source_waited_for(stream, data);
     if (now != last) states.set_waits_for(now);
     last = now;
+    states.set_threads(stream.threads());
   } while (sleep_until(stop, std::chrono::steady_clock::now() + kReportInterval));
   return {};
 }
@@ -105,7 +106,7 @@ Status run_stream(feed::StreamFeed& stream, const std::optional<feed::StreamStat
   stream.start(coordinator);
   if (maybe_indexed != nullptr) maybe_indexed->start(num_workers, coordinator);
   coordinator.start("stream-report", [&](const std::stop_token& stop) {
-    return report_waiting(stream, data, states, stop);
+    return report_activity(stream, data, states, stop);
   });
   const Status status = coordinator.join(kStreamGrace);
   if (status.ok() && stream.end_ticket()) states.end_at(*stream.end_ticket());

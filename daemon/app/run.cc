@@ -530,7 +530,14 @@ std::shared_ptr<const control::TrainerStatus> Run::status() const {
   return status;
 }
 
-ThreadList Run::threads() const { return list_threads(); }
+ThreadList Run::threads() const {
+  ThreadList list = list_threads();
+  const std::lock_guard lock(mutex_);
+  if (segment_)
+    for (ThreadInfo& thread : segment_->stream_threads().threads)
+      list.threads.push_back(std::move(thread));
+  return list;
+}
 
 void Run::post(control::Command command, Done done) {
   channels_.mailbox.post({std::move(command), std::move(done)});

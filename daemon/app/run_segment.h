@@ -4,7 +4,7 @@
 // A segment ends with the run, with a rollback, or when training switches to a new dataset version;
 // the last two are followed by another segment.
 //
-// Threads:   the trainer thread; add_live() and attach() from any thread after open().
+// Threads:   the trainer thread; add_live(), stream_threads() and attach() from any thread after open().
 // Blocking:  open() for files and for starting the workers; train() until the segment ends;
 //            shut_down() for the workers and writers, up to 10 s each; roll_back() and
 //            apply_refresh() for the disk; the rest never.
@@ -94,6 +94,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   uint64_t step() const { return state_->step; }  // only for the trainer thread
   // Adds what the ring, the workers and the checkpoint writer report.
   void add_live(control::TrainerStatus& status) const;
+  ThreadList stream_threads() const { return feed_->stream_threads(); }
   // As FeedSupervisor::attach().
   Result<supervisor::Attachment> attach(supervisor::ExternalProcess process);
 

@@ -33,7 +33,7 @@ class TrainingControl {
 
   virtual ~TrainingControl() = default;
   virtual std::shared_ptr<const control::TrainerStatus> status() const = 0;
-  // The threads of this process.
+  // The threads of this process, and those of the queues of a stream in its worker process.
   virtual ThreadList threads() const = 0;
   // `done` is called exactly once, on a trainer thread or before post() returns. SaveCheckpoint:
   // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy

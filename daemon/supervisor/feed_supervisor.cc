@@ -11,6 +11,7 @@
 
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
+#include "shared/feed/make_stream_feed.h"
 #include "shared/feed/worker_pool.h"
 
 namespace stoker::supervisor {
@@ -161,6 +162,7 @@ void FeedSupervisor::restore_history() {
   const auto history = states_->maybe_history();
   auto saved = std::exchange(options_.stream->history, std::nullopt);
   if (!history || !saved) return;
+  if (options_.stream->has_producers) return feed::restore_producer_history(*saved, *history);
   const uint64_t whole = std::max(saved->complete, saved->begin) - saved->begin;
   if (!options_.stream->continues_history && saved->bytes.size() > whole) {
     log_warn("incomplete stream record dropped",
@@ -242,6 +244,14 @@ std::string FeedSupervisor::waits_for() const {
   const std::lock_guard lock(mutex_);
   const bool is_running = !workers_.empty() && workers_.front().maybe_process;
   return states_ && is_running ? states_->waits_for() : "";
+}
+
+ThreadList FeedSupervisor::stream_threads() const {
+  const std::lock_guard lock(mutex_);
+  if (!states_ || workers_.empty() || !workers_.front().maybe_process) return {};
+  ThreadList list = states_->threads();
+  set_kernel_states(workers_.front().maybe_process->pid(), list);
+  return list;
 }
 
 Result<feed::StreamState> FeedSupervisor::stream_state(uint64_t ticket) const {

@@ -125,6 +125,8 @@ class FeedSupervisor {
   std::optional<feed::StreamHistory> history_of(const feed::StreamState& state) const;
   // The source for whose producer the stream waits; empty: it does not wait.
   std::string waits_for() const;
+  // The threads of the queues of a stream, in its worker process; empty: it does not run.
+  ThreadList stream_threads() const;
   std::vector<int> process_ids() const;  // of the running workers
 
  private:

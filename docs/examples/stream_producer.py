@@ -9,6 +9,9 @@
 A producer has a name. Its stream, all bytes that it has ever sent under this name, continues over
 connections and over restarts of either side: stokerd replies with the offset from which to send. Both
 sources here can therefore start anywhere. docs/streams.md describes the protocol.
+
+Ends when stokerd has taken all, when it rejects the producer, and when the run has finished or failed. A run
+that was stopped or killed can be resumed, so the producer waits for it.
 """
 import argparse
 import json
@@ -26,6 +29,21 @@ class Rejected(Exception):
     """stokerd does not accept the producer, and another attempt would not help."""
 
 
+class RunEnded(Exception):
+    """There will be no further attempt."""
+
+
+def check_run(run_dir):
+    """Raises RunEnded after the end of a run that is not resumed by itself."""
+    try:
+        with open(os.path.join(run_dir, "exit_status.json")) as file:  # absent while it runs, and after a kill
+            status = json.load(file)
+    except (OSError, ValueError):
+        return
+    if status["state"] != "stopped":
+        raise RunEnded(f"the run has {status['state']}: {status['reason']}")
+
+
 def connect(run_dir):
     """A path of more than 107 bytes is reached through a descriptor of its folder."""
     folder = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
@@ -40,11 +58,15 @@ def connect(run_dir):
 def request(connection, line):
     """Sends the first line. Returns the reply, which comes when a reader is free."""
     connection.sendall(json.dumps(line).encode() + b"\n")
+    return read_line(connection)
+
+
+def read_line(connection):
     reply = b""
     while not reply.endswith(b"\n"):
         received = connection.recv(4096)
         if not received:
-            raise ConnectionError("the connection was closed without a reply")
+            raise ConnectionError("stokerd closed the connection")
         reply += received
     reply = json.loads(reply)
     if "error" in reply and not reply["retry"]:
@@ -56,20 +78,28 @@ def request(connection, line):
 
 def send_until_end(run_dir, name, parts_from):
     """Sends all that parts_from(offset, records) yields, and connects again after each failure."""
+    reported = None
     while True:
         try:
             with connect(run_dir) as connection:
                 reply = request(connection, {"format": FORMAT, "name": name})
+                end = reply["offset"]
                 for part in parts_from(reply["offset"], reply["records"]):
                     connection.sendall(part)
-                # stokerd closes the connection when it has read all. What it has read after its last
-                # checkpoint is lost if it is killed: then start this program again.
+                    end += len(part)
                 connection.shutdown(socket.SHUT_WR)
-                connection.recv(1)
+                # Without this line, stokerd or its worker process may not have read all. What it has taken
+                # after its last checkpoint is lost if it is killed: then start this program again.
+                taken = read_line(connection)
         except OSError as error:  # stokerd or its worker process ended, or has not started yet
-            print(f"{name}: {error}; trying again", file=sys.stderr)
+            check_run(run_dir)
+            if str(error) != reported:
+                print(f"{name}: {error}; trying again", file=sys.stderr)
+            reported = str(error)
             time.sleep(RETRY_SECONDS)
         else:
+            if taken["offset"] < end:
+                print(f"{name}: the last {end - taken['offset']} bytes are no whole record", file=sys.stderr)
             return
 
 
@@ -115,6 +145,8 @@ def main():
             parser.error("expected NAME and either FILE or --generate")
         parts = file_from(arguments.file) if arguments.file else generated(arguments.name, arguments.generate)
         send_until_end(arguments.run_dir, arguments.name, parts)
+    except RunEnded as end:
+        print(f"stream_producer.py: {end}", file=sys.stderr)
     except (OSError, Rejected) as error:
         raise SystemExit(f"stream_producer.py: {error}") from None
 

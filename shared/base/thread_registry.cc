@@ -41,8 +41,9 @@ thread_local ThreadRecord* current_record = nullptr;
 int64_t monotonic_ns() { return system_clock().monotonic().count(); }
 
 // The state letter of a thread in the kernel: 'R' is running or ready to run. 0 if it has ended.
-char kernel_state(int tid) {
-  const std::string path = "/proc/self/task/" + std::to_string(tid) + "/stat";
+char kernel_state(int pid, int tid) {
+  const std::string path =
+      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/stat";
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return 0;
   char text[128];
@@ -188,38 +189,45 @@ ScopedActivity::~ScopedActivity() {
 
 // ---- Table
 
-ThreadList list_threads() {
+ThreadList list_records() {
   ThreadList list;
-  {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    for (const ThreadRecord* record : all.records) {
-      ThreadInfo thread{.name = record->name_,
-                        .is_queue_thread = !record->queue_.empty(),
-                        .queue = record->queue_,
-                        .operation = record->operation_};
-      thread.state = record->state_.load(std::memory_order_acquire);
-      thread.thread = record->thread_.load(std::memory_order_relaxed);
-      thread.tid = record->tid_.load(std::memory_order_relaxed);
-      const ThreadActivity* const activity = record->activity_.load(std::memory_order_acquire);
-      thread.since = std::chrono::nanoseconds(record->since_ns_.load(std::memory_order_relaxed));
-      if (activity != nullptr) {
-        thread.operation = activity->operation;
-        if (activity->is_waiting && thread.state == ThreadState::kRunning)
-          thread.state = ThreadState::kWaiting;
-      }
-      list.threads.push_back(std::move(thread));
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const ThreadRecord* record : all.records) {
+    ThreadInfo thread{.name = record->name_,
+                      .is_queue_thread = !record->queue_.empty(),
+                      .queue = record->queue_,
+                      .operation = record->operation_};
+    thread.state = record->state_.load(std::memory_order_acquire);
+    thread.thread = record->thread_.load(std::memory_order_relaxed);
+    thread.tid = record->tid_.load(std::memory_order_relaxed);
+    const ThreadActivity* const activity = record->activity_.load(std::memory_order_acquire);
+    thread.since = std::chrono::nanoseconds(record->since_ns_.load(std::memory_order_relaxed));
+    if (activity != nullptr) {
+      thread.operation = activity->operation;
+      if (activity->is_waiting && thread.state == ThreadState::kRunning)
+        thread.state = ThreadState::kWaiting;
     }
+    list.threads.push_back(std::move(thread));
   }
-  const uint64_t in_kernel = count_kernel_threads();
-  std::set<int> live;
+  return list;
+}
+
+void set_kernel_states(int pid, ThreadList& list) {
   for (ThreadInfo& thread : list.threads) {
-    if (!is_live(thread.state)) continue;
-    live.insert(thread.tid);
     if (thread.state != ThreadState::kRunning) continue;
-    const char state = kernel_state(thread.tid);
+    const char state = kernel_state(pid, thread.tid);
     if (state != 0 && state != 'R') thread.state = ThreadState::kSleeping;
   }
+}
+
+ThreadList list_threads() {
+  ThreadList list = list_records();
+  const uint64_t in_kernel = count_kernel_threads();
+  set_kernel_states(::getpid(), list);
+  std::set<int> live;
+  for (const ThreadInfo& thread : list.threads)
+    if (is_live(thread.state)) live.insert(thread.tid);
   list.library_threads = in_kernel - std::min<uint64_t>(in_kernel, live.size());
   return list;
 }

@@ -56,7 +56,7 @@ class ThreadRecord {
 
  private:
   friend class ScopedActivity;
-  friend ThreadList list_threads();
+  friend ThreadList list_records();
 
   void set_activity(const ThreadActivity* activity);
 
@@ -108,6 +108,10 @@ struct ThreadList {
 };
 
 ThreadList list_threads();
+// As list_threads(), without what only /proc has: a thread in a read is kRunning, and the threads of
+// libraries are not counted. set_kernel_states() adds the states, also to a list of another process.
+ThreadList list_records();
+void set_kernel_states(int pid, ThreadList& list);
 
 // At most 15 bytes: the longest words of `name` shortened, its numbers kept, so that the threads of
 // a group remain distinct: "examples/enqueue-12" becomes "examp/enqueu-12".

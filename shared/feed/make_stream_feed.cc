@@ -132,6 +132,11 @@ Result<std::unique_ptr<StreamInputs>> open_stream_inputs(
   return invalid("unknown");
 }
 
+void restore_producer_history(const StreamHistory& saved,
+                              const data::stream::ByteHistory& history) {
+  data::stream::ProducerHistory(history).assign(saved.bytes);
+}
+
 void drop_unsaved_elements(StreamState& state,
                            const std::optional<data::stream::ByteHistory>& maybe_history,
                            queue::QueueType queue) {

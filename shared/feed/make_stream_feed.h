@@ -37,6 +37,9 @@ Result<std::unique_ptr<data::stream::StreamInputs>> open_stream_inputs(
     std::optional<data::stream::InputDescriptor> maybe_descriptor = std::nullopt,
     std::optional<data::stream::ByteHistory> maybe_history = std::nullopt,
     std::vector<uid_t> producer_users = {});
+// For a stream of external producers that continues: what copy_producer_history() has copied; the last
+// parts, if the history is too small for all.
+void restore_producer_history(const StreamHistory& saved, const data::stream::ByteHistory& history);
 // For a stream of external producers that continues: the elements of which the history does not have
 // the bytes. With a queue that keeps the order, a producer sends its elements again; others are lost,
 // which is logged.

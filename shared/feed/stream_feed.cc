@@ -165,7 +165,8 @@ class StreamFeed::Reader {
  private:
   Status read_next(const std::stop_token& stop);
   Status open_next(const std::stop_token& stop);
-  void close_input();
+  // With an error, nothing behind its position can be used.
+  void close_input(const Status& error = {});
   Status handle_error(const Status& error, uint64_t record, const std::stop_token& stop);
   void count_window(size_t bytes);
   Status reserve(uint64_t bytes, bool may_wait, const std::stop_token& stop);
@@ -261,13 +262,9 @@ Status StreamFeed::Reader::identify(std::span<StreamState::Source> sources) cons
   return {};
 }
 
-void StreamFeed::Reader::close_input() {
+void StreamFeed::Reader::close_input(const Status& error) {
   feed_.dropped_bytes_ += stream_->dropped_bytes();
   const StreamPosition end = stream_->position();
-  if (feed_.inputs_.can_continue())
-    log_info(
-        "stream producer disconnected",
-        {{"producer", stream_->input().name()}, {"record", end.record}, {"offset", end.offset}});
   {
     const std::lock_guard lock(mutex_);
     closed_polls_ += stream_->input().polls();
@@ -275,7 +272,7 @@ void StreamFeed::Reader::close_input() {
   }
   count_window(0);
   if (!is_usable_) ++feed_.unusable_inputs_;
-  feed_.end_input(source_, end);
+  feed_.end_input(source_, end, error);
 }
 
 Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
@@ -295,7 +292,7 @@ Status StreamFeed::Reader::handle_error(const Status& error, uint64_t record,
   if (can_continue) return {};
   log_warn("stream input skipped",
            {{"input", stream_->input().name()}, {"error", error.message()}});
-  close_input();
+  close_input(error);
   return {};
 }
 
@@ -530,12 +527,12 @@ void StreamFeed::set_identity(uint64_t number, uint64_t identity) {
 }
 
 // After all of its elements were enqueued.
-void StreamFeed::end_input(uint64_t number, const StreamPosition& at) {
+void StreamFeed::end_input(uint64_t number, const StreamPosition& at, const Status& error) {
   const std::lock_guard lock(inputs_mutex_);
   Input& input = known_inputs_.at(number);
   input.read_to = at;
   input.ended = !inputs_.can_continue();
-  if (!input.ended) inputs_.close(input.name);
+  if (!input.ended) inputs_.close(input.name, at, error);
 }
 
 // ---- Errors of records
@@ -816,7 +813,7 @@ void StreamFeed::write_rows(const Tuple& batch, std::span<const uint64_t> rows,
     }
     for (size_t element = 0; element < count; ++element) {
       const std::span<std::byte> out = layout.row(slot, i, taken[element]);
-      if (has_padding) std::memset(out.data(), 0, out.size());
+      if (has_padding) data::record::fill_padding(out, false);
       queue::copy_padded(batch[i].slice(static_cast<int64_t>(element)), out.data(), shape);
     }
   }
@@ -840,10 +837,8 @@ void StreamFeed::pad_labels(std::span<std::byte> slot, std::span<const uint64_t>
     int64_t steps = 0;
     std::memcpy(&steps, layout.row(slot, static_cast<size_t>(length - spec_.begin()), row).data(),
                 sizeof steps);
-    std::span<std::byte> padding = layout.row(slot, tensor, row);
-    padding = padding.subspan(static_cast<size_t>(steps) * sizeof(int64_t));
-    for (; !padding.empty(); padding = padding.subspan(sizeof(int64_t)))
-      std::memcpy(padding.data(), &data::record::kPaddedLabel, sizeof(int64_t));
+    const std::span<std::byte> padding = layout.row(slot, tensor, row);
+    data::record::fill_padding(padding.subspan(static_cast<size_t>(steps) * sizeof(int64_t)), true);
   }
 }
 
@@ -881,6 +876,13 @@ void StreamFeed::report_progress() {
 std::optional<uint64_t> StreamFeed::end_ticket() const {
   const uint64_t ticket = end_ticket_;
   return ticket == kNotEnded ? std::nullopt : std::optional(ticket);
+}
+
+ThreadList StreamFeed::threads() const {
+  ThreadList list = list_records();
+  queue::add_waiters(*names_, list);
+  queue::add_waiters(*examples_, list);
+  return list;
 }
 
 StreamStatus StreamFeed::status() const {

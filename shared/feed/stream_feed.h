@@ -129,6 +129,8 @@ class StreamFeed {
   // The first ticket without a batch, once the stream has ended and all batches are published.
   std::optional<uint64_t> end_ticket() const;
   StreamStatus status() const;
+  // Those of this process, with what they wait for in the queues; see list_records().
+  ThreadList threads() const;
 
  private:
   class Reader;
@@ -159,7 +161,7 @@ class StreamFeed {
   Input input_of(uint64_t number) const;
   Result<std::unique_ptr<data::stream::RecordStream>> open_input(const Input& from);
   void set_identity(uint64_t number, uint64_t identity);
-  void end_input(uint64_t number, const data::stream::StreamPosition& at);
+  void end_input(uint64_t number, const data::stream::StreamPosition& at, const Status& error);
 
   // Errors of records.
   Status report(const Status& error, uint64_t sample, const std::stop_token& stop);

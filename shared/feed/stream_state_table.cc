@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -15,7 +16,7 @@ namespace {
 
 using data::stream::ByteHistory;
 
-constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0002;  // "REAMST", version 2
+constexpr uint64_t kTableMagic = 0x5453'4d41'4552'0003;  // "REAMST", version 3
 constexpr uint64_t kHistoryHeaderBytes = ByteHistory::kHeaderBytes;
 // For the names of the inputs that are read, and 40,000 files of a spool folder that were read. More
 // are needed if most files have one record or two.
@@ -38,12 +39,42 @@ std::string reason_of_size(const StreamState& state) {
   return "its files have few records; decrease stream.capacity";
 }
 
+// A line: name, queue, operation, state, start of the operation, ID.
+void append_thread(std::string& text, const ThreadInfo& thread) {
+  for (const std::string* const part : {&thread.name, &thread.queue, &thread.operation})
+    text += printable(*part) + '\t';
+  text += std::to_string(static_cast<int>(thread.state)) + '\t' +
+          std::to_string(thread.since.count()) + '\t' + std::to_string(thread.tid) + '\n';
+}
+
+std::optional<ThreadInfo> read_thread(std::string_view line) {
+  std::array<std::string_view, 6> parts;
+  for (std::string_view& part : parts) {
+    part = line.substr(0, line.find('\t'));
+    line.remove_prefix(std::min(line.size(), part.size() + 1));
+  }
+  const auto number = [](std::string_view text, auto& value) {
+    return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
+  };
+  ThreadInfo thread{.name = printable(parts[0]),
+                    .is_queue_thread = true,
+                    .queue = printable(parts[1]),
+                    .operation = printable(parts[2])};
+  int state = 0;
+  int64_t since = 0;
+  if (!number(parts[3], state) || state < 0 || state >= kThreadStates || !number(parts[4], since) ||
+      !number(parts[5], thread.tid))
+    return std::nullopt;
+  thread.state = static_cast<ThreadState>(state);
+  thread.since = std::chrono::nanoseconds(since);
+  return thread;
+}
+
 }  // namespace
 
 // A text that is replaced while the other process reads it. All words are atomic.
+template <size_t kMaxBytes>
 struct StreamStateTable::Report {
-  static constexpr size_t kMaxBytes = 1024;
-
   void set(uint64_t new_code, std::string_view text);
   // False if the writer replaces it all the time.
   bool get(uint64_t& code_read, std::string& text) const;
@@ -61,11 +92,13 @@ struct StreamStateTable::Header {
   uint64_t entry_bytes;
   uint64_t history_bytes;
   uint64_t end;  // atomic; ticket + 1, 0: the stream has not ended
-  Report waits_for;
-  Report failure;  // `code`: StatusCode
+  Report<1024> waits_for;
+  Report<1024> failure;  // `code`: StatusCode
+  Report<16384> threads;
 };
 
-void StreamStateTable::Report::set(uint64_t new_code, std::string_view text) {
+template <size_t kMaxBytes>
+void StreamStateTable::Report<kMaxBytes>::set(uint64_t new_code, std::string_view text) {
   text = text.substr(0, kMaxBytes);
   const std::atomic_ref number(version);
   number.fetch_add(1, std::memory_order_acq_rel);
@@ -80,7 +113,8 @@ void StreamStateTable::Report::set(uint64_t new_code, std::string_view text) {
   number.fetch_add(1, std::memory_order_release);
 }
 
-bool StreamStateTable::Report::get(uint64_t& code_read, std::string& text) const {
+template <size_t kMaxBytes>
+bool StreamStateTable::Report<kMaxBytes>::get(uint64_t& code_read, std::string& text) const {
   constexpr int kAttempts = 100;
   auto& self = const_cast<Report&>(*this);  // atomic_ref of C++20 needs mutable objects
   const std::atomic_ref number(self.version);
@@ -209,6 +243,27 @@ std::string StreamStateTable::waits_for() const {
   return header().waits_for.get(code, source) ? printable(source) : "";
 }
 
+void StreamStateTable::set_threads(const ThreadList& list) const {
+  std::string text;
+  for (const ThreadInfo& thread : list.threads)
+    if (!thread.queue.empty()) append_thread(text, thread);
+  header().threads.set(0, text);
+}
+
+ThreadList StreamStateTable::threads() const {
+  ThreadList list;
+  uint64_t code = 0;
+  std::string text;
+  if (!header().threads.get(code, text)) return list;
+  std::string_view rest = text;
+  // Without the end of the last one, the text was too long for it.
+  for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+    const auto thread = read_thread(rest.substr(0, end));
+    if (thread && list.threads.size() < kMaxThreads) list.threads.push_back(*thread);
+  }
+  return list;
+}
+
 void StreamStateTable::set_failure(const Status& failure) const {
   header().failure.set(static_cast<uint64_t>(failure.code()), failure.message());
 }
@@ -230,6 +285,7 @@ Status StreamStateTable::failure() const {
 Status StreamStateTable::set_initial(const std::optional<StreamState>& state) const {
   std::atomic_ref(header().end).store(0);
   set_waits_for("");
+  set_threads({});
   set_failure({});
   if (state) return write(slots_, 1, *state);
   const EntryHead none{.key = 0, .bytes = 0};

@@ -7,14 +7,14 @@
 // worker from the state of the last batch that was published.
 //
 // Threads:   set_initial() in stokerd before a worker starts, record() and end_at() in one thread of
-//            the worker; set_waits_for() likewise, and set_failure(). read() of a ticket that is
+//            the worker; set_waits_for() likewise, set_threads() and set_failure(). read() of a ticket that is
 //            ready or in use; the others any thread.
 // Blocking:  never.
 // Ownership: the kernel frees the memfd after its last user.
 // Errors:    create(): as ring::Segment. attach(): kMismatch. record(), set_initial(): kNoSpace.
 //            read(), initial(): kCorrupt.
 // Trust:     the worker can write to the whole segment at any time. What is read is copied first.
-// Format:    version 2. Only stokerd and its own stoker-feed process share it.
+// Format:    version 3. Only stokerd and its own stoker-feed process share it.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/status.h"
+#include "shared/base/thread_registry.h"
 #include "shared/data/stream/byte_history.h"
 #include "shared/feed/stream_state.h"
 #include "shared/ring/segment.h"
@@ -50,6 +51,9 @@ class StreamStateTable {
   void end_at(uint64_t ticket) const;
   // The source whose producer all readers wait for; empty: they do not wait.
   void set_waits_for(std::string_view source) const;
+  // Those of its queues. At most kMaxThreads are passed on.
+  void set_threads(const ThreadList& list) const;
+  static constexpr size_t kMaxThreads = 128;
   // Why the worker ends. Another one would fail in the same way.
   void set_failure(const Status& failure) const;
 
@@ -58,6 +62,7 @@ class StreamStateTable {
   std::optional<uint64_t> end_ticket() const;
   // As the worker reported them last, since set_initial(). Texts are printable.
   std::string waits_for() const;
+  ThreadList threads() const;
   Status failure() const;
 
   // From which the worker continues; nullopt: from the start of the stream.
@@ -66,6 +71,7 @@ class StreamStateTable {
 
  private:
   struct Header;
+  template <size_t kMaxBytes>
   struct Report;
   explicit StreamStateTable(ring::Segment segment) : segment_(std::move(segment)) {}
   Header& header() const;

@@ -18,43 +18,67 @@ void make_room(std::vector<T>& values) {
   if (values.size() == values.capacity()) values.reserve(std::max<size_t>(16, 2 * values.size()));
 }
 
-// A ring of tuples that doubles when it is full.
+// A ring of tuples that doubles when it is full. Element i, counted from the first push(), is at
+// index i modulo the size.
 class FifoStore final : public ElementStore {
  public:
   void push(Tuple&& element) override {
-    if (static_cast<size_t>(size_) == ring_.size()) grow();
-    ring_[(first_ + static_cast<size_t>(size_)) & (ring_.size() - 1)] = std::move(element);
-    ++size_;
+    if (static_cast<size_t>(size()) == ring_.size()) grow();
+    at(pushed_) = std::move(element);
+    add(pushed_, 1);
   }
   void pop(Tuple& element) noexcept override {
-    element = std::move(ring_[first_]);
-    first_ = (first_ + 1) & (ring_.size() - 1);
-    --size_;
+    element = std::move(at(popped_));
+    add(popped_, 1);
   }
   void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) {
-      if (static_cast<size_t>(size_) == ring_.size()) grow();
-      first_ = (first_ - 1) & (ring_.size() - 1);
-      ring_[first_] = std::move(elements[i - 1]);
-      ++size_;
+      if (static_cast<size_t>(size()) == ring_.size()) grow();
+      at(popped_ - 1) = std::move(elements[i - 1]);
+      add(popped_, uint64_t(-1));
     }
+    known_popped_ = popped_;
   }
   void for_each(const std::function<void(const Tuple&)>& visit) const override {
-    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
-      visit(ring_[(first_ + i) & (ring_.size() - 1)]);
+    for (uint64_t i = popped_; i != pushed_; ++i) visit(ring_[i & (ring_.size() - 1)].element);
+  }
+  // The ring does not grow here, because it is read by the other side.
+  bool try_push(Tuple&& element, int64_t capacity) noexcept override {
+    const uint64_t limit = std::min<uint64_t>(capacity, ring_.size());
+    const uint64_t pushed = pushed_.load(std::memory_order_relaxed);
+    if (pushed - known_popped_ >= limit) {
+      known_popped_ = popped_.load(std::memory_order_acquire);
+      if (pushed - known_popped_ >= limit) return false;
+    }
+    at(pushed) = std::move(element);
+    pushed_.store(pushed + 1, std::memory_order_release);
+    return true;
+  }
+  bool try_pop(Tuple& element) noexcept override {
+    const uint64_t popped = popped_.load(std::memory_order_relaxed);
+    if (popped >= known_pushed_) {  // pop() does not update it
+      known_pushed_ = pushed_.load(std::memory_order_acquire);
+      if (popped == known_pushed_) return false;
+    }
+    element = std::move(at(popped));
+    popped_.store(popped + 1, std::memory_order_release);
+    return true;
   }
 
  private:
+  // Has its own cache lines, so that the sides do not contend for those of neighbors.
+  struct alignas(kCacheLine) Slot {
+    Tuple element;
+  };
+  Tuple& at(uint64_t i) { return ring_[i & (ring_.size() - 1)].element; }
   void grow() {
-    std::vector<Tuple> larger(std::max<size_t>(16, 2 * ring_.size()));
-    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
-      larger[i] = std::move(ring_[(first_ + i) & (ring_.size() - 1)]);
+    std::vector<Slot> larger(std::max<size_t>(16, 2 * ring_.size()));
+    for (uint64_t i = popped_; i != pushed_; ++i)
+      larger[i & (larger.size() - 1)].element = std::move(at(i));
     ring_ = std::move(larger);
-    first_ = 0;
   }
 
-  std::vector<Tuple> ring_;  // its size is a power of two, or zero
-  size_t first_ = 0;
+  alignas(kCacheLine) std::vector<Slot> ring_;  // its size is a power of two, or zero
 };
 
 // The generator Philox4x32-10 (Salmon et al., 2011), keyed and read as in TensorFlow's
@@ -116,14 +140,14 @@ class RandomShuffleStore final : public ElementStore {
 
   void push(Tuple&& element) override {
     elements_.push_back(std::move(element));
-    ++size_;
+    add(pushed_, 1);
   }
   void pop(Tuple& element) noexcept override {
     const size_t index = random_.next() % elements_.size();
     element = std::move(elements_[index]);
     if (index + 1 < elements_.size()) elements_[index] = std::move(elements_.back());
     elements_.pop_back();
-    --size_;
+    add(popped_, 1);
   }
   void put_back(std::vector<Tuple>&& elements) noexcept override {
     for (size_t i = elements.size(); i > 0; --i) push(std::move(elements[i - 1]));
@@ -159,7 +183,7 @@ class PriorityStore final : public ElementStore {
     heap_.pop_back();
     element = std::move(slots_[slot]);
     free_slots_.push_back(slot);
-    --size_;
+    add(popped_, 1);
   }
   // Before all others of their priority, as they were.
   void put_back(std::vector<Tuple>&& elements) noexcept override {
@@ -197,7 +221,7 @@ class PriorityStore final : public ElementStore {
     }
     heap_.push_back({priority, arrival, slot});
     std::push_heap(heap_.begin(), heap_.end(), is_later);
-    ++size_;
+    add(pushed_, 1);
   }
 
   std::vector<Entry> heap_;

@@ -20,9 +20,11 @@ namespace {
 // States of an operation that waits. Only the waiting thread sets kSleeping.
 enum AttemptState : uint32_t { kWaiting, kSleeping, kCompleted };
 
-// Polls before the thread sleeps: about as long as a thread takes to wake up, so that two threads
-// that keep pace do not sleep for each element.
-constexpr int kPolls = 100;
+// Before a thread sleeps it polls for about as long as a thread takes to wake up, so that two threads
+// that keep pace do not sleep for each element. The intervals let the other side get ahead by several
+// elements: a poll takes a cache line from it.
+constexpr int kPolls = 4;
+constexpr int kPausesPerPoll = 32;
 
 // Between calls of BatchOptions::is_settled.
 constexpr std::chrono::milliseconds kSettledPoll{100};
@@ -30,10 +32,16 @@ constexpr std::chrono::milliseconds kSettledPoll{100};
 // Elements of a batch for which there is room before the lock is taken.
 constexpr int64_t kReservedElements = 4096;
 
-void pause_processor() {
+// True as soon as `is_ready()` is.
+template <typename Condition>
+bool poll(const Condition& is_ready) {
+  for (int i = 0; i < kPolls * kPausesPerPoll; ++i) {
+    if (i % kPausesPerPoll == 0 && i > 0 && is_ready()) return true;
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
+    __builtin_ia32_pause();
 #endif
+  }
+  return is_ready();
 }
 
 bool has_passed(Deadline deadline) {
@@ -388,7 +396,7 @@ Result<Tuple> Queue::dequeue_batch(Operation operation, int64_t n, const std::st
     status = out_of_memory();
   }
   Wakeups wakeups;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   put_back(attempt);
   advance_all(wakeups);
   return status;
@@ -445,7 +453,7 @@ void Queue::start_close(bool cancel_pending_enqueues, Status cause) noexcept {
   Attempt attempt(Operation::kClose, 0);
   attempt.cause = as_cause(std::move(cause));
   Wakeups wakeups;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   if (cancel_pending_enqueues || enqueues_.empty()) {
     run_close(attempt);
     cancel_enqueues(wakeups);
@@ -459,7 +467,7 @@ void Queue::start_close(bool cancel_pending_enqueues, Status cause) noexcept {
 }
 
 Status Queue::restore(std::vector<Tuple> elements, std::optional<GeneratorState> generator) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   assert(store_->size() == 0 && !closed_ && "restore() is the first operation");
   for (const Tuple& element : elements) {
     STOKER_RETURN_IF_ERROR(validate(element, false));
@@ -478,12 +486,12 @@ Status Queue::restore(std::vector<Tuple> elements, std::optional<GeneratorState>
 
 void Queue::check_settled() noexcept {
   Wakeups wakeups;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   advance_all(wakeups);
 }
 
 Producer Queue::add_producer(std::string name) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   ++producers_;
   return Producer(this, std::move(name));
 }
@@ -491,7 +499,7 @@ Producer Queue::add_producer(std::string name) {
 void Queue::end_producer(Status status) {
   Status cause;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     if (producer_failure_.ok()) producer_failure_ = std::move(status);
     if (--producers_ > 0) return;
     cause = producer_failure_;
@@ -500,23 +508,23 @@ void Queue::end_producer(Status status) {
 }
 
 int64_t Queue::size() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   return store_->size();
 }
 
 void Queue::visit_contents(const std::function<void(const QueueContents&)>& visit) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   visit(QueueContents(*store_, {}));
 }
 
 bool Queue::is_closed() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   return closed_;
 }
 
 std::vector<Waiter> Queue::waiters() const {
   std::vector<Waiter> waiters;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   for (const Attempts* attempts : {&enqueues_, &dequeues_})
     for (const Attempt* attempt : *attempts)
       if (attempt->waiting)
@@ -546,14 +554,40 @@ Result<Tuple> Queue::arrange(std::vector<std::pair<std::string, Tensor>> named) 
   return tuple;
 }
 
+bool Queue::needs_both_locks(Operation operation) const {
+  const bool is_fifo =
+      options_.type == QueueType::kFIFO || options_.type == QueueType::kPaddingFIFO;
+  return !is_fifo || (operation != Operation::kEnqueue && operation != Operation::kDequeue);
+}
+
+// One element, with the lock of one side.
+bool Queue::try_perform(Attempt& attempt) noexcept {
+  const bool enqueue = attempt.operation == Operation::kEnqueue;
+  const std::lock_guard lock(enqueue ? enqueue_mutex_ : dequeue_mutex_);
+  if (!enqueues_.empty() || !dequeues_.empty()) return false;
+  if (enqueue) return !closed_ && store_->try_push(std::move(*attempt.tuple), capacity_);
+  return store_->try_pop(*attempt.tuple);
+}
+
 void Queue::perform(Attempt& attempt, const std::stop_token& stop, Deadline deadline) {
   if (stop.stop_requested() && attempt.operation != Operation::kClose) {
     attempt.status = make_abandoned_status(attempt, StatusCode::kCancelled);
     return;
   }
+  const bool one_lock = !needs_both_locks(attempt.operation);
+  if (one_lock) {
+    if (try_perform(attempt)) return;
+    // Polls before it becomes a waiter, whom each operation of the other side would have to wake up.
+    const bool enqueue = attempt.operation == Operation::kEnqueue;
+    const auto is_possible = [&] {
+      const int64_t size = store_->size();
+      return enqueue ? size < capacity_ : size > 0;
+    };
+    if (!is_possible() && poll(is_possible) && try_perform(attempt)) return;
+  }
   {
     Wakeups wakeups;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     const bool enqueue = is_enqueue(attempt.operation);
     Attempts& attempts = enqueue ? enqueues_ : dequeues_;
     const Attempts& others = enqueue ? dequeues_ : enqueues_;
@@ -574,17 +608,16 @@ void Queue::perform(Attempt& attempt, const std::stop_token& stop, Deadline dead
     attempt.thread = std::this_thread::get_id();
     attempt.since = std::chrono::steady_clock::now();
   }
-  wait(attempt, stop, deadline);
+  const auto is_completed = [&] {
+    return attempt.state.load(std::memory_order_acquire) == kCompleted;
+  };
+  if (one_lock || !poll(is_completed)) wait(attempt, stop, deadline);
 }
 
 void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadline) {
-  for (int i = 0; i < kPolls; ++i) {
-    if (attempt.state.load(std::memory_order_acquire) == kCompleted) return;
-    pause_processor();
-  }
   const std::stop_callback abandon_on_stop(stop, [&] { abandon(attempt, StatusCode::kCancelled); });
   if (observer_ != nullptr) {  // after the callback exists, so that a stop has an effect
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     if (attempt.completed) return;
     attempt.observed = true;
     observer_->wait_started();
@@ -599,7 +632,7 @@ void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadlin
       wait_for_change(attempt.state, std::min<Deadline>(deadline, std::chrono::steady_clock::now() +
                                                                       kSettledPoll));
       Wakeups wakeups;
-      const std::lock_guard lock(mutex_);
+      const Lock lock(*this);
       advance_all(wakeups);
     } else {
       wait_for_change(attempt.state, deadline);
@@ -610,7 +643,7 @@ void Queue::wait(Attempt& attempt, const std::stop_token& stop, Deadline deadlin
 // Ends the wait. Has no effect if the operation completed in the meantime.
 void Queue::abandon(Attempt& attempt, StatusCode code) noexcept {
   Wakeups wakeups;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   if (attempt.completed) return;
   attempt.status = make_abandoned_status(attempt, code);
   Attempts& attempts = is_enqueue(attempt.operation) ? enqueues_ : dequeues_;

@@ -47,6 +47,7 @@
 namespace stoker::queue {
 
 inline constexpr int64_t kUnbounded = std::numeric_limits<int32_t>::max();
+inline constexpr size_t kCacheLine = 64;  // bytes
 
 enum class QueueType { kFIFO, kRandomShuffle, kPaddingFIFO, kPriority };
 std::string_view to_string(QueueType type);  // "FIFOQueue", …
@@ -256,13 +257,15 @@ class Queue {
   Status validate_padding(size_t component, const Shape& padded, int64_t n) const;
   Status make_abandoned_status(const Attempt& attempt, StatusCode code) const noexcept;
 
+  bool needs_both_locks(Operation operation) const;
+  bool try_perform(Attempt& attempt) noexcept;
   // Performs the operation, and returns when it has completed.
   void perform(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
   void wait(Attempt& attempt, const std::stop_token& stop, Deadline deadline);
   void abandon(Attempt& attempt, StatusCode code) noexcept;
   void end_producer(Status status);
 
-  // Require mutex_. None throws, so that an operation cannot end while it is in a list, or lose
+  // Require both mutexes. None throws, so that an operation cannot end while it is in a list, or lose
   // elements that it has taken.
   Status make_closed_status(const Attempt& attempt) const noexcept;
   bool takes_whole_batch(const Attempt& attempt) const noexcept;
@@ -285,9 +288,21 @@ class Queue {
   const bool specified_shapes_;
   WaitObserver* observer_ = nullptr;
 
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  std::unique_ptr<ElementStore> store_;
+  // What follows is read with one of the mutexes and changed with both. Only the elements of a
+  // FIFO store are also changed with one: the enqueue of an element that needs not wait and finds no
+  // waiters holds that of its side, and so does such a dequeue, so that one producer and one consumer
+  // do not contend for a mutex.
+  class Lock {
+   public:
+    explicit Lock(const Queue& queue)
+        : enqueues_(queue.enqueue_mutex_), dequeues_(queue.dequeue_mutex_) {}
+
+   private:
+    const std::lock_guard<std::mutex> enqueues_, dequeues_;  // in this order
+  };
+  alignas(kCacheLine) mutable std::mutex enqueue_mutex_;
+  alignas(kCacheLine) mutable std::mutex dequeue_mutex_;
+  alignas(kCacheLine) std::unique_ptr<ElementStore> store_;
   Attempts enqueues_;  // waiting, in order of arrival; closes too
   Attempts dequeues_;
   bool closed_ = false;

@@ -38,7 +38,13 @@ inline constexpr int64_t kUnknownExtent = -1;  // of a dimension that elements m
 // that), and kUnknownExtent only in the declaration of a PaddingFIFOQueue.
 class Shape {
  public:
-  Shape() = default;
+  Shape() {}
+  Shape(const Shape& other) { *this = other; }
+  Shape& operator=(const Shape& other) {
+    rank_ = other.rank_;
+    for (size_t i = 0; i < rank_; ++i) extents_[i] = other.extents_[i];
+    return *this;
+  }
   Shape(std::initializer_list<int64_t> extents)
       : Shape(std::span<const int64_t>(extents.begin(), extents.size())) {}
   explicit Shape(std::span<const int64_t> extents) : rank_(static_cast<uint32_t>(extents.size())) {
@@ -65,8 +71,8 @@ class Shape {
   Shape without_first() const;            // rank() > 0
 
  private:
-  std::array<int64_t, kMaxRank> extents_{};
   uint32_t rank_ = 0;
+  std::array<int64_t, kMaxRank> extents_;  // the first rank_ of them
 };
 
 std::string to_string(const Shape& shape);  // "[2, ?]"; "[]" for a scalar
@@ -96,7 +102,30 @@ class Tensor {
  public:
   static constexpr size_t kInlineBytes = 32;
 
-  Tensor() = default;  // U8 [0]: no bytes
+  Tensor() : shape_({0}) {}  // U8 [0]: no bytes
+  Tensor(const Tensor& other)
+      : buffer_(other.buffer_), bytes_(other.bytes_), dtype_(other.dtype_), shape_(other.shape_) {
+    copy_inline(other);
+  }
+  Tensor(Tensor&& other) noexcept
+      : buffer_(std::move(other.buffer_)),
+        bytes_(other.bytes_),
+        dtype_(other.dtype_),
+        shape_(other.shape_) {
+    copy_inline(other);
+  }
+  Tensor& operator=(const Tensor& other) {
+    if (this != &other) *this = Tensor(other);
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    buffer_ = std::move(other.buffer_);
+    bytes_ = other.bytes_;
+    dtype_ = other.dtype_;
+    shape_ = other.shape_;
+    copy_inline(other);
+    return *this;
+  }
   template <typename T>
   static Tensor scalar(T value) {
     Tensor tensor;
@@ -152,11 +181,21 @@ class Tensor {
  private:
   Tensor part(int64_t begin, const Shape& shape, size_t bytes) const;
 
-  DType dtype_ = DType::kU8;
-  Shape shape_ = Shape({0});
-  size_t bytes_ = 0;
-  std::array<std::byte, kInlineBytes> inline_{};
+  void copy_inline(const Tensor& other) {
+    if (buffer_) return;
+    constexpr size_t kScalarBytes = 8;
+    if (bytes_ > kScalarBytes)
+      inline_ = other.inline_;
+    else
+      std::memcpy(inline_.data(), other.inline_.data(), kScalarBytes);
+  }
+
+  // A move of a scalar touches the first 80 bytes: fewer cache lines for a queue to hand over.
   std::shared_ptr<const std::byte> buffer_;  // null: the bytes are in inline_
+  size_t bytes_ = 0;
+  std::array<std::byte, kInlineBytes> inline_;
+  DType dtype_ = DType::kU8;
+  Shape shape_;
 };
 
 // One element of a queue, or a batch of elements: a tensor for each component, in the order of the

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -195,9 +196,23 @@ TEST_F(StreamWorkerTest, SaysWhatItWaitsFor) {
   open_stream_ring();
   ASSERT_TRUE(start().ok());
   EXPECT_TRUE(eventually([&] { return supervisor_->waits_for() == "stdin"; }));
+  // Of the queues of names and examples: enqueue and close threads, and the consumer.
+  const auto threads = [this] {
+    std::map<std::string, std::string> found;
+    for (const ThreadInfo& thread : supervisor_->stream_threads().threads)
+      found[thread.name] = thread.queue + ' ' + std::string(to_string(thread.state));
+    return found;
+  };
+  EXPECT_TRUE(eventually([&] {
+    auto found = threads();
+    return found["examples/enqueue-0"] == "examples sleeping" &&
+           found["examples/close"] == "examples waiting" &&
+           found["stream-batches"] == "examples waiting";
+  }));
   writer.reset();
   EXPECT_THAT(receive(1), SizeIs(0));
   EXPECT_EQ(supervisor_->waits_for(), "");
+  EXPECT_TRUE(eventually([&] { return threads().empty(); }));
   stop();
 }
 

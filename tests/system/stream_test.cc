@@ -689,6 +689,11 @@ TEST_F(ExternalProducerTest, WaitsForProducersAndEndsWithTheStream) {
                                   answer.find(waits) != std::string::npos;
                          }))
       << answer << log_of("stokerd");
+  const auto listed = ctl(run_dir(), {"threads"}, "threads").wait(30s);
+  ASSERT_TRUE(listed.has_value());
+  EXPECT_EQ(listed->code, 0);
+  EXPECT_THAT(log_of("threads"), AllOf(HasSubstr("examples/enqueue-0"),
+                                       HasSubstr("file-names/close"), HasSubstr("stream-batches")));
   client.close();
   EXPECT_TRUE(wait_until(60s, [&] {
     answer = status(run_dir());
@@ -738,7 +743,8 @@ TEST_F(ExternalProducerTest, ContinuesWithOthersAfterInvalidOrDeadProducers) {
   EXPECT_TRUE(wait_until(60s, [&] {
     const std::string log = log_of("stokerd");
     return log.find("incomplete stream record dropped source=\"" + dead) != std::string::npos &&
-           log.find("stream producer disconnected producer=\"" + dead) != std::string::npos;
+           log.find("stream producer disconnected producer=dying process=\"process " +
+                    std::to_string(child)) != std::string::npos;
   })) << log_of("stokerd");
   ProducerClient revived(socket(), hello("dying"));
   EXPECT_EQ(revived.read_offset(), records(16).size());
@@ -777,8 +783,12 @@ TEST_F(ExternalProducerTest, MatchesUninterruptedRunWhenEverythingIsKilled) {
   const std::string config =
       external_config("queue: fifo, capacity: 300, num_threads: 1", "max_steps: 5000");
   {
-    const Process sim = producer(run_dir("uninterrupted"), "sim", generated);
+    Process sim = producer(run_dir("uninterrupted"), "sim", generated);
     ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0) << log_of("stokerd");
+    const auto end = sim.wait(60s);  // it had more to send
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->code, 0);
+    EXPECT_THAT(text_of(sim.log()), HasSubstr("the run has finished: max_steps reached"));
   }
   std::optional<Process> sim(std::in_place, producer(run_dir(), "sim", generated));
   std::optional<Exit> ended;

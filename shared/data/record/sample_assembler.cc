@@ -205,7 +205,7 @@ Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,
                          std::to_string(*bad));
     filled *= sizeof(int32_t);
   }
-  std::ranges::fill(out.subspan(filled), std::byte{0});
+  fill_padding(out.subspan(filled), false);
   return {};
 }
 
@@ -225,7 +225,7 @@ Status SampleAssembler::write_labels(const FieldValue& value, uint64_t steps,
   if (bad != kept.end())
     return unfit_value("has label " + std::to_string(*bad) +
                        ", which did not exist when the file was indexed");
-  std::ranges::fill(labels.subspan(kept.size()), kPaddedLabel);
+  fill_padding(out.subspan(kept.size_bytes()), true);
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <span>
 
 #include "shared/base/tensor_role.h"
@@ -232,6 +233,16 @@ std::string sequence_text(const SampleSpec& spec) {
 }
 
 }  // namespace
+
+void fill_padding(std::span<std::byte> padding, bool is_labels) {
+  if (!is_labels) {
+    std::ranges::fill(padding, std::byte{0});
+    return;
+  }
+  assert(padding.size() % sizeof kPaddedLabel == 0);
+  for (; !padding.empty(); padding = padding.subspan(sizeof kPaddedLabel))
+    std::memcpy(padding.data(), &kPaddedLabel, sizeof kPaddedLabel);
+}
 
 std::string_view to_string(FieldRole role) {
   switch (role) {

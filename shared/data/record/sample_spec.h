@@ -32,6 +32,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,9 @@
 namespace stoker::data::record {
 
 inline constexpr int64_t kPaddedLabel = -100;  // PyTorch's ignore_index
+// Fills what a batch has behind the last step of a sample: labels with kPaddedLabel, other tensors with
+// zeros.
+void fill_padding(std::span<std::byte> padding, bool is_labels);
 
 // What an input consists of. Defined by the settings for images and by the first record for all
 // other inputs. Stored in indexes: never renumber.

@@ -1,5 +1,7 @@
 #include "shared/data/stream/producer_history.h"
 
+#include <algorithm>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -60,6 +62,16 @@ void ProducerHistory::append(std::string_view name, uint64_t offset,
   }
   history_.discard_before(begin);
   history_.append(part);
+}
+
+void ProducerHistory::assign(std::span<const std::byte> parts) const {
+  while (parts.size() > history_.capacity()) {
+    PartHead head{};
+    std::memcpy(&head, parts.data(), std::min(sizeof head, parts.size()));
+    const uint64_t bytes = sizeof head + uint64_t{head.name_bytes} + head.bytes;
+    parts = parts.subspan(std::min<uint64_t>(bytes, parts.size()));
+  }
+  history_.assign(0, parts, parts.size());
 }
 
 std::vector<std::byte> ProducerHistory::copy_needed(

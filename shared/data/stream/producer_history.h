@@ -41,7 +41,9 @@ class ProducerHistory {
   // Of a part. False if they are not there any more.
   bool copy(uint64_t at, std::span<std::byte> out) const { return history_.copy(at, out); }
 
-  // For what assign() of a ByteHistory needs: the required parts, in the same format.
+  // Only these parts, as copy_needed() returns them; the last ones, if that is too little memory.
+  void assign(std::span<const std::byte> parts) const;
+  // The required parts.
   std::vector<std::byte> copy_needed(const std::function<bool(const Part&)>& is_needed) const;
 
   // What is known of each producer: contiguous parts, ascending. A part replaces what was known from

@@ -55,9 +55,9 @@ bool has_hung_up(int fd) {
 }
 
 // False: the producer has gone, or its buffer is full.
-bool send_line(const Connection& connection, std::string_view line) {
+bool send_line(const UniqueFd& connection, std::string_view line) {
   const ssize_t sent =
-      ::send(connection.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::send(connection.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   return sent == static_cast<ssize_t>(line.size());
 }
 
@@ -161,23 +161,26 @@ class HistoryInput final : public ByteInput {
   size_t next_part_ = 0;  // those before end at or before at_
 };
 
-// At most a line a second about connections that are rejected: any user of the group can connect.
-class RejectionLog {
+// Of lines about connections, which any user of the group can make all the time: a line a second, and
+// kBurst of them together.
+class LineLimit {
  public:
-  void add(const std::string& process, std::string_view reason) {
+  // Number of lines that were suppressed since the last one; nullopt: this one is, too.
+  std::optional<uint64_t> pass() {
     const auto now = Clock::now();
-    if (now < next_) {
+    next_ = std::max(next_, now - (kBurst - 1) * kInterval);
+    if (next_ > now) {
       ++suppressed_;
-      return;
+      return std::nullopt;
     }
-    next_ = now + std::chrono::seconds(1);
-    log_warn("stream producer rejected", {{"process", process},
-                                          {"reason", reason},
-                                          {"suppressed", std::exchange(suppressed_, uint64_t{0})}});
+    next_ += kInterval;
+    return std::exchange(suppressed_, uint64_t{0});
   }
 
  private:
-  Clock::time_point next_;
+  static constexpr int kBurst = 20;
+  static constexpr std::chrono::seconds kInterval{1};
+  Clock::time_point next_;  // of the next line, if there is no burst
   uint64_t suppressed_ = 0;
 };
 
@@ -224,10 +227,12 @@ class ProducerInputs final : public StreamInputs {
     assert(producer.connection && "next() has not returned the name");
     Connection connection = std::move(*producer.connection);
     producer.connection.reset();
-    log_info("stream producer connected", {{"producer", name},
-                                           {"process", connection.process},
-                                           {"record", from.record},
-                                           {"offset", from.offset}});
+    if (const auto suppressed = connected_lines_.pass())
+      log_info("stream producer connected", {{"producer", name},
+                                             {"process", connection.process},
+                                             {"record", from.record},
+                                             {"offset", from.offset},
+                                             {"suppressed", *suppressed}});
     if (std::exchange(producer.is_continued, false) && !connection.can_replay && from.offset > 0)
       log_warn("stream records possibly lost",
                {{"producer", name},
@@ -235,15 +240,31 @@ class ProducerInputs final : public StreamInputs {
                 {"reason", "the producer cannot send again what this process did not receive"}});
     producer.can_replay = connection.can_replay;
     producer.reader = connection.descriptor;
+    producer.process = connection.process;
     // If it has gone, the end follows.
-    (void)send_line(connection, hello_reply(from.offset, from.record));
+    (void)send_line(*connection.descriptor, hello_reply(from.offset, from.record));
     return std::unique_ptr<ByteInput>(
         std::make_unique<ConnectionInput>(name, std::move(connection), from.offset, history_));
   }
 
-  void close(const std::string& name) override {
+  void close(const std::string& name, const StreamPosition& at, const Status& error) override {
     const std::lock_guard lock(mutex_);
-    producers_[name].is_open = false;
+    Producer& producer = producers_[name];
+    producer.is_open = false;
+    if (!error.ok())
+      producer.invalid = "no record can be found in what producer " + name + " sent from offset " +
+                         std::to_string(at.offset) + " on; use another name: " + error.message();
+    const auto reader = std::exchange(producer.reader, nullptr);
+    if (!reader) return;
+    if (const auto suppressed = disconnected_lines_.pass())
+      log_info("stream producer disconnected", {{"producer", name},
+                                                {"process", producer.process},
+                                                {"record", at.record},
+                                                {"offset", at.offset},
+                                                {"suppressed", *suppressed}});
+    // If it has gone, it asks again when it connects.
+    (void)send_line(*reader, error.ok() ? hello_reply(at.offset, at.record)
+                                        : hello_error(producer.invalid, !producer.can_replay));
   }
 
   bool is_waiting() const override { return waiting_.is_waiting(); }
@@ -258,12 +279,13 @@ class ProducerInputs final : public StreamInputs {
     bool can_replay = false;
     bool has_saved = false;  // bytes in the history to be read before a connection
     bool is_open = false;    // next() has returned it
-    std::optional<Connection> connection = {};  // that waits for a reader
-    std::weak_ptr<const UniqueFd> reader = {};  // of the connection that is read
+    std::optional<Connection> connection = {};    // that waits for a reader
+    std::shared_ptr<const UniqueFd> reader = {};  // of the connection that is read
+    std::string process = {};                     // of that connection
+    std::string invalid = {};  // why what it sends again cannot be used; empty: it can
     // Whether what is read before another connection ends without its producer.
     bool is_ending() const {
-      const auto open = reader.lock();
-      return has_saved || (is_open && is_continued) || (open && has_hung_up(open->get()));
+      return has_saved || (is_open && is_continued) || (reader && has_hung_up(reader->get()));
     }
   };
 
@@ -325,7 +347,7 @@ class ProducerInputs final : public StreamInputs {
         if (error == EINTR || error == ECONNABORTED) continue;
         if (error == EAGAIN || error == EWOULDBLOCK) return;
         // Such as of descriptors. The next attempt is after the next wait.
-        rejections_.add("?", Status::from_errno(error, "accept").message());
+        log_rejection("?", Status::from_errno(error, "accept").message());
         waiting_.wait(-1);
         return;
       }
@@ -366,7 +388,7 @@ class ProducerInputs final : public StreamInputs {
       reject(connection,
              "the first line has more than " + std::to_string(kMaxHelloBytes) + " bytes", false);
     else if (got == size_t{0})
-      rejections_.add(connection.process, "closed before the first line");
+      log_rejection(connection.process, "closed before the first line");
     else if (has_ended_)
       reject(connection, kEnded, false);
     else if (Clock::now() >= connection.deadline)
@@ -383,7 +405,7 @@ class ProducerInputs final : public StreamInputs {
     if (hello->ends_stream) {
       has_ended_ = true;
       log_info("stream end requested", {{"process", connection.process}});
-      (void)send_line(connection, end_reply());
+      (void)send_line(*connection.descriptor, end_reply());
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -394,6 +416,8 @@ class ProducerInputs final : public StreamInputs {
           "the stream has " + std::to_string(options_.max_names) + " producers; use a name again",
           false);
     Producer& producer = found == producers_.end() ? producers_[hello->name] : found->second;
+    if (!producer.invalid.empty() && hello->can_replay)
+      return reject(connection, producer.invalid, false);
     if (producer.connection || (producer.is_open && !producer.is_ending()))
       return reject(connection, "producer " + hello->name + " is connected already", true);
     const auto waits = [](const auto& entry) { return entry.second.connection.has_value(); };
@@ -404,9 +428,15 @@ class ProducerInputs final : public StreamInputs {
     ready_.push_back(hello->name);
   }
 
+  void log_rejection(const std::string& process, std::string_view reason) {
+    if (const auto suppressed = rejected_lines_.pass())
+      log_warn("stream producer rejected",
+               {{"process", process}, {"reason", reason}, {"suppressed", *suppressed}});
+  }
+
   void reject(const Connection& connection, std::string_view reason, bool can_retry) {
-    rejections_.add(connection.process, reason);
-    (void)send_line(connection, hello_error(reason, can_retry));
+    log_rejection(connection.process, reason);
+    (void)send_line(*connection.descriptor, hello_error(reason, can_retry));
   }
 
   // Constant after construction.
@@ -421,10 +451,12 @@ class ProducerInputs final : public StreamInputs {
   // Used by the thread that calls next().
   std::vector<Connection> hellos_;  // that have not sent their first line
   bool has_ended_ = false;
-  RejectionLog rejections_;
+  LineLimit rejected_lines_;
 
   // Guarded by mutex_.
   mutable std::mutex mutex_;
+  LineLimit connected_lines_;
+  LineLimit disconnected_lines_;
   std::map<std::string, Producer> producers_;
   std::deque<std::string> ready_;  // with a connection, or saved bytes; in the order of next()
 };

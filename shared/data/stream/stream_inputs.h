@@ -53,8 +53,10 @@ class StreamInputs {
   // that of a producer that connects again. It is always the same input, and ends with the stream. A
   // record of which the end is missing comes again.
   virtual bool can_continue() const { return false; }
-  // With can_continue(): the input was read to its end, and its records are in the queue.
-  virtual void close(const std::string& /*name*/) {}
+  // With can_continue(): the input was read up to `at`, and its records are in the queue. With an
+  // error, no record can be found behind it.
+  virtual void close(const std::string& /*name*/, const StreamPosition& /*at*/,
+                     const Status& /*error*/) {}
   // All records of the input that is read end before `offset`.
   virtual void set_complete(uint64_t /*offset*/) {}
   // After how many inputs the names repeat without end; 0: they do not.

@@ -162,6 +162,7 @@ class Session : private BatchSource, private MetricsSink {
   // On the trainer thread: for each reported record, and for each batch before it is trained on.
   std::function<void(const metrics::TrainMetrics&)> on_row;
   std::function<void(uint64_t ticket)> on_batch;
+  std::function<bool()> waits = [] { return false; };  // for a producer of the data
   // Whether a batch may be used; called after on_batch.
   std::function<bool(const feed::ReceivedBatch&)> is_valid = [](const auto&) { return true; };
   std::vector<uint64_t> quarantined_{31, 7};
@@ -196,6 +197,7 @@ class Session : private BatchSource, private MetricsSink {
     if (on_batch) on_batch(batch.ticket);
     return is_valid(batch);
   }
+  bool waits_for_producer() const override { return waits(); }
   std::vector<std::string> files_of(uint64_t ticket) const override {
     return {"file-" + std::to_string(ticket)};
   }

@@ -302,6 +302,28 @@ TEST_F(TrainerTest, SavesInitialStateOnCheckpointCommandBeforeFirstStep) {
   EXPECT_THAT(run.replies_, ElementsAre("{\"step\":0}"));
 }
 
+// The watchdog compares the progress; how long the producer pauses is no matter.
+TEST_F(TrainerTest, ProgressesWhileProducerPauses) {
+  std::promise<void> end_of_pause;
+  Session run(small_config(9), root_, [paused = end_of_pause.get_future().share()](uint64_t) {
+    paused.wait();
+    return false;
+  });
+  uint64_t first = 0;
+  int waits = 0;
+  run.waits = [&] {
+    if (++waits == 1) first = run.board_.progress();
+    if (waits == 4) {
+      EXPECT_EQ(run.board_.progress(), first + 3);
+      run.stop_.request_stop();
+      end_of_pause.set_value();
+    }
+    return true;
+  };
+  EXPECT_TRUE(run.train().ok());
+  EXPECT_EQ(waits, 4);
+}
+
 TEST_F(TrainerTest, FailsRunWithoutCheckpointOnNonfiniteLoss) {
   auto config = small_config(50);
   make_divergent(config, 1e20);

@@ -198,6 +198,15 @@ class StreamFeedTest : public data::testing::FolderFixture {
 
   data::DatasetRequest request() const { return {.name = name_, .config = config_}; }
 
+  // In place of JSON lines.
+  void use_tfrecords() {
+    config_.source = config::TfrecordDataset{};
+    data::fields_in(config_).input = {"x"};
+    data::fields_in(config_).label = "y";
+    data::record_in(config_).input_shape = {1};
+    data::record_in(config_).num_classes = 100;
+  }
+
   void create(StreamInputs& inputs, uint64_t first_ticket = 0) {
     const auto decoder = data::stream::RecordDecoder::make(request());
     ASSERT_TRUE(decoder.ok()) << decoder.status().to_string();
@@ -903,11 +912,7 @@ TEST_F(StreamFeedTest, StopsWhileErrorsWait) {
 
 TEST_F(StreamFeedTest, ReportsNumberOfRecordWithWrongChecksum) {
   using namespace data::testing;
-  config_.source = config::TfrecordDataset{};
-  data::fields_in(config_).input = {"x"};
-  data::fields_in(config_).label = "y";
-  data::record_in(config_).input_shape = {1};
-  data::record_in(config_).num_classes = 100;
+  use_tfrecords();
   std::string frames;
   for (int64_t label = 0; label < 5; ++label) {
     std::string frame =
@@ -1049,7 +1054,7 @@ class ProducerFeedTest : public StreamFeedTest {
   // As of a checkpoint.
   void restore_history(const StreamHistory& saved) {
     memory_.assign(memory_.size(), 0);
-    history().assign(saved.begin, saved.bytes, saved.complete);
+    restore_producer_history(saved, history());
   }
   void end_stream() { ProducerClient(socket(), data::stream::testing::kEndOfStream).read_line(); }
   void start(StreamInputs& inputs) {
@@ -1166,6 +1171,42 @@ TEST_F(ProducerFeedTest, CountsRecordThatCannotBeUsed) {
   ASSERT_THAT(batches.errors, SizeIs(1));
   EXPECT_THAT(batches.errors.front().reason, HasSubstr("producer a (process "));
   EXPECT_THAT(batches.errors.front().reason, HasSubstr("record 2"));
+  stop_and_join();
+}
+
+TEST_F(ProducerFeedTest, AcknowledgesRecordsInQueue) {
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient client(socket(), hello("a"));
+  EXPECT_EQ(client.read_offset(), 0u);
+  client.send(json_lines(0, 4) + "{\"x\": 1");
+  client.finish();
+  EXPECT_EQ(client.read_line(), "{\"format\":1,\"offset\":" +
+                                    std::to_string(json_lines(0, 4).size()) + ",\"records\":4}");
+  EXPECT_EQ(receive(0, 1).all_labels(), numbers(0, 4));
+  stop_and_join();
+}
+
+// Without an error for each of its connections.
+TEST_F(ProducerFeedTest, AsksOnceForBytesInWhichNoRecordCanBeFound) {
+  using namespace data::testing;
+  use_tfrecords();
+  std::string frames;
+  for (int64_t label = 0; label < 4; ++label)
+    frames += framed(example({{"x", floats_feature({1.5f})}, {"y", ints_feature({label})}}));
+  const auto inputs = open();
+  start(*inputs);
+  ProducerClient client(socket(), hello("a"));
+  EXPECT_EQ(client.read_offset(), 0u);
+  client.send(frames + std::string(100, 'x') + frames);
+  const Batches batches = receive(0, 1);
+  EXPECT_EQ(batches.all_labels(), numbers(0, 4));
+  EXPECT_THAT(client.read_line(), HasSubstr("no record can be found in what producer a sent from "
+                                            "offset " +
+                                            std::to_string(frames.size()) + " on"));
+  ProducerClient again(socket(), hello("a"));
+  EXPECT_THAT(again.read_line(), HasSubstr("\"retry\":false"));
+  EXPECT_EQ(feed_->status().errors, 1u);
   stop_and_join();
 }
 

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,7 +16,9 @@ namespace stoker::feed {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Pair;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 StreamState make_state() {
@@ -203,6 +206,32 @@ TEST(StreamStateTable, PassesReportsOfWorker) {
   ASSERT_TRUE(table->set_initial(std::nullopt).ok());
   EXPECT_EQ(table->waits_for(), "");
   EXPECT_TRUE(table->failure().ok());
+}
+
+TEST(StreamStateTable, PassesThreadsOfQueues) {
+  const auto table = StreamStateTable::create(2, 10);
+  ASSERT_TRUE(table.ok());
+  ThreadList list;
+  list.threads.push_back({.name = "stream-report"});  // works for no queue
+  for (int i = 0; i < 300; ++i)
+    list.threads.push_back({.name = "examples/enqueue-" + std::to_string(i),
+                            .tid = 100 + i,
+                            .queue = "examples",
+                            .operation = "enqueue\t7",
+                            .state = ThreadState::kWaiting,
+                            .since = std::chrono::nanoseconds(12345)});
+  table->set_threads(list);
+  const ThreadList passed = table->threads();
+  ASSERT_THAT(passed.threads, SizeIs(StreamStateTable::kMaxThreads));
+  EXPECT_EQ(passed.threads[7].name, "examples/enqueue-7");
+  EXPECT_EQ(passed.threads[7].queue, "examples");
+  EXPECT_EQ(passed.threads[7].operation, "enqueue?7");
+  EXPECT_EQ(passed.threads[7].state, ThreadState::kWaiting);
+  EXPECT_EQ(passed.threads[7].since, std::chrono::nanoseconds(12345));
+  EXPECT_EQ(passed.threads[7].tid, 107);
+  EXPECT_TRUE(passed.threads[7].is_queue_thread);
+  ASSERT_TRUE(table->set_initial(std::nullopt).ok());
+  EXPECT_THAT(table->threads().threads, IsEmpty());
 }
 
 TEST(StreamStateTable, RejectsSegmentThatIsNoTable) {

@@ -117,6 +117,39 @@ TEST_P(QueueThreadsTest, DeliverEachElementOnceAndInOrder) {
   for (const int n : count) ASSERT_EQ(n, 1);
 }
 
+// Each side holds its own lock only while it needs not wait; at a full or empty queue, both.
+TEST(QueueTwoThreadsTest, DeliverSingleElementsInOrderUntilClosed) {
+  constexpr int64_t kSingles = 3000;
+  for (const int64_t capacity : {1, 2, 16, 100, -1}) {
+    const auto queue = make_queue({.type = QueueType::kFIFO, .capacity = capacity});
+    std::vector<int64_t> received;
+    {
+      const std::jthread producer([&queue] {
+        for (int64_t i = 0; i < kSingles; ++i) {
+          Tuple element;
+          element.push_back(Tensor::scalar(i));
+          ASSERT_TRUE(queue->enqueue(std::move(element), kNoStop).ok());
+        }
+        queue->start_close(false);
+      });
+      for (;;) {
+        // Some elements go back, to where the next dequeue looks for them.
+        if (received.size() % 7 == 0) {
+          EXPECT_FALSE(queue->dequeue_many(2 * kSingles, kNoStop, Deadline::min()).ok());
+        }
+        const auto element = queue->dequeue(kNoStop);
+        if (!element.ok()) {
+          EXPECT_EQ(element.status().code(), StatusCode::kClosed);
+          break;
+        }
+        received.push_back((*element)[0].value<int64_t>());
+      }
+    }
+    ASSERT_EQ(received.size(), kSingles) << "capacity " << capacity;
+    for (int64_t i = 0; i < kSingles; ++i) ASSERT_EQ(received[static_cast<size_t>(i)], i);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, QueueThreadsTest,
                          ::testing::Values(QueueCase{QueueType::kFIFO, 1, 0},
                                            QueueCase{QueueType::kFIFO, 7, 0},

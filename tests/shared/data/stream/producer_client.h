@@ -102,6 +102,8 @@ class ProducerClient {
            (errno != EAGAIN && errno != EWOULDBLOCK);
   }
   void close() { fd_.reset(); }
+  // Sends no more, and can receive the last line.
+  void finish() { ::shutdown(fd_.get(), SHUT_WR); }
 
  private:
   UniqueFd fd_;

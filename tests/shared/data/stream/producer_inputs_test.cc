@@ -141,6 +141,27 @@ TEST_F(ProducerHistoryTest, CopiesNeededParts) {
   EXPECT_EQ(all_of("a"), "onethree");
 }
 
+// As when a run is resumed with a smaller save_elements_mib.
+TEST_F(ProducerHistoryTest, AssignsLastWholePartsThatFit) {
+  std::vector<uint64_t> large_memory((ByteHistory::kHeaderBytes + 1024) / sizeof(uint64_t));
+  const ProducerHistory large(ByteHistory(std::as_writable_bytes(std::span(large_memory))));
+  for (uint64_t i = 0; i < 10; ++i) {
+    const std::string text(40, static_cast<char>('0' + i));
+    large.append(i % 2 == 0 ? "a" : "b", i / 2 * 40, std::as_bytes(std::span(text)));
+  }
+  const auto parts = large.copy_needed([](const auto&) { return true; });
+  ASSERT_GT(parts.size(), kCapacity);
+  history_.assign(parts);
+  EXPECT_EQ(all_of("a"), std::string(40, '6') + std::string(40, '8'));
+  EXPECT_EQ(all_of("b"), std::string(40, '7') + std::string(40, '9'));
+  EXPECT_EQ(history_.by_name()["a"].front().offset, 120u);
+  append("a", 200, std::string(40, 'x'));
+  EXPECT_EQ(all_of("a"), std::string(40, '8') + std::string(40, 'x'));
+  history_.assign(std::span(parts).first(parts.size() - 1));  // truncated
+  history_.assign(std::vector<std::byte>(2 * kCapacity, std::byte{0xff}));
+  EXPECT_TRUE(history_.by_name().empty());
+}
+
 TEST_F(ProducerHistoryTest, IgnoresInvalidParts) {
   append("a", 0, "one");
   const uint64_t end = bytes_.range().end;
@@ -225,11 +246,54 @@ TEST_F(ProducerInputsTest, ContinuesNameAfterItWasClosed) {
   auto input = open_input("a");
   first.close();
   EXPECT_EQ(testing::read_rest(*input).bytes, "");
-  inputs_->close("a");
+  inputs_->close("a", {.offset = 5, .record = 1}, {});
   ProducerClient second(socket(), hello("a"));
   EXPECT_EQ(next(), "a");
   input = open_input("a", {.offset = 5, .record = 1});
   EXPECT_EQ(second.read_offset(), 5u);
+}
+
+TEST_F(ProducerInputsTest, AcknowledgesWhatWasTaken) {
+  open();
+  ProducerClient client(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  auto input = open_input("a");
+  EXPECT_EQ(client.read_offset(), 0u);
+  client.send("bytes");
+  client.finish();
+  EXPECT_EQ(testing::read_rest(*input).bytes, "bytes");
+  input.reset();
+  EXPECT_EQ(client.read_line(0ms), "");
+  inputs_->close("a", {.offset = 5, .record = 1}, {});
+  EXPECT_EQ(client.read_line(), R"({"format":1,"offset":5,"records":1})");
+  EXPECT_TRUE(client.has_ended());
+}
+
+// It would send them again without end.
+TEST_F(ProducerInputsTest, RejectsReplayOfInvalidBytes) {
+  open();
+  for (const bool can_replay : {true, false}) {
+    const std::string name = can_replay ? "a" : "b";
+    ProducerClient first(socket(), hello(name, can_replay));
+    EXPECT_EQ(next(), name);
+    auto input = open_input(name);
+    EXPECT_EQ(first.read_offset(), 0u);
+    first.send("garbage");
+    first.finish();
+    EXPECT_EQ(testing::read_rest(*input).bytes, "garbage");
+    input.reset();
+    inputs_->close(name, {.offset = 3, .record = 1}, Status(StatusCode::kCorrupt, "no length"));
+    EXPECT_THAT(first.read_line(),
+                AllOf(HasSubstr("from offset 3 on"), HasSubstr("no length"),
+                      HasSubstr(can_replay ? "\"retry\":false" : "\"retry\":true")));
+  }
+  ProducerClient replaying(socket(), hello("a"));
+  ProducerClient other(socket(), hello("b", false));
+  EXPECT_EQ(next(), "b");
+  EXPECT_THAT(replaying.read_line(),
+              AllOf(HasSubstr("use another name"), HasSubstr("\"retry\":false")));
+  ProducerClient continuing(socket(), hello("a", false));
+  EXPECT_EQ(next(), "a");
 }
 
 TEST_F(ProducerInputsTest, RejectsSecondConnectionOfName) {
@@ -259,7 +323,7 @@ TEST_F(ProducerInputsTest, LetsConnectionWaitForClosedOneOfSameName) {
     EXPECT_EQ(second.read_line(50ms), "");
   }
   EXPECT_EQ(testing::read_rest(*input).bytes, "bytes");
-  inputs_->close("a");
+  inputs_->close("a", {.offset = 5, .record = 1}, {});
   EXPECT_EQ(next(), "a");
   const auto continued = open_input("a", {.offset = 5, .record = 1});
   EXPECT_EQ(second.read_offset(), 5u);
@@ -433,7 +497,7 @@ TEST_F(ContinuedProducersTest, ReadsSavedBytesBeforeConnection) {
     const Accepting accepting(*inputs_);
     EXPECT_EQ(client.read_line(50ms), "");
   }
-  inputs_->close("a");
+  inputs_->close("a", {.offset = 5, .record = 1}, {});
   EXPECT_EQ(next(), "a");
   input = open_input("a", {.offset = 14, .record = 2});
   EXPECT_EQ(client.read_offset(), 14u);
