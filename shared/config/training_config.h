@@ -23,13 +23,14 @@ enum class TaskName {
   kRegression,
   kMultilabelClassification,
   kSequenceLabeling,
-  kCtc
+  kCtc,
+  kCaptioning
 };
 template <>
 inline constexpr auto kWords<TaskName> = words("language_modeling", "classification",
                                                "binary_classification", "regression",
                                                "multilabel_classification", "sequence_labeling",
-                                               "ctc");
+                                               "ctc", "captioning");
 // The weight of each class in the loss; empty: 1.
 struct ClassWeights {
   std::vector<double> values;
@@ -68,10 +69,15 @@ struct CtcTask {
   bool operator==(const CtcTask&) const = default;
 };
 
+struct CaptioningTask {
+  double label_smoothing = 0;
+  bool operator==(const CaptioningTask&) const = default;
+};
+
 // The alternatives are in the order of TaskName.
 using TaskVariant =
     std::variant<LanguageModelingTask, ClassificationTask, BinaryClassificationTask, RegressionTask,
-                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask>;
+                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask, CaptioningTask>;
 
 struct TaskConfig {
   TaskVariant task;
@@ -84,7 +90,7 @@ struct TaskConfig {
   // Labels are class indices.
   bool has_classes() const {
     return name() == TaskName::kClassification || name() == TaskName::kBinaryClassification ||
-           has_per_step_labels();
+           name() == TaskName::kCaptioning || has_per_step_labels();
   }
   bool has_per_step_labels() const {
     return name() == TaskName::kSequenceLabeling || name() == TaskName::kCtc;

@@ -28,6 +28,10 @@ Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
                                        const config::Normalize* maybe_normalize,
                                        const Samples& sample, uint64_t classes);
 
+Result<std::unique_ptr<Task>> make_captioning(const config::CaptioningTask& config,
+                                              const config::Normalize* maybe_normalize,
+                                              const Samples& sample);
+
 // Index of the tensor with this role in a sample, and so in a batch. kMismatch: there is none.
 Result<size_t> component_index(const Samples& sample, TensorRole role, const std::string& task);
 
