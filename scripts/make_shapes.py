@@ -45,7 +45,7 @@ def draw(rows, shape, color, x, y, radius):
             row[3 * column:3 * column + 3] = bytes(color)
 
 
-def picture(combination, rng):
+def draw_image(combination, rng):
     (first_color, first), (second_color, second), relation = combination
     background = [rng.randrange(40)] * 3
     rows = [bytearray(background * SIDE) for _ in range(SIDE)]
@@ -79,7 +79,7 @@ def main():
             for i in range(counts[name]):
                 combination = part[i % len(part)]
                 path = f"{name}/{i:05}.png"
-                (folder / path).write_bytes(picture(combination, rng))
+                (folder / path).write_bytes(draw_image(combination, rng))
                 print(json.dumps({"path": path, "captions": [caption_of(combination)]}), file=listing)
     words = sorted({word for each in combinations for word in caption_of(each).split()})
     (folder / "words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")

@@ -23,7 +23,7 @@ SUBJECTS = [
     "a woman (left)", "the #1 player", "a half-eaten pizza", 'A cat named "Tom"', "a café owner",
     "people", "O'Brien's horse", "a 3D model", "le garçon", "the man’s “best” friend"]
 VERBS = [
-    "is riding", "isn't holding", "sits on", "can't reach", "looks at", "is standing next to",
+    "is riding", "isn't holding", "sits on", "can't reach", "stares at", "is standing next to",
     "jumps over", "doesn't want", "is eating", "are playing with", "wearing", "won't stop near",
     "they're watching", "we've seen", "it'll carry", "cannot see", "is gonna catch", "walks past",
     "I'd like", "'tis near"]
@@ -42,7 +42,7 @@ ENDS = [
 
 
 def changed(caption, rng):
-    """The caption with some words left out, repeated or exchanged."""
+    """The caption with some words dropped, repeated or replaced."""
     words = caption.split()
     for _ in range(rng.randrange(4)):
         at = rng.randrange(len(words))
