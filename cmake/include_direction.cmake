@@ -6,7 +6,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(ALLOW_shared/base "")
-set(ALLOW_shared/eval_metrics "")
+set(ALLOW_shared/eval_metrics "shared/base")
 set(ALLOW_shared/archive "shared/base")
 set(ALLOW_shared/config "shared/base")
 set(ALLOW_shared/control "shared/base")
@@ -23,10 +23,10 @@ set(ALLOW_shared/data/transform "shared/base shared/config shared/image shared/d
 set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
 set(ALLOW_shared/data/cache "shared/base shared/data/files shared/image shared/data shared/data/transform")
-set(ALLOW_shared/data/record "shared/base shared/config shared/data/files shared/data shared/data/transform")
+set(ALLOW_shared/data/record "shared/base shared/eval_metrics shared/config shared/data/files shared/data shared/data/transform")
 set(ALLOW_shared/http "shared/base shared/config")
 set(ALLOW_shared/view "shared/base shared/checkpoint shared/metrics shared/run")
-set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/model")
+set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/data/record shared/model")
 set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
 set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \

@@ -16,11 +16,13 @@ struct Naming {
   std::string_view file;
   std::string_view tag;
 };
-constexpr std::array<Naming, 4> kNamings{
+constexpr std::array<Naming, 6> kNamings{
     {{ArtifactKind::kGeneratedText, "generated.txt", "generated_text"},
      {ArtifactKind::kMisclassifiedTable, "misclassified.md", "misclassified"},
      {ArtifactKind::kMisclassifiedImage, "misclassified.png", "misclassified_image"},
-     {ArtifactKind::kConfusionMatrixImage, "confusion_matrix.png", "confusion_matrix"}}};
+     {ArtifactKind::kConfusionMatrixImage, "confusion_matrix.png", "confusion_matrix"},
+     {ArtifactKind::kCaptionsTable, "captions.md", "captions"},
+     {ArtifactKind::kCaptionsImage, "captions.png", "captions_image"}}};
 
 const Naming& find_naming(ArtifactKind kind) {
   return *std::ranges::find(kNamings, kind, &Naming::kind);
@@ -30,11 +32,14 @@ const Naming& find_naming(ArtifactKind kind) {
 
 std::string Artifact::tag() const { return std::string(find_naming(kind).tag); }
 
+std::string artifact_name(uint64_t step, const std::string& dataset, ArtifactKind kind) {
+  return checkpoint::CheckpointStore::checkpoint_name(step) + "." + dataset + "." +
+         std::string(find_naming(kind).file);
+}
+
 std::string artifact_path(const run::RunLayout& layout, uint64_t step, const std::string& dataset,
                           ArtifactKind kind) {
-  return join_path(layout.eval_artifacts_dir(), checkpoint::CheckpointStore::checkpoint_name(step) +
-                                                    "." + dataset + "." +
-                                                    std::string(find_naming(kind).file));
+  return join_path(layout.eval_artifacts_dir(), artifact_name(step, dataset, kind));
 }
 
 Status write_artifacts(FileSystem& files, const run::RunLayout& layout, uint64_t step,

@@ -21,7 +21,9 @@ enum class ArtifactKind {
   kGeneratedText,
   kMisclassifiedTable,
   kMisclassifiedImage,
-  kConfusionMatrixImage
+  kConfusionMatrixImage,
+  kCaptionsTable,
+  kCaptionsImage
 };
 
 struct Artifact {
@@ -30,13 +32,16 @@ struct Artifact {
   std::string bytes;  // a PNG file if is_image()
 
   bool is_image() const {
-    return kind == ArtifactKind::kMisclassifiedImage || kind == ArtifactKind::kConfusionMatrixImage;
+    return kind == ArtifactKind::kMisclassifiedImage ||
+           kind == ArtifactKind::kConfusionMatrixImage || kind == ArtifactKind::kCaptionsImage;
   }
   // The TensorBoard tag: "generated_text", "misclassified", "misclassified_image", …
   std::string tag() const;
 };
 
-// Example: RUN/eval/artifacts/step-000001200.val.misclassified.png
+// Example: step-000001200.val.misclassified.png
+std::string artifact_name(uint64_t step, const std::string& dataset, ArtifactKind kind);
+// RUN/eval/artifacts/ and the name.
 std::string artifact_path(const run::RunLayout& layout, uint64_t step, const std::string& dataset,
                           ArtifactKind kind);
 

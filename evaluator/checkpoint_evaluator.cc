@@ -14,6 +14,7 @@
 #include <ATen/ops/topk.h>
 #include <c10/util/Exception.h>
 
+#include "evaluator/caption_artifacts.h"
 #include "evaluator/class_mapping.h"
 #include "evaluator/classification_artifacts.h"
 #include "evaluator/evaluated_dataset.h"
@@ -130,7 +131,10 @@ struct CheckpointEvaluator::State {
     SampleBatches::Memory memory;
     const auto evaluation = dataset.task->start_evaluation(
         {.top_k = config.eval.top_k.value_or(0),
-         .misclassified = static_cast<size_t>(config.eval.num_misclassified)});
+         .misclassified = static_cast<size_t>(config.eval.num_misclassified),
+         .num_beams = config.eval.generate ? config.eval.generate->num_beams : 1,
+         .captions = kShownCaptions,
+         .class_names = caption_words(*dataset.data)});
     for (size_t number = 0; number < batches.size(); ++number) {
       pause(limit);
       const uint64_t first = batches.first_position(number);
@@ -150,7 +154,15 @@ struct CheckpointEvaluator::State {
     eval_metrics::EvalReport report = evaluation->report();
     for (eval_metrics::MisclassifiedSample& misclassified_sample : report.misclassified)
       misclassified_sample.sample = batches.evaluated_sample(misclassified_sample.sample);
+    for (eval_metrics::CaptionedSample& captioned_sample : report.captions)
+      captioned_sample.sample = batches.evaluated_sample(captioned_sample.sample);
     return report;
+  }
+
+  // Only for captions, because there can be many words.
+  std::vector<std::string> caption_words(const data::Dataset& data) const {
+    if (config.task.name() != config::TaskName::kCaptioning) return {};
+    return data.class_names();
   }
 
   void pause(EvaluationLimit& limit) const {
@@ -191,7 +203,10 @@ struct CheckpointEvaluator::State {
                 .confusion_matrix = std::move(report.confusion_matrix),
                 .quarantined = dataset.batches.quarantined()};
       if (!with_artifacts) continue;
-      auto artifacts = dataset_artifacts(*dataset.data, result, report.misclassified);
+      auto artifacts =
+          report.captions.empty()
+              ? dataset_artifacts(*dataset.data, result, report.misclassified)
+              : caption_artifacts(*dataset.data, dataset.name, weights.step, report.captions);
       if (!artifacts.ok())
         log_warn("artifacts not created", {{"error", artifacts.status().to_string()}});
       if (artifacts.ok())

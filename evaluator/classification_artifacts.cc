@@ -4,12 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
-#include <span>
 
 #include "evaluator/canvas.h"
-#include "shared/base/tensor_role.h"
-#include "shared/data/transform/random_transforms.h"
-#include "shared/image/png.h"
+#include "evaluator/sample_image.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -21,11 +18,6 @@ constexpr size_t kNameLength = 10;
 // Small enough that 25 incompressible images stay below metrics::kMaxImageBytes.
 constexpr int kCell = 96;
 constexpr int kCaption = 2 * Canvas::kGlyphHeight + 2;
-
-Result<std::string> encode_image(const Canvas& canvas) {
-  return image::encode_png(canvas.rgb(), static_cast<uint32_t>(canvas.width()),
-                           static_cast<uint32_t>(canvas.height()));
-}
 
 // Maps a fraction from 0 (white) to 1 (dark blue).
 Color shade(double fraction) {
@@ -41,33 +33,6 @@ std::string format_number(const char* format, double value) {
   char text[32];
   std::snprintf(text, sizeof text, format, value);
   return text;
-}
-
-// Replaces characters that are special in Markdown tables.
-std::string escape_markdown(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '|' || c == '\n' || c == '\r' || c == '`' ? ' ' : c;
-  return out;
-}
-
-// Draws the image with nearest-neighbor interpolation, scaled to fit its cell.
-void draw_planes(Canvas& canvas, int left, int top, const MisclassifiedExample& example,
-                 int channels, int height, int width) {
-  const double scale = static_cast<double>(kCell) / std::max(height, width);
-  const int scaled_width = std::max(1, static_cast<int>(width * scale));
-  const int scaled_height = std::max(1, static_cast<int>(height * scale));
-  const auto plane = static_cast<size_t>(height * width);
-  for (int y = 0; y < scaled_height; ++y) {
-    for (int x = 0; x < scaled_width; ++x) {
-      const size_t at =
-          static_cast<size_t>(y * height / scaled_height) * static_cast<size_t>(width) +
-          static_cast<size_t>(x * width / scaled_width);
-      const auto value = [&](size_t channel) {
-        return example.planes[(channels == 3 ? channel * plane : 0) + at];
-      };
-      canvas.pixel(left + x, top + y, {value(0), value(1), value(2)});
-    }
-  }
 }
 
 }  // namespace
@@ -131,7 +96,7 @@ Result<std::string> misclassified_image(const std::vector<MisclassifiedExample>&
     const MisclassifiedExample& example = misclassified[static_cast<size_t>(i)];
     const int left = kGap + i % columns * (kCell + kGap);
     const int top = kGap + i / columns * (kCell + kCaption + kGap);
-    draw_planes(canvas, left, top, example, channels, height, width);
+    draw_planes(canvas, left, top, kCell, example.planes, {channels, height, width});
     const std::string label =
         example.label + " #" + std::to_string(example.misclassified_sample.sample);
     const std::string caption =
@@ -150,26 +115,6 @@ namespace {
 std::string class_name(const std::vector<std::string>& names, int64_t label) {
   const auto at = static_cast<size_t>(label);
   return at < names.size() ? names[at] : std::to_string(label);
-}
-
-const TensorSpec* find_image(const data::Dataset& data) {
-  for (const TensorSpec& spec : data.spec())
-    if (role_of(spec) == TensorRole::kInput && data::transform::is_image(spec)) return &spec;
-  return nullptr;
-}
-
-// Reads the sample again and returns its input.
-Result<std::vector<uint8_t>> read_planes(const data::Dataset& data, uint64_t sample,
-                                         const TensorSpec& image) {
-  std::vector<std::vector<std::byte>> memory;
-  for (const TensorSpec& spec : data.spec()) memory.emplace_back(spec.bytes());
-  std::vector<std::span<std::byte>> spans(memory.begin(), memory.end());
-  STOKER_RETURN_IF_ERROR(data.read(sample, data::RandomKey{.sample = sample}, spans));
-  const auto at = static_cast<size_t>(&image - data.spec().data());
-  std::vector<uint8_t> planes(memory[at].size());
-  std::ranges::transform(memory[at], planes.begin(),
-                         [](std::byte byte) { return static_cast<uint8_t>(byte); });
-  return planes;
 }
 
 }  // namespace

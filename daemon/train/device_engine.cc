@@ -195,6 +195,14 @@ bool DeviceEngine::poll() {
   return !copying_.empty() || !reading_.empty();
 }
 
+void DeviceEngine::drop_captured_work() {
+  queue_->synchronize();
+  schedule_.restart();
+  graph_bytes_ = 0;
+  replays_since_drop_ = 0;
+  queue_->release_cached_memory();
+}
+
 void DeviceEngine::synchronize() {
   while (!copying_.empty()) release_oldest();
   while (!reading_.empty()) deliver_oldest();

@@ -43,6 +43,7 @@ class DeviceEngine final : public StepEngine {
   void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
   bool poll() override;
   void synchronize() override;
+  void drop_captured_work() override;
   cuda::DeviceUsage device_usage() override { return queue_->usage(); }
 
  private:

@@ -44,6 +44,11 @@ class GraphSchedule {
   void captured(const Part& part, std::unique_ptr<cuda::Graph> graph);
   // Drops all graphs; their parts are captured again.
   void drop_graphs() { graphs_.clear(); }
+  // Drops all graphs and starts again with eager steps, because the work is another one.
+  void restart() {
+    graphs_.clear();
+    warmed_up_.clear();
+  }
   // Drops all graphs and runs everything eagerly from now on.
   void give_up();
 

@@ -44,14 +44,15 @@ using config::OptimizerName;
 
 Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConfig& config,
                                                      const config::TrainConfig& train,
-                                                     const NamedTensors& parameters) {
+                                                     const NamedTensors& parameters,
+                                                     const std::set<std::string>& frozen) {
   if (parameters.empty())
     return Status(StatusCode::kInvalidArgument,
                   "there is no parameter to train (see model.freeze)");
   try {
     const at::NoGradGuard no_grad;
     std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train));
-    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters));
+    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen));
     return optimizer;
   } catch (const c10::Error& error) {
     return model::to_status(error, "make the optimizer");
@@ -78,8 +79,14 @@ size_t Optimizer::create_groups() {
   return rows;
 }
 
-Status Optimizer::make_groups(const NamedTensors& parameters) {
+Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen) {
   const size_t rows = create_groups();
+  const size_t never_frozen = groups_.size();
+  for (size_t i = 0; i < never_frozen && !frozen.empty(); ++i) {
+    Group group = groups_[i];
+    group.can_be_frozen = true;
+    groups_.push_back(std::move(group));
+  }
   std::vector<NameGlob> globs;
   for (const config::ParamGroup& group : config_.param_groups) globs.emplace_back(group.params);
   std::optional<MuonParamFilter> maybe_muon;
@@ -91,7 +98,8 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
     while (first < globs.size() && !globs[first].matches(name)) ++first;
     const size_t row = first == globs.size() ? 0 : first + 1;
     const bool uses_adamw = maybe_muon && !maybe_muon->matches(name, parameter);
-    add(groups_[uses_adamw ? row + rows : row], name, parameter);
+    const size_t first_of_set = frozen.contains(name) ? never_frozen : 0;
+    add(groups_[first_of_set + (uses_adamw ? row + rows : row)], name, parameter);
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
@@ -102,11 +110,14 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
   return {};
 }
 
-// Each of the first `rows` groups must have parameters, counting those that Muon leaves to adamw.
+// Each of the first `rows` groups must have parameters, counting those of the same row that Muon
+// leaves to adamw and those that can be frozen.
 Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) const {
   for (size_t i = 1; i < rows; ++i) {
-    const bool uses_adamw = groups_.size() > rows && !groups_[i + rows].parameters.empty();
-    if (!groups_[i].parameters.empty() || uses_adamw) continue;
+    bool has_parameters = false;
+    for (size_t group = i; group < groups_.size(); group += rows)
+      has_parameters = has_parameters || !groups_[group].parameters.empty();
+    if (has_parameters) continue;
     return Status(StatusCode::kInvalidArgument,
                   "optimizer.param_groups: '" + groups_[i].match +
                       "' matches no trained parameter that an earlier group left; the names "
@@ -188,6 +199,13 @@ void Optimizer::add(Group& group, const std::string& name, const at::Tensor& par
       keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
       break;
   }
+}
+
+void Optimizer::set_frozen(bool is_frozen) {
+  is_frozen_ = is_frozen;
+  for (Group& group : groups_)
+    for (at::Tensor& parameter : group.parameters)
+      if (group.can_be_frozen) parameter.set_requires_grad(!is_frozen);
 }
 
 at::Tensor Optimizer::step(double lr) {
@@ -381,6 +399,7 @@ void Optimizer::apply() {
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   for (Group& group : groups_) {
+    if (is_frozen_ && group.can_be_frozen) continue;
     switch (group.name) {
       case OptimizerName::kSgd:
         apply_sgd(group, found_inf);

@@ -16,6 +16,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,16 @@ class Optimizer {
  public:
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
   // max_grad_value of `train`. kInvalidArgument: there are no parameters, or a group matches none.
-  // kOutOfMemory.
+  // `frozen`: names of those that set_frozen() applies to. kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
-                                                   const NamedTensors& parameters);
+                                                   const NamedTensors& parameters,
+                                                   const std::set<std::string>& frozen = {});
+
+  // Whether updates leave the parameters named in create() and their state unchanged, which then
+  // have no gradient, as with requires_grad_(False) in PyTorch. False after create().
+  void set_frozen(bool is_frozen);
+  bool is_frozen() const { return is_frozen_; }
 
   // Clips the gradients, then updates the parameters. Clipping is the only change to the gradients.
   // Returns the norm before clipping, an F32 scalar on the device.
@@ -65,12 +72,13 @@ class Optimizer {
   const NamedTensors& state() const { return state_; }
   // Parameters that are updated together. Order: the parameters in no configured group, then the
   // groups of config.param_groups. With muon: first all groups that muon updates, then in the same
-  // order those that adamw updates.
+  // order those that adamw updates. Then in the same order those that can be frozen.
   struct Group {
     config::OptimizerName name = {};  // the optimizer of this group
     std::string match;                // ParamGroup::params; empty: no configured group
     double lr_scale = 1;
     double weight_decay = 0;
+    bool can_be_frozen = false;  // set_frozen() applies to it
     std::vector<at::Tensor> parameters, gradients;
     // One tensor per parameter if the optimizer has this state, else empty.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
@@ -89,7 +97,7 @@ class Optimizer {
   // with muon a second set for the parameters it leaves to adamw. Returns the size of the first
   // set.
   size_t create_groups();
-  Status make_groups(const NamedTensors& parameters);
+  Status make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void allocate_gradients(const NamedTensors& parameters);
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
@@ -101,6 +109,7 @@ class Optimizer {
 
   const config::OptimizerConfig config_;
   const std::optional<double> max_norm_, max_value_;
+  bool is_frozen_ = false;
   std::vector<Group> groups_;          // none is empty
   std::vector<at::Tensor> gradients_;  // of all groups
   std::vector<at::Tensor> flat_gradients_;

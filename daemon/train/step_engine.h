@@ -60,6 +60,8 @@ class StepEngine {
   // pending.
   virtual bool poll() = 0;
   virtual void synchronize() = 0;
+  // The work does something else from the next run() on; what was captured of it is dropped.
+  virtual void drop_captured_work() {}
   // Usage of the completed steps; does not wait for pending ones.
   virtual cuda::DeviceUsage device_usage() = 0;
 };

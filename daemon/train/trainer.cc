@@ -319,6 +319,7 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
 }
 
 Result<bool> Trainer::do_step(std::stop_token stop) {
+  if (state_.update_frozen()) engine_->drop_captured_work();
   instrumentation_.enter_step(state_.step + 1);
   step_.set_observer(instrumentation_.maybe_observer());
   step_began_ = clock_.monotonic();

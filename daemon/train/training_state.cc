@@ -1,6 +1,8 @@
 #include "daemon/train/training_state.h"
 
 #include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -115,6 +117,17 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
   }
 }
 
+// Returns the names of the parameters that were frozen.
+std::set<std::string> make_trainable(model::Model& model) {
+  std::set<std::string> frozen;
+  for (auto& parameter : model.named_parameters()) {
+    if (parameter.value().requires_grad()) continue;
+    parameter.value().set_requires_grad(true);
+    frozen.insert(parameter.key());
+  }
+  return frozen;
+}
+
 constexpr size_t kMaxNamed = 5;
 
 std::string first_of(const std::vector<std::string>& names) {
@@ -172,6 +185,9 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
                       config.model.has_loss()));
   STOKER_RETURN_IF_ERROR(state->model_->prepare_training(config.train));
   STOKER_RETURN_IF_ERROR(model::freeze(*state->model_, config.model.freeze));
+  std::set<std::string> frozen;
+  state->unfreeze_at_step_ = config.model.unfreeze_at_step;
+  if (state->unfreeze_at_step_) frozen = make_trainable(*state->model_);
   state->model_digest_ = model::digest(*state->model_);
   try {
     state->model_->to(device);
@@ -192,7 +208,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
     if (parameter.value().requires_grad())
       trainable.emplace_back(parameter.key(), parameter.value());
   STOKER_ASSIGN_OR_RETURN(state->optimizer_,
-                          Optimizer::create(config.optimizer, config.train, std::move(trainable)));
+                          Optimizer::create(config.optimizer, config.train, trainable, frozen));
   const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
@@ -201,7 +217,26 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   if (!config.optimizer.param_groups.empty() ||
       config.optimizer.name() == config::OptimizerName::kMuon)
     log_groups(config.optimizer, *state->optimizer_);
+  if (state->unfreeze_at_step_) state->optimizer_->set_frozen(true);
   return state;
+}
+
+bool TrainingState::update_frozen() {
+  const bool is_frozen = unfreeze_at_step_ && step < *unfreeze_at_step_;
+  if (is_frozen == optimizer_->is_frozen()) return false;
+  optimizer_->set_frozen(is_frozen);
+  if (is_frozen) return true;
+  uint64_t parameters = 0;
+  int64_t elements = 0;
+  for (const Optimizer::Group& group : optimizer_->groups())
+    for (const at::Tensor& parameter : group.parameters) {
+      if (!group.can_be_frozen) continue;
+      ++parameters;
+      elements += parameter.numel();
+    }
+  log_info("parameters unfrozen",
+           {{"step", step}, {"parameters", parameters}, {"elements", elements}});
+  return true;
 }
 
 void TrainingState::capture(writer::Snapshot& snapshot) const {

@@ -80,6 +80,9 @@ class TrainingState : public LiveState {
   at::Tensor loss_sum;                  // of the steps' mean losses
   at::Tensor metric_sum, metric_count;  // of the training metric; undefined without one
   int64_t loss_steps = 0;
+  // model.unfreeze_at_step: freezes or unfreezes the parameters for the next step, as `step` says.
+  // Returns whether that changed them. Call it before each step.
+  bool update_frozen();
   // Call when these are reported.
   void reset_interval();
 
@@ -99,6 +102,7 @@ class TrainingState : public LiveState {
   std::unique_ptr<EmaWeights> ema_;
   at::Tensor balanced_weights_;  // F64 [classes], with task.class_weights: balanced
   std::string model_digest_;
+  std::optional<uint64_t> unfreeze_at_step_;
 };
 
 }  // namespace stoker::train

@@ -253,6 +253,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kTraining, "parameter group configured", kInfo,
      "params parameters elements lr_scale weight_decay",
      "Parameters that one rule of optimizer.groups matches."},
+    {LogTopic::kTraining, "parameters unfrozen", kInfo, "step parameters elements",
+     "model.unfreeze_at_step."},
     {LogTopic::kTraining, "class weights computed", kInfo, "source weights",
      "task.class_weights: balanced."},
     {LogTopic::kTraining, "class weights defaulted", kWarn, "empty_classes num_classes",

@@ -16,13 +16,16 @@ std::string tensor_name(TensorRole role) {
       return "labels";
     case TensorRole::kTarget:
       return "target";
+    case TensorRole::kReferences:
+      return "references";
   }
   return "";
 }
 
 std::optional<TensorRole> role_of(const TensorSpec& spec) {
-  for (const TensorRole role : {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength,
-                                TensorRole::kLabel, TensorRole::kLabels, TensorRole::kTarget})
+  for (const TensorRole role :
+       {TensorRole::kInput, TensorRole::kTokens, TensorRole::kLength, TensorRole::kLabel,
+        TensorRole::kLabels, TensorRole::kTarget, TensorRole::kReferences})
     if (spec.name == tensor_name(role)) return role;
   return std::nullopt;
 }

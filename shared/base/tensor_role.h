@@ -13,12 +13,13 @@
 namespace stoker {
 
 enum class TensorRole {
-  kInput,   // an image, a vector, or a vector per step
-  kTokens,  // the input of models with a vocabulary
-  kLength,  // number of valid steps of a padded sequence
-  kLabel,   // one class
-  kLabels,  // a class per step, or a sequence of classes
-  kTarget   // numbers
+  kInput,      // an image, a vector, or a vector per step
+  kTokens,     // the input of models with a vocabulary
+  kLength,     // number of valid steps of a padded sequence
+  kLabel,      // one class
+  kLabels,     // a class per step, or a sequence of classes
+  kTarget,     // numbers
+  kReferences  // texts, one per line, that predicted texts are compared with
 };
 
 std::string tensor_name(TensorRole role);  // "input"

@@ -110,9 +110,39 @@ class DataValidator {
         add("cache.type",
             "decoded cannot be combined with random_resized_crop; remove one of them");
     }
+    if (dataset.has_captions()) return validate_captions(dataset);
     if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
       add("path", "must not be empty without stream");
     if (const RecordConfig* const record = dataset.record()) validate_record(dataset, *record);
+  }
+
+  void validate_captions(const DatasetConfig& dataset) {
+    const FieldNames& fields = *dataset.fields();
+    const bool is_list = std::holds_alternative<ImageListDataset>(dataset.source);
+    const bool has_label = !fields.label.empty() && !is_list;  // which has one by default
+    if (fields.image.empty())
+      add("fields.image", "is required with fields.caption; set it to the name of the image");
+    if (has_label || !fields.target.empty() || !fields.labels.empty() || !fields.text.empty() ||
+        !fields.input_ids.empty() || !fields.input.empty())
+      add("fields.caption",
+          "cannot be combined with input, label, labels, target, text and input_ids; remove it or "
+          "these");
+    if (dataset.num_classes())
+      add("num_classes", "cannot be combined with fields.caption, whose classes are words");
+    if (dataset.sequence()->on_overflow == OnOverflow::kDrop)
+      add("sequence.on_overflow", "must be error or truncate for captions");
+    if (dataset.sequence()->max_length || dataset.sequence()->block_size)
+      add("sequence.max_length", "cannot be combined with fields.caption; set max_label_length");
+    if (!dataset.tokenizer()->has_value())
+      add("tokenizer",
+          "is required with fields.caption; set its path to a file with a word per line");
+    else if (const auto train = config_.data.find("train");
+             train != config_.data.end() && train->second.tokenizer() != nullptr &&
+             train->second.tokenizer()->has_value() &&
+             *dataset.tokenizer() != *train->second.tokenizer())
+      add("tokenizer", "must be that of data.train; remove it to use that one");
+    if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
+      add("path", "must not be empty without stream");
   }
 
   void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {
@@ -151,7 +181,7 @@ class DataValidator {
 
   void validate_sequence(const DatasetConfig& dataset) {
     const SequenceConfig* const sequence = dataset.sequence();
-    if (sequence == nullptr) return;
+    if (sequence == nullptr || dataset.has_captions()) return;
     if (sequence->max_length) {
       if (sequence->block_size)
         add("sequence.block_size",

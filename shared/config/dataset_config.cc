@@ -122,6 +122,19 @@ const FieldNames* DatasetConfig::fields() const {
       source);
 }
 
+std::optional<TokenizerConfig>* DatasetConfig::tokenizer() {
+  return std::visit(
+      [](auto& format) -> std::optional<TokenizerConfig>* {
+        if constexpr (requires { format.tokenizer; })
+          return &format.tokenizer;
+        else if constexpr (requires { format.record.tokenizer; })
+          return &format.record.tokenizer;
+        else
+          return nullptr;
+      },
+      source);
+}
+
 const RecordConfig* DatasetConfig::record() const {
   return std::visit(
       [](const auto& format) -> const RecordConfig* {

@@ -147,6 +147,7 @@ struct FieldNames {
   std::vector<std::string> target = {};  // numbers -> `target` F32 [num_targets]
   std::string labels = {};               // class indices per time step, or the CTC target
   std::string text = {};                 // bytes are token ids
+  std::string caption = {};              // texts that describe the image
   std::string input_ids = {};            // token ids
   std::string length = {};               // number of valid time steps (arrays of an .npz)
   bool operator==(const FieldNames&) const = default;
@@ -157,7 +158,14 @@ struct SequenceConfig {
   std::optional<int64_t> max_length;  // variable-length samples, padded to this or to their bucket
   OnOverflow on_overflow = OnOverflow::kError;  // samples longer than max_length
   std::optional<int64_t> max_label_length;      // labels per sample; null: one per time step
+  int64_t max_captions = 5;                     // captions of an image that are trained on
   bool operator==(const SequenceConfig&) const = default;
+};
+
+// The words of captions and their token ids.
+struct TokenizerConfig {
+  std::string path;  // required
+  bool operator==(const TokenizerConfig&) const = default;
 };
 
 struct CacheConfig {
@@ -175,6 +183,7 @@ struct RecordConfig {
   std::optional<int64_t> num_classes;  // null: inferred from the labels
   OnMissingField on_missing_field = OnMissingField::kError;
   SequenceConfig sequence;
+  std::optional<TokenizerConfig> tokenizer;  // for fields.caption
   bool operator==(const RecordConfig&) const = default;
 };
 
@@ -211,6 +220,8 @@ struct ImageListDataset {
   std::string root;  // folder that its paths are relative to; empty: the folder of the list
   FieldNames fields = {.image = "path", .label = "label"};
   std::optional<int64_t> num_classes;
+  SequenceConfig sequence;                   // max_label_length and max_captions only
+  std::optional<TokenizerConfig> tokenizer;  // for fields.caption
   ImageMode image_mode = ImageMode::kRgb;
   Transforms transforms;
   std::optional<CacheConfig> cache;
@@ -362,6 +373,11 @@ struct DatasetConfig {
   const SequenceConfig* sequence() const;
   SequenceConfig* sequence();
   const FieldNames* fields() const;
+  // The tokenizer of formats that can have captions; null for the others.
+  std::optional<TokenizerConfig>* tokenizer();
+  const std::optional<TokenizerConfig>* tokenizer() const {
+    return const_cast<DatasetConfig*>(this)->tokenizer();
+  }
   const RecordConfig* record() const;
   std::optional<int64_t> num_classes() const;
   Refresh refresh() const;
@@ -370,6 +386,9 @@ struct DatasetConfig {
   bool has_tokens() const;           // samples are sequences of token ids …
   bool has_byte_tokens() const;      // … which are bytes
   bool has_variable_length() const;  // sequence.max_length is set
+  bool has_captions() const {        // fields.caption is set
+    return fields() != nullptr && !fields()->caption.empty();
+  }
   bool has_named_fields() const { return record() != nullptr; }
   bool is_tabular() const;       // csv, jsonl
   bool can_be_streamed() const;  // text, tokens, tfrecord, webdataset, jsonl

@@ -17,6 +17,7 @@ std::string name_of(const InceptionV3Config&) { return "inception_v3"; }
 std::string name_of(const VitConfig& vit) {
   return vit.preset.empty() ? "vit" : "vit_" + vit.preset;
 }
+std::string name_of(const CaptionerConfig&) { return "captioner"; }
 std::string name_of(const SequentialConfig&) { return "sequential"; }
 std::string name_of(const PluginConfig&) { return "plugin"; }
 std::string name_of(const TorchscriptConfig&) { return "torchscript"; }

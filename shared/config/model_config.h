@@ -258,6 +258,56 @@ struct VitConfig {
   bool operator==(const VitConfig&) const = default;
 };
 
+// Image models without their head, as encoders of a captioner.
+enum class ImageEncoder {
+  kInceptionV3,
+  kResnet18,
+  kResnet34,
+  kResnet50,
+  kResnet101,
+  kResnet152,
+  kResnet8,
+  kResnet14,
+  kResnet20,
+  kResnet32,
+  kResnet44,
+  kResnet56,
+  kVitB16,
+  kVitB32,
+  kVitL16,
+  kVitL32
+};
+template <>
+inline constexpr auto kWords<ImageEncoder> = words("inception_v3", "resnet18", "resnet34",
+                                                   "resnet50", "resnet101", "resnet152", "resnet8",
+                                                   "resnet14", "resnet20", "resnet32", "resnet44",
+                                                   "resnet56", "vit_b_16", "vit_b_32", "vit_l_16",
+                                                   "vit_l_32");
+enum class CaptionDecoder { kLstm, kTransformer };
+template <>
+inline constexpr auto kWords<CaptionDecoder> = words("lstm", "transformer");
+
+struct CaptionEncoderConfig {
+  ImageEncoder name = ImageEncoder::kInceptionV3;
+  bool operator==(const CaptionEncoderConfig&) const = default;
+};
+
+struct CaptionDecoderConfig {
+  CaptionDecoder name = CaptionDecoder::kLstm;
+  int64_t hidden_size = 512;
+  int64_t num_layers = 1;
+  int64_t num_heads = 8;  // transformer
+  double dropout = 0.3;
+  bool operator==(const CaptionDecoderConfig&) const = default;
+};
+
+struct CaptionerConfig {
+  CaptionEncoderConfig encoder;
+  CaptionDecoderConfig decoder;
+  int64_t max_length = 20;  // tokens of a caption with its end
+  bool operator==(const CaptionerConfig&) const = default;
+};
+
 struct SequentialConfig {
   std::vector<Layer> layers;  // required
   bool operator==(const SequentialConfig&) const = default;
@@ -280,8 +330,8 @@ struct CompiledConfig {
 };
 using ModelVariant =
     std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config, ResnetConfig,
-                 VggConfig, AlexnetConfig, InceptionV3Config, VitConfig, SequentialConfig,
-                 PluginConfig, TorchscriptConfig, CompiledConfig>;
+                 VggConfig, AlexnetConfig, InceptionV3Config, VitConfig, CaptionerConfig,
+                 SequentialConfig, PluginConfig, TorchscriptConfig, CompiledConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -306,6 +356,8 @@ struct ModelConfig {
   std::vector<InitRule> init;  // in the order of the file; the first match applies
   std::optional<PretrainedConfig> pretrained;
   std::vector<std::string> freeze;  // globs of parameters that are not trained
+  // Steps before the frozen parameters are trained; null: they never are.
+  std::optional<uint64_t> unfreeze_at_step;
 
   // The value of model.name: "gpt", "resnet50", "vit_b_16".
   std::string name() const;

@@ -75,6 +75,7 @@ struct GenerateConfig {
   int max_new_tokens = 200;
   std::string prompt;
   double temperature = 0.8;
+  int num_beams = 1;  // captions; 1: greedy search
 
   bool operator==(const GenerateConfig&) const = default;
 };
@@ -100,7 +101,7 @@ struct EvalConfig {
   EarlyStoppingConfig early_stopping;
   std::optional<int> top_k = 5;  // for classification; null: no top-k accuracy
   int num_misclassified = 16;
-  std::optional<GenerateConfig> generate = GenerateConfig{};  // language models over bytes
+  std::optional<GenerateConfig> generate = GenerateConfig{};  // text and captions
   // Executed without a shell, with the path of each new best.
   std::vector<std::string> on_best_command;
 

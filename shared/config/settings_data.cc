@@ -404,6 +404,32 @@ Fields array_sequence_fields(SequenceConfig& sequence) {
       "`length`.")};
 }
 
+Field max_captions_field(SequenceConfig& sequence) {
+  return sample_field({.name = "max_captions",
+                       .target = &sequence.max_captions,
+                       .help = "Number of captions of an image that are trained on",
+                       .details = "From 1 to 100; the first ones, for fields.caption. Those of an "
+                                  "image are in one sample. Evaluation compares with all.",
+                       .min = 1,
+                       .max = 100});
+}
+
+// image_list
+Fields caption_sequence_fields(SequenceConfig& sequence) {
+  return {max_captions_field(sequence),
+          sample_field({.name = "on_overflow",
+                        .target = choice(sequence.on_overflow),
+                        .help = "What to do with captions longer than max_label_length",
+                        .details = "error: a sample error. truncate: use their first words. drop "
+                                   "is not supported."}),
+          sample_field({.name = "max_label_length",
+                        .target = &sequence.max_label_length,
+                        .help = "Maximum number of words of a caption, with its end",
+                        .details = "null: model.max_length.",
+                        .min = 1,
+                        .max = kMaxTokens})};
+}
+
 Fields record_sequence_fields(SequenceConfig& sequence) {
   return {
       block_size_field(sequence),
@@ -421,13 +447,21 @@ Fields record_sequence_fields(SequenceConfig& sequence) {
                                "are counted in the log."}),
       sample_field({.name = "max_label_length",
                     .target = &sequence.max_label_length,
-                    .help = "Maximum number of labels per sample, for CTC",
+                    .help = "Maximum number of labels per sample, for CTC and captions",
                     .details = "null: one label per time step. A number: fields.labels has up "
                                "to that many labels, whatever the length of the sample; shorter "
                                "ones are padded with -100. Requires max_length and "
-                               "fields.labels.",
+                               "fields.labels, or fields.caption: words of a caption and its "
+                               "end; null: model.max_length.",
                     .min = 1,
                     .max = kMaxTokens})};
+}
+
+// tfrecord, webdataset
+Fields shard_sequence_fields(SequenceConfig& sequence) {
+  Fields fields = record_sequence_fields(sequence);
+  fields.push_back(max_captions_field(sequence));
+  return fields;
 }
 
 template <auto fields_of_sequence>
@@ -441,6 +475,27 @@ Field sequence_field(SequenceConfig& sequence, std::string_view help, std::strin
 Field stream_field(SequenceConfig& sequence) {
   return sequence_field<stream_fields>(sequence, "How the stream of tokens is cut into samples",
                                        "{block_size: 128}");
+}
+
+// ---- tokenizer ----------------------------------------------------------------------------------
+
+Fields tokenizer_fields(TokenizerConfig& tokenizer) {
+  return {sample_field(
+      {.name = "path",
+       .target = &tokenizer.path,
+       .help = "File with a word per line; what follows a space is ignored",
+       .details = "The token ids are 0 for the start of a caption, 1 for its end, 2 for words "
+                  "that are not in the file, and from 3 the words. Captions are split into "
+                  "words as for the metrics: in lower case, without punctuation.",
+       .is_required = true,
+       .example = "vocabulary.txt"})};
+}
+
+Field tokenizer_field(std::optional<TokenizerConfig>& tokenizer) {
+  return sample_field({.name = "tokenizer",
+                       .target = mapping<tokenizer_fields>(tokenizer),
+                       .help = "Vocabulary of fields.caption; null: that of data.train",
+                       .example = "{path: vocabulary.txt}"});
 }
 
 // ---- fields of a record -------------------------------------------------------------------------
@@ -481,6 +536,12 @@ Field labels_role(FieldNames& names) {
       "with sequence.max_label_length up to that many. Requires sequence.max_length.");
 }
 
+Field caption_role(FieldNames& names) {
+  return role_field("caption", names.caption, "Captions of an image: one text or a list of texts",
+                    "For task captioning. Each line of a text is a caption. Requires an image and "
+                    "tokenizer.");
+}
+
 Field text_role(FieldNames& names) {
   return role_field(
       "text", names.text, "Text, whose bytes are the tokens",
@@ -513,6 +574,7 @@ Fields shard_roles(FieldNames& names) {
           label_role(names),
           target_role(names),
           labels_role(names),
+          caption_role(names),
           text_role(names),
           input_ids_role(names)};
 }
@@ -544,7 +606,10 @@ Fields list_roles(FieldNames& names) {
                     .help = "Column of the classes: indices or names",
                     .details = "If all labels are integers from 0, they are the class indices; "
                                "otherwise they are names, and the classes are the names in "
-                               "byte order. A row without a label is an error."})};
+                               "byte order. A row without a label is an error."}),
+      role_field("caption", names.caption, "Column of the captions, instead of a label",
+                 "A text, or in .jsonl a list of texts. For task captioning. Requires "
+                 "tokenizer.")};
 }
 
 Fields array_roles(FieldNames& names) {
@@ -619,8 +684,9 @@ Fields shard_record_fields(RecordConfig& record, Field roles) {
       num_targets_field(record),
       num_classes_field(record.num_classes),
       on_missing_field_field(record, kMissingDetails),
-      sequence_field<record_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
-                                             "{max_length: 400, on_overflow: truncate}")};
+      sequence_field<shard_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
+                                            "{max_length: 400, on_overflow: truncate}"),
+      tokenizer_field(record.tokenizer)};
 }
 
 void append(Fields& fields, Fields more) {
@@ -674,6 +740,9 @@ Fields fields_of(ImageListDataset& list) {
           roles_field<list_roles>(list.fields, "Columns of the list", {},
                                   "{image: file_name, label: species}"),
           num_classes_field(list.num_classes),
+          sequence_field<caption_sequence_fields>(list.sequence, "Captions as tokens",
+                                                  "{max_label_length: 20}"),
+          tokenizer_field(list.tokenizer),
           image_mode_field(list.image_mode),
           encoded_image_transforms(list.transforms),
           image_cache_field(list.cache)};

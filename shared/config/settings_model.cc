@@ -368,6 +368,46 @@ Fields fields_of(VitConfig& vit) {
   return fields;
 }
 
+Fields encoder_fields(CaptionEncoderConfig& encoder) {
+  return {model_field({.name = "name",
+                       .target = choice(encoder.name),
+                       .help = "Image model whose features describe the image",
+                       .details = "The models of these names without their last layer, and "
+                                  "inception_v3 without its auxiliary classifier."})};
+}
+
+Fields decoder_fields(CaptionDecoderConfig& decoder) {
+  return {model_field({.name = "name",
+                       .target = choice(decoder.name),
+                       .help = "Model that generates the words: lstm, transformer",
+                       .details = "lstm: the mean of the features is its first input, as in Show "
+                                  "and Tell. transformer: attends to the features of all "
+                                  "positions."}),
+          count_field("hidden_size", decoder.hidden_size, kMaxUnits,
+                      "Size of the state and of the vector of each word",
+                      "transformer: a multiple of num_heads."),
+          num_layers_field(decoder.num_layers, "Number of LSTM layers or transformer blocks"),
+          count_field("num_heads", decoder.num_heads, kMaxUnits,
+                      "Number of attention heads of a transformer"),
+          dropout_field(decoder.dropout, "0.3 is that of Show and Tell.")};
+}
+
+Fields fields_of(CaptionerConfig& captioner) {
+  return {model_field({.name = "encoder",
+                       .target = mapping<encoder_fields>(captioner.encoder),
+                       .help = "Encoder of the image",
+                       .details = "Its parameters are named encoder.*.",
+                       .example = "{name: resnet50}"}),
+          model_field({.name = "decoder",
+                       .target = mapping<decoder_fields>(captioner.decoder),
+                       .help = "Decoder that generates the caption",
+                       .details = "Its parameters are named decoder.*.",
+                       .example = "{name: transformer, num_layers: 4}"}),
+          count_field("max_length", captioner.max_length, 1e4,
+                      "Maximum number of tokens in a caption, with its end",
+                      "The default of sequence.max_label_length.")};
+}
+
 Fields fields_of(SequentialConfig& sequential) {
   return {model_field(
       {.name = "layers",
@@ -487,7 +527,16 @@ Fields common_fields(ModelConfig& model) {
                        .target = &model.freeze,
                        .help = "Patterns of parameters that are not trained",
                        .details = "A pattern that matches no parameter is an error.",
-                       .example = "[\"conv1.*\", \"bn1.*\"]"})};
+                       .example = "[\"conv1.*\", \"bn1.*\"]"}),
+          model_field({.name = "unfreeze_at_step",
+                       .target = &model.unfreeze_at_step,
+                       .help = "Number of steps after which frozen parameters are trained; null: "
+                               "never",
+                       .details = "Requires freeze. optimizer.param_groups can give them their own "
+                                  "learning rate.",
+                       .min = 1,
+                       .max = 1e15,
+                       .example = "10000"})};
 }
 
 bool has_num_classes(const ModelConfig& model) {
@@ -563,6 +612,7 @@ std::vector<NamedModel> make_named_models() {
   models.push_back({"alexnet", AlexnetConfig{}});
   models.push_back({"inception_v3", InceptionV3Config{}});
   add_vits(models);
+  models.push_back({"captioner", CaptionerConfig{}});
   models.push_back({"sequential", SequentialConfig{}});
   models.push_back({"plugin", PluginConfig{}});
   models.push_back({"torchscript", TorchscriptConfig{}});
@@ -600,7 +650,9 @@ Variants model_variants(ModelConfig& model) {
           "connected layers, for any input. lenet5: for small images. resnet8, 14, 20, 32, 44, 56: "
           "for small images such as CIFAR's. resnet18, 34, 50, 101, 152, vgg11, 13, 16, 19, each "
           "vgg also with _bn (batch normalization), alexnet, inception_v3, vit and its presets "
-          "vit_b_16, vit_b_32, vit_l_16, vit_l_32: torchvision's models, for images. sequential: "
+          "vit_b_16, vit_b_32, vit_l_16, vit_l_32: torchvision's models, for images. captioner: an "
+          "image encoder and a "
+          "decoder of words. sequential: "
           "declared layer by layer. plugin: a model in a shared object. torchscript: a module of "
           "torch.jit.save. compiled: a Python module with its loss, compiled by stoker-export."};
   for (const NamedModel& each : models) variants.names.push_back(each.name);

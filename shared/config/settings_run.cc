@@ -462,7 +462,15 @@ Fields fields_of_generate(GenerateConfig& generate) {
            .help = "Sampling temperature",
            .details = "From 0.01 to 10. Lower values prefer likely tokens.",
            .min = 0.01,
-           .max = 10}};
+           .max = 10},
+          {.name = "num_beams",
+           .target = &generate.num_beams,
+           .help = "Number of beams of the search for captions; 1 is greedy search",
+           .details = "From 1 to 64, for task captioning, which always generates captions. The "
+                      "score of a caption is the mean log probability of its tokens, as with "
+                      "Hugging Face's length_penalty 1.",
+           .min = 1,
+           .max = 64}};
 }
 
 Fields metric_fields(EvalConfig& eval) {
@@ -495,7 +503,8 @@ Fields metric_fields(EvalConfig& eval) {
       {.name = "generate",
        .target = mapping<fields_of_generate>(eval.generate),
        .help = "Text generated with each evaluated checkpoint; null disables it",
-       .details = "Written to eval/artifacts and TensorBoard. Language models over bytes only."},
+       .details = "Written to eval/artifacts and TensorBoard, for language models over bytes. "
+                  "Captioning uses num_beams only."},
       {.name = "on_best_command",
        .target = &eval.on_best_command,
        .help = "Program and arguments that are run for each new best checkpoint",

@@ -137,6 +137,8 @@ Fields fields_of_task(CtcTask& task) {
            .on_resume = OnResume::kModel}};
 }
 
+Fields fields_of_task(CaptioningTask& task) { return {label_smoothing(task.label_smoothing)}; }
+
 Fields task_fields(TaskConfig& task) {
   return std::visit([](auto& each) { return fields_of_task(each); }, task.task);
 }
@@ -512,7 +514,9 @@ Section task_section(TaskConfig& task) {
       "two classes, with one logit. regression: the numbers of the target. "
       "multilabel_classification: a target of zeros and ones, each label independently. "
       "sequence_labeling: a label per time step; for blstm. ctc: a sequence of labels that is "
-      "shorter than the input and not aligned with it; for blstm; class 0 is the blank.";
+      "shorter than the input and not aligned with it; for blstm; class 0 is the blank. "
+      "captioning: the "
+      "words that describe an image; for captioner.";
   return {.key = "task",
           .help = "Prediction task and loss",
           .fields = task_fields(task),

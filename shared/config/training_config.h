@@ -24,13 +24,14 @@ enum class TaskName {
   kMultilabelClassification,
   kSequenceLabeling,
   kCtc,
+  kCaptioning,
   kCustom
 };
 template <>
 inline constexpr auto kWords<TaskName> = words("language_modeling", "classification",
                                                "binary_classification", "regression",
                                                "multilabel_classification", "sequence_labeling",
-                                               "ctc", "custom");
+                                               "ctc", "captioning", "custom");
 // The weight of each class in the loss; empty: 1.
 struct ClassWeights {
   std::vector<double> values;
@@ -73,10 +74,16 @@ struct CustomTask {
   bool operator==(const CustomTask&) const = default;
 };
 
+struct CaptioningTask {
+  double label_smoothing = 0;
+  bool operator==(const CaptioningTask&) const = default;
+};
+
 // The alternatives are in the order of TaskName.
 using TaskVariant =
     std::variant<LanguageModelingTask, ClassificationTask, BinaryClassificationTask, RegressionTask,
-                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask, CustomTask>;
+                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask, CaptioningTask,
+                 CustomTask>;
 
 struct TaskConfig {
   TaskVariant task;
@@ -89,7 +96,7 @@ struct TaskConfig {
   // Labels are class indices.
   bool has_classes() const {
     return name() == TaskName::kClassification || name() == TaskName::kBinaryClassification ||
-           has_per_step_labels();
+           name() == TaskName::kCaptioning || has_per_step_labels();
   }
   bool has_per_step_labels() const {
     return name() == TaskName::kSequenceLabeling || name() == TaskName::kCtc;

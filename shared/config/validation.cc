@@ -102,6 +102,15 @@ class Validator {
       validate_heads("model.embed_dim", gpt->embed_dim, gpt->num_heads);
     if (const auto* const vit = model<VitConfig>())
       validate_heads("model.hidden_dim", vit->hidden_dim, vit->num_heads);
+    const auto* const captioner = model<CaptionerConfig>();
+    if (captioner != nullptr && captioner->decoder.name == CaptionDecoder::kTransformer &&
+        captioner->decoder.hidden_size % captioner->decoder.num_heads != 0)
+      add_error("model.decoder.hidden_size", "must be a multiple of model.decoder.num_heads (" +
+                                                 std::to_string(captioner->decoder.num_heads) +
+                                                 "), got " +
+                                                 std::to_string(captioner->decoder.hidden_size));
+    if (config_.model.unfreeze_at_step && config_.model.freeze.empty())
+      add_error("model.unfreeze_at_step", "requires model.freeze, the parameters it is for");
   }
 
   void validate_init() {
@@ -174,6 +183,33 @@ class Validator {
                                  "; set language_modeling");
     else if (!is_lm_task)
       validate_per_step_labels();
+    validate_captioning();
+  }
+
+  void validate_captioning() {
+    const bool is_task = config_.task.name() == TaskName::kCaptioning;
+    const auto* const captioner = model<CaptionerConfig>();
+    if (is_task && captioner == nullptr)
+      add_error("task.name", "captioning requires model captioner");
+    if (!is_task && captioner != nullptr)
+      add_error("task.name", std::string(to_string(config_.task.name())) +
+                                 " is not supported by model captioner; set captioning");
+    for (const auto& [name, dataset] : config_.data) {
+      const std::string key = "data." + name;
+      if (dataset.combines_datasets() || errors_.has_error_for(key + ".format")) continue;
+      if (dataset.has_captions() && !is_task)
+        add_error(key + ".fields.caption", "requires task captioning");
+      if (!dataset.has_captions() && is_task)
+        add_error(key + ".fields.caption",
+                  "is required for task captioning; set it to the name of the captions in format "
+                  "image_list, tfrecord or webdataset");
+      const int64_t length =
+          dataset.has_captions() ? dataset.sequence()->max_label_length.value_or(0) : 0;
+      if (captioner != nullptr && length > captioner->max_length)
+        add_error(key + ".sequence.max_label_length", "must be at most model.max_length (" +
+                                                          std::to_string(captioner->max_length) +
+                                                          "), got " + std::to_string(length));
+    }
   }
 
   // One logit, or an output per class.
@@ -346,8 +382,18 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   if (config.task.name() == TaskName::kBinaryClassification && !config.model.num_classes)
     config.model.num_classes = 1;
   if (!keys.contains("eval.datasets") && !config.data.contains("val")) config.eval.datasets.clear();
+  const auto* const captioner = std::get_if<CaptionerConfig>(&config.model.arch);
+  const std::vector<std::string> trained = sampled_datasets(config.data, "train");
+  const auto first = trained.empty() ? config.data.end() : config.data.find(trained.front());
   for (auto& [name, dataset] : config.data) {
     SequenceConfig* const sequence = dataset.sequence();
+    if (dataset.has_captions()) {
+      if (captioner != nullptr && !sequence->max_label_length)
+        sequence->max_label_length = captioner->max_length;
+      if (!dataset.tokenizer()->has_value() && first != config.data.end() &&
+          first->second.has_captions())
+        *dataset.tokenizer() = *first->second.tokenizer();
+    }
     if (sequence == nullptr || sequence->block_size) continue;
     if (dataset.has_tokens() && !dataset.has_variable_length())
       sequence->block_size = config.model.context_length().value_or(GptConfig{}.context_length);

@@ -50,12 +50,22 @@ struct MisclassifiedSample {
   bool operator==(const MisclassifiedSample&) const = default;
 };
 
+// A caption that a model generated.
+struct CaptionedSample {
+  uint64_t sample = 0;  // index in the order in which samples were added
+  std::string caption;
+  std::vector<std::string> references;
+
+  bool operator==(const CaptionedSample&) const = default;
+};
+
 // The result of an evaluation on one dataset: named metrics, and for classification their details.
 struct EvalReport {
   MetricValues metrics;
   std::vector<PerClassMetrics> classes;  // empty: no classes, or more than kMaxPerClassMetrics
   ConfusionMatrix confusion_matrix;      // empty: no classes, or more than kMaxConfusionClasses
   std::vector<MisclassifiedSample> misclassified;  // those with the largest loss, worst first
+  std::vector<CaptionedSample> captions;           // the first ones
 };
 
 // Loss, accuracy, top-k, precision, recall and F1 of labeled samples. Macro averages are over the

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "shared/model/data_compatibility.h"
+#include "shared/model/image_model.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/trunc_normal.h"
 
@@ -199,8 +200,9 @@ class AuxiliaryHead : public torch::nn::Module {
   torch::nn::Linear fc;
 };
 
-class InceptionV3 : public Model {
+class InceptionV3 : public ImageModel {
  public:
+  // `outputs` 0: without a head.
   InceptionV3(int64_t channels, int64_t outputs, bool has_auxiliary, double dropout)
       : dropout_(dropout) {
     add_stem(channels);
@@ -218,11 +220,15 @@ class InceptionV3 : public Model {
     add("Mixed_7a", std::make_shared<BlockD>(768));
     add("Mixed_7b", std::make_shared<BlockE>(1280));
     add("Mixed_7c", std::make_shared<BlockE>(2048));
-    fc_ = register_module("fc", torch::nn::Linear(2048, outputs));
+    if (outputs > 0) fc_ = register_module("fc", torch::nn::Linear(2048, outputs));
     initialize();
   }
 
   at::Tensor forward(const at::Tensor& input) override { return head(rest(trunk(input))); }
+
+  at::Tensor features(const at::Tensor& images) override {
+    return rest(trunk(images)).flatten(2).transpose(1, 2);
+  }
 
   Outputs forward_with_aux(const at::Tensor& input) override {
     const at::Tensor x = trunk(input);
@@ -293,6 +299,13 @@ Result<ModelPtr> make_inception_v3(const config::InceptionV3Config& config,
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(
       std::make_shared<InceptionV3>(input.shape[0], outputs, config.aux_logits, config.dropout));
+}
+
+Result<ImageModelPtr> make_inception_v3_encoder(const Samples& sample) {
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          find_input_tensor(sample, "inception_v3", kInceptionMinSide));
+  return ImageModelPtr(std::make_shared<InceptionV3>(input.shape[0], /*outputs=*/0,
+                                                     /*has_auxiliary=*/false, /*dropout=*/0.0));
 }
 
 }  // namespace stoker::model

@@ -48,6 +48,9 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::VitConfig& config) const {
     return make_vit(config, num_classes, sample, classes);
   }
+  Result<ModelPtr> operator()(const config::CaptionerConfig& config) const {
+    return make_captioner(config, num_classes, sample, classes);
+  }
   Result<ModelPtr> operator()(const config::SequentialConfig& config) const {
     return make_sequential(config, num_classes, sample, classes);
   }

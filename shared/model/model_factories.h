@@ -27,6 +27,9 @@ Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t
 Result<ModelPtr> make_inception_v3(const config::InceptionV3Config& config,
                                    std::optional<int64_t> num_classes, const Samples& sample,
                                    uint64_t classes);
+Result<ModelPtr> make_captioner(const config::CaptionerConfig& config,
+                                std::optional<int64_t> num_classes, const Samples& sample,
+                                uint64_t classes);
 Result<ModelPtr> make_sequential(const config::SequentialConfig& config,
                                  std::optional<int64_t> num_classes, const Samples& sample,
                                  uint64_t classes);

@@ -10,6 +10,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "shared/model/data_compatibility.h"
+#include "shared/model/image_model.h"
 #include "shared/model/model_factories.h"
 
 namespace stoker::model {
@@ -115,8 +116,9 @@ Result<NetShape> shape_of_depth(int depth) {
   }
 }
 
-class Resnet : public Model {
+class Resnet : public ImageModel {
  public:
+  // `outputs` 0: without a head.
   Resnet(const NetShape& shape, int64_t channels, int64_t outputs) : imagenet_(shape.imagenet) {
     const int64_t first = shape.first_width;
     conv1_ = register_module("conv1", conv(channels, first, imagenet_ ? 7 : 3, imagenet_ ? 2 : 1));
@@ -132,20 +134,27 @@ class Resnet : public Model {
         from = block.to();
       }
     }
-    fc_ = register_module("fc", torch::nn::Linear(from, outputs));
+    if (outputs > 0) fc_ = register_module("fc", torch::nn::Linear(from, outputs));
     for (const auto& module : modules(/*include_self=*/false))
       if (auto* const convolution = module->as<torch::nn::Conv2dImpl>())
         torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = bn1_(conv1_(input)).relu_();
-    if (imagenet_) x = at::max_pool2d(x, 3, 2, 1);
-    for (const auto& block : blocks_) x = block->forward(x);
-    return fc_(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+    return fc_(at::adaptive_avg_pool2d(feature_map(input), {1, 1}).flatten(1));
+  }
+  at::Tensor features(const at::Tensor& images) override {
+    return feature_map(images).flatten(2).transpose(1, 2);
   }
 
  private:
+  at::Tensor feature_map(const at::Tensor& input) {
+    at::Tensor x = bn1_(conv1_(input)).relu_();
+    if (imagenet_) x = at::max_pool2d(x, 3, 2, 1);
+    for (const auto& block : blocks_) x = block->forward(x);
+    return x;
+  }
+
   const bool imagenet_;
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
@@ -162,6 +171,14 @@ Result<ModelPtr> make_resnet(const config::ResnetConfig& config, std::optional<i
                           find_input_tensor(sample, "resnet" + std::to_string(config.depth), 8));
   STOKER_ASSIGN_OR_RETURN(const int64_t outputs, num_outputs(num_classes, sample, classes));
   return ModelPtr(std::make_shared<Resnet>(shape, input.shape[0], outputs));
+}
+
+Result<ImageModelPtr> make_resnet_encoder(const config::ResnetConfig& config,
+                                          const Samples& sample) {
+  STOKER_ASSIGN_OR_RETURN(const NetShape shape, shape_of_depth(config.depth));
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          find_input_tensor(sample, "resnet" + std::to_string(config.depth), 8));
+  return ImageModelPtr(std::make_shared<Resnet>(shape, input.shape[0], /*outputs=*/0));
 }
 
 }  // namespace stoker::model

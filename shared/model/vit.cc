@@ -16,6 +16,7 @@
 
 #include "shared/model/attention.h"
 #include "shared/model/data_compatibility.h"
+#include "shared/model/image_model.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/sequential.h"
 #include "shared/model/trunc_normal.h"
@@ -125,8 +126,9 @@ class Encoder : public torch::nn::Module {
   torch::nn::LayerNorm ln_{nullptr};
 };
 
-class Vit : public Model {
+class Vit : public ImageModel {
  public:
+  // `outputs` 0: without a head.
   Vit(const VitShape& shape, int64_t channels, int64_t side, int64_t patch, int64_t outputs) {
     // torchvision creates the patch projection first and the class token second, but the parameters
     // of a module precede those of its children in registration order.
@@ -136,19 +138,23 @@ class Vit : public Model {
     register_module("conv_proj", conv_proj_);
     const int64_t patches = (side / patch) * (side / patch);
     encoder_ = register_module("encoder", std::make_shared<Encoder>(shape, patches + 1));
-    const auto heads = register_module("heads", std::make_shared<torch::nn::Module>());
-    head_ = heads->register_module("head", torch::nn::Linear(shape.width, outputs));
+    if (outputs > 0) {
+      const auto heads = register_module("heads", std::make_shared<torch::nn::Module>());
+      head_ = heads->register_module("head", torch::nn::Linear(shape.width, outputs));
+    }
     const auto inputs = static_cast<double>(channels * patch * patch);
     trunc_normal_(conv_proj_->weight, std::sqrt(1 / inputs));
-    for (const at::Tensor& zero : {conv_proj_->bias, head_->weight, head_->bias})
-      torch::nn::init::zeros_(zero);
+    torch::nn::init::zeros_(conv_proj_->bias);
+    if (outputs == 0) return;
+    for (const at::Tensor& zero : {head_->weight, head_->bias}) torch::nn::init::zeros_(zero);
   }
 
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor patches = conv_proj_(input).flatten(2).transpose(1, 2);
-    const at::Tensor tokens = at::cat({token_.expand({input.size(0), -1, -1}), patches}, 1);
-    return head_(encoder_->forward(tokens).select(1, 0));
+  at::Tensor forward(const at::Tensor& input) override { return head_(pooled(features(input))); }
+  at::Tensor features(const at::Tensor& images) override {
+    const at::Tensor patches = conv_proj_(images).flatten(2).transpose(1, 2);
+    return encoder_->forward(at::cat({token_.expand({images.size(0), -1, -1}), patches}, 1));
   }
+  at::Tensor pooled(const at::Tensor& features) override { return features.select(1, 0); }
 
  private:
   torch::nn::Conv2d conv_proj_{nullptr};
@@ -198,6 +204,16 @@ Result<ModelPtr> make_vit(const config::VitConfig& config, std::optional<int64_t
                        config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
   return ModelPtr(
       std::make_shared<Vit>(shape, input.shape[0], input.shape[1], config.patch_size, outputs));
+}
+
+Result<ImageModelPtr> make_vit_encoder(const config::VitConfig& config, const Samples& sample) {
+  STOKER_ASSIGN_OR_RETURN(const TensorSpec input,
+                          find_input_tensor(sample, model_name(config), config.patch_size));
+  STOKER_RETURN_IF_ERROR(check_image(input, config));
+  const VitShape shape{config.num_layers, config.num_heads, config.hidden_dim,
+                       config.mlp_dim.value_or(4 * config.hidden_dim), config.dropout};
+  return ImageModelPtr(std::make_shared<Vit>(shape, input.shape[0], input.shape[1],
+                                             config.patch_size, /*outputs=*/0));
 }
 
 }  // namespace stoker::model

@@ -34,6 +34,9 @@ struct TaskFactory {
   Result<std::unique_ptr<Task>> operator()(const config::CtcTask& config) const {
     return make_ctc(config, maybe_normalize, sample, classes);
   }
+  Result<std::unique_ptr<Task>> operator()(const config::CaptioningTask& config) const {
+    return make_captioning(config, maybe_normalize, sample);
+  }
   Result<std::unique_ptr<Task>> operator()(const config::CustomTask&) const {
     return make_custom(nullptr, maybe_normalize, sample);
   }

@@ -47,6 +47,11 @@ struct LossAndMetric {
 struct EvaluationOptions {
   int top_k = 5;             // classification only; omitted if 0, 1 or >= the number of classes
   size_t misclassified = 0;  // number of misclassified samples to report
+  // captioning only: the beams of the search, the number of captions to report, and the word of each
+  // class.
+  int num_beams = 1;
+  size_t captions = 0;
+  std::vector<std::string> class_names = {};
 };
 
 // Accumulates over batches. The result does not depend on the batch size, except for rounding
@@ -62,7 +67,8 @@ class Evaluation {
   // binary_classification: loss, accuracy, precision, recall, f1, auroc. sequence_labeling: those
   // of classification, over labels instead of samples. multilabel_classification: loss, exact_match,
   // micro_f1, macro_f1, mean_average_precision, and metrics per label. ctc: loss, label_error_rate,
-  // exact_match. regression: loss (mean squared error), mae, r2. custom: loss, of the model.
+  // exact_match. captioning: loss (nats per token), bleu_1 to bleu_4, cider_d, exact_match.
+  // regression: loss (mean squared error), mae, r2. custom: loss, of the model.
   virtual eval_metrics::EvalReport report() const = 0;
 };
 

@@ -28,6 +28,9 @@ Result<std::unique_ptr<Task>> make_ctc(const config::CtcTask& config,
                                        const config::Normalize* maybe_normalize,
                                        const Samples& sample, uint64_t classes);
 
+Result<std::unique_ptr<Task>> make_captioning(const config::CaptioningTask& config,
+                                              const config::Normalize* maybe_normalize,
+                                              const Samples& sample);
 // Trains with the model's own loss (Model::loss). `maybe_evaluated`: the task whose metrics an
 // evaluation reports; null: only the loss.
 Result<std::unique_ptr<Task>> make_custom(std::unique_ptr<Task> maybe_evaluated,

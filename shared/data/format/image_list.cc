@@ -1,4 +1,4 @@
-// Format `image_list`: images and labels that are listed in a .csv, .tsv or .jsonl file.
+// Format `image_list`: images and labels or captions that are listed in a .csv, .tsv or .jsonl file.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -34,7 +34,8 @@
 namespace stoker::data::format {
 namespace {
 
-// list rows: the two columns of an image list, from a CSV or a JSONL file.
+// list rows: the two columns of an image list, from a CSV or a JSONL file; the second is a label or
+// captions.
 //
 // Threads: a function.
 // Errors:  kCorrupt, kInvalidArgument; each includes file and line.
@@ -44,7 +45,7 @@ struct ListRow {
   uint64_t line = 0;
 };
 
-// The configured names of the path and label columns.
+// The configured names of the columns of the path and of the label or captions.
 std::vector<std::string> list_columns(const config::ImageListDataset& list);
 
 bool is_json(std::string_view name) { return name.ends_with(".jsonl"); }
@@ -59,7 +60,8 @@ class ListReader {
         path_(std::move(path)),
         names_(list_columns(request.as<config::ImageListDataset>())),
         delimiter_(is_tabbed(path_) ? '\t' : ','),
-        json_(names_),
+        has_captions_(request.config.has_captions()),
+        json_(names_, 0, has_captions_ ? std::optional<size_t>(1) : std::nullopt),
         take_(on_row) {}
 
   char delimiter() const { return delimiter_; }
@@ -100,7 +102,9 @@ class ListReader {
         index = column;
       }
       if (!index) {
-        return request_.config_error(i == 0 ? "fields.image" : "fields.label",
+        return request_.config_error(i == 0          ? "fields.image"
+                                     : has_captions_ ? "fields.caption"
+                                                     : "fields.label",
                                      path_ + " has no column '" + names_[i] + "'");
       }
       indices_->at(i) = *index;
@@ -110,7 +114,8 @@ class ListReader {
 
   Status deliver(const TextLine& row, const std::array<record::FieldValue, 2>& values) const {
     for (size_t i = 0; i < values.size(); ++i) {
-      if (record::is_missing(values[i]) || (i == 0 && !record::is_bytes(values[i])))
+      if (record::is_missing(values[i]) ||
+          ((i == 0 || has_captions_) && !record::is_bytes(values[i])))
         return at(row, Status(StatusCode::kCorrupt, "has no '" + names_[i] + "'"));
     }
     const std::string_view path = record::to_string_view(std::get<record::FieldBytes>(values[0]));
@@ -127,13 +132,15 @@ class ListReader {
   const char delimiter_;
   std::optional<std::array<size_t, 2>> indices_;
   CsvRow row_;
+  const bool has_captions_;
   JsonValues json_;
   const std::function<Status(const ListRow&)>& take_;
 };
 
 std::vector<std::string> list_columns(const config::ImageListDataset& list) {
+  const std::string& target = list.fields.caption.empty() ? list.fields.label : list.fields.caption;
   return {list.fields.image.empty() ? "path" : list.fields.image,
-          list.fields.label.empty() ? "label" : list.fields.label};
+          target.empty() ? "label" : target};
 }
 
 // Whether the extension is .csv, .tsv or .jsonl.
@@ -168,10 +175,25 @@ class ImageListReader final : public ImageReader {
 
   uint64_t size() const override { return metadata().numbers.size() - kHead; }
   uint64_t classes() const override { return metadata().numbers[0]; }
-  std::vector<std::string> class_names() const override { return metadata().names; }
+  std::vector<std::string> class_names() const override {
+    const std::vector<std::string>& names = metadata().names;
+    return {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(
+                                               std::min<uint64_t>(names.size(), classes()))};
+  }
+  // The captions are known without reading the image, but they are no labels.
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
+    return has_captions() ? labels_unknown() : ImageReader::read_labels(first, labels);
+  }
   uint64_t label(uint64_t record) const override { return metadata().numbers[kHead + record]; }
 
  private:
+  // The names of the words, then the captions of each image.
+  bool has_captions() const { return metadata().names.size() > classes(); }
+  void read_caption(uint64_t record, record::RecordValues& values) const override {
+    if (!has_captions()) return;
+    values.fields[1] = std::as_bytes(std::span(metadata().names[classes() + record]));
+  }
+
   // The list is the first file.
   size_t file_of(uint64_t record) const override { return record + 1; }
 };
@@ -207,6 +229,10 @@ Result<std::string> image_list_fingerprint_text(const DatasetRequest& request) {
   std::string text = "format=image_list " + split.to_text() + ' ' + input.to_text();
   for (const std::string& name : list_columns(list))
     text += " column=" + std::to_string(name.size()) + ':' + name;
+  if (request.config.has_captions()) {
+    STOKER_ASSIGN_OR_RETURN(const auto spec, record::SampleSpec::captioned(request, input));
+    return text + ' ' + spec.caption_text();
+  }
   return text + " num_classes=" + std::to_string(list.num_classes.value_or(0));
 }
 
@@ -233,9 +259,33 @@ Result<files::FileTable> scan_image_list(const DatasetRequest& request,
                 request.key("path") + ": " + config.path + " names no image");
 }
 
+// Numbers as for labels, all of them 0; names: those of the words, then the captions.
+Result<files::IndexMetadata> build_caption_metadata(const DatasetRequest& request,
+                                                    const files::FileTable& files,
+                                                    const files::ScanProgress& progress) {
+  STOKER_ASSIGN_OR_RETURN(const auto image, transform::ImageDecoderInput::of(request));
+  STOKER_ASSIGN_OR_RETURN(const auto spec, record::SampleSpec::captioned(request, image));
+  const files::FileReader reader(files);
+  files::IndexMetadata metadata;
+  metadata.numbers = {spec.vocabulary->size()};
+  metadata.names = spec.vocabulary->words();
+  const Status read = read_list_rows(request, reader, files, [&](const ListRow& row) -> Status {
+    metadata.numbers.push_back(0);
+    metadata.names.emplace_back(record::to_string_view(std::get<record::FieldBytes>(row.label)));
+    if (metadata.numbers.size() % kProgressRows == 0) progress(metadata.numbers.size(), "captions");
+    return {};
+  });
+  if (!read.ok()) return read.with_context(request.key("path"));
+  if (metadata.numbers.size() != files.size())
+    return Status(StatusCode::kCorrupt,
+                  request.key("path") + ": " + request.config.path() + " has changed just now");
+  return cache::pack_images(request, files, std::move(metadata), progress);
+}
+
 Result<files::IndexMetadata> build_image_list_metadata(const DatasetRequest& request,
                                                        const files::FileTable& files,
                                                        const files::ScanProgress& progress) {
+  if (request.config.has_captions()) return build_caption_metadata(request, files, progress);
   const files::FileReader reader(files);
   record::ClassLabels labels;
   files::IndexMetadata metadata;
@@ -270,9 +320,16 @@ Result<std::unique_ptr<Dataset>> open_image_list(const DatasetRequest& request,
   if (!fits)
     return Status(StatusCode::kCorrupt,
                   "data." + request.name + ": its index does not describe a list of images");
+  record::SampleSpec spec = record::SampleSpec::labeled(input);
+  if (request.config.has_captions()) {
+    STOKER_ASSIGN_OR_RETURN(spec, record::SampleSpec::captioned(request, input));
+    const uint64_t words = spec.vocabulary->size();
+    if (numbers[0] != words || index.metadata.names.size() != words + numbers.size() - kHead)
+      return Status(StatusCode::kCorrupt,
+                    "data." + request.name + ": its index does not describe captions");
+  }
   std::string fingerprint = index.fingerprint();
-  return record::make_record_dataset(request, record::SampleSpec::labeled(input),
-                                     std::move(fingerprint),
+  return record::make_record_dataset(request, std::move(spec), std::move(fingerprint),
                                      std::make_unique<ImageListReader>(std::move(index)));
 }
 

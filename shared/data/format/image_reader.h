@@ -24,7 +24,7 @@ class ImageReader : public record::RecordReader {
         bytes_(files_, index.metadata),
         metadata_(std::move(index.metadata)) {}
 
-  Status read_labels(uint64_t first, std::span<int64_t> labels) const final {
+  Status read_labels(uint64_t first, std::span<int64_t> labels) const override {
     for (int64_t& each : labels) each = static_cast<int64_t>(label(first++));
     return {};
   }
@@ -35,6 +35,7 @@ class ImageReader : public record::RecordReader {
     thread_local std::vector<std::byte> file;
     STOKER_RETURN_IF_ERROR(bytes_.read(file_of(record), cache::kMaxImageFileBytes, file));
     values.fields[0] = record::FieldBytes(file);
+    read_caption(record, values);
     return {};
   }
   void prefetch(uint64_t record, files::PrefetchedBytes& bytes) const final {
@@ -42,6 +43,8 @@ class ImageReader : public record::RecordReader {
   }
 
  protected:
+  // Sets the second value if the images have captions.
+  virtual void read_caption(uint64_t /*record*/, record::RecordValues& /*values*/) const {}
   const files::IndexMetadata& metadata() const { return metadata_; }
   // Index of the record's file in the file table.
   virtual size_t file_of(uint64_t record) const = 0;

@@ -19,8 +19,9 @@ constexpr size_t kMaxDepth = 32;
 struct Found {
   enum class Form { kNothing, kText, kInts, kFloats };
   Form form = Form::kNothing;
-  bool is_there = false;  // also set by null
-  size_t row = 0;         // required length of each nested list; 0: any
+  bool is_there = false;      // also set by null
+  size_t row = 0;             // required length of each nested list; 0: any
+  bool can_be_texts = false;  // an array of strings
   std::string text;
   std::vector<int64_t> ints;
   std::vector<float> floats;
@@ -69,9 +70,11 @@ class Handler {
   static constexpr size_t max_key_size = size_t{1} << 16;
   static constexpr size_t max_string_size = SIZE_MAX;
 
-  Handler(const std::vector<std::string>& names, uint64_t row) : found_(names.size()) {
+  Handler(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts)
+      : found_(names.size()) {
     for (size_t i = 0; i < names.size(); ++i) indices_[names[i]].push_back(i);
     if (!found_.empty()) found_.front().row = row;
+    if (maybe_texts) found_[indices_[names[*maybe_texts]].front()].can_be_texts = true;
   }
 
   void clear() {
@@ -131,7 +134,7 @@ class Handler {
   bool on_string_part(json::string_view part, size_t, json::error_code& error) {
     if (!in_text_) {
       in_text_ = true;
-      if (open_ != nullptr) return fail(error, "contains a text");
+      if (open_ != nullptr && !begin_listed_text()) return fail(error, "contains a text");
       if (arrays_ == 0 && !take(error)) return false;
       if (open_ != nullptr) open_->form = Found::Form::kText;
     }
@@ -174,6 +177,15 @@ class Handler {
     return false;
   }
 
+  // Starts a string of an array of strings.
+  bool begin_listed_text() {
+    const bool is_first = open_->form == Found::Form::kNothing;
+    if (!open_->can_be_texts || (!is_first && open_->form != Found::Form::kText)) return false;
+    open_->form = Found::Form::kText;
+    if (!is_first) open_->text += '\n';
+    return true;
+  }
+
   bool is_row() const {
     const size_t row = open_->row;
     return row == 0 || (line_start_ % row == 0 && open_->numbers() - line_start_ == row);
@@ -208,6 +220,8 @@ class Handler {
   template <typename Number>
   bool take_number(Number number, json::error_code& error) {
     if (arrays_ == 0 && !take(error)) return false;
+    if (open_ != nullptr && open_->form == Found::Form::kText)
+      return fail(error, "has texts and numbers");
     if (open_ != nullptr) open_->add(number);
     if (arrays_ == 0) open_ = nullptr;
     return true;
@@ -236,7 +250,8 @@ json::parse_options strict() {
 
 class JsonValues::Parser {
  public:
-  Parser(const std::vector<std::string>& names, uint64_t row) : parser_(strict(), names, row) {}
+  Parser(const std::vector<std::string>& names, uint64_t row, std::optional<size_t> maybe_texts)
+      : parser_(strict(), names, row, maybe_texts) {}
 
   Status read(std::string_view line, std::span<record::FieldValue> values) {
     parser_.reset();
@@ -257,8 +272,9 @@ class JsonValues::Parser {
   json::basic_parser<Handler> parser_;
 };
 
-JsonValues::JsonValues(const std::vector<std::string>& names, uint64_t row)
-    : parser_(std::make_unique<Parser>(names, row)) {}
+JsonValues::JsonValues(const std::vector<std::string>& names, uint64_t row,
+                       std::optional<size_t> maybe_texts)
+    : parser_(std::make_unique<Parser>(names, row, maybe_texts)) {}
 JsonValues::~JsonValues() = default;
 
 Status JsonValues::read(std::string_view line, std::span<record::FieldValue> values) {

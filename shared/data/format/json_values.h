@@ -2,7 +2,8 @@
 //
 // A name is a key or, for nested objects, keys joined with dots: "meta.score". A value is a string,
 // a number, true or false (1 or 0), or an array of numbers that can contain nested arrays of
-// numbers. null counts as missing.
+// numbers, or, for one name, an array of strings, which are joined by line ends. null counts as
+// missing.
 //
 // Threads: one object per thread.
 // Errors:  read(): kCorrupt with the byte offset; the caller adds the location of the line. Causes:
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,7 +29,9 @@ namespace stoker::data::format {
 class JsonValues {
  public:
   // `row`: required length of each list nested in the first value; 0: any.
-  explicit JsonValues(const std::vector<std::string>& names, uint64_t row = 0);
+  // `maybe_texts`: index of the name whose value can be an array of strings.
+  explicit JsonValues(const std::vector<std::string>& names, uint64_t row = 0,
+                      std::optional<size_t> maybe_texts = std::nullopt);
   ~JsonValues();
   JsonValues(const JsonValues&) = delete;
   JsonValues& operator=(const JsonValues&) = delete;

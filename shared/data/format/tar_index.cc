@@ -71,11 +71,17 @@ Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
     if (spec.is_text() && field.is_json())
       return request.config_error("fields.text", "must be a separate member, such as txt");
     field.is_label = spec.label_value() == i;
+    field.is_caption = spec.has_captions() && i == 1;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
     if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, spec, i, field));
     parsed.push_back(std::move(field));
   }
   return parsed;
+}
+
+std::unique_ptr<JsonValues> TarField::make_json() const {
+  return std::make_unique<JsonValues>(std::vector{json_key}, 0,
+                                      is_caption ? std::optional<size_t>(0) : std::nullopt);
 }
 
 std::optional<TarName> split_tar_name(std::string_view name) {
@@ -124,8 +130,7 @@ class TarIndexer {
         values_(tar_fields.size()),
         sequence_(tar_fields.size()) {
     for (const TarField& field : tar_fields)
-      parsers_.push_back(field.is_json() ? std::make_unique<JsonValues>(std::vector{field.json_key})
-                                         : nullptr);
+      parsers_.push_back(field.is_json() ? field.make_json() : nullptr);
   }
 
   Status run() {

@@ -40,8 +40,11 @@ struct TarField {
   std::vector<std::string> extensions;  // in order of preference
   std::string json_key;                 // empty: the member itself is the value
   bool is_label = false;
+  bool is_caption = false;  // can be a list of texts
 
   bool is_json() const { return !json_key.empty(); }
+  // For its json_key.
+  std::unique_ptr<JsonValues> make_json() const;
   // The value is a NumPy array: each extension is npy or ends in .npy.
   bool is_npy = false;
   // Index of the extension among those of this field.

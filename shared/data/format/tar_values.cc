@@ -46,7 +46,7 @@ Status TarValues::read(size_t field, std::span<const std::byte> member, Buffer& 
     return read.with_context(described.extensions.front());
   }
   if (!described.is_json()) return {};
-  buffer.json = std::make_unique<JsonValues>(std::vector{described.json_key});
+  buffer.json = described.make_json();
   return buffer.json->read(record::to_string_view(member), std::span(&value, 1));
 }
 

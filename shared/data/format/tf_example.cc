@@ -288,6 +288,42 @@ Result<ValueLocation> find_one_bytes(files::ByteSource& example, const FeatureLo
   return Status(StatusCode::kCorrupt, "must have one value, got " + std::to_string(values));
 }
 
+namespace {
+
+Status append_texts(std::span<const std::byte> list, char separator, std::string& texts) {
+  files::MemorySource source(list);
+  return each_field(WireReader(source), 1, [&](const WireField& field) -> Status {
+    if (field.type != Type::kBytes) return no_example("a value of a list is not bytes");
+    const auto bytes = list.subspan(field.begin, field.size);
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (separator == ' ' && (text == "<S>" || text == "</S>")) return {};
+    if (!texts.empty()) texts += separator;
+    texts += text;
+    return {};
+  });
+}
+
+}  // namespace
+
+Status decode_texts(std::span<const std::byte> values, FeatureLocation::List list,
+                    std::string& texts) {
+  texts.clear();
+  if (list == List::kBytes) return append_texts(values, '\n', texts);
+  if (list != List::kSteps)
+    return Status(StatusCode::kCorrupt, "must be text, got a list of numbers");
+  files::MemorySource source(values);
+  return each_field(WireReader(source), 1, [&](const WireField& step) -> Status {
+    if (step.type != Type::kBytes) return no_example("a step's feature is not a message");
+    const auto bytes = values.subspan(step.begin, step.size);
+    files::MemorySource feature(bytes);
+    return each_field(WireReader(feature), 3, [&](const WireField& field) -> Status {
+      if (field.type != Type::kBytes || field.number != 1)
+        return Status(StatusCode::kCorrupt, "must have texts in its steps, got numbers");
+      return append_texts(bytes.subspan(field.begin, field.size), ' ', texts);
+    });
+  });
+}
+
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values) {
   values.clear();
   return append(list, values);

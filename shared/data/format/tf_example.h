@@ -41,6 +41,11 @@ struct ValueLocation {
 };
 Result<ValueLocation> find_one_bytes(files::ByteSource& example, const FeatureLocation& location);
 
+// The texts of a BytesList, one per line; of a FeatureList of them, the words of one text, separated
+// by spaces, without the <S> and </S> that im2txt adds.
+Status decode_texts(std::span<const std::byte> values, FeatureLocation::List list,
+                    std::string& texts);
+
 // Decode the values of a list. `list`: all of its bytes.
 Status decode_floats(std::span<const std::byte> list, std::vector<float>& values);
 Status decode_ints(std::span<const std::byte> list, std::vector<int64_t>& values);

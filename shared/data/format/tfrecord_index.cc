@@ -74,6 +74,10 @@ Result<record::FieldValue> ExampleValues::decode(const record::SampleSpec& spec,
   const FeatureLocation& location = locations_[name];
   const auto list = example_.subspan(location.begin, location.size);
   List type = location.list;
+  if (spec.has_captions() && name == 1 && type != List::kMissing) {
+    STOKER_RETURN_IF_ERROR(decode_texts(list, type, texts_));
+    return record::FieldValue(std::as_bytes(std::span(texts_)));
+  }
   if (type == List::kFloats) STOKER_RETURN_IF_ERROR(decode_floats(list, floats_[name]));
   if (type == List::kInts) STOKER_RETURN_IF_ERROR(decode_ints(list, ints_[name]));
   if (type == List::kSteps) {

@@ -50,6 +50,7 @@ class ExampleValues {
   std::vector<FeatureLocation> locations_;
   std::vector<std::vector<int64_t>> ints_;  // one list per name
   std::vector<std::vector<float>> floats_;
+  std::string texts_;  // captions
 };
 
 // tfrecord_index: scans one TFRecord file and adds its records to the index.

@@ -51,7 +51,8 @@ Result<RecordTable> RecordTable::of(files::IndexMetadata metadata, size_t shards
   const bool fits = std::ranges::is_sorted(ends) && rest.size() % each == 0 &&
                     rest.size() / each == ends.back() && ends.back() > 0;
   const bool has_classes = table.classes > 0 && table.classes <= kMaxClasses;
-  if (!fits || (has_labels || has_lists) != has_classes) return no_table();
+  if (!fits || (has_labels || has_lists || spec.has_captions()) != has_classes) return no_table();
+  if (spec.has_captions() && table.class_names != spec.vocabulary->words()) return no_table();
   if (!table.class_names.empty() && table.class_names.size() > table.classes) return no_table();
   table.shard_ends.assign(ends.begin(), ends.end());
   const auto rows = rest.first(table.width * table.size());
@@ -170,6 +171,10 @@ Status RecordIndexBuilder::take_classes() {
     table_.classes = std::max(given, list_classes_);
     if (table_.classes == 0)
       return request_.config_error("fields.labels", "must contain a class, got only -100");
+  }
+  if (spec().has_captions()) {
+    table_.classes = spec().vocabulary->size();
+    table_.class_names = spec().vocabulary->words();
   }
   if (!spec().has_target(FieldRole::kLabel)) return {};
   auto classes = labels_.finish(given);

@@ -6,6 +6,9 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "shared/data/record/class_labels.h"
 
@@ -34,6 +37,18 @@ template <typename T>
 std::span<T> numbers_in(std::span<std::byte> out) {
   // The tensors of a slot are aligned for their type (batch_layout.h).
   return {reinterpret_cast<T*>(out.data()), out.size() / sizeof(T)};
+}
+
+// The captions of a text: its lines that are not empty.
+std::vector<std::string_view> captions_in(std::string_view text) {
+  std::vector<std::string_view> captions;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = trimmed(text.substr(begin, end - begin));
+    if (!line.empty()) captions.push_back(line);
+    begin = end + 1;
+  }
+  return captions;
 }
 
 }  // namespace
@@ -99,7 +114,8 @@ Result<SampleAssembler::Measure> SampleAssembler::measure(
 Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& random_key,
                                  std::span<const std::span<std::byte>> outputs) const {
   assert(!spec_.is_text() && record.fields.size() == spec_.num_values());
-  assert(outputs.size() == spec_.fields.size() + (spec_.is_sequence() ? 1 : 0));
+  assert(outputs.size() ==
+         spec_.fields.size() + (spec_.is_sequence() || spec_.has_captions() ? 1 : 0));
   const size_t inputs = spec_.input().num_values;
   uint64_t steps = 0;
   if (spec_.is_sequence()) {
@@ -109,6 +125,8 @@ Status SampleAssembler::assemble(const RecordValues& record, const RandomKey& ra
   }
   const FieldSpec* const target = spec_.maybe_target();
   if (target == nullptr) return {};
+  if (target->role == FieldRole::kCaption)
+    return spec_.in_field(inputs, write_captions(record.fields[inputs], outputs[1], outputs[2]));
   if (target->role == FieldRole::kTarget)
     return write_numbers(record.fields.subspan(inputs), inputs, outputs.back());
   if (target->role == FieldRole::kLabels)
@@ -206,6 +224,38 @@ Status SampleAssembler::write_steps(const FieldValue& value, uint64_t kept,
     filled *= sizeof(int32_t);
   }
   fill_padding(out.subspan(filled), false);
+  return {};
+}
+
+Status SampleAssembler::write_captions(const FieldValue& value, std::span<std::byte> labels,
+                                       std::span<std::byte> references) const {
+  const auto* const text = std::get_if<FieldBytes>(&value);
+  if (text == nullptr) return unfit_value("must be text, got " + record::describe(value));
+  const std::vector<std::string_view> captions = captions_in(to_string_view(*text));
+  if (captions.empty()) return unfit_value("has no text");
+  std::string all;
+  for (const std::string_view caption : captions) (all += all.empty() ? "" : "\n").append(caption);
+  if (all.size() > references.size())
+    return unfit_value("has captions of " + std::to_string(all.size()) +
+                       " bytes, more than the limit of " + std::to_string(references.size()));
+  std::memcpy(references.data(), all.data(), all.size());
+  std::ranges::fill(references.subspan(all.size()), std::byte{0});
+  const std::span<int64_t> rows = numbers_in<int64_t>(labels);
+  std::ranges::fill(rows, kPaddedLabel);
+  const size_t length = spec_.max_label_length;
+  for (size_t i = 0; i < std::min(captions.size(), rows.size() / length); ++i) {
+    std::vector<int64_t> tokens = spec_.vocabulary->encode(captions[i]);
+    if (tokens.size() > length) {
+      if (!spec_.truncates_captions)
+        return unfit_value(
+            "has a caption of " + std::to_string(tokens.size() - 1) +
+            " words, more than sequence.max_label_length (" + std::to_string(length) +
+            ") allows with its end; raise it, or set sequence.on_overflow: truncate");
+      tokens.resize(length);
+      tokens.back() = kCaptionEnd;
+    }
+    std::ranges::copy(tokens, rows.begin() + static_cast<std::ptrdiff_t>(i * length));
+  }
   return {};
 }
 

@@ -55,6 +55,8 @@ class SampleAssembler {
                         std::span<const std::span<std::byte>> outputs) const;
   Status write_steps(const FieldValue& value, uint64_t kept, std::span<std::byte> out) const;
   Status write_labels(const FieldValue& value, uint64_t steps, std::span<std::byte> out) const;
+  Status write_captions(const FieldValue& value, std::span<std::byte> labels,
+                        std::span<std::byte> references) const;
 
   const SampleSpec spec_;
 };

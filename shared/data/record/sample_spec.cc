@@ -104,8 +104,17 @@ Status add_target(const DatasetRequest& request, SampleSpec& spec) {
   return add_target_numbers(request, spec);
 }
 
+Result<SampleSpec> caption_spec(const DatasetRequest& request) {
+  const config::FieldNames& names = request.config.record()->fields;
+  STOKER_ASSIGN_OR_RETURN(const auto image, transform::ImageDecoderInput::of(request));
+  STOKER_ASSIGN_OR_RETURN(SampleSpec spec, SampleSpec::captioned(request, image));
+  spec.names = {names.image, names.caption};
+  return spec;
+}
+
 Result<SampleSpec> record_spec(const DatasetRequest& request) {
   const config::FieldNames& names = request.config.record()->fields;
+  if (!names.caption.empty()) return caption_spec(request);
   SampleSpec spec;
   if (!names.text.empty()) {
     if (!names.image.empty() || !names.input.empty() || !names.label.empty() ||
@@ -205,6 +214,7 @@ TensorRole tensor_role(FieldRole role) {
     case FieldRole::kLabel:
       return TensorRole::kLabel;
     case FieldRole::kLabels:
+    case FieldRole::kCaption:
       return TensorRole::kLabels;
     case FieldRole::kTarget:
       return TensorRole::kTarget;
@@ -260,6 +270,8 @@ std::string_view to_string(FieldRole role) {
       return "labels";
     case FieldRole::kTarget:
       return "target";
+    case FieldRole::kCaption:
+      return "caption";
   }
   return "";
 }
@@ -297,6 +309,26 @@ SampleSpec SampleSpec::labeled(const transform::ImageDecoderInput& image) {
   return spec;
 }
 
+Result<SampleSpec> SampleSpec::captioned(const DatasetRequest& request,
+                                         const transform::ImageDecoderInput& image) {
+  const auto* const tokenizer = request.config.tokenizer();
+  if (tokenizer == nullptr || !tokenizer->has_value())
+    return request.config_error("tokenizer", "is required with fields.caption");
+  auto vocabulary = WordVocabulary::read((*tokenizer)->path);
+  if (!vocabulary) return vocabulary.status().with_context(request.key("tokenizer.path"));
+  const config::SequenceConfig& sequence = *request.config.sequence();
+  const int64_t length = sequence.max_label_length.value_or(0);
+  if (length < 1 || sequence.max_captions < 1 || sequence.max_captions > kMaxElements / length)
+    return request.config_error("sequence.max_label_length", "must be at least 1");
+  SampleSpec spec = labeled(image);
+  spec.fields[1] = {
+      .role = FieldRole::kCaption, .dtype = DType::kI64, .shape = {sequence.max_captions, length}};
+  spec.max_label_length = static_cast<uint64_t>(length);
+  spec.vocabulary = std::make_shared<const WordVocabulary>(*std::move(vocabulary));
+  spec.truncates_captions = sequence.on_overflow == config::OnOverflow::kTruncate;
+  return spec;
+}
+
 std::optional<size_t> SampleSpec::label_value() const {
   return has_target(FieldRole::kLabel) ? std::optional(input().num_values) : std::nullopt;
 }
@@ -323,6 +355,10 @@ std::vector<TensorSpec> SampleSpec::tensors(uint64_t length) const {
     tensors.push_back(
         {.name = tensor_name(TensorRole::kLength), .dtype = DType::kI64, .shape = {}});
   if (maybe_target() != nullptr) tensors.push_back(tensor_of(*this, *maybe_target(), length));
+  if (has_captions())
+    tensors.push_back({.name = tensor_name(TensorRole::kReferences),
+                       .dtype = DType::kU8,
+                       .shape = {static_cast<int64_t>(kReferenceBytes)}});
   return tensors;
 }
 
@@ -333,6 +369,11 @@ std::vector<size_t> SampleSpec::length_tensors() const {
   return tensors;
 }
 
+std::string SampleSpec::caption_text() const {
+  return "captions=" + shape_text(fields[1].shape) + " vocabulary=" + vocabulary->digest() +
+         (truncates_captions ? " truncated" : "");
+}
+
 std::string SampleSpec::fingerprint_text() const {
   if (is_sequence()) return sequence_text(*this);
   if (is_text()) return "text=" + list_text(names);
@@ -340,6 +381,7 @@ std::string SampleSpec::fingerprint_text() const {
   std::string text = image ? "image=" : "input=";
   text += list_text(all.first(input().num_values));
   text += image ? ' ' + image->to_text() : " input_shape=" + shape_text(input().shape);
+  if (has_captions()) text += ' ' + caption_text();
   text += ' ' + std::string(to_string(fields[1].role)) + '=' +
           list_text(all.subspan(input().num_values));
   if (has_target(FieldRole::kTarget))

@@ -5,6 +5,10 @@
 //   label: NAME         a class                -> `label` I64
 //   target: [NAME, …]   numbers                -> `target` F32 [num_targets]
 //   text: NAME          bytes are tokens; the texts of all records are one stream
+//   caption: NAME       texts                  -> `labels` I64 [max_captions, max_label_length], the
+//                                                 words and their end, padded with -100; then
+//                                                 `references` U8 [kReferenceBytes], all captions,
+//                                                 one per line, padded with 0
 //
 // The values of several names of an input, or of a target, are concatenated. With
 // sequence.max_length, a record is a variable-length sequence that is padded to the length of its
@@ -31,6 +35,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +45,7 @@
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
 #include "shared/data/dataset_request.h"
+#include "shared/data/record/word_vocabulary.h"
 #include "shared/data/transform/image_decoder_input.h"
 
 namespace stoker::data::record {
@@ -53,7 +59,10 @@ void fill_padding(std::span<std::byte> padding, bool is_labels);
 // other inputs. Stored in indexes: never renumber.
 enum class InputForm : uint64_t { kImage = 0, kBytes = 1, kNumbers = 2 };
 
-enum class FieldRole { kImage, kInput, kText, kInputIds, kLabel, kLabels, kTarget };
+// All captions of an image; COCO's have 60 bytes each.
+inline constexpr uint64_t kReferenceBytes = 4096;
+
+enum class FieldRole { kImage, kInput, kText, kInputIds, kLabel, kLabels, kTarget, kCaption };
 std::string_view to_string(FieldRole role);  // the key below `fields`: "input_ids"
 
 // One tensor of a sample.
@@ -70,18 +79,23 @@ struct FieldSpec {
 struct SampleSpec {
   // The names of the values, in order; empty if records have no names.
   std::vector<std::string> names;
-  // The input, then the label, labels or target, if any.
+  // The input, then the label, labels, target or caption, if any.
   std::vector<FieldSpec> fields;
   std::optional<transform::ImageDecoderInput> image;  // decoder for role kImage
   uint64_t max_length = 0;                            // 0: not sequences
   uint64_t max_label_length = 0;                      // 0: one label per step
   uint64_t num_classes = 0;                           // known after indexing
+  std::shared_ptr<const WordVocabulary> vocabulary;   // for role kCaption; else null
+  bool truncates_captions = false;                    // longer ones are not an error
 
   // From the settings of a format whose records have named values.
   static Result<SampleSpec> of(const DatasetRequest& request);
   // An input and a class label.
   static SampleSpec labeled(FieldSpec input);
   static SampleSpec labeled(const transform::ImageDecoderInput& image);
+  // An image and its captions, without names.
+  static Result<SampleSpec> captioned(const DatasetRequest& request,
+                                      const transform::ImageDecoderInput& image);
 
   const FieldSpec& input() const { return fields.front(); }
   const FieldSpec* maybe_target() const { return fields.size() > 1 ? &fields[1] : nullptr; }
@@ -89,6 +103,7 @@ struct SampleSpec {
   // A text stream, whose samples are not records.
   bool is_text() const { return max_length == 0 && input().role == FieldRole::kText; }
   bool is_sequence() const { return max_length > 0; }
+  bool has_captions() const { return has_target(FieldRole::kCaption); }
   // Whether the tensor of a field has one element per step: its first dimension, before the shape
   // of the field, is the length.
   bool is_per_step(const FieldSpec& field) const {
@@ -130,6 +145,8 @@ struct SampleSpec {
   std::vector<size_t> length_tensors() const;
   // For DatasetFormatOps::fingerprint_text: equal texts mean equal samples.
   std::string fingerprint_text() const;
+  // The part of it that describes captions.
+  std::string caption_text() const;
 };
 
 // num_targets; by default the number of names in fields.target.

@@ -270,7 +270,8 @@ Status set_classes(const DatasetRequest& request, SampleSpec& spec) {
   if (has_labels && !request.config.num_classes())
     return request.config_error("num_classes",
                                 "is required with stream, because nothing is scanned");
-  spec.num_classes = has_labels             ? static_cast<uint64_t>(*request.config.num_classes())
+  spec.num_classes = spec.has_captions()    ? spec.vocabulary->size()
+                     : has_labels           ? static_cast<uint64_t>(*request.config.num_classes())
                      : spec.has_end_token() ? 256
                                             : 0;
   return {};

@@ -62,6 +62,16 @@ TEST(GraphScheduleTest, RunsShapesBeyondLimitEagerly) {
   EXPECT_EQ(take(schedule, {.shape = "0"}), Mode::kCapture);
 }
 
+TEST(GraphScheduleTest, WarmsUpAgainAfterRestart) {
+  GraphSchedule schedule(true);
+  for (int step = 0; step < GraphSchedule::kWarmUpSteps + 1; ++step) take(schedule, {.shape = "a"});
+  schedule.restart();
+  EXPECT_EQ(schedule.graphs(), 0u);
+  for (int step = 0; step < GraphSchedule::kWarmUpSteps; ++step)
+    EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kPlain);
+  EXPECT_EQ(take(schedule, {.shape = "a"}), Mode::kCapture);
+}
+
 TEST(GraphScheduleTest, CapturesNothingAfterGivingUpOrWhenDisabled) {
   GraphSchedule schedule(true);
   for (int step = 0; step < GraphSchedule::kWarmUpSteps + 1; ++step) take(schedule, {.shape = "a"});

@@ -67,6 +67,34 @@ void train(const OptimizerConfig& config, const Parameters& parameters, double l
   }
 }
 
+TEST(OptimizerTest, KeepsFrozenParametersAndTheirState) {
+  const OptimizerConfig config{.method = config::AdamWConfig{},
+                               .param_groups = {{.params = "b*", .lr_scale = 2}}};
+  const Parameters frozen({"a1", "b1", "b2"}), free({"a1", "b1", "b2"});
+  const auto optimizer = Optimizer::create(config, kUnclipped, frozen.all, {"a1", "b1"});
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  (*optimizer)->set_frozen(true);
+  EXPECT_FALSE(frozen.at("a1").requires_grad());
+  EXPECT_TRUE(frozen.at("b2").requires_grad());
+  frozen.set_gradients(0);
+  (*optimizer)->step(0.1);
+  EXPECT_TRUE(at::equal(frozen.at("a1"), free.at("a1")));
+  EXPECT_TRUE(at::equal(frozen.at("b1"), free.at("b1")));
+  EXPECT_FALSE(at::equal(frozen.at("b2"), free.at("b2")));
+  for (const auto& [name, tensor] : (*optimizer)->state())
+    EXPECT_EQ(tensor.abs().sum().item<double>() > 0, name.ends_with("b2")) << name;
+  // Then they are trained as from the start.
+  (*optimizer)->set_frozen(false);
+  EXPECT_TRUE(frozen.at("a1").requires_grad());
+  for (int step = 0; step < 5; ++step) {
+    frozen.set_gradients(step);
+    (*optimizer)->step(0.1);
+  }
+  train(config, free, 0.1);
+  EXPECT_TRUE(at::equal(frozen.at("a1"), free.at("a1")));
+  EXPECT_TRUE(at::equal(frozen.at("b1"), free.at("b1")));
+}
+
 struct Method {
   std::string name;
   config::OptimizerVariant options;

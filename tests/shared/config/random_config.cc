@@ -156,6 +156,8 @@ void fill_task(Config& config, Filler& filler) {
                          config.model.is_user_code();
   if (config.model.is_language_model())
     fill_section(config, "task", filler, 0, 0);
+  else if (std::holds_alternative<CaptionerConfig>(arch))
+    fill_section(config, "task", filler, 7, 7);
   else
     fill_section(config, "task", filler, 1, config.model.has_loss() ? 7 : has_steps ? 6 : 4);
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch)) {
@@ -196,6 +198,9 @@ void fill_model(Config& config, Filler& filler) {
   if (auto* const blstm = std::get_if<BlstmConfig>(&arch)) blstm->vocab_size += 256;
   if (auto* const vit = std::get_if<VitConfig>(&arch); vit != nullptr && vit->preset.empty())
     vit->num_heads = heads, vit->hidden_dim = width;
+  if (auto* const captioner = std::get_if<CaptionerConfig>(&arch))
+    captioner->decoder.num_heads = heads, captioner->decoder.hidden_size = width;
+  if (config.model.freeze.empty()) config.model.unfreeze_at_step.reset();
   if (auto* const sequential = std::get_if<SequentialConfig>(&arch)) {
     const Layer first = filler.coin() ? Layer(FlattenLayer()) : Layer(EmbeddingLayer{300, 8});
     sequential->layers.insert(sequential->layers.begin(), first);
@@ -255,7 +260,10 @@ class DatasetFiller {
 
   DatasetConfig make() {
     DatasetConfig dataset;
-    const DatasetFormat format = random_format(has_tokens_, filler_);
+    constexpr std::array kOfCaptions{DatasetFormat::kImageList, DatasetFormat::kTfrecord,
+                                     DatasetFormat::kWebdataset};
+    const DatasetFormat format = captioner() != nullptr ? kOfCaptions[filler_.below(3)]
+                                                        : random_format(has_tokens_, filler_);
     dataset_section("x", dataset).variants.select(static_cast<size_t>(format));
     filler_.fill(dataset_section("x", dataset).fields);
     const double from = filler_.fraction() / 2;
@@ -278,6 +286,23 @@ class DatasetFiller {
     return 1 + static_cast<int64_t>(filler_.below(static_cast<uint64_t>(context)));
   }
 
+  const CaptionerConfig* captioner() const {
+    return std::get_if<CaptionerConfig>(&config_.model.arch);
+  }
+  void fix_captions(FieldNames& fields, SequenceConfig& sequence,
+                    std::optional<TokenizerConfig>& tokenizer,
+                    std::optional<int64_t>& num_classes) {
+    sequence = {};
+    tokenizer.reset();
+    fields.caption.clear();
+    if (captioner() == nullptr) return;
+    fields = {.image = filler_.text() + 'x', .caption = filler_.text() + 'y'};
+    sequence.max_captions = 1 + static_cast<int64_t>(filler_.below(9));
+    sequence.max_label_length = captioner()->max_length;
+    tokenizer = TokenizerConfig{"words.txt"};
+    num_classes.reset();
+  }
+
   void fix(TextDataset& text) { text.sequence.block_size = block_size(); }
   void fix(TokensDataset& tokens) { tokens.sequence.block_size = block_size(); }
   void fix_images(auto& images) {
@@ -289,7 +314,10 @@ class DatasetFiller {
     }
   }
   void fix(ImageFolderDataset& images) { fix_images(images); }
-  void fix(ImageListDataset& images) { fix_images(images); }
+  void fix(ImageListDataset& images) {
+    fix_images(images);
+    fix_captions(images.fields, images.sequence, images.tokenizer, images.num_classes);
+  }
   void fix(IdxDataset& idx) { idx.transforms = random_transforms(false, normalize_, filler_); }
   void fix(CifarDataset& cifar) {
     cifar.transforms = random_transforms(false, normalize_, filler_);
@@ -306,8 +334,13 @@ class DatasetFiller {
   void fix_shards(auto& shards) {
     shards.transforms.clear();
     if (shards.cache) shards.cache->type = CacheType::kDecoded;
-    const bool has_images = !has_tokens_ && filler_.coin();
+    const bool has_images = captioner() != nullptr || (!has_tokens_ && filler_.coin());
     fix_record(shards.record, has_images, false);
+    if (captioner() != nullptr) {
+      fix_captions(shards.record.fields, shards.record.sequence, shards.record.tokenizer,
+                   shards.record.num_classes);
+      shards.record.input_shape.clear();
+    }
     if (!has_images) return;
     shards.transforms = random_transforms(true, normalize_, filler_);
     if (find_transform<RandomResizedCrop>(shards.transforms) != nullptr) shards.cache.reset();
@@ -332,6 +365,7 @@ class DatasetFiller {
 
   void fix_record(RecordConfig& record, bool has_images, bool is_tabular) {
     FieldNames names;
+    record.tokenizer.reset();
     const std::string name = filler_.text();
     const bool is_padded = !has_images && filler_.coin();
     const bool has_ids = is_padded && filler_.coin();

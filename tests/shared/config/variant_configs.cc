@@ -7,6 +7,9 @@ namespace stoker::config::test {
 namespace {
 
 const char* const kImages = "data: {train: {format: cifar10, path: a}}\n";
+const char* const kCaptions =
+    "data: {train: {format: image_list, path: a, fields: {caption: c}, tokenizer: {path: w}, "
+    "transforms: [resize: {size: [8, 8]}]}}\n";
 const char* const kText = "data: {train: {format: text, path: a}}\n";
 const char* const kClassifierConfig = "task: {name: classification}\nmodel: {name: mlp}\n";
 
@@ -38,6 +41,8 @@ std::string text_with_model(const std::string& model) {
   std::string keys = "name: " + model;
   if (model == "plugin" || model == "torchscript" || model == "compiled") keys += ", path: a";
   if (model == "sequential") keys += ", layers: [flatten, linear]";
+  if (model == "captioner")
+    return std::string(kCaptions) + "task: {name: captioning}\nmodel: {name: captioner}\n";
   const bool has_tokens = model == "gpt" || model == "lstm_lm";
   return (has_tokens ? kText : kImages + std::string("task: {name: classification}\n")) +
          "model: {" + keys + "}\n";
@@ -48,6 +53,7 @@ std::string text_with_model(const std::string& model) {
 std::string text_with_variant(const std::string& section, const std::string& variant) {
   if (section == "data.train") return text_with_format(variant);
   if (section == "model") return text_with_model(variant);
+  if (section == "task" && variant == "captioning") return text_with_model("captioner");
   const bool is_per_step = variant == "sequence_labeling" || variant == "ctc";
   if (section == "task" && variant == "custom")
     return kImages + std::string("model: {name: compiled, path: a}\ntask: {name: custom}\n");

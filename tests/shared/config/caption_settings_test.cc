@@ -1,0 +1,66 @@
+// Settings of image captioning: fields.caption, tokenizer, captioner, unfreeze_at_step.
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/config/config_text.h"
+
+namespace stoker::config::test {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string captions(const std::string& dataset = "", const std::string& model = "",
+                     const std::string& rest = "") {
+  return "data: {train: {format: image_list, path: a, fields: {caption: c}, transforms: [resize: "
+         "{size: [8, 8]}]" +
+         (dataset.empty() ? ", tokenizer: {path: w}" : dataset) +
+         "}}\nmodel: {name: captioner, encoder: {name: resnet8}" + model +
+         "}\ntask: {name: captioning}\n" + rest;
+}
+
+TEST(CaptionSettings, DeriveLengthAndTokenizerOfCaptions) {
+  const Config config = valid_config(
+      "data: {train: {format: image_list, path: a, fields: {caption: c}, tokenizer: {path: w}, "
+      "transforms: [resize: {size: [8, 8]}]}, val: {format: webdataset, path: b, fields: {image: "
+      "jpg, caption: txt}, transforms: [resize: {size: [8, 8]}]}}\n"
+      "model: {name: captioner, max_length: 9}\ntask: {name: captioning}\n");
+  const DatasetConfig& val = config.data.at("val");
+  EXPECT_EQ(val.sequence()->max_label_length, 9);
+  EXPECT_EQ(val.tokenizer()->value().path, "w");
+}
+
+TEST(CaptionSettings, RequireTokenizer) {
+  EXPECT_THAT(errors_of(captions(", split: [0.0, 0.5]")),
+              ElementsAre(HasSubstr("data.train.tokenizer: is required with fields.caption")));
+}
+
+TEST(CaptionSettings, RequireModelTaskAndDataThatFit) {
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\nmodel: {name: captioner}\n"
+                        "task: {name: captioning}\n"),
+              Contains(HasSubstr("data.train.fields.caption: is required for task captioning")));
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\nmodel: {name: resnet8}\n"
+                        "task: {name: captioning}\n"),
+              Contains(HasSubstr("task.name: captioning requires model captioner")));
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\nmodel: {name: captioner}\n"
+                        "task: {name: classification}\n"),
+              Contains(HasSubstr("is not supported by model captioner; set captioning")));
+}
+
+TEST(CaptionSettings, RejectContradictions) {
+  EXPECT_THAT(errors_of(captions(
+                  ", tokenizer: {path: w}, sequence: {max_label_length: 21, on_overflow: drop}")),
+              ElementsAre(HasSubstr("must be at most model.max_length (20), got 21"),
+                          HasSubstr("sequence.on_overflow: must be error or truncate")));
+  EXPECT_THAT(errors_of(captions("", ", unfreeze_at_step: 5")),
+              ElementsAre(HasSubstr("model.unfreeze_at_step: requires model.freeze")));
+  EXPECT_THAT(
+      errors_of(captions("", ", decoder: {name: transformer, hidden_size: 10, num_heads: 3}")),
+      ElementsAre(HasSubstr("model.decoder.hidden_size: must be a multiple of")));
+}
+
+}  // namespace
+}  // namespace stoker::config::test

@@ -1,0 +1,113 @@
+// Image captioning from files to metrics: a captioner learns to describe drawn shapes, in two
+// phases, and a killed run is resumed exactly on both sides of the boundary.
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class CaptioningRunTest : public RunTest {
+ protected:
+  void SetUp() override {
+    RunTest::SetUp();
+    if (std::system("python3 -c 'import zlib' 2>/dev/null") != 0) GTEST_SKIP() << "no python3";
+  }
+  void draw_shapes(int train_images, int val_images) const {
+    Process script({"python3", STOKER_MAKE_SHAPES, path("shapes"), std::to_string(train_images),
+                    std::to_string(val_images)},
+                   path("shapes.out"));
+    const auto ended = script.wait(60s);
+    ASSERT_TRUE(ended && ended->code == 0) << text_of(path("shapes.out"));
+  }
+  std::string dataset(const std::string& name) const {
+    return name + ": {format: image_list, path: " + path("shapes/" + name + ".jsonl") +
+           ", fields: {caption: captions}, tokenizer: {path: " + path("shapes/words.txt") +
+           "}, sequence: {max_captions: 1}, transforms: [resize: {size: [32, 32]}]}\n";
+  }
+  std::string config(const std::string& decoder, const std::string& model,
+                     const std::string& more) const {
+    return write_config(
+        "data:\n  " + dataset("train") + "  " + dataset("val") +
+        "model: {name: captioner, encoder: {name: resnet8}, max_length: 10, decoder: "
+        "{hidden_size: 64, dropout: 0.1, " +
+        decoder + "}" + model + "}\ntask: {name: captioning}\n" + more);
+  }
+  std::map<std::string, double> evaluated() const {
+    Process evaluator = this->evaluator(run_dir(), {"--once"});
+    const auto ended = evaluator.wait(120s);
+    EXPECT_TRUE(ended && ended->code == 0) << log_of("stoker-eval");
+    const auto metrics = newest_result(run_dir()).metrics;
+    return {metrics.begin(), metrics.end()};
+  }
+};
+
+TEST_F(CaptioningRunTest, LearnsToDescribeShapes) {
+  draw_shapes(1500, 116);
+  const std::string config = this->config(
+      "name: transformer, num_heads: 4", "",
+      "optimizer: {name: adamw, lr: 2.0e-3}\nscheduler: {name: cosine, warmup_steps: 20}\n"
+      "train: {max_steps: 150, micro_batch_size: 32, num_threads: 1}\neval: {monitor: "
+      "exact_match}\n");
+  const auto ended = trainer(config, run_dir(), {}).wait(240s);
+  ASSERT_TRUE(ended && ended->code == 0) << log_of("stokerd");
+  const auto metrics = evaluated();
+  // A model that does not see the image, but knows the form of the captions, has a loss of 0.67,
+  // and about half of the words.
+  std::cout << "exact_match " << metrics.at("exact_match") << ", bleu_1 " << metrics.at("bleu_1")
+            << ", loss " << metrics.at("loss") << "\n";
+  EXPECT_LT(metrics.at("loss"), 0.5);
+  EXPECT_GT(metrics.at("bleu_1"), 0.75);
+  EXPECT_GT(metrics.at("cider_d"), 2);
+  const std::string table = text_of(run_dir() + "/eval/artifacts/step-000000150.val.captions.md");
+  EXPECT_THAT(table, HasSubstr("](step-000000150.val.captions.png)"));
+  EXPECT_THAT(table, HasSubstr("/val/00000.png |"));
+  EXPECT_THAT(text_of(run_dir() + "/eval/artifacts/step-000000150.val.captions.png"),
+              HasSubstr("PNG"));
+}
+
+TEST_F(CaptioningRunTest, ResumesExactlyOnBothSidesOfUnfreezing) {
+  draw_shapes(400, 58);
+  constexpr uint64_t kSteps = 60;
+  const std::string config = this->config(
+      "name: lstm", ", freeze: [\"encoder.*\"], unfreeze_at_step: 30",
+      "optimizer: {name: adamw, lr: 1.0e-3, param_groups: [{params: \"encoder.*\", lr_scale: "
+      "0.1}]}\n"
+      "train: {max_steps: 60, micro_batch_size: 8, num_threads: 1, ema_decay: 0.9}\n"
+      "checkpoint: {save_every_steps: 10, keep_last: 10}\nmetrics: {log_every_steps: 3}\n");
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), {}).code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("parameters unfrozen step=30"));
+  // Kills after the checkpoints of steps 10, 20, 30 and later ones.
+  int kills = 0;
+  std::optional<Exit> ended;
+  for (int attempt = 0; attempt < 20 && !ended; ++attempt) {
+    const Progress before = progress_of(run_dir());
+    Process trainer = this->trainer(config, run_dir(), {});
+    ended = wait_for(KillPoint::kCheckpointSaved, trainer, run_dir(), before);
+    if (ended) break;
+    if (trainer.kill()) {
+      ++kills;
+      continue;
+    }
+    ended = trainer.wait(0ms);
+  }
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << log_of("stokerd");
+  EXPECT_GE(kills, 3);
+  EXPECT_EQ(model_sha256(run_dir(), kSteps), model_sha256(run_dir("uninterrupted"), kSteps));
+  EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
+}
+
+}  // namespace
+}  // namespace stoker::test
