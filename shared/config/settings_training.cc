@@ -512,7 +512,9 @@ Section task_section(TaskConfig& task) {
       "two classes, with one logit. regression: the numbers of the target. "
       "multilabel_classification: a target of zeros and ones, each label independently. "
       "sequence_labeling: a label per time step; for blstm. ctc: a sequence of labels that is "
-      "shorter than the input and not aligned with it; for blstm; class 0 is the blank.";
+      "shorter than the input and not aligned with it; for blstm; class 0 is the blank. custom: "
+      "the loss of a model that computes its own, which is all that evaluation reports; for "
+      "compiled.";
   return {.key = "task",
           .help = "Prediction task and loss",
           .fields = task_fields(task),

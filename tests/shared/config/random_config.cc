@@ -202,8 +202,12 @@ void fill_model(Config& config, Filler& filler) {
   }
   if (config.model.pretrained)
     for (KeyMapping& rule : config.model.pretrained->key_mapping) rule.from += std::string(8, '*');
-  if (config.model.has_loss()) config.model.init.clear();
   fill_task(config, filler);
+  if (!config.model.has_loss()) return;
+  config.model.init.clear();
+  config.model.num_classes.reset();
+  const auto name = static_cast<size_t>(config.task.name());
+  task_section(config.task).variants.select(name);  // the defaults: the loss is the model's
 }
 
 // ---- data ----------------------------------------------------------------------------------------
@@ -485,6 +489,7 @@ void fix_training(Config& config, Filler& filler) {
 void fix_own_loss(Config& config) {
   if (!config.model.has_loss()) return;
   config.train.channels_last = false;
+  config.run.deterministic = false;
   if (config.train.precision == Precision::kFp16) config.train.precision = Precision::kBf16;
 }
 
