@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SYNTHETIC = "data: {{train: {{format: synthetic, num_samples: 4096, input_shape: {}, num_classes: 10}}}}\n"
+SYNTHETIC = "data: {{train: {{format: synthetic, num_samples: 4096, input_shape: %s, num_classes: 10}}}}\n"
 TEXT = "data: {{train: {{format: text, path: {}, sequence: {{block_size: 128}}}}}}\n"
-CLASSES = "task: {name: classification}\n"
+CLASSES = "task: {{name: classification}}\n"
 DATA = {
-    "resnet18": (SYNTHETIC.format("[3, 64, 64]") + CLASSES, 32, "{name: resnet18}"),
+    "resnet18": (SYNTHETIC % "[3, 64, 64]" + CLASSES, 32, "{name: resnet18}"),
     "gpt": (TEXT + "task: {{name: language_modeling}}\n", 16,
             "{name: gpt, num_layers: 4, embed_dim: 128, num_heads: 4, context_length: 128, dropout: 0.1}"),
-    "lstm": (SYNTHETIC.format("[50, 64]") + CLASSES, 32, None),
-    "mixer": (SYNTHETIC.format("[64, 64]") + CLASSES, 64, None),
+    "lstm": (SYNTHETIC % "[50, 64]" + CLASSES, 32, None),
+    "mixer": (SYNTHETIC % "[64, 64]" + CLASSES, 64, None),
 }
 
 
@@ -51,11 +51,11 @@ def stokerd(name, model, args):
 def export(name, args):
     path = args.folder / name
     started = time.monotonic()
-    if not (path / "manifest.json").exists():
-        subprocess.run([sys.executable, "-m", "stoker_export", f"modules:{name}", "--output", str(path)], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=HERE)
-    seconds = time.monotonic() - started
-    return seconds, (path / "model.pt2").stat().st_size / 1e6
+    if (path / "manifest.json").exists():
+        return "exists", (path / "model.pt2").stat().st_size / 1e6
+    subprocess.run([sys.executable, "-m", "stoker_export", f"modules:{name}", "--output", str(path)], check=True,
+                   stdout=subprocess.DEVNULL, cwd=HERE)
+    return f"{time.monotonic() - started:.0f} s", (path / "model.pt2").stat().st_size / 1e6
 
 
 def main():
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.bin, args.folder = args.bin.resolve(), args.folder.resolve()
     args.folder.mkdir(parents=True, exist_ok=True)
     os.environ["PYTHONPATH"] = str(HERE.parent.parent / "python")
@@ -90,7 +90,7 @@ def main():
                 times[row].append(measure())
         cells = [f"{statistics.median(times[row]):.1f} ms ({min(times[row]):.1f} to {max(times[row]):.1f})"
                  if row in times else "-" for row in ("compiled", "torch.compile", "eager", "own")]
-        print(f"| {name} | {seconds:.0f} s | {size:.1f} MB | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {name} | {seconds} | {size:.1f} MB | " + " | ".join(cells) + " |", flush=True)
 
 
 main()

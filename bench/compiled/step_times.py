@@ -11,7 +11,6 @@ import modules
 def main():
     name, mode, steps, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
     module, loss, (inputs, *targets) = getattr(modules, name)()
     module.train()
 

@@ -183,7 +183,7 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
       task::make_task(config.task, config::training_normalization(config), data.spec(),
                       data.classes(), config.data.at("train").batch_transforms,
                       config.model.has_loss()));
-  STOKER_RETURN_IF_ERROR(state->model_->prepare_training(config.train));
+  STOKER_RETURN_IF_ERROR(state->model_->prepare_training(config.train, device));
   STOKER_RETURN_IF_ERROR(model::freeze(*state->model_, config.model.freeze));
   std::set<std::string> frozen;
   state->unfreeze_at_step_ = config.model.unfreeze_at_step;

@@ -18,7 +18,7 @@ def _check_torch():
 
 
 def export(module, loss, example_batch, path, **options):
-    """Writes the folder `path` for `model: {name: compiled, path: …}`; see compiler.export()."""
+    """Writes the folder `path`, see compiler.export()."""
     _check_torch()
     from . import compiler
     return compiler.export(module, loss, example_batch, path, **options)

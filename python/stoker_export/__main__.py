@@ -43,10 +43,10 @@ def main(arguments=None):
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--max-batch", type=int, default=4096, metavar="N",
                         help="largest batch that the package accepts (default: 4096)")
-    parser.add_argument("--fixed-batch", action="store_true", help="accept only the batch size of the example")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
                         help="train.precision of the run; bf16: autocast (default: fp32)")
-    parser.add_argument("--max-operations", type=int, metavar="N", help="compile larger steps than those that take minutes")
+    parser.add_argument("--max-operations", type=int, default=10_000, metavar="N",
+                        help="limit of the size of a step; larger ones compile for very long (default: 10000)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
     options = parser.parse_args(arguments)
     # PyTorch's remarks about its own internals; errors are reported by ExportError.
@@ -55,13 +55,18 @@ def main(arguments=None):
     logging.getLogger("torch").setLevel(logging.ERROR)
     try:
         _check_torch()
-        module, loss, batch = find_factory(options.factory)()
-        export(module, loss, batch, options.output, max_batch=options.max_batch, fixed_batch=options.fixed_batch,
-               precision=options.precision, **({"max_operations": options.max_operations} if options.max_operations else {}),
-               overwrite=options.overwrite, progress=print)
+        made = find_factory(options.factory)()
+        if not isinstance(made, tuple) or len(made) != 3:
+            raise ExportError(f"{options.factory} must return the module, the loss and an example batch")
+        export(*made, options.output, max_batch=options.max_batch, precision=options.precision,
+               max_operations=options.max_operations, overwrite=options.overwrite,
+               progress=lambda text: print(text, flush=True))
     except ExportError as error:
         print(f"stoker-export: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stoker-export: interrupted; nothing is written", file=sys.stderr)
+        return 130
     return 0
 
 

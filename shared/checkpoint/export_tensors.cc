@@ -105,7 +105,9 @@ void write_dict(PickleWriter& pickle, const PickledPart& part, size_t first_stor
   // As torch.save writes tied parameters: another tensor of the same storage.
   for (const auto& [name, same] : part.tied) {
     const auto found = std::ranges::find(part.tensors, same, &TensorSpec::name);
-    if (found == part.tensors.end()) continue;
+    if (found == part.tensors.end() ||
+        std::ranges::count(part.tensors, name, &TensorSpec::name) > 0)
+      continue;
     const auto index = static_cast<size_t>(found - part.tensors.begin());
     pickle.text(name).tensor(*found, first_storage + index);
   }

@@ -63,6 +63,15 @@ class Validator {
     if (!config_.model.init.empty())
       add_error("model.init",
                 "a compiled model starts with the weights that its Python module had");
+    for (const char* const key : {"task.label_smoothing", "task.aux_loss_weight",
+                                  "task.class_weights", "task.pos_weight", "model.num_classes"})
+      if (keys_.contains(key))
+        add_error(
+            key,
+            "has no effect on a compiled model, which has its own loss and outputs; remove it");
+    if (config_.run.deterministic && config_.train.num_threads != 1)
+      add_error("run.deterministic",
+                "a compiled model computes the same bits with train.num_threads: 1 only");
     if (config_.train.channels_last)
       add_error("train.channels_last", "a compiled model has fixed memory formats; remove the key");
     if (config_.train.precision == Precision::kFp16)

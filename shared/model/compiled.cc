@@ -12,16 +12,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/version.h>
@@ -55,6 +58,8 @@ class Program {
 
   // Throws c10::Error.
   Tensors run(Tensors arguments) {
+    // The program has its own casts.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     try {
       if (loader_ == nullptr)
         loader_ = std::make_unique<torch::inductor::AOTIModelPackageLoader>(
@@ -80,10 +85,10 @@ std::string shape_of(const at::Tensor& tensor) {
 
 class Compiled : public Model {
  public:
-  Compiled(CompiledManifest manifest, const std::string& folder, LossBatch batch)
+  Compiled(CompiledManifest manifest, const std::string& folder, bool is_predicting)
       : manifest_(std::move(manifest)),
         folder_(folder),
-        batch_(std::move(batch)),
+        is_predicting_(is_predicting),
         train_(folder + kCompiledPackage, "train"),
         predict_(folder + kCompiledPackage, "predict"),
         loss_(folder + kCompiledPackage, "loss") {
@@ -109,7 +114,6 @@ class Compiled : public Model {
     return load_tensors(all, *file, kCompiledPackage);
   }
 
-  bool has_loss() const override { return true; }
   std::map<std::string, std::string> tied_parameters() const override {
     return manifest_.tied_parameters;
   }
@@ -118,14 +122,13 @@ class Compiled : public Model {
     return manifest_.inputs.size() > 1 ? predict({input, length}).at(0) : forward(input);
   }
   at::Tensor loss(const Tensors& inputs, const Tensors& targets) override;
-  Status prepare_training(const config::TrainConfig& config) override;
+  Status prepare_training(const config::TrainConfig& config, c10::Device device) override;
   Status test_evaluation();
 
-  int64_t context() const override {
-    return batch_.is_predicting ? manifest_.inputs[0].shape[0] : 0;
-  }
+  int64_t context() const override { return is_predicting_ ? manifest_.inputs[0].shape[0] : 0; }
   int64_t vocab() const override {
-    return batch_.is_predicting ? manifest_.outputs[0].shape.back() : 0;
+    const std::vector<int64_t>& output = manifest_.outputs[0].shape;
+    return is_predicting_ && !output.empty() ? output.back() : 0;
   }
 
   // The loss and the gradients of the parameters with requires_grad at the export.
@@ -158,13 +161,7 @@ class Compiled : public Model {
     if (last.defined()) flat.push_back(last);
     return flat;
   }
-  Tensors predict(const Tensors& inputs) {
-    const at::NoGradGuard no_grad;
-    Tensors contiguous;
-    for (const at::Tensor& input : inputs) contiguous.push_back(input.contiguous());
-    validate(contiguous, manifest_.inputs);
-    return predict_.run(arguments({&parameters_, &buffers_, &contiguous}));
-  }
+  Tensors predict(const Tensors& inputs);
   // The programs do not check their arguments.
   void validate(const Tensors& tensors, const std::vector<TensorSpec>& specs) const;
   Result<SelfTestBatch> read_self_test() const;
@@ -172,10 +169,33 @@ class Compiled : public Model {
 
   const CompiledManifest manifest_;
   const std::string folder_;
-  const LossBatch batch_;
+  const bool is_predicting_;
   Tensors parameters_, buffers_;
   Program train_, predict_, loss_;
 };
+
+// Shorter sequences are extended, because compiled programs have fixed lengths; outputs per step are
+// cut again.
+Tensors Compiled::predict(const Tensors& inputs) {
+  const at::NoGradGuard no_grad;
+  Tensors extended;
+  for (const at::Tensor& input : inputs) extended.push_back(input.contiguous());
+  const std::vector<int64_t>& shape = manifest_.inputs[0].shape;
+  at::Tensor& values = extended[0];
+  const int64_t steps = values.dim() > 1 ? values.size(1) : 0;
+  const bool is_shorter = !shape.empty() && values.dim() > 1 && steps < shape[0];
+  if (is_shorter) {
+    std::vector<int64_t> pad(static_cast<size_t>(2 * (values.dim() - 1)), 0);
+    pad.back() = shape[0] - steps;
+    values = at::constant_pad_nd(values, pad, 0).contiguous();
+  }
+  validate(extended, manifest_.inputs);
+  Tensors outputs = predict_.run(arguments({&parameters_, &buffers_, &extended}));
+  for (at::Tensor& output : outputs)
+    if (is_shorter && output.dim() > 1 && output.size(1) == shape[0])
+      output = output.narrow(1, 0, steps);
+  return outputs;
+}
 
 // Passes the gradients that the program computed with the loss to autograd, so that frozen
 // parameters, micro-batches, loss scaling and hooks work as for any other model.
@@ -202,10 +222,14 @@ struct StepFunction : torch::autograd::Function<StepFunction> {
                                                  const torch::autograd::variable_list& outputs) {
     Tensors gradients = context->saved_data["gradients"].toTensorVector();
     context->saved_data.clear();
-    if (outputs[0].item<double>() != 1)
-      for (at::Tensor& gradient : gradients) gradient.mul_(outputs[0]);
     torch::autograd::variable_list all(1);  // StepArguments
-    for (at::Tensor& gradient : gradients) all.push_back(std::move(gradient));
+    const bool is_scaled = outputs[0].item<double>() != 1;
+    std::set<const void*> memory;
+    for (at::Tensor& gradient : gradients) {
+      // Two gradients can be one tensor, as those of both terms of a sum; autograd may add in place.
+      const bool is_shared = !memory.insert(gradient.const_data_ptr()).second;
+      all.push_back(is_scaled ? gradient * outputs[0] : is_shared ? gradient.clone() : gradient);
+    }
     return all;
   }
 };
@@ -220,7 +244,7 @@ void Compiled::validate(const Tensors& tensors, const std::vector<TensorSpec>& s
   for (size_t i = 0; i < specs.size(); ++i) {
     std::vector<int64_t> expected{samples};
     expected.insert(expected.end(), specs[i].shape.begin(), specs[i].shape.end());
-    TORCH_CHECK(tensors[i].device().is_cpu(), "compiled models run on the CPU only: train.device");
+    TORCH_CHECK(tensors[i].device().is_cpu(), "compiled models run on the CPU only");
     TORCH_CHECK(tensors[i].sizes() == expected &&
                     tensors[i].scalar_type() == to_scalar_type(specs[i].dtype),
                 "the model was exported for ", to_string(specs[i].dtype), ' ',
@@ -231,6 +255,7 @@ void Compiled::validate(const Tensors& tensors, const std::vector<TensorSpec>& s
 at::Tensor Compiled::loss(const Tensors& inputs, const Tensors& targets) {
   if (!is_training()) {
     const at::NoGradGuard no_grad;
+    validate(inputs, manifest_.inputs);  // also that they have the length of the targets
     validate(targets, manifest_.targets);
     const Tensors outputs = predict(inputs);
     return loss_.run(arguments({&outputs, &targets})).at(0);
@@ -268,12 +293,28 @@ Result<Compiled::SelfTestBatch> Compiled::read_self_test() const {
   return batch;
 }
 
+class ThreadCountScope {
+ public:
+  explicit ThreadCountScope(int count) : was_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~ThreadCountScope() { at::set_num_threads(was_); }
+  ThreadCountScope(const ThreadCountScope&) = delete;
+  ThreadCountScope& operator=(const ThreadCountScope&) = delete;
+
+ private:
+  const int was_;
+};
+
+std::string shortest(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
 Status check_value(const std::string& what, double value, double expected, double scale,
                    double tolerance) {
   if (std::abs(value - expected) <= tolerance * scale) return {};  // false for NaN
-  return Status(StatusCode::kMismatch, "fails its self-test: " + what + " is " +
-                                           std::to_string(value) + ", expected " +
-                                           std::to_string(expected) +
+  return Status(StatusCode::kMismatch, "fails its self-test: " + what + " is " + shortest(value) +
+                                           ", expected " + shortest(expected) +
                                            "; the package is wrong on this machine: export the "
                                            "module here");
 }
@@ -291,12 +332,14 @@ Status Compiled::check_step(const SelfTestBatch& batch, int threads) {
   STOKER_RETURN_IF_ERROR(check_value("the loss" + with, loss, test.loss,
                                      std::max(std::abs(test.loss), 1e-6), test.tolerance));
   const double largest = *std::ranges::max_element(test.gradient_norms);
+  constexpr double kSmall = 1e-2;
   size_t next = 0;
   for (const auto& [spec, requires_grad] : manifest_.parameters) {
     if (!requires_grad) continue;
     STOKER_RETURN_IF_ERROR(check_value("the norm of the gradient of " + spec.name + with,
                                        l2_norm(results[1 + next]), test.gradient_norms[next],
-                                       largest, test.tolerance));
+                                       std::max(test.gradient_norms[next], kSmall * largest),
+                                       test.tolerance));
     ++next;
   }
   return {};
@@ -318,10 +361,12 @@ Status Compiled::test_evaluation() {
                      std::max(std::abs(test.eval_loss), 1e-6), test.tolerance);
 }
 
-Status Compiled::prepare_training(const config::TrainConfig& config) {
+Status Compiled::prepare_training(const config::TrainConfig& config, c10::Device device) {
   const auto mismatch = [&](const std::string& what) {
     return Status(StatusCode::kMismatch, "model.path: " + folder_ + "manifest.json: " + what);
   };
+  if (!device.is_cpu())
+    return mismatch("compiled models train on the CPU only: set train.device to cpu");
   const bool is_bf16 = config.precision == config::Precision::kBf16;
   if (is_bf16 != manifest_.is_bf16)
     return mismatch(std::string("was exported for ") + (manifest_.is_bf16 ? "bf16" : "fp32") +
@@ -337,13 +382,11 @@ Status Compiled::prepare_training(const config::TrainConfig& config) {
   try {
     const at::NoGradGuard no_grad;
     for (const int count : {1, std::max(2, threads)}) {
-      at::set_num_threads(count);
+      const ThreadCountScope scope(count);
       const Status tested = check_step(batch, count);
-      at::set_num_threads(threads);
       if (!tested.ok()) return mismatch(tested.message());
     }
   } catch (const c10::Error& error) {
-    at::set_num_threads(threads);
     return user_model_error(error, "model.path: " + folder_ + "manifest.json: the self-test fails");
   }
   log_info("compiled model tested", {{"path", folder_}, {"threads", std::max(2, threads)}});
@@ -381,7 +424,7 @@ Result<ModelPtr> make(const config::CompiledConfig& config, const Samples& sampl
   STOKER_RETURN_IF_ERROR(verify_file(folder, kCompiledPackage, manifest.package_sha256));
   STOKER_RETURN_IF_ERROR(verify_file(folder, kCompiledWeights, manifest.weights_sha256));
   STOKER_RETURN_IF_ERROR(verify_file(folder, kCompiledSelfTest, manifest.self_test_sha256));
-  const auto model = std::make_shared<Compiled>(manifest, folder, batch);
+  const auto model = std::make_shared<Compiled>(manifest, folder, batch.is_predicting);
   STOKER_RETURN_IF_ERROR(model->load());
   STOKER_RETURN_IF_ERROR(model->test_evaluation());
   return ModelPtr(model);

@@ -85,10 +85,10 @@ void read_tensors(const json::object& root, CompiledManifest& manifest) {
   }
   for (const auto& [name, same] : root.at("tied_parameters").as_object()) {
     const std::string kept(same.as_string());
-    const bool is_known = std::ranges::any_of(
-        manifest.parameters, [&](const auto& parameter) { return parameter.spec.name == kept; });
+    const auto is_kept = [&](const auto& tensor) { return tensor.spec.name == kept; };
     is_new({.name = std::string(name)});
-    if (!is_known)
+    if (std::ranges::none_of(manifest.parameters, is_kept) &&
+        std::ranges::none_of(manifest.buffers, is_kept))
       throw FieldError(std::string(name) + " is tied to " + kept + ", which is unknown");
     if (const Status valid = checkpoint::check_tensor_name(std::string(name)); !valid.ok())
       throw FieldError(valid.message());
@@ -109,6 +109,9 @@ void read_self_test(const json::object& root, CompiledManifest& manifest) {
                         .output_norms = finite_numbers(test, "output_norms"),
                         .eval_loss = finite(test.at("eval_loss")),
                         .tolerance = finite(test.at("tolerance"))};
+  constexpr double kMaxTolerance = 0.1;
+  if (!(manifest.self_test.tolerance > 0 && manifest.self_test.tolerance <= kMaxTolerance))
+    throw FieldError("self_test.tolerance is out of range");
   const auto trained =
       std::ranges::count_if(manifest.parameters, &CompiledManifest::Parameter::requires_grad);
   if (trained == 0) throw FieldError("no parameter has requires_grad");
@@ -131,7 +134,9 @@ Result<CompiledManifest> read_manifest(const json::object& root, const std::stri
   manifest.torch = string_at(root, "torch");
   for (const json::value& flag : root.at("cpu_flags").as_array())
     manifest.cpu_flags.emplace_back(flag.as_string());
-  manifest.is_bf16 = string_at(root, "precision") == "bf16";
+  const std::string precision = string_at(root, "precision");
+  if (precision != "fp32" && precision != "bf16") throw FieldError("precision is " + precision);
+  manifest.is_bf16 = precision == "bf16";
   const json::object& batch = root.at("batch").as_object();
   manifest.min_batch = batch.at("min").to_number<int64_t>();
   manifest.max_batch = batch.at("max").to_number<int64_t>();

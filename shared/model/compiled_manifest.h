@@ -35,15 +35,16 @@ struct CompiledManifest {
     std::vector<double> gradient_norms;  // L2, of the parameters with requires_grad
     std::vector<double> output_norms;    // L2, in eval mode
     double eval_loss = 0;                // of these outputs
-    double tolerance = 0;                // relative; of gradients: to the largest norm
+    double tolerance = 0;                // relative; of small gradients: to 1 % of the largest norm
   };
 
   std::string torch;                   // version, without the build: "2.11.0"
   std::vector<std::string> cpu_flags;  // instruction sets, names of /proc/cpuinfo
   bool is_bf16 = false;                // autocast to BF16 in training
   int64_t min_batch = 1, max_batch = 1;
-  std::map<std::string, std::string> tied_parameters;  // name -> the one in `parameters`
-  int64_t seeds = 0;                                   // number of seeds that a training step takes
+  // Further names of parameters and buffers: name -> the one below.
+  std::map<std::string, std::string> tied_parameters;
+  int64_t seeds = 0;  // number of seeds that a training step takes
   std::vector<Parameter> parameters;
   std::vector<Buffer> buffers;
   // Shapes of one sample, without the batch. `inputs`: the input of the module, and the length if

@@ -43,16 +43,17 @@ class Model : public torch::nn::Module {
     return forward(input);
   }
 
-  // For models that compute their own loss in training (model.name: compiled); the task then only
-  // evaluates. loss(): the mean over the batch, an F32 scalar; in training mode with gradient and
+  // For models that compute their own loss in training (config::ModelConfig::has_loss()); the task
+  // then only evaluates. The mean over the batch, an F32 scalar; in training mode with gradient and
   // with the buffers updated. `inputs` and `targets` are in the order of LossBatch.
-  virtual bool has_loss() const { return false; }
   virtual at::Tensor loss(const std::vector<at::Tensor>& inputs,
                           const std::vector<at::Tensor>& targets);
   // Further names of parameters that the model has under several: name -> the registered name.
   virtual std::map<std::string, std::string> tied_parameters() const { return {}; }
   // Checks that the model can train with these settings and computes what it should. kMismatch.
-  virtual Status prepare_training(const config::TrainConfig& /*config*/) { return {}; }
+  virtual Status prepare_training(const config::TrainConfig& /*config*/, c10::Device /*device*/) {
+    return {};
+  }
 
   // For models over tokens: the maximum number of tokens that forward() accepts, and the size of
   // the vocabulary. 0 for all others.

@@ -71,23 +71,24 @@ TEST_F(LogTailTest, LosesNothingWhenLogIsRotated) {
 
 TEST(MergeByTimeTest, OrdersLinesByTimeAndKeepsThatOfEachPart) {
   EXPECT_EQ(view::merge_by_time({{.source = "rank 0",
-                            .text = "2026-01-31T12:00:01.500Z info    b\n"
-                                    "continued\n"
-                                    "2026-01-31T12:00:03.000Z info    d\n"},
-                           {.source = "rank 1",
-                            .text = "2026-01-31T12:00:01.250Z info    a\n"
-                                    "2026-01-31T12:00:02.000Z info    c\n"}}),
+                                  .text = "2026-01-31T12:00:01.500Z info    b\n"
+                                          "continued\n"
+                                          "2026-01-31T12:00:03.000Z info    d\n"},
+                                 {.source = "rank 1",
+                                  .text = "2026-01-31T12:00:01.250Z info    a\n"
+                                          "2026-01-31T12:00:02.000Z info    c\n"}}),
             "rank 1  2026-01-31T12:00:01.250Z info    a\n"
             "rank 0  2026-01-31T12:00:01.500Z info    b\n"
             "rank 0  continued\n"
             "rank 1  2026-01-31T12:00:02.000Z info    c\n"
             "rank 0  2026-01-31T12:00:03.000Z info    d\n");
   // A clock that was set back does not change the order of a log.
-  EXPECT_EQ(view::merge_by_time({{.source = "rank 0",
+  EXPECT_EQ(
+      view::merge_by_time({{.source = "rank 0",
                             .text = "{\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
                                     "{\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n"}}),
-            "rank 0  {\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
-            "rank 0  {\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n");
+      "rank 0  {\"time\":\"2026-01-31T12:00:05.000Z\",\"event\":\"a\"}\n"
+      "rank 0  {\"time\":\"2026-01-31T12:00:01.000Z\",\"event\":\"b\"}\n");
   EXPECT_EQ(view::merge_by_time({}), "");
 }
 

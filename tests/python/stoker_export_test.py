@@ -101,6 +101,54 @@ class ErrorsTest(unittest.TestCase):
         module, loss, batch = mlp()
         self.assertIn("recurrent layers and loops are unrolled", self.error(module, loss, batch, max_operations=20))
 
+    def test_max_batch_below_the_example(self):
+        module, loss, batch = mlp()
+        for size in (-3, 0, 1, 15):
+            self.assertIn(f"max_batch is {size}", self.error(module, loss, batch, max_batch=size))
+
+    def test_output_without_batch(self):
+        class Whole(nn.Linear):
+            def forward(self, x):
+                return super().forward(x).mean(0)
+
+        _, _, batch = mlp()
+        self.assertIn("output 0", self.error(Whole(32, 4), lambda o, y: o.sum(), batch))
+
+    def test_output_of_another_form_in_eval_mode(self):
+        class Both(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                return (y, y) if self.training else y
+
+        _, _, batch = mlp()
+        text = self.error(Both(32, 4), lambda o, y: F.cross_entropy(o[0], y), batch)
+        self.assertIn("in eval mode", text)
+
+    def test_random_operator_without_seed(self):
+        class Sampled(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                return y + torch.multinomial(y.softmax(1), 4)
+
+        _, loss, batch = mlp()
+        self.assertIn("multinomial", self.error(Sampled(32, 4), loss, batch))
+
+    def test_folder_of_somebody_else(self):
+        os.mkdir(self.path)
+        open(os.path.join(self.path, "thesis.tex"), "w", encoding="utf-8").close()
+        module, loss, batch = mlp()
+        with self.assertRaisesRegex(ExportError, "not a folder that stoker-export wrote"):
+            export(module, loss, batch, self.path, overwrite=True)
+        self.assertEqual(os.listdir(self.path), ["thesis.tex"])
+
+    def test_leaves_the_modes_of_submodules(self):
+        module, _, batch = mlp()
+        module.train()
+        module.norm.eval()
+        self.error(module, lambda o, y: o, batch)
+        self.assertTrue(module.training)
+        self.assertFalse(module.norm.training)
+
     def test_no_compiler(self):
         module, loss, batch = mlp()
         with mock.patch.dict(os.environ, {"CXX": "/nonexistent/g++"}):
@@ -128,14 +176,13 @@ class ErrorsTest(unittest.TestCase):
         process = subprocess.Popen(
             [sys.executable, "-m", "stoker_export", "export_models:mlp", "--output", self.path],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in process.stdout:
-            if line.startswith("compiling train"):
-                break
+        started = any(line.startswith("compiling train") for line in process.stdout)
         process.send_signal(signal.SIGINT)
         process.wait(timeout=120)
         process.stdout.close()
-        self.assertNotEqual(process.returncode, 0)
-        self.assertFalse(os.path.exists(self.path), "a folder appears complete or not at all")
+        self.assertTrue(started)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(os.listdir(self.folder.name), [], "a folder appears complete or not at all")
 
 
 class CommandTest(unittest.TestCase):

@@ -158,8 +158,10 @@ void fill_task(Config& config, Filler& filler) {
     fill_section(config, "task", filler, 0, 0);
   else if (std::holds_alternative<CaptionerConfig>(arch))
     fill_section(config, "task", filler, 7, 7);
+  else if (config.model.has_loss() && filler.coin())
+    fill_section(config, "task", filler, 8, 8);
   else
-    fill_section(config, "task", filler, 1, config.model.has_loss() ? 7 : has_steps ? 6 : 4);
+    fill_section(config, "task", filler, 1, has_steps ? 6 : 4);
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch)) {
     const bool is_per_step = config.task.has_per_step_labels();
     blstm->pooling = is_per_step ? Pooling::kNone : filler.coin() ? Pooling::kLast : Pooling::kMean;
@@ -207,8 +209,12 @@ void fill_model(Config& config, Filler& filler) {
   }
   if (config.model.pretrained)
     for (KeyMapping& rule : config.model.pretrained->key_mapping) rule.from += std::string(8, '*');
-  if (config.model.has_loss()) config.model.init.clear();
   fill_task(config, filler);
+  if (!config.model.has_loss()) return;
+  config.model.init.clear();
+  config.model.num_classes.reset();
+  const auto name = static_cast<size_t>(config.task.name());
+  task_section(config.task).variants.select(name);  // the defaults: the loss is the model's
 }
 
 // ---- data ----------------------------------------------------------------------------------------
@@ -519,6 +525,7 @@ void fix_training(Config& config, Filler& filler) {
 void fix_own_loss(Config& config) {
   if (!config.model.has_loss()) return;
   config.train.channels_last = false;
+  config.run.deterministic = false;
   if (config.train.precision == Precision::kFp16) config.train.precision = Precision::kBf16;
 }
 

@@ -90,6 +90,14 @@ TEST(UserModelTest, RejectsWhatACompiledModelCannotDo) {
       ElementsAre(HasSubstr("only model.name compiled does")));
   EXPECT_THAT(error("train: {channels_last: true}\n"),
               ElementsAre(HasSubstr("train.channels_last: a compiled model has fixed")));
+  EXPECT_THAT(error("run: {deterministic: true}\n"), ElementsAre(HasSubstr("num_threads: 1 only")));
+  EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\n" + compiled +
+                        "task: {name: classification, label_smoothing: 0.1}\n"),
+              ElementsAre(HasSubstr("has no effect on a compiled model")));
+  EXPECT_THAT(
+      errors_of("data: {train: {format: cifar10, path: a, batch_transforms: [mixup: {}]}}\n" +
+                compiled + "task: {name: classification}\n"),
+      ElementsAre(HasSubstr("change labels")));
   EXPECT_THAT(error("train: {precision: fp16}\n"), ElementsAre(HasSubstr("in fp32 or bf16")));
   EXPECT_THAT(errors_of(kImageData +
                         "model: {name: compiled, path: m.json, init: {weight: {zeros: {}}}}\n"),

@@ -93,6 +93,9 @@ TEST(CompiledManifestTest, RejectsImpossibleValues) {
                 root["batch"] = {{"min", 5}, {"max", 4}};
               }),
               HasSubstr("out of range"));
+  EXPECT_THAT(message_of([](auto& root) { root["precision"] = "fp8"; }), HasSubstr("is fp8"));
+  EXPECT_THAT(message_of([](auto& root) { root["self_test"].as_object()["tolerance"] = 1e9; }),
+              HasSubstr("tolerance is out of range"));
   EXPECT_THAT(message_of([](auto& root) { root["seeds"] = int64_t{1} << 40; }),
               HasSubstr("out of range"));
   EXPECT_THAT(message_of([&](auto& root) { first(root, "parameters")["shape"] = {-1}; }),

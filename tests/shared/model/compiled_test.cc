@@ -71,7 +71,7 @@ class CompiledModelTest : public ::testing::Test {
   // Of loading, or of the preparation of training.
   static std::string error_of(const std::string& folder, const config::TrainConfig& train = {}) {
     auto model = make_model(config_of(folder), kSample, 4);
-    const Status status = model.ok() ? (*model)->prepare_training(train) : model.status();
+    const Status status = model.ok() ? (*model)->prepare_training(train, at::kCPU) : model.status();
     if (status.ok()) return "no error";
     EXPECT_THAT(status.message(), AllOf(Not(HasSubstr("\n")), HasSubstr("model.path")));
     return status.message();
@@ -93,11 +93,12 @@ TEST_F(CompiledModelTest, HasTheNamesOfPython) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : named_tensors(*model)) names.push_back(name);
   EXPECT_THAT(names, ::testing::UnorderedElementsAre(
-                         "hidden.weight", "hidden.bias", "norm.weight", "norm.bias",
+                         "hidden.weight", "hidden.bias", "delta", "norm.weight", "norm.bias",
                          "encode.weight", "out.weight", "out.bias", "norm.running_mean",
-                         "norm.running_var", "norm.num_batches_tracked"))
+                         "norm.running_var", "norm.num_batches_tracked", "average"))
       << "without scale, which is not in the state_dict";
-  EXPECT_TRUE(model->prepare_training({}).ok()) << model->prepare_training({}).message();
+  EXPECT_TRUE(model->prepare_training({}, at::kCPU).ok())
+      << model->prepare_training({}, at::kCPU).message();
 }
 
 TEST_F(CompiledModelTest, AddsGradientsScaledByThatOfTheLoss) {
@@ -108,6 +109,10 @@ TEST_F(CompiledModelTest, AddsGradientsScaledByThatOfTheLoss) {
   EXPECT_GT(once.norm().item<double>(), 0);
   (loss_of(*model, 16, 3) * 0.5).backward();
   EXPECT_TRUE(at::allclose(parameter(*model, "hidden.weight").grad(), once * 1.5, 1e-5, 1e-7));
+  EXPECT_TRUE(
+      at::equal(parameter(*model, "hidden.weight").grad(), parameter(*model, "delta").grad()))
+      << "one result of the compiled step";
+  EXPECT_GT(buffer(*model, "average").norm().item<double>(), 0) << "a buffer that Python replaces";
   EXPECT_EQ(buffer(*model, "norm.num_batches_tracked").item<int64_t>(), 2)
       << "of the two training steps, and none of loading";
 }
