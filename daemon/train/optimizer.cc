@@ -95,11 +95,15 @@ Status Optimizer::make_groups(const NamedTensors& parameters) {
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
-  const c10::Device device = parameters.front().second.device();
-  if (device.is_cpu()) return {};
-  for (Group& group : groups_)
-    group.device_lr = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
+  if (!parameters.front().second.is_cpu()) use_device_lr();
   return {};
+}
+
+void Optimizer::use_device_lr() {
+  const c10::Device device = groups_.front().parameters.front().device();
+  const auto options = at::TensorOptions().device(device).dtype(
+      device.is_cpu() ? at::kDouble : at::kFloat);  // the kernels require these types
+  for (Group& group : groups_) group.device_lr = at::zeros({}, options);
 }
 
 // Each of the first `rows` groups must have parameters, counting those that Muon leaves to adamw.

@@ -49,6 +49,8 @@ class Optimizer {
   // the device) is not finite; skipped() is then 1. update_unless() changes nothing if `found_inf`,
   // an F32 scalar on the device, is 1. None waits for the device.
   void set_lr(double lr);
+  // Keeps the learning rate in a tensor, as parameters on a device always do.
+  void use_device_lr();
   at::Tensor update();
   at::Tensor update_if_finite(const at::Tensor& loss);
   at::Tensor update_unless(const at::Tensor& found_inf);
@@ -75,7 +77,8 @@ class Optimizer {
     // One tensor per parameter if the optimizer has this state, else empty.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
     double lr = 0;
-    at::Tensor device_lr;  // F32 scalar; undefined on the CPU, whose kernels take the double
+    // Scalar, F32 or on the CPU F64. Undefined: the kernels take the double.
+    at::Tensor device_lr;
   };
   const std::vector<Group>& groups() const { return groups_; }
 

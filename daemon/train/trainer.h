@@ -121,6 +121,8 @@ class Trainer {
   bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
 
   Status open_engine();
+  StepObserver* observer_of(MicroBatchInfo micro_batch);
+  void seed_generators(uint64_t ticket);
   void work(const task::Batch& batch, MicroBatchInfo micro_batch);
   Status failed(const std::exception& error) const;
 
@@ -171,7 +173,9 @@ class Trainer {
   // The first action or error other than kContinue.
   Result<NonfiniteGuard::NonfiniteAction> nonfinite_action_ =
       NonfiniteGuard::NonfiniteAction::kContinue;
-  std::unique_ptr<StepEngine> engine_;  // its callbacks use the members above
+  // At the start of the step; only for functions of the engine.
+  std::optional<TrainingState::Mark> step_began_;
+  std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 
   bool stop_requested_ = false;
   bool has_data_ended_ = false;
