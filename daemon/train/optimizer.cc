@@ -159,6 +159,7 @@ void Optimizer::allocate_gradients(const NamedTensors& parameters) {
 void Optimizer::add(Group& group, const std::string& name, const at::Tensor& parameter) {
   group.parameters.push_back(parameter);
   group.gradients.push_back(parameter.grad());
+  parameters_.push_back(parameter);
   gradients_.push_back(group.gradients.back());
   const auto keep = [&](std::vector<at::Tensor>& list, const char* what, at::Tensor tensor) {
     state_.emplace_back(what + name, tensor);
@@ -230,8 +231,38 @@ at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
   return norm;
 }
 
-at::Tensor Optimizer::gradient_norm() const {
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_)));
+at::Tensor Optimizer::gradient_norm() {
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients())));
+}
+
+void Optimizer::take_gradients() {
+  takes_gradients_ = true;
+  flat_gradients_.clear();
+  zero_grad();
+}
+
+const std::vector<at::Tensor>& Optimizer::gradients() {
+  if (gradients_.empty()) collect_gradients();
+  return gradients_;
+}
+
+void Optimizer::collect_gradients() {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : parameters_) {
+    if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+    gradients_.push_back(parameter.grad());
+  }
+  for (Group& group : groups_) {
+    group.gradients.clear();
+    for (const at::Tensor& parameter : group.parameters)
+      group.gradients.push_back(parameter.grad());
+  }
+}
+
+uint64_t Optimizer::gradient_bytes() const {
+  uint64_t bytes = 0;
+  for (const at::Tensor& parameter : parameters_) bytes += parameter.nbytes();
+  return bytes;
 }
 
 at::Tensor Optimizer::clip() {
@@ -439,6 +470,10 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
 void Optimizer::zero_grad() {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& gradients : flat_gradients_) gradients.zero_();
+  if (!takes_gradients_) return;
+  gradients_.clear();
+  for (Group& group : groups_) group.gradients.clear();
+  for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 
 Status Optimizer::load(const checkpoint::SafetensorsFile& file) {

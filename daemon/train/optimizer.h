@@ -10,7 +10,8 @@
 // Threads:   the trainer thread only.
 // Blocking:  step() never waits for the device.
 // Ownership: shares the parameter tensors. Allocates their gradients once, so that the addresses
-//            never change; no other code may drop or replace a gradient.
+//            never change, unless take_gradients() was called; no other code may drop or replace a
+//            gradient.
 // Errors:    LibTorch's exceptions pass through step() and zero_grad().
 #pragma once
 
@@ -56,7 +57,12 @@ class Optimizer {
   at::Tensor update_unless(const at::Tensor& found_inf);
 
   void zero_grad();
-  const std::vector<at::Tensor>& gradients() const { return gradients_; }  // of all groups
+  // From now on, the gradients of a step are the tensors of its one backward pass, which autograd
+  // otherwise adds to zeros. zero_grad() drops them. flat_gradients() is empty.
+  void take_gradients();
+  // Of all groups, after the backward pass; zeros for a parameter that it did not reach.
+  const std::vector<at::Tensor>& gradients();
+  uint64_t gradient_bytes() const;
   // The memory of all gradients: one tensor per dtype, with zeros between the gradients.
   const std::vector<at::Tensor>& flat_gradients() const { return flat_gradients_; }
 
@@ -95,8 +101,9 @@ class Optimizer {
   Status make_groups(const NamedTensors& parameters);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void allocate_gradients(const NamedTensors& parameters);
+  void collect_gradients();
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
-  at::Tensor gradient_norm() const;
+  at::Tensor gradient_norm();
   at::Tensor clip();
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
@@ -104,8 +111,10 @@ class Optimizer {
 
   const config::OptimizerConfig config_;
   const std::optional<double> max_norm_, max_value_;
-  std::vector<Group> groups_;          // none is empty
-  std::vector<at::Tensor> gradients_;  // of all groups
+  std::vector<Group> groups_;  // none is empty
+  bool takes_gradients_ = false;
+  std::vector<at::Tensor> parameters_;  // of all groups
+  std::vector<at::Tensor> gradients_;   // of parameters_; empty: not collected yet
   std::vector<at::Tensor> flat_gradients_;
   NamedTensors state_;
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
