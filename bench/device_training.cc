@@ -62,7 +62,7 @@ class RingFedTraining final : public DeviceTraining {
 
   Status open(c10::Device device) {
     const train::StepEngine::Calls calls{
-        .prepare = [](task::Batch batch, uint64_t) { return batch; },
+        .prepare = [](task::Batch batch, uint64_t, train::MicroBatchInfo) { return batch; },
         .work =
             [this](const task::Batch& batch, train::MicroBatchInfo) {
               step_.add(batch);

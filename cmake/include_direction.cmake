@@ -38,6 +38,7 @@ shared/data/order shared/data/record shared/data/stream")
 set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
+set(ALLOW_daemon/fake_device "daemon/cuda")
 set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/server "shared/base shared/control")
@@ -46,7 +47,7 @@ set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run 
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
-shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/group daemon/writer")
+shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
 shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
@@ -62,7 +63,7 @@ set(ONLY_yaml-cpp "shared/config")
 set(ONLY_spdlog "shared/base")
 set(ONLY_systemd "shared/base")
 set(ONLY_prometheus "daemon/monitoring")
-set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/group daemon/app evaluator")
+set(ONLY_torch "shared/model shared/task daemon/train daemon/cuda daemon/fake_device daemon/group daemon/app evaluator")
 set(ONLY_ATen "${ONLY_torch}")
 set(ONLY_c10 "${ONLY_torch}")
 set(ONLY_stoker "shared/model")  # include/stoker: the plugin headers

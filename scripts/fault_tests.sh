@@ -2,14 +2,14 @@
 # Runs the fault tests of docs/reliability.md in full; normal test runs execute only a part of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-all=(crash_enum powercut_enum program_enum exact_resume corruption memory ring_model hostile)
+all=(crash_enum powercut_enum program_enum exact_resume corruption memory device_schedule ring_model hostile)
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'HELP'
 Usage: scripts/fault_tests.sh [TEST…]
 
 Builds the release preset and runs the tests with every fault point; without a TEST, all of
-them. Takes two and a half hours on two cores. A test that is not possible on this machine (no root, no loop
+them. Takes about three hours on two cores. A test that is not possible on this machine (no root, no loop
 devices) is skipped with the reason.
 
   crash_enum     SIGKILL before each system call on the run directory (seconds)
@@ -18,6 +18,7 @@ devices) is skipped with the reason.
   exact_resume   runs killed twenty times each and compared byte by byte (ten minutes)
   corruption     flipped bits and truncations of a checkpoint, read by each program (minutes)
   memory         the memory of stokerd over 100,000 steps (a minute)
+  device_schedule  training on a simulated device in 100,000 random schedules (a quarter of an hour)
   ring_model     the interleavings of the ring's protocol (an hour, 12 GB); its code in schedules with
                  one preemption more (minutes)
   hostile        all tests labeled `hostile`, with 10 s to 10 minutes of random writes to the ring
@@ -39,6 +40,7 @@ program_of() {
   case $1 in
     corruption) echo fault_test ;;
     memory) echo system_test ;;
+    device_schedule) echo device_schedule_test ;;
     *) echo "$1" ;;
   esac
 }

@@ -139,7 +139,8 @@ Status RunSegment::open_outputs() {
           config_, join_path(store_->directory(),
                              checkpoint::CheckpointStore::checkpoint_name(committed.step)));
   };
-  STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator, train::make_pinned_allocator(state_->device()));
+  STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator,
+                          train::make_pinned_allocator(config_.train.device, state_->device()));
   writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
   if (metrics_)
     writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });

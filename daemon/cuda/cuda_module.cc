@@ -5,7 +5,7 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 
-#include "daemon/cuda/cuda_queue.h"
+#include "daemon/cuda/cuda_streams.h"
 #include "daemon/cuda/preload_nvrtc.h"
 
 namespace stoker::cuda {
@@ -32,16 +32,14 @@ std::string load_nvrtc() {
   return preload_nvrtc(path.substr(0, path.rfind('/')), CUDART_VERSION / 1000);
 }
 
-std::unique_ptr<DeviceQueue> open_queue(int device, size_t slot_bytes, size_t slots) {
-  return open_cuda_queue({.device = device, .slot_bytes = slot_bytes, .slots = slots});
-}
-
 }  // namespace
 }  // namespace stoker::cuda
 
 extern "C" const stoker::cuda::CudaModule* stoker_cuda_module() {
-  static const stoker::cuda::CudaModule module{
-      stoker::cuda::kModuleVersion,    stoker::cuda::device_count, stoker::cuda::pin_host_memory,
-      stoker::cuda::unpin_host_memory, stoker::cuda::load_nvrtc,   stoker::cuda::open_queue};
+  static const stoker::cuda::CudaModule module{.device_count = stoker::cuda::device_count,
+                                               .pin_host_memory = stoker::cuda::pin_host_memory,
+                                               .unpin_host_memory = stoker::cuda::unpin_host_memory,
+                                               .preload_nvrtc = stoker::cuda::load_nvrtc,
+                                               .open_streams = stoker::cuda::open_cuda_streams};
   return &module;
 }

@@ -1,6 +1,8 @@
 // CudaModule: the function table that libstoker_cuda.so exports to stokerd, so that neither links
 // the other.
 //
+// daemon/fake_device has such a table, too, which is linked.
+//
 // Loading the module with RTLD_GLOBAL loads LibTorch's CUDA libraries into the process; LibTorch
 // then supports `cuda` tensors.
 #pragma once
@@ -10,11 +12,11 @@
 #include <memory>
 #include <string>
 
-#include "daemon/cuda/device_queue.h"
+#include "daemon/cuda/device_streams.h"
 
 namespace stoker::cuda {
 
-inline constexpr int kModuleVersion = 5;
+inline constexpr int kModuleVersion = 6;
 inline constexpr const char* kModuleFile = "libstoker_cuda.so";
 inline constexpr const char* kModuleEntry = "stoker_cuda_module";
 
@@ -27,8 +29,10 @@ struct CudaModule {
   void (*unpin_host_memory)(void* bytes) = nullptr;
   // See preload_nvrtc(); called once a device is chosen.
   std::string (*preload_nvrtc)() = nullptr;
-  // See CudaQueue; throws c10::Error.
-  std::unique_ptr<DeviceQueue> (*open_queue)(int device, size_t slot_bytes, size_t slots) = nullptr;
+  // See CudaStreams; throws c10::Error.
+  std::unique_ptr<DeviceStreams> (*open_streams)(int device) = nullptr;
+  // Null, or called with memory that a snapshot reuses: makes late reads of it visible.
+  void (*poison_host_memory)(void* bytes, size_t size) = nullptr;
 };
 
 }  // namespace stoker::cuda

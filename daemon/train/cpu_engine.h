@@ -16,9 +16,11 @@ class CpuEngine final : public StepEngine {
   explicit CpuEngine(Calls calls) : calls_(std::move(calls)) {}
 
   void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) override;
+  void submit(cuda::Work work) override { work(); }
   void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
   bool poll() override { return false; }
   void synchronize() override {}
+  bool is_asynchronous() const override { return false; }
   cuda::DeviceUsage device_usage() override { return usage_; }
 
  private:

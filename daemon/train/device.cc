@@ -5,6 +5,9 @@
 #include <ATen/Context.h>
 
 #include "shared/base/log.h"
+#ifdef STOKER_FAKE_DEVICE
+#include "daemon/fake_device/fake_module.h"
+#endif
 
 namespace stoker::train {
 Result<const cuda::CudaModule*> load_cuda_module() {
@@ -47,10 +50,24 @@ Result<c10::Device> open_cuda(int index) {
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
 }
 
+Result<const cuda::CudaModule*> fake_module([[maybe_unused]] const config::DeviceConfig& device) {
+#ifdef STOKER_FAKE_DEVICE
+  return fake_device::module_of_seed(static_cast<uint64_t>(device.index.value_or(0)));
+#else
+  return Status(
+      StatusCode::kInvalidArgument,
+      "train.device: fake exists in builds of type Debug only; set it to auto, cpu or cuda");
+#endif
+}
+
 }  // namespace
 
 Result<c10::Device> open_device(const config::DeviceConfig& device) {
   const c10::Device cpu(c10::DeviceType::CPU);
+  if (device.type == config::DeviceConfig::Type::kFake) {
+    STOKER_RETURN_IF_ERROR(fake_module(device).status());
+    return cpu;
+  }
   if (device.type == config::DeviceConfig::Type::kCpu) return cpu;
   const auto cuda = open_cuda(device.index.value_or(0));
   if (cuda.ok()) return *cuda;
@@ -62,10 +79,19 @@ Result<c10::Device> open_device(const config::DeviceConfig& device) {
   return cpu;
 }
 
-Result<writer::PinnedAllocator> make_pinned_allocator(c10::Device device) {
-  if (device.is_cpu()) return writer::PinnedAllocator{};
-  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
-  return writer::PinnedAllocator{module->pin_host_memory, module->unpin_host_memory};
+Result<const cuda::CudaModule*> module_of(const config::DeviceConfig& config, c10::Device device) {
+  if (config.type == config::DeviceConfig::Type::kFake) return fake_module(config);
+  if (device.is_cpu()) return nullptr;
+  return load_cuda_module();
+}
+
+Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,
+                                                      c10::Device device) {
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, module_of(config, device));
+  if (module == nullptr) return writer::PinnedAllocator{};
+  return writer::PinnedAllocator{.pin = module->pin_host_memory,
+                                 .unpin = module->unpin_host_memory,
+                                 .poison = module->poison_host_memory};
 }
 
 }  // namespace stoker::train

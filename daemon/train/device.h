@@ -3,7 +3,8 @@
 // `cpu` never loads CUDA. `cuda` and `auto` load libstoker_cuda.so. It is a separate module because
 // loading LibTorch's CUDA libraries adds seconds to the start and hundreds of megabytes to the
 // process. `auto` falls back to the CPU if the module, a driver or a device is missing, and logs
-// the reason.
+// the reason. `fake` is for tests of builds of type Debug: the CPU as an asynchronous device, see
+// daemon/fake_device.
 //
 // Threads: open_device() once, from one thread, before any other use of LibTorch.
 #pragma once
@@ -22,10 +23,13 @@ namespace stoker::train {
 Result<c10::Device> open_device(const config::DeviceConfig& device);
 
 // Page-locks host memory that an open device copies to. Empty for the CPU.
-Result<writer::PinnedAllocator> make_pinned_allocator(c10::Device device);
+Result<writer::PinnedAllocator> make_pinned_allocator(const config::DeviceConfig& config,
+                                                      c10::Device device);
 
 // The CUDA module; loads it if necessary. kNotFound: it cannot be loaded. kMismatch: it is not a
 // stoker module or belongs to another version.
 Result<const cuda::CudaModule*> load_cuda_module();
+// The functions of a device that was opened for `config`; null for the CPU.
+Result<const cuda::CudaModule*> module_of(const config::DeviceConfig& config, c10::Device device);
 
 }  // namespace stoker::train

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
 #include <c10/util/Exception.h>
 
 #include "daemon/train/batch_view.h"
+#include "daemon/train/training_error.h"
 #include "shared/base/log.h"
 
 namespace stoker::train {
@@ -66,15 +68,18 @@ DeviceEngine::~DeviceEngine() {
   try {
     queue_->synchronize();
   } catch (const std::exception& error) {
-    log_warn("device unresponsive", {{"error", error.what()}});
+    log_warn("device unresponsive", {{"error", to_status(error).message()}});
   }
 }
 
 void DeviceEngine::run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) {
   poll();
-  while (copying_.size() >= max_copying_) release_oldest();
-  const size_t buffer = batches_++ % DeviceQueue::kBuffers;
-  const size_t slot = batch.ticket % options_.slots;
+  while (copying_.size() >= max_copying_) {
+    queue_->wait_until_copied(copying_.front().slot);
+    release_oldest();
+  }
+  const size_t buffer = batches_ % DeviceQueue::kBuffers;
+  const size_t slot = batches_++ % options_.slots;
   queue_->start_copy(buffer, slot, copy_parts(batch));
   copying_.push_back({batch.ticket, slot});
   queue_->begin_work(slot);
@@ -82,32 +87,42 @@ void DeviceEngine::run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_ba
   queue_->end_work(buffer);
 }
 
-task::Batch DeviceEngine::prepared(size_t buffer, const feed::ReceivedBatch& received) {
-  const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
-  const task::Batch input = batch_view(received.layout, bytes, options_.device);
-  task::Batch batch = calls_.prepare(input, received.ticket);
-  task::Batch& kept = prepared_[buffer][shape_of(batch)];
-  kept.resize(batch.size());
-  for (size_t i = 0; i < batch.size(); ++i) {
-    if (i < input.size() && batch[i].is_same(input[i])) continue;
-    if (!kept[i].defined()) kept[i] = at::empty_like(batch[i], at::MemoryFormat::Contiguous);
-    batch[i] = kept[i].copy_(batch[i]);
+void DeviceEngine::prepare(Prepared& prepared, const task::Batch& input, uint64_t ticket,
+                           MicroBatchInfo micro_batch) const {
+  prepared.batch = calls_.prepare(input, ticket, micro_batch);
+  prepared.copies.resize(prepared.batch.size());
+  for (size_t i = 0; i < prepared.batch.size(); ++i) {
+    if (i < input.size() && prepared.batch[i].is_same(input[i])) continue;
+    at::Tensor& copy = prepared.copies[i];
+    if (!copy.defined()) copy = at::empty_like(prepared.batch[i], at::MemoryFormat::Contiguous);
+    prepared.batch[i] = copy.copy_(prepared.batch[i]);
   }
-  return batch;
 }
 
 void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
                            MicroBatchInfo micro_batch) {
-  const task::Batch batch = prepared(buffer, received);
-  const auto work = [this, batch, micro_batch] { calls_.work(batch, micro_batch); };
-  const GraphSchedule::Part part{shape_of(batch), buffer, micro_batch.is_first, micro_batch.is_last,
+  const auto* const bytes = static_cast<const std::byte*>(queue_->input(buffer));
+  const task::Batch input = batch_view(received.layout, bytes, options_.device);
+  // The shape after prepare() follows from that of the input.
+  const GraphSchedule::Part part{shape_of(input), buffer, micro_batch.is_first, micro_batch.is_last,
                                  micro_batch.level};
-  const auto mode =
-      micro_batch.is_instrumented ? GraphSchedule::Mode::kPlain : schedule_.next(part);
-  switch (mode) {
+  Prepared& prepared = prepared_[buffer][part.shape];
+  const auto prepare_batch = [this, &prepared, input, ticket = received.ticket, micro_batch] {
+    prepare(prepared, input, ticket, micro_batch);
+  };
+  const auto work = [this, &prepared, micro_batch] { calls_.work(prepared.batch, micro_batch); };
+  if (micro_batch.is_instrumented) {
+    make_room_for_eager_work();
+    return queue_->call([prepare_batch, work] {
+      prepare_batch();
+      work();
+    });
+  }
+  queue_->submit(prepare_batch);
+  switch (schedule_.next(part)) {
     case GraphSchedule::Mode::kPlain:
       make_room_for_eager_work();
-      return work();
+      return queue_->submit(work);
     case GraphSchedule::Mode::kReplay:
       ++replays_since_drop_;
       return schedule_.graph(part).replay();
@@ -116,7 +131,7 @@ void DeviceEngine::compute(size_t buffer, const feed::ReceivedBatch& received,
   }
 }
 
-void DeviceEngine::capture(const GraphSchedule::Part& part, const std::function<void()>& work) {
+void DeviceEngine::capture(const GraphSchedule::Part& part, const cuda::Work& work) {
   try {
     // A capture cannot use memory that eager steps left in the cache.
     queue_->release_cached_memory();
@@ -129,7 +144,7 @@ void DeviceEngine::capture(const GraphSchedule::Part& part, const std::function<
     // Also without memory: a capture needs more than an eager step.
     disable_capture(error.what_without_backtrace());
     queue_->release_cached_memory();
-    return work();
+    return queue_->submit(work);
   }
   schedule_.graph(part).replay();
 }
@@ -150,7 +165,7 @@ void DeviceEngine::make_room_for_eager_work() {
   const uint64_t cached = use.reserved_bytes > used ? use.reserved_bytes - used : 0;
   const uint64_t available = queue_->free_bytes() + cached;
   if (available >= graph_bytes_) return;
-  queue_->synchronize();
+  queue_->wait_for_work(DeviceQueue::Next::kDropGraphs);
   if (has_dropped_graphs_ && replays_since_drop_ < kMinReplays) {
     disable_capture("not enough memory for graphs and eager steps in turn");
   } else {
@@ -166,24 +181,33 @@ void DeviceEngine::make_room_for_eager_work() {
 
 void DeviceEngine::read(const std::vector<at::Tensor>& scalars, OnRead on_read) {
   assert(scalars.size() <= DeviceQueue::kMaxValues);
-  std::vector<at::Tensor> numbers;
-  for (const at::Tensor& scalar : scalars) numbers.push_back(scalar.detach().to(at::kDouble));
-  // stack() copies the values, because the scalars can change before the read completes.
-  Reading reading{reads_++ % DeviceQueue::kReads, at::stack(numbers), std::move(on_read)};
-  while (reading_.size() == DeviceQueue::kReads) deliver_oldest();
-  queue_->start_read(reading.read, reading.values.data_ptr<double>(), numbers.size());
-  reading_.push_back(std::move(reading));
+  while (reading_.size() == DeviceQueue::kReads) {
+    queue_->wait_until_read(reading_.front().read);
+    deliver_oldest();
+  }
+  const size_t read = reads_++ % DeviceQueue::kReads;
+  const auto count = static_cast<int64_t>(scalars.size());
+  at::Tensor values = at::from_blob(queue_->read_buffer(read), {count},
+                                    at::TensorOptions().dtype(at::kDouble).device(options_.device));
+  queue_->submit([scalars, values] {
+    std::vector<at::Tensor> numbers;
+    for (const at::Tensor& scalar : scalars) numbers.push_back(scalar.detach().to(at::kDouble));
+    at::Tensor out = values;
+    at::stack_out(out, numbers);
+  });
+  queue_->start_read(read, scalars.size());
+  reading_.push_back({read, std::move(on_read)});
 }
 
+// Only when its copy is complete.
 void DeviceEngine::release_oldest() {
   const Copying oldest = copying_.front();
-  queue_->wait_until_copied(oldest.slot);
   copying_.pop_front();
   calls_.release(oldest.ticket);
 }
 
+// Only when its read is complete.
 void DeviceEngine::deliver_oldest() {
-  queue_->wait_until_read(reading_.front().read);
   const Reading oldest = std::move(reading_.front());
   reading_.pop_front();
   oldest.on_read(queue_->values(oldest.read));
@@ -204,6 +228,7 @@ void DeviceEngine::drop_captured_work() {
 }
 
 void DeviceEngine::synchronize() {
+  queue_->wait_for_work(DeviceQueue::Next::kUseState);  // which waited for the copies
   while (!copying_.empty()) release_oldest();
   while (!reading_.empty()) deliver_oldest();
 }

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/cuda/device_queue.h"
@@ -40,10 +41,12 @@ class DeviceEngine final : public StepEngine {
   DeviceEngine& operator=(const DeviceEngine&) = delete;
 
   void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) override;
+  void submit(cuda::Work work) override { queue_->submit(std::move(work)); }
   void read(const std::vector<at::Tensor>& scalars, OnRead on_read) override;
   bool poll() override;
   void synchronize() override;
   void drop_captured_work() override;
+  bool is_asynchronous() const override { return true; }
   cuda::DeviceUsage device_usage() override { return queue_->usage(); }
 
  private:
@@ -53,13 +56,19 @@ class DeviceEngine final : public StepEngine {
   };
   struct Reading {
     size_t read;
-    at::Tensor values;  // on the device
     OnRead on_read;
   };
 
+  // A batch after prepare(). Graphs need its tensors at fixed addresses.
+  struct Prepared {
+    task::Batch copies;  // of the tensors that prepare() replaced
+    task::Batch batch;   // views of the input buffer, or `copies`
+  };
+
   void compute(size_t buffer, const feed::ReceivedBatch& received, MicroBatchInfo micro_batch);
-  task::Batch prepared(size_t buffer, const feed::ReceivedBatch& received);
-  void capture(const GraphSchedule::Part& part, const std::function<void()>& work);
+  void prepare(Prepared& prepared, const task::Batch& input, uint64_t ticket,
+               MicroBatchInfo micro_batch) const;
+  void capture(const GraphSchedule::Part& part, const cuda::Work& work);
   void disable_capture(const std::string& reason);
   void make_room_for_eager_work();
   void release_oldest();
@@ -74,10 +83,9 @@ class DeviceEngine final : public StepEngine {
   uint64_t graph_bytes_ = 0;  // memory that only the graphs can use
   bool has_dropped_graphs_ = false;
   uint64_t replays_since_drop_ = 0;
-  // Copies of the tensors that prepare() replaced, per buffer and shape. Graphs need them at fixed
-  // addresses.
-  std::array<std::map<std::string, task::Batch>, cuda::DeviceQueue::kBuffers> prepared_;
-  uint64_t batches_ = 0;
+  // By the shape of the input; the contents belong to submitted work.
+  std::array<std::map<std::string, Prepared>, cuda::DeviceQueue::kBuffers> prepared_;
+  uint64_t batches_ = 0;  // of this process; the ranks of a group have tickets with gaps
   uint64_t reads_ = 0;
   std::deque<Copying> copying_;
   std::deque<Reading> reading_;

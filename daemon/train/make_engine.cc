@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/cuda/stream_queue.h"
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device.h"
 #include "daemon/train/device_engine.h"
@@ -15,11 +16,12 @@ Result<std::unique_ptr<StepEngine>> make_engine(const config::TrainConfig& confi
                                                 std::span<std::byte> copies,
                                                 StepEngine::Calls calls) {
   using Engine = std::unique_ptr<StepEngine>;
-  if (device.is_cpu()) return Engine(std::make_unique<CpuEngine>(std::move(calls)));
-  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, load_cuda_module());
+  STOKER_ASSIGN_OR_RETURN(const cuda::CudaModule* const module, module_of(config.device, device));
+  if (module == nullptr) return Engine(std::make_unique<CpuEngine>(std::move(calls)));
   // Must come first: it sets the current device of this thread, and the memory is pinned through
   // that device.
-  auto queue = module->open_queue(device.index(), ring.layout().slot_bytes(), ring.slots());
+  auto queue = std::make_unique<cuda::StreamQueue>(module->open_streams(device.index()),
+                                                   ring.layout().slot_bytes(), ring.slots());
   std::vector<std::unique_ptr<PinnedMemory>> pinned;
   for (const std::span<std::byte> memory : {ring.payload(), copies})
     pinned.push_back(std::make_unique<PinnedMemory>(

@@ -103,11 +103,15 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
-  const c10::Device device = parameters.front().second.device();
-  if (device.is_cpu()) return {};
-  for (Group& group : groups_)
-    group.device_lr = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device));
+  if (!parameters.front().second.is_cpu()) use_device_lr();
   return {};
+}
+
+void Optimizer::use_device_lr() {
+  const c10::Device device = groups_.front().parameters.front().device();
+  const auto options = at::TensorOptions().device(device).dtype(
+      device.is_cpu() ? at::kDouble : at::kFloat);  // the kernels require these types
+  for (Group& group : groups_) group.device_lr = at::zeros({}, options);
 }
 
 // Each of the first `rows` groups must have parameters, counting those of the same row that Muon
@@ -166,6 +170,7 @@ void Optimizer::allocate_gradients(const NamedTensors& parameters) {
 void Optimizer::add(Group& group, const std::string& name, const at::Tensor& parameter) {
   group.parameters.push_back(parameter);
   group.gradients.push_back(parameter.grad());
+  parameters_.push_back(parameter);
   gradients_.push_back(group.gradients.back());
   const auto keep = [&](std::vector<at::Tensor>& list, const char* what, at::Tensor tensor) {
     state_.emplace_back(what + name, tensor);
@@ -244,8 +249,39 @@ at::Tensor Optimizer::update_unless(const at::Tensor& found_inf) {
   return norm;
 }
 
-at::Tensor Optimizer::gradient_norm() const {
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients_)));
+at::Tensor Optimizer::gradient_norm() {
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients())));
+}
+
+void Optimizer::take_gradients() {
+  takes_gradients_ = true;
+  flat_gradients_.clear();
+  zero_grad();
+}
+
+const std::vector<at::Tensor>& Optimizer::gradients() {
+  if (gradients_.empty()) collect_gradients();
+  return gradients_;
+}
+
+void Optimizer::collect_gradients() {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : parameters_) {
+    if (!parameter.requires_grad()) continue;  // frozen now
+    if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+    gradients_.push_back(parameter.grad());
+  }
+  for (Group& group : groups_) {
+    group.gradients.clear();
+    for (const at::Tensor& parameter : group.parameters)
+      group.gradients.push_back(parameter.grad());
+  }
+}
+
+uint64_t Optimizer::gradient_bytes() const {
+  uint64_t bytes = 0;
+  for (const at::Tensor& parameter : parameters_) bytes += parameter.nbytes();
+  return bytes;
 }
 
 at::Tensor Optimizer::clip() {
@@ -454,6 +490,10 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
 void Optimizer::zero_grad() {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& gradients : flat_gradients_) gradients.zero_();
+  if (!takes_gradients_) return;
+  gradients_.clear();
+  for (Group& group : groups_) group.gradients.clear();
+  for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 
 Status Optimizer::load(const checkpoint::SafetensorsFile& file) {

@@ -10,7 +10,8 @@
 // Threads:   the trainer thread only.
 // Blocking:  step() never waits for the device.
 // Ownership: shares the parameter tensors. Allocates their gradients once, so that the addresses
-//            never change; no other code may drop or replace a gradient.
+//            never change, unless take_gradients() was called; no other code may drop or replace a
+//            gradient.
 // Errors:    LibTorch's exceptions pass through step() and zero_grad().
 #pragma once
 
@@ -56,12 +57,19 @@ class Optimizer {
   // the device) is not finite; skipped() is then 1. update_unless() changes nothing if `found_inf`,
   // an F32 scalar on the device, is 1. None waits for the device.
   void set_lr(double lr);
+  // Keeps the learning rate in a tensor, as parameters on a device always do.
+  void use_device_lr();
   at::Tensor update();
   at::Tensor update_if_finite(const at::Tensor& loss);
   at::Tensor update_unless(const at::Tensor& found_inf);
 
   void zero_grad();
-  const std::vector<at::Tensor>& gradients() const { return gradients_; }  // of all groups
+  // From now on, the gradients of a step are the tensors of its one backward pass, which autograd
+  // otherwise adds to zeros. zero_grad() drops them. flat_gradients() is empty.
+  void take_gradients();
+  // Of all groups, after the backward pass; zeros for a parameter that it did not reach.
+  const std::vector<at::Tensor>& gradients();
+  uint64_t gradient_bytes() const;
   // The memory of all gradients: one tensor per dtype, with zeros between the gradients.
   const std::vector<at::Tensor>& flat_gradients() const { return flat_gradients_; }
 
@@ -83,7 +91,8 @@ class Optimizer {
     // One tensor per parameter if the optimizer has this state, else empty.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
     double lr = 0;
-    at::Tensor device_lr;  // F32 scalar; undefined on the CPU, whose kernels take the double
+    // Scalar, F32 or on the CPU F64. Undefined: the kernels take the double.
+    at::Tensor device_lr;
   };
   const std::vector<Group>& groups() const { return groups_; }
 
@@ -100,8 +109,9 @@ class Optimizer {
   Status make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen);
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void allocate_gradients(const NamedTensors& parameters);
+  void collect_gradients();
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
-  at::Tensor gradient_norm() const;
+  at::Tensor gradient_norm();
   at::Tensor clip();
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
@@ -110,8 +120,10 @@ class Optimizer {
   const config::OptimizerConfig config_;
   const std::optional<double> max_norm_, max_value_;
   bool is_frozen_ = false;
-  std::vector<Group> groups_;          // none is empty
-  std::vector<at::Tensor> gradients_;  // of all groups
+  std::vector<Group> groups_;  // none is empty
+  bool takes_gradients_ = false;
+  std::vector<at::Tensor> parameters_;  // of all groups
+  std::vector<at::Tensor> gradients_;   // of parameters_; empty: not collected yet
   std::vector<at::Tensor> flat_gradients_;
   NamedTensors state_;
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().

@@ -26,19 +26,23 @@ namespace stoker::train {
 // The position of a micro-batch in its step.
 struct MicroBatchInfo {
   bool is_first = true, is_last = true;
-  bool is_instrumented = false;  // runs eagerly, because its phases are observed
+  bool is_instrumented = false;  // runs eagerly and during run(), because its phases are observed
   int level = 0;                 // in the tree of the step, see SumTree; 0 without one
 };
 
 class StepEngine {
  public:
+  // All of these functions access the tensors of the training state, and nothing else does while the
+  // engine exists: on a device they run later than the call, see cuda::DeviceStreams. A function must
+  // therefore not use data of the host that changes meanwhile, unless the step is instrumented.
+
   // Processes a micro-batch. May only issue device work on memory with fixed addresses, because it
   // can be captured once and then replayed instead of being called.
   using Work = std::function<void(const task::Batch&, MicroBatchInfo)>;
   // Called in batch order, when the memory of a batch is no longer read.
   using Release = std::function<void(uint64_t ticket)>;
   // Transforms a batch before `work`. Called in every step, so the result can depend on the ticket.
-  using Prepare = std::function<task::Batch(task::Batch, uint64_t ticket)>;
+  using Prepare = std::function<task::Batch(task::Batch, uint64_t ticket, MicroBatchInfo)>;
   struct Calls {
     Prepare prepare;
     Work work;
@@ -52,6 +56,8 @@ class StepEngine {
 
   // The memory of the batch must stay valid until it is released.
   virtual void run(const feed::ReceivedBatch& batch, MicroBatchInfo micro_batch) = 0;
+  // Runs work on the training state after all work issued so far.
+  virtual void submit(cuda::Work work) = 0;
   // Reads the scalars as of all work issued so far and passes their values to `on_read` when they
   // are available: immediately, or from a later run(), poll() or synchronize(). In the order of the
   // calls.
@@ -59,9 +65,13 @@ class StepEngine {
   // Releases batches and delivers values that have completed. Returns false when nothing is
   // pending.
   virtual bool poll() = 0;
+  // Then the host may use the state until the next run(), submit() or read().
   virtual void synchronize() = 0;
   // The work does something else from the next run() on; what was captured of it is dropped.
   virtual void drop_captured_work() {}
+  // Whether work runs later than its call, or replays what was captured, so that it must get
+  // everything that changes from step to step in device memory.
+  virtual bool is_asynchronous() const = 0;
   // Usage of the completed steps; does not wait for pending ones.
   virtual cuda::DeviceUsage device_usage() = 0;
 };

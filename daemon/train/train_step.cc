@@ -40,9 +40,13 @@ TrainStep::TrainStep(model::Model& model, const task::Task& task, Optimizer& opt
       accumulate_(config.gradient_accumulation_steps),
       autocast_(format_of(config.precision)),
       gradient_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_),
-      scalar_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_) {}
+      scalar_tree_(own_micro_batches > 0 ? own_micro_batches : accumulate_) {
+  if (accumulate_ == 1) optimizer_.take_gradients();
+}
 
 void TrainStep::add(const task::Batch& batch, bool is_first) {
+  // A capture that failed before drop() has left gradients that were never computed.
+  if (accumulate_ == 1) drop();
   task::LossAndMetric computed;
   {
     const PhaseScope forward(maybe_observer_, Phase::kForward);

@@ -93,6 +93,7 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   channels_.expects_exchange = maybe_group_.has_value();
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
+    if (may_save()) writer_.reserve(state_.snapshot_bytes());
     if (config_.checkpoint.save_at_start && state_.step == 0 && may_save()) (void)try_save();
     if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
     while (state_.step < config_.train.max_steps) {
@@ -137,8 +138,8 @@ Status Trainer::open_engine() {
   const auto work = [this](const task::Batch& batch, MicroBatchInfo micro_batch) {
     this->work(batch, micro_batch);
   };
-  const auto prepare = [this](task::Batch batch, uint64_t ticket) {
-    const PhaseScope copying(instrumentation_.maybe_observer(), Phase::kCopy);
+  const auto prepare = [this](task::Batch batch, uint64_t ticket, MicroBatchInfo micro_batch) {
+    const PhaseScope copying(observer_of(micro_batch), Phase::kCopy);
     return state_.task().mixed(std::move(batch), config_.run.seed, ticket);
   };
   const auto release = [this](uint64_t ticket) { source_.ring().release(ticket); };
@@ -148,7 +149,13 @@ Status Trainer::open_engine() {
                                          receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
+  if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
   return {};
+}
+
+// Other steps may run later than the call, when another step is instrumented or none.
+StepObserver* Trainer::observer_of(MicroBatchInfo micro_batch) {
+  return micro_batch.is_instrumented ? instrumentation_.maybe_observer() : nullptr;
 }
 
 // Saves nothing: copying from the device may fail too, and the last checkpoint is complete.
@@ -319,22 +326,26 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
 }
 
 Result<bool> Trainer::do_step(std::stop_token stop) {
-  if (state_.update_frozen()) engine_->drop_captured_work();
+  if (state_.changes_frozen()) {
+    engine_->synchronize();
+    state_.update_frozen();
+    engine_->drop_captured_work();
+  }
   instrumentation_.enter_step(state_.step + 1);
-  step_.set_observer(instrumentation_.maybe_observer());
-  step_began_ = clock_.monotonic();
+  step_start_ = clock_.monotonic();
   waited_before_step_ = interval_.waited;
-  std::optional<TrainingState::Mark> began;
   const auto parts = static_cast<int64_t>(share_.length());
-  if (parts > 1) began = state_.mark();
+  if (parts > 1) engine_->submit([this] { step_began_ = state_.mark(); });
   for (int64_t part = 0; part < parts; ++part) {
     const uint64_t ticket = state_.ticket + share_.begin() + static_cast<uint64_t>(part);
     STOKER_ASSIGN_OR_RETURN(const auto batch, next_batch(ticket, stop));
     if (!batch) {
       // An incomplete step is undone, and the ticket stays at the start of the step.
       if (part > 0) {
-        state_.rewind(*began);
-        step_.drop();
+        engine_->submit([this] {
+          state_.rewind(*step_began_);
+          step_.drop();
+        });
       }
       return false;
     }
@@ -345,9 +356,9 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
         .is_last = part + 1 == parts,
         .is_instrumented = instrumentation_.maybe_observer() != nullptr,
         .level = uses_tree_ ? SumTree::level_of(part) : 0};
-    if (micro_batch.is_last) state_.optimizer().set_lr(learning_rate());
-    if (config_.run.rng == config::Rng::kPerTicket)
-      state_.seed_generators(config_.run.seed, batch->ticket);
+    if (micro_batch.is_last)
+      engine_->submit([this, lr = learning_rate()] { state_.optimizer().set_lr(lr); });
+    if (config_.run.rng == config::Rng::kPerTicket) seed_generators(batch->ticket);
     engine_->run(*batch, micro_batch);
     STOKER_RETURN_IF_ERROR(group_status_);
     channels_.board.record_progress();
@@ -359,14 +370,18 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
   ++interval_.steps;
   channels_.board.set_step(state_.step);
   // The state does not depend on which micro-batches this process has trained on.
-  if (config_.run.rng == config::Rng::kPerTicket)
-    state_.seed_generators(config_.run.seed, state_.ticket);
+  if (config_.run.rng == config::Rng::kPerTicket) seed_generators(state_.ticket);
   if (maybe_group_) STOKER_RETURN_IF_ERROR(apply_agreed());
   return true;
 }
 
+void Trainer::seed_generators(uint64_t ticket) {
+  engine_->submit([this, ticket] { state_.seed_generators(config_.run.seed, ticket); });
+}
+
 void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
-  instrumentation_.on_micro_batch(batch);
+  if (micro_batch.is_instrumented) instrumentation_.on_micro_batch(batch);
+  step_.set_observer(observer_of(micro_batch));
   if (maybe_buckets_ && micro_batch.is_last) maybe_buckets_->begin();
   step_.add(batch, micro_batch.is_first || uses_tree_);
   if (uses_tree_) step_.add_to_tree(micro_batch.level, micro_batch.is_last);

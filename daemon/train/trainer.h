@@ -128,6 +128,8 @@ class Trainer {
   bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
 
   Status open_engine();
+  StepObserver* observer_of(MicroBatchInfo micro_batch);
+  void seed_generators(uint64_t ticket);
   void work(const task::Batch& batch, MicroBatchInfo micro_batch);
   Status failed(const std::exception& error) const;
 
@@ -179,7 +181,9 @@ class Trainer {
   // The first action or error other than kContinue.
   Result<NonfiniteGuard::NonfiniteAction> nonfinite_action_ =
       NonfiniteGuard::NonfiniteAction::kContinue;
-  std::unique_ptr<StepEngine> engine_;  // its callbacks use the members above
+  // At the start of the step; only for functions of the engine.
+  std::optional<TrainingState::Mark> step_began_;
+  std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 
   bool stop_requested_ = false;
   bool is_preempted_ = false;  // by the launcher
@@ -194,7 +198,7 @@ class Trainer {
   bool asks_for_save_ = false;            // a rank other than the chief was requested to save
   uint64_t sample_errors_of_others_ = 0;  // since this start
   bool was_preempted_ = false;            // this rank
-  nanoseconds step_began_{0}, waited_before_step_{0};
+  nanoseconds step_start_{0}, waited_before_step_{0};
   bool has_compared_ = false;  // the parameters of the ranks, since this start
   size_t num_quarantined_sent_ = 0;
   // On the chief, of each other rank:

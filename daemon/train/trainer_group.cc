@@ -60,7 +60,7 @@ RankReport Trainer::own_report() {
   const auto ms = [](nanoseconds time) {
     return std::chrono::duration<double, std::milli>(time).count();
   };
-  RankReport own{.compute_ms = ms(clock_.monotonic() - step_began_),
+  RankReport own{.compute_ms = ms(clock_.monotonic() - step_start_),
                  .data_wait_ms = ms(interval_.waited - waited_before_step_),
                  .quarantined = num_quarantined_sent_};
   const auto every = config_.distributed.consistency_check_every_steps;

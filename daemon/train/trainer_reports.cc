@@ -66,8 +66,11 @@ void Trainer::read_device_metrics(std::optional<metrics::TrainMetrics> maybe_met
       state_.loss_steps -= found->skipped;
     }
   });
-  guard_.reset_counts();
-  if (ends_interval) state_.reset_interval();
+  engine_->submit([this, ends_interval] {
+    guard_.reset_counts();
+    if (ends_interval) state_.reset_interval();
+  });
+  if (ends_interval) state_.loss_steps = 0;
 }
 
 Result<NonfiniteGuard::NonfiniteAction> Trainer::read_device_metrics_blocking() {

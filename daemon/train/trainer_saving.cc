@@ -83,9 +83,14 @@ void Trainer::fill(writer::Snapshot& snapshot) {
   // Whether a save is taken depends on disk speed too. The trend changes only if a trigger uses it,
   // so that other runs do not depend on the disk.
   if (config_.checkpoint.save_on_loss_improvement) state_.loss_trend.record_save();
-  state_.capture(snapshot);
-  if (state_.stream)
+  snapshot.begin();
+  engine_->submit([this, &snapshot] { state_.copy_to(snapshot); });
+  engine_->synchronize();  // afterwards the copies are complete
+  state_.describe(manifest);
+  if (state_.stream) {
+    add_stream(snapshot, *state_.stream);
     if (const auto history = source_.history_of(*state_.stream)) add_history(snapshot, *history);
+  }
   manifest.epoch = source_.plan().epoch_of(state_.ticket);
   manifest.metrics_bytes = metrics_bytes_;
   manifest.sample_errors = source_.sample_errors_before(state_.ticket) + sample_errors_of_others_;

@@ -80,11 +80,9 @@ Status to_status(const std::exception& error) {
 }
 
 std::string memory_usage(TrainingState& state, uint64_t tree_bytes) {
-  uint64_t gradients = 0;
-  for (const at::Tensor& gradient : state.optimizer().gradients()) gradients += gradient.nbytes();
   std::string text = "the model uses " + mib(size_in_bytes(model::named_tensors(state.model()))) +
-                     ", its gradients " + mib(gradients) + ", the optimizer " +
-                     mib(size_in_bytes(state.optimizer().state()));
+                     ", its gradients " + mib(state.optimizer().gradient_bytes()) +
+                     ", the optimizer " + mib(size_in_bytes(state.optimizer().state()));
   if (tree_bytes > 0) text += ", distributed.reduction: ordered " + mib(tree_bytes);
   if (state.ema_weights() != nullptr)
     text += ", the average " + mib(size_in_bytes(state.ema_weights()->tensors()));

@@ -13,7 +13,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "daemon/train/stream_tensors.h"
@@ -48,14 +47,6 @@ const c10::Device kCpu(c10::DeviceType::CPU);
 at::Tensor host_view(std::span<std::byte> bytes, const at::Tensor& like) {
   return at::from_blob(bytes.data(), like.sizes(),
                        like.options().device(at::kCPU).requires_grad(false));
-}
-
-void copy_out(writer::Snapshot& snapshot, writer::Part part, const std::string& name,
-              const at::Tensor& tensor) {
-  const at::Tensor source = tensor.detach();
-  // Copies from a device run asynchronously; capture() waits for them.
-  host_view(snapshot.add(part, model::to_tensor_spec(name, source)), source)
-      .copy_(source, /*non_blocking=*/!source.is_cpu());
 }
 
 at::Tensor generator_state(c10::Device device) {
@@ -221,11 +212,15 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   return state;
 }
 
-bool TrainingState::update_frozen() {
+bool TrainingState::changes_frozen() const {
   const bool is_frozen = unfreeze_at_step_ && step < *unfreeze_at_step_;
-  if (is_frozen == optimizer_->is_frozen()) return false;
+  return is_frozen != optimizer_->is_frozen();
+}
+
+void TrainingState::update_frozen() {
+  const bool is_frozen = unfreeze_at_step_ && step < *unfreeze_at_step_;
   optimizer_->set_frozen(is_frozen);
-  if (is_frozen) return true;
+  if (is_frozen) return;
   uint64_t parameters = 0;
   int64_t elements = 0;
   for (const Optimizer::Group& group : optimizer_->groups())
@@ -236,38 +231,51 @@ bool TrainingState::update_frozen() {
     }
   log_info("parameters unfrozen",
            {{"step", step}, {"parameters", parameters}, {"elements", elements}});
-  return true;
 }
 
-void TrainingState::capture(writer::Snapshot& snapshot) const {
-  snapshot.begin();
+// The tensors of a snapshot in their order.
+template <typename Visit>
+void TrainingState::for_each_tensor(const Visit& visit) const {
+  using writer::Part;
   for (const auto& [name, tensor] : model::named_tensors(*model_))
-    copy_out(snapshot, writer::Part::kModel, name, tensor);
-  for (const auto& [name, tensor] : optimizer_->state())
-    copy_out(snapshot, writer::Part::kOptimizer, name, tensor);
+    visit(Part::kModel, name, tensor);
+  for (const auto& [name, tensor] : optimizer_->state()) visit(Part::kOptimizer, name, tensor);
   if (ema_)
-    for (const auto& [name, tensor] : ema_->tensors())
-      copy_out(snapshot, writer::Part::kEma, name, tensor);
-  copy_out(snapshot, writer::Part::kTrainerState, kRngCpu, generator_state(kCpu));
-  if (!device_.is_cpu())
-    copy_out(snapshot, writer::Part::kTrainerState, kRngDevice, generator_state(device_));
-  copy_out(snapshot, writer::Part::kTrainerState, kLossSum, loss_sum);
-  copy_out(snapshot, writer::Part::kTrainerState, kLossSteps,
-           at::zeros({}, at::kLong) + loss_steps);
+    for (const auto& [name, tensor] : ema_->tensors()) visit(Part::kEma, name, tensor);
+  visit(Part::kTrainerState, kRngCpu, generator_state(kCpu));
+  if (!device_.is_cpu()) visit(Part::kTrainerState, kRngDevice, generator_state(device_));
+  visit(Part::kTrainerState, kLossSum, loss_sum);
+  visit(Part::kTrainerState, kLossSteps, at::zeros({}, at::kLong) + loss_steps);
   if (metric_sum.defined()) {
     const MetricNames names(task_->training_metric());
-    copy_out(snapshot, writer::Part::kTrainerState, names.sum, metric_sum);
-    copy_out(snapshot, writer::Part::kTrainerState, names.count, metric_count);
+    visit(Part::kTrainerState, names.sum, metric_sum);
+    visit(Part::kTrainerState, names.count, metric_count);
   }
   if (loss_scale_)
     for (const auto& [name, tensor] : loss_scale_->state())
-      copy_out(snapshot, writer::Part::kTrainerState, name, tensor);
+      visit(Part::kTrainerState, name, tensor);
   if (balanced_weights_.defined())
-    copy_out(snapshot, writer::Part::kTrainerState, checkpoint::kClassWeights, balanced_weights_);
-  if (stream) add_stream(snapshot, *stream);
-  if (!device_.is_cpu())
-    c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
-  checkpoint::Manifest& manifest = snapshot.manifest();
+    visit(Part::kTrainerState, checkpoint::kClassWeights, balanced_weights_);
+}
+
+void TrainingState::copy_to(writer::Snapshot& snapshot) const {
+  for_each_tensor(
+      [&snapshot](writer::Part part, const std::string& name, const at::Tensor& tensor) {
+        const at::Tensor source = tensor.detach();
+        host_view(snapshot.add(part, model::to_tensor_spec(name, source)), source)
+            .copy_(source, /*non_blocking=*/!source.is_cpu());
+      });
+}
+
+uint64_t TrainingState::snapshot_bytes() const {
+  uint64_t bytes = 0;
+  for_each_tensor([&bytes](writer::Part, const std::string&, const at::Tensor& tensor) {
+    bytes += writer::Snapshot::aligned(tensor.nbytes());
+  });
+  return bytes;
+}
+
+void TrainingState::describe(checkpoint::Manifest& manifest) const {
   manifest.step = step;
   manifest.next_ticket = ticket;
   manifest.model_digest = model_digest_;
@@ -367,7 +375,6 @@ Status TrainingState::restore_metric(const checkpoint::SafetensorsFile& rest) {
 
 void TrainingState::reset_interval() {
   loss_sum.zero_();
-  loss_steps = 0;
   if (!metric_sum.defined()) return;
   metric_sum.zero_();
   metric_count.zero_();

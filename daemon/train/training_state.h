@@ -46,9 +46,11 @@ class TrainingState : public LiveState {
   // With `may_differ`, tensors without a counterpart of the same name, shape and dtype in the
   // checkpoint keep their initial values and are logged. Otherwise they are kMismatch.
   Result<Restored> restore(const checkpoint::VerifiedCheckpoint& saved, bool may_differ = false);
-  // Copies the state to the snapshot's host memory and sets the manifest fields of this class.
-  // Training can continue when it returns.
-  void capture(writer::Snapshot& snapshot) const;
+  // Adds the tensors to the snapshot. Copies from a device run asynchronously.
+  void copy_to(writer::Snapshot& snapshot) const;
+  uint64_t snapshot_bytes() const;  // that copy_to() needs
+  // Sets the fields of the manifest that belong to this class.
+  void describe(checkpoint::Manifest& manifest) const;
 
   // Seeds the generators for a micro-batch, with run.rng: per_ticket.
   void seed_generators(uint64_t run_seed, uint64_t of_ticket) const;
@@ -80,16 +82,19 @@ class TrainingState : public LiveState {
   at::Tensor loss_sum;                  // of the steps' mean losses
   at::Tensor metric_sum, metric_count;  // of the training metric; undefined without one
   int64_t loss_steps = 0;
-  // model.unfreeze_at_step: freezes or unfreezes the parameters for the next step, as `step` says.
-  // Returns whether that changed them. Call it before each step.
-  bool update_frozen();
-  // Call when these are reported.
+  // model.unfreeze_at_step: whether the next step, as `step` says, freezes or unfreezes parameters,
+  // and doing so, with no work pending.
+  bool changes_frozen() const;
+  void update_frozen();
+  // Zeroes these tensors. Call when they are reported, and set loss_steps to 0.
   void reset_interval();
 
  private:
   Result<Restored> restore_model(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
   Status restore_rest(const checkpoint::SafetensorsFile& rest);
   Status restore_metric(const checkpoint::SafetensorsFile& rest);
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) const;  // of a snapshot
   Status restore_ema(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
 
   TrainingState() : device_(c10::DeviceType::CPU) {}

@@ -27,6 +27,11 @@ CheckpointWriter::CheckpointWriter(checkpoint::CheckpointStore& store, WriterOpt
 
 // ---- Called by the trainer thread
 
+void CheckpointWriter::reserve(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kIdle) snapshot_.reserve(bytes);
+}
+
 Snapshot* CheckpointWriter::try_begin() {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kIdle) return nullptr;

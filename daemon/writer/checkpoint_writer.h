@@ -1,6 +1,6 @@
 // CheckpointWriter: writes snapshots as checkpoints while training continues, one at a time.
 //
-// Threads:   try_begin() and submit() from the trainer thread; run() on one thread of a
+// Threads:   reserve(), try_begin() and submit() from the trainer thread; run() on one thread of a
 //            Coordinator; the rest from any thread.
 // Blocking:  wait_idle() up to `timeout`; the others never. While a checkpoint is in progress,
 //            try_begin() returns nullptr and the caller decides whether that counts as skipped.
@@ -64,6 +64,8 @@ class CheckpointWriter {
   CheckpointWriter(checkpoint::CheckpointStore& store, WriterOptions options,
                    Clock& clock = system_clock());
 
+  // Allocates the memory of a snapshot, unless a checkpoint is in progress. Throws std::bad_alloc.
+  void reserve(uint64_t bytes);
   // Returns the snapshot to fill, or nullptr while one is in progress. submit() must follow.
   Snapshot* try_begin();
   // `on_done` is called on the writer thread.

@@ -1,5 +1,6 @@
 #include "daemon/writer/snapshot.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -7,41 +8,58 @@ namespace stoker::writer {
 namespace {
 
 // Page-aligned because memory is locked per page.
-constexpr std::align_val_t kAlignment{4096};
-constexpr size_t kPageBytes = static_cast<size_t>(kAlignment);
-constexpr size_t kMinPinnedBytes = 64 << 10;  // smaller copies are not worth the cost of pinning
+constexpr std::align_val_t kPageAlignment{4096};
+constexpr size_t kPageBytes = static_cast<size_t>(kPageAlignment);
+constexpr size_t kMinBlockBytes = 1 << 20;
 
 }  // namespace
 
 Snapshot::~Snapshot() {
-  for (Buffer& buffer : buffers_) release(buffer);
+  for (Block& block : blocks_) release(block);
 }
 
-void Snapshot::release(Buffer& buffer) {
-  if (buffer.is_pinned) pinned_allocator_.unpin(buffer.memory);
-  ::operator delete(buffer.memory, kAlignment);
-  buffer = {};
+void Snapshot::release(Block& block) const {
+  if (block.is_pinned) pinned_allocator_.unpin(block.memory);
+  ::operator delete(block.memory, kPageAlignment);
+  block = {};
 }
 
-void Snapshot::resize(Buffer& buffer, size_t bytes) {
-  release(buffer);
-  const size_t capacity = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-  buffer.memory = static_cast<std::byte*>(::operator new(capacity, kAlignment));
-  buffer.capacity = capacity;
-  buffer.is_pinned = pinned_allocator_.pin && capacity >= kMinPinnedBytes &&
-                     pinned_allocator_.pin(buffer.memory, capacity);
+Snapshot::Block Snapshot::allocate(size_t bytes) const {
+  Block block{.capacity = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes};
+  block.memory = static_cast<std::byte*>(::operator new(block.capacity, kPageAlignment));
+  block.is_pinned = pinned_allocator_.pin && pinned_allocator_.pin(block.memory, block.capacity);
+  return block;
 }
 
-void Snapshot::begin() { entries_.clear(); }
+void Snapshot::reserve(uint64_t bytes) {
+  if (blocks_.size() == 1 && blocks_.front().capacity >= bytes) return;
+  entries_.clear();
+  used_ = 0;
+  for (Block& block : blocks_) release(block);
+  blocks_.clear();
+  if (bytes > 0) blocks_.push_back(allocate(bytes));
+}
+
+void Snapshot::begin() {
+  uint64_t capacity = 0;
+  for (const Block& block : blocks_) capacity += block.capacity;
+  reserve(capacity);
+  entries_.clear();
+  used_ = 0;
+  if (pinned_allocator_.poison)
+    for (const Block& block : blocks_) pinned_allocator_.poison(block.memory, block.capacity);
+}
 
 std::span<std::byte> Snapshot::add(Part part, TensorSpec spec) {
   const size_t bytes = spec.bytes();
-  const size_t index = entries_.size();
-  entries_.push_back({part, std::move(spec)});
-  if (buffers_.size() == index) buffers_.emplace_back();
-  Buffer& buffer = buffers_[index];
-  if (buffer.capacity < bytes) resize(buffer, bytes);
-  return {buffer.memory, bytes};
+  if (blocks_.empty() || blocks_.back().capacity - used_ < bytes) {
+    blocks_.push_back(allocate(std::max<size_t>(bytes, kMinBlockBytes)));
+    used_ = 0;
+  }
+  std::byte* const memory = blocks_.back().memory + used_;
+  used_ = std::min<size_t>(used_ + aligned(bytes), blocks_.back().capacity);
+  entries_.push_back({part, std::move(spec), memory});
+  return {memory, bytes};
 }
 
 checkpoint::CheckpointContent Snapshot::content() const {
@@ -59,10 +77,8 @@ checkpoint::CheckpointContent Snapshot::content() const {
     }
     std::abort();
   };
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& entry = entries_[i];
-    views_for(entry.part).push_back({entry.spec, {buffers_[i].memory, entry.spec.bytes()}});
-  }
+  for (const Entry& entry : entries_)
+    views_for(entry.part).push_back({entry.spec, {entry.memory, entry.spec.bytes()}});
   return content;
 }
 

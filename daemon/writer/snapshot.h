@@ -1,7 +1,8 @@
 // Snapshot: a copy of the training state in host memory, taken at a step boundary and written while
 // training continues.
 //
-// The memory is reused for the next snapshot, so only the first snapshot of a run allocates.
+// The tensors are in one block of memory, which is reused for the next snapshot. reserve() allocates
+// and page-locks it before training starts, since both take long for gigabytes.
 //
 // Threads:   filled by the trainer thread, then read by the writer thread; CheckpointWriter
 //            synchronizes them.
@@ -27,6 +28,8 @@ enum class Part { kModel, kOptimizer, kTrainerState, kEma };  // the file that a
 struct PinnedAllocator {
   std::function<bool(void* bytes, size_t size)> pin;  // false: failed, memory unchanged
   std::function<void(void* bytes)> unpin;
+  // Called with memory that is reused; empty: nothing. For tests: makes late reads of it visible.
+  std::function<void(void* bytes, size_t size)> poison = {};
 };
 
 class Snapshot {
@@ -36,6 +39,13 @@ class Snapshot {
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
+
+  // Memory for tensors of `bytes` in total, each with its size rounded up by aligned(). Throws
+  // std::bad_alloc.
+  void reserve(uint64_t bytes);
+  static uint64_t aligned(uint64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
 
   // Drops the previous tensors and retains their memory for the next ones. The manifest is
   // unchanged.
@@ -49,23 +59,28 @@ class Snapshot {
   uint64_t bytes() const;  // total size of all tensors
 
  private:
-  struct Buffer {
+  static constexpr uint64_t kAlignment = 64;
+
+  struct Block {
     std::byte* memory = nullptr;
     size_t capacity = 0;
     bool is_pinned = false;
   };
-  void resize(Buffer& buffer, size_t bytes);
-  void release(Buffer& buffer);
+  Block allocate(size_t bytes) const;
+  void release(Block& block) const;
 
   struct Entry {
     Part part;
     TensorSpec spec;
+    std::byte* memory;
   };
 
   const PinnedAllocator pinned_allocator_;
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
-  std::vector<Buffer> buffers_;  // buffers_[i] holds entries_[i]; extra buffers are spare
+  // One, or more if the tensors did not fit; begin() then replaces them by one.
+  std::vector<Block> blocks_;
+  size_t used_ = 0;  // bytes of the last block
 };
 
 }  // namespace stoker::writer

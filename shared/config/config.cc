@@ -51,15 +51,17 @@ std::optional<DeviceConfig> parse_device(std::string_view text) {
   if (text == "auto") return DeviceConfig{.type = Type::kAuto, .index = {}};
   if (text == "cpu") return DeviceConfig{.type = Type::kCpu, .index = {}};
   if (text == "cuda") return DeviceConfig{.type = Type::kCuda, .index = {}};
-  constexpr std::string_view kPrefix = "cuda:";
-  constexpr size_t kMaxDigits = 2;
-  if (!text.starts_with(kPrefix) || text.size() > kPrefix.size() + kMaxDigits) return std::nullopt;
-  const std::string_view digits = text.substr(kPrefix.size());
+  if (text == "fake") return DeviceConfig{.type = Type::kFake, .index = {}};
+  const bool is_fake = text.starts_with("fake:");
+  if (!is_fake && !text.starts_with("cuda:")) return std::nullopt;
+  const std::string_view digits = text.substr(std::string_view("cuda:").size());
+  const size_t max_digits = is_fake ? 9 : 2;
+  if (digits.empty() || digits.size() > max_digits) return std::nullopt;
   int index = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
   if (error != std::errc() || end != digits.data() + digits.size() || digits[0] == '-')
     return std::nullopt;
-  return DeviceConfig{.type = Type::kCuda, .index = index};
+  return DeviceConfig{.type = is_fake ? Type::kFake : Type::kCuda, .index = index};
 }
 
 std::string to_string(const DeviceConfig& device) {
@@ -70,6 +72,8 @@ std::string to_string(const DeviceConfig& device) {
       return "cpu";
     case DeviceConfig::Type::kCuda:
       return device.index ? "cuda:" + std::to_string(*device.index) : "cuda";
+    case DeviceConfig::Type::kFake:
+      return device.index ? "fake:" + std::to_string(*device.index) : "fake";
   }
   return "";
 }

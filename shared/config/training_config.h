@@ -239,11 +239,11 @@ enum class OnNonfinite { kFail, kSkipStep, kRollback };
 template <>
 inline constexpr auto kWords<OnNonfinite> = words("fail", "skip_step", "rollback");
 
-// train.device: auto, cpu, cuda or cuda:N.
+// train.device: auto, cpu, cuda or cuda:N. Builds of type Debug also have fake and fake:SEED, for tests.
 struct DeviceConfig {
-  enum class Type { kAuto, kCpu, kCuda };
+  enum class Type { kAuto, kCpu, kCuda, kFake };
   Type type = Type::kAuto;
-  std::optional<int> index;  // of cuda:N
+  std::optional<int> index;  // of cuda:N; of fake:SEED the seed
 
   bool operator==(const DeviceConfig&) const = default;
 };

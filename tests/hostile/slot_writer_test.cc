@@ -62,11 +62,12 @@ class SlotWriterTest : public train::TrainerTest,
   }
 
   Result<std::unique_ptr<StepEngine>> make_engine(StepEngine::Calls calls) {
-    calls.prepare = [this, prepare = std::move(calls.prepare)](task::Batch batch, uint64_t ticket) {
+    calls.prepare = [this, prepare = std::move(calls.prepare)](task::Batch batch, uint64_t ticket,
+                                                               train::MicroBatchInfo micro_batch) {
       for (const auto& [i, bytes] : checked_)
         EXPECT_EQ(std::memcmp(batch.at(i).data_ptr(), bytes.data(), bytes.size()), 0)
             << ring_->layout().sample()[i].name << " changed after the check";
-      return prepare(std::move(batch), ticket);
+      return prepare(std::move(batch), ticket, micro_batch);
     };
     if (std::get<Engine>(GetParam()) == Engine::kCpu)
       return std::unique_ptr<StepEngine>(std::make_unique<train::CpuEngine>(std::move(calls)));

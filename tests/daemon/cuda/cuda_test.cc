@@ -183,7 +183,7 @@ TEST_F(CudaTest, MatchesCpuLossesAndGradientsWithPaddedSequences) {
 }
 
 TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
-  const auto queue = (*load_cuda_module())->open_queue(device_->index(), 64, 2);
+  const auto streams = (*load_cuda_module())->open_streams(device_->index());
   const at::Tensor input = at::ones({1000}, at::TensorOptions().device(*device_));
   const auto sample_dropout = [&] { return at::dropout(input, 0.5, true); };
   (void)sample_dropout();
@@ -193,13 +193,13 @@ TEST_F(CudaTest, RestoresRngAndCaptureAfterAbortedCapture) {
     (void)sample_dropout();
     (void)input.sum().item<float>();  // synchronizes, which a capture does not allow
   };
-  EXPECT_THROW((void)queue->capture(invalid_capture), c10::Error);
+  EXPECT_THROW((void)streams->capture(invalid_capture), c10::Error);
   EXPECT_TRUE(at::equal(generator.get_state(), state))
       << "the aborted capture must not change the generator state";
   const at::Tensor sample = sample_dropout();
   EXPECT_FALSE(at::equal(generator.get_state(), state));
   const at::Tensor output = at::zeros_like(input);
-  const auto graph = queue->capture([&] { output.copy_(input * 2 + sample_dropout().mul(0)); });
+  const auto graph = streams->capture([&] { output.copy_(input * 2 + sample_dropout().mul(0)); });
   EXPECT_EQ(output.sum().item<float>(), 0) << "a capture does not run the kernels";
   graph->replay();
   EXPECT_EQ(output.sum().item<float>(), 2000);

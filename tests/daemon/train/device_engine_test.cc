@@ -30,7 +30,7 @@ class DeviceEngineTest : public ::testing::Test {
         std::move(queue), std::vector<std::unique_ptr<PinnedMemory>>(),
         DeviceEngineOptions{.slots = slots, .captures = captures},
         StepEngine::Calls{.prepare =
-                              [this](task::Batch batch, uint64_t ticket) {
+                              [this](task::Batch batch, uint64_t ticket, MicroBatchInfo) {
                                 return on_prepare ? on_prepare(std::move(batch), ticket) : batch;
                               },
                           .work =
@@ -103,7 +103,7 @@ TEST(DeviceEngineShapesTest, ProcessesBatchesOfEachBucketLengthUnchanged) {
   DeviceEngine engine(
       std::make_unique<FakeQueue>(log, slot_bytes), {}, {.slots = 4},
       {.prepare =
-           [](const task::Batch& batch, uint64_t) {
+           [](const task::Batch& batch, uint64_t, MicroBatchInfo) {
              return task::Batch{batch[0] + 1, batch[1]};  // the result of + has its own memory
            },
        .work = [&](const task::Batch& batch, MicroBatchInfo) { seen.push_back(batch[0].clone()); },
@@ -139,13 +139,14 @@ TEST(DeviceEngineCopyTest, CopiesEachTensorFromReceivedBatch) {
                                  3);
   const auto log = std::make_shared<FakeQueue::Log>();
   std::vector<at::Tensor> seen;
-  DeviceEngine engine(std::make_unique<FakeQueue>(log, layout.slot_bytes()), {}, {.slots = 2},
-                      {.prepare = [](const task::Batch& batch, uint64_t) { return batch; },
-                       .work =
-                           [&](const task::Batch& batch, MicroBatchInfo) {
-                             for (const at::Tensor& tensor : batch) seen.push_back(tensor.clone());
-                           },
-                       .release = [](uint64_t) {}});
+  DeviceEngine engine(
+      std::make_unique<FakeQueue>(log, layout.slot_bytes()), {}, {.slots = 2},
+      {.prepare = [](const task::Batch& batch, uint64_t, MicroBatchInfo) { return batch; },
+       .work =
+           [&](const task::Batch& batch, MicroBatchInfo) {
+             for (const at::Tensor& tensor : batch) seen.push_back(tensor.clone());
+           },
+       .release = [](uint64_t) {}});
   feed::BatchReceiver receiver(layout, layout, 2);
   std::vector<std::byte> slot(layout.slot_bytes());
   for (uint64_t ticket = 0; ticket < 6; ++ticket) {

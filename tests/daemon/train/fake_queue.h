@@ -68,7 +68,9 @@ class FakeQueue final : public cuda::DeviceQueue {
     log_->use.work_ms += kWorkMs;
   }
 
-  std::unique_ptr<cuda::Graph> capture(const std::function<void()>& work) override {
+  void submit(cuda::Work work) override { work(); }
+  void call(const cuda::Work& work) override { work(); }
+  std::unique_ptr<cuda::Graph> capture(const cuda::Work& work) override {
     ++log_->captures;
     if (before_capture) before_capture();
     log_->use.reserved_bytes += log_->graph_bytes;
@@ -77,15 +79,17 @@ class FakeQueue final : public cuda::DeviceQueue {
 
   void release_cached_memory() override { ++log_->releases; }
 
-  void start_read(size_t read, const double* values, size_t count) override {
+  double* read_buffer(size_t read) override { return read_buffers_[read].data(); }
+  void start_read(size_t read, size_t count) override {
     ASSERT_LE(count, kMaxValues);
-    reads_[read].assign(values, values + count);
+    reads_[read].assign(read_buffers_[read].begin(), read_buffers_[read].begin() + count);
     unread_.insert(read);
   }
   bool is_read(size_t read) override { return !log_->reads_are_slow || !unread_.contains(read); }
   void wait_until_read(size_t read) override { unread_.erase(read); }
   std::span<const double> values(size_t read) override { return reads_[read]; }
 
+  void wait_for_work(Next) override {}
   void synchronize() override {}
 
   cuda::DeviceUsage usage() override { return log_->use; }
@@ -111,6 +115,7 @@ class FakeQueue final : public cuda::DeviceQueue {
   std::array<std::vector<std::byte>, kBuffers> inputs_;
   // By ring slot: the buffer, and what is copied to it.
   std::map<size_t, std::pair<size_t, std::vector<cuda::CopyPart>>> copies_;
+  std::array<std::array<double, kMaxValues>, kReads> read_buffers_{};
   std::array<std::vector<double>, kReads> reads_;
   std::set<size_t> unread_;
   int maybe_working_on_ = -1;

@@ -10,7 +10,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/equal.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/linspace.h>
@@ -307,6 +307,30 @@ TEST(OptimizerGradientsTest, AreStoredInOneAlignedBufferWithLayoutOfParameters) 
   EXPECT_EQ(flat.sum().item<float>(), 3 + 48 + 35) << "gradients do not overlap";
   optimizer.zero_grad();
   EXPECT_EQ(parameters[2].second.grad().sum().item<float>(), 0);
+}
+
+TEST(OptimizerGradientsTest, AreTensorsOfBackwardPassWhenTaken) {
+  const auto updated = [](bool takes) {
+    const Parameters parameters({"a.w", "a.b", "c.w"});
+    const auto optimizer =
+        *Optimizer::create({.method = config::AdamWConfig{}}, {}, parameters.all);
+    if (takes) optimizer->take_gradients();
+    for (int step = 1; step <= 3; ++step) {
+      EXPECT_NE(parameters.at("a.w").grad().defined(), takes);
+      const at::Tensor loss = (parameters.at("a.w") * step).square().sum() +
+                              (parameters.at("a.b") * parameters.at("a.b")).sum();
+      loss.backward();  // does not reach c.w
+      EXPECT_EQ(optimizer->gradients().size(), 3u);
+      EXPECT_TRUE(optimizer->gradients()[1].is_same(parameters.at("a.b").grad()));
+      optimizer->step(0.1);
+      optimizer->zero_grad();
+    }
+    EXPECT_EQ(optimizer->flat_gradients().empty(), takes);
+    std::vector<at::Tensor> values;
+    for (const auto& [name, tensor] : parameters.all) values.push_back(tensor.detach());
+    return at::cat({values[0].flatten(), values[1], values[2].flatten()});
+  };
+  EXPECT_TRUE(at::equal(updated(true), updated(false)));
 }
 
 }  // namespace

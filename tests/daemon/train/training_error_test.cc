@@ -28,6 +28,8 @@ class FailingEngine final : public StepEngine {
     if (left_-- == 0) fail_();
     inner_.run(batch, micro_batch);
   }
+  void submit(cuda::Work work) override { inner_.submit(std::move(work)); }
+  bool is_asynchronous() const override { return false; }
   void read(const std::vector<at::Tensor>& scalars, OnRead take) override {
     inner_.read(scalars, std::move(take));
   }

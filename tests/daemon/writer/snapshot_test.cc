@@ -28,7 +28,7 @@ TEST(SnapshotTest, AssignsEachTensorToFileOfItsComponent) {
   EXPECT_EQ(snapshot.bytes(), 4u * (3 + 3 + 5 + 1));
 }
 
-TEST(SnapshotTest, PinsLargeTensorsForItsLifetimeWhenDriverAccepts) {
+TEST(SnapshotTest, PinsReservedMemoryForItsLifetimeWhenDriverAccepts) {
   std::set<void*> pinned;
   bool agrees = true;
   {
@@ -44,16 +44,19 @@ TEST(SnapshotTest, PinsLargeTensorsForItsLifetimeWhenDriverAccepts) {
       std::ranges::fill(snapshot.add(Part::kModel, floats("small", 4)), std::byte{1});
       std::ranges::fill(snapshot.add(Part::kModel, floats("large", count)), std::byte{1});
     };
-    fill(100000);
-    EXPECT_EQ(pinned.size(), 1u);
-    fill(200000);
-    EXPECT_EQ(pinned.size(), 1u) << "what became too small is unlocked";
+    snapshot.reserve(Snapshot::aligned(16) + 4 * 1000000);
+    const auto reserved = pinned;
+    EXPECT_EQ(reserved.size(), 1u);
+    fill(1000000);
+    EXPECT_EQ(pinned, reserved) << "nothing more is allocated";
+    fill(2000000);
+    EXPECT_EQ(pinned.size(), 2u);
+    fill(2000000);
+    EXPECT_EQ(pinned.size(), 1u) << "what did not fit is in one block from now on";
     agrees = false;
-    fill(400000);
+    snapshot.reserve(40000000);
     EXPECT_EQ(pinned.size(), 0u);
-    agrees = true;
-    fill(800000);
-    EXPECT_EQ(pinned.size(), 1u);
+    fill(2000000);
   }
   EXPECT_TRUE(pinned.empty());
 }

@@ -183,10 +183,11 @@ TEST(ValidationTest, RequiresModelTaskAndDataThatFit) {
 }
 
 TEST(ValidationTest, RequiresNameOfDevice) {
-  for (const char* const word : {"auto", "cpu", "cuda", "cuda:0", "cuda:15"})
-    EXPECT_THAT(errors_of(kTextData, {"train.device=" + std::string(word)}), IsEmpty()) << word;
   for (const char* const word :
-       {"gpu", "\"cuda:\"", "cuda:x", "cuda:1x", "cuda:-1", "cuda:999", "CPU"})
+       {"auto", "cpu", "cuda", "cuda:0", "cuda:15", "fake", "fake:123456789"})
+    EXPECT_THAT(errors_of(kTextData, {"train.device=" + std::string(word)}), IsEmpty()) << word;
+  for (const char* const word : {"gpu", "\"cuda:\"", "cuda:x", "cuda:1x", "cuda:-1", "cuda:999",
+                                 "CPU", "fake:", "fake:1234567890"})
     EXPECT_THAT(errors_of(kTextData, {"train.device=" + std::string(word)}),
                 ElementsAre(HasSubstr("must be auto, cpu, cuda or cuda:N, got ")))
         << word;

@@ -1,8 +1,7 @@
-#include "daemon/cuda/cuda_queue.h"
+#include "daemon/cuda/cuda_streams.h"
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -78,7 +77,7 @@ class FailedCapture {
 
 class CudaGraph final : public Graph {
  public:
-  // All graphs of a queue share one memory pool: graphs never run concurrently, and the internal
+  // All graphs of an object share one memory pool: graphs never run concurrently, and the internal
   // memory of a graph is not read after its replay.
   CudaGraph(const std::function<void()>& work, c10::DeviceIndex device,
             at::cuda::MempoolId_t pool) {
@@ -110,22 +109,22 @@ class CudaGraph final : public Graph {
   at::cuda::CUDAGraph graph_;
 };
 
-// Page-locked memory for values that are read back to the host.
+// Page-locked host memory.
 class PinnedValues {
  public:
-  PinnedValues() {
+  explicit PinnedValues(size_t count) : count_(count) {
     void* memory = nullptr;
-    C10_CUDA_CHECK(cudaMallocHost(&memory, kBytes));
+    C10_CUDA_CHECK(cudaMallocHost(&memory, count * sizeof(double)));
     values_ = static_cast<double*>(memory);
   }
   ~PinnedValues() { C10_CUDA_CHECK_WARN(cudaFreeHost(values_)); }
   PinnedValues(const PinnedValues&) = delete;
   PinnedValues& operator=(const PinnedValues&) = delete;
 
-  double* of(size_t read) { return values_ + read * DeviceQueue::kMaxValues; }
+  std::span<double> span() { return {values_, count_}; }
 
  private:
-  static constexpr size_t kBytes = DeviceQueue::kReads * DeviceQueue::kMaxValues * sizeof(double);
+  const size_t count_;
   double* values_ = nullptr;
 };
 
@@ -133,7 +132,7 @@ struct Streams {
   CUDAStream work, copy;
 };
 
-// Queues that follow each other, as after a rollback, use the same streams: LibTorch caches memory,
+// Objects that follow each other, as after a rollback, use the same streams: LibTorch caches memory,
 // and cuBLAS has a workspace, per stream.
 const Streams& streams_of(c10::DeviceIndex device) {
   static std::map<c10::DeviceIndex, Streams> streams;
@@ -147,61 +146,60 @@ const Streams& streams_of(c10::DeviceIndex device) {
       .first->second;
 }
 
-class CudaQueue final : public DeviceQueue {
+class CudaStreams final : public DeviceStreams {
  public:
-  explicit CudaQueue(const QueueOptions& queue_options)
-      : device_(static_cast<c10::DeviceIndex>(queue_options.device)),
+  explicit CudaStreams(int device)
+      : device_(static_cast<c10::DeviceIndex>(device)),
         previous_stream_(
             (c10::cuda::set_device(device_), c10::cuda::getCurrentCUDAStream(device_))),
-        work_stream_(streams_of(device_).work),
-        copy_stream_(streams_of(device_).copy),
+        streams_(streams_of(device_)),
         pool_(at::cuda::graph_pool_handle()) {
     // The model was created on another stream.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
-    c10::cuda::setCurrentCUDAStream(work_stream_);
-    const auto options =
-        at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::kCUDA, device_));
-    for (at::Tensor& input : inputs_)
-      input = at::empty({static_cast<int64_t>(queue_options.slot_bytes)}, options);
-    for (size_t slot = 0; slot < queue_options.slots; ++slot) copied_.emplace_back(kEventFlags);
-    for (size_t buffer = 0; buffer < kBuffers; ++buffer) buffer_done_.emplace_back(kEventFlags);
-    for (size_t read = 0; read < kReads; ++read) read_.emplace_back(kEventFlags);
-    for (size_t i = 0; i < kMaxTimedItems; ++i) {
-      started_.emplace_back(cudaEventBlockingSync);
-      finished_.emplace_back(cudaEventBlockingSync);
-    }
+    c10::cuda::setCurrentCUDAStream(streams_.work);
   }
-  ~CudaQueue() override {
+  ~CudaStreams() override {
     C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
     c10::cuda::setCurrentCUDAStream(previous_stream_);
   }
-  CudaQueue(const CudaQueue&) = delete;
-  CudaQueue& operator=(const CudaQueue&) = delete;
+  CudaStreams(const CudaStreams&) = delete;
+  CudaStreams& operator=(const CudaStreams&) = delete;
 
-  void* input(size_t buffer) override { return inputs_[buffer].data_ptr(); }
-
-  void start_copy(size_t buffer, size_t slot, std::span<const CopyPart> parts) override {
-    buffer_done_[buffer].block(copy_stream_);  // an unrecorded event does not block
-    for (const CopyPart& part : parts)
-      C10_CUDA_CHECK(cudaMemcpyAsync(static_cast<std::byte*>(input(buffer)) + part.offset,
-                                     part.bytes.data(), part.bytes.size(), cudaMemcpyHostToDevice,
-                                     copy_stream_.stream()));
-    copied_[slot].record(copy_stream_);
+  void* allocate(size_t bytes) override {
+    const auto options =
+        at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::kCUDA, device_));
+    memory_.push_back(at::empty({static_cast<int64_t>(bytes)}, options));
+    return memory_.back().data_ptr();
   }
-  bool is_copied(size_t slot) override { return copied_[slot].query(); }
-  void wait_until_copied(size_t slot) override { copied_[slot].synchronize(); }
-
-  void begin_work(size_t slot) override {
-    copied_[slot].block(work_stream_);
-    add_elapsed_time();
-    started_[num_work_items_ % kMaxTimedItems].record(work_stream_);
-  }
-  void end_work(size_t buffer) override {
-    finished_[num_work_items_++ % kMaxTimedItems].record(work_stream_);
-    buffer_done_[buffer].record(work_stream_);
+  std::span<double> allocate_host(size_t count) override {
+    host_memory_.push_back(std::make_unique<PinnedValues>(count));
+    return host_memory_.back()->span();
   }
 
-  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+  Event make_event(std::string, bool is_timed) override {
+    events_.emplace_back(is_timed ? cudaEventBlockingSync : kEventFlags);
+    return events_.size() - 1;
+  }
+  void record(Event event, Stream stream) override { events_[event].record(of(stream)); }
+  void wait(Stream stream, Event event) override { events_[event].block(of(stream)); }
+  bool is_complete(Event event) override { return events_[event].query(); }
+  void synchronize(Event event) override { events_[event].synchronize(); }
+  double elapsed_ms(Event begin, Event end) override {
+    return static_cast<double>(events_[begin].elapsed_time(events_[end]));
+  }
+
+  void copy_to_device(void* to, std::span<const std::byte> from) override {
+    C10_CUDA_CHECK(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice,
+                                   streams_.copy.stream()));
+  }
+  void copy_to_host(double* to, const double* from, size_t count) override {
+    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, count * sizeof(double), cudaMemcpyDeviceToHost,
+                                   streams_.work.stream()));
+  }
+
+  void submit(Work work) override { work(); }
+  void call(const Work& work) override { work(); }
+  std::unique_ptr<Graph> capture(const Work& work) override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     try {
       return std::make_unique<CudaGraph>(work, device_, pool_);
@@ -212,33 +210,20 @@ class CudaQueue final : public DeviceQueue {
     }
   }
 
+  void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
   void release_cached_memory() override {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
-
-  void start_read(size_t read, const double* values, size_t count) override {
-    counts_[read] = count;
-    C10_CUDA_CHECK(cudaMemcpyAsync(values_.of(read), values, count * sizeof(double),
-                                   cudaMemcpyDeviceToHost, work_stream_.stream()));
-    read_[read].record(work_stream_);
-  }
-  bool is_read(size_t read) override { return read_[read].query(); }
-  void wait_until_read(size_t read) override { read_[read].synchronize(); }
-  std::span<const double> values(size_t read) override { return {values_.of(read), counts_[read]}; }
-
-  void synchronize() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
-
-  DeviceUsage usage() override {
+  DeviceUsage memory() override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_);
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    DeviceUsage use = usage_;
+    DeviceUsage use;
     use.allocated_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].current);
     use.reserved_bytes = static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
     use.peak_bytes = static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
     return use;
   }
-
   uint64_t free_bytes() override {
     size_t free = 0, total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
@@ -246,34 +231,23 @@ class CudaQueue final : public DeviceQueue {
   }
 
  private:
-  static constexpr size_t kMaxTimedItems = 4;  // maximum number of timed work items in flight
-
-  // Adds the time of the work item whose events are reused next. An unfinished item is not counted.
-  void add_elapsed_time() {
-    const size_t next = num_work_items_ % kMaxTimedItems;
-    if (num_work_items_ < kMaxTimedItems || !finished_[next].query()) return;
-    usage_.work_ms += static_cast<double>(started_[next].elapsed_time(finished_[next]));
-    ++usage_.works;
+  const CUDAStream& of(Stream stream) const {
+    return stream == Stream::kWork ? streams_.work : streams_.copy;
   }
 
   const c10::DeviceIndex device_;
-  const CUDAStream previous_stream_, work_stream_, copy_stream_;
+  const CUDAStream previous_stream_;
+  const Streams streams_;
   at::cuda::MempoolId_t pool_;  // of the graphs
-  std::array<at::Tensor, kBuffers> inputs_;
-  std::vector<CUDAEvent> copied_;              // by ring slot
-  std::vector<CUDAEvent> buffer_done_;         // by buffer
-  std::vector<CUDAEvent> read_;                // by read
-  std::vector<CUDAEvent> started_, finished_;  // by work item, the last kMaxTimedItems
-  uint64_t num_work_items_ = 0;                // completed begin_work()/end_work() pairs
-  DeviceUsage usage_;                          // work times only
-  std::array<size_t, kReads> counts_{};
-  PinnedValues values_;
+  std::vector<at::Tensor> memory_;
+  std::vector<std::unique_ptr<PinnedValues>> host_memory_;
+  std::vector<CUDAEvent> events_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceQueue> open_cuda_queue(const QueueOptions& queue_options) {
-  return std::make_unique<CudaQueue>(queue_options);
+std::unique_ptr<DeviceStreams> open_cuda_streams(int device) {
+  return std::make_unique<CudaStreams>(device);
 }
 
 }  // namespace stoker::cuda

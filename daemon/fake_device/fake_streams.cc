@@ -1,0 +1,463 @@
+#include "daemon/fake_device/fake_streams.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <ATen/ThreadLocalState.h>
+#include <ATen/autocast_mode.h>
+#include <c10/util/Exception.h>
+
+namespace stoker::fake_device {
+namespace {
+
+constexpr int32_t kIllegalAddress = 700;  // cudaErrorIllegalAddress
+
+// Leaves a function in the thread whose device has failed or does not exist any more.
+struct Abandon : std::exception {};
+
+struct PinnedRanges {
+  std::mutex mutex;
+  std::map<const std::byte*, size_t> sizes;
+};
+
+PinnedRanges& pinned_ranges() {
+  static PinnedRanges ranges;
+  return ranges;
+}
+
+}  // namespace
+
+bool pin(void* bytes, size_t size) {
+  PinnedRanges& ranges = pinned_ranges();
+  const std::lock_guard lock(ranges.mutex);
+  ranges.sizes[static_cast<const std::byte*>(bytes)] = size;
+  return true;
+}
+
+void unpin(void* bytes) {
+  PinnedRanges& ranges = pinned_ranges();
+  const std::lock_guard lock(ranges.mutex);
+  ranges.sizes.erase(static_cast<const std::byte*>(bytes));
+}
+
+bool is_pinned(const void* bytes, size_t size) {
+  PinnedRanges& ranges = pinned_ranges();
+  const std::lock_guard lock(ranges.mutex);
+  const auto* const first = static_cast<const std::byte*>(bytes);
+  auto range = ranges.sizes.upper_bound(first);
+  if (range == ranges.sizes.begin()) return false;
+  --range;
+  return first + size <= range->first + range->second;
+}
+
+void poison(void* bytes, size_t size) { std::memset(bytes, 0xff, size); }
+
+// A function for the thread, with the modes of the thread that submitted it.
+struct FakeStreams::Call {
+  cuda::Work work;
+  std::optional<uint64_t> fails_after;  // kernels, then an allocation fails
+  at::ThreadLocalState modes;
+  at::ScalarType autocast_dtype = at::autocast::get_autocast_dtype(at::kCPU);
+  uint64_t number = 0;  // of the submission
+  bool has_started = false;
+  bool is_done = false;
+  std::exception_ptr maybe_error;
+};
+
+// Shared by the graph and its replays.
+struct FakeStreams::GraphState {
+  OpRecorder recorder;
+  uint64_t pending_replays = 0;
+};
+
+class FakeStreams::FakeGraph final : public cuda::Graph {
+ public:
+  FakeGraph(FakeStreams& streams, std::shared_ptr<GraphState> state)
+      : streams_(streams), state_(std::move(state)) {}
+  ~FakeGraph() override {
+    if (state_->pending_replays > 0 && !streams_.has_failed_)
+      streams_.violate("a graph is destroyed during its replay");
+  }
+  void replay() override {
+    streams_.begin_call();
+    ++streams_.log_->replays;
+    ++state_->pending_replays;
+    streams_.enqueue([state = state_, &streams = streams_] {
+      state->recorder.replay([&streams] { streams.before_kernel(); });
+      --state->pending_replays;
+    });
+  }
+
+ private:
+  FakeStreams& streams_;
+  const std::shared_ptr<GraphState> state_;
+};
+
+FakeStreams::FakeStreams(FakeDeviceOptions options)
+    : options_(std::move(options)), log_(options_.log), random_(options_.seed) {
+  change_pace();
+  thread_ = std::thread([this] { run_thread(); });
+}
+
+FakeStreams::~FakeStreams() {
+  if (!has_failed_ && !(queues_[0].empty() && queues_[1].empty()))
+    violate("the device is closed while it works");
+  // The thread leaves what is not complete.
+  has_failed_ = true;
+  while (!queues_[0].empty())
+    if (queues_[0].front().run()) queues_[0].pop_front();
+  is_ending_ = true;
+  to_thread_.release();
+  thread_.join();
+  for (auto& memory : memory_) poison(memory.data(), memory.size());
+  for (auto& memory : host_memory_) poison(memory.data(), memory.size() * sizeof(double));
+}
+
+// ---- The schedule
+
+bool FakeStreams::chance(double probability) {
+  return static_cast<double>(random_() >> 11) * 0x1p-53 < probability;
+}
+
+size_t FakeStreams::below(size_t count) { return static_cast<size_t>(random_() % count); }
+
+bool FakeStreams::can_run(size_t stream) const {
+  const std::deque<Item>& queue = queues_[stream];
+  return !queue.empty() && (!queue.front().is_ready || queue.front().is_ready());
+}
+
+void FakeStreams::run(size_t stream) {
+  std::deque<Item>& queue = queues_[stream];
+  if (queue.front().run()) queue.pop_front();
+}
+
+bool FakeStreams::run_some() {
+  const bool ready[2] = {can_run(0), can_run(1)};
+  if (!ready[0] && !ready[1]) return false;
+  const double share = (eagerness_[0] + 0.01) / (eagerness_[0] + eagerness_[1] + 0.02);
+  run(!ready[0] ? 1 : !ready[1] ? 0 : chance(share) ? 0 : 1);
+  return true;
+}
+
+void FakeStreams::change_pace() {
+  constexpr double kEagerness[] = {0, 0, 0.02, 0.1, 0.5, 0.9};
+  for (double& eagerness : eagerness_)
+    eagerness = options_.is_lazy ? 0 : kEagerness[below(std::size(kEagerness))];
+  constexpr double kPauses[] = {0, 0, 0.01, 0.05};
+  pause_probability_ = kPauses[below(std::size(kPauses))];
+}
+
+void FakeStreams::run_at_random() {
+  if (chance(0.01)) change_pace();
+  size_t stream = below(2);
+  for (int i = 0; i < 2; ++i, stream = 1 - stream)
+    while (chance(eagerness_[stream]) && can_run(stream)) run(stream);
+}
+
+template <typename Condition>
+void FakeStreams::run_until(const Condition& condition) {
+  while (!condition()) {
+    const bool has_run = run_some();
+    TORCH_INTERNAL_ASSERT(has_run, "the fake device waits for itself");
+  }
+}
+
+bool FakeStreams::is_removed(const std::string& fence) {
+  log_->fences.insert(fence);
+  return fence == options_.removed_fence;
+}
+
+void FakeStreams::check() {
+  if (has_failed_)
+    throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                                kIllegalAddress,
+                                "CUDA error: an illegal memory access was encountered");
+  if (maybe_error_) std::rethrow_exception(std::exchange(maybe_error_, nullptr));
+}
+
+void FakeStreams::begin_call() {
+  run_at_random();
+  check();
+}
+
+// ---- Memory
+
+void* FakeStreams::allocate(size_t bytes) {
+  begin_call();
+  memory_.emplace_back(std::max<size_t>(bytes, 1), std::byte{0xff});
+  return memory_.back().data();
+}
+
+std::span<double> FakeStreams::allocate_host(size_t count) {
+  begin_call();
+  auto& memory = host_memory_.emplace_back(count);
+  poison(memory.data(), count * sizeof(double));
+  return memory;
+}
+
+// ---- Events
+
+FakeStreams::Event FakeStreams::make_event(std::string name, bool) {
+  begin_call();
+  events_.push_back({.name = std::move(name)});
+  return events_.size() - 1;
+}
+
+void FakeStreams::record(Event event, Stream stream) {
+  begin_call();
+  const uint64_t version = ++events_[event].recorded;
+  // Without it, the event is complete as soon as the host gets there.
+  if (is_removed("record " + events_[event].name)) {
+    events_[event].completed = version;
+    return;
+  }
+  queue_of(stream).push_back({.run =
+                                  [this, event, version] {
+                                    events_[event].completed = version;
+                                    return true;
+                                  },
+                              .is_ready = {}});
+}
+
+void FakeStreams::wait(Stream stream, Event event) {
+  begin_call();
+  const uint64_t version = events_[event].recorded;
+  if (is_removed("wait " + events_[event].name) || version == 0) return;
+  queue_of(stream).push_back(
+      {.run = [] { return true; },
+       .is_ready = [this, event, version] { return events_[event].completed >= version; }});
+}
+
+bool FakeStreams::is_complete(Event event) {
+  begin_call();
+  if (is_removed("query " + events_[event].name)) return true;
+  return events_[event].completed == events_[event].recorded;
+}
+
+void FakeStreams::synchronize(Event event) {
+  begin_call();
+  if (is_removed("synchronize " + events_[event].name)) return;
+  run_until([&] { return events_[event].completed == events_[event].recorded; });
+  check();
+}
+
+double FakeStreams::elapsed_ms(Event begin, Event end) {
+  begin_call();
+  if (events_[begin].completed == 0 || events_[end].completed != events_[end].recorded)
+    violate("the time of an incomplete event is read");
+  return 1;
+}
+
+// ---- Copies
+
+void FakeStreams::copy_to_device(void* to, std::span<const std::byte> from) {
+  begin_call();
+  auto* const target = static_cast<std::byte*>(to);
+  auto moved = std::make_shared<size_t>(0);
+  const bool checks_pins = !options_.is_all_pinned;
+  const bool is_asynchronous = !checks_pins || is_pinned(from.data(), from.size());
+  queue_of(Stream::kCopy)
+      .push_back({.run =
+                      [this, target, from, moved, is_checked = checks_pins && is_asynchronous] {
+                        if (has_failed_) return true;
+                        if (is_checked && !is_pinned(from.data(), from.size()))
+                          violate("memory is unlocked during a copy from it");
+                        if (*moved == 0) poison(target, from.size());
+                        const size_t part = 1 + below(from.size() - *moved);
+                        std::memcpy(target + *moved, from.data() + *moved, part);
+                        *moved += part;
+                        return *moved == from.size();
+                      },
+                  .is_ready = {}});
+  if (is_asynchronous) return;
+  run_until([&] { return *moved == from.size() || has_failed_; });
+  check();
+}
+
+void FakeStreams::copy_to_host(double* to, const double* from, size_t count) {
+  begin_call();
+  poison(to, count * sizeof(double));
+  queue_of(Stream::kWork)
+      .push_back({.run =
+                      [this, to, from, count] {
+                        if (has_failed_) return true;
+                        std::memcpy(to, from, count * sizeof(double));
+                        return true;
+                      },
+                  .is_ready = {}});
+}
+
+// ---- Work
+
+std::shared_ptr<FakeStreams::Call> FakeStreams::enqueue(cuda::Work work,
+                                                        std::optional<uint64_t> fails_after) {
+  auto call = std::make_shared<Call>();
+  call->work = std::move(work);
+  call->fails_after = fails_after;
+  call->number = log_->submissions;
+  queue_of(Stream::kWork)
+      .push_back({.run = [this, call] { return resume(*call); }, .is_ready = {}});
+  return call;
+}
+
+// An allocation of the host fails while the work before it is already submitted.
+void FakeStreams::count_submission() {
+  if (log_->submissions++ == options_.failing_submission) throw_out_of_memory();
+}
+
+void FakeStreams::throw_out_of_memory() {
+  throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                              "CUDA out of memory. Tried to allocate 2.00 GiB");
+}
+
+void FakeStreams::submit(cuda::Work work) {
+  begin_call();
+  try {
+    count_submission();
+  } catch (const c10::OutOfMemoryError&) {
+    enqueue(std::move(work), below(20));
+    throw;
+  }
+  enqueue(std::move(work));
+}
+
+void FakeStreams::call(const cuda::Work& work) {
+  // The copy lives as long as it is needed if the call does not wait for it.
+  submit(work);
+  if (is_removed("wait for call")) return;
+  run_until([this] { return queues_[0].empty(); });
+  check();
+}
+
+std::unique_ptr<cuda::Graph> FakeStreams::capture(const cuda::Work& work) {
+  synchronize();
+  std::optional<uint64_t> fails_after;
+  if (log_->captures++ == options_.failing_capture) fails_after = below(100);
+  const auto state = std::make_shared<GraphState>();
+  const auto call = enqueue(
+      [this, &work, &recorder = state->recorder] {
+        struct Recording {
+          FakeStreams& streams;
+          OpRecorder& recorder;
+          Recording(FakeStreams& on, OpRecorder& with) : streams(on), recorder(with) {
+            recorder.begin();
+            streams.maybe_recorder_ = &recorder;
+          }
+          ~Recording() {
+            streams.maybe_recorder_ = nullptr;
+            recorder.end();
+          }
+        } const recording(*this, recorder);
+        work();
+      },
+      fails_after);
+  run_until([&] { return call->is_done; });
+  std::exception_ptr error = std::exchange(maybe_error_, nullptr);
+  check();
+  if (error || fails_after) ++log_->failed_captures;
+  if (error) std::rethrow_exception(error);
+  if (fails_after) throw_out_of_memory();  // for the instance of the graph
+  graphs_.push_back(state);
+  return std::make_unique<FakeGraph>(*this, state);
+}
+
+// Runs the function to its end, or until it pauses.
+bool FakeStreams::resume(Call& call) {
+  if (has_failed_ && !call.has_started) {
+    call.is_done = true;
+    return true;
+  }
+  if (!call.has_started && log_->submissions > call.number) ++log_->late_works;
+  call.has_started = true;
+  maybe_running_ = &call;
+  to_thread_.release();
+  to_host_.acquire();
+  maybe_running_ = nullptr;
+  if (!call.is_done) return false;
+  if (call.maybe_error) maybe_error_ = call.maybe_error;
+  call.work = nullptr;
+  return true;
+}
+
+void FakeStreams::run_thread() {
+  while (true) {
+    to_thread_.acquire();
+    if (is_ending_) return;
+    Call& call = *maybe_running_;
+    try {
+      const at::ThreadLocalStateGuard modes(call.modes);
+      const OperatorInterception interception(*this);
+      at::autocast::set_autocast_dtype(at::kCPU, call.autocast_dtype);
+      call.work();
+    } catch (const Abandon&) {
+    } catch (...) {
+      call.maybe_error = std::current_exception();
+    }
+    call.is_done = true;
+    to_host_.release();
+  }
+}
+
+void FakeStreams::yield() {
+  to_host_.release();
+  to_thread_.acquire();
+}
+
+void FakeStreams::fail_kernel() {
+  has_failed_ = true;
+  throw Abandon();
+}
+
+void FakeStreams::before_kernel() {
+  if (has_failed_) throw Abandon();
+  Call& call = *maybe_running_;
+  if (call.fails_after && (*call.fails_after)-- == 0) {
+    if (maybe_recorder_ == nullptr) throw Abandon();  // the host has the exception
+    throw_out_of_memory();
+  }
+  if (log_->kernels++ == options_.failing_kernel) fail_kernel();
+  if (chance(pause_probability_)) yield();
+}
+
+void FakeStreams::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                              torch::jit::Stack& stack) {
+  before_kernel();
+  if (maybe_recorder_ != nullptr)
+    maybe_recorder_->call(op, keys, stack);
+  else
+    call_kernel(op, keys, stack);
+}
+
+// ---- The whole device
+
+void FakeStreams::synchronize() {
+  begin_call();
+  if (is_removed("synchronize device")) return;
+  run_until([this] { return queues_[0].empty() && queues_[1].empty(); });
+  check();
+}
+
+void FakeStreams::release_cached_memory() {
+  begin_call();
+  run_until([this] { return queues_[0].empty() && queues_[1].empty(); });
+  check();
+}
+
+cuda::DeviceUsage FakeStreams::memory() {
+  cuda::DeviceUsage usage;
+  for (const auto& graph : graphs_)
+    if (const auto state = graph.lock()) usage.reserved_bytes += state->recorder.bytes();
+  return usage;
+}
+
+uint64_t FakeStreams::free_bytes() {
+  begin_call();
+  return options_.is_memory_short && chance(0.5) ? 0 : uint64_t{1} << 40;
+}
+
+}  // namespace stoker::fake_device

@@ -1,0 +1,564 @@
+// The trainer on a simulated device, in random schedules of the host and the device's two streams:
+// whatever the schedule, the run reports and saves exactly what it does on the CPU. After a failed
+// allocation or kernel it ends with the right error, and what it reported and saved before is right.
+//
+// RemovingAnyFenceIsNoticed removes one fence after the other, and checks that schedules go wrong:
+//
+//   wait copied                      work starts before its batch is there
+//   record copied                    work starts, and the slot is released, before its batch is there
+//   query copied                     a slot is released during the copy from it
+//   synchronize copied               the same, when the host is two batches ahead
+//   wait work on buffer done         a batch is copied over one that is in use
+//   record work on buffer done       the same
+//   query read                       a report contains values that are not there yet
+//   synchronize read                 the same, when all reads are in flight
+//   record read                      the same
+//   synchronize use of the state     a snapshot is written before it is complete
+//   record use of the state          the same
+//   synchronize drop of graphs       a graph is destroyed during a replay
+//   record drop of graphs            the same
+//   synchronize device               the engine is destroyed while the device uses its memory
+//   wait for call                    an instrumented step is reported before it has run
+//   query finished                   the time of work that is not complete is read: see StreamQueueTest
+//
+// To replay a schedule: STOKER_DEVICE_SEED=N device_schedule_test
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <semaphore>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/cuda/stream_queue.h"
+#include "daemon/fake_device/fake_streams.h"
+#include "daemon/train/cpu_engine.h"
+#include "daemon/train/device_engine.h"
+#include "daemon/train/trainer.h"
+#include "shared/base/log.h"
+#include "shared/data/counter_rng.h"
+#include "shared/data/pipeline/open_dataset.h"
+#include "shared/feed/make_sample_plan.h"
+#include "tests/support/full_test.h"
+
+namespace stoker::train {
+namespace {
+
+using fake_device::FakeDeviceLog;
+using fake_device::FakeDeviceOptions;
+
+constexpr uint64_t kBatch = 4;
+constexpr uint64_t kFeatures = 8;
+constexpr uint64_t kSteps = 13;
+
+// ---- What is trained
+
+struct Variant {
+  std::string name;
+  std::function<void(config::Config&)> change;
+  std::function<bool(uint64_t)> is_poisoned = [](uint64_t) { return false; };  // a ticket
+};
+
+config::ClassificationTask classification() { return {}; }
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all{
+      {"adamw", [](config::Config&) {}},
+      {"accumulation and EMA",
+       [](config::Config& config) {
+         config.train.gradient_accumulation_steps = 2;
+         config.train.ema_decay = 0.9;
+         config.optimizer.method = config::SgdConfig{.lr = 0.02, .momentum = 0.9};
+       }},
+      {"fp16", [](config::Config& config) { config.train.precision = config::Precision::kFp16; }},
+      {"bf16, skipped steps",
+       [](config::Config& config) {
+         config.train.precision = config::Precision::kBf16;
+         config.train.on_nonfinite = config::OnNonfinite::kSkipStep;
+       },
+       [](uint64_t ticket) { return ticket == 2 || ticket == 7; }},
+      {"ordered sums, generator per ticket",
+       [](config::Config& config) {
+         config.train.gradient_accumulation_steps = 4;
+         config.distributed.reduction = config::Reduction::kOrdered;
+         config.run.rng = config::Rng::kPerTicket;
+       }},
+      {"a report of each step",
+       [](config::Config& config) {
+         config.metrics.log_every_steps = 1;
+         config.checkpoint.save_every_steps.reset();
+       }},
+      {"histograms",
+       [](config::Config& config) {
+         config.metrics.tensorboard = true;
+         config.metrics.histogram_every_steps = 5;
+         config.metrics.log_every_steps = 1;
+       }},
+  };
+  return all;
+}
+
+config::Config config_of(const Variant& variant) {
+  config::Config config;
+  config.data["train"].source = config::SyntheticDataset{
+      .num_samples = 64, .input_shape = {static_cast<int64_t>(kFeatures)}, .num_classes = 3};
+  config.model.arch = config::MlpConfig{.hidden_sizes = {12}, .dropout = 0.1};
+  config.task.task = classification();
+  config.optimizer.set_lr(0.01);
+  config.scheduler.warmup_steps = 2;
+  config.train.max_steps = kSteps;
+  config.train.micro_batch_size = static_cast<int64_t>(kBatch);
+  config.checkpoint.save_every_steps = 4;
+  config.checkpoint.save_every_seconds.reset();
+  config.metrics.tensorboard = false;
+  config.metrics.log_every_steps = 3;
+  variant.change(config);
+  return config;
+}
+
+std::string root_folder() {
+  const bool has_shm = std::filesystem::is_directory("/dev/shm") && ::access("/dev/shm", W_OK) == 0;
+  std::string name =
+      (has_shm ? std::string("/dev/shm") : std::filesystem::temp_directory_path().string()) +
+      "/stoker-device-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) std::abort();
+  return name;
+}
+
+const data::Dataset& dataset() {
+  static const std::unique_ptr<data::Dataset> data = [] {
+    const std::string folder = root_folder();
+    const config::Config config = config_of(variants().front());
+    auto opened = *data::pipeline::open_dataset("train", config.data.at("train"), folder, {});
+    std::filesystem::remove_all(folder);
+    return std::unique_ptr<data::Dataset>(std::move(opened));
+  }();
+  return *data;
+}
+
+// ---- A run
+
+// What a run reported and saved, by step.
+struct Results {
+  std::map<uint64_t, std::string> rows, checkpoints, histograms;
+  int pinned_snapshots = 0;
+};
+
+std::string bits_of(double value) {
+  if (std::isnan(value)) return "nan";
+  char text[32];
+  std::snprintf(text, sizeof text, "%a", value);
+  return text;
+}
+
+// The trainer with all that it needs, without threads other than that of the checkpoint writer, which
+// is held back. Each slot is overwritten as soon as it is released.
+class ScheduledRun final : private BatchSource, private MetricsSink {
+ public:
+  // Without `maybe_device` on the CPU.
+  ScheduledRun(const Variant& variant, uint64_t slots, uint64_t seed,
+               std::optional<FakeDeviceOptions> maybe_device)
+      : variant_(variant),
+        config_(config_of(variant)),
+        maybe_device_(std::move(maybe_device)),
+        random_(seed),
+        root_(root_folder()),
+        store_(root_ + "/checkpoints", default_file_system()),
+        channels_(system_clock()),
+        plan_(*feed::make_plan_options(config_, dataset(), {})) {
+    writer::WriterOptions options;
+    options.delete_expired = [](bool) {};
+    options.before_commit = [this] { gate_.acquire(); };
+    options.delays = {};
+    if (maybe_device_)
+      options.pinned_allocator = {.pin =
+                                      [this](void* bytes, size_t size) {
+                                        ++results_.pinned_snapshots;
+                                        return fake_device::pin(bytes, size);
+                                      },
+                                  .unpin = fake_device::unpin,
+                                  .poison = fake_device::poison};
+    writer_.emplace(store_, options, system_clock());
+    state_ = *TrainingState::create(config_, dataset(), c10::Device(c10::kCPU));
+    const auto end = kSteps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+    ring_ = *ring::ShmRing::create(ring::BatchLayout(dataset().spec(), kBatch),
+                                   {.slots = slots, .first_ticket = 0, .end_ticket = end});
+    producer_ = *ring_->add_producer("test");
+    fill_slots();
+    writing_ = std::jthread([this](const std::stop_token& stop) { (void)writer_->run(stop); });
+    trainer_.emplace(config_, *state_, static_cast<BatchSource&>(*this),
+                     static_cast<MetricsSink&>(*this), channels_, *writer_, system_clock(),
+                     TrainerStart{},
+                     [this](StepEngine::Calls calls) { return make_engine(std::move(calls)); });
+  }
+  ~ScheduledRun() override {
+    trainer_.reset();
+    gate_.release(1000);
+    writing_ = {};
+    std::filesystem::remove_all(root_);
+  }
+
+  Result<TrainerOutcome> train() {
+    auto outcome = trainer_->run({});
+    trainer_.reset();  // and with it the device
+    gate_.release(1000);
+    // Not wait_idle(): after an error, the snapshot may be incomplete.
+    while (writer_->stats().in_flight) (void)writer_->wait_idle(std::chrono::milliseconds(10));
+    for (const auto& entry : *store_.list()) {
+      const auto saved = checkpoint::CheckpointStore::open_verified(entry.path);
+      std::string text = saved.ok() ? "" : saved.status().to_string();
+      if (saved.ok())
+        for (const auto& file : saved->manifest().files)
+          text += file.name + '=' + file.sha256 + ' ';
+      results_.checkpoints[entry.step] = text;
+    }
+    return outcome;
+  }
+  const Results& results() const { return results_; }
+
+ private:
+  Result<std::unique_ptr<StepEngine>> make_engine(StepEngine::Calls calls) {
+    calls.release = [this, release = std::move(calls.release)](uint64_t ticket) {
+      release(ticket);
+      fill_slots();
+    };
+    if (!maybe_device_)
+      return std::unique_ptr<StepEngine>(std::make_unique<CpuEngine>(std::move(calls)));
+    std::vector<std::unique_ptr<PinnedMemory>> pinned;
+    pinned.push_back(
+        std::make_unique<PinnedMemory>(PinnedMemory::Driver{fake_device::pin, fake_device::unpin},
+                                       ring_->payload(), ring_->layout().slot_bytes(), 4096));
+    return std::unique_ptr<StepEngine>(std::make_unique<DeviceEngine>(
+        std::make_unique<cuda::StreamQueue>(
+            std::make_unique<fake_device::FakeStreams>(*maybe_device_),
+            ring_->layout().slot_bytes(), ring_->slots()),
+        std::move(pinned), DeviceEngineOptions{.slots = ring_->slots()}, std::move(calls)));
+  }
+
+  void fill_slots() {
+    while (true) {
+      auto claim = ring_->claim(producer_, std::chrono::nanoseconds(0));
+      if (!claim.ok()) return;
+      std::ranges::fill(claim->slot, std::byte{0xff});
+      const ring::BatchLayout& layout = ring_->layout();
+      data::CounterRng values({.seed = 7, .sample = claim->ticket}, data::RandomStream::kGenerator);
+      for (size_t i = 0; i < layout.sample().size(); ++i) {
+        std::byte* const bytes = claim->slot.data() + layout.offset(i);
+        const bool is_label = layout.sample()[i].dtype == DType::kI64;
+        const uint64_t count = kBatch * static_cast<uint64_t>(layout.sample()[i].elements());
+        for (uint64_t k = 0; k < count; ++k) {
+          const uint64_t random = values.next();
+          const auto label = static_cast<int64_t>(random % 3);
+          const float number = variant_.is_poisoned(claim->ticket)
+                                   ? std::nanf("")
+                                   : static_cast<float>(random >> 40) * 0x1p-23F - 1;
+          if (is_label)
+            std::memcpy(bytes + k * sizeof label, &label, sizeof label);
+          else
+            std::memcpy(bytes + k * sizeof number, &number, sizeof number);
+        }
+      }
+      (void)ring_->publish(producer_, *claim);
+    }
+  }
+
+  // Sometimes, a checkpoint that is in progress is written now.
+  void write_checkpoint(bool at_random) {
+    if (!writer_->stats().in_flight) return;
+    if (at_random && maybe_device_ && random_() % 2 == 0) return;
+    gate_.release();
+    while (!writer_->wait_idle(std::chrono::seconds(1))) {
+    }
+  }
+
+  // ---- BatchSource
+  ring::ShmRing& ring() override { return *ring_; }
+  const data::order::SamplePlan& plan() const override { return plan_; }
+  feed::BatchShapes shapes() const override { return ring_->layout(); }
+  bool has_new_version_at(uint64_t) const override { return false; }
+  bool accept(const feed::ReceivedBatch&) override {
+    write_checkpoint(/*at_random=*/true);
+    return true;
+  }
+  std::vector<std::string> files_of(uint64_t) const override { return {}; }
+  std::vector<uint64_t> quarantined() const override { return {}; }
+  uint64_t sample_errors_before(uint64_t) override { return 0; }
+
+  // ---- MetricsSink
+  uint64_t report(const metrics::TrainMetrics& row) override {
+    std::string text = bits_of(row.loss) + ' ' + bits_of(row.grad_norm) + ' ' + bits_of(row.lr) +
+                       ' ' + bits_of(row.maybe_loss_scale.value_or(0)) + ' ' +
+                       std::to_string(row.maybe_skipped_steps.value_or(0));
+    if (row.maybe_metric) text += ' ' + row.maybe_metric->first + bits_of(row.maybe_metric->second);
+    if (results_.rows.contains(row.step)) text += " twice";
+    results_.rows[row.step] = text;
+    // Before the last step is saved, when the trainer waits for the writer.
+    if (row.step == kSteps) {
+      write_checkpoint(/*at_random=*/false);
+      gate_.release(1000);
+    }
+    return 0;
+  }
+  void report_first_batch(const feed::ReceivedBatch&) override {}
+  void report_graph(TracedGraph) override {}
+  void report_histograms(uint64_t step, std::vector<metrics::NamedSummary> summaries) override {
+    for (const metrics::NamedSummary& each : summaries)
+      results_.histograms[step] += each.name + to_json_fields(each.summary);
+  }
+  void save_profile(RecordedProfile, Done) override {}
+
+  const Variant& variant_;
+  const config::Config config_;
+  const std::optional<FakeDeviceOptions> maybe_device_;
+  std::mt19937_64 random_;
+  const std::string root_;
+  checkpoint::CheckpointStore store_;
+  TrainerChannels channels_;
+  data::order::SamplePlan plan_;
+  std::counting_semaphore<> gate_{0};
+  std::optional<writer::CheckpointWriter> writer_;
+  std::unique_ptr<TrainingState> state_;
+  std::unique_ptr<ring::ShmRing> ring_;
+  ring::ProducerId producer_;
+  std::jthread writing_;
+  Results results_;
+  std::optional<Trainer> trainer_;
+};
+
+const Results& expected_of(size_t variant) {
+  static std::map<size_t, Results> known;
+  const auto found = known.find(variant);
+  if (found != known.end()) return found->second;
+  // Each step that a device could save is saved.
+  Results all;
+  ScheduledRun run(variants()[variant], 3, 1, std::nullopt);
+  const auto outcome = run.train();
+  EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
+  all = run.results();
+  return known[variant] = all;
+}
+
+// ---- Schedules
+
+struct Totals {
+  std::set<std::string> fences;
+  uint64_t schedules = 0, captures = 0, failed_captures = 0, replays = 0, late_works = 0;
+  uint64_t out_of_memory = 0, lost_devices = 0;
+};
+
+void compare(const char* what, const std::map<uint64_t, std::string>& found,
+             const std::map<uint64_t, std::string>& expected, bool is_complete,
+             std::vector<std::string>* problems) {
+  for (const auto& [step, text] : found) {
+    const auto right = expected.find(step);
+    if (right == expected.end())
+      problems->push_back(std::string(what) + " of step " + std::to_string(step));
+    else if (right->second != text)
+      problems->push_back(std::string(what) + " of step " + std::to_string(step) + " is " + text +
+                          " instead of " + right->second);
+  }
+  if (is_complete && found.size() != expected.size())
+    problems->push_back(std::to_string(found.size()) + " of " + std::to_string(expected.size()) +
+                        ' ' + what);
+}
+
+// Everything follows from the seed. Returns what went wrong.
+std::vector<std::string> run_schedule(uint64_t seed, const std::string& removed_fence,
+                                      Totals* totals) {
+  std::mt19937_64 random(seed);
+  const size_t variant = random() % variants().size();
+  const Results& expected = expected_of(variant);
+  FakeDeviceOptions device{.seed = random(), .removed_fence = removed_fence};
+  device.is_all_pinned = random() % 4 != 0;
+  device.is_memory_short = random() % 3 == 0;
+  const uint64_t fault = random() % 8;
+  if (fault == 0) device.failing_submission = random() % 200;
+  if (fault == 1) device.failing_kernel = random() % 2000;
+  if (fault == 2) device.failing_capture = random() % 3;
+  const uint64_t slots = 2 + random() % 3;
+  std::vector<std::string> problems;
+  {
+    ScheduledRun run(variants()[variant], slots, random(), device);
+    const auto outcome = run.train();
+    const StatusCode code = outcome.status().code();
+    if (!outcome.ok() && !(device.failing_submission && code == StatusCode::kOutOfMemory) &&
+        !(device.failing_kernel && code == StatusCode::kDeviceLost))
+      problems.push_back("the run ended with " + outcome.status().to_string());
+    totals->out_of_memory += code == StatusCode::kOutOfMemory ? 1 : 0;
+    totals->lost_devices += code == StatusCode::kDeviceLost ? 1 : 0;
+    const Results& found = run.results();
+    compare("rows", found.rows, expected.rows, outcome.ok(), &problems);
+    compare("histograms", found.histograms, expected.histograms, outcome.ok(), &problems);
+    // Which are saved depends on the writer, except the last one.
+    compare("checkpoints", found.checkpoints, expected.checkpoints, false, &problems);
+    if (outcome.ok() && !found.checkpoints.contains(kSteps))
+      problems.emplace_back("the last step is not saved");
+    if (found.pinned_snapshots != 1)
+      problems.emplace_back("the memory of snapshots is not locked once, before the first step");
+  }
+  for (const std::string& violation : device.log->violations) problems.push_back(violation);
+  totals->fences.insert(device.log->fences.begin(), device.log->fences.end());
+  ++totals->schedules;
+  totals->captures += device.log->captures;
+  totals->failed_captures += device.log->failed_captures;
+  totals->replays += device.log->replays;
+  totals->late_works += device.log->late_works;
+  if (!problems.empty())
+    problems.insert(problems.begin(),
+                    variants()[variant].name + ", " + std::to_string(slots) + " slots" +
+                        (device.is_all_pinned ? ", pinned" : "") +
+                        (device.is_memory_short ? ", short of memory" : "") +
+                        (device.failing_submission ? ", a submission fails" : "") +
+                        (device.failing_capture ? ", a capture fails" : "") +
+                        (device.failing_kernel ? ", a kernel fails" : "") + "; " +
+                        std::to_string(device.log->failed_captures) + " captures failed");
+  return problems;
+}
+
+std::optional<uint64_t> requested_seed() {
+  const char* const text = ::getenv("STOKER_DEVICE_SEED");
+  if (text == nullptr) return std::nullopt;
+  return std::stoull(text);
+}
+
+class DeviceScheduleTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    at::set_num_threads(1);
+    ASSERT_TRUE(init_log({.level = LogLevel::kError}).ok());
+    for (size_t variant = 0; variant < variants().size(); ++variant) (void)expected_of(variant);
+  }
+};
+
+TEST_F(DeviceScheduleTest, ReportsAndSavesTheSameInEverySchedule) {
+  const uint64_t count = requested_seed() ? 1 : test::is_full_test() ? 100000 : 1000;
+  const uint64_t first = requested_seed().value_or(std::random_device()());
+  Totals totals;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const auto problems = run_schedule(seed, "", &totals);
+    ASSERT_THAT(problems, ::testing::IsEmpty())
+        << "to replay: STOKER_DEVICE_SEED=" << seed << " device_schedule_test";
+  }
+  std::printf(
+      "schedules: %llu, seeds from %llu; %llu functions ran late, %llu replays of %llu graphs, "
+      "%llu "
+      "captures failed, %llu runs without memory, %llu with a lost device\n",
+      static_cast<unsigned long long>(totals.schedules), static_cast<unsigned long long>(first),
+      static_cast<unsigned long long>(totals.late_works),
+      static_cast<unsigned long long>(totals.replays),
+      static_cast<unsigned long long>(totals.captures),
+      static_cast<unsigned long long>(totals.failed_captures),
+      static_cast<unsigned long long>(totals.out_of_memory),
+      static_cast<unsigned long long>(totals.lost_devices));
+  if (requested_seed()) return;
+  EXPECT_GT(totals.late_works, count);
+  EXPECT_GT(totals.replays, count);
+  EXPECT_GT(totals.failed_captures, 0u);
+  EXPECT_GT(totals.out_of_memory, 0u);
+  EXPECT_GT(totals.lost_devices, 0u);
+}
+
+// A seed has one schedule.
+TEST_F(DeviceScheduleTest, ReplaysSeed) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    Totals first, second;
+    (void)run_schedule(seed, "", &first);
+    (void)run_schedule(seed, "", &second);
+    EXPECT_EQ(first.late_works, second.late_works) << seed;
+    EXPECT_EQ(first.replays, second.replays) << seed;
+    EXPECT_EQ(first.fences, second.fences) << seed;
+  }
+}
+
+// In a separate process, because without a fence it can crash. Returns the first schedule that goes
+// wrong.
+std::optional<uint64_t> find_schedule(const std::string& removed_fence, uint64_t max_schedules) {
+  int ends[2];
+  if (::pipe(ends) != 0) return std::nullopt;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    for (uint64_t seed = 1; seed <= max_schedules; ++seed) {
+      (void)!::write(ends[1], &seed, sizeof seed);
+      Totals totals;
+      if (!run_schedule(seed, removed_fence, &totals).empty()) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::optional<uint64_t> last;
+  uint64_t seed = 0;
+  while (::read(ends[0], &seed, sizeof seed) == sizeof seed) last = seed;
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
+  return last;
+}
+
+TEST_F(DeviceScheduleTest, RemovingAnyFenceIsNoticed) {
+  constexpr uint64_t kMaxSchedules = 1000;
+  Totals totals;
+  for (uint64_t seed = 1; seed <= 200; ++seed)
+    ASSERT_THAT(run_schedule(seed, "", &totals), ::testing::IsEmpty()) << seed;
+  EXPECT_THAT(totals.fences,
+              ::testing::UnorderedElementsAre(
+                  "wait copied", "record copied", "query copied", "synchronize copied",
+                  "wait work on buffer done", "record work on buffer done", "query read",
+                  "synchronize read", "record read", "synchronize use of the state",
+                  "record use of the state", "synchronize drop of graphs", "record drop of graphs",
+                  "synchronize device", "wait for call",
+                  // For the time only.
+                  "record started", "record finished", "query finished"))
+      << "a new fence belongs to the list at the top";
+  for (const char* const timing : {"record started", "record finished", "query finished"})
+    totals.fences.erase(timing);
+  for (const std::string& fence : totals.fences) {
+    const auto found = find_schedule(fence, kMaxSchedules);
+    EXPECT_TRUE(found) << "training goes well without: " << fence;
+    if (found)
+      std::printf("without %s, schedule %llu goes wrong\n", fence.c_str(),
+                  static_cast<unsigned long long>(*found));
+  }
+}
+
+// Work items follow each other without waiting, which DeviceEngine does not permit.
+std::vector<std::string> violations_without_waiting(const std::string& removed_fence,
+                                                    uint64_t* timed) {
+  const FakeDeviceOptions options{.removed_fence = removed_fence, .is_lazy = true};
+  cuda::StreamQueue queue(std::make_unique<fake_device::FakeStreams>(options), 64, 2);
+  for (int i = 0; i < 6; ++i) {
+    queue.begin_work(0);
+    queue.end_work(0);
+  }
+  *timed = queue.usage().works;
+  queue.synchronize();
+  return options.log->violations;
+}
+
+TEST(StreamQueueTest, ReadsOnlyTimesOfCompleteWork) {
+  uint64_t timed = 0;
+  EXPECT_THAT(violations_without_waiting("", &timed), ::testing::IsEmpty());
+  EXPECT_EQ(timed, 0u);
+  EXPECT_THAT(violations_without_waiting("query finished", &timed),
+              ::testing::Not(::testing::IsEmpty()));
+}
+
+}  // namespace
+}  // namespace stoker::train
