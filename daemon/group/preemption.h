@@ -43,9 +43,11 @@ inline PreemptionPolicy make_preemption_policy(const LaunchEnvironment& environm
   policy.is_possible = environment.launcher != Launcher::kNone || environment.is_kubernetes;
   policy.exit_code =
       exit_code.value_or(environment.is_kubernetes ? PreemptionPolicy::kKubernetesExitCode : 0);
-  policy.exit_code_of_others = environment.launcher_serves_store
-                                   ? static_cast<int>(ExitCode::kCollectiveTimedOut)
-                                   : policy.exit_code;
+  // Only torchrun's agents set the id of a run; SIGTERM to the agent of a node reaches all its ranks.
+  const bool has_other_agents = environment.launcher == Launcher::kTorchrun &&
+                                !environment.job_id.empty() && !environment.is_single_node();
+  policy.exit_code_of_others =
+      has_other_agents ? static_cast<int>(ExitCode::kCollectiveTimedOut) : policy.exit_code;
   if (deadline_seconds) policy.deadline = std::chrono::duration<double>(*deadline_seconds);
   return policy;
 }

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <type_traits>
+#include <variant>
 
 #include "shared/config/http_listen.h"
 
@@ -63,12 +64,13 @@ class Validator {
     if (!config_.model.init.empty())
       add_error("model.init",
                 "a compiled model starts with the weights that its Python module had");
-    for (const char* const key : {"task.label_smoothing", "task.aux_loss_weight",
-                                  "task.class_weights", "task.pos_weight", "model.num_classes"})
-      if (keys_.contains(key))
-        add_error(
-            key,
-            "has no effect on a compiled model, which has its own loss and outputs; remove it");
+    const bool has_defaults = std::visit(
+        [](const auto& task) { return task == std::decay_t<decltype(task)>(); }, config_.task.task);
+    const std::string no_effect = "has no effect on a compiled model, which has its own loss and outputs; ";
+    if (!has_defaults) add_error("task", no_effect + "keep only task.name");
+    const bool is_derived = config_.task.name() == TaskName::kBinaryClassification;
+    if (config_.model.num_classes && !is_derived)
+      add_error("model.num_classes", no_effect + "remove it");
     if (config_.run.deterministic && config_.train.num_threads != 1)
       add_error("run.deterministic",
                 "a compiled model computes the same bits with train.num_threads: 1 only");

@@ -96,7 +96,7 @@ TEST(StatusFormatTest, ShowsSlowestRankOfGroup) {
   status.group = {.world_size = 3, .restart_count = 1, .ranks = {{20, 1}, {21, 2}, {35.2, 14.1}}};
   EXPECT_THAT(
       render_status(status, {}),
-      HasSubstr("group       3 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21), "
+      HasSubstr("group       3 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), "
                 "data wait 14.1 ms\n"));
   status.group = {.world_size = 2};  // before the first report
   EXPECT_THAT(render_status(status, {}), HasSubstr("group       2 ranks\n"));

@@ -1,5 +1,5 @@
 """Two agents of torchrun on this host, as two nodes that come and go: ranks are killed at random, and the second agent
-leaves and joins again. The run ends with the bytes of one process that nothing disturbed.
+leaves and joins again. When both have stopped, the last checkpoint has the bytes of one process that nothing disturbed.
 
   elastic_test.py BIN [--kills N] [--seed N]
 
@@ -25,7 +25,8 @@ data:
 feed: {num_workers: 1}
 model: {name: mlp, hidden_sizes: [256, 256], dropout: 0.1}
 task: {name: classification}
-train: {max_steps: STEPS, micro_batch_size: 64, gradient_accumulation_steps: 4, device: cpu, num_threads: 1}
+scheduler: {name: constant}
+train: {max_steps: 1000000, micro_batch_size: 64, gradient_accumulation_steps: 4, device: cpu, num_threads: 1}
 distributed: {reduction: ordered}
 checkpoint: {save_every_steps: 10, keep_last: 2}
 metrics: {log_every_steps: 1, tensorboard: false}
@@ -53,9 +54,8 @@ class Test:
     def __init__(self, args, work):
         self.args, self.work = args, Path(work)
         self.random = random.Random(args.seed)
-        self.steps = 300 * (args.kills + 3)
         self.config = self.work / "config.yaml"
-        self.config.write_text(CONFIGURATION.replace("STEPS", str(self.steps)))
+        self.config.write_text(CONFIGURATION)
         self.address = own_address()
         self.port = free_port(self.address)
         self.agents = {}
@@ -65,13 +65,16 @@ class Test:
 
     def start_agent(self, node):
         log = open(self.work / f"agent-{node}.log", "a")
+        # The agents of PyTorch 2.11 keep the address of their first store, so that they disagree about it when rank 0
+        # moves to another node.
+        environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         self.agents[node] = subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--rdzv-backend=c10d",
              f"--rdzv-endpoint={self.address}:{self.port}", "--rdzv-id=elastic", "--max-restarts=1000",
              # Agents compare the endpoint with the name of the host, which can be another address.
              f"--rdzv-conf=is_host={1 - node},last_call_timeout=3",
              "--monitor-interval=0.5", f"--local-addr={self.address}", "--no-python", *self.command("run")],
-            stdout=log, stderr=log)
+            stdout=log, stderr=log, env=environment)
 
     def fail(self, why):
         for path in sorted(self.work.glob("*.log")) + sorted(self.work.glob("run/logs/*.log")):
@@ -93,7 +96,7 @@ class Test:
 
     def wait_for_progress(self):
         before = self.newest_step()
-        self.wait("progress", lambda: self.newest_step() >= min(before + 20, self.steps))
+        self.wait("progress", lambda: self.newest_step() >= before + 20)
 
     def log(self):
         path = self.work / "run/logs/stokerd.log"
@@ -133,11 +136,16 @@ class Test:
         self.wait_for_progress()
         self.start_agent(1)
         self.wait("training on two nodes", lambda: self.world_sizes()[-1] == 2)
-        self.wait("the end", lambda: all(agent.poll() is not None for agent in self.agents.values()))
-        starts = len(self.world_sizes())
-        subprocess.run(self.command("alone"), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait_for_progress()
+        for agent in self.agents.values():
+            agent.terminate()
+        for agent in self.agents.values():
+            agent.wait()
+        starts, steps = len(self.world_sizes()), self.newest_step()
+        subprocess.run([*self.command("alone"), "--set", f"train.max_steps={steps}"], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
         for name in ("model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"):
-            run, alone = (self.work / each / "checkpoints" / f"step-{self.steps:09}" / name for each in ("run", "alone"))
+            run, alone = (self.work / each / "checkpoints" / f"step-{steps:09}" / name for each in ("run", "alone"))
             if not run.exists() or run.read_bytes() != alone.read_bytes():
                 self.fail(f"{name} differs after {starts} starts")
         print(f"elastic_test: the same bytes after {starts} starts with {self.world_sizes()} ranks")

@@ -19,9 +19,12 @@ TEST(PreemptionTest, ExitsWithSuccessExceptUnderKubernetes) {
 }
 
 TEST(PreemptionTest, IsRestartedByAgentThatGotNoSignal) {
-  const LaunchEnvironment elastic{.launcher = Launcher::kTorchrun, .launcher_serves_store = true};
+  LaunchEnvironment elastic{
+      .launcher = Launcher::kTorchrun, .world_size = 4, .local_world_size = 2, .job_id = "elastic"};
   EXPECT_EQ(make_preemption_policy(elastic, {}, {}).exit_code, 0);
   EXPECT_EQ(make_preemption_policy(elastic, {}, {}).exit_code_of_others, 73);
+  elastic.local_world_size = 4;
+  EXPECT_EQ(make_preemption_policy(elastic, {}, {}).exit_code_of_others, 0);
   EXPECT_EQ(make_preemption_policy({.launcher = Launcher::kSlurm}, {}, 5).exit_code_of_others, 5);
 }
 

@@ -114,7 +114,7 @@ TEST_F(CheckpointWriterTest, CommitsNothingThatMayNotBeCommitted) {
   may_commit_ = Status(StatusCode::kPeerLost, "another group of this run has started");
   start();
   EXPECT_EQ(save(7).status().code(), StatusCode::kPeerLost);
-  EXPECT_THAT(steps(), ::testing::IsEmpty());
+  EXPECT_THAT(steps(), testing::IsEmpty());
   ASSERT_TRUE(writer_->wait_idle(60s));
   EXPECT_TRUE(writer_->is_degraded());
 }

@@ -212,7 +212,7 @@ void fill_model(Config& config, Filler& filler) {
   fill_task(config, filler);
   if (!config.model.has_loss()) return;
   config.model.init.clear();
-  config.model.num_classes.reset();
+  if (config.task.name() != TaskName::kBinaryClassification) config.model.num_classes.reset();
   const auto name = static_cast<size_t>(config.task.name());
   task_section(config.task).variants.select(name);  // the defaults: the loss is the model's
 }

@@ -234,7 +234,7 @@ TEST_F(CompiledModelTest, RejectsPackageThatFailsItsSelfTest) {
               HasSubstr("fails its self-test: the loss in eval mode is"));
   EXPECT_THAT(
       error_after("manifest.json", "\"gradient_norms\": [\n   ", "\"gradient_norms\": [\n   1"),
-      HasSubstr("the norm of the gradient of hidden.weight"));
+      HasSubstr("the norm of the gradient of delta"));
 }
 
 }  // namespace
