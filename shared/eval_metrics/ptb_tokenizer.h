@@ -5,7 +5,7 @@
 // abbreviations ("a.m.", "St.") and fractions are one word; brackets are "-lrb-", "-rrb-".
 //
 // Not Stanford's complete grammar, which is a thousand rules. Equal for the captions of
-// tests/golden/captions.json; differences remain in rare forms, such as telephone numbers and
+// tests/golden/captions.jsonl; differences remain in rare forms, such as telephone numbers and
 // emoticons.
 //
 // Threads: a function of its argument.
