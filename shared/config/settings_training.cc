@@ -515,7 +515,8 @@ Section task_section(TaskConfig& task) {
       "multilabel_classification: a target of zeros and ones, each label independently. "
       "sequence_labeling: a label per time step; for blstm. ctc: a sequence of labels that is "
       "shorter than the input and not aligned with it; for blstm; class 0 is the blank. "
-      "captioning: the words that describe an image; for captioner. custom: the loss of a model that "
+      "captioning: the words that describe an image; for captioner. custom: the loss of a model "
+      "that "
       "computes its own, which is all that evaluation reports; for compiled.";
   return {.key = "task",
           .help = "Prediction task and loss",

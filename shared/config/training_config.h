@@ -80,10 +80,9 @@ struct CaptioningTask {
 };
 
 // The alternatives are in the order of TaskName.
-using TaskVariant =
-    std::variant<LanguageModelingTask, ClassificationTask, BinaryClassificationTask, RegressionTask,
-                 MultilabelClassificationTask, SequenceLabelingTask, CtcTask, CaptioningTask,
-                 CustomTask>;
+using TaskVariant = std::variant<LanguageModelingTask, ClassificationTask, BinaryClassificationTask,
+                                 RegressionTask, MultilabelClassificationTask, SequenceLabelingTask,
+                                 CtcTask, CaptioningTask, CustomTask>;
 
 struct TaskConfig {
   TaskVariant task;

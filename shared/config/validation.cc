@@ -66,7 +66,8 @@ class Validator {
                 "a compiled model starts with the weights that its Python module had");
     const bool has_defaults = std::visit(
         [](const auto& task) { return task == std::decay_t<decltype(task)>(); }, config_.task.task);
-    const std::string no_effect = "has no effect on a compiled model, which has its own loss and outputs; ";
+    const std::string no_effect =
+        "has no effect on a compiled model, which has its own loss and outputs; ";
     if (!has_defaults) add_error("task", no_effect + "keep only task.name");
     const bool is_derived = config_.task.name() == TaskName::kBinaryClassification;
     if (config_.model.num_classes && !is_derived)
