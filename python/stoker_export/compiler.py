@@ -385,7 +385,7 @@ class Package:
 
 
 def worst_difference(gradients, expected):
-    """The largest relative difference; of gradients that are small beside the others, relative to those."""
+    """The largest relative difference; of gradients that are small next to the others, relative to those."""
     largest = max(g.double().norm().item() for g in expected)
     return max((a.double() - b.double()).norm().item() / max(b.double().norm().item(), 1e-3 * largest, 1e-30)
                for a, b in zip(gradients, expected))

@@ -133,7 +133,7 @@ class ErrorsTest(unittest.TestCase):
         _, loss, batch = mlp()
         self.assertIn("multinomial", self.error(Sampled(32, 4), loss, batch))
 
-    def test_folder_of_somebody_else(self):
+    def test_folder_of_other_files(self):
         os.mkdir(self.path)
         open(os.path.join(self.path, "thesis.tex"), "w", encoding="utf-8").close()
         module, loss, batch = mlp()
