@@ -184,7 +184,10 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
         plan_(*feed::make_plan_options(config_, dataset(), {})) {
     writer::WriterOptions options;
     options.delete_expired = [](bool) {};
-    options.before_commit = [this] { gate_.acquire(); };
+    options.before_commit = [this] {
+      gate_.acquire();
+      return Status();
+    };
     options.delays = {};
     if (maybe_device_)
       options.pinned_allocator = {.pin =
