@@ -55,7 +55,8 @@ Status check_group_support(const config::Config& config, const group::LaunchEnvi
   require(config.train.gradient_accumulation_steps % launch.world_size == 0,
           share_error(config.train, launch));
   require(config.run.rng == config::Rng::kPerTicket, "run.rng: must be per_ticket" + in_group);
-  require(config.train.device.type != config::DeviceConfig::Type::kCuda,
+  require(config.train.device.type == config::DeviceConfig::Type::kAuto ||
+              config.train.device.type == config::DeviceConfig::Type::kCpu,
           "train.device: must be cpu" + in_group);
   require(config.train.on_nonfinite != config::OnNonfinite::kRollback,
           "train.on_nonfinite: rollback is not supported" + in_group);

@@ -220,7 +220,6 @@ bool DeviceEngine::poll() {
 }
 
 void DeviceEngine::drop_captured_work() {
-  queue_->synchronize();
   schedule_.restart();
   graph_bytes_ = 0;
   replays_since_drop_ = 0;

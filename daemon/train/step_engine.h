@@ -67,7 +67,8 @@ class StepEngine {
   virtual bool poll() = 0;
   // Then the host may use the state until the next run(), submit() or read().
   virtual void synchronize() = 0;
-  // The work does something else from the next run() on; what was captured of it is dropped.
+  // The work does something else from the next run() on; what was captured of it is dropped. Call
+  // synchronize() first.
   virtual void drop_captured_work() {}
   // Whether work runs later than its call, or replays what was captured, so that it must get
   // everything that changes from step to step in device memory.

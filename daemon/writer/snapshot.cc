@@ -11,6 +11,7 @@ namespace {
 constexpr std::align_val_t kPageAlignment{4096};
 constexpr size_t kPageBytes = static_cast<size_t>(kPageAlignment);
 constexpr size_t kMinBlockBytes = 1 << 20;
+constexpr size_t kMaxBlocks = 3;  // that begin() keeps
 
 }  // namespace
 
@@ -32,19 +33,24 @@ Snapshot::Block Snapshot::allocate(size_t bytes) const {
 }
 
 void Snapshot::reserve(uint64_t bytes) {
-  if (blocks_.size() == 1 && blocks_.front().capacity >= bytes) return;
+  if (!blocks_.empty() && blocks_.front().capacity >= bytes) return;
   entries_.clear();
   used_ = 0;
+  current_ = 0;
   for (Block& block : blocks_) release(block);
   blocks_.clear();
   if (bytes > 0) blocks_.push_back(allocate(bytes));
 }
 
 void Snapshot::begin() {
-  uint64_t capacity = 0;
-  for (const Block& block : blocks_) capacity += block.capacity;
-  reserve(capacity);
   entries_.clear();
+  // What did not fit before, as the growing history of a stream, has blocks of its own. Too small
+  // ones are dropped; the first, with the parameters, is never allocated and pinned again.
+  while (blocks_.size() > kMaxBlocks) {
+    release(blocks_[1]);
+    blocks_.erase(blocks_.begin() + 1);
+  }
+  current_ = 0;
   used_ = 0;
   if (pinned_allocator_.poison)
     for (const Block& block : blocks_) pinned_allocator_.poison(block.memory, block.capacity);
@@ -52,12 +58,14 @@ void Snapshot::begin() {
 
 std::span<std::byte> Snapshot::add(Part part, TensorSpec spec) {
   const size_t bytes = spec.bytes();
-  if (blocks_.empty() || blocks_.back().capacity - used_ < bytes) {
-    blocks_.push_back(allocate(std::max<size_t>(bytes, kMinBlockBytes)));
+  while (current_ < blocks_.size() && blocks_[current_].capacity - used_ < bytes) {
+    ++current_;
     used_ = 0;
   }
-  std::byte* const memory = blocks_.back().memory + used_;
-  used_ = std::min<size_t>(used_ + aligned(bytes), blocks_.back().capacity);
+  if (current_ == blocks_.size())
+    blocks_.push_back(allocate(std::max<size_t>(2 * bytes, kMinBlockBytes)));
+  std::byte* const memory = blocks_[current_].memory + used_;
+  used_ = std::min<size_t>(used_ + aligned(bytes), blocks_[current_].capacity);
   entries_.push_back({part, std::move(spec), memory});
   return {memory, bytes};
 }

@@ -1,7 +1,8 @@
 // Snapshot: a copy of the training state in host memory, taken at a step boundary and written while
 // training continues.
 //
-// The tensors are in one block of memory, which is reused for the next snapshot. reserve() allocates
+// The tensors are in one block of memory, and in more if they do not fit, which are reused for the
+// next snapshot. reserve() allocates
 // and page-locks it before training starts, since both take long for gigabytes.
 //
 // Threads:   filled by the trainer thread, then read by the writer thread; CheckpointWriter
@@ -78,9 +79,9 @@ class Snapshot {
   const PinnedAllocator pinned_allocator_;
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
-  // One, or more if the tensors did not fit; begin() then replaces them by one.
-  std::vector<Block> blocks_;
-  size_t used_ = 0;  // bytes of the last block
+  std::vector<Block> blocks_;  // filled in this order
+  size_t current_ = 0;         // the block that is filled
+  size_t used_ = 0;            // bytes of it
 };
 
 }  // namespace stoker::writer

@@ -51,10 +51,16 @@ TEST(SnapshotTest, PinsReservedMemoryForItsLifetimeWhenDriverAccepts) {
     EXPECT_EQ(pinned, reserved) << "nothing more is allocated";
     fill(2000000);
     EXPECT_EQ(pinned.size(), 2u);
-    fill(2000000);
-    EXPECT_EQ(pinned.size(), 1u) << "what did not fit is in one block from now on";
+    const auto grown = pinned;
+    EXPECT_TRUE(std::ranges::includes(grown, reserved))
+        << "the reserved block is never pinned again";
+    fill(2100000);
+    EXPECT_EQ(pinned, grown) << "what did not fit has its block, with room to grow";
+    for (int64_t count = 4000000; count < 60000000; count *= 2) fill(count);
+    EXPECT_LE(pinned.size(), 4u) << "blocks that became too small are dropped";
+    EXPECT_TRUE(std::ranges::includes(pinned, reserved));
     agrees = false;
-    snapshot.reserve(40000000);
+    snapshot.reserve(400000000);
     EXPECT_EQ(pinned.size(), 0u);
     fill(2000000);
   }
