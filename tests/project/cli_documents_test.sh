@@ -85,7 +85,7 @@ for program in "${programs[@]}"; do
       expect_zsh 'stokerctl --run-dir ru\t ex\tbest --form\tto\t' --run-dir runs export best --format=torch
       expect_fish 'stokerctl sho' show-batch
       expect_fish 'stokerctl --run-dir runs export --format ' safetensors torch
-      expect 'stokerctl logs --\e*' logs --evaluator --follow --help --json --lines --run-dir --socket --version
+      expect 'stokerctl logs --\e*' logs --all --evaluator --follow --help --json --lines --rank --run-dir --socket --version
       ;;
     stoker-web)
       expect 'stoker-web --lis\t127.0.0.1:0' --listen 127.0.0.1:0
