@@ -19,6 +19,7 @@
 #include "shared/config/load_config.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/ring/shm_ring.h"
+#include "tests/shared/image/image_files.h"
 #include "tests/shared/ring/ring_view.h"
 
 namespace stoker::hostile {
@@ -29,9 +30,17 @@ struct TaskSetup {
   std::string model;
   bool has_integers = true;
 
+  bool has_captions() const { return task == "captioning"; }
+
   // Writes the records.
   config::Config config(const std::string& folder) const {
     const std::string path = folder + "/records.jsonl";
+    const std::string format = has_captions() ? "image_list" : "jsonl";
+    if (has_captions()) {
+      std::ofstream(folder + "/image.png", std::ios::binary)
+          << image::testing::encode_png_file(image::testing::pattern(8, 8));
+      std::ofstream(folder + "/words.txt") << "a\nred\nblue\ncircle\nsquare\n";
+    }
     std::ofstream file(path);
     for (int i = 0; i < 64; ++i) {
       std::string tokens, frames;
@@ -42,11 +51,13 @@ struct TaskSetup {
       file << "{\"tokens\": [" << tokens << "], \"tags\": [" << tags(tokens) << "], \"frames\": ["
            << frames << "], \"letters\": [1, 2, 3], \"class\": " << i % 4
            << ", \"numbers\": [0.5, -1, " << i % 5 << "], \"targets\": [" << i % 2
-           << ", 1], \"side\": " << i % 2 << "}\n";
+           << ", 1], \"side\": " << i % 2 << ", \"file\": \"image.png\", \"caption\": \"a "
+           << (i % 2 == 0 ? "red circle" : "blue square") << "\"}\n";
     }
     file.close();
     auto config =
-        config::parse_config("data: {train: {format: jsonl, path: " + path + ", " + data +
+        config::parse_config("data: {train: {format: " + format + ", path: " + path + ", " + data +
+                                 (has_captions() ? folder + "/words.txt}" : "") +
                                  "}}\nmodel: " + model + "\ntask: {name: " + task +
                                  "}\ntrain: {max_steps: 100, micro_batch_size: 4, device: cpu}\n"
                                  "checkpoint: {save_every_steps: null, save_every_seconds: null}\n",
@@ -85,6 +96,11 @@ inline std::vector<TaskSetup> all_tasks() {
            "fields: {input: frames, labels: letters}, input_shape: [3], "
            "sequence: {max_length: 9, max_label_length: 3}",
            "{name: blstm, hidden_size: 6}"},
+          {"captioning",
+           "fields: {image: file, caption: caption}, transforms: [resize: {size: [8, 8]}], "
+           "tokenizer: {path: ",
+           "{name: captioner, encoder: {name: resnet8}, decoder: {name: lstm, hidden_size: 8}, "
+           "max_length: 4}"},
           {"multilabel_classification", numbers, mlp, false},
           {"regression", numbers, mlp, false}};
 }
