@@ -19,7 +19,7 @@ namespace json = boost::json;
 constexpr size_t kCurveRows = 12'000;  // of all runs
 constexpr size_t kMinCurveRows = 100;
 
-// The names of `paths` without the folders that all have in common.
+// The names of the directories, or numbered paths if two have the same name.
 std::vector<std::string> distinct_names(const std::vector<run::RunLayout>& runs) {
   std::vector<std::string> names;
   std::set<std::string> unique;

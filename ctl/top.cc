@@ -156,11 +156,13 @@ class BackgroundCommand {
   const std::string& name() const { return name_; }
   // What it printed, once it has ended.
   std::optional<std::string> poll_result() {
+    // First: what it prints before its end is in the pipe then.
+    int status = 0;
+    const bool has_ended = ::waitpid(pid_, &status, WNOHANG) == pid_;
     char buffer[512];
     for (ssize_t size; (size = ::read(output_.get(), buffer, sizeof buffer)) > 0;)
       if (text_.size() < 4096) text_.append(buffer, static_cast<size_t>(size));
-    int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+    if (!has_ended) return std::nullopt;
     while (text_.ends_with('\n')) text_.pop_back();
     return text_;
   }
@@ -378,7 +380,7 @@ class Top {
       std::this_thread::sleep_for(50ms);
       state = run::read_run_state(*maybe_layout_);
     }
-    if (state.phase != run::RunState::Phase::kEnded)
+    if (!state.end.has_value())  // also preempted: it has an exit code, too
       return console_.fail(status, exit_code_for_reply(status));
     console_.out << format_run_state(state) << "\n";
     return static_cast<ExitCode>(state.end->exit_code);

@@ -70,6 +70,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "http listening", kInfo, "address", "http.listen: monitoring can connect."},
     {LogTopic::kRun, "http accept failed", kWarn, "error",
      "A connection to the HTTP server could not be accepted."},
+    {LogTopic::kRun, "http answer failed", kError, "error",
+     "An answer of the HTTP server could not be produced; its client got 500."},
     {LogTopic::kRun, "configuration reloaded", kInfo, "log.level",
      "After SIGHUP; `log.level` is in effect."},
     {LogTopic::kRun, "configuration reload rejected", kError, "error",

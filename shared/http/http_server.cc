@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -63,6 +64,8 @@ std::string to_text(const config::HttpListen& listen, uint16_t port) {
   const bool is_v6 = listen.address.find(':') != std::string::npos;
   return (is_v6 ? "[" + listen.address + "]" : listen.address) + ":" + std::to_string(port);
 }
+
+HttpAnswer too_many_bytes() { return {.code = 503, .body = "too many answers are being sent\n"}; }
 
 template <typename Message>
 void add_headers(Message& response, std::string_view content_type,
@@ -464,14 +467,24 @@ Reply HttpServer::Impl::reply(const Request& request) const {
 void HttpServer::Impl::read_answer(std::shared_ptr<Connection> connection, ReadAnswer read,
                                    bool is_head, bool keep_alive) {
   if (answer_bytes_ > limits_.answer_bytes)
-    return connection->write({.code = 503, .body = "too many answers are being sent\n"}, is_head,
-                             keep_alive);
+    return connection->write(too_many_bytes(), is_head, keep_alive);
   files_.run_later([this, alive = alive_, connection = std::move(connection),
                     read = std::move(read), is_head, keep_alive]() mutable {
-    HttpAnswer answer = read();
-    asio::post(io_, [alive, connection = std::move(connection), answer = std::move(answer), is_head,
-                     keep_alive]() mutable {
-      if (*alive) connection->write(std::move(answer), is_head, keep_alive, true);
+    HttpAnswer answer;
+    try {
+      answer = read();
+    } catch (const std::exception& failure) {
+      log_error("http answer failed", {{"error", failure.what()}});
+      answer = {.code = 500, .body = "the answer could not be produced; see the log\n"};
+    }
+    asio::post(io_, [this, alive, connection = std::move(connection), answer = std::move(answer),
+                     is_head, keep_alive]() mutable {
+      if (!*alive) return;
+      // Again: others may have been written since it was queued.
+      if (!is_head && answer_bytes_ > 0 &&
+          answer_bytes_ + answer.body.size() > limits_.answer_bytes)
+        answer = too_many_bytes();
+      connection->write(std::move(answer), is_head, keep_alive, true);
     });
   });
 }
@@ -506,7 +519,12 @@ void HttpServer::Impl::read_events() {
   reading_events_ = topics.size();
   for (const std::string& topic : topics) {
     files_.run_later([this, alive = alive_, topic, read = site_.events(topic)] {
-      std::string text = read();
+      std::string text;
+      try {
+        text = read();
+      } catch (const std::exception& failure) {
+        log_error("http answer failed", {{"error", failure.what()}});
+      }
       asio::post(io_, [this, alive, topic, text = std::move(text)] {
         if (!*alive) return;
         send_events(topic, text);

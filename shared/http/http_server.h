@@ -12,8 +12,11 @@
 // Blocking:  never, except the destructor: it waits for the answer that is being read.
 // Ownership: io, clock and the functions of the site must outlive this object.
 // Errors:    start(): kBusy if the port is in use, kPermission, kInvalidArgument; each has the
-//            address. A later error of a client ends only its connection.
-// Limits:    HttpLimits; a client that exceeds one gets 408, 413, 431 or 503 and is disconnected.
+//            address. A later error of a client ends only its connection. If a function of the
+//            site throws in the server's own thread, the error is logged; the client gets 500 or, in
+//            a stream, no events.
+// Limits:    HttpLimits; a client that exceeds one gets 408, 413, 431 or 503. It is disconnected,
+//            except after 503 for answer_bytes.
 //            If all connections are in use, the one that has been idle longest is closed.
 #pragma once
 
@@ -39,9 +42,10 @@ namespace stoker::http {
 
 struct HttpLimits {
   size_t connections = 64;
-  size_t event_streams = 16;       // of these
-  size_t answer_bytes = 32 << 20;  // of all answers with files; further requests get 503
-  size_t event_bytes = 1 << 20;    // that a stream has not read; then it is closed
+  size_t event_streams = 16;  // of these
+  // Of all answers with files that are being written, unless there is only one; others get 503.
+  size_t answer_bytes = 32 << 20;
+  size_t event_bytes = 1 << 20;  // that a stream has not read; then it is closed
   uint32_t header_bytes = 8 << 10;
   std::chrono::milliseconds header_time{10'000};  // to send a request
   std::chrono::milliseconds idle_time{120'000};   // between two requests

@@ -1,6 +1,5 @@
 #include "shared/view/curve_history.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/metrics/json_lines.h"
+#include "shared/view/run_file.h"
 
 namespace stoker::view {
 namespace {
@@ -58,6 +58,9 @@ CurveHistory::Row merge(const CurveHistory::Row& a, size_t num, const CurveHisto
 void CurveHistory::clear() {
   offset_ = 0;
   partial_.clear();
+  is_too_long_ = false;
+  last_line_.clear();
+  last_line_offset_ = 0;
   rows_.clear();
   records_per_row_ = 1;
   num_merged_ = 0;
@@ -66,24 +69,45 @@ void CurveHistory::clear() {
   recent_.clear();
 }
 
+// Whether the file still has the last line that was read.
+bool CurveHistory::is_continued(int fd) const {
+  if (offset_ == 0) return true;
+  const std::string expected = last_line_ + partial_;
+  std::string found(expected.size(), '\0');
+  const ssize_t size =
+      ::pread(fd, found.data(), found.size(), static_cast<off_t>(last_line_offset_));
+  return size == static_cast<ssize_t>(found.size()) && found == expected;
+}
+
 void CurveHistory::refresh() {
-  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const auto fd = open_run_file(run_dir_, path_);
   struct stat info {};
-  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
-  if (info.st_ino != inode_ || static_cast<uint64_t>(info.st_size) < offset_) clear();
+  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return;
+  if (info.st_ino != inode_ || static_cast<uint64_t>(info.st_size) < offset_ ||
+      !is_continued(fd->get()))
+    clear();
   inode_ = info.st_ino;
   std::string block(kReadBytes, '\0');
   for (ssize_t size;
-       (size = ::pread(fd.get(), block.data(), block.size(), static_cast<off_t>(offset_))) > 0;) {
-    offset_ += static_cast<uint64_t>(size);
-    std::string_view text(block.data(), static_cast<size_t>(size));
-    for (size_t newline; (newline = text.find('\n')) != text.npos;
-         text.remove_prefix(newline + 1)) {
-      partial_ += text.substr(0, newline);
-      add_line(partial_);
-      partial_.clear();
+       (size = ::pread(fd->get(), block.data(), block.size(), static_cast<off_t>(offset_))) > 0;) {
+    const std::string_view text(block.data(), static_cast<size_t>(size));
+    size_t begin = 0;
+    for (size_t newline; (newline = text.find('\n', begin)) != text.npos; begin = newline + 1) {
+      std::string line = std::exchange(partial_, {});
+      line += text.substr(begin, newline - begin);
+      if (!std::exchange(is_too_long_, false)) add_line(line);
+      line += '\n';
+      // Of a line that is too long: its newline.
+      last_line_ = line.size() <= metrics::kMaxLineBytes ? std::move(line) : "\n";
+      last_line_offset_ = offset_ + newline + 1 - last_line_.size();
     }
-    if (partial_.size() + text.size() <= metrics::kMaxLineBytes) partial_ += text;
+    const std::string_view rest = text.substr(begin);
+    is_too_long_ = is_too_long_ || partial_.size() + rest.size() > metrics::kMaxLineBytes;
+    if (is_too_long_)
+      partial_.clear();
+    else
+      partial_ += rest;
+    offset_ += static_cast<uint64_t>(size);
   }
 }
 

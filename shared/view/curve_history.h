@@ -6,8 +6,8 @@
 //
 // Threads:  one at a time.
 // Blocking: reads the file.
-// Errors:   none; lines that are not records are ignored. A file that was truncated or replaced is
-//           read again from its start.
+// Errors:   none; lines that are not records are ignored. A file that was replaced, or truncated
+//           (a rollback, a resume) and possibly written again, is read again from its start.
 #pragma once
 
 #include <sys/types.h>
@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/metrics/metrics_record.h"
@@ -49,7 +50,9 @@ class CurveHistory {
       "data_wait_ms", "stall_ms"};
   using Row = std::array<double, kColumns>;
 
-  explicit CurveHistory(std::string path) : path_(std::move(path)) {}
+  // `run_dir`: no link may lead out of it; empty: links are followed.
+  explicit CurveHistory(std::string path, std::string run_dir = {})
+      : path_(std::move(path)), run_dir_(std::move(run_dir)) {}
 
   void refresh();
   // {"metric": "accuracy", "started": "…", "records_per_row": 1, "columns": {"step": […], …}}
@@ -66,14 +69,20 @@ class CurveHistory {
 
  private:
   void clear();
+  bool is_continued(int fd) const;
   void add_line(std::string_view line);
   void add(const Row& row);
   static void merge_rows(std::vector<Row>& rows);
 
-  const std::string path_;
+  const std::string path_, run_dir_;
   uint64_t offset_ = 0;
   ino_t inode_ = 0;
-  std::string partial_;  // line
+  // What was read behind the last complete line, unless it is longer than a line may be.
+  std::string partial_;
+  bool is_too_long_ = false;
+  // To recognize a file that was truncated and has grown again.
+  std::string last_line_;
+  uint64_t last_line_offset_ = 0;
   std::string metric_name_, started_;
   std::vector<Row> rows_;
   size_t records_per_row_ = 1;

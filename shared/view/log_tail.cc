@@ -1,6 +1,5 @@
 #include "shared/view/log_tail.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,20 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/view/run_file.h"
+
 namespace stoker::view {
 namespace {
 
 constexpr uint64_t kBlockBytes = 256 << 10;
-
-Result<UniqueFd> open_for_reading(const std::string& path) {
-  // O_NONBLOCK: if the path is a FIFO, open() must not wait for a writer.
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid()) return Status::from_errno(errno, "open " + path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kIoError, path + ": not a regular file");
-  return fd;
-}
 
 Result<size_t> read_at(int fd, uint64_t offset, char* bytes, size_t size, const std::string& path) {
   const ssize_t bytes_read = ::pread(fd, bytes, size, static_cast<off_t>(offset));
@@ -85,11 +76,11 @@ std::string merge_by_time(const std::vector<LogPart>& parts) {
   return merged;
 }
 
-Result<LogTail> LogTail::open(const std::string& path, uint64_t lines) {
-  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_for_reading(path));
+Result<LogTail> LogTail::open(const std::string& path, uint64_t lines, std::string run_dir) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_run_file(run_dir, path));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
-  LogTail tail(path, std::move(fd));
+  LogTail tail(path, std::move(run_dir), std::move(fd));
   STOKER_ASSIGN_OR_RETURN(
       tail.offset_, find_begin(tail.fd_.get(), static_cast<uint64_t>(info.st_size), lines, path));
   return tail;
@@ -123,9 +114,18 @@ Result<std::string> LogTail::read_more() {
   // Read the rest of a rotated file first; nothing is appended to it any more.
   STOKER_ASSIGN_OR_RETURN(std::string text, read_block());
   if (!text.empty() || !rotated) return text;
-  STOKER_ASSIGN_OR_RETURN(fd_, open_for_reading(path_));
+  STOKER_ASSIGN_OR_RETURN(fd_, open_run_file(run_dir_, path_));
   offset_ = 0;
   return read_block();
+}
+
+bool LogTail::skip_to_last(uint64_t bytes) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) return false;
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size <= bytes || size - bytes <= offset_) return false;
+  offset_ = size - bytes;
+  return true;
 }
 
 }  // namespace stoker::view

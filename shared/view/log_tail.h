@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shared/base/file.h"
@@ -19,19 +20,24 @@ namespace stoker::view {
 
 class LogTail {
  public:
-  // Positions the tail before the last `lines` lines.
-  static Result<LogTail> open(const std::string& path, uint64_t lines);
+  // Positions the tail before the last `lines` lines. `run_dir`: no link may lead out of it; empty:
+  // links are followed.
+  static Result<LogTail> open(const std::string& path, uint64_t lines, std::string run_dir = {});
 
   // Returns what was appended since the last call, at most 256 KiB per call; empty if there is
   // nothing new.
   Result<std::string> read_more();
+  // Skips all but the last `bytes` bytes of what was appended to the current file. False: there are
+  // not more.
+  bool skip_to_last(uint64_t bytes);
 
  private:
-  LogTail(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  LogTail(std::string path, std::string run_dir, UniqueFd fd)
+      : path_(std::move(path)), run_dir_(std::move(run_dir)), fd_(std::move(fd)) {}
   Result<std::string> read_block();
   Result<bool> is_rotated();
 
-  std::string path_;
+  std::string path_, run_dir_;
   UniqueFd fd_;
   uint64_t offset_ = 0;  // number of bytes read from fd_
 };

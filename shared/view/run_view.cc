@@ -1,6 +1,5 @@
 #include "shared/view/run_view.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/verify.h"
 #include "shared/run/run_state.h"
+#include "shared/view/run_file.h"
 
 namespace stoker::view {
 namespace {
@@ -27,7 +27,7 @@ namespace json = boost::json;
 
 constexpr uint64_t kMaxEvalBytes = 4 << 20;
 constexpr uint64_t kMaxArtifactBytes = 8 << 20;
-constexpr uint64_t kMaxConfigBytes = 256 << 10;
+constexpr uint64_t kMaxConfigBytes = 256 << 10, kMaxBestBytes = 1 << 20;
 constexpr size_t kMaxEvals = 500, kMaxCheckpoints = 200, kMaxArtifacts = 60, kLogLines = 200;
 constexpr size_t kMaxSampleErrors = 50, kMaxEvents = 200;
 constexpr uint64_t kTailBytes = 64 << 10, kEventBytes = 4 << 20;
@@ -45,16 +45,15 @@ std::string stamp_of(const std::string& path) {
          std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec);
 }
 
-// The last `max_bytes` bytes of a regular file, without following a link; empty: none.
-std::string read_end(const std::string& path, uint64_t max_bytes) {
-  const UniqueFd fd(
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+// The last `max_bytes` bytes; empty: none.
+std::string read_end(const run::RunLayout& layout, const std::string& path, uint64_t max_bytes) {
+  const auto fd = open_run_file(layout.root(), path);
   struct stat info {};
-  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  if (!fd.ok() || ::fstat(fd->get(), &info) != 0) return "";
   const auto size = static_cast<uint64_t>(info.st_size);
   std::string text(std::min(size, max_bytes), '\0');
   const ssize_t bytes =
-      ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
+      ::pread(fd->get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
   text.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
   if (size > max_bytes) text.erase(0, std::min(text.size(), text.find('\n') + 1));
   return text;
@@ -153,7 +152,7 @@ std::optional<ArtifactName> parse_artifact_name(const std::string& name) {
 
 json::array artifacts_json(const run::RunLayout& layout) {
   json::array artifacts;
-  const auto names = list_directory(layout.eval_artifacts_dir());
+  const auto names = list_run_directory(layout.root(), layout.eval_artifacts_dir());
   if (!names.ok()) return artifacts;
   for (size_t i = names->size() - std::min(names->size(), kMaxArtifacts); i < names->size(); ++i) {
     const std::string& name = (*names)[i];
@@ -169,7 +168,7 @@ json::array artifacts_json(const run::RunLayout& layout) {
 
 json::array sample_errors_json(const run::RunLayout& layout) {
   json::array errors;
-  const json::array lines = last_lines(read_end(layout.sample_errors_file(), kTailBytes),
+  const json::array lines = last_lines(read_end(layout, layout.sample_errors_file(), kTailBytes),
                                        kMaxSampleErrors, [](std::string_view) { return true; });
   for (const json::value& line : lines) {
     boost::system::error_code error;
@@ -191,13 +190,28 @@ std::optional<uint64_t> find_count(std::string_view config, std::string_view key
 }
 
 std::optional<metrics::TrainMetrics> last_record(const run::RunLayout& layout) {
-  const auto lines = last_lines(read_end(layout.train_metrics_file(), 16 << 10), 1,
+  const auto lines = last_lines(read_end(layout, layout.train_metrics_file(), 16 << 10), 1,
                                 [](std::string_view) { return true; });
   if (lines.empty()) return std::nullopt;
   const auto record = metrics::parse_record(std::string(lines.front().as_string()));
   auto parsed = record.ok() ? metrics::train_metrics_from(*record) : record.status();
   if (!parsed.ok()) return std::nullopt;
   return *std::move(parsed);
+}
+
+// As read_run_state(), but without what a link from elsewhere says.
+run::RunState state_of(const run::RunLayout& layout) {
+  run::RunState state = run::read_run_state(layout);
+  if (state.pause && !open_run_file(layout.root(), layout.paused_file()).ok()) state.pause.reset();
+  if (state.end && !open_run_file(layout.root(), layout.exit_status_file()).ok())
+    state = {.phase = run::RunState::Phase::kAbsent, .end = {}, .pause = {}, .no_locks = {}};
+  return state;
+}
+
+Result<run::BestCheckpoint> best_of(const run::RunLayout& layout) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          read_run_file(layout.root(), layout.best_file(), kMaxBestBytes));
+  return run::parse_best(text, layout.best_file());
 }
 
 std::string directory_name(const std::string& path) {
@@ -249,10 +263,10 @@ std::vector<FoundRun> find_runs(const std::string& root) {
 RunView::RunView(run::RunLayout layout, std::string name)
     : layout_(std::move(layout)),
       name_(name.empty() ? directory_name(layout_.root()) : std::move(name)),
-      history_(layout_.train_metrics_file()) {}
+      history_(layout_.train_metrics_file(), layout_.root()) {}
 
 void RunView::read_evals() {
-  const auto names = list_directory(layout_.eval_dir());
+  const auto names = list_run_directory(layout_.root(), layout_.eval_dir());
   std::vector<std::string> results;
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
     if (name.starts_with("step-") && name.ends_with(".json")) results.push_back(name);
@@ -264,7 +278,7 @@ void RunView::read_evals() {
     CachedEval& cached = evals_[name];
     const std::string stamp = stamp_of(path);
     if (cached.stamp == stamp) continue;
-    const auto text = read_file(path, kMaxEvalBytes);
+    const auto text = read_run_file(layout_.root(), path, kMaxEvalBytes);
     auto result = text.ok() ? run::parse_eval_result(*text, path) : text.status();
     if (!result.ok()) continue;
     cached = {.stamp = stamp, .result = *std::move(result)};
@@ -280,9 +294,9 @@ void RunView::read_evals() {
 }
 
 std::string RunView::summary() const {
-  const run::RunState state = run::read_run_state(layout_);
+  const run::RunState state = state_of(layout_);
   const auto last = last_record(layout_);
-  const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
+  const auto config = read_run_file(layout_.root(), layout_.config_file(), kMaxConfigBytes);
   json::object summary{{"name", name_},
                        {"run_dir", valid_utf8(layout_.root())},
                        {"state", phase_word(state)},
@@ -293,13 +307,13 @@ std::string RunView::summary() const {
                        {"loss", last ? number(last->loss) : nullptr}};
   if (config.ok())
     if (const auto steps = find_count(*config, "\n  max_steps: ")) summary["max_steps"] = *steps;
-  if (const auto best = run::read_best(layout_.best_file()); best.ok())
+  if (const auto best = best_of(layout_); best.ok())
     summary["best"] = json::object{{"dataset", best->dataset},
                                    {"metric", best->metric},
                                    {"value", number(best->value)},
                                    {"step", best->step},
                                    {"manifest_sha256", best->manifest_sha256}};
-  const auto newest = last_lines(read_end(layout_.trainer_log(), 4 << 10), 1,
+  const auto newest = last_lines(read_end(layout_, layout_.trainer_log(), 4 << 10), 1,
                                  [](std::string_view) { return true; });
   summary["last_event"] = newest.empty() ? json::value("") : newest.back();
   return json::serialize(summary);
@@ -307,6 +321,7 @@ std::string RunView::summary() const {
 
 std::string RunView::overview() {
   boost::system::error_code ignored;
+  if (sent_stamp_.empty()) sent_stamp_ = change_stamp();
   json::object root = parse_json(summary(), ignored).as_object();
   read_evals();
   json::array evaluations, checkpoints;
@@ -322,14 +337,17 @@ std::string RunView::overview() {
   root["classes"] = evals_.empty() ? nullptr : classes_json(evals_.rbegin()->second.result);
 
   const checkpoint::CheckpointStore store(layout_.checkpoints_dir(), default_file_system());
-  const auto entries = store.list();
+  const bool has_checkpoints = open_run_directory(layout_.root(), layout_.checkpoints_dir()).ok();
+  const auto entries = has_checkpoints ? store.list()
+                                       : Result<std::vector<checkpoint::CheckpointEntry>>(
+                                             std::vector<checkpoint::CheckpointEntry>());
   std::map<std::string, CachedManifest> manifests;
   const size_t count = entries.ok() ? entries->size() : 0;
   for (size_t i = count - std::min(count, kMaxCheckpoints); i < count; ++i) {
     const std::string path = join_path((*entries)[i].path, checkpoint::kManifestName);
     CachedManifest manifest = manifests_[path];
     if (const std::string stamp = stamp_of(path); manifest.stamp != stamp) {
-      const auto text = read_file(path, checkpoint::kMaxManifestBytes);
+      const auto text = read_run_file(layout_.root(), path, checkpoint::kMaxManifestBytes);
       const auto parsed = text.ok() ? checkpoint::parse_manifest(*text, path) : text.status();
       if (!parsed.ok()) continue;
       manifest = {.stamp = stamp,
@@ -353,9 +371,11 @@ std::string RunView::overview() {
   root["checkpoints"] = std::move(checkpoints);
   root["artifacts"] = artifacts_json(layout_);
   root["sample_errors"] = sample_errors_json(layout_);
-  const auto config = read_file(layout_.config_file(), kMaxConfigBytes);
+  const auto config = read_run_file(layout_.root(), layout_.config_file(), kMaxConfigBytes);
   root["config"] = config.ok() ? valid_utf8(*config) : "";
-  const std::string log = read_end(layout_.trainer_log(), kEventBytes);
+  // Before the log is read: a line can be in both, but in one at least.
+  if (!maybe_tail_) (void)open_tail();
+  const std::string log = read_end(layout_, layout_.trainer_log(), kEventBytes);
   root["log"] = last_lines(log, kLogLines, [](std::string_view) { return true; });
   root["events"] = last_lines(log, kMaxEvents, is_main_event);
   return json::serialize(root);
@@ -363,7 +383,36 @@ std::string RunView::overview() {
 
 std::string RunView::curves(size_t max_rows) {
   history_.refresh();
+  // For the first page. Later, other pages have not received what is between.
+  if (sent_rows_ == 0) (void)history_.rows_since(sent_rows_);
   return history_.to_json(max_rows);
+}
+
+std::string RunView::open_tail() {
+  // With complete lines: when the rest of an incomplete one is appended, its beginning is needed.
+  auto tail = LogTail::open(layout_.trainer_log(), kLogLines, layout_.root());
+  if (!tail.ok()) return "";
+  maybe_tail_.emplace(*std::move(tail));
+  return read_tail();
+}
+
+std::string RunView::read_tail() {
+  constexpr int kMaxReads = 8;  // a file, and those after rotations
+  for (int i = 0; i < kMaxReads; ++i) {
+    const bool is_skipped = maybe_tail_->skip_to_last(kTailBytes);
+    auto more = maybe_tail_->read_more();
+    if (!more.ok() || more->empty()) break;
+    if (is_skipped) {
+      partial_line_.clear();
+      more->erase(0, std::min(more->size(), more->find('\n') + 1));
+    }
+    partial_line_ += *more;
+  }
+  const size_t end = partial_line_.rfind('\n') + 1;
+  std::string lines = partial_line_.substr(0, end);
+  partial_line_.erase(0, end);
+  if (partial_line_.size() > kTailBytes) partial_line_.clear();
+  return lines;
 }
 
 std::string RunView::change_stamp() const {
@@ -383,18 +432,10 @@ std::string RunView::events() {
   const auto rows = history_.rows_since(sent_rows_);
   if (!rows && !is_first) out += "event: reset\ndata: {}\n\n";
   if (rows && !rows->empty()) out += "event: train\ndata: " + CurveHistory::to_json(*rows) + "\n\n";
-  if (!maybe_tail_) {
-    if (auto tail = LogTail::open(layout_.trainer_log(), 0); tail.ok())
-      maybe_tail_.emplace(*std::move(tail));
-  } else if (const auto more = maybe_tail_->read_more(); more.ok() && !more->empty()) {
-    partial_line_ += *more;
-    const size_t end = partial_line_.rfind('\n') + 1;
-    const json::array lines = last_lines(std::string_view(partial_line_).substr(0, end), kLogLines,
-                                         [](std::string_view) { return true; });
-    partial_line_.erase(0, end);
-    if (partial_line_.size() > kTailBytes) partial_line_.clear();
-    if (!lines.empty()) out += "event: log\ndata: " + json::serialize(lines) + "\n\n";
-  }
+  std::string log = maybe_tail_ ? read_tail() : open_tail();
+  if (sent_stamp_.empty()) log.clear();  // a page reads these lines itself
+  const json::array lines = last_lines(log, kLogLines, [](std::string_view) { return true; });
+  if (!lines.empty()) out += "event: log\ndata: " + json::serialize(lines) + "\n\n";
   if (std::string stamp = change_stamp(); stamp != sent_stamp_) {
     if (!sent_stamp_.empty()) out += "event: run\ndata: {}\n\n";
     sent_stamp_ = std::move(stamp);
@@ -407,7 +448,7 @@ Result<ArtifactFile> RunView::read_artifact(const std::string& name) const {
   const auto parsed = parse_artifact_name(name);
   if (!parsed) return missing;
   const std::string path = join_path(layout_.eval_artifacts_dir(), name);
-  std::string bytes = read_end(path, kMaxArtifactBytes + 1);
+  std::string bytes = read_end(layout_, path, kMaxArtifactBytes + 1);
   if (bytes.empty() || bytes.size() > kMaxArtifactBytes) return missing;
   if (!parsed->kind.ends_with(".png"))
     return ArtifactFile{.content_type = "text/plain; charset=utf-8", .bytes = valid_utf8(bytes)};

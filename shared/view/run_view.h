@@ -4,6 +4,7 @@
 // Threads:  one at a time.
 // Blocking: reads files; what has not changed since the last call is not read again.
 // Errors:   none, except read_artifact(): a file that is missing or invalid is omitted.
+//           So is a file that is outside of the run and that a link leads to.
 // Limits:   the newest 500 evaluations, 200 checkpoints, 60 artifacts, 200 log lines; CurveHistory.
 #pragma once
 
@@ -49,11 +50,12 @@ class RunView {
   std::string overview();
   // CurveHistory::to_json().
   std::string curves(size_t max_rows = SIZE_MAX);
-  // Server-sent events since the last call: `train` (new rows), `log` (new lines), `run` (the
-  // overview has changed), `reset` (the curves have changed).
+  // Server-sent events since the last call, or since the first curves() and overview(): `train` (new
+  // rows), `log` (new lines, the last ones of many), `run` (the overview has changed), `reset` (the
+  // curves have changed). What curves() and overview() returned can be repeated.
   std::string events();
 
-  // Of the run's evaluator: a image or a text. Follows no link. kNotFound: no such file.
+  // Of the run's evaluator: an image or a text. kNotFound: no such file.
   Result<ArtifactFile> read_artifact(const std::string& name) const;
 
   const std::string& name() const { return name_; }
@@ -70,6 +72,9 @@ class RunView {
     uint64_t bytes = 0;
   };
   void read_evals();
+  // The last lines; then complete lines that were appended, the last ones of many.
+  std::string open_tail();
+  std::string read_tail();
   std::string change_stamp() const;
 
   const run::RunLayout layout_;

@@ -67,6 +67,7 @@ def check_page(page, problems):
     check(not page.evaluate("window.attacked"), "a name of the run has run a script")
     check(page.evaluate("document.querySelectorAll('main img').length") == 1, "the artifacts are not shown")
     page.wait_for("document.querySelector('main img').complete && document.querySelector('main img').naturalWidth === 64")
+    page.wait_for("document.body.innerText.includes('generated <img')")  # it is fetched separately
     text = page.evaluate("document.body.innerText")
     for part in ("Phases of a step", "Evaluations", "class with a long name 11", "daemon started", "max_steps reached <img", "generated <img"):
         check(part in text, f"not shown: {part}")
@@ -98,7 +99,7 @@ def main():
         print("SKIP: no chromium; Debian's package chromium has it")
         return 77
     work = pathlib.Path(tempfile.mkdtemp(prefix="stoker-page-"))
-    server = page = None
+    server = other = page = None
     try:
         write_run(work / "runs/long", RECORDS, 0.1)
         write_run(work / "runs/short", 500, 0.2)
@@ -142,6 +143,22 @@ def main():
         page.resize(1440, 1000)
         check(not page.problems(), page.problems())
 
+        # The page of the first run of a directory; a newer one does not replace it.
+        (work / "new").mkdir()
+        other = subprocess.Popen([bin_folder / "stoker-web", "--listen", "127.0.0.1:0", work / "new"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        page.open(other.stdout.readline().strip())
+        page.wait_for("document.body?.innerText.includes('No run yet')")
+        write_run(work / "new/first", 50, 0.1)
+        page.wait_for("document.querySelectorAll('main canvas').length >= 6")
+        write_run(work / "new/second", 50, 0.1)
+        page.wait_for("document.querySelectorAll('nav tbody tr').length === 2")
+        with open(work / "new/first/metrics/train.jsonl", "a") as file:
+            file.write(record(510, 0.0123))
+        os.utime(work / "new/second/metrics/train.jsonl")
+        page.wait_for("document.querySelector('main').innerText.includes('0.01230')")
+        check(page.evaluate("document.querySelector('h1').textContent") == "first", "another run is shown")
+        check(not page.problems(), page.problems())
+
         # A report is one file that needs no server.
         report = work / "report.html"
         subprocess.run([bin_folder / "stokerctl", "report", "--html", report, work / "runs/long", work / "runs/short"], check=True, stdout=subprocess.DEVNULL)
@@ -160,9 +177,10 @@ def main():
     finally:
         if page:
             page.close()
-        if server and server.poll() is None:
-            server.terminate()
-            server.wait(10)
+        for process in (server, other):
+            if process and process.poll() is None:
+                process.terminate()
+                process.wait(10)
         shutil.rmtree(work)
     return 0
 

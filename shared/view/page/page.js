@@ -210,11 +210,11 @@ const pointsOf = (run, dataset, metric, from = 0) => run.evaluations.filter(e =>
 const mainMetric = run => run.best ? [run.best.dataset, run.best.metric] : metricsOf(run)[0];
 function stateClass(state) {
   if (["training", "running", "finished", "saving"].includes(state)) return "good";
-  if (["paused", "starting", "stopping", "stopped"].includes(state)) return "warn";
+  if (["paused", "starting", "stopping", "stopped", "preempted"].includes(state)) return "warn";
   if (["crashed", "failed", "degraded"].includes(state)) return "bad";
   return "";
 }
-const isOver = state => ["finished", "stopped", "failed", "crashed", "not started"].includes(state);
+const isOver = state => ["finished", "stopped", "preempted", "failed", "crashed", "not started"].includes(state);
 function settingsOf(text) {  // the resolved configuration as "section.key" -> value
   const path = [], settings = new Map();
   for (const line of text.split("\n")) {
@@ -556,7 +556,7 @@ function showReport() {
 // ---- Live
 
 function showLive() {
-  let page = null, source = null, runs = [], current = null, redraw = 0;
+  let page = null, source = null, runs = [], current = null, redraw = 0, lastOpen = 0;
   const compared = new Set(), top = h("div"), holder = h("div"), compareHolder = h("div");
   app.replaceChildren(top, compareHolder, holder);
   const fail = error => { if (!page) holder.replaceChildren(h("p", {class: "empty"}, "Cannot read the run: " + error.message)); };
@@ -566,38 +566,62 @@ function showLive() {
 
   async function open(name) {
     current = name;
-    const many = runs.length > 1 || name !== undefined;
-    const key = many ? name : "";
-    if (source) source.close();
-    source = new EventSource("/v1/events" + (key ? "?run=" + encodeURIComponent(key) : ""));
-    const mine = source;
+    const id = ++lastOpen, waiting = [];  // events that arrive while the run is read
+    let isLoading = 0;
     const load = async () => {
-      const [run, curves] = await Promise.all([get("/v1/run", key), get("/v1/curves", key)]);
-      const status = page && page.run.name === run.name ? page.status : null;
-      if (mine !== source) return;
-      const keep = page && page.run.name === run.name;
-      if (keep) { page.run = run; page.curves = curves; page.drawRun(); page.drawCurves(); return; }
-      page = new RunPage({run, curves, status}, artifactUrl(key));
-      holder.replaceChildren(page.element);
-      page.show();
-      drawList();
+      ++isLoading;
+      try {
+        const [run, curves] = await Promise.all([get("/v1/run", name), get("/v1/curves", name)]);
+        if (id !== lastOpen) return;
+        if (page) {
+          page.run = run;
+          page.curves = curves;
+          page.offline = null;
+          page.drawHeader();
+          page.drawRun();
+          page.drawCurves();
+          page.drawLog(run.log);
+        } else {
+          page = new RunPage({run, curves}, artifactUrl(name));
+          holder.replaceChildren(page.element);
+          page.show();
+          drawList();
+        }
+      } finally {
+        if (--isLoading === 0 && page && id === lastOpen) for (const handle of waiting.splice(0)) handle();
+      }
     };
-    const on = (event, handle) => mine.addEventListener(event, e => { if (page && mine === source) handle(JSON.parse(e.data)); });
-    on("status", status => {
-      const isFirst = !page.status;
-      page.status = status;
-      page.offline = null;
-      if (document.hidden) return;
-      if (isFirst) { page.nowCard.hidden = false; page.lossCard.className = "card two"; }
-      page.drawHeader();
-      page.drawNow();
-    });
-    on("train", rows => { if (page.addRows(rows)) load().catch(fail); else schedule(); if (!page.status) page.drawHeader(); });
-    on("log", lines => page.addLog(lines));
-    on("run", () => get("/v1/run", key).then(run => { if (mine === source) { page.run = run; page.drawRun(); page.drawHeader(); schedule(); } }).catch(fail));
-    on("reset", () => load().catch(fail));
-    mine.onerror = () => { if (page && !page.offline) { page.offline = new Date().toLocaleTimeString(); page.drawHeader(); } };
-    mine.onopen = () => { if (page && page.offline) { page.offline = null; load().catch(fail); } };
+    const connect = () => {
+      if (source) source.close();
+      const mine = source = new EventSource("/v1/events?run=" + encodeURIComponent(name));
+      const on = (event, handle) => mine.addEventListener(event, e => {
+        if (mine !== source) return;
+        const data = JSON.parse(e.data);
+        if (page && !isLoading) handle(data);
+        else if (waiting.length < 1000) waiting.push(() => handle(data));
+      });
+      on("status", status => {
+        const isFirst = !page.status;
+        page.status = status;
+        page.offline = null;
+        if (document.hidden) return;
+        if (isFirst) { page.nowCard.hidden = false; page.lossCard.className = "card two"; }
+        page.drawHeader();
+        page.drawNow();
+      });
+      on("train", rows => { if (page.addRows(rows)) load().catch(fail); else schedule(); if (!page.status) page.drawHeader(); });
+      on("log", lines => page.addLog(lines));
+      on("run", () => get("/v1/run", name).then(run => { if (mine === source) { page.run = run; page.drawRun(); page.drawHeader(); schedule(); } }).catch(fail));
+      on("reset", () => load().catch(fail));
+      mine.onerror = () => {
+        if (mine !== source) return;
+        if (page && !page.offline) { page.offline = new Date().toLocaleTimeString(); page.drawHeader(); }
+        // After an answer other than 200, the browser does not try again.
+        if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === source) connect(); }, 5000);
+      };
+      mine.onopen = () => { if (page ? page.offline : !isLoading) load().catch(fail); };
+    };
+    connect();
     await load().catch(fail);
   }
   async function compare() {
@@ -615,16 +639,16 @@ function showLive() {
     if (focused >= 0) [...top.querySelectorAll("button, input")][focused]?.focus();
   }
   const wanted = () => { const match = location.hash.match(/run=(.*)/); return match && runs.find(r => r.name === decodeURIComponent(match[1])); };
-  const list = async () => { runs = await get("/v1/runs"); drawList(); };
-  const start = async () => {
+  const list = async () => {
     runs = await get("/v1/runs");
+    drawList();
+    if (current !== null) return;
     if (!runs.length) return holder.replaceChildren(h("p", {class: "empty"}, "No run yet"));
-    const run = wanted() || runs[0];
-    await open(runs.length > 1 ? run.name : undefined);
+    await open((wanted() || runs[0]).name);
   };
   window.addEventListener("hashchange", () => { const run = wanted(); if (run) { page = null; open(run.name).catch(fail); } });
-  setInterval(() => { if (runs.length > 1 && !document.hidden) list().catch(() => {}); }, 10000);
-  start().catch(fail);
+  setInterval(() => { if (!document.hidden) list().catch(fail); }, 10000);
+  list().catch(fail);
   return () => { if (page) page.drawCurves(); };
 }
 

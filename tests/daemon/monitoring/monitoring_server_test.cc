@@ -2,13 +2,21 @@
 #include "daemon/monitoring/monitoring_server.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -19,6 +27,8 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/clock.h"
+#include "shared/http/http_server.h"
+#include "shared/run/run_layout.h"
 
 namespace stoker::monitoring {
 namespace {
@@ -31,7 +41,11 @@ using ::testing::StartsWith;
 
 class Client {
  public:
-  explicit Client(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `receive_bytes`: of the kernel's buffer; 0: its default.
+  explicit Client(uint16_t port, int receive_bytes = 0)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (receive_bytes > 0)
+      ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}, .sin_zero = {}};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -228,13 +242,78 @@ TEST_F(MonitoringServerTest, EndsEventStreamOfClientThatSendsMore) {
   EXPECT_THAT(client.read_all(), Not(HasSubstr("HTTP/1.1")));  // until it is closed
 }
 
+// The first client does not read an artifact of more bytes than the kernel buffers.
 TEST_F(MonitoringServerTest, LimitsBytesOfAnswersThatAreSent) {
-  start({.answer_bytes = 0});
-  Client client(server_->port());
-  client.send("GET /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  EXPECT_THAT(client.read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
-  // The bytes are free when the answer is written.
-  EXPECT_THAT(ask(request("GET", "/v1/run")), StartsWith("HTTP/1.1 200 "));
+  std::string pattern = ::testing::TempDir() + "stoker-monitoring-XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  run_dir_ = pattern;
+  const run::RunLayout layout(run_dir_);
+  std::filesystem::create_directories(layout.eval_artifacts_dir());
+  std::ofstream(layout.eval_artifacts_dir() + "/step-000000001.val.generated.txt")
+      << std::string(7 << 20, 'x');
+  start({.answer_bytes = 1});
+  auto first = std::make_unique<Client>(server_->port(), 4096);
+  first->send(request("GET", "/v1/artifacts/step-000000001.val.generated.txt"));
+  EXPECT_THAT(first->read_until("\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(ask(request("GET", "/v1/run")), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(ask(request("GET", "/healthz")), StartsWith("HTTP/1.1 200 "));  // has no files
+  first.reset();
+  std::string answer;  // as soon as the server has seen that the client is gone
+  while (!answer.starts_with("HTTP/1.1 200 ")) answer = ask(request("GET", "/v1/run"));
+  std::filesystem::remove_all(run_dir_);
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  ~HttpServerTest() override {
+    if (!thread_.joinable()) return;
+    boost::asio::post(io_, [this] { server_->stop(); });
+    thread_.join();
+  }
+  void start(http::HttpSite site, HttpLimits limits) {
+    server_ = std::make_unique<http::HttpServer>(
+        io_, system_clock(), config::HttpListen{.unix_path = {}, .address = "127.0.0.1"},
+        std::move(site), limits);
+    ASSERT_TRUE(server_->start().ok());
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  boost::asio::io_context io_{1};
+  std::unique_ptr<http::HttpServer> server_;
+  std::thread thread_;
+};
+
+// Both requests are accepted before the first answer is written.
+TEST_F(HttpServerTest, LimitsBytesOfAnswersThatWereQueued) {
+  std::atomic<int> requests = 0;
+  const auto read = [&requests] {
+    for (int seen = requests; seen < 2; seen = requests) requests.wait(seen);
+    return http::HttpAnswer{.body = std::string(8 << 20, 'x')};
+  };
+  start({.answer =
+             [&](const http::HttpRequest&) {
+               ++requests;
+               requests.notify_all();
+               return read;
+             }},
+        {.answer_bytes = 1});
+  Client first(server_->port(), 4096), second(server_->port(), 4096);
+  for (Client* const client : {&first, &second}) client->send(request("GET", "/"));
+  std::vector<std::string> answers{first.read_until("\r\n"), second.read_until("\r\n")};
+  std::ranges::sort(answers);
+  EXPECT_THAT(answers[0], StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answers[1], StartsWith("HTTP/1.1 503 "));
+}
+
+TEST_F(HttpServerTest, AnswersAfterFunctionOfSiteThrew) {
+  const auto read = [is_first = true]() mutable {
+    if (std::exchange(is_first, false)) throw std::runtime_error("no memory");
+    return http::HttpAnswer{.body = "ok\n"};
+  };
+  const auto shared = std::make_shared<std::function<http::HttpAnswer()>>(read);
+  start({.answer = [shared](const http::HttpRequest&) { return [shared] { return (*shared)(); }; }},
+        {});
+  EXPECT_THAT(Client(server_->port()).ask(request("GET", "/")), StartsWith("HTTP/1.1 500 "));
+  EXPECT_THAT(Client(server_->port()).ask(request("GET", "/")), StartsWith("HTTP/1.1 200 "));
 }
 
 // A name that an attacker's DNS server resolves to 127.0.0.1.

@@ -65,6 +65,46 @@ TEST_F(CurveHistoryTest, ReplacesRowsAfterRollback) {
   EXPECT_EQ(columns(history).at("loss"), (json::array{5, 2}));
 }
 
+// A rollback or resume truncates the file; until the next refresh it has grown beyond its old size.
+TEST_F(CurveHistoryTest, ReplacesRowsAfterFileHasGrownAgain) {
+  append(line(10, 5) + line(20, 4) + line(30, 3));
+  CurveHistory history(path());
+  history.refresh();
+  uint64_t count = 0;
+  (void)history.rows_since(count);
+  std::ofstream(path(), std::ios::trunc)
+      << line(10, 5) << line(20, 2) << line(30, 1) << line(40, 1);
+  history.refresh();
+  EXPECT_FALSE(history.rows_since(count));
+  EXPECT_EQ(columns(history).at("step"), (json::array{10, 20, 30, 40}));
+  EXPECT_EQ(columns(history).at("loss"), (json::array{5, 2, 1, 1}));
+}
+
+// The end of a line that was being written when the trainer was killed.
+TEST_F(CurveHistoryTest, ReplacesIncompleteLine) {
+  append(line(10, 5) + line(20, 4).substr(0, 12));
+  CurveHistory history(path());
+  history.refresh();
+  std::ofstream(path(), std::ios::trunc) << line(10, 5) << line(15, 3) << line(20, 2);
+  history.refresh();
+  EXPECT_EQ(columns(history).at("step"), (json::array{10, 15, 20}));
+}
+
+TEST_F(CurveHistoryTest, ContinuesAfterLineThatIsTooLong) {
+  append(line(10, 5) + std::string(3 << 20, 'x'));
+  CurveHistory history(path());
+  history.refresh();
+  uint64_t count = 0;
+  (void)history.rows_since(count);
+  append(std::string(3 << 20, 'x') + "\n" + line(20, 4));
+  history.refresh();
+  ASSERT_TRUE(history.rows_since(count));  // not read again from the start
+  append(line(30, 3));
+  history.refresh();
+  EXPECT_EQ(history.rows_since(count)->size(), 1u);
+  EXPECT_EQ(columns(history).at("step"), (json::array{10, 20, 30}));
+}
+
 TEST_F(CurveHistoryTest, IgnoresOtherLines) {
   append("garbage\n" + line(10, 2) + "{}\n\n" + line(20, 1));
   CurveHistory history(path());

@@ -1,5 +1,6 @@
 #include "shared/view/run_view.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "shared/base/file.h"
 #include "shared/run/run_state.h"
+#include "shared/view/run_file.h"
 
 namespace stoker::view {
 namespace {
@@ -103,7 +105,9 @@ TEST_F(RunViewTest, SendsEventsForWhatIsNew) {
   append(layout().trainer_log(), "old line\n");
   write_eval(10, 2);
   RunView view(layout());
-  EXPECT_EQ(view.events(), "");  // a page reads the rest itself
+  EXPECT_THAT(view.overview(), HasSubstr("old line"));
+  EXPECT_THAT(view.curves(), HasSubstr("\"step\":[10]"));
+  // Between what a page reads and the first events.
   append_record(20, 1);
   append(layout().trainer_log(), "new line\npartial");
   const std::string events = view.events();
@@ -116,6 +120,105 @@ TEST_F(RunViewTest, SendsEventsForWhatIsNew) {
   std::filesystem::remove(layout().train_metrics_file());
   append_record(10, 3);
   EXPECT_THAT(view.events(), HasSubstr("event: reset\n"));
+}
+
+TEST_F(RunViewTest, SendsNothingThatPageReadsItself) {
+  append_record(10, 2);
+  append(layout().trainer_log(), "old line\n");
+  write_eval(10, 2);
+  RunView view(layout());
+  EXPECT_EQ(view.events(), "");
+}
+
+TEST_F(RunViewTest, SendsEventsToFirstPageAfterSecondHasRead) {
+  append_record(10, 2);
+  RunView view(layout());
+  (void)view.curves();
+  append_record(20, 1);
+  (void)view.curves();
+  EXPECT_THAT(view.events(), HasSubstr("{\"step\":[20]"));
+}
+
+TEST_F(RunViewTest, SendsRestOfLineAndOfLogThatIsNew) {
+  RunView view(layout());
+  (void)view.overview();
+  append(layout().trainer_log(), "first line\nsecond");
+  EXPECT_THAT(view.events(), HasSubstr("event: log\ndata: [\"first line\"]\n\n"));
+  append(layout().trainer_log(), " line\n");
+  EXPECT_THAT(view.events(), HasSubstr("event: log\ndata: [\"second line\"]\n\n"));
+}
+
+// Old lines must not appear behind the ones that the page has read.
+TEST_F(RunViewTest, SendsLastLinesOfMany) {
+  append(layout().trainer_log(), "line 0\n");
+  RunView view(layout());
+  (void)view.overview();
+  std::string lines;
+  for (int i = 1; i <= 100'000; ++i) lines += "line " + std::to_string(i) + "\n";
+  append(layout().trainer_log(), lines);
+  const std::string events = view.events();
+  EXPECT_THAT(events, HasSubstr("data: [\"line 99801\","));
+  EXPECT_THAT(events, HasSubstr("\"line 100000\"]"));
+  EXPECT_EQ(view.events(), "");
+}
+
+TEST_F(RunViewTest, FollowsNoLinkOutOfRun) {
+  const std::string secret = root_ + "/secret";
+  append(secret + "/stokerd.log", "secret line\n");
+  append(secret + "/train.jsonl", "");
+  append(secret + "/best.json", R"({"dataset":"secret","metric":"loss","value":1,"step":1,)"
+                                R"("manifest_sha256":"abc"})");
+  append(secret + "/exit_status.json",
+         R"({"state":"failed","step":1,"reason":"secret reason","exit_code":1})");
+  append(secret + "/step-000000010.val.generated.txt", "secret text");
+  std::filesystem::create_directories(layout().eval_dir());
+  const auto link = [&](const std::string& to, const std::string& from) {
+    std::filesystem::create_symlink(to, from);
+  };
+  link(secret + "/stokerd.log", layout().config_file());
+  link(secret, layout().logs_dir());
+  link("../secret", layout().metrics_dir());
+  link(secret + "/best.json", layout().best_file());
+  link(secret + "/exit_status.json", layout().exit_status_file());
+  link(secret, layout().eval_artifacts_dir());
+  RunView view(layout());
+  const json::object run = parse(view.overview());
+  EXPECT_THAT(json::serialize(run), Not(HasSubstr("secret ")));
+  EXPECT_EQ(run.at("config"), "");
+  EXPECT_TRUE(run.at("log").as_array().empty());
+  EXPECT_TRUE(run.at("artifacts").as_array().empty());
+  EXPECT_FALSE(run.contains("best"));
+  EXPECT_EQ(run.at("state"), "not started");
+  EXPECT_FALSE(view.read_artifact("step-000000010.val.generated.txt").ok());
+  append(secret + "/train.jsonl",
+         metrics::to_json(metrics::to_record({.step = 77, .loss = 1})) + "\n");
+  append(secret + "/stokerd.log", "secret line 2\n");
+  EXPECT_THAT(view.curves(), Not(HasSubstr("77")));
+  EXPECT_THAT(view.events(), Not(HasSubstr("secret")));
+}
+
+TEST_F(RunViewTest, FollowsLinkToRun) {
+  append(layout().trainer_log(), "a line\n");
+  std::filesystem::create_symlink(layout().root(), root_ + "/link");
+  RunView view(run::RunLayout(root_ + "/link"));
+  EXPECT_THAT(view.overview(), HasSubstr("a line"));
+}
+
+// Of kernels without openat2().
+TEST_F(RunViewTest, OpensFilesWithoutLinks) {
+  append(layout().config_file(), "text");
+  append(layout().trainer_log(), "text");
+  append(root_ + "/secret/file", "text");
+  std::filesystem::create_symlink(root_ + "/secret", layout().metrics_dir());
+  std::filesystem::create_symlink(root_ + "/secret/file", layout().root() + "/link");
+  const auto open = [&](const std::string& path) {
+    return open_without_links(layout().root(), path, O_RDONLY | O_CLOEXEC).ok();
+  };
+  EXPECT_TRUE(open(layout().config_file()));
+  EXPECT_TRUE(open(layout().trainer_log()));
+  EXPECT_FALSE(open(layout().metrics_dir() + "/file"));
+  EXPECT_FALSE(open(layout().root() + "/link"));
+  EXPECT_FALSE(open(layout().root() + "/../secret/file"));
 }
 
 TEST_F(RunViewTest, ReadsArtifactsOfEvaluatorOnly) {

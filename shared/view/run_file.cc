@@ -1,0 +1,103 @@
+#include "shared/view/run_file.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <string_view>
+
+namespace stoker::view {
+namespace {
+
+// O_NONBLOCK: if the path is a FIFO, open() must not wait for a writer.
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+Result<UniqueFd> open_root(const std::string& run_dir) {
+  UniqueFd root(::open(run_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return Status::from_errno(errno, "open " + run_dir);
+  return root;
+}
+
+// `path` relative to `run_dir`.
+std::string_view below(const std::string& run_dir, const std::string& path) {
+  assert(path.starts_with(run_dir + "/"));
+  std::string_view rest = std::string_view(path).substr(std::min(path.size(), run_dir.size()));
+  rest.remove_prefix(std::min(rest.find_first_not_of('/'), rest.size()));
+  return rest;
+}
+
+Result<UniqueFd> open_below(const std::string& run_dir, const std::string& path, int flags) {
+  if (run_dir.empty()) {
+    UniqueFd fd(::open(path.c_str(), flags));
+    if (!fd.valid()) return Status::from_errno(errno, "open " + path);
+    return fd;
+  }
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd root, open_root(run_dir));
+  const std::string name(below(run_dir, path));
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, root.get(), name.c_str(), &how, sizeof how)));
+  if (fd.valid()) return fd;
+  // EPERM: of a seccomp filter that does not know it.
+  if (errno == ENOSYS || errno == EPERM) return open_without_links(run_dir, path, flags);
+  if (errno == EXDEV)
+    return Status(StatusCode::kIoError, path + ": a link that leads out of the run directory");
+  return Status::from_errno(errno, "open " + path);
+}
+
+}  // namespace
+
+Result<UniqueFd> open_without_links(const std::string& run_dir, const std::string& path,
+                                    int flags) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_root(run_dir));
+  for (std::string_view rest = below(run_dir, path); !rest.empty();) {
+    const std::string name(rest.substr(0, rest.find('/')));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    if (name.empty() || name == ".") continue;
+    if (name == "..") return Status(StatusCode::kIoError, path + ": not below the run directory");
+    const int wanted = rest.empty() ? flags : O_PATH | O_DIRECTORY | O_CLOEXEC;
+    fd = UniqueFd(::openat(fd.get(), name.c_str(), wanted | O_NOFOLLOW));
+    if (!fd.valid()) return Status::from_errno(errno, "open " + path);
+  }
+  return fd;
+}
+
+Result<UniqueFd> open_run_file(const std::string& run_dir, const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_below(run_dir, path, kReadFlags));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kIoError, path + ": not a regular file");
+  return fd;
+}
+
+Result<UniqueFd> open_run_directory(const std::string& run_dir, const std::string& path) {
+  return open_below(run_dir, path, kReadFlags | O_DIRECTORY);
+}
+
+Result<std::string> read_run_file(const std::string& run_dir, const std::string& path,
+                                  uint64_t max_bytes) {
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open_run_file(run_dir, path));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size > max_bytes)
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": more than " + std::to_string(max_bytes) + " bytes");
+  std::string text(size, '\0');
+  STOKER_RETURN_IF_ERROR(read_exactly(fd.get(), 0, std::as_writable_bytes(std::span(text)), path));
+  return text;
+}
+
+Result<std::vector<std::string>> list_run_directory(const std::string& run_dir,
+                                                    const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, open_run_directory(run_dir, path));
+  return list_directory("/proc/self/fd/" + std::to_string(fd.get()));
+}
+
+}  // namespace stoker::view
