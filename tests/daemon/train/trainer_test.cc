@@ -178,7 +178,7 @@ TEST_F(TrainerTest, PausesUntilResumed) {
 }
 
 TEST_F(TrainerTest, AnswersAnotherThreadWhileItTrainsAndSaves) {
-  auto config = small_config(200);
+  auto config = small_config(2000);
   config.checkpoint.save_every_steps = 7;
   config.metrics.log_every_steps = 1;
   Session run(config, root_);
@@ -203,7 +203,7 @@ TEST_F(TrainerTest, AnswersAnotherThreadWhileItTrainsAndSaves) {
   client.join();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_GT(num_replies, 2);
-  EXPECT_EQ(run.saved().back(), 200u);
+  EXPECT_EQ(run.saved().back(), 2000u);
 }
 
 // The pause arrives during the last step before the rollback, too late for the loop to pause.
