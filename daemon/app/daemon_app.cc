@@ -313,6 +313,8 @@ void DaemonApp::wait_for_signal() {
 }
 
 void DaemonApp::on_signal(int number) {
+  // Launchers repeat it, or their agent and Kubernetes both send it; SIGKILL follows in any case.
+  if (is_preempted_ && number == SIGTERM) return;
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
       reload_config(config_, command_);
@@ -337,7 +339,8 @@ void DaemonApp::stop_gracefully(const std::string& why) {
   reason_ = "stop requested by " + why;
   log_info("shutdown requested",
            {{"signal", why},
-            {"hint", "the current step is finished and saved; a second signal exits immediately"}});
+            {"hint", std::string("the current step is finished and saved; ") +
+                         (is_preempted_ ? "SIGINT" : "a second signal") + " exits immediately"}});
   notifier_.stopping();
   run_->request_stop(is_preempted_);
 }

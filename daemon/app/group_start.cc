@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
+#include <charconv>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <ATen/Version.h>
@@ -34,6 +35,19 @@ std::string share_error(const config::TrainConfig& train, const group::LaunchEnv
          std::to_string(steps) + " micro-batch" + (steps == 1 ? "" : "es") +
          " per step; set it to a multiple of " + std::to_string(launch.world_size) +
          ", with a smaller train.micro_batch_size for the same samples per step";
+}
+
+constexpr int kMaxNumThreads = 4096;
+
+Result<int> parse_num_threads(const std::string& text) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || next != end || number < 1 || number > kMaxNumThreads)
+    return Status(StatusCode::kCorrupt, "rank 0 sent '" + text +
+                                            "' as the number of threads, not 1 to " +
+                                            std::to_string(kMaxNumThreads));
+  return number;
 }
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
@@ -101,7 +115,8 @@ Result<int> choose_num_threads(const config::TrainConfig& config, group::Process
   STOKER_ASSIGN_OR_RETURN(
       const std::string shared,
       group.text_of_chief(group.is_chief() ? std::to_string(group::share_cores(all)) : "", stop));
-  const int num_threads = config.num_threads.value_or(std::max(1, std::atoi(shared.c_str())));
+  STOKER_ASSIGN_OR_RETURN(const int share, parse_num_threads(shared));
+  const int num_threads = config.num_threads.value_or(share);
   log_info("group opened", {{"world_size", group.world_size()},
                             {"num_threads", num_threads},
                             {"cores", group::format_cores(own.cores)},

@@ -168,19 +168,28 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
   set_progress_line("");
   if (!opened.ok()) return preparation_outcome(opened.status());
   group_ = *std::move(opened);
-  const Status same = group_->check_same(maybe_launch_->settings, preparation_stop_.get_token());
-  if (!same.ok()) return preparation_outcome(same);
-  auto threads = choose_num_threads(config_.train, *group_, preparation_stop_.get_token());
-  if (!threads.ok()) {
-    group_->report_failure(threads.status());
-    return preparation_outcome(threads.status());
+  if (const Status same = compare_with_group(); !same.ok()) {
+    group_->report_failure(same);
+    return preparation_outcome(same);
   }
-  num_threads_ = *threads;
-  auto outcome = train_segments(std::move(stop), on_training);
-  if (!outcome.ok()) group_->report_failure(outcome.status());
-  if (outcome.ok() && *outcome != run::RunOutcome::kFinished && !is_prepared())
-    group_->report_failure(Status(StatusCode::kCancelled, "startup cancelled"));
+  auto outcome = train_segments(stop, on_training);
+  if (!outcome.ok()) {
+    group_->report_failure(outcome.status());
+  } else if (*outcome != run::RunOutcome::kFinished) {
+    if (!is_prepared())
+      group_->report_failure(Status(StatusCode::kCancelled, "startup cancelled"));
+    else
+      (void)group_->text_of_chief("saved",
+                                  stop);  // a launcher may end all when the first one exits
+  }
   return outcome;
+}
+
+Status Run::compare_with_group() {
+  const std::stop_token stop = preparation_stop_.get_token();
+  STOKER_RETURN_IF_ERROR(group_->check_same(maybe_launch_->settings, stop));
+  STOKER_ASSIGN_OR_RETURN(num_threads_, choose_num_threads(config_.train, *group_, stop));
+  return {};
 }
 
 Result<run::RunOutcome> Run::train_segments(std::stop_token stop,

@@ -104,6 +104,8 @@ class Run final : public server::TrainingControl {
                                          const std::function<void()>& on_training);
   Result<run::RunOutcome> train_in_group(std::stop_token stop,
                                          const std::function<void()>& on_training);
+  // The start of a group: settings and threads of all ranks.
+  Status compare_with_group();
   // kStopped or kPreempted if `error` is the effect of request_stop().
   Result<run::RunOutcome> preparation_outcome(const Status& error) const;
   // Makes the segment visible to other threads; null: none.

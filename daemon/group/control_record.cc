@@ -1,7 +1,9 @@
 #include "daemon/group/control_record.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
+#include <system_error>
 
 #include "shared/base/utf8.h"
 
@@ -10,6 +12,18 @@ namespace {
 
 constexpr size_t kSharedNumbers = 7;
 constexpr size_t kRankNumbers = 4;
+constexpr double kMaxCount = 9007199254740992;  // 2^53
+
+// Whether it can be converted to an integer; NaN cannot.
+bool is_count(double number) { return number >= 0 && number <= kMaxCount; }
+
+bool are_counts(const ControlNumbers& sum) {
+  for (size_t at = 1; at <= 5; ++at)
+    if (!is_count(sum[at])) return false;
+  for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
+    if (!is_count(sum[at + 2]) || !is_count(sum[at + 3])) return false;
+  return sum[5] <= static_cast<double>(SharedCommand::kSetLearningRate);
+}
 
 }  // namespace
 
@@ -37,12 +51,15 @@ ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, in
 
 Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, int world_size) {
   const double steps = static_cast<double>(own_step) * world_size;
-  if (sum.size() != count_numbers(world_size) || sum[0] != steps ||
-      sum[5] > static_cast<double>(SharedCommand::kSetLearningRate))
+  if (sum.size() != count_numbers(world_size) || sum[0] != steps)
     return Status(StatusCode::kInternal,
                   "the ranks are not at the same step: this one has completed " +
                       std::to_string(own_step) + ", and the sum over " +
                       std::to_string(world_size) + " ranks is not a multiple of it");
+  if (!are_counts(sum))
+    return Status(StatusCode::kInternal, "a rank sent an invalid control record after step " +
+                                             std::to_string(own_step) +
+                                             "; test memory and network of the hosts");
   ControlRecord record{.step = own_step,
                        .stop = static_cast<uint64_t>(sum[1]),
                        .preempted = static_cast<uint64_t>(sum[2]),
@@ -57,6 +74,30 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                             .quarantined = static_cast<uint64_t>(sum[at + 2]),
                             .checksum = static_cast<uint64_t>(sum[at + 3])});
   return record;
+}
+
+std::string format_samples(const std::vector<uint64_t>& samples) {
+  std::string text;
+  for (const uint64_t sample : samples) text += std::to_string(sample) + " ";
+  return text;
+}
+
+Result<std::vector<uint64_t>> parse_samples(const std::string& text, uint64_t count,
+                                            uint64_t num_samples) {
+  std::vector<uint64_t> samples;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end;) {
+    uint64_t sample = 0;
+    const auto [next, error] = std::from_chars(at, end, sample);
+    if (error != std::errc() || next == end || *next != ' ' || sample >= num_samples)
+      return Status(StatusCode::kCorrupt, "it contains something other than numbers of samples");
+    samples.push_back(sample);
+    at = next + 1;
+  }
+  if (samples.size() < count)
+    return Status(StatusCode::kCorrupt, "it has " + std::to_string(samples.size()) +
+                                            " samples instead of " + std::to_string(count));
+  return samples;
 }
 
 Status compare_checksums(const std::vector<RankReport>& ranks, uint64_t step,

@@ -47,8 +47,14 @@ using ControlNumbers = std::vector<double>;
 ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
                           int world_size);
 size_t count_numbers(int world_size);
-// From the sum over all ranks. kInternal: the ranks are at different steps.
+// From the sum over all ranks. kInternal: the ranks are at different steps, or a number is no count.
 Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, int world_size);
+
+// Samples that a rank has put into quarantine, as text for the chief, which has `count` from its report
+// and may receive a later text with more. kCorrupt: less, or no samples of a dataset of `num_samples`.
+std::string format_samples(const std::vector<uint64_t>& samples);
+Result<std::vector<uint64_t>> parse_samples(const std::string& text, uint64_t count,
+                                            uint64_t num_samples);
 
 // kInternal, the same on all ranks, if the parameters of a rank differ from those of most ranks.
 // `name_of`: "rank 3 (node-2, pid 4711)".

@@ -307,7 +307,9 @@ Status GlooGroup::start_all_reduce(const at::Tensor& tensor) {
   STOKER_RETURN_IF_ERROR(begin_collective());
   try {
     std::vector<at::Tensor> tensors{tensor.detach()};
-    started_.push_back(backend_->allreduce(tensors));
+    c10d::AllreduceOptions options;
+    options.timeout = timeout_;  // that of the backend ends with the start
+    started_.push_back(backend_->allreduce(tensors, options));
     return {};
   } catch (const std::exception& error) {
     Phase none = phase(0, after(timeout_));
@@ -328,7 +330,9 @@ Status GlooGroup::finish_all_reduce(const std::stop_token& stop) {
         work->wait(kStopCheckInterval);
         break;
       } catch (const std::exception& error) {
-        if (work->isCompleted()) return lose(none, kUnknownRank, short_message(error));
+        // A sum that completed after the timeout of wait() is a success.
+        if (work->isCompleted() && !work->isSuccess())
+          return lose(none, kUnknownRank, short_message(error));
       }
       if (stop.stop_requested()) {
         // Not destroyed: that would wait for the threads of Gloo, which wait for the other ranks.

@@ -70,7 +70,9 @@ class ProcessGroup {
   // "rank 3 (node-2, pid 4711)"
   virtual std::string name_of(int rank) = 0;
 
-  // Tells the other ranks why this one leaves. Returns within seconds, whatever state they are in.
+  // Tells the other ranks why this one leaves. If the chief serves the store, it waits until they have
+  // left: at most 20 s for each, and 10 s for one that has not joined. Does nothing after an error of a
+  // collective, which the others get too.
   virtual void report_failure(const Status& reason) = 0;
 };
 

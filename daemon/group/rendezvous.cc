@@ -220,6 +220,11 @@ Result<Wake> join_generation(Store& store, int64_t generation, const LaunchEnvir
       wait_in_generation(store, generation, awaited, environment, has_exited, deadline, stop);
   if (woken.ok() && environment.is_chief() && *woken == Wake::kSet)
     STOKER_RETURN_IF_ERROR(keys.set(kCompleteKey, "1"));
+  if (woken.status().code() == StatusCode::kCancelled) {
+    // Without a wait for the others, which may never join.
+    announce_failure(keys, environment, woken.status());
+    return woken;
+  }
   if (!woken.ok()) {
     const auto failed = keys.get(kFailedKey);
     if (failed.ok() && *failed) leave_store(keys, environment, parse_number<int>(**failed));

@@ -73,7 +73,11 @@ void GradientBuckets::add_buckets(const at::Tensor& flat, const Optimizer& optim
 
 void GradientBuckets::begin() {
   for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters;
-  for (Member& member : members_) member.is_complete = false;
+  for (Member& member : members_) {
+    // Its hook is not called.
+    member.is_complete = !member.parameter.requires_grad();
+    if (member.is_complete) --buckets_[member.bucket].missing;
+  }
   started_ = 0;
   started_by_hooks_ = 0;
   status_ = {};

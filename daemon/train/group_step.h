@@ -1,10 +1,9 @@
 // GroupStep: the end of a step that the ranks of a group share. Sums gradients, loss and training
-// metric over the ranks, and with them exchanges what the ranks must agree on.
+// metric over the ranks, and with them exchanges what the ranks must agree on. Buffers of the model,
+// such as the running statistics of batch norm, are those of the chief after each step: each rank would
+// have those of its micro-batches.
 //
 // Threads:  the trainer thread only.
-// Buffers of the model, such as the running statistics of batch norm, are those of the chief after
-// each step: each rank would have those of its micro-batches.
-//
 // Blocking: until the other ranks are at the same step, at most for the group's timeout.
 // Owner:    the group must outlive this object.
 // Errors:   as ProcessGroup. After an error the tensors are undefined and the group has ended.
@@ -57,7 +56,7 @@ class GroupStep {
   const std::vector<at::Tensor> buffers_;
 };
 
-// The buffers of a model that a step can change and GroupStep sums: numbers in dense memory.
+// The buffers of a model that a step can change and GroupStep replaces by those of the chief: numbers in dense memory.
 std::vector<at::Tensor> shared_buffers(const model::Model& model);
 
 // Checksum of the parameters of a model on the CPU; never 0.

@@ -1,5 +1,6 @@
 #include "daemon/train/trainer.h"
 
+#include <cassert>
 #include <cmath>
 #include <new>
 #include <utility>
@@ -149,6 +150,8 @@ Status Trainer::open_engine() {
                                          receiver_.memory(), calls);
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
+  // The hooks of buckets and sum_over_ranks() run on the trainer thread.
+  assert(!maybe_group_ || !engine_->is_asynchronous());
   if (engine_->is_asynchronous()) state_.optimizer().use_device_lr();
   return {};
 }

@@ -168,8 +168,9 @@ class Trainer {
   const StepEngine::Factory make_engine_;  // empty: train::make_engine()
   const bool uses_tree_;                   // distributed.reduction: ordered
   std::optional<GroupStep> maybe_group_;
-  std::unique_ptr<GradientBuckets> maybe_buckets_;  // distributed.reduction: allreduce
-  const ring::TicketShare share_;                   // the tickets that this process trains on
+  // distributed.reduction: allreduce. Before step_, which can take the gradients from the parameters.
+  std::unique_ptr<GradientBuckets> maybe_buckets_;
+  const ring::TicketShare share_;  // the tickets that this process trains on
   feed::BatchReceiver receiver_;
 
   checkpoint::Manifest manifest_;  // TrainerStart::manifest, with the current parent

@@ -1,6 +1,5 @@
 // The group part of Trainer: what the ranks that share its steps decide together.
 #include <chrono>
-#include <sstream>
 #include <utility>
 #include <variant>
 
@@ -74,9 +73,8 @@ Status Trainer::publish_quarantine() {
   if (maybe_group_->is_chief()) return {};
   const std::vector<uint64_t> samples = source_.quarantined();
   if (samples.size() == num_quarantined_sent_) return {};
-  std::string text;
-  for (const uint64_t sample : samples) text += std::to_string(sample) + " ";
-  STOKER_RETURN_IF_ERROR(maybe_group_->group().send_text("quarantined", text));
+  STOKER_RETURN_IF_ERROR(
+      maybe_group_->group().send_text("quarantined", group::format_samples(samples)));
   num_quarantined_sent_ = samples.size();
   return {};
 }
@@ -87,9 +85,11 @@ Status Trainer::receive_quarantine() {
     if (count == num_quarantined_[rank]) continue;
     STOKER_ASSIGN_OR_RETURN(const std::string text, maybe_group_->group().receive_text(
                                                         "quarantined", static_cast<int>(rank)));
-    std::istringstream numbers(text);
-    quarantined_of_others_[rank].clear();
-    for (uint64_t sample = 0; numbers >> sample;) quarantined_of_others_[rank].push_back(sample);
+    auto samples = group::parse_samples(text, count, source_.plan().options().size);
+    if (!samples.ok())
+      return samples.status().with_context("quarantine of " +
+                                           maybe_group_->group().name_of(static_cast<int>(rank)));
+    quarantined_of_others_[rank] = *std::move(samples);
     num_quarantined_[rank] = count;
   }
   return {};

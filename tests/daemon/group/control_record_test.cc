@@ -1,5 +1,8 @@
 #include "daemon/group/control_record.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,8 +63,39 @@ TEST(ControlRecordTest, RejectsUnknownCommand) {
   EXPECT_FALSE(parse_sum(numbers, 1, 1).ok());
 }
 
+TEST(ControlRecordTest, RejectsNumbersThatAreNoCounts) {
+  const ControlNumbers valid = to_numbers({.step = 1}, {}, 0, 1);
+  ASSERT_TRUE(parse_sum(valid, 1, 1).ok());
+  for (const size_t at : {0, 1, 2, 3, 4, 5, 9, 10}) {
+    for (const double invalid :
+         {-1.0, std::nan(""), 1e300, -std::numeric_limits<double>::infinity(),
+          std::numeric_limits<double>::infinity()}) {
+      ControlNumbers numbers = valid;
+      numbers[at] = invalid;
+      EXPECT_EQ(parse_sum(numbers, 1, 1).status().code(), StatusCode::kInternal)
+          << at << ": " << invalid;
+    }
+  }
+}
+
 TEST(ControlRecordTest, RejectsNumbersOfAnotherWorldSize) {
   EXPECT_FALSE(parse_sum(to_numbers({}, {}, 0, 2), 0, 1).ok());
+}
+
+TEST(QuarantineTextTest, KeepsSamples) {
+  const std::vector<uint64_t> samples{31, 0, 99};
+  for (const uint64_t count : {2, 3}) {
+    const auto parsed = parse_samples(format_samples(samples), count, 100);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+    EXPECT_EQ(*parsed, samples);
+  }
+  EXPECT_TRUE(parse_samples("", 0, 100).ok());
+}
+
+TEST(QuarantineTextTest, RejectsOtherText) {
+  for (const char* const text : {"", "31 ", "31 100 ", "31 -1 ", "31 7", "31 x ", "31  7 ",
+                                 "31 7 y", "31 99999999999999999999 "})
+    EXPECT_EQ(parse_samples(text, 2, 100).status().code(), StatusCode::kCorrupt) << text;
 }
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }

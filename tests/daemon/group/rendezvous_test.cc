@@ -180,6 +180,23 @@ TEST(RendezvousTest, StopsWaitingOnRequest) {
               StatusCode::kCancelled);
 }
 
+// Rank 2 never joins.
+TEST(RendezvousTest, TellsOtherRanksThatOneWasStopped) {
+  MemoryStore store;
+  std::stop_source stop;
+  std::jthread stopped([&] {
+    const auto joined = join(store, restarted_rank_of(1, 3), late(), stop.get_token());
+    EXPECT_EQ(joined.status().code(), StatusCode::kCancelled);
+  });
+  std::jthread stopper([&] {
+    EXPECT_TRUE(store.wait("1/rank/1", late(), {}).ok());
+    stop.request_stop();
+  });
+  const auto joined = join(store, restarted_rank_of(0, 3), late());
+  EXPECT_EQ(joined.status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(error_of(joined), HasSubstr("rank 1 (node-1, pid 101) failed: cancelled: "));
+}
+
 TEST(RendezvousTest, FailsWhenStoreIsLost) {
   MemoryStore store;
   std::jthread server([&store] { store.lose(); });

@@ -69,6 +69,21 @@ TEST(StartChecksTest, NamesSettingThatOnlyOneRankHas) {
   }
 }
 
+// The work of the chief is one read for each rank.
+TEST(StartChecksTest, ComparesSettingsOfTenThousandRanks) {
+  MemoryStore store;
+  constexpr int kRanks = 10'000;
+  for (int rank = 1; rank < kRanks; ++rank)
+    ASSERT_TRUE(store
+                    .set("settings/1/" + std::to_string(rank),
+                         rank == kRanks - 1 ? R"({"lr":"2"})" : R"({"lr":"1"})")
+                    .ok());
+  const Status same =
+      check_same_settings(store, member_of(0, kRanks), "1", {{"lr", "1"}}, far_deadline(), {});
+  EXPECT_EQ(same.code(), StatusCode::kMismatch);
+  EXPECT_THAT(same.message(), HasSubstr("rank 9999: lr is 2, but 1 on rank 0"));
+}
+
 TEST(StartChecksTest, ReceivesTextOfChief) {
   MemoryStore store;
   ASSERT_TRUE(receive_from_chief(store, member_of(0, 2), "2", "step 7", far_deadline(), {}).ok());

@@ -220,6 +220,22 @@ TEST_F(TrainerGroupTest, StartsSumsBeforeEndOfBackwardPass) {
   EXPECT_TRUE(buckets.finish({}).ok());
 }
 
+// As with layers that are frozen: their hooks are not called.
+TEST_F(TrainerGroupTest, StartsSumsDespiteParametersThatNeedNoGradient) {
+  Session session(shared_config(1), root_);
+  train::Optimizer& optimizer = session.state_->optimizer();
+  ThreadGroup group(1);
+  GradientBuckets buckets(group.rank(0), optimizer, 1e-4);
+  session.state_->model().parameters().back().set_requires_grad(false);  // the first bucket
+  at::Tensor loss = at::zeros({});
+  for (const auto& [name, parameter] : model::named_tensors(session.state_->model()))
+    if (parameter.requires_grad()) loss = loss + parameter.sum();
+  buckets.begin();
+  loss.backward();
+  EXPECT_EQ(buckets.started_by_hooks(), buckets.size());
+  EXPECT_TRUE(buckets.finish({}).ok());
+}
+
 TEST_F(TrainerGroupTest, SumsBucketsOfParametersWithoutGradient) {
   Session session(shared_config(1), root_);
   train::Optimizer& optimizer = session.state_->optimizer();
