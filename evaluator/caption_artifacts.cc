@@ -35,10 +35,6 @@ std::vector<std::string> wrapped(const std::string& caption) {
   return lines;
 }
 
-bool is_reference(const CaptionedSample& sample) {
-  return std::ranges::find(sample.references, sample.caption) != sample.references.end();
-}
-
 Result<std::string> captions_image(const data::Dataset& data, const TensorSpec& image,
                                    const std::vector<CaptionedSample>& captions) {
   const int count = static_cast<int>(captions.size());
@@ -53,7 +49,7 @@ Result<std::string> captions_image(const data::Dataset& data, const TensorSpec& 
     draw_planes(canvas, left, top, kSide, planes, image.shape);
     top += kSide + 2;
     for (const std::string& line : wrapped(sample.caption)) {
-      canvas.text(left, top, line, is_reference(sample) ? kCorrect : kOther);
+      canvas.text(left, top, line, sample.is_exact ? kCorrect : kOther);
       top += Canvas::kGlyphHeight;
     }
   }

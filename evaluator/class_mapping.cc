@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "shared/base/log.h"
@@ -156,6 +158,13 @@ Result<std::unique_ptr<Dataset>> with_class_mapping(const ClassMapping& train,
   }
   if (names == train.names && data->classes() == train.count) return data;
   STOKER_ASSIGN_OR_RETURN(auto train_indices, map_class_names(train, name, names));
+  const bool are_same =
+      std::ranges::equal(train_indices, std::views::iota(int64_t{0}, std::ssize(train_indices)));
+  if (!are_same && !find_label(*data))
+    return Status(StatusCode::kMismatch,
+                  "data." + name +
+                      ": its classes have another order than those of data.train, which "
+                      "is only supported for one label per sample; use the same classes in both");
   return std::unique_ptr<Dataset>(
       std::make_unique<RemappedDataset>(std::move(data), train, std::move(train_indices)));
 }

@@ -56,7 +56,14 @@ Result<std::string> encode_image(const Canvas& canvas) {
 
 std::string escape_markdown(const std::string& text) {
   std::string out;
-  for (const char c : text) out += c == '|' || c == '\n' || c == '\r' || c == '`' ? ' ' : c;
+  for (const char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c == '|' || c == '\n' || c == '\r' || c == '`' ? ' ' : c;
+  }
   return out;
 }
 

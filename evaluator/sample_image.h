@@ -29,7 +29,7 @@ void draw_planes(Canvas& canvas, int left, int top, int side, const std::vector<
 
 Result<std::string> encode_image(const Canvas& canvas);
 
-// Replaces characters that are special in Markdown tables.
+// Replaces characters that are special in Markdown tables; < and & by their HTML entities.
 std::string escape_markdown(const std::string& text);
 
 }  // namespace stoker::evaluator

@@ -1,5 +1,6 @@
 #include "daemon/train/optimizer.h"
 
+#include <algorithm>
 #include <cassert>
 #include <map>
 #include <new>
@@ -46,7 +47,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
                                                      const config::TrainConfig& train,
                                                      const NamedTensors& parameters,
                                                      const std::set<std::string>& frozen) {
-  if (parameters.empty())
+  const auto can_be_frozen = [&frozen](const auto& each) { return frozen.contains(each.first); };
+  if (std::ranges::all_of(parameters, can_be_frozen))
     return Status(StatusCode::kInvalidArgument,
                   "there is no parameter to train (see model.freeze)");
   try {

@@ -35,15 +35,16 @@ using model::NamedTensors;
 class Optimizer {
  public:
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
-  // max_grad_value of `train`. kInvalidArgument: there are no parameters, or a group matches none.
-  // `frozen`: names of those that set_frozen() applies to. kOutOfMemory.
+  // max_grad_value of `train`. `frozen`: names of those that set_frozen() applies to.
+  // kInvalidArgument: all parameters are among them, or a group matches none. kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters,
                                                    const std::set<std::string>& frozen = {});
 
-  // Whether updates leave the parameters named in create() and their state unchanged, which then
-  // have no gradient, as with requires_grad_(False) in PyTorch. False after create().
+  // Whether updates leave the parameters named in create() and their state unchanged. They then do
+  // not require a gradient, as with requires_grad_(False) in PyTorch. False after create(). Call it
+  // between zero_grad() and the backward pass, with no captured work that has other gradients.
   void set_frozen(bool is_frozen);
   bool is_frozen() const { return is_frozen_; }
 
@@ -67,7 +68,8 @@ class Optimizer {
   // From now on, the gradients of a step are the tensors of its one backward pass, which autograd
   // otherwise adds to zeros. zero_grad() drops them. flat_gradients() is empty.
   void take_gradients();
-  // Of all groups, after the backward pass; zeros for a parameter that it did not reach.
+  // Of all groups, after the backward pass; zeros for a parameter that it did not reach. After
+  // take_gradients() those that are frozen have none.
   const std::vector<at::Tensor>& gradients();
   uint64_t gradient_bytes() const;
   // The memory of all gradients: one tensor per dtype, with zeros between the gradients.
@@ -123,7 +125,8 @@ class Optimizer {
   std::vector<Group> groups_;  // none is empty
   bool takes_gradients_ = false;
   std::vector<at::Tensor> parameters_;  // of all groups
-  std::vector<at::Tensor> gradients_;   // of parameters_; empty: not collected yet
+  // Of parameters_, after take_gradients() without those that are frozen. Empty: not collected yet.
+  std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> flat_gradients_;
   NamedTensors state_;
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().

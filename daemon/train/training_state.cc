@@ -108,15 +108,9 @@ void log_groups(const config::OptimizerConfig& config, const Optimizer& optimize
   }
 }
 
-// Returns the names of the parameters that were frozen.
-std::set<std::string> make_trainable(model::Model& model) {
-  std::set<std::string> frozen;
-  for (auto& parameter : model.named_parameters()) {
-    if (parameter.value().requires_grad()) continue;
-    parameter.value().set_requires_grad(true);
-    frozen.insert(parameter.key());
-  }
-  return frozen;
+void make_trainable(model::Model& model, const std::set<std::string>& names) {
+  for (auto& parameter : model.named_parameters())
+    if (names.contains(parameter.key())) parameter.value().set_requires_grad(true);
 }
 
 constexpr size_t kMaxNamed = 5;
@@ -175,10 +169,15 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
                       data.classes(), config.data.at("train").batch_transforms,
                       config.model.has_loss()));
   STOKER_RETURN_IF_ERROR(state->model_->prepare_training(config.train, device));
-  STOKER_RETURN_IF_ERROR(model::freeze(*state->model_, config.model.freeze));
-  std::set<std::string> frozen;
+  STOKER_ASSIGN_OR_RETURN(std::set<std::string> frozen,
+                          model::freeze(*state->model_, config.model.freeze));
   state->unfreeze_at_step_ = config.model.unfreeze_at_step;
-  if (state->unfreeze_at_step_) frozen = make_trainable(*state->model_);
+  // The optimizer has their state from the start, so that the contents of checkpoints are the same
+  // on both sides.
+  if (state->unfreeze_at_step_)
+    make_trainable(*state->model_, frozen);
+  else
+    frozen.clear();
   state->model_digest_ = model::digest(*state->model_);
   try {
     state->model_->to(device);
@@ -220,7 +219,7 @@ bool TrainingState::changes_frozen() const {
 void TrainingState::update_frozen() {
   const bool is_frozen = unfreeze_at_step_ && step < *unfreeze_at_step_;
   optimizer_->set_frozen(is_frozen);
-  if (is_frozen) return;
+  if (step != unfreeze_at_step_) return;  // frozen, or resumed after it
   uint64_t parameters = 0;
   int64_t elements = 0;
   for (const Optimizer::Group& group : optimizer_->groups())

@@ -136,13 +136,20 @@ class DataValidator {
     if (!dataset.tokenizer()->has_value())
       add("tokenizer",
           "is required with fields.caption; set its path to a file with a word per line");
-    else if (const auto train = config_.data.find("train");
-             train != config_.data.end() && train->second.tokenizer() != nullptr &&
-             train->second.tokenizer()->has_value() &&
-             *dataset.tokenizer() != *train->second.tokenizer())
-      add("tokenizer", "must be that of data.train; remove it to use that one");
+    else
+      validate_tokenizer(**dataset.tokenizer());
     if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
       add("path", "must not be empty without stream");
+  }
+
+  // All datasets must have that of the first one trained on, whose words are the model's classes.
+  void validate_tokenizer(const TokenizerConfig& tokenizer) {
+    const std::vector<std::string> trained = sampled_datasets(config_);
+    const auto first = trained.empty() ? config_.data.end() : config_.data.find(trained.front());
+    if (first == config_.data.end() || first->second.tokenizer() == nullptr) return;
+    const auto& expected = *first->second.tokenizer();
+    if (expected && *expected != tokenizer)
+      add("tokenizer", "must be that of data." + first->first + "; remove it to use that one");
   }
 
   void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {

@@ -377,12 +377,14 @@ Fields encoder_fields(CaptionEncoderConfig& encoder) {
 }
 
 Fields decoder_fields(CaptionDecoderConfig& decoder) {
-  return {model_field({.name = "name",
-                       .target = choice(decoder.name),
-                       .help = "Model that generates the words: lstm, transformer",
-                       .details = "lstm: the mean of the features is its first input, as in Show "
-                                  "and Tell. transformer: attends to the features of all "
-                                  "positions."}),
+  return {model_field(
+              {.name = "name",
+               .target = choice(decoder.name),
+               .help = "Model that generates the words: lstm, transformer",
+               .details =
+                   "lstm: the mean of the features (vit: the class token) is its "
+                   "first input, as in Show and Tell. transformer: attends to the features of all "
+                   "positions."}),
           count_field("hidden_size", decoder.hidden_size, kMaxUnits,
                       "Size of the state and of the vector of each word",
                       "transformer: a multiple of num_heads."),

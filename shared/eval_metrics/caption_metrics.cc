@@ -92,11 +92,13 @@ double length_penalty(const Words& caption, const Words& reference) {
 
 }  // namespace
 
-void CaptionMetrics::add(std::string_view caption, const std::vector<std::string>& references) {
+bool CaptionMetrics::add(std::string_view caption, const std::vector<std::string>& references) {
   Caption& added = captions_.emplace_back();
   added.words = ptb_words(caption);
   for (const std::string& reference : references) added.references.push_back(ptb_words(reference));
-  if (std::ranges::find(added.references, added.words) != added.references.end()) ++exact_;
+  const bool is_exact = std::ranges::find(added.references, added.words) != added.references.end();
+  if (is_exact) ++exact_;
+  return is_exact;
 }
 
 std::vector<double> CaptionMetrics::bleu() const {

@@ -23,8 +23,8 @@ using Words = std::vector<std::string>;
 
 class CaptionMetrics {
  public:
-  // `references`: at least one.
-  void add(std::string_view caption, const std::vector<std::string>& references);
+  // `references`: at least one. Returns whether the words of the caption equal those of one.
+  bool add(std::string_view caption, const std::vector<std::string>& references);
   size_t size() const { return captions_.size(); }
   // bleu_1 to bleu_4, cider_d, exact_match; NaN without captions.
   MetricValues metrics() const;

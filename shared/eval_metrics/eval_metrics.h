@@ -55,6 +55,7 @@ struct CaptionedSample {
   uint64_t sample = 0;  // index in the order in which samples were added
   std::string caption;
   std::vector<std::string> references;
+  bool is_exact = false;  // its words equal those of a reference
 
   bool operator==(const CaptionedSample&) const = default;
 };

@@ -83,7 +83,7 @@ bool is_space(char32_t c) {
          c == 0x205F || c == 0x3000;
 }
 bool is_apostrophe(char32_t c) { return c == '\'' || c == 0x2019 || c == 0x92; }
-bool is_vowel(char32_t c) { return "aeiou"sv.find(static_cast<char>(to_lower(c))) != ""sv.npos; }
+bool is_vowel(char32_t c) { return U"aeiou"sv.find(to_lower(c)) != U""sv.npos; }
 
 // Words that keep the period after them; kBeforeNumber only before a number.
 constexpr std::array kAbbreviations = {

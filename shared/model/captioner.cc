@@ -41,9 +41,11 @@ struct DecoderShape {
 
 class WordDecoder : public torch::nn::Module {
  public:
-  // As those of CaptionModel, but of the encoder's features.
+  // As CaptionModel::encode(), but of the encoder's features.
   virtual at::Tensor encode(const at::Tensor& features, ImageModel& encoder) = 0;
-  virtual at::Tensor decode(const at::Tensor& encoded, const at::Tensor& tokens) = 0;
+  // What head() makes the logits of, [batch, time, hidden_size].
+  virtual at::Tensor states(const at::Tensor& encoded, const at::Tensor& tokens) = 0;
+  at::Tensor head(const at::Tensor& states) { return linear(head_, states); }
 
  protected:
   explicit WordDecoder(double dropout) : dropout_(dropout) {}
@@ -52,6 +54,7 @@ class WordDecoder : public torch::nn::Module {
   }
 
   const double dropout_;
+  torch::nn::Linear head_{nullptr};
 };
 
 class LstmDecoder : public WordDecoder {
@@ -66,8 +69,8 @@ class LstmDecoder : public WordDecoder {
                         torch::nn::LSTMOptions(shape.config.hidden_size, shape.config.hidden_size)
                             .num_layers(shape.config.num_layers)
                             .dropout(shape.config.num_layers > 1 ? shape.config.dropout : 0.0)
-                            .batch_first(true)))),
-        head_(register_module("head", torch::nn::Linear(shape.config.hidden_size, shape.vocab))) {
+                            .batch_first(true)))) {
+    head_ = register_module("head", torch::nn::Linear(shape.config.hidden_size, shape.vocab));
     for (auto& item : named_parameters())
       torch::nn::init::uniform_(item.value(), -kLstmRange, kLstmRange);
   }
@@ -75,18 +78,16 @@ class LstmDecoder : public WordDecoder {
   at::Tensor encode(const at::Tensor& features, ImageModel& encoder) override {
     return linear(image_, encoder.pooled(features));
   }
-  at::Tensor decode(const at::Tensor& encoded, const at::Tensor& tokens) override {
+  at::Tensor states(const at::Tensor& encoded, const at::Tensor& tokens) override {
     const at::Tensor words = tok_(tokens);
     const at::Tensor inputs = at::cat({encoded.unsqueeze(1).to(words.scalar_type()), words}, 1);
-    const at::Tensor states = run_lstm(lstm_, drop(inputs)).steps;
-    return linear(head_, drop(states.narrow(1, 1, tokens.size(1))));
+    return drop(run_lstm(lstm_, drop(inputs)).steps.narrow(1, 1, tokens.size(1)));
   }
 
  private:
   torch::nn::Linear image_;
   torch::nn::Embedding tok_;
   torch::nn::LSTM lstm_;
-  torch::nn::Linear head_;
 };
 
 torch::nn::LayerNorm norm_of(int64_t width) {
@@ -172,12 +173,12 @@ class TransformerDecoder : public WordDecoder {
   at::Tensor encode(const at::Tensor& features, ImageModel& /*encoder*/) override {
     return image_ln_(linear(image_, features) + image_pos_->weight);
   }
-  at::Tensor decode(const at::Tensor& encoded, const at::Tensor& tokens) override {
+  at::Tensor states(const at::Tensor& encoded, const at::Tensor& tokens) override {
     TORCH_CHECK(tokens.size(1) <= max_length_, "captioner: ", tokens.size(1),
                 " tokens, the maximum is ", max_length_);
     at::Tensor x = drop(tok_(tokens) + pos_->weight.narrow(0, 0, tokens.size(1)));
     for (const auto& block : blocks_) x = block->forward(x, encoded);
-    return linear(head_, ln_(x));
+    return ln_(x);
   }
 
  private:
@@ -203,7 +204,6 @@ class TransformerDecoder : public WordDecoder {
   torch::nn::Embedding tok_{nullptr}, pos_{nullptr};
   std::vector<std::shared_ptr<CaptionBlock>> blocks_;
   torch::nn::LayerNorm ln_{nullptr};
-  torch::nn::Linear head_{nullptr};
 };
 
 class Captioner : public CaptionModel {
@@ -232,7 +232,10 @@ class Captioner : public CaptionModel {
     return decoder_->encode(encoder_->features(images), *encoder_);
   }
   at::Tensor decode(const at::Tensor& encoded, const at::Tensor& tokens) override {
-    return decoder_->decode(encoded, tokens);
+    return decoder_->head(decoder_->states(encoded, tokens));
+  }
+  at::Tensor decode_last(const at::Tensor& encoded, const at::Tensor& tokens) override {
+    return decoder_->head(decoder_->states(encoded, tokens).select(1, -1));
   }
 
  private:

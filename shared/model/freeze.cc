@@ -5,8 +5,8 @@
 
 namespace stoker::model {
 
-Status freeze(Model& model, const std::vector<std::string>& globs) {
-  std::vector<at::Tensor> frozen;
+Result<std::set<std::string>> freeze(Model& model, const std::vector<std::string>& globs) {
+  std::vector<at::Tensor> matches;
   const auto parameters = model.named_parameters();
   if (parameters.is_empty())
     return Status(StatusCode::kInvalidArgument,
@@ -17,7 +17,7 @@ Status freeze(Model& model, const std::vector<std::string>& globs) {
     for (const auto& parameter : parameters) {
       if (!glob.matches(parameter.key())) continue;
       matched = true;
-      frozen.push_back(parameter.value());
+      matches.push_back(parameter.value());
     }
     if (!matched) {
       return Status(StatusCode::kInvalidArgument,
@@ -25,18 +25,24 @@ Status freeze(Model& model, const std::vector<std::string>& globs) {
                         parameters.front().key() + "' to '" + parameters.back().key() + "'");
     }
   }
+  std::set<std::string> frozen;
   size_t num_trainable = 0;
   for (const auto& parameter : parameters) {
+    if (!parameter.value().requires_grad()) continue;
     const auto is_same = [&](const at::Tensor& tensor) {
       return tensor.is_same(parameter.value());
     };
-    if (std::none_of(frozen.begin(), frozen.end(), is_same)) ++num_trainable;
+    if (std::ranges::any_of(matches, is_same))
+      frozen.insert(parameter.key());
+    else
+      ++num_trainable;
   }
-  if (num_trainable == 0)
-    return Status(StatusCode::kInvalidArgument,
-                  "model.freeze: all parameters match; at least one must remain trainable");
-  for (at::Tensor& tensor : frozen) tensor.set_requires_grad(false);
-  return {};
+  if (num_trainable == 0 && !frozen.empty())
+    return Status(
+        StatusCode::kInvalidArgument,
+        "model.freeze: all trainable parameters match; at least one must remain trainable");
+  for (at::Tensor& tensor : matches) tensor.set_requires_grad(false);
+  return frozen;
 }
 
 }  // namespace stoker::model

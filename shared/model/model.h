@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,8 +78,9 @@ NamedTensors named_tensors(const Model& model);
 std::string digest(const Model& model);
 
 // Disables the gradient of all parameters whose names match one of `globs` ("blocks.0.*"; * also
-// matches dots). kInvalidArgument: a glob matches nothing, or no trainable parameter is left; the
-// model is then unchanged.
-Status freeze(Model& model, const std::vector<std::string>& globs);
+// matches dots). Returns the names of those that were trainable before, unlike the fixed tables of
+// some models. kInvalidArgument: a glob matches nothing, or no trainable parameter is left; the model
+// is then unchanged.
+Result<std::set<std::string>> freeze(Model& model, const std::vector<std::string>& globs);
 
 }  // namespace stoker::model

@@ -1,7 +1,9 @@
 #include "shared/task/caption_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -62,7 +64,7 @@ class ImageSearch {
     }
     beams_ = std::move(next);
     const double best_possible = beams_.front().score / static_cast<double>(options_.max_length);
-    is_done_ = finished_.size() >= width && (width == 1 || finished_.back().score >= best_possible);
+    is_done_ = best_ && (width == 1 || best_->score >= best_possible);
   }
 
   Tokens best() {
@@ -71,21 +73,18 @@ class ImageSearch {
         const size_t length = beam.tokens.size();
         finish(std::move(beam), length);
       }
-    return finished_.empty() ? Tokens() : finished_.front().tokens;
+    return best_ ? best_->tokens : Tokens();
   }
 
  private:
   void finish(Beam beam, size_t length) {
     beam.score /= static_cast<double>(std::max<size_t>(length, 1));
-    const auto at = std::ranges::find_if(
-        finished_, [&beam](const Beam& each) { return each.score < beam.score; });
-    finished_.insert(at, std::move(beam));
-    if (finished_.size() > static_cast<size_t>(options_.num_beams)) finished_.pop_back();
+    if (!best_ || beam.score > best_->score) best_ = std::move(beam);
   }
 
   const CaptionSearch& options_;
-  std::vector<Beam> beams_;     // of one length
-  std::vector<Beam> finished_;  // best first
+  std::vector<Beam> beams_;   // of one length
+  std::optional<Beam> best_;  // complete
   bool is_done_ = false;
 };
 
@@ -111,6 +110,12 @@ Rows rows_of(const std::vector<ImageSearch>& searches, int64_t time, int64_t sta
   return rows;
 }
 
+// NaN, of a model that diverged, has no place in an order.
+double score_of(float log_probability) {
+  return std::isnan(log_probability) ? -std::numeric_limits<double>::infinity()
+                                     : static_cast<double>(log_probability);
+}
+
 at::Tensor index_tensor(const std::vector<int64_t>& values) {
   const at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
   std::ranges::copy(values, tensor.mutable_data_ptr<int64_t>());
@@ -120,18 +125,17 @@ at::Tensor index_tensor(const std::vector<int64_t>& values) {
 }  // namespace
 
 std::vector<std::vector<int64_t>> search_captions(model::CaptionModel& model,
-                                                  const at::Tensor& images,
+                                                  const at::Tensor& encoded,
                                                   const CaptionSearch& search) {
   const at::NoGradGuard no_grad;
-  const at::Tensor encoded = model.encode(images);
-  std::vector<ImageSearch> searches(static_cast<size_t>(images.size(0)), ImageSearch(search));
+  const c10::Device device = encoded.device();
+  std::vector<ImageSearch> searches(static_cast<size_t>(encoded.size(0)), ImageSearch(search));
   for (int64_t time = 1; time <= search.max_length; ++time) {
     const Rows rows = rows_of(searches, time, search.start);
     if (rows.images.empty()) break;
-    const at::Tensor memory =
-        encoded.index_select(0, index_tensor(rows.images).to(images.device()));
-    at::Tensor logits =
-        model.decode(memory, rows.tokens.to(images.device())).select(1, -1).to(at::kFloat).clone();
+    const at::Tensor memory = encoded.index_select(0, index_tensor(rows.images).to(device));
+    const at::Tensor logits =
+        model.decode_last(memory, rows.tokens.to(device)).to(at::kFloat).clone();
     logits.select(1, search.start).fill_(-std::numeric_limits<float>::infinity());
     const int64_t count = std::min<int64_t>(2 * search.num_beams, logits.size(1));
     const auto [scores, tokens] = at::topk(at::log_softmax(logits, 1), count);
@@ -145,7 +149,7 @@ std::vector<std::vector<int64_t>> search_captions(model::CaptionModel& model,
         for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
           const size_t at = row * static_cast<size_t>(count) + i;
           candidates.push_back(
-              {.score = each.beams()[beam].score + static_cast<double>(score_values.span()[at]),
+              {.score = each.beams()[beam].score + score_of(score_values.span()[at]),
                .beam = beam,
                .token = token_values.span()[at]});
         }

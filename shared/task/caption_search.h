@@ -1,9 +1,9 @@
 // search_captions: the most likely caption of each image, by beam search.
 //
 // The score of a caption is the mean log probability of its tokens, with its end (length_penalty 1 of
-// Hugging Face's generate()). The search of an image ends when it has num_beams captions and no
-// unfinished one can have a better score if its further tokens were certain. One beam is greedy
-// search, which ends with the first caption.
+// Hugging Face's generate()). The search of an image ends when no unfinished caption
+// can have a better score than the best finished one, even if its further tokens were certain. One
+// beam is greedy search, which ends with the first caption.
 //
 // Deterministic, and independent of the other images of the batch, except for rounding in the model.
 //
@@ -26,9 +26,10 @@ struct CaptionSearch {
   int64_t start = 0, end = 1;
 };
 
-// The tokens of one caption per image, without start and end. `model` must be in eval mode.
+// The tokens of one caption per image, without start and end. `encoded`: encode() of the images.
+// `model` must be in eval mode.
 std::vector<std::vector<int64_t>> search_captions(model::CaptionModel& model,
-                                                  const at::Tensor& images,
+                                                  const at::Tensor& encoded,
                                                   const CaptionSearch& search);
 
 }  // namespace stoker::task

@@ -49,18 +49,22 @@ at::Tensor repeat_rows(const at::Tensor& rows, int64_t times) {
   return rows.unsqueeze(1).expand(shape).flatten(0, 1);
 }
 
-CaptionLogits predict_words(model::Model& model, const Batch& batch,
-                            const CaptionedImages& indices) {
-  model::CaptionModel& captioner = as_caption_model(model);
-  const at::Tensor images = preprocess_input(batch.at(indices.images), indices.normalization);
-  const at::Tensor& labels = batch.at(indices.labels);  // [batch, captions, tokens]
-  const at::Tensor encoded = repeat_rows(captioner.encode(images), labels.size(1));
+at::Tensor encode_images(model::CaptionModel& captioner, const Batch& batch,
+                         const CaptionedImages& indices) {
+  return captioner.encode(preprocess_input(batch.at(indices.images), indices.normalization));
+}
+
+// `labels`: [batch, captions, tokens].
+CaptionLogits predict_words(model::CaptionModel& captioner, const at::Tensor& encoded,
+                            const at::Tensor& labels) {
   const at::Tensor rows = labels.flatten(0, 1);
   const at::Tensor start = at::full({rows.size(0), 1}, kCaptionStart, rows.options());
   const at::Tensor words = rows.narrow(1, 0, rows.size(1) - 1);
   const at::Tensor inputs =
       at::cat({start, words.masked_fill(words.eq(kIgnoredLabel), kCaptionEnd)}, 1);
-  return {captioner.decode(encoded, inputs).flatten(0, 1).to(at::kFloat), rows.flatten()};
+  return {
+      captioner.decode(repeat_rows(encoded, labels.size(1)), inputs).flatten(0, 1).to(at::kFloat),
+      rows.flatten()};
 }
 
 class CaptioningEvaluation : public Evaluation {
@@ -70,12 +74,14 @@ class CaptioningEvaluation : public Evaluation {
 
   void add(model::Model& model, const Batch& batch) override {
     const at::NoGradGuard no_grad;
-    add_loss(model, batch);
+    model::CaptionModel& captioner = as_caption_model(model);
+    const at::Tensor encoded = encode_images(captioner, batch, indices_);
+    const at::Tensor& labels = batch.at(indices_.labels);
+    add_loss(captioner, encoded, labels);
     const std::vector<std::vector<int64_t>> captions =
-        search_captions(as_caption_model(model),
-                        preprocess_input(batch.at(indices_.images), indices_.normalization),
+        search_captions(captioner, encoded,
                         {.num_beams = options_.num_beams,
-                         .max_length = batch.at(indices_.labels).size(2),
+                         .max_length = labels.size(2),
                          .start = kCaptionStart,
                          .end = kCaptionEnd});
     const HostValues<uint8_t> references(batch.at(indices_.references));
@@ -94,9 +100,10 @@ class CaptioningEvaluation : public Evaluation {
   }
 
  private:
-  void add_loss(model::Model& model, const Batch& batch) {
-    const auto [logits, labels] = predict_words(model, batch, indices_);
-    const auto [valid_logits, valid_labels] = drop_ignored_labels(logits, labels);
+  void add_loss(model::CaptionModel& captioner, const at::Tensor& encoded,
+                const at::Tensor& labels) {
+    const auto [logits, rows] = predict_words(captioner, encoded, labels);
+    const auto [valid_logits, valid_labels] = drop_ignored_labels(logits, rows);
     const HostValues<float> losses(
         at::cross_entropy_loss(valid_logits, valid_labels, {}, at::Reduction::None));
     for (const float loss : losses.span()) loss_ += static_cast<double>(loss);
@@ -116,11 +123,12 @@ class CaptioningEvaluation : public Evaluation {
   }
 
   void add_caption(std::string caption, std::vector<std::string> references) {
-    metrics_.add(caption, references);
+    const bool is_exact = metrics_.add(caption, references);
     if (captions_.size() < options_.captions)
       captions_.push_back({.sample = metrics_.size() - 1,
                            .caption = std::move(caption),
-                           .references = std::move(references)});
+                           .references = std::move(references),
+                           .is_exact = is_exact});
   }
 
   const CaptionedImages indices_;
@@ -138,7 +146,9 @@ class Captioning : public Task {
 
   TrainingMetric training_metric() const override { return TrainingMetric::kAccuracy; }
   LossAndMetric loss_and_metric(model::Model& model, const Batch& batch) const override {
-    const auto [logits, labels] = predict_words(model, batch, indices_);
+    model::CaptionModel& captioner = as_caption_model(model);
+    const auto [logits, labels] = predict_words(
+        captioner, encode_images(captioner, batch, indices_), batch.at(indices_.labels));
     return with_accuracy_over_valid(loss_.mean_over_valid(logits, labels), logits, labels);
   }
   std::unique_ptr<Evaluation> start_evaluation(const EvaluationOptions& options) const override {

@@ -3,6 +3,7 @@
 #include "evaluator/artifact.h"
 #include "evaluator/canvas.h"
 #include "evaluator/classification_artifacts.h"
+#include "evaluator/sample_image.h"
 #include "shared/image/decoder.h"
 #include "shared/metrics/event_file.h"
 #include "tests/support/temporary_directory.h"
@@ -32,6 +33,10 @@ Pixels decode(const std::string& png) {
           .decode(std::as_bytes(std::span(png)), {3, pixels.height, pixels.width}, pixels.planes)
           .ok());
   return pixels;
+}
+
+TEST(SampleImageTest, EscapesMarkdownAndHtml) {
+  EXPECT_EQ(escape_markdown("a <unk> dog & \"`cat`|\n"), "a &lt;unk> dog &amp; \" cat   ");
 }
 
 TEST(CanvasTest, RendersLetterPixelsAndClipsOutside) {

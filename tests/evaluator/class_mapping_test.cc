@@ -146,6 +146,39 @@ TEST_F(ClassMappingTest, ReportsLabelThatDatasetDoesNotHave) {
   }
 }
 
+// Several labels per sample, such as the words of captions.
+class SeveralLabels final : public data::DatasetDecorator {
+ public:
+  explicit SeveralLabels(std::unique_ptr<data::Dataset> data)
+      : DatasetDecorator(*data), data_(std::move(data)), info_(data_->info()) {
+    info_.spec[1] = {"labels", DType::kI64, {1}};
+  }
+  const data::DatasetInfo& info() const override { return info_; }
+  Status read(uint64_t sample, const data::RandomKey& random_key,
+              std::span<const std::span<std::byte>> outputs) const override {
+    return data_->read(sample, random_key, outputs);
+  }
+
+ private:
+  const std::unique_ptr<data::Dataset> data_;
+  data::DatasetInfo info_;
+};
+
+TEST_F(ClassMappingTest, RejectsOtherOrderOfClassesWithSeveralLabels) {
+  write("train", {"cat", "cow", "dog"});
+  index_train();
+  const auto mapped = [this] {
+    return with_class_mapping(load_class_mapping(config(), folder_ / "index"), "val",
+                              std::make_unique<SeveralLabels>(*data::pipeline::open_dataset(
+                                  "val", config().data, folder_ / "eval", {})));
+  };
+  write("val", {"cow", "cat"});
+  EXPECT_TRUE(mapped().ok()) << mapped().status().to_string();
+  write("val", {"dog", "cat", "dog"});
+  EXPECT_EQ(mapped().status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(mapped().status().message(), HasSubstr("data.val: its classes have another order"));
+}
+
 TEST_F(ClassMappingTest, PreservesLabelsWithEqualClasses) {
   write("train", {"cat", "dog"});
   write("val", {"dog", "cat"});

@@ -56,8 +56,8 @@ class TensorflowParityTest : public ::testing::TestWithParam<TensorflowCase> {
     auto made = model::make_model(GetParam().model, sample_, 2);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     model_ = *std::move(made);
-    const Status frozen = model::freeze(*model_, GetParam().model.freeze);
-    ASSERT_TRUE(frozen.ok()) << frozen.to_string();
+    const auto frozen = model::freeze(*model_, GetParam().model.freeze);
+    ASSERT_TRUE(frozen.ok()) << frozen.status().to_string();
     for (const auto& item : model_->named_parameters())
       if (item.value().requires_grad()) trained_.emplace_back(item.key(), item.value());
   }

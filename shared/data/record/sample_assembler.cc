@@ -233,6 +233,9 @@ Status SampleAssembler::write_captions(const FieldValue& value, std::span<std::b
   if (text == nullptr) return unfit_value("must be text, got " + record::describe(value));
   const std::vector<std::string_view> captions = captions_in(to_string_view(*text));
   if (captions.empty()) return unfit_value("has no text");
+  // The references end at the first one.
+  if (std::ranges::find(*text, std::byte{0}) != text->end())
+    return unfit_value("contains a zero byte");
   std::string all;
   for (const std::string_view caption : captions) (all += all.empty() ? "" : "\n").append(caption);
   if (all.size() > references.size())

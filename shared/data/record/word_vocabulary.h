@@ -2,7 +2,7 @@
 //
 // The file has one word per line; what follows a space or tab, such as a count, is ignored. Ids 0, 1
 // and 2 are the start of a caption, its end, and all words that are not in the file; the words of the
-// file follow. Lines that name one of these three ("<S>", "</s>", "<UNK>", "<pad>") are skipped.
+// file follow. Lines with "<s>", "</s>", "<unk>", "<pad>" or "<mask>", in any case, are skipped.
 // Words are those of ptb_words() (shared/eval_metrics/ptb_tokenizer.h).
 //
 // Threads: immutable; any.

@@ -40,12 +40,19 @@ struct Parameters {
     }
   }
   // The gradient depends only on name and step.
+  at::Tensor gradient(const std::string& name, int step) const {
+    return at::linspace(-1.0, 0.1 * step + static_cast<double>(name.back()) / 100, 6)
+        .view(at(name).sizes());
+  }
   void set_gradients(int step) const {
     const at::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : all)
-      tensor.mutable_grad().copy_(
-          at::linspace(-1.0, 0.1 * step + static_cast<double>(name.back()) / 100, 6)
-              .view(tensor.sizes()));
+    for (const auto& [name, tensor] : all) tensor.mutable_grad().copy_(gradient(name, step));
+  }
+  // The backward pass of a loss with these gradients.
+  void backward(int step) const {
+    at::Tensor loss = at::zeros({});
+    for (const auto& [name, tensor] : all) loss = loss + (tensor * gradient(name, step)).sum();
+    loss.backward();
   }
   const at::Tensor& at(const std::string& name) const {
     for (const auto& [each, tensor] : all)
@@ -67,17 +74,26 @@ void train(const OptimizerConfig& config, const Parameters& parameters, double l
   }
 }
 
-TEST(OptimizerTest, KeepsFrozenParametersAndTheirState) {
+at::Tensor do_step(Optimizer& optimizer, const Parameters& parameters, int step) {
+  optimizer.zero_grad();
+  parameters.backward(step);
+  return optimizer.step(0.1);
+}
+
+void check_frozen(const config::TrainConfig& options, bool takes_gradients) {
   const OptimizerConfig config{.method = config::AdamWConfig{},
                                .param_groups = {{.params = "b*", .lr_scale = 2}}};
   const Parameters frozen({"a1", "b1", "b2"}), free({"a1", "b1", "b2"});
-  const auto optimizer = Optimizer::create(config, kUnclipped, frozen.all, {"a1", "b1"});
-  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  const auto optimizer = Optimizer::create(config, options, frozen.all, {"a1", "b1"});
+  const auto other = Optimizer::create(config, options, free.all);
+  ASSERT_TRUE(optimizer.ok() && other.ok()) << optimizer.status().to_string();
+  if (takes_gradients)
+    for (Optimizer* const each : {optimizer->get(), other->get()}) each->take_gradients();
   (*optimizer)->set_frozen(true);
   EXPECT_FALSE(frozen.at("a1").requires_grad());
   EXPECT_TRUE(frozen.at("b2").requires_grad());
-  frozen.set_gradients(0);
-  (*optimizer)->step(0.1);
+  const at::Tensor norm = do_step(**optimizer, frozen, 0);
+  EXPECT_NEAR(norm.item<double>(), frozen.gradient("b2", 0).norm().item<double>(), 1e-5);
   EXPECT_TRUE(at::equal(frozen.at("a1"), free.at("a1")));
   EXPECT_TRUE(at::equal(frozen.at("b1"), free.at("b1")));
   EXPECT_FALSE(at::equal(frozen.at("b2"), free.at("b2")));
@@ -87,12 +103,26 @@ TEST(OptimizerTest, KeepsFrozenParametersAndTheirState) {
   (*optimizer)->set_frozen(false);
   EXPECT_TRUE(frozen.at("a1").requires_grad());
   for (int step = 0; step < 5; ++step) {
-    frozen.set_gradients(step);
-    (*optimizer)->step(0.1);
+    const at::Tensor of_all = do_step(**optimizer, frozen, step);
+    EXPECT_NEAR(of_all.item<double>(), do_step(**other, free, step).item<double>(), 1e-5);
   }
-  train(config, free, 0.1);
-  EXPECT_TRUE(at::equal(frozen.at("a1"), free.at("a1")));
-  EXPECT_TRUE(at::equal(frozen.at("b1"), free.at("b1")));
+  for (const std::string name : {"a1", "b1"})
+    EXPECT_TRUE(at::allclose(frozen.at(name), free.at(name), 0, 1e-5)) << name;
+}
+
+TEST(OptimizerTest, KeepsFrozenParametersAndTheirState) {
+  for (const bool takes_gradients : {false, true})
+    for (const std::optional<double> max_norm : {std::optional<double>(), std::optional(0.5)}) {
+      SCOPED_TRACE(std::string(takes_gradients ? "taken" : "flat") + (max_norm ? ", clipped" : ""));
+      check_frozen({.max_grad_norm = max_norm}, takes_gradients);
+    }
+}
+
+TEST(OptimizerTest, RequiresParameterThatIsNotFrozen) {
+  const Parameters parameters({"a", "b"});
+  const auto optimizer = Optimizer::create({}, kUnclipped, parameters.all, {"a", "b"});
+  EXPECT_EQ(optimizer.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(optimizer.status().message(), HasSubstr("no parameter to train (see model.freeze)"));
 }
 
 struct Method {

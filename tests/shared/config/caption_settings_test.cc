@@ -38,6 +38,20 @@ TEST(CaptionSettings, RequireTokenizer) {
               ElementsAre(HasSubstr("data.train.tokenizer: is required with fields.caption")));
 }
 
+TEST(CaptionSettings, RequireOneTokenizer) {
+  const std::string dataset =
+      "{format: image_list, path: a, fields: {caption: c}, transforms: [resize: {size: [8, 8]}]";
+  const std::string rest =
+      "}}\nmodel: {name: captioner, encoder: {name: resnet8}}\ntask: {name: captioning}\n";
+  EXPECT_THAT(errors_of("data: {train: " + dataset + ", tokenizer: {path: w}}, val: " + dataset +
+                        ", tokenizer: {path: other}" + rest),
+              ElementsAre(HasSubstr("data.val.tokenizer: must be that of data.train")));
+  EXPECT_THAT(errors_of("data: {train: {concat: [a, b]}, a: " + dataset +
+                        ", tokenizer: {path: w}}, b: " + dataset + "}, val: " + dataset +
+                        ", tokenizer: {path: other}" + rest),
+              ElementsAre(HasSubstr("data.val.tokenizer: must be that of data.a")));
+}
+
 TEST(CaptionSettings, RequireModelTaskAndDataThatFit) {
   EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\nmodel: {name: captioner}\n"
                         "task: {name: captioning}\n"),

@@ -55,8 +55,8 @@ TEST(CaptionMetrics, EqualsRecordedScores) {
 
 TEST(CaptionMetrics, CountsCaptionsThatEqualAReference) {
   CaptionMetrics metrics;
-  metrics.add("a red circle", {"A red circle.", "a circle"});
-  metrics.add("a blue square", {"a green square", "a blue circle"});
+  EXPECT_TRUE(metrics.add("a red circle", {"A red circle.", "a circle"}));
+  EXPECT_FALSE(metrics.add("a blue square", {"a green square", "a blue circle"}));
   EXPECT_DOUBLE_EQ(scores_of(metrics).at("exact_match"), 0.5);
 }
 
@@ -72,6 +72,12 @@ TEST(CaptionMetrics, ScoresAnEmptyCaptionAsZero) {
 TEST(CaptionMetrics, IsUndefinedWithoutCaptions) {
   for (const auto& [name, value] : CaptionMetrics().metrics())
     EXPECT_TRUE(std::isnan(value)) << name;
+}
+
+// U+0161 ends with the byte of 'a'.
+TEST(PtbWords, TakesOnlyAsciiLettersForVowels) {
+  EXPECT_THAT(ptb_words("mo'ab"), ElementsAre("mo'ab"));
+  EXPECT_THAT(ptb_words("mo'\u0161b"), ElementsAre("mo", "\u0161b"));
 }
 
 TEST(PtbWords, SplitsContractionsAndDropsPunctuation) {

@@ -23,6 +23,7 @@
 namespace stoker::model {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
@@ -86,6 +87,15 @@ TEST_P(CaptionerTest, DoesNotSeeLaterTokens) {
   EXPECT_GT(difference[3].item<double>(), 1e-5);
 }
 
+TEST_P(CaptionerTest, ComputesTheLogitsOfTheLastPositionAlone) {
+  const auto model = made(captioner(GetParam()));
+  model->eval();
+  const at::Tensor encoded = model->encode(at::rand({2, 3, 32, 32}));
+  const at::Tensor tokens = at::tensor({0, 4, 5, 0, 7, 2}, at::kLong).view({2, 3});
+  EXPECT_TRUE(at::allclose(model->decode_last(encoded, tokens),
+                           model->decode(encoded, tokens).select(1, -1), 1e-5, 1e-6));
+}
+
 TEST_P(CaptionerTest, SeesTheImage) {
   const auto model = made(captioner(GetParam()));
   model->eval();
@@ -102,7 +112,10 @@ TEST_P(CaptionerTest, KeepsTheStatisticsOfAFrozenEncoder) {
       if (name == "encoder.bn1.running_mean") return tensor.clone();
     return at::Tensor();
   };
-  ASSERT_TRUE(freeze(*model, {"encoder.*"}).ok());
+  const auto frozen = freeze(*model, {"encoder.*"});
+  ASSERT_TRUE(frozen.ok()) << frozen.status().to_string();
+  EXPECT_THAT(*frozen,
+              AllOf(Contains("encoder.conv1.weight"), Not(Contains("decoder.tok.weight"))));
   model->train();
   const at::Tensor before = statistics();
   const at::Tensor images = at::rand({4, 3, 32, 32});
@@ -122,20 +135,20 @@ TEST(Captioner, HasTheParametersOfTheEncoderWithoutItsHead) {
 }
 
 TEST(Captioner, AcceptsEachFamilyOfEncoders) {
-  for (const auto& [encoder, side] : {std::pair(config::ImageEncoder::kInceptionV3, 75),
-                                      {config::ImageEncoder::kResnet18, 32},
-                                      {config::ImageEncoder::kVitB32, 32}}) {
-    for (const auto decoder :
-         {config::CaptionDecoder::kLstm, config::CaptionDecoder::kTransformer}) {
-      const auto model = made(captioner(decoder, encoder), side);
-      model->eval();
-      EXPECT_EQ(model->forward(at::rand({1, 3, side, side})).sizes(),
-                (std::vector<int64_t>{1, 1, kVocab}));
-      for (const std::string& name : names_of(*model))
-        EXPECT_FALSE(name.starts_with("encoder.AuxLogits") || name.starts_with("encoder.fc") ||
-                     name.starts_with("encoder.heads"))
-            << name;
-    }
+  using config::CaptionDecoder;
+  using config::ImageEncoder;
+  for (const auto& [encoder, decoder, side] :
+       {std::tuple(ImageEncoder::kInceptionV3, CaptionDecoder::kLstm, 75),
+        {ImageEncoder::kResnet18, CaptionDecoder::kTransformer, 32},
+        {ImageEncoder::kVitB32, CaptionDecoder::kTransformer, 32}}) {
+    const auto model = made(captioner(decoder, encoder), side);
+    model->eval();
+    EXPECT_EQ(model->forward(at::rand({1, 3, side, side})).sizes(),
+              (std::vector<int64_t>{1, 1, kVocab}));
+    for (const std::string& name : names_of(*model))
+      EXPECT_FALSE(name.starts_with("encoder.AuxLogits") || name.starts_with("encoder.fc") ||
+                   name.starts_with("encoder.heads"))
+          << name;
   }
 }
 

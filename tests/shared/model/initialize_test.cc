@@ -16,6 +16,7 @@ namespace stoker::model {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::vector<TensorSpec> kVectorSample{{"input", DType::kF32, {6}},
@@ -95,7 +96,33 @@ TEST(InitializeTest, RejectsModelWithoutParameters) {
   config.init.clear();
   const auto model = make_seeded(config, sample);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
-  EXPECT_THAT(freeze(**model, {"weight"}).message(), HasSubstr("the model has no parameters"));
+  EXPECT_THAT(freeze(**model, {"weight"}).status().message(),
+              HasSubstr("the model has no parameters"));
+}
+
+class ModelWithTable : public Model {
+ public:
+  ModelWithTable() {
+    register_parameter("table", at::ones({2}), /*requires_grad=*/false);
+    register_parameter("body", at::ones({2}));
+    register_parameter("head", at::ones({2}));
+  }
+  at::Tensor forward(const at::Tensor& input) override { return input; }
+};
+
+TEST(FreezeTest, ReturnsOnlyNamesOfParametersThatWereTrainable) {
+  ModelWithTable model;
+  const auto frozen = freeze(model, {"[bt]*"});
+  ASSERT_TRUE(frozen.ok()) << frozen.status().to_string();
+  EXPECT_THAT(*frozen, ElementsAre("body"));
+  EXPECT_FALSE(model.named_parameters()["body"].requires_grad());
+}
+
+TEST(FreezeTest, RequiresTrainableParameterInAdditionToFixedTable) {
+  ModelWithTable model;
+  EXPECT_THAT(freeze(model, {"body", "head"}).status().message(),
+              HasSubstr("all trainable parameters match"));
+  EXPECT_TRUE(model.named_parameters()["body"].requires_grad());
 }
 
 TEST(InitializeTest, AddsForgetBiasAfterInit) {

@@ -32,14 +32,17 @@ class MarkovModel : public model::CaptionModel {
   explicit MarkovModel(at::Tensor table) : table_(std::move(table)) {}
 
   at::Tensor forward(const at::Tensor& input) override { return input; }
-  at::Tensor encode(const at::Tensor& images) override { return images.flatten(1).select(1, 0); }
+  at::Tensor encode(const at::Tensor& images) override {
+    ++encodes;
+    return images.flatten(1).select(1, 0);
+  }
   at::Tensor decode(const at::Tensor& encoded, const at::Tensor& tokens) override {
     ++calls;
     const at::Tensor logits = table_.index_select(0, tokens.flatten());
     return logits.view({tokens.size(0), tokens.size(1), -1}) * encoded.view({-1, 1, 1});
   }
 
-  int calls = 0;
+  int calls = 0, encodes = 0;
 
  private:
   const at::Tensor table_;  // [words, words]
@@ -83,9 +86,14 @@ void try_all(const at::Tensor& table, std::vector<int64_t>& tokens, double sum, 
   }
 }
 
+using Captions = std::vector<std::vector<int64_t>>;
+Captions search(MarkovModel& model, const at::Tensor& images, const CaptionSearch& options) {
+  return search_captions(model, model.encode(images), options);
+}
+
 TEST(CaptionSearch, IsGreedyWithOneBeam) {
   MarkovModel model(greedy_trap());
-  const auto captions = search_captions(model, at::full({1, 1}, 1.f), {.max_length = 4});
+  const auto captions = search(model, at::full({1, 1}, 1.f), {.max_length = 4});
   EXPECT_THAT(captions, ElementsAre(ElementsAre(3, 4)));
 }
 
@@ -96,8 +104,7 @@ TEST(CaptionSearch, FindsTheBestOfAllCaptionsWithEnoughBeams) {
     std::vector<int64_t> tokens;
     try_all(table, tokens, 0, 3, best);
     MarkovModel model(table);
-    const auto captions =
-        search_captions(model, at::full({1, 1}, 1.f), {.num_beams = 40, .max_length = 3});
+    const auto captions = search(model, at::full({1, 1}, 1.f), {.num_beams = 40, .max_length = 3});
     EXPECT_EQ(captions.front(), best.tokens) << scale;
   }
 }
@@ -105,11 +112,11 @@ TEST(CaptionSearch, FindsTheBestOfAllCaptionsWithEnoughBeams) {
 TEST(CaptionSearch, DoesNotDependOnTheOtherImages) {
   MarkovModel model(greedy_trap());
   for (const int beams : {1, 2, 3}) {
-    const CaptionSearch search{.num_beams = beams, .max_length = 6};
+    const CaptionSearch options{.num_beams = beams, .max_length = 6};
     const at::Tensor images = at::tensor({1.f, .1f, -1.f, 3.f}).view({4, 1});
-    const auto together = search_captions(model, images, search);
+    const auto together = search(model, images, options);
     for (int64_t i = 0; i < 4; ++i)
-      EXPECT_EQ(search_captions(model, images.narrow(0, i, 1), search).front(),
+      EXPECT_EQ(search(model, images.narrow(0, i, 1), options).front(),
                 together[static_cast<size_t>(i)])
           << beams << ' ' << i;
   }
@@ -120,14 +127,29 @@ TEST(CaptionSearch, EndsAtTheMaximumLengthAndWithTheLastCaption) {
   never.select(1, kEnd).fill_(-1e9f);
   never.select(1, 3).fill_(5.f);
   MarkovModel endless(never);
-  EXPECT_THAT(search_captions(endless, at::full({1, 1}, 1.f), {.num_beams = 2, .max_length = 3}),
+  EXPECT_THAT(search(endless, at::full({1, 1}, 1.f), {.num_beams = 2, .max_length = 3}),
               ElementsAre(ElementsAre(3, 3, 3)));
   at::Tensor always = at::zeros({kWords, kWords});
   always.select(1, kEnd).fill_(50.f);
   MarkovModel short_one(always);
-  EXPECT_THAT(search_captions(short_one, at::full({2, 1}, 1.f), {.max_length = 9}),
-              ElementsAre(IsEmpty(), IsEmpty()));
-  EXPECT_EQ(short_one.calls, 1);
+  for (const int beams : {1, 3}) {
+    short_one.calls = 0;
+    EXPECT_THAT(search(short_one, at::full({2, 1}, 1.f), {.num_beams = beams, .max_length = 9}),
+                ElementsAre(IsEmpty(), IsEmpty()));
+    EXPECT_EQ(short_one.calls, 1) << beams << ": no other caption can be better";
+  }
+}
+
+TEST(CaptionSearch, EndsAndServesTheOtherImagesWithNanScores) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  MarkovModel model(greedy_trap());
+  const at::Tensor images = at::tensor({kNan, 1.f}).view({2, 1});
+  for (const int beams : {1, 3}) {
+    const CaptionSearch options{.num_beams = beams, .max_length = 4};
+    const Captions captions = search(model, images, options);
+    EXPECT_LE(captions[0].size(), 4U);
+    EXPECT_EQ(captions[1], search(model, images.narrow(0, 1, 1), options).front()) << beams;
+  }
 }
 
 class CaptioningTest : public ::testing::Test {
@@ -188,6 +210,8 @@ TEST_F(CaptioningTest, EvaluatesGeneratedCaptions) {
   EXPECT_TRUE(metrics.contains("cider_d"));
   ASSERT_EQ(report.captions.size(), 1U);
   EXPECT_EQ(report.captions[0].caption, "a b");
+  EXPECT_TRUE(report.captions[0].is_exact) << "by words";
+  EXPECT_EQ(model.encodes, 2) << "batches";
   EXPECT_THAT(report.captions[0].references, ElementsAre("a B!", "b"));
 }
 

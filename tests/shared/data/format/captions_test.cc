@@ -137,6 +137,10 @@ TEST_F(CaptionsTest, ReportsCaptionsThatAreNoText) {
                {"line 1", "has texts and numbers"});
   EXPECT_THAT(only_sample(listed("{\"path\": \"1.png\", \"captions\": \" \"}\n")).status.message(),
               HasSubstr("has no text"));
+  for (const std::string captions : {"\"a dog\\u0000red\"", "[\"a dog\", \"\\u0000\"]"})
+    EXPECT_THAT(only_sample(listed("{\"path\": \"1.png\", \"captions\": " + captions + "}\n"))
+                    .status.message(),
+                HasSubstr("contains a zero byte"));
   const std::string large(5000, 'a');
   EXPECT_THAT(only_sample(listed("{\"path\": \"1.png\", \"captions\": \"" + large + "\"}\n"))
                   .status.message(),
