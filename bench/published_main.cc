@@ -269,7 +269,7 @@ Result<PublishedModel> make_published_model(const config::Config& config,
   at::manual_seed(config.run.seed);
   STOKER_ASSIGN_OR_RETURN(made.model,
                           model::make_model(config.model, dataset.spec(), dataset.classes()));
-  STOKER_RETURN_IF_ERROR(model::freeze(*made.model, config.model.freeze));
+  STOKER_RETURN_IF_ERROR(model::freeze(*made.model, config.model.freeze).status());
   STOKER_ASSIGN_OR_RETURN(made.task,
                           task::make_task(config.task, config::training_normalization(config),
                                           dataset.spec(), dataset.classes()));

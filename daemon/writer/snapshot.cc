@@ -44,7 +44,7 @@ void Snapshot::reserve(uint64_t bytes) {
 
 void Snapshot::begin() {
   entries_.clear();
-  // What did not fit before, as the growing history of a stream, has blocks of its own. Too small
+  // What did not fit before, as the growing history of a stream, has further blocks. Too small
   // ones are dropped; the first, with the parameters, is never allocated and pinned again.
   while (blocks_.size() > kMaxBlocks) {
     release(blocks_[1]);
