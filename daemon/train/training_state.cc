@@ -211,14 +211,14 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   return state;
 }
 
-bool TrainingState::changes_frozen() const {
-  const bool is_frozen = unfreeze_at_step_ && step < *unfreeze_at_step_;
-  return is_frozen != optimizer_->is_frozen();
+bool TrainingState::must_be_frozen() const {
+  return unfreeze_at_step_ && step < *unfreeze_at_step_;
 }
 
+bool TrainingState::changes_frozen() const { return must_be_frozen() != optimizer_->is_frozen(); }
+
 void TrainingState::update_frozen() {
-  const bool is_frozen = unfreeze_at_step_ && step < *unfreeze_at_step_;
-  optimizer_->set_frozen(is_frozen);
+  optimizer_->set_frozen(must_be_frozen());
   if (step != unfreeze_at_step_) return;  // frozen, or resumed after it
   uint64_t parameters = 0;
   int64_t elements = 0;

@@ -90,6 +90,7 @@ class TrainingState : public LiveState {
   void reset_interval();
 
  private:
+  bool must_be_frozen() const;  // in the next step
   Result<Restored> restore_model(const checkpoint::VerifiedCheckpoint& saved, bool may_differ);
   Status restore_rest(const checkpoint::SafetensorsFile& rest);
   Status restore_metric(const checkpoint::SafetensorsFile& rest);

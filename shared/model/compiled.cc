@@ -22,7 +22,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -184,11 +183,7 @@ Tensors Compiled::predict(const Tensors& inputs) {
   at::Tensor& values = extended[0];
   const int64_t steps = values.dim() > 1 ? values.size(1) : 0;
   const bool is_shorter = !shape.empty() && values.dim() > 1 && steps < shape[0];
-  if (is_shorter) {
-    std::vector<int64_t> pad(static_cast<size_t>(2 * (values.dim() - 1)), 0);
-    pad.back() = shape[0] - steps;
-    values = at::constant_pad_nd(values, pad, 0).contiguous();
-  }
+  if (is_shorter) values = extend_steps(values, shape[0], 0);
   validate(extended, manifest_.inputs);
   Tensors outputs = predict_.run(arguments({&parameters_, &buffers_, &extended}));
   for (at::Tensor& output : outputs)

@@ -74,14 +74,13 @@ Result<LossBatch> make_loss_batch(const std::vector<TensorSpec>& sample) {
   if (!tokens && !input)
     return Status(StatusCode::kMismatch,
                   "the data has neither input nor tokens: " + describe(sample));
-  batch.values = tokens ? *tokens : *input;
-  TensorSpec values = sample[batch.values];
+  TensorSpec values = sample[tokens ? *tokens : *input];
   values.dtype = tokens ? DType::kI64 : DType::kF32;  // preprocess_input.h
   batch.is_predicting = tokens && batch.targets.empty();
   if (batch.is_predicting) {
     if (values.shape.size() != 1 || values.shape[0] < 2)
       return Status(StatusCode::kMismatch,
-                    "tokens must be [2 or more]; the data has " + to_string(sample[batch.values]));
+                    "tokens must be [2 or more]; the data has " + to_string(sample[*tokens]));
     --values.shape[0];
     batch.target_specs = {values};
   } else if (batch.maybe_length) {

@@ -34,7 +34,6 @@ Result<int64_t> num_outputs(std::optional<int64_t> num_classes,
 // How a batch is passed to a model with its own loss (Model::loss): the indices of its tensors,
 // and their specs of one sample as the model gets them.
 struct LossBatch {
-  size_t values = 0;  // `input` or `tokens`
   std::optional<size_t> maybe_length;
   std::vector<size_t> targets;  // the other tensors; empty if the model predicts the next token
   bool is_predicting = false;   // inputs: tokens but the last; target: tokens but the first

@@ -4,6 +4,7 @@
 #include <map>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
 
 #include "shared/model/data_compatibility.h"
@@ -105,6 +106,13 @@ Status validate_user_model(Model& model, const ModelContext& model_context) {
   } catch (const std::exception& error) {
     return Status(StatusCode::kInvalidArgument, "forward() throws: " + first_line(error.what()));
   }
+}
+
+at::Tensor extend_steps(const at::Tensor& values, int64_t steps, double padding) {
+  if (values.dim() < 2 || values.size(1) >= steps) return values.contiguous();
+  std::vector<int64_t> pad(static_cast<size_t>(2 * (values.dim() - 1)), 0);
+  pad.back() = steps - values.size(1);
+  return at::constant_pad_nd(values, pad, padding).contiguous();
 }
 
 void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor,

@@ -42,6 +42,10 @@ Status validate_user_model(Model& model, const ModelContext& model_context);
 void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor,
                      bool is_parameter);
 
+// `values` [batch, steps, …], extended by `padding` to `steps` if it has fewer: for programs with a
+// fixed number of steps, because batches are padded to their longest sequence only. Contiguous.
+at::Tensor extend_steps(const at::Tensor& values, int64_t steps, double padding);
+
 // An exception of user code as Status: kInvalidArgument, because the user can fix it, or
 // kOutOfMemory. The message is `what`, a colon and the first line of the exception text.
 Status user_model_error(const c10::Error& error, std::string_view what);

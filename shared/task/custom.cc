@@ -3,10 +3,10 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/constant_pad_nd.h>
 
 #include "shared/eval_metrics/eval_metrics.h"
 #include "shared/model/data_compatibility.h"
+#include "shared/model/user_model.h"
 #include "shared/task/host_values.h"
 #include "shared/task/label_loss.h"
 #include "shared/task/sequence_labels.h"
@@ -19,13 +19,8 @@ struct LossArguments {
   std::vector<at::Tensor> inputs, targets;
 };
 
-// `values` [batch, steps, …] with the steps of `spec`: batches are padded to the longest sequence,
-// but compiled programs have fixed lengths.
 at::Tensor with_all_steps(const at::Tensor& values, const TensorSpec& spec, double padding) {
-  if (spec.shape.empty() || values.dim() < 2 || values.size(1) >= spec.shape[0]) return values;
-  std::vector<int64_t> pad(static_cast<size_t>(2 * (values.dim() - 1)), 0);
-  pad.back() = spec.shape[0] - values.size(1);
-  return at::constant_pad_nd(values, pad, padding);
+  return model::extend_steps(values, spec.shape.empty() ? 0 : spec.shape[0], padding);
 }
 
 class CustomBatch {
@@ -41,18 +36,16 @@ class CustomBatch {
       at::Tensor next = values.narrow(1, 1, time);
       if (layout_.maybe_length)
         next = without_padding(next, sequence_lengths(batch, input_, time + 1) - 1);
-      arguments.targets.push_back(
-          with_all_steps(next, layout_.target_specs[0], kIgnoredLabel).contiguous());
+      arguments.targets.push_back(with_all_steps(next, layout_.target_specs[0], kIgnoredLabel));
       values = values.narrow(1, 0, time);
     }
-    arguments.inputs.push_back(with_all_steps(values, layout_.input_specs[0], 0).contiguous());
+    arguments.inputs.push_back(with_all_steps(values, layout_.input_specs[0], 0));
     if (layout_.maybe_length && !layout_.is_predicting)
       arguments.inputs.push_back(batch.at(*layout_.maybe_length));
     for (size_t i = 0; i < layout_.targets.size(); ++i) {
       const at::Tensor& target = batch.at(layout_.targets[i]);
       const double padding = target.is_floating_point() ? 0 : kIgnoredLabel;
-      arguments.targets.push_back(
-          with_all_steps(target, layout_.target_specs[i], padding).contiguous());
+      arguments.targets.push_back(with_all_steps(target, layout_.target_specs[i], padding));
     }
     return arguments;
   }
