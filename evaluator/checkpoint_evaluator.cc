@@ -19,6 +19,7 @@
 #include "evaluator/classification_artifacts.h"
 #include "evaluator/evaluated_dataset.h"
 #include "evaluator/evaluation_limit.h"
+#include "shared/base/cgroup.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
 #include "shared/model/load_weights.h"
@@ -303,8 +304,7 @@ CheckpointEvaluator::~CheckpointEvaluator() = default;
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     const config::Config& config, const Indexes& indexes, Clock& clock,
     const std::string& feed_program, const std::stop_token& stop) {
-  // LibTorch's default is one thread per core.
-  if (config.eval.num_threads) at::set_num_threads(*config.eval.num_threads);
+  at::set_num_threads(config.eval.num_threads ? *config.eval.num_threads : num_usable_cores());
   if (config.eval.datasets.empty())
     return Status(StatusCode::kInvalidArgument,
                   "eval.datasets: is empty; set it to the datasets to evaluate on");

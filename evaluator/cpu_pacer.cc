@@ -7,17 +7,19 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/cgroup.h"
+
 namespace stoker::evaluator {
 
 using std::chrono::nanoseconds;
 
 namespace {
 
-// The number after `key` in cpu.stat of a group; 0 if there is none. In a container the group path
-// can start above the mounted hierarchy, whose root is then that of the container.
-int64_t read_cpu_stat(const std::string& mount, const std::string& group, std::string_view key) {
-  std::ifstream file(mount + group + "/cpu.stat");
-  if (!file) file.open(mount + "/cpu.stat");
+// The number after `key` in cpu.stat of a group; 0 if there is none. In a container whose group is
+// not mounted, that of the container.
+int64_t read_cpu_stat(const Cgroup& group, std::string_view key) {
+  std::ifstream file(group.directories.front() + "/cpu.stat");
+  if (!file) file.open(group.directories.back() + "/cpu.stat");
   std::string word;
   for (int64_t number = 0; file >> word >> number;)
     if (word == key) return number;
@@ -40,20 +42,10 @@ CpuTimes read_cpu_times() {
 }
 
 nanoseconds read_throttled_time(const std::string& cgroup_file, const std::string& mount) {
-  std::ifstream file(cgroup_file);
-  nanoseconds throttled{0};
-  for (std::string line; std::getline(file, line);) {
-    // "4:cpu,cpuacct:/group", or "0::/group" for v2.
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (controllers.empty())
-      throttled += std::chrono::microseconds(read_cpu_stat(mount, group, "throttled_usec"));
-    else if (("," + controllers + ",").find(",cpu,") != std::string::npos)
-      throttled += nanoseconds(read_cpu_stat(mount + '/' + controllers, group, "throttled_time"));
-  }
-  return throttled;
+  const auto group = find_cgroup("cpu", cgroup_file, mount);
+  if (!group) return nanoseconds(0);
+  if (group->is_v2) return std::chrono::microseconds(read_cpu_stat(*group, "throttled_usec"));
+  return nanoseconds(read_cpu_stat(*group, "throttled_time"));
 }
 
 bool shares_cgroup(pid_t process) {

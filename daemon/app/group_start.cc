@@ -12,6 +12,7 @@
 #include "daemon/app/version.h"
 #include "daemon/group/core_share.h"
 #include "daemon/group/gloo_group.h"
+#include "shared/base/cgroup.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
 #include "shared/base/utf8.h"
@@ -109,7 +110,10 @@ std::vector<std::string> world_size_effects(const model::Model& model) {
 Result<int> choose_num_threads(const config::TrainConfig& config, group::ProcessGroup& group,
                                const std::stop_token& stop) {
   const group::AllowedCores own = group::read_allowed_cores();
-  STOKER_ASSIGN_OR_RETURN(const auto texts, group.gather(group::to_text(own), stop));
+  // Of a CPU quota no more cores than it pays for.
+  group::AllowedCores usable = own;
+  usable.cores.resize(std::min(own.cores.size(), static_cast<size_t>(num_usable_cores())));
+  STOKER_ASSIGN_OR_RETURN(const auto texts, group.gather(group::to_text(usable), stop));
   std::vector<group::AllowedCores> all;
   for (const std::string& text : texts) all.push_back(group::parse_allowed_cores(text));
   STOKER_ASSIGN_OR_RETURN(

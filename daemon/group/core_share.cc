@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <string_view>
-#include <thread>
 
 #include "daemon/group/socket_address.h"
+#include "shared/base/cgroup.h"
 #include "shared/base/file.h"
 
 namespace stoker::group {
@@ -51,26 +51,9 @@ bool overlap(const std::vector<int>& left, const std::vector<int>& right) {
       left, [&right](int core) { return std::ranges::binary_search(right, core); });
 }
 
-std::vector<int> all_cores(int count) {
-  std::vector<int> cores;
-  for (int core = 0; core < count; ++core) cores.push_back(core);
-  return cores;
-}
-
 }  // namespace
 
-AllowedCores read_allowed_cores() {
-  AllowedCores allowed{.host = host_name(), .cores = {}};
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) {  // more cores than the mask has
-    allowed.cores = all_cores(static_cast<int>(std::thread::hardware_concurrency()));
-    return allowed;
-  }
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &mask)) allowed.cores.push_back(core);
-  return allowed;
-}
+AllowedCores read_allowed_cores() { return {.host = host_name(), .cores = allowed_cores()}; }
 
 std::string format_cores(const std::vector<int>& cores) {
   std::string text;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "shared/base/cgroup.h"
 #include "shared/base/log.h"
 #include "shared/base/thread_registry.h"
 #include "shared/feed/make_stream_feed.h"
@@ -37,8 +38,7 @@ std::chrono::nanoseconds worker_timeout(const config::FeedConfig& feed) {
 // one per process.
 int max_threads(const config::FeedConfig& feed) {
   if (feed.num_workers) return std::max(1, *feed.num_workers);
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(feed.num_processes, std::clamp(cores, 1, kMaxAutoThreads));
+  return std::max(feed.num_processes, std::min(num_usable_cores(), kMaxAutoThreads));
 }
 
 // The workers take entries of the ring's producer table first.

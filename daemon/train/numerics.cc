@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <thread>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
+#include "shared/base/cgroup.h"
 #include "shared/base/log.h"
 
 namespace stoker::train {
@@ -41,8 +41,7 @@ void prepare_environment(const config::RunConfig& run) {
 }
 
 void configure_numerics(const config::RunConfig& run, const config::TrainConfig& train) {
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  at::set_num_threads(train.num_threads.value_or(cores));
+  at::set_num_threads(train.num_threads ? *train.num_threads : num_usable_cores());
   at::globalContext().setDeterministicAlgorithms(run.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(run.deterministic);
   // Filling each new tensor with NaN costs bandwidth, and no kernel here reads uninitialized memory.

@@ -33,7 +33,8 @@ Fields producer_fields(FeedConfig& feed) {
        .help = "Threads that read and decode samples, in total, or auto",
        .details =
            "From 1 to 1024. auto: the number that keeps the ring between a quarter and three "
-           "quarters full, at most one per core. Increase it while data_wait_ms in the metrics is "
+           "quarters full, at most one per usable core. Increase it while data_wait_ms in the "
+           "metrics is "
            "not near 0 and cores are idle. Never changes which samples a batch contains.",
        .min = 1,
        .max = 1024,
@@ -363,7 +364,7 @@ Fields resource_fields(EvalConfig& eval) {
        .max = 1e6},
       {.name = "num_threads",
        .target = &eval.num_threads,
-       .help = "LibTorch threads of the evaluator; null uses one per core",
+       .help = "LibTorch threads of the evaluator; null uses one per usable core",
        .details = "From 1 to 4096. On the CPU, leave cores to the trainer.",
        .min = 1,
        .max = kMaxThreads},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/cgroup.h"
 #include "shared/base/log.h"
 #include "shared/feed/read_protocol.h"
 #include "shared/feed/request_worker.h"
@@ -32,8 +33,7 @@ uint64_t memory_for(const RewriteRequest& request) {
 }
 
 size_t max_rewriting_processes(const config::FeedConfig& feed) {
-  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-  const int automatic = std::clamp(processors, 1, kMaxAutoProcesses);
+  const int automatic = std::min(num_usable_cores(), kMaxAutoProcesses);
   return static_cast<size_t>(std::max(1, feed.num_workers.value_or(automatic)));
 }
 

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/cgroup.h"
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -46,36 +48,6 @@ uint64_t number_after(const std::string& path, std::string_view key) {
   return 0;
 }
 
-struct Hierarchy {
-  std::string root;
-  std::string group;  // "/system.slice/x"
-  const char* limit;
-  const char* usage;
-  const char* inactive;  // keys in memory.stat of the page cache, which the kernel can reclaim
-  const char* active;
-};
-
-std::optional<Hierarchy> find_hierarchy() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  std::optional<Hierarchy> found;
-  while (std::getline(file, line)) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos)
-      return Hierarchy{"/sys/fs/cgroup/memory", group,
-                       "memory.limit_in_bytes", "memory.usage_in_bytes",
-                       "total_inactive_file",   "total_active_file"};
-    if (controllers == ",,")
-      found = Hierarchy{"/sys/fs/cgroup", group,           "memory.max",
-                        "memory.current", "inactive_file", "active_file"};
-  }
-  return found;
-}
-
 void limit_to(AvailableMemory& available, uint64_t bytes, const std::string& limit) {
   if (bytes < available.bytes) available = {.bytes = bytes, .limit = limit};
 }
@@ -86,24 +58,23 @@ AvailableMemory available_memory() {
   AvailableMemory available;
   if (const uint64_t kib = number_after("/proc/meminfo", "MemAvailable:"); kib > 0)
     limit_to(available, kib * 1024, "the machine's memory");
-  const auto hierarchy = find_hierarchy();
-  if (!hierarchy) return available;
-  // The limit of a group applies to all its descendants. In a container the group path can start
-  // above the mounted hierarchy, so the root is checked as well.
-  std::string group = hierarchy->group;
-  while (true) {
-    const std::string folder = hierarchy->root + (group == "/" ? "" : group);
-    const auto limit = read_number(folder + "/" + hierarchy->limit);
-    const auto usage = read_number(folder + "/" + hierarchy->usage);
-    if (limit && usage) {
-      const uint64_t cache = number_after(folder + "/memory.stat", hierarchy->inactive) +
-                             number_after(folder + "/memory.stat", hierarchy->active);
-      const uint64_t used = *usage - std::min(*usage, cache);
-      limit_to(available, *limit - std::min(*limit, used), "memory cgroup " + folder);
-    }
-    if (group.empty() || group == "/") return available;
-    group.erase(group.rfind('/'));
+  const auto group = find_cgroup("memory");
+  if (!group) return available;
+  // memory.stat counts the page cache, which the kernel can reclaim.
+  const char* const limit_file = group->is_v2 ? "/memory.max" : "/memory.limit_in_bytes";
+  const char* const usage_file = group->is_v2 ? "/memory.current" : "/memory.usage_in_bytes";
+  const char* const inactive = group->is_v2 ? "inactive_file" : "total_inactive_file";
+  const char* const active = group->is_v2 ? "active_file" : "total_active_file";
+  for (const std::string& directory : group->directories) {
+    const auto limit = read_number(directory + limit_file);
+    const auto usage = read_number(directory + usage_file);
+    if (!limit || !usage) continue;
+    const uint64_t cache = number_after(directory + "/memory.stat", inactive) +
+                           number_after(directory + "/memory.stat", active);
+    const uint64_t used = *usage - std::min(*usage, cache);
+    limit_to(available, *limit - std::min(*limit, used), "memory cgroup " + directory);
   }
+  return available;
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

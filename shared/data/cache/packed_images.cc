@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/cgroup.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
@@ -205,7 +206,7 @@ Status GroupReader::start_threads(size_t count) {
 Result<Contents> GroupReader::read(size_t begin, size_t count,
                                    const files::ScanProgress& progress) {
   const size_t num_threads =
-      std::max<size_t>(kMinPackingThreads, std::thread::hardware_concurrency());
+      std::max<size_t>(kMinPackingThreads, static_cast<size_t>(num_usable_cores()));
   STOKER_RETURN_IF_ERROR(start_threads(std::min(num_threads, count)));
   std::unique_lock lock(mutex_);
   contents_.resize(count);
