@@ -466,8 +466,8 @@ Fields speed_fields(TrainConfig& train) {
                "without graphs. never: steps always run without graphs. No effect on the CPU."},
           {.name = "num_threads",
            .target = &train.num_threads,
-           .help = "LibTorch threads; null uses one per core that the process may use (affinity "
-                   "mask, CPU quota of its cgroup)",
+           .help = "LibTorch threads; null uses one per core that the affinity mask and the CPU "
+                   "quota allow",
            .details = "From 1 to 4096. On the CPU, another number changes the last digits of the "
                       "results: set it for runs that are compared bit for bit.",
            .min = 1,

@@ -39,8 +39,8 @@ TEST_F(FindCgroupTest, FindsDirectoriesOfGroupAndThoseAbove) {
   const auto v2 = find("0::/system.slice/stoker.service\n");
   ASSERT_TRUE(v2);
   EXPECT_TRUE(v2->is_v2);
-  EXPECT_THAT(v2->directories, ElementsAre(mount + "/system.slice/stoker.service",
-                                           mount + "/system.slice", mount));
+  EXPECT_THAT(v2->directories,
+              ElementsAre(mount + "/system.slice/stoker.service", mount + "/system.slice", mount));
   const auto v1 = find("5:memory:/other\n4:cpu,cpuacct:/a\n0::/\n");
   ASSERT_TRUE(v1);
   EXPECT_FALSE(v1->is_v2);
