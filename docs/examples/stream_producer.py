@@ -114,13 +114,18 @@ def file_from(path):
 
 
 def generated(name, count):
-    """JSON lines that are a function of the name and their number, so that they can be sent again."""
+    """JSON lines that are a function of the name and their number, so that they can be sent again.
+
+    With fields.priority: priority and queue: priority, samples with less noise are used first.
+    """
 
     def parts(_offset, records):
         for number in range(records, count):
             generator = random.Random(f"{name} {number}")
             label = generator.randrange(4)
-            yield json.dumps({"x": round(label + generator.gauss(0, 0.2), 6), "y": label}).encode() + b"\n"
+            noise = generator.gauss(0, 0.2)
+            record = {"x": round(label + noise, 6), "y": label, "priority": round(1000 * abs(noise))}
+            yield json.dumps(record).encode() + b"\n"
 
     return parts
 
