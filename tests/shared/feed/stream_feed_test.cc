@@ -1175,7 +1175,12 @@ TEST_F(ProducerFeedTest, EndsWhileManyProducersWait) {
   std::vector<ProducerClient> waiting;
   for (int i = 0; i < 50; ++i) waiting.emplace_back(socket(), hello("p" + std::to_string(i)));
   ProducerClient end(socket(), data::stream::testing::kEndOfStream);
+  ProducerClient late(socket(), hello("late"));
+  EXPECT_THAT(late.read_line(), HasSubstr("the stream has ended"));
+  first.close();
+  for (ProducerClient& client : waiting) client.close();
   EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
+  EXPECT_TRUE(eventually([&] { return feed_->end_ticket() == 0u; }));
   stop_and_join();
 }
 
@@ -1315,7 +1320,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(ProducerResumeTest, ReadsEveryRecordExactlyOnceWithSeveralProducers) {
   options_.num_threads = 3;
-  options_.min_after_dequeue = 0;  // the stream does not end
+  options_.min_after_dequeue = 0;    // the stream does not end
   constexpr int64_t kRecords = 200;  // of each of four producers
   Labels all;
   std::optional<StreamState> from;
