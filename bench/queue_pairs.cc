@@ -31,7 +31,8 @@ namespace stoker::bench {
 namespace {
 
 constexpr int64_t kCapacity = 64;
-constexpr int kCalls = 64;  // between two readings of the clock
+constexpr int kManyThreads = 4;  // producers, and as many consumers
+constexpr int kCalls = 64;       // between two readings of the clock
 constexpr size_t kLargeBytes = 1 << 20;
 constexpr const char* kTensorFlowGraph = "TensorFlow, inside its graph";
 
@@ -130,10 +131,10 @@ struct BoostQueue {
 
 #ifdef STOKER_WITH_MOODYCAMEL
 struct MoodycamelQueue {
-  // Never allocates, so that it is about as bounded as the others.
+  // Never allocates, so that it is about as bounded as the others; each producer has its own blocks.
   bool try_push(int64_t value) { return queue.try_enqueue(value); }
   bool try_pop(int64_t& value) { return queue.try_dequeue(value); }
-  moodycamel::ConcurrentQueue<int64_t> queue{kCapacity};
+  moodycamel::ConcurrentQueue<int64_t> queue{kCapacity, 0, kManyThreads};
 };
 #endif
 
@@ -294,7 +295,7 @@ Benchmark queue_pairs() {
     std::vector<Trial> trials{
         scalar_trial("scalars, one thread", 0, queues, options),
         scalar_trial("scalars, 1 producer and 1 consumer", 1, queues, options),
-        scalar_trial("scalars, 4 producers and 4 consumers", 4, queues, options)};
+        scalar_trial("scalars, 4 producers and 4 consumers", kManyThreads, queues, options)};
     const size_t bytes = options.quick ? 4 << 10 : kLargeBytes;
     const auto source = std::make_shared<LargeBytes>(bytes, std::byte(7));
     const auto target = std::make_shared<LargeBytes>(bytes, std::byte(1));  // touches all pages

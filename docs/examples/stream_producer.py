@@ -4,7 +4,7 @@
     stream_producer.py RUN_DIR NAME FILE    sends the bytes of FILE, in the format of data.train
     stream_producer.py RUN_DIR NAME --generate 1000
                                             sends generated JSON lines, such as those of a simulator
-    stream_producer.py RUN_DIR --end        ends the stream, after the producers that are connected
+    stream_producer.py RUN_DIR --end        ends the stream; start it when the producers have ended
 
 A producer has a name. Its stream, all bytes that it has ever sent under this name, continues over
 connections and over restarts of either side: stokerd replies with the offset from which to send. Both
@@ -76,31 +76,37 @@ def read_line(connection):
     return reply
 
 
-def send_until_end(run_dir, name, parts_from):
-    """Sends all that parts_from(offset, records) yields, and connects again after each failure."""
+def until_done(run_dir, name, exchange):
+    """Calls exchange(connection), with another connection after each failure, and returns its result."""
     reported = None
     while True:
         try:
             with connect(run_dir) as connection:
-                reply = request(connection, {"format": FORMAT, "name": name})
-                end = reply["offset"]
-                for part in parts_from(reply["offset"], reply["records"]):
-                    connection.sendall(part)
-                    end += len(part)
-                connection.shutdown(socket.SHUT_WR)
-                # Without this line, stokerd or its worker process may not have read all. What it has taken
-                # after its last checkpoint is lost if it is killed: then start this program again.
-                taken = read_line(connection)
+                return exchange(connection)
         except OSError as error:  # stokerd or its worker process ended, or has not started yet
             check_run(run_dir)
             if str(error) != reported:
                 print(f"{name}: {error}; trying again", file=sys.stderr)
             reported = str(error)
             time.sleep(RETRY_SECONDS)
-        else:
-            if taken["offset"] < end:
-                print(f"{name}: the last {end - taken['offset']} bytes are no whole record", file=sys.stderr)
-            return
+
+
+def send_until_end(run_dir, name, parts_from):
+    """Sends all that parts_from(offset, records) yields."""
+
+    def send(connection):
+        reply = request(connection, {"format": FORMAT, "name": name})
+        end = reply["offset"]
+        for part in parts_from(reply["offset"], reply["records"]):
+            connection.sendall(part)
+            end += len(part)
+        connection.shutdown(socket.SHUT_WR)
+        # Without this line, stokerd or its worker process may not have read all. What it has taken after its
+        # last checkpoint is lost if it is killed: then start this program again.
+        return end - read_line(connection)["offset"]
+
+    if (rest := until_done(run_dir, name, send)) > 0:
+        print(f"{name}: the last {rest} bytes are no whole record", file=sys.stderr)
 
 
 def file_from(path):
@@ -114,20 +120,25 @@ def file_from(path):
 
 
 def generated(name, count):
-    """JSON lines that are a function of the name and their number, so that they can be sent again."""
+    """JSON lines that are a function of the name and their number, so that they can be sent again.
+
+    With fields.priority: priority and queue: priority, samples with less noise are used first.
+    """
 
     def parts(_offset, records):
         for number in range(records, count):
             generator = random.Random(f"{name} {number}")
             label = generator.randrange(4)
-            yield json.dumps({"x": round(label + generator.gauss(0, 0.2), 6), "y": label}).encode() + b"\n"
+            noise = generator.gauss(0, 0.2)
+            record = {"x": round(label + noise, 6), "y": label, "priority": round(1000 * abs(noise))}
+            yield json.dumps(record).encode() + b"\n"
 
     return parts
 
 
 def end_stream(run_dir):
-    with connect(run_dir) as connection:
-        request(connection, {"format": FORMAT, "end": True})
+    """Returns when all records are in the queue of stokerd."""
+    until_done(run_dir, "end of the stream", lambda connection: request(connection, {"format": FORMAT, "end": True}))
 
 
 def main():

@@ -53,6 +53,7 @@ class DataValidator {
         validate_sequence(dataset);
         if (dataset.is_refreshable()) validate_refresh(name, dataset);
         if (dataset.stream) validate_stream(name, dataset, *dataset.stream);
+        validate_priority(dataset);
       }
       if (!dataset.batch_transforms.empty()) validate_batch_transforms(name, dataset);
     }
@@ -489,6 +490,22 @@ class DataValidator {
       add("stream.num_epochs", "requires a pattern of files as source");
     if (stream.is_stdin() && stream.num_threads.value_or(1) != 1)
       add("stream.num_threads", "must be 1 for stdin, which one thread reads");
+  }
+
+  void validate_priority(const DatasetConfig& dataset) {
+    const FieldNames* const fields = dataset.fields();
+    const bool has_priority = fields != nullptr && !fields->priority.empty();
+    const bool is_used = dataset.stream && dataset.stream->queue == StreamQueue::kPriority;
+    if (has_priority && !is_used)
+      add("fields.priority", "is only used by stream.queue priority; remove it");
+    if (!is_used || has_priority) return;
+    if (fields == nullptr)
+      add("stream.queue",
+          "priority requires fields.priority, and records of text and tokens have "
+          "no fields");
+    else
+      add("fields.priority",
+          "is required with stream.queue priority; set it to the name of an integer");
   }
 
   // Nothing is scanned before the first step.

@@ -56,9 +56,10 @@ inline constexpr auto kWords<OnOverflow> = words("error", "truncate", "drop");
 enum class CacheType { kPacked, kDecoded };
 template <>
 inline constexpr auto kWords<CacheType> = words("packed", "decoded");
-enum class StreamQueue { kFifo, kRandomShuffle, kPaddingFifo };
+enum class StreamQueue { kFifo, kRandomShuffle, kPaddingFifo, kPriority };
 template <>
-inline constexpr auto kWords<StreamQueue> = words("fifo", "random_shuffle", "padding_fifo");
+inline constexpr auto kWords<StreamQueue> = words("fifo", "random_shuffle", "padding_fifo",
+                                                  "priority");
 
 // ---- transforms: torchvision.transforms.v2, in the order in which they are accepted --------------
 
@@ -150,6 +151,7 @@ struct FieldNames {
   std::string caption = {};              // texts that describe the image
   std::string input_ids = {};            // token ids
   std::string length = {};               // number of valid time steps (arrays of an .npz)
+  std::string priority = {};             // an integer, for StreamQueue::kPriority
   bool operator==(const FieldNames&) const = default;
 };
 

@@ -556,6 +556,12 @@ Field input_ids_role(FieldNames& names) {
                     "sequence.max_length.");
 }
 
+Field priority_role(FieldNames& names) {
+  return role_field("priority", names.priority, "Priority of the record: an integer",
+                    "From -2^63 to 2^63 - 1; the smallest is used first. For stream.queue "
+                    "priority, which requires it.");
+}
+
 Field input_role(FieldNames& names, std::string_view help, std::string_view details) {
   return role_field("input", names.input, help, details);
 }
@@ -576,7 +582,8 @@ Fields shard_roles(FieldNames& names) {
           labels_role(names),
           caption_role(names),
           text_role(names),
-          input_ids_role(names)};
+          input_ids_role(names),
+          priority_role(names)};
 }
 
 Fields json_roles(FieldNames& names) {
@@ -585,7 +592,8 @@ Fields json_roles(FieldNames& names) {
           target_role(names),
           labels_role(names),
           text_role(names),
-          input_ids_role(names)};
+          input_ids_role(names),
+          priority_role(names)};
 }
 
 Fields column_roles(FieldNames& names) {
@@ -998,10 +1006,11 @@ Fields fields_of_stream(StreamConfig& stream) {
                     .example = "\"shards/train-{000..146}.tar.gz\""}),
       sample_field({.name = "queue",
                     .target = choice(stream.queue),
-                    .help = "Queue between readers and batches: fifo, random_shuffle, padding_fifo",
-                    .details = "TensorFlow's FIFOQueue, RandomShuffleQueue and PaddingFIFOQueue. "
-                               "padding_fifo holds sequences without padding; requires "
-                               "sequence.max_length."}),
+                    .help = "Queue between readers and batches",
+                    .details = "TensorFlow's FIFOQueue, RandomShuffleQueue, PaddingFIFOQueue and "
+                               "PriorityQueue. padding_fifo holds sequences without padding; "
+                               "requires sequence.max_length. priority: the smallest "
+                               "fields.priority first, in the order of arrival within one."}),
       sample_field({.name = "capacity",
                     .target = &stream.capacity,
                     .help = "Maximum number of samples in the queue",

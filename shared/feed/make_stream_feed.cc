@@ -26,6 +26,8 @@ queue::QueueType queue_type(config::StreamQueue queue) {
       return queue::QueueType::kRandomShuffle;
     case config::StreamQueue::kPaddingFifo:
       return queue::QueueType::kPaddingFIFO;
+    case config::StreamQueue::kPriority:
+      return queue::QueueType::kPriority;
   }
   return queue::QueueType::kFIFO;
 }

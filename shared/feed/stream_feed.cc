@@ -339,6 +339,8 @@ Result<std::optional<Tuple>> StreamFeed::Reader::decode(uint64_t source, const S
     STOKER_RETURN_IF_ERROR(feed_.options_.limits.check(values));
   }
   Tuple element;
+  if (feed_.options_.queue == queue::QueueType::kPriority)
+    element.push_back(queue::Tensor::scalar<int64_t>(decoder_->priority()));
   for (size_t i = 0; i < spec.size(); ++i) {
     const std::shared_ptr<const std::byte> part(memory, outputs[i].data());
     STOKER_ASSIGN_OR_RETURN(
@@ -413,8 +415,10 @@ Status StreamFeed::check_limits(const data::DatasetRequest& request) const {
   const auto invalid = [&request](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, request.key("stream.") + what);
   };
-  if (options_.queue == queue::QueueType::kPriority)
-    return invalid("queue: a PriorityQueue is not possible, because records have no priority");
+  const config::FieldNames* const fields = request.config.fields();
+  if (options_.queue == queue::QueueType::kPriority &&
+      (fields == nullptr || fields->priority.empty()))
+    return invalid("queue: priority requires fields.priority");
   const uint64_t needed = static_cast<uint64_t>(options_.min_after_dequeue) + batch_;
   if (static_cast<uint64_t>(options_.capacity) < needed)
     return invalid("capacity: " + std::to_string(options_.capacity) +
@@ -800,21 +804,23 @@ Status StreamFeed::identify_inputs() {
 void StreamFeed::write_rows(const Tuple& batch, std::span<const uint64_t> rows,
                             std::span<std::byte> slot) const {
   const ring::BatchLayout& layout = ring_.layout();
-  const auto count = static_cast<size_t>(batch[0].shape()[0]);
+  // Behind the priority, if there is one.
+  const auto tensors = std::span(batch).last(spec_.size() + 1);
+  const auto count = static_cast<size_t>(tensors[0].shape()[0]);
   const auto taken = rows.first(count);
   const bool adjacent = taken.back() - taken.front() == count - 1;
   for (size_t i = 0; i < spec_.size(); ++i) {
     const queue::Shape shape = shape_of(spec_[i]);
-    const bool has_padding = batch[i].shape().without_first() != shape;
+    const bool has_padding = tensors[i].shape().without_first() != shape;
     if (!has_padding && adjacent) {
-      std::memcpy(layout.rows(slot, i, taken.front(), count).data(), batch[i].data(),
-                  batch[i].bytes());
+      std::memcpy(layout.rows(slot, i, taken.front(), count).data(), tensors[i].data(),
+                  tensors[i].bytes());
       continue;
     }
     for (size_t element = 0; element < count; ++element) {
       const std::span<std::byte> out = layout.row(slot, i, taken[element]);
       if (has_padding) data::record::fill_padding(out, false);
-      queue::copy_padded(batch[i].slice(static_cast<int64_t>(element)), out.data(), shape);
+      queue::copy_padded(tensors[i].slice(static_cast<int64_t>(element)), out.data(), shape);
     }
   }
   if (options_.queue == queue::QueueType::kPaddingFIFO) pad_labels(slot, taken);

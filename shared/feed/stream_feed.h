@@ -8,17 +8,17 @@
 //
 // In a mixture, the plan says which rows of a batch are the stream's; IndexedRows reads the others.
 //
-// The batches of a RandomShuffleQueue depend on the number of elements from which they are taken. They
-// are therefore taken from a full or closed queue, or when all readers wait for their inputs or for
-// memory.
+// The batches of a RandomShuffleQueue and a PriorityQueue depend on the number of elements from which
+// they are taken. They are therefore taken from a full or closed queue, or when all readers wait for
+// their inputs or for memory.
 //
 // Reproducible, bit for bit, are the batches of one reader thread
 //  - of complete files (a GLOB): they are a function of settings and files;
 //  - of a growing file, a pipe or a socket with a FIFOQueue or PaddingFIFOQueue: a function of the bytes;
 //  - of a spool folder with one of these: if the order of its files is (spool_folder.h);
 //  - of one producer that connects, with one of these: a function of its bytes.
-// A RandomShuffleQueue whose source runs dry shuffles what has arrived until then, which depends on
-// time. So does the order of elements with several reader threads. A resumed stream continues with the
+// A RandomShuffleQueue or PriorityQueue whose source runs dry takes from what has arrived until then,
+// which depends on time. So does the order of elements with several reader threads. A resumed stream continues with the
 // elements and files of its state in all cases; what the state does not have is new in this respect.
 //
 // Threads:  create(), restore() and start() from one thread, in this order; the others from any.
@@ -72,7 +72,7 @@
 namespace stoker::feed {
 
 struct StreamFeedOptions {
-  queue::QueueType queue = queue::QueueType::kFIFO;  // not kPriority
+  queue::QueueType queue = queue::QueueType::kFIFO;  // kPriority requires fields.priority
   int64_t capacity = 1000;  // elements; at least min_after_dequeue and a batch
   int64_t min_after_dequeue = 0;
   int num_threads = 4;  // readers

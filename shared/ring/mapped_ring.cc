@@ -10,6 +10,7 @@
 #include <ctime>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace stoker::ring {
 
@@ -274,6 +275,34 @@ MappedRing::MappedRing(Segment segment, SegmentView known, Role role, const Tick
       slot_freed_(header_.slot_freed),
       batch_ready_(header_.batch_ready) {}
 
+void MappedRing::start_allocation(uint64_t first, Allocate allocate) {
+  assert(role_ == Role::kCreator);
+  if (first == slots()) return;
+  is_allocated_ = false;
+  if (!allocate)
+    allocate = [this](uint64_t offset, uint64_t bytes) { return segment_.allocate(offset, bytes); };
+  allocation_ = std::make_unique<Coordinator>();
+  allocation_->start("ring-allocation", [this, first, allocate](const std::stop_token& stop) {
+    return allocate_slots(first, allocate, stop);
+  });
+}
+
+Status MappedRing::allocate_slots(uint64_t first, const Allocate& allocate,
+                                  const std::stop_token& stop) {
+  const RingHeader& header = view_.header;
+  for (uint64_t i = first; i < slots(); ++i) {
+    if (stop.stop_requested()) return {};
+    const uint64_t ticket = header.first_ticket + i;
+    STOKER_RETURN_IF_ERROR(
+        allocate(header.payload + ticket % header.slots * header.slot_stride, header.slot_stride));
+    // If it was overwritten, pop() reports that when it needs the slot.
+    if (free_slot(ticket, encode(unallocated_state(turn_of(ticket))))) slot_freed_.notify();
+  }
+  is_allocated_ = true;
+  batch_ready_.notify();
+  return {};
+}
+
 // The own flag first: the consumer must not take its copy in the segment for an overwritten one.
 void MappedRing::close() {
   atomic(closed_).store(1);
@@ -318,15 +347,33 @@ RingOptions to_numbers(RingOptions options) {
   return options;
 }
 
+// With the tables and the slots of the first tickets.
+Result<Segment> reserve_segment(const RingHeader& header, uint64_t slots) {
+  STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::reserve(header.segment_bytes));
+  STOKER_RETURN_IF_ERROR(segment.allocate(0, header.payload));
+  for (uint64_t i = 0; i < slots; ++i) {
+    const uint64_t slot = (header.first_ticket + i) % header.slots;
+    STOKER_RETURN_IF_ERROR(
+        segment.allocate(header.payload + slot * header.slot_stride, header.slot_stride));
+  }
+  return segment;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ShmRing>> ShmRing::create(const BatchLayout& layout,
                                                  const RingOptions& options) {
   STOKER_ASSIGN_OR_RETURN(const RingHeader header, make_header(layout, to_numbers(options)));
-  STOKER_ASSIGN_OR_RETURN(Segment segment, Segment::create(header.segment_bytes));
-  initialize_segment(segment.bytes(), header, layout);
-  return std::unique_ptr<ShmRing>(std::make_unique<MappedRing>(
-      std::move(segment), SegmentView{header, layout}, MappedRing::Role::kCreator, options.share));
+  const uint64_t eager =
+      std::clamp<uint64_t>(options.eager_bytes / header.slot_stride, 1, header.slots);
+  STOKER_ASSIGN_OR_RETURN(Segment segment, eager == header.slots
+                                               ? Segment::create(header.segment_bytes)
+                                               : reserve_segment(header, eager));
+  initialize_segment(segment.bytes(), header, layout, eager);
+  auto ring = std::make_unique<MappedRing>(std::move(segment), SegmentView{header, layout},
+                                           MappedRing::Role::kCreator, options.share);
+  ring->start_allocation(eager);
+  return std::unique_ptr<ShmRing>(std::move(ring));
 }
 
 Result<std::unique_ptr<ShmRing>> ShmRing::attach(UniqueFd fd, const TicketShare& share) {
@@ -545,6 +592,10 @@ std::optional<Result<ReadyBatch>> MappedRing::poll_batch() {
   const uint64_t ticket = next_ticket();
   if (ticket >= end_ticket_) return ended_status();
   STOKER_RETURN_IF_ERROR(check_header(ticket));
+  if (!is_allocated_) {
+    if (allocation_->should_stop()) return allocation_->reason();
+    return std::nullopt;
+  }
   // Sequentially consistent, like the preceding store of next_ticket: either this load sees the
   // batch, or its producer sees which ticket the consumer is waiting for (publish).
   uint64_t seen = word_of(ticket).load();
@@ -578,14 +629,15 @@ void MappedRing::wake_producers(uint64_t released) {
   slot_freed_.notify();
 }
 
+bool MappedRing::free_slot(uint64_t for_ticket, uint64_t in_use) {
+  return word_of(for_ticket).compare_exchange_strong(in_use, plain_word(Phase::kFree, for_ticket));
+}
+
 void MappedRing::release(uint64_t of_ticket) {
   const uint64_t ticket = to_number(of_ticket);
   if (role_ == Role::kCreator && held_in(ticket) != ticket + 1) return;
-  uint64_t expected = plain_word(Phase::kInUse, ticket);
   // If the word was overwritten, the batch stays held, which pop() reports when it needs the slot.
-  if (!word_of(ticket).compare_exchange_strong(expected,
-                                               plain_word(Phase::kFree, ticket + slots())))
-    return;
+  if (!free_slot(ticket + slots(), plain_word(Phase::kInUse, ticket))) return;
   if (role_ == Role::kCreator) held_in(ticket) = 0;
   wake_producers(ticket);
 }

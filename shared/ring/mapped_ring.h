@@ -7,13 +7,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "shared/base/coordinator.h"
 #include "shared/base/status.h"
 #include "shared/ring/atomics.h"
 #include "shared/ring/ring_layout.h"
@@ -137,6 +141,12 @@ class MappedRing final : public ShmRing {
   enum class Role { kCreator, kAttached };
   MappedRing(Segment segment, SegmentView known, Role role, const TicketShare& share = {});
 
+  // Allocates the slots of the creator from number `first` on (as given to initialize_segment()), in
+  // the order of their tickets, in a thread. Until all are allocated, pop() waits, because the slot of
+  // a popped ticket could be claimed before theirs. `allocate`: null: Segment::allocate().
+  using Allocate = std::function<Status(uint64_t offset, uint64_t bytes)>;
+  void start_allocation(uint64_t first, Allocate allocate = nullptr);
+
   int fd() const override { return segment_.fd(); }
   const BatchLayout& layout() const override { return view_.layout; }
   uint64_t slots() const override { return view_.header.slots; }
@@ -198,8 +208,11 @@ class MappedRing final : public ShmRing {
   uint64_t find_unpublished() const;
   PollResult<ReadyBatch> poll_batch();
   Status check_header(uint64_t ticket) const;
+  Status allocate_slots(uint64_t first, const Allocate& allocate, const std::stop_token& stop);
   bool can_become_ready(uint64_t ticket, uint64_t word) const;
   Status overwritten(const std::string& what) const;
+  // False: the word was overwritten.
+  bool free_slot(uint64_t for_ticket, uint64_t in_use);
   void wake_producers(uint64_t released);
   uint64_t requeue_claims(ProducerId producer);
 
@@ -264,6 +277,9 @@ class MappedRing final : public ShmRing {
   // One past the last ticket. Lowered by end_at(), only in this process.
   std::atomic<uint64_t> end_ticket_;
 
+  // Whether all slots of the creator are. Set by the thread of allocation_, after their words.
+  std::atomic<bool> is_allocated_{true};
+
   // In the segment; own synchronization (ring_layout.h).
   RingHeader& header_;
   std::span<SlotRecord> slot_records_;
@@ -277,6 +293,9 @@ class MappedRing final : public ShmRing {
   ErrorReportQueue reports_;
   EventCount slot_freed_;
   EventCount batch_ready_;
+
+  // Null: there is no thread. Last member, because the thread uses the others.
+  std::unique_ptr<Coordinator> allocation_;
 };
 
 template <typename T, typename PollFunction>

@@ -65,6 +65,11 @@ constexpr SlotState decode(uint64_t word) {
           .turn = static_cast<uint32_t>(word >> 32)};
 }
 
+// Of a new slot whose memory is not allocated yet: in use by the turn before its first.
+constexpr SlotState unallocated_state(uint32_t first_turn) {
+  return {.phase = Phase::kInUse, .turn = first_turn - 1};
+}
+
 // ---- Records
 
 struct EventWords {  // see EventCount in mapped_ring.h

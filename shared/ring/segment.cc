@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -112,19 +113,6 @@ Result<UniqueFd> open_memfd() {
   return fd;
 }
 
-Status allocate(int fd, uint64_t bytes) {
-  for (uint64_t done = 0; done < bytes;) {
-    const uint64_t step = std::min(kAllocationStep, bytes - done);
-    if (::fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(step)) == 0) {
-      done += step;
-    } else if (errno != EINTR) {
-      const int error = errno;
-      return no_space(bytes, Status::from_errno(error, "after " + format_mib(done)).message());
-    }
-  }
-  return {};
-}
-
 struct Mappable {  // the interface that mapped_region requires
   int fd;
   boost::interprocess::mapping_handle_t get_mapping_handle() const { return {fd, false}; }
@@ -133,9 +121,31 @@ struct Mappable {  // the interface that mapped_region requires
 }  // namespace
 
 Result<Segment> Segment::create(uint64_t bytes) {
+  STOKER_ASSIGN_OR_RETURN(Segment segment, reserve(bytes));
+  STOKER_RETURN_IF_ERROR(segment.allocate(0, bytes));
+  return segment;
+}
+
+Status Segment::allocate(uint64_t offset, uint64_t bytes) const {
+  const uint64_t end = offset + bytes;
+  while (offset < end) {
+    const uint64_t step = std::min(kAllocationStep, end - offset);
+    if (::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(step)) == 0) {
+      offset += step;
+    } else if (errno != EINTR) {
+      const int error = errno;
+      return no_space(region_.get_size(),
+                      Status::from_errno(error, "after " + format_mib(offset)).message());
+    }
+  }
+  return {};
+}
+
+Result<Segment> Segment::reserve(uint64_t bytes) {
   STOKER_RETURN_IF_ERROR(check_available_memory(bytes));
   STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open_memfd());
-  STOKER_RETURN_IF_ERROR(allocate(fd.get(), bytes));
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    return Status::from_errno(errno, "resize the ring");
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     return Status::from_errno(errno, "seal the ring");
   return map(std::move(fd), bytes);

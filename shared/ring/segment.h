@@ -1,12 +1,13 @@
-// Segment: a fully allocated, mapped memfd that is sealed against resizing.
+// Segment: a mapped memfd that is sealed against resizing.
 //
-// Every page is allocated and the segment cannot be shrunk, so an access never raises SIGBUS.
+// What is allocated cannot be taken away, so an access to it never raises SIGBUS. create() allocates
+// every page.
 //
 // Ownership: the memfd has no name; the kernel frees it with its last user. The descriptor is
 //            close-on-exec.
-// Errors:    create(): kNoSpace (with the required and the available size), kOutOfMemory (no
-//            address space). attach(): kMismatch (not a sealed memfd). Exceptions of
-//            Boost.Interprocess do not leave this class.
+// Errors:    create(), reserve(): kNoSpace (with the required and the available size), kOutOfMemory
+//            (no address space). allocate(): kNoSpace. attach(): kMismatch (not a sealed memfd).
+//            Exceptions of Boost.Interprocess do not leave this class.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,10 @@ namespace stoker::ring {
 class Segment {
  public:
   static Result<Segment> create(uint64_t bytes);
+  // Without pages: of what is accessed, each must be allocated before.
+  static Result<Segment> reserve(uint64_t bytes);
+  // From any thread.
+  Status allocate(uint64_t offset, uint64_t bytes) const;
   static Result<Segment> attach(UniqueFd fd);
 
   int fd() const { return fd_.get(); }

@@ -119,14 +119,17 @@ Result<RingHeader> make_header(const BatchLayout& layout, const RingOptions& opt
 }
 
 void initialize_segment(std::span<std::byte> segment, const RingHeader& header,
-                        const BatchLayout& layout) {
+                        const BatchLayout& layout, uint64_t allocated) {
   const auto tensors = describe_tensors(layout);
   std::memcpy(segment.data() + header.tensor_table, tensors.data(),
               tensors.size() * sizeof(TensorRecord));
   auto* slots = reinterpret_cast<SlotRecord*>(segment.data() + header.slot_table);
-  for (uint64_t ticket = header.first_ticket; ticket < header.first_ticket + header.slots; ++ticket)
-    slots[ticket % header.slots].word =
-        encode({.phase = Phase::kFree, .turn = static_cast<uint32_t>(ticket / header.slots)});
+  for (uint64_t i = 0; i < header.slots; ++i) {
+    const uint64_t ticket = header.first_ticket + i;
+    const auto turn = static_cast<uint32_t>(ticket / header.slots);
+    slots[ticket % header.slots].word = encode(
+        i < allocated ? SlotState{.phase = Phase::kFree, .turn = turn} : unallocated_state(turn));
+  }
   RingHeader initial = header;
   initial.magic = 0;
   initial.next_ticket = header.first_ticket;

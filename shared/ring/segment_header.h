@@ -19,10 +19,11 @@ namespace stoker::ring {
 
 // Fills all constant fields; the atomic fields are zero.
 Result<RingHeader> make_header(const BatchLayout& layout, const RingOptions& options);
-// Initializes a new, zeroed segment of header.segment_bytes bytes: all slots are free, the magic is
-// written last.
+// Initializes a new, zeroed segment of header.segment_bytes bytes: the first slots, in the order of
+// their tickets, are free, those behind `allocated` of them are not allocated yet; the magic is written
+// last.
 void initialize_segment(std::span<std::byte> segment, const RingHeader& header,
-                        const BatchLayout& layout);
+                        const BatchLayout& layout, uint64_t allocated);
 
 struct SegmentView {
   RingHeader header;  // a copy, not affected by later writes of other processes

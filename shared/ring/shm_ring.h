@@ -12,8 +12,8 @@
 //            close() wakes both. report_sample_error() waits for space, at most one second (see
 //            ErrorReportQueue).
 // Ownership: the segment is a memfd. It has no name, and the kernel frees it with its last user.
-// Errors:    kTimedOut; kClosed (end of data or close()); kNoSpace (create: not enough memory, with
-//            the required size); kInvalidArgument (create, attach: invalid options); kMismatch (attach: not
+// Errors:    kTimedOut; kClosed (end of data or close()); kNoSpace (create, and pop if it is found later:
+//            not enough memory, with the required size); kInvalidArgument (create, attach: invalid options); kMismatch (attach: not
 //            a ring, or another version or geometry; claim: the producer was removed by requeue());
 //            kInternal (pop: a process overwrote the header or the slot table). A producer gets end
 //            of data only when every ticket has been filled, because until then a ticket can be
@@ -52,6 +52,9 @@ struct RingOptions {
   uint64_t first_ticket = 0;    // first ticket of a resumed run; with a share, of one of its steps
   uint64_t end_ticket = ~0ull;  // one past the last ticket
   TicketShare share = {};       // default: all tickets
+  // Of the slots, create() allocates as many as have this size, and at least one. A thread allocates
+  // the others, while the first ones are filled.
+  uint64_t eager_bytes = uint64_t{64} << 20;
 };
 
 // Identifies a producer process in slot words. Each generation is used once, so a late write by a

@@ -4,7 +4,7 @@
 // CMakeLists.txt. This creates a libFuzzer target fuzz_NAME, a seed corpus, and a test that runs
 // the seeds, systematic mutations of them, and the inputs in corpus/NAME/ (found by the target, for
 // their coverage: `scripts/fuzz.sh --merge`) and regressions/NAME/ (inputs that once caused a
-// failure).
+// failure). record_producers.py adds what real programs have exchanged to the corpus of `producer`.
 #pragma once
 
 #include <span>

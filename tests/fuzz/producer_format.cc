@@ -74,6 +74,11 @@ std::vector<std::string> seeds() {
   const auto saved = history.copy_needed([](const auto&) { return true; });
   inputs.push_back(kHistory +
                    std::string(reinterpret_cast<const char*>(saved.data()), saved.size()));
+  history.append("a", 13 + text.size(), {});
+  history.append(ProducerHistory::kEndOfStream, 0, {});
+  std::string ended(bytes.range().end, '\0');
+  bytes.copy(0, std::as_writable_bytes(std::span(ended)));
+  inputs.push_back(kHistory + ended);
   return inputs;
 }
 

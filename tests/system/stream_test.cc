@@ -777,6 +777,28 @@ TEST_F(ExternalProducerTest, BlocksProducerWhileTrainingIsPaused) {
   EXPECT_FALSE(trainer.wait(0ms).has_value());
 }
 
+TEST_F(ExternalProducerTest, EndsAlthoughWorkerThatWasAskedToIsKilled) {
+  Process trainer = this->trainer(external_config("capacity: 1000, num_threads: 1"), run_dir());
+  ProducerClient client = connect(hello("sim"));
+  ASSERT_EQ(client.read_offset(), 0u);
+  ASSERT_TRUE(wait_until(60s, [&] {
+    const auto exit = ctl(run_dir(), {"pause"}, "pause").wait(30s);
+    return exit && exit->code == 0;
+  })) << log_of("pause");
+  client.send(records(800));
+  client.finish();
+  EXPECT_EQ(client.read_offset(), records(800).size());
+  EXPECT_EQ(ProducerClient(socket(), kEndOfStream).read_line(), "{\"format\":1,\"end\":true}");
+  for (const pid_t worker : children_of(trainer.pid(), "stoker-feed"))
+    (void)::kill(worker, SIGKILL);
+  ASSERT_TRUE(wait_until(
+      60s, [&] { return log_of("stokerd").find("worker process crashed") != std::string::npos; }));
+  const auto resumed = ctl(run_dir(), {"resume"}, "resume").wait(30s);
+  ASSERT_TRUE(resumed.has_value());
+  EXPECT_EQ(resumed->code, 0) << log_of("resume");
+  expect_end(trainer, 50);
+}
+
 TEST_F(ExternalProducerTest, MatchesUninterruptedRunWhenEverythingIsKilled) {
   if (!has_python()) GTEST_SKIP() << "no python3";
   const std::vector<std::string> generated{"--generate", "1000000"};

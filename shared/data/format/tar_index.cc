@@ -40,9 +40,12 @@ Status check_npy(const DatasetRequest& request, const record::SampleSpec& spec, 
     return request.config_error(spec.key_of(i), name + "mixes arrays with other members");
   if (field.is_json())
     return request.config_error(spec.key_of(i), name + "is an array, and no JSON");
-  if (spec.field_of(i).role == record::FieldRole::kText)
+  if (spec.role_of(i) == record::FieldRole::kText)
     return request.config_error("fields.text", name + "is an array, and no text");
-  if (spec.field_of(i).role == record::FieldRole::kImage)
+  if (spec.role_of(i) == record::FieldRole::kPriority)
+    return request.config_error("fields.priority",
+                                name + "is an array; set it to a text or json:KEY");
+  if (spec.role_of(i) == record::FieldRole::kImage)
     return request.config_error("fields.image",
                                 name + "is an array; name it in fields.input, with an input_shape");
   return {};
@@ -59,7 +62,7 @@ std::optional<size_t> TarField::extension_rank(std::string_view extension) const
 Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
                                          const record::SampleSpec& spec) {
   std::vector<TarField> parsed;
-  for (size_t i = 0; i < spec.num_values(); ++i) {
+  for (size_t i = 0; i < spec.names.size(); ++i) {
     const std::string& name = spec.names[i];
     TarField field = parse(name);
     const bool is_cut = name.ends_with(':');
@@ -71,6 +74,7 @@ Result<std::vector<TarField>> tar_fields(const DatasetRequest& request,
     if (spec.is_text() && field.is_json())
       return request.config_error("fields.text", "must be a separate member, such as txt");
     field.is_label = spec.label_value() == i;
+    field.is_priority = spec.role_of(i) == record::FieldRole::kPriority;
     field.is_caption = spec.has_captions() && i == 1;
     field.is_npy = std::ranges::any_of(field.extensions, is_npy);
     if (field.is_npy) STOKER_RETURN_IF_ERROR(check_npy(request, spec, i, field));

@@ -40,6 +40,7 @@ struct TarField {
   std::vector<std::string> extensions;  // in order of preference
   std::string json_key;                 // empty: the member itself is the value
   bool is_label = false;
+  bool is_priority = false;
   bool is_caption = false;  // can be a list of texts
 
   bool is_json() const { return !json_key.empty(); }

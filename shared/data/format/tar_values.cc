@@ -37,7 +37,7 @@ TarValues::TarValues(std::vector<TarField> fields, const record::SampleSpec& spe
 Status TarValues::read(size_t field, std::span<const std::byte> member, Buffer& buffer,
                        record::FieldValue& value) const {
   const TarField& described = fields_[field];
-  if (!values_per_step_.empty() && !described.is_label)
+  if (!values_per_step_.empty() && !described.is_label && !described.is_priority)
     return buffer.sequence.read(described, values_per_step_[field], member, value);
   value = record::FieldBytes(member);
   if (described.is_npy) {

@@ -1,6 +1,7 @@
 #include "shared/data/record/field_value.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <charconv>
 #include <cmath>
@@ -249,6 +250,25 @@ Result<uint64_t> whole_number(const FieldValue& value) {
   const int64_t number = array != nullptr ? class_at(*array, 0) : ints->front();
   if (number < 0) return wrong("must be at least 0, got " + std::to_string(number));
   return static_cast<uint64_t>(number);
+}
+
+Result<int64_t> integer(const FieldValue& value) {
+  const auto* const ints = std::get_if<FieldInts>(&value);
+  if (ints != nullptr && ints->size() == 1) return ints->front();
+  std::string got = describe(value);
+  if (const auto* const bytes = std::get_if<FieldBytes>(&value)) {
+    int64_t number = 0;
+    if (parse_all(trimmed(to_string_view(*bytes)), number)) return number;
+    got = quote_for_message(to_string_view(*bytes));
+  }
+  // One that is out of range, too, in JSON.
+  const auto* const floats = std::get_if<FieldFloats>(&value);
+  if (floats != nullptr && floats->size() == 1) {
+    std::array<char, 32> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), floats->front()).ptr;
+    got.assign(text.data(), end);
+  }
+  return wrong("must be one integer from -2^63 to 2^63 - 1, got " + got);
 }
 
 std::optional<uint64_t> number_count(const FieldValue& value) {

@@ -83,6 +83,9 @@ Status append_numbers(const FieldValue& value, std::span<float> out, size_t& fil
 // One non-negative integer, numeric or as text ("7\n").
 Result<uint64_t> whole_number(const FieldValue& value);
 
+// One integer of 64 bits, numeric or as text ("-7\n").
+Result<int64_t> integer(const FieldValue& value);
+
 // The number of elements of a list or an array; nullopt for other values.
 std::optional<uint64_t> number_count(const FieldValue& value);
 // The same for integers; the error is "is 3 numbers, no list of whole numbers".

@@ -203,8 +203,7 @@ void RecordIndexBuilder::add_dropped(DroppedRecords& dropped, uint64_t offset,
 }
 
 std::string RecordIndexBuilder::missing_field_text(size_t name) const {
-  return "has no " + std::string(to_string(spec().field_of(name).role)) + " '" +
-         spec().names[name] + "'";
+  return "has no " + std::string(to_string(spec().role_of(name))) + " '" + spec().names[name] + "'";
 }
 
 std::string RecordIndexBuilder::counted(const DroppedRecords& dropped,

@@ -218,7 +218,10 @@ TensorRole tensor_role(FieldRole role) {
       return TensorRole::kLabels;
     case FieldRole::kTarget:
       return TensorRole::kTarget;
+    case FieldRole::kPriority:
+      break;
   }
+  assert(role != FieldRole::kPriority);
   return TensorRole::kInput;
 }
 
@@ -233,7 +236,7 @@ TensorSpec tensor_of(const SampleSpec& spec, const FieldSpec& field, uint64_t le
 std::string sequence_text(const SampleSpec& spec) {
   std::string text = "max_length=" + std::to_string(spec.max_length);
   for (size_t i = 0; i < spec.names.size(); ++i)
-    text += ' ' + std::string(to_string(spec.field_of(i).role)) + '=' + name_text(spec.names[i]);
+    text += ' ' + std::string(to_string(spec.role_of(i))) + '=' + name_text(spec.names[i]);
   if (!spec.input().shape.empty()) text += " input_shape=" + shape_text(spec.input().shape);
   if (spec.max_label_length > 0)
     text += " max_label_length=" + std::to_string(spec.max_label_length);
@@ -272,6 +275,8 @@ std::string_view to_string(FieldRole role) {
       return "target";
     case FieldRole::kCaption:
       return "caption";
+    case FieldRole::kPriority:
+      return "priority";
   }
   return "";
 }
@@ -339,8 +344,8 @@ uint64_t SampleSpec::values_per_step(size_t value) const {
 
 Status SampleSpec::in_field(size_t value, Status status) const {
   if (status.ok() || names.empty()) return status;
-  return Status(status.code(), std::string(to_string(field_of(value).role)) + " '" + names[value] +
-                                   "' " + status.message());
+  return Status(status.code(), std::string(to_string(role_of(value))) + " '" + names[value] + "' " +
+                                   status.message());
 }
 
 void SampleSpec::set_input_form(InputForm form) {

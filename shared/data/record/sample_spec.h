@@ -62,7 +62,18 @@ enum class InputForm : uint64_t { kImage = 0, kBytes = 1, kNumbers = 2 };
 // All captions of an image; COCO's have 60 bytes each.
 inline constexpr uint64_t kReferenceBytes = 4096;
 
-enum class FieldRole { kImage, kInput, kText, kInputIds, kLabel, kLabels, kTarget, kCaption };
+// kPriority is no part of a sample.
+enum class FieldRole {
+  kImage,
+  kInput,
+  kText,
+  kInputIds,
+  kLabel,
+  kLabels,
+  kTarget,
+  kCaption,
+  kPriority
+};
 std::string_view to_string(FieldRole role);  // the key below `fields`: "input_ids"
 
 // One tensor of a sample.
@@ -77,7 +88,8 @@ struct FieldSpec {
 };
 
 struct SampleSpec {
-  // The names of the values, in order; empty if records have no names.
+  // The names of the values, in order; empty if records have no names. A reader of streams adds the
+  // priority, which is not among num_values().
   std::vector<std::string> names;
   // The input, then the label, labels, target or caption, if any.
   std::vector<FieldSpec> fields;
@@ -125,9 +137,12 @@ struct SampleSpec {
   const FieldSpec& field_of(size_t value) const {
     return fields[value < input().num_values ? 0 : 1];
   }
+  FieldRole role_of(size_t value) const {
+    return value < num_values() ? field_of(value).role : FieldRole::kPriority;
+  }
   // The setting that selects a value: "fields.input".
   std::string key_of(size_t value) const {
-    return "fields." + std::string(to_string(field_of(value).role));
+    return "fields." + std::string(to_string(role_of(value)));
   }
   // Sequences: the number of elements per step of a value.
   uint64_t values_per_step(size_t value = 0) const;

@@ -105,6 +105,7 @@ std::map<std::string, std::vector<ProducerHistory::Part>> ProducerHistory::by_na
     auto part = part_at(at, held.end);
     if (!part) break;
     at = end_of(*part);
+    known.erase(std::string(kEndOfStream));  // not the last part
     std::vector<Part>& parts = known[part->name];
     while (!parts.empty() && parts.back().offset >= part->offset) parts.pop_back();
     if (!parts.empty() && parts.back().end() < part->offset) parts.clear();

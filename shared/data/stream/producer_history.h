@@ -7,7 +7,9 @@
 // Ownership: a view; the memory must outlive it.
 // Trust:     the memory can contain anything. Parts that are invalid, and those behind them, are ignored.
 // Format:    parts, one after another: sizes of name and bytes (32 bits each), offset of the first byte
-//            in the stream of the producer, name, bytes. The ByteHistory begins with a whole part.
+//            in the stream of the producer, name, bytes. The ByteHistory begins with a whole part. A
+//            part without bytes says where what the producer has sent ends. If the last part has no
+//            name, the stream has ended, and each producer has such a part.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +36,9 @@ class ProducerHistory {
     uint64_t end() const { return offset + bytes; }
   };
 
+  // The name of the part that ends the stream.
+  static constexpr std::string_view kEndOfStream = "";
+
   explicit ProducerHistory(const ByteHistory& history) : history_(history) {}
 
   // A part; the oldest are discarded for it. One that is larger than the memory is not appended.
@@ -43,11 +48,12 @@ class ProducerHistory {
 
   // Only these parts, as copy_needed() returns them; the last ones, if that is too little memory.
   void assign(std::span<const std::byte> parts) const;
-  // The required parts.
+  // The required parts that have bytes.
   std::vector<std::byte> copy_needed(const std::function<bool(const Part&)>& is_needed) const;
 
   // What is known of each producer: contiguous parts, ascending. A part replaces what was known from
-  // its offset on, because the producer continued there when it connected again.
+  // its offset on, because the producer continued there when it connected again. With kEndOfStream if
+  // the stream has ended.
   std::map<std::string, std::vector<Part>> by_name() const;
 
  private:

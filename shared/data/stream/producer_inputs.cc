@@ -29,11 +29,20 @@ constexpr std::string_view kEnded = "the stream has ended";
 struct SharedHistory {
   std::mutex mutex;
   std::optional<ProducerHistory> maybe_history;
+  std::map<std::string, uint64_t> ends;  // of what each producer has sent
 
   void append(const std::string& name, uint64_t offset, std::span<const std::byte> bytes) {
     if (!maybe_history) return;
     const std::lock_guard lock(mutex);
     maybe_history->append(name, offset, bytes);
+    ends[name] = offset + bytes.size();
+  }
+  // Nothing more is sent.
+  void end_stream() {
+    if (!maybe_history) return;
+    const std::lock_guard lock(mutex);
+    for (const auto& [name, end] : ends) maybe_history->append(name, end, {});
+    maybe_history->append(ProducerHistory::kEndOfStream, 0, {});
   }
 };
 
@@ -197,9 +206,17 @@ class ProducerInputs final : public StreamInputs {
       producers_[producer.name] = {
           .next = producer.next, .is_continued = true, .can_replay = producer.can_replay};
     for (const KnownProducer& producer : known) add_saved(producer.name);
+    const bool had_ended = saved_.erase(std::string(ProducerHistory::kEndOfStream)) > 0;
     // What was received before the first batch.
     for (const auto& [name, parts] : saved_)
       if (!producers_.contains(name)) add_saved(name);
+    for (const auto& [name, producer] : producers_) {
+      const auto parts = saved_.find(name);
+      history_->ends[name] =
+          std::max(producer.next.offset, parts == saved_.end() ? 0 : parts->second.back().end());
+    }
+    has_ended_ = had_ended && has_all_that_was_sent();
+    if (has_ended_) log_info("stream end requested", {{"process", "of an earlier connection"}});
   }
 
   Result<std::optional<Item>> next(const std::stop_token& stop) override {
@@ -208,6 +225,9 @@ class ProducerInputs final : public StreamInputs {
       if (has_ended_ && !has_ready()) {
         for (const Connection& connection : hellos_) reject(connection, kEnded, false);
         hellos_.clear();
+        const std::lock_guard lock(mutex_);
+        names_ended_ = true;
+        end_when_read();
         return std::optional<Item>();
       }
       wait();
@@ -239,6 +259,7 @@ class ProducerInputs final : public StreamInputs {
                 {"after_record", from.record},
                 {"reason", "the producer cannot send again what this process did not receive"}});
     producer.can_replay = connection.can_replay;
+    producer.invalid.clear();
     producer.reader = connection.descriptor;
     producer.process = connection.process;
     // If it has gone, the end follows.
@@ -249,22 +270,8 @@ class ProducerInputs final : public StreamInputs {
 
   void close(const std::string& name, const StreamPosition& at, const Status& error) override {
     const std::lock_guard lock(mutex_);
-    Producer& producer = producers_[name];
-    producer.is_open = false;
-    if (!error.ok())
-      producer.invalid = "no record can be found in what producer " + name + " sent from offset " +
-                         std::to_string(at.offset) + " on; use another name: " + error.message();
-    const auto reader = std::exchange(producer.reader, nullptr);
-    if (!reader) return;
-    if (const auto suppressed = disconnected_lines_.pass())
-      log_info("stream producer disconnected", {{"producer", name},
-                                                {"process", producer.process},
-                                                {"record", at.record},
-                                                {"offset", at.offset},
-                                                {"suppressed", *suppressed}});
-    // If it has gone, it asks again when it connects.
-    (void)send_line(*reader, error.ok() ? hello_reply(at.offset, at.record)
-                                        : hello_error(producer.invalid, !producer.can_replay));
+    acknowledge(name, at, error);
+    end_when_read();
   }
 
   bool is_waiting() const override { return waiting_.is_waiting(); }
@@ -288,6 +295,54 @@ class ProducerInputs final : public StreamInputs {
       return has_saved || (is_open && is_continued) || (reader && has_hung_up(reader->get()));
     }
   };
+
+  void acknowledge(const std::string& name, const StreamPosition& at, const Status& error) {
+    Producer& producer = producers_[name];
+    producer.is_open = false;
+    if (!error.ok())
+      producer.invalid = "no record can be found in what producer " + name + " sent from offset " +
+                         std::to_string(at.offset) + " on; use another name: " + error.message();
+    const auto reader = std::exchange(producer.reader, nullptr);
+    if (!reader) return;
+    if (const auto suppressed = disconnected_lines_.pass())
+      log_info("stream producer disconnected", {{"producer", name},
+                                                {"process", producer.process},
+                                                {"record", at.record},
+                                                {"offset", at.offset},
+                                                {"suppressed", *suppressed}});
+    // If it has gone, it asks again when it connects.
+    (void)send_line(*reader, error.ok() ? hello_reply(at.offset, at.record)
+                                        : hello_error(producer.invalid, !producer.can_replay));
+  }
+
+  // ---- End of the stream
+
+  // Of a process before this one, which has ended the stream. Otherwise, producers must be able to send
+  // the rest again.
+  bool has_all_that_was_sent() const {
+    for (const auto& [name, producer] : producers_) {
+      const auto parts = saved_.find(name);
+      if (parts != saved_.end() && parts->second.front().offset <= producer.next.offset) continue;
+      log_warn("stream history too small",
+               {{"source", "producer " + name},
+                {"offset", producer.next.offset},
+                {"reason",
+                 "what it has sent from there on was replaced in memory before it was used; start "
+                 "it again, and end the stream again"}});
+      return false;
+    }
+    return true;
+  }
+
+  // When all records are in the queue. A process after this one then ends, too.
+  void end_when_read() {
+    const auto is_open = [](const auto& entry) { return entry.second.is_open; };
+    if (!names_ended_ || std::ranges::any_of(producers_, is_open)) return;
+    history_->end_stream();
+    for (const Connection& connection : end_requests_)
+      (void)send_line(*connection.descriptor, end_reply());
+    end_requests_.clear();
+  }
 
   // ---- Saved bytes
 
@@ -401,30 +456,32 @@ class ProducerInputs final : public StreamInputs {
   void accept_hello(Connection& connection, const std::string& line) {
     const auto hello = parse_hello(line);
     if (!hello) return reject(connection, hello.status().message(), false);
-    if (has_ended_) return reject(connection, kEnded, false);
+    if (has_ended_ && !hello->ends_stream) return reject(connection, kEnded, false);
+    const std::lock_guard lock(mutex_);
     if (hello->ends_stream) {
-      has_ended_ = true;
-      log_info("stream end requested", {{"process", connection.process}});
-      (void)send_line(*connection.descriptor, end_reply());
+      if (!std::exchange(has_ended_, true))
+        log_info("stream end requested", {{"process", connection.process}});
+      end_requests_.push_back(std::move(connection));
       return;
     }
-    const std::lock_guard lock(mutex_);
     const auto found = producers_.find(hello->name);
     if (found == producers_.end() && producers_.size() >= options_.max_names)
       return reject(
           connection,
           "the stream has " + std::to_string(options_.max_names) + " producers; use a name again",
           false);
-    Producer& producer = found == producers_.end() ? producers_[hello->name] : found->second;
-    if (!producer.invalid.empty() && hello->can_replay)
-      return reject(connection, producer.invalid, false);
-    if (producer.connection || (producer.is_open && !producer.is_ending()))
-      return reject(connection, "producer " + hello->name + " is connected already", true);
+    if (found != producers_.end()) {
+      const Producer& known = found->second;
+      if (!known.invalid.empty() && hello->can_replay)
+        return reject(connection, known.invalid, false);
+      if (known.connection || (known.is_open && !known.is_ending()))
+        return reject(connection, "producer " + hello->name + " is connected already", true);
+    }
     const auto waits = [](const auto& entry) { return entry.second.connection.has_value(); };
     if (static_cast<size_t>(std::ranges::count_if(producers_, waits)) >= options_.max_waiting)
       return reject(connection, "too many producers wait for a reader", true);
     connection.can_replay = hello->can_replay;
-    producer.connection = std::move(connection);
+    producers_[hello->name].connection = std::move(connection);
     ready_.push_back(hello->name);
   }
 
@@ -459,6 +516,8 @@ class ProducerInputs final : public StreamInputs {
   LineLimit disconnected_lines_;
   std::map<std::string, Producer> producers_;
   std::deque<std::string> ready_;  // with a connection, or saved bytes; in the order of next()
+  bool names_ended_ = false;       // next() has returned the end
+  std::vector<Connection> end_requests_;  // that wait for the reply
 };
 
 }  // namespace

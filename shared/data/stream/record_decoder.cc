@@ -183,7 +183,7 @@ class FieldDecoder final : public RecordDecoder {
         assembler_(std::move(spec)),
         on_missing_field_(record.on_missing_field),
         on_overflow_(record.sequence.on_overflow),
-        fields_(assembler_.spec().num_values()) {}
+        fields_(assembler_.spec().names.size()) {}
 
   std::vector<TensorSpec> spec(uint64_t length) const override {
     return length == 0 ? spec().tensors() : spec().tensors(length);
@@ -191,6 +191,7 @@ class FieldDecoder final : public RecordDecoder {
   uint64_t classes() const override { return spec().num_classes; }
   uint64_t max_length() const override { return spec().max_length; }
   std::vector<size_t> length_tensors() const override { return spec().length_tensors(); }
+  int64_t priority() const override { return priority_; }
   uint64_t length() const override { return std::min(length_, spec().max_length); }
 
   Result<bool> read(std::span<const std::byte> record) override {
@@ -198,22 +199,25 @@ class FieldDecoder final : public RecordDecoder {
     const auto missing = std::ranges::find_if(fields_, record::is_missing);
     if (missing != fields_.end()) return drop_missing(missing - fields_.begin());
     STOKER_RETURN_IF_ERROR(read_label());
+    STOKER_RETURN_IF_ERROR(read_priority());
     return spec().is_sequence() ? read_length() : Result<bool>(true);
   }
 
   Status write(const RandomKey& random_key,
                std::span<const std::span<std::byte>> outputs) override {
-    return assembler_.assemble({.fields = fields_, .length = length_, .label = label_}, random_key,
+    return assembler_.assemble({.fields = values(), .length = length_, .label = label_}, random_key,
                                outputs);
   }
 
  private:
   const SampleSpec& spec() const { return assembler_.spec(); }
+  // Those of the sample.
+  std::span<FieldValue> values() { return std::span(fields_).first(spec().num_values()); }
 
   Result<bool> drop_missing(ptrdiff_t value) const {
     const auto index = static_cast<size_t>(value);
     if (on_missing_field_ == config::OnMissingField::kDrop) return false;
-    return unusable("has no " + std::string(to_string(spec().field_of(index).role)) + " '" +
+    return unusable("has no " + std::string(to_string(spec().role_of(index))) + " '" +
                     spec().names[index] + "'");
   }
 
@@ -230,8 +234,17 @@ class FieldDecoder final : public RecordDecoder {
     return {};
   }
 
+  Status read_priority() {
+    const size_t value = spec().num_values();
+    if (value == fields_.size()) return {};
+    const auto priority = record::integer(fields_[value]);
+    if (!priority) return spec().in_field(value, priority.status());
+    priority_ = *priority;
+    return {};
+  }
+
   Result<bool> read_length() {
-    STOKER_ASSIGN_OR_RETURN(const auto measure, assembler_.measure(fields_));
+    STOKER_ASSIGN_OR_RETURN(const auto measure, assembler_.measure(values()));
     if (measure.length == 0) return drop_missing(0);
     if (measure.classes > spec().num_classes && spec().has_target(record::FieldRole::kLabels))
       return spec().in_field(
@@ -261,6 +274,7 @@ class FieldDecoder final : public RecordDecoder {
   std::vector<FieldValue> fields_;
   uint64_t length_ = 0;
   uint64_t label_ = 0;
+  int64_t priority_ = 0;
 };
 
 // The classes are not counted, because nothing is scanned.
@@ -297,6 +311,8 @@ Result<std::unique_ptr<RecordDecoder>> make_field_decoder(const DatasetRequest& 
                                 "is required for fields.text with stream: blocks of several texts "
                                 "need an index");
   STOKER_RETURN_IF_ERROR(set_classes(request, spec));
+  const std::string& priority = request.config.fields()->priority;
+  if (!priority.empty()) spec.names.push_back(priority);
   STOKER_ASSIGN_OR_RETURN(auto reader, make_reader(request, framing, spec));
   return std::unique_ptr<RecordDecoder>(
       std::make_unique<FieldDecoder>(std::move(reader), std::move(spec), *request.config.record()));

@@ -38,6 +38,8 @@ class RecordDecoder {
   // Finds the values of a record (StreamRecord::bytes), which must remain valid until write(). False:
   // the record is dropped, as on_missing_field or sequence.on_overflow says.
   virtual Result<bool> read(std::span<const std::byte> record) = 0;
+  // Of the record that was read; 0 without fields.priority.
+  virtual int64_t priority() const { return 0; }
   // The length of the record that was read, after truncation; 0: all samples have the same.
   virtual uint64_t length() const = 0;
   // Writes the tensors of the record that was read. `outputs`: those of spec() for a length not below

@@ -1,4 +1,5 @@
-// A worker process that reads a pipe and is killed: from which record the next one continues.
+// A worker process that reads a pipe or external producers and is killed: from which record the next
+// one continues.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -18,6 +19,7 @@
 #include "shared/config/load_config.h"
 #include "shared/feed/make_stream_feed.h"
 #include "tests/daemon/supervisor/feed_fixture.h"
+#include "tests/shared/data/stream/producer_client.h"
 
 namespace stoker::supervisor {
 namespace {
@@ -31,12 +33,21 @@ class StreamInputTest : public FeedTest {
     FeedTest::SetUp();
     ::signal(SIGPIPE, SIG_IGN);
     ASSERT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0);
+    ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+    configure(path("fifo"), ends_[0]);
+    const std::vector<TensorSpec> spec{{.name = "input", .dtype = DType::kF32, .shape = {1}},
+                                       {.name = "target", .dtype = DType::kF32, .shape = {1}}};
+    auto ring =
+        ring::ShmRing::create(ring::BatchLayout(spec, kBatch), {.slots = 2, .end_ticket = 100});
+    ASSERT_TRUE(ring.ok()) << ring.status().to_string();
+    ring_ = *std::move(ring);
+  }
+  void configure(const std::string& source_of_stream, int input_fd) {
     std::ofstream(options_.config_path)
         << "data: {train: {format: jsonl, fields: {input: x, target: y}, stream: {source: '"
-        << path("fifo") << "', capacity: 300}}}\n"
+        << source_of_stream << "', capacity: 300}}}\n"
         << "model: {name: mlp, hidden_sizes: [8]}\ntask: {name: regression}\n"
         << "train: {max_steps: 1000, micro_batch_size: " << kBatch << "}\n";
-    ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
     const auto config = config::load_config(options_.config_path, {});
     ASSERT_TRUE(config.ok()) << config.status().to_string();
     const auto source = feed::find_stream_source(*config);
@@ -47,15 +58,9 @@ class StreamInputTest : public FeedTest {
     options_.stream =
         StreamSupply{.fingerprint = source->fingerprint(*config->data.at("train").stream),
                      .capacity = 300,
-                     .input_fd = ends_[0],
+                     .input_fd = input_fd,
                      .input_name = "pipe",
                      .history_bytes = kHistoryBytes};
-    const std::vector<TensorSpec> spec{{.name = "input", .dtype = DType::kF32, .shape = {1}},
-                                       {.name = "target", .dtype = DType::kF32, .shape = {1}}};
-    auto ring =
-        ring::ShmRing::create(ring::BatchLayout(spec, kBatch), {.slots = 2, .end_ticket = 100});
-    ASSERT_TRUE(ring.ok()) << ring.status().to_string();
-    ring_ = *std::move(ring);
   }
   void TearDown() override {
     if (supervisor_) supervisor_->stop();
@@ -123,6 +128,31 @@ TEST_F(StreamInputTest, FindsNextRecordIfWorkerHasReadMoreThanIsHeld) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   const bool is_read_lost = log.find("killed while it read") != std::string::npos;
   EXPECT_LE(supervisor_->sample_errors(), is_read_lost ? 1u : 0u) << log;
+}
+
+TEST_F(StreamInputTest, EndsAlthoughWorkerThatWasAskedToIsKilled) {
+  namespace producers = data::stream::testing;
+  const auto listening = producers::listen_at(path("producers.sock"));
+  configure("external", listening.fd.get());
+  options_.stream->has_producers = true;
+  ASSERT_TRUE(start().ok());
+  std::string text;
+  for (size_t i = 0; i < 2 * kBatch + 5; ++i)
+    text += "{\"x\": " + std::to_string(i) + ", \"y\": " + std::to_string(i) + "}\n";
+  producers::ProducerClient client(path("producers.sock"), producers::hello("a"));
+  ASSERT_EQ(client.read_offset(), 0u);
+  client.send(text);
+  client.finish();
+  EXPECT_EQ(client.read_offset(), text.size());
+  producers::ProducerClient end(path("producers.sock"), producers::kEndOfStream);
+  EXPECT_EQ(end.read_line(), "{\"format\":1,\"end\":true}");
+  // It waits for a slot of the ring.
+  const auto workers = supervisor_->process_ids();
+  ASSERT_EQ(workers.size(), 1u);
+  ASSERT_EQ(::kill(workers.front(), SIGKILL), 0);
+  for (size_t i = 0; i < 2 * kBatch; i += kBatch) EXPECT_EQ(pop().front(), static_cast<float>(i));
+  EXPECT_EQ(ring_->pop(kTestTimeout).status().code(), StatusCode::kClosed);
+  EXPECT_NE(supervisor_->process_ids(), workers);
 }
 
 // The worker crashes between a read and the copy of its bytes.

@@ -531,6 +531,26 @@ std::string stream_mixture(const std::string& stream, const std::string& indexed
          "}, old: {format: text, path: a" + indexed + "}" + rest + "}\ntrain: {max_steps: 5}\n";
 }
 
+TEST(DataValidationTest, RequiresPriorityForPriorityQueue) {
+  const auto errors = [](const std::string& dataset) {
+    return errors_of(train(dataset) + "train: {max_steps: 5}\n" +
+                     (dataset.starts_with("format: text") ? "" : kClassifier));
+  };
+  const std::string jsonl = "format: jsonl, num_classes: 4, fields: {input: x, label: y";
+  const std::string queue = "stream: {source: stdin, queue: priority}";
+  EXPECT_THAT(errors(jsonl + ", priority: p}, " + queue), IsEmpty());
+  EXPECT_THAT(errors(jsonl + "}, " + queue),
+              ElementsAre(HasSubstr("data.train.fields.priority: is required with stream.queue "
+                                    "priority; set it to the name of an integer")));
+  EXPECT_THAT(errors("format: text, " + queue),
+              ElementsAre(HasSubstr("data.train.stream.queue: priority requires fields.priority, "
+                                    "and records of text and tokens have no fields")));
+  const auto unused = ElementsAre(
+      HasSubstr("data.train.fields.priority: is only used by stream.queue priority; remove it"));
+  EXPECT_THAT(errors(jsonl + ", priority: p}, stream: {source: stdin}"), unused);
+  EXPECT_THAT(errors(jsonl + ", priority: p}, path: a"), unused);
+}
+
 TEST(DataValidationTest, AcceptsStreamInMixture) {
   const std::string keys = ", split: [0, 0.5], sample_weights_path: w";
   EXPECT_THAT(errors_of(stream_mixture("stream: {source: stdin}", keys) +

@@ -45,9 +45,12 @@ constexpr auto kStreamTimeout = 60s;  // never reached in a successful test
 
 // ---- Inputs
 
+// Of the record with this label: many have the same.
+int64_t priority_of(int64_t label) { return label * 7 % 5 - 2; }
 // The record with this label.
 std::string json_line(int64_t label) {
-  return "{\"x\": " + std::to_string(label) + ".5, \"y\": " + std::to_string(label) + "}\n";
+  return "{\"x\": " + std::to_string(label) + ".5, \"p\": " + std::to_string(priority_of(label)) +
+         ", \"y\": " + std::to_string(label) + "}\n";
 }
 std::string json_lines(int64_t from, int64_t to) {
   std::string text;
@@ -198,6 +201,11 @@ class StreamFeedTest : public data::testing::FolderFixture {
 
   data::DatasetRequest request() const { return {.name = name_, .config = config_}; }
 
+  void use_queue(queue::QueueType type) {
+    options_.queue = type;
+    if (type == queue::QueueType::kRandomShuffle) options_.min_after_dequeue = 8;
+    if (type == queue::QueueType::kPriority) data::fields_in(config_).priority = "p";
+  }
   // In place of JSON lines.
   void use_tfrecords() {
     config_.source = config::TfrecordDataset{};
@@ -337,6 +345,53 @@ TEST_F(StreamFeedTest, ShufflesWithSeed) {
   EXPECT_NE(run(other_seed).bytes, batches.bytes);
 }
 
+// Of those in the queue, which is full or has the rest; in order of arrival within a priority.
+TEST_F(StreamFeedTest, DeliversSmallestPriorityFirst) {
+  use_queue(queue::QueueType::kPriority);
+  ScriptedInputs inputs(texts({json_lines(0, 23), json_lines(23, 40)}));
+  const Batches batches = run(inputs);
+  ASSERT_TRUE(batches.status.ok()) << batches.status.to_string();
+  Labels expected;
+  std::multimap<int64_t, int64_t> queued;  // stable
+  int64_t label = 0;
+  while (expected.size() < 40) {
+    for (; queued.size() < static_cast<size_t>(options_.capacity) && label < 40; ++label)
+      queued.emplace(priority_of(label), label);
+    for (uint64_t row = 0; row < batch_; ++row) {
+      expected.push_back(queued.begin()->second);
+      queued.erase(queued.begin());
+    }
+  }
+  EXPECT_EQ(batches.all_labels(), expected);
+}
+
+TEST_F(StreamFeedTest, SkipsRecordWithoutPriority) {
+  use_queue(queue::QueueType::kPriority);
+  ScriptedInputs inputs(texts({json_lines(0, 2) + "{\"x\": 1, \"y\": 1}\n" +
+                               "{\"x\": 1, \"y\": 1, \"p\": 0.5}\n" + json_lines(2, 4)}));
+  const Batches batches = run(inputs);
+  EXPECT_EQ(sorted(batches.all_labels()), numbers(0, 4));
+  ASSERT_THAT(batches.errors, SizeIs(2));
+  EXPECT_THAT(batches.errors[0].reason, HasSubstr("record 2"));
+  EXPECT_THAT(batches.errors[0].reason, HasSubstr("has no priority 'p'"));
+  EXPECT_THAT(batches.errors[1].reason, HasSubstr("priority 'p' must be one integer"));
+}
+
+TEST_F(StreamFeedTest, RequiresPriorityForPriorityQueue) {
+  options_.queue = queue::QueueType::kPriority;
+  ScriptedInputs inputs(texts({""}));
+  EXPECT_EQ(create_status(inputs).message(),
+            "data.train.stream.queue: priority requires fields.priority");
+}
+
+TEST_F(StreamFeedTest, DeliversPrioritizedBatchWhenSourcePauses) {
+  use_queue(queue::QueueType::kPriority);
+  options_.capacity = 1000;
+  ScriptedInputs inputs({[] { return paused_after(json_lines(0, 5)); }});
+  const Batches batches = run(inputs, nullptr, 0, 1);
+  EXPECT_EQ(batches.all_labels(), (Labels{0, 3, 1, 4}));
+}
+
 TEST_F(StreamFeedTest, RepeatsInputs) {
   ScriptedInputs inputs(texts({json_lines(0, 3), json_lines(3, 5)}));
   inputs.repeat();
@@ -405,8 +460,7 @@ class StreamFeedResumeTest : public StreamFeedTest,
                              public ::testing::WithParamInterface<queue::QueueType> {};
 
 TEST_P(StreamFeedResumeTest, IsBitForBitTheSameFromEveryTicket) {
-  options_.queue = GetParam();
-  if (options_.queue == queue::QueueType::kRandomShuffle) options_.min_after_dequeue = 8;
+  use_queue(GetParam());
   const auto inputs =
       texts({json_lines(0, 21), json_lines(21, 24), "", json_lines(24, 49), json_lines(49, 60)});
   ScriptedInputs all(inputs);
@@ -426,13 +480,11 @@ TEST_P(StreamFeedResumeTest, IsBitForBitTheSameFromEveryTicket) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Queues, StreamFeedResumeTest,
-                         ::testing::Values(queue::QueueType::kFIFO,
-                                           queue::QueueType::kRandomShuffle,
-                                           queue::QueueType::kPaddingFIFO),
-                         [](const auto& parameter) {
-                           return std::string(queue::to_string(parameter.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Queues, StreamFeedResumeTest,
+    ::testing::Values(queue::QueueType::kFIFO, queue::QueueType::kRandomShuffle,
+                      queue::QueueType::kPaddingFIFO, queue::QueueType::kPriority),
+    [](const auto& parameter) { return std::string(queue::to_string(parameter.param)); });
 
 TEST_F(StreamFeedTest, SavesElementsOfQueueAndPositionsOfInputs) {
   options_.queue = queue::QueueType::kRandomShuffle;
@@ -456,10 +508,9 @@ TEST_F(StreamFeedTest, SavesElementsOfQueueAndPositionsOfInputs) {
   EXPECT_TRUE(state.generator.has_value());
 }
 
-TEST_F(StreamFeedTest, ReadsEveryRecordExactlyOnceWithSeveralThreads) {
+TEST_P(StreamFeedResumeTest, ReadsEveryRecordExactlyOnceWithSeveralThreads) {
+  use_queue(GetParam());
   options_.num_threads = 4;
-  options_.queue = queue::QueueType::kRandomShuffle;
-  options_.min_after_dequeue = 5;
   std::vector<std::string> contents;
   for (int64_t i = 0; i < 12; ++i) contents.push_back(json_lines(i * 10, i * 10 + 10 - i % 3));
   Labels expected;
@@ -1124,7 +1175,12 @@ TEST_F(ProducerFeedTest, EndsWhileManyProducersWait) {
   std::vector<ProducerClient> waiting;
   for (int i = 0; i < 50; ++i) waiting.emplace_back(socket(), hello("p" + std::to_string(i)));
   ProducerClient end(socket(), data::stream::testing::kEndOfStream);
+  ProducerClient late(socket(), hello("late"));
+  EXPECT_THAT(late.read_line(), HasSubstr("the stream has ended"));
+  first.close();
+  for (ProducerClient& client : waiting) client.close();
   EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
+  EXPECT_TRUE(eventually([&] { return feed_->end_ticket() == 0u; }));
   stop_and_join();
 }
 
@@ -1214,13 +1270,10 @@ TEST_F(ProducerFeedTest, AsksOnceForBytesInWhichNoRecordCanBeFound) {
 class ProducerResumeTest : public ProducerFeedTest,
                            public ::testing::WithParamInterface<queue::QueueType> {
  protected:
-  ProducerResumeTest() {
-    options_.queue = GetParam();
-    if (options_.queue == queue::QueueType::kRandomShuffle) options_.min_after_dequeue = 8;
-  }
+  ProducerResumeTest() { use_queue(GetParam()); }
 };
 
-// With RandomShuffleQueue, batches depend on the time at which the producer ends.
+// With RandomShuffleQueue and PriorityQueue, batches depend on the time at which the producer ends.
 TEST_P(ProducerResumeTest, IsBitForBitTheSameWithOneProducer) {
   constexpr uint64_t kTickets = 11;  // of them, the queue was always full
   const std::string text = json_lines(0, 60);
@@ -1242,7 +1295,9 @@ TEST_P(ProducerResumeTest, IsBitForBitTheSameWithOneProducer) {
     destroy();
   }
   for (uint64_t ticket = 0; ticket < kTickets; ++ticket) {
-    const bool has_history = ticket % 2 == 0 || options_.queue == queue::QueueType::kRandomShuffle;
+    const bool keeps_order = options_.queue == queue::QueueType::kFIFO ||
+                             options_.queue == queue::QueueType::kPaddingFIFO;
+    const bool has_history = ticket % 2 == 0 || !keeps_order;
     restore_history(has_history ? histories.at(ticket) : StreamHistory());
     StreamState from = whole.states.at(ticket);
     drop_unsaved_elements(from, history(), options_.queue);
@@ -1257,17 +1312,15 @@ TEST_P(ProducerResumeTest, IsBitForBitTheSameWithOneProducer) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Queues, ProducerResumeTest,
-                         ::testing::Values(queue::QueueType::kFIFO,
-                                           queue::QueueType::kRandomShuffle,
-                                           queue::QueueType::kPaddingFIFO),
-                         [](const auto& parameter) {
-                           return std::string(queue::to_string(parameter.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Queues, ProducerResumeTest,
+    ::testing::Values(queue::QueueType::kFIFO, queue::QueueType::kRandomShuffle,
+                      queue::QueueType::kPaddingFIFO, queue::QueueType::kPriority),
+    [](const auto& parameter) { return std::string(queue::to_string(parameter.param)); });
 
-TEST_F(ProducerFeedTest, ReadsEveryRecordExactlyOnceWithSeveralProducers) {
+TEST_P(ProducerResumeTest, ReadsEveryRecordExactlyOnceWithSeveralProducers) {
   options_.num_threads = 3;
-  options_.queue = queue::QueueType::kRandomShuffle;
+  options_.min_after_dequeue = 0;    // the stream does not end
   constexpr int64_t kRecords = 200;  // of each of four producers
   Labels all;
   std::optional<StreamState> from;

@@ -68,7 +68,8 @@ Labels in_order(Labels labels) {
 std::string lines(int64_t from, int64_t to) {
   std::string text;
   for (int64_t label = from; label < to; ++label)
-    text += "{\"x\": " + std::to_string(label) + ".5, \"y\": " + std::to_string(label) + "}\n";
+    text += "{\"x\": " + std::to_string(label) + ".5, \"p\": " + std::to_string(label % 5) +
+            ", \"y\": " + std::to_string(label) + "}\n";
   return text;
 }
 
@@ -87,11 +88,13 @@ class StreamMixtureTest : public data::testing::FolderFixture {
 
   void configure(const std::string& queue, const std::string& shares = "{live: 1, archive: 3}",
                  const std::string& feed = "") {
-    const std::string keys = "format: jsonl, fields: {input: x, label: y}, num_classes: 20000";
+    const std::string keys = "format: jsonl, num_classes: 20000, fields: {input: x, label: y";
+    const bool has_priority = queue.find("priority") != std::string::npos;
     write("config.yaml",
-          "run: {seed: 9}\ndata:\n  live: {" + keys + ", stream: {source: '" +
-              path("live-*.jsonl") + "', num_epochs: 1, " + queue + "}}\n  archive: {" + keys +
-              ", path: '" + path("archive.jsonl") + "'}\n  train: {mixture: " + shares +
+          "run: {seed: 9}\ndata:\n  live: {" + keys + (has_priority ? ", priority: p" : "") +
+              "}, stream: {source: '" + path("live-*.jsonl") + "', num_epochs: 1, " + queue +
+              "}}\n  archive: {" + keys + "}, path: '" + path("archive.jsonl") +
+              "'}\n  train: {mixture: " + shares +
               "}\nmodel: {name: mlp, hidden_sizes: [8]}\n"
               "task: {name: classification}\ntrain: {micro_batch_size: " +
               std::to_string(kBatchRows) + ", max_steps: 1000}\nfeed: {" + feed + "}\n");
@@ -258,7 +261,7 @@ TEST_P(StreamMixtureResumeTest, IsBitForBitTheSameFromEveryTicket) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Queues, StreamMixtureResumeTest,
-                         ::testing::Values("fifo", "random_shuffle"),
+                         ::testing::Values("fifo", "random_shuffle", "priority"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 TEST_F(StreamMixtureTest, ReadsEveryRecordExactlyOnceWithSeveralThreads) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <latch>
 #include <set>
 #include <string>
@@ -472,6 +473,88 @@ TEST(ShmRingCreateTest, ReportsErrorOnFileSizeLimitWithoutSignal) {
   const auto ring = ShmRing::create(small_layout(), {.slots = 8});
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(ring.status().code(), StatusCode::kNoSpace);
+}
+
+// ---- Slots that are allocated after create()
+
+TEST(RingAllocationTest, FillsSlotsThatAreAllocatedLater) {
+  for (const uint64_t first : {0, 13}) {
+    const auto ring =
+        make_ring({.slots = 8, .first_ticket = first, .eager_bytes = 0}, small_layout(1 << 10, 64));
+    ASSERT_NE(ring, nullptr);
+    const ProducerId producer = *ring->add_producer("test");
+    for (uint64_t round = 0; round < 3; ++round) {
+      for (uint64_t i = 0; i < ring->slots(); ++i) {
+        const auto claim = ring->claim(producer, kTestTimeout);
+        ASSERT_TRUE(claim.ok()) << claim.status().to_string();
+        EXPECT_EQ(claim->ticket, first + round * ring->slots() + i);
+        fill(claim->slot, claim->ticket);
+        ASSERT_TRUE(ring->publish(producer, *claim));
+      }
+      for (uint64_t i = 0; i < ring->slots(); ++i) {
+        const auto batch = ring->pop(kTestTimeout);
+        ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+        EXPECT_TRUE(holds(batch->slot, batch->ticket));
+        ring->release(batch->ticket);
+      }
+    }
+  }
+}
+
+TEST(RingAllocationTest, EndsWhileSlotsAreAllocated) {
+  for (int i = 0; i < 20; ++i)
+    ASSERT_NE(make_ring({.slots = 64, .eager_bytes = 0}, small_layout(1 << 10, 64)), nullptr);
+}
+
+TEST(RingAllocationTest, IsClaimedOnlyWhenAllocated) {
+  const auto layout = small_layout();
+  const RingHeader header = *make_header(layout, {.slots = 3, .first_ticket = 4});
+  Segment segment = *Segment::create(header.segment_bytes);
+  initialize_segment(segment.bytes(), header, layout, 1);
+  MappedRing ring(std::move(segment), SegmentView{header, layout}, MappedRing::Role::kCreator);
+  std::promise<void> may_allocate;
+  const auto permission = may_allocate.get_future().share();
+  std::atomic<uint64_t> allocated{0};
+  ring.start_allocation(1, [&, permission](uint64_t offset, uint64_t bytes) {
+    permission.wait();
+    EXPECT_EQ((offset - header.payload) % header.slot_stride, 0u);
+    EXPECT_EQ(bytes, header.slot_stride);
+    ++allocated;
+    return Status();
+  });
+  const auto attached = *ShmRing::attach(UniqueFd(::fcntl(ring.fd(), F_DUPFD_CLOEXEC, 0)));
+  const ProducerId producer = *ring.add_producer("test");
+  const auto first = attached->claim(producer, kPollOnce);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(attached->claim(producer, kPollOnce).status().code(), StatusCode::kTimedOut);
+  ASSERT_TRUE(attached->publish(producer, *first));
+  // Otherwise its slot could be claimed again before those of the tickets behind it.
+  EXPECT_EQ(ring.pop(kPollOnce).status().code(), StatusCode::kTimedOut);
+  may_allocate.set_value();
+  EXPECT_EQ(ring.pop(kTestTimeout)->ticket, 4u);
+  ring.release(4);
+  for (uint64_t ticket = 5; ticket < 8; ++ticket) {
+    const auto claim = attached->claim(producer, kTestTimeout);
+    ASSERT_TRUE(claim.ok()) << claim.status().to_string();
+    EXPECT_EQ(claim->ticket, ticket);
+    ASSERT_TRUE(attached->publish(producer, *claim));
+    EXPECT_TRUE(ring.pop(kTestTimeout).ok());
+  }
+  EXPECT_EQ(allocated, 2u);
+}
+
+TEST(RingAllocationTest, ReportsMissingMemoryToConsumer) {
+  const auto layout = small_layout();
+  const RingHeader header = *make_header(layout, {.slots = 3});
+  Segment segment = *Segment::create(header.segment_bytes);
+  initialize_segment(segment.bytes(), header, layout, 1);
+  MappedRing ring(std::move(segment), SegmentView{header, layout}, MappedRing::Role::kCreator);
+  ring.start_allocation(1, [](uint64_t, uint64_t) {
+    return Status(StatusCode::kNoSpace, "the ring needs 1 MiB of shared memory");
+  });
+  const Status status = ring.pop(kTestTimeout).status();
+  EXPECT_EQ(status.code(), StatusCode::kNoSpace);
+  EXPECT_THAT(status.message(), HasSubstr("the ring needs 1 MiB of shared memory"));
 }
 
 TEST(ShmRingCreateTest, RejectsInvalidSettings) {

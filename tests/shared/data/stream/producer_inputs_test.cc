@@ -162,6 +162,20 @@ TEST_F(ProducerHistoryTest, AssignsLastWholePartsThatFit) {
   EXPECT_TRUE(history_.by_name().empty());
 }
 
+TEST_F(ProducerHistoryTest, HasEndOfStreamUntilMoreIsSent) {
+  const std::string end(ProducerHistory::kEndOfStream);
+  append("a", 0, "one");
+  append("a", 3, "");
+  append(end, 0, "");
+  auto known = history_.by_name();
+  EXPECT_TRUE(known.contains(end));
+  EXPECT_EQ(all_of("a"), "one");
+  EXPECT_EQ(known["a"].back().end(), 3u);
+  append("a", 3, " two");
+  EXPECT_FALSE(history_.by_name().contains(end));
+  EXPECT_EQ(all_of("a"), "one two");
+}
+
 TEST_F(ProducerHistoryTest, IgnoresInvalidParts) {
   append("a", 0, "one");
   const uint64_t end = bytes_.range().end;
@@ -292,8 +306,30 @@ TEST_F(ProducerInputsTest, RejectsReplayOfInvalidBytes) {
   EXPECT_EQ(next(), "b");
   EXPECT_THAT(replaying.read_line(),
               AllOf(HasSubstr("use another name"), HasSubstr("\"retry\":false")));
+  // Another record follows, and replaces them.
   ProducerClient continuing(socket(), hello("a", false));
   EXPECT_EQ(next(), "a");
+  auto input = open_input("a", {.offset = 3, .record = 1});
+  continuing.close();
+  input.reset();
+  inputs_->close("a", {.offset = 8, .record = 2}, {});
+  ProducerClient again(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+}
+
+// A rejected connection takes no name away.
+TEST_F(ProducerInputsTest, KeepsNameOfRejectedConnectionFree) {
+  open({.max_names = 2, .max_waiting = 1});
+  ProducerClient a(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  {
+    const Accepting accepting(*inputs_);
+    EXPECT_THAT(ProducerClient(socket(), hello("b")).read_line(),
+                HasSubstr("too many producers wait"));
+  }
+  const auto input = open_input("a");
+  ProducerClient c(socket(), hello("c"));
+  EXPECT_EQ(next(), "c");
 }
 
 TEST_F(ProducerInputsTest, RejectsSecondConnectionOfName) {
@@ -423,13 +459,15 @@ TEST_F(ProducerInputsTest, EndsAfterProducersThatAreConnected) {
   EXPECT_EQ(next(), "a");
   ProducerClient end(socket(), testing::kEndOfStream);
   EXPECT_EQ(next(), "");
-  EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
   EXPECT_THAT(silent.read_line(), HasSubstr("the stream has ended"));
   const auto input = open_input("a");
   EXPECT_EQ(a.read_offset(), 0u);
   a.send("bytes");
   a.close();
   EXPECT_EQ(testing::read_rest(*input).bytes, "bytes");
+  EXPECT_EQ(end.read_line(0ms), "");
+  inputs_->close("a", {.offset = 5, .record = 1}, {});
+  EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
 }
 
 TEST_F(ProducerInputsTest, StopsWhileItWaits) {
@@ -520,6 +558,66 @@ TEST_F(ContinuedProducersTest, ReadsBytesFromBeforeFirstBatch) {
   EXPECT_EQ(next(), "b");
   const auto input = open_input("b");
   EXPECT_EQ(b.read_offset(), 0u);
+}
+
+// As after a crash of the worker process that has ended the stream.
+TEST_F(ContinuedProducersTest, HasEndedIfAllThatWasSentIsSaved) {
+  open({}, {}, history_);
+  ProducerClient a(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  auto input = open_input("a");
+  a.send("one two");
+  a.close();
+  EXPECT_EQ(testing::read_rest(*input).bytes, "one two");
+  input.reset();
+  inputs_->close("a", {.offset = 7, .record = 2}, {});
+  ProducerClient end(socket(), testing::kEndOfStream);
+  EXPECT_EQ(next(), "");
+  EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
+  for (int crash = 0; crash < 2; ++crash) {
+    open({}, {{.name = "a", .next = {.offset = 4, .record = 1}}}, history_);
+    EXPECT_EQ(next(), "a");
+    EXPECT_EQ(testing::read_rest(*open_input("a", {.offset = 4, .record = 1})).bytes, "two");
+    EXPECT_EQ(next(), "");
+    inputs_->close("a", {.offset = 7, .record = 2}, {});
+    open({}, {{.name = "a", .next = {.offset = 7, .record = 2}}}, history_);
+    EXPECT_EQ(next(), "");
+  }
+}
+
+TEST_F(ContinuedProducersTest, HasNotEndedIfSomethingThatWasSentIsNotSaved) {
+  save("a", 100, "three");  // the first bytes were discarded
+  save("a", 105, "");
+  save(std::string(ProducerHistory::kEndOfStream), 0, "");
+  for (const uint64_t next_offset : {0, 99}) {
+    open({}, {{.name = "a", .next = {.offset = next_offset, .record = 1}}}, history_);
+    ProducerClient a(socket(), hello("a"));
+    EXPECT_EQ(next(), "a");
+  }
+  open({}, {}, history_);
+  ProducerClient a(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  // A producer of which nothing is saved any more.
+  open({}, {{.name = "a", .next = {.offset = 105}}, {.name = "b", .next = {}}}, history_);
+  ProducerClient b(socket(), hello("b"));
+  EXPECT_EQ(next(), "b");
+}
+
+// The process that ended it has crashed before that.
+TEST_F(ContinuedProducersTest, HasNotEndedIfProducersWereConnected) {
+  open({}, {}, history_);
+  ProducerClient a(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  const auto input = open_input("a");
+  ProducerClient end(socket(), testing::kEndOfStream);
+  EXPECT_EQ(next(), "");
+  a.send("one");
+  a.finish();
+  EXPECT_EQ(testing::read_rest(*input).bytes, "one");
+  open({}, {{.name = "a", .next = {.offset = 3}}}, history_);
+  EXPECT_TRUE(end.has_ended());
+  ProducerClient again(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
 }
 
 TEST_F(ContinuedProducersTest, SavesWhatIsReceived) {

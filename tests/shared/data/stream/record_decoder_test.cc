@@ -49,7 +49,8 @@ class RecordDecoderTest : public FolderFixture {
     return RecordDecoder::make({.name = name, .config = config});
   }
   // The samples of the stream of the file; the status of those that cannot be decoded.
-  std::vector<Sample> decode(const config::DatasetConfig& config) const {
+  std::vector<Sample> decode(const config::DatasetConfig& config,
+                             std::vector<int64_t>* maybe_priorities = nullptr) const {
     std::vector<Sample> samples;
     const std::string name = "train";
     const auto framing = framing_of({.name = name, .config = config});
@@ -63,6 +64,7 @@ class RecordDecoderTest : public FolderFixture {
       EXPECT_TRUE(more.ok()) << more.status().to_string();
       if (!more || !*more) return samples;
       decode_one(**decoder, record.bytes, samples);
+      if (maybe_priorities != nullptr) maybe_priorities->push_back((*decoder)->priority());
     }
   }
   void decode_one(RecordDecoder& decoder, std::span<const std::byte> record,
@@ -77,6 +79,13 @@ class RecordDecoderTest : public FolderFixture {
       sample.tensors.emplace_back(spec.bytes(), std::byte{0xee});
     for (auto& tensor : sample.tensors) outputs.emplace_back(tensor);
     sample.status = decoder.write({}, outputs);
+  }
+  // Those of all records.
+  std::vector<int64_t> priorities(const config::DatasetConfig& config) const {
+    std::vector<int64_t> priorities;
+    for (const auto& sample : decode(config, &priorities))
+      EXPECT_TRUE(sample.status.ok()) << sample.status.to_string();
+    return priorities;
   }
   // The status of the only record.
   std::string error_of(const config::DatasetConfig& config) const {
@@ -171,6 +180,97 @@ TEST_F(RecordDecoderTest, ReportsOrDropsRecordWithoutField) {
   EXPECT_EQ(error_of(config), "has no label 'y'");
   record_in(config).on_missing_field = config::OnMissingField::kDrop;
   EXPECT_EQ(decode(config).size(), 0u);
+}
+
+// ---- Priorities
+
+TEST_F(RecordDecoderTest, ReadsPriorityOfJsonObjects) {
+  config::DatasetConfig config = labeled<config::JsonlDataset>(
+      "{\"x\": 1, \"y\": 3, \"meta\": {\"p\": -9223372036854775808}}\n"
+      "{\"meta\": {\"p\": 9223372036854775807}, \"x\": 1, \"y\": 3}\n"
+      "{\"x\": 1, \"y\": 3, \"meta\": {\"p\": \"7\"}}\n",
+      {});
+  EXPECT_THAT(priorities(config), ElementsAre(0, 0, 0));
+  fields_in(config).priority = "meta.p";
+  EXPECT_THAT(priorities(config), ElementsAre(INT64_MIN, INT64_MAX, 7));
+  fields_in(config).priority = "y";  // also the label
+  EXPECT_THAT(priorities(config), ElementsAre(3, 3, 3));
+}
+
+TEST_F(RecordDecoderTest, ReadsPriorityOfExamples) {
+  std::string frames;
+  for (int64_t i = 0; i < 3; ++i)
+    frames += data::testing::framed(data::testing::example(
+        {{"x", floats_feature({0.5f})}, {"y", ints_feature({i})}, {"p", ints_feature({-i})}}));
+  config::DatasetConfig config = labeled<config::TfrecordDataset>(frames, {1});
+  fields_in(config).priority = "p";
+  EXPECT_THAT(priorities(config), ElementsAre(0, -1, -2));
+}
+
+TEST_F(RecordDecoderTest, ReadsPriorityOfTarSamples) {
+  using data::testing::tar_member;
+  std::string tar;
+  for (int i = 0; i < 3; ++i) {
+    const std::string key = "s" + std::to_string(i);
+    const std::string number = std::to_string(5 - i);
+    tar += tar_member(key + ".cls", "1") + tar_member(key + ".json", "{\"p\": " + number + "}") +
+           tar_member(key + ".prio", "-" + number + "\n") + tar_member(key + ".x", "1.5");
+  }
+  config::DatasetConfig config =
+      labeled<config::WebdatasetDataset>(tar + data::testing::kTarEnd, {1});
+  fields_in(config).label = "cls";
+  fields_in(config).priority = "json:p";
+  EXPECT_THAT(priorities(config), ElementsAre(5, 4, 3));
+  fields_in(config).priority = "prio";
+  EXPECT_THAT(priorities(config), ElementsAre(-5, -4, -3));
+}
+
+TEST_F(RecordDecoderTest, ReadsPriorityOfSequences) {
+  using data::testing::tar_member;
+  config::DatasetConfig jsonl =
+      config_of<config::JsonlDataset>("{\"t\": [5, 6, 7], \"p\": 9}\n{\"p\": 8, \"t\": [1]}\n");
+  fields_in(jsonl).input_ids = "t";
+  fields_in(jsonl).priority = "p";
+  sequence_in(jsonl).max_length = 4;
+  EXPECT_THAT(priorities(jsonl), ElementsAre(9, 8));
+  config::DatasetConfig tar = config_of<config::WebdatasetDataset>(
+      tar_member("a.json", "{\"t\": [5, 6], \"p\": 9}") + data::testing::kTarEnd);
+  fields_in(tar).input_ids = "json:t";
+  fields_in(tar).priority = "json:p";
+  sequence_in(tar).max_length = 4;
+  EXPECT_THAT(priorities(tar), ElementsAre(9));
+}
+
+TEST_F(RecordDecoderTest, ReportsPriorityThatIsNoInteger) {
+  const auto with_priority = [this](const std::string& priority) {
+    config::DatasetConfig config =
+        labeled<config::JsonlDataset>("{\"x\": 1, \"y\": 1, \"p\": " + priority + "}\n", {});
+    fields_in(config).priority = "p";
+    return error_of(config);
+  };
+  const std::string expected = "priority 'p' must be one integer from -2^63 to 2^63 - 1, got ";
+  EXPECT_EQ(with_priority("2.5"), expected + "2.5");
+  EXPECT_EQ(with_priority("9223372036854775808"), expected + "9.223372e+18");
+  EXPECT_EQ(with_priority("\"9223372036854775808\""), expected + "'9223372036854775808'");
+  EXPECT_EQ(with_priority("\"high\""), expected + "'high'");
+  EXPECT_EQ(with_priority("[1, 2]"), expected + "2 integers");
+}
+
+TEST_F(RecordDecoderTest, ReportsOrDropsRecordWithoutPriority) {
+  config::DatasetConfig config = labeled<config::JsonlDataset>("{\"x\": 1, \"y\": 1}\n", {});
+  fields_in(config).priority = "p";
+  EXPECT_EQ(error_of(config), "has no priority 'p'");
+  record_in(config).on_missing_field = config::OnMissingField::kDrop;
+  EXPECT_EQ(decode(config).size(), 0u);
+}
+
+TEST_F(RecordDecoderTest, RejectsArrayAsPriority) {
+  config::DatasetConfig config = labeled<config::WebdatasetDataset>("", {1});
+  fields_in(config).priority = "p.npy";
+  const Status status = make(config).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "data.train.fields.priority: 'p.npy' is an array; set it to a text or json:KEY");
 }
 
 TEST_F(RecordDecoderTest, ContinuesAfterGarbageBetweenRecords) {
