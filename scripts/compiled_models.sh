@@ -1,20 +1,7 @@
 #!/usr/bin/env bash
-# The table of compiled Python modules in docs/models.md.
+# The table of compiled Python modules in docs/models.md. --help: bench/compiled/compare.py.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  cat <<'HELP'
-Usage: scripts/compiled_models.sh [FOLDER [OPTION…] [MODULE…]]
-
-Exports the modules of bench/compiled/modules.py with stoker-export and trains them: stokerd with the compiled module,
-PyTorch with torch.compile and without, and stokerd with its own model of the same shape. The rows alternate. Prints a
-Markdown table. Takes about 40 minutes on 2 cores. Needs scripts/deps.sh --python and scripts/build.sh release.
-
-FOLDER keeps the packages (default: build/compiled). Options: --rounds N (5), --steps N (30), --threads N (2).
-HELP
-  exit 0
-fi
-folder=${1:-$root/build/compiled}
-shift || true
-exec "${STOKER_PYTHON:-$root/.deps/venv/bin/python}" "$root/bench/compiled/compare.py" "$root/build/release/bin" "$folder" "$@"
+python=${STOKER_PYTHON:-$root/.deps/venv/bin/python}
+command -v "$python" >/dev/null || die "no $python: run scripts/deps.sh --python, or set STOKER_PYTHON"
+exec "$python" "$root/bench/compiled/compare.py" --bin "$root/build/release/bin" --folder "$root/build/compiled" "$@"

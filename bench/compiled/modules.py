@@ -39,12 +39,15 @@ class Gpt(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self, features=64, hidden=128):
-        super().__init__()
-        self.lstm, self.out = nn.LSTM(features, hidden, batch_first=True), nn.Linear(hidden, 10)
+    """stoker's lstm_lm, without dropout."""
 
-    def forward(self, x):
-        return self.out(self.lstm(x)[0][:, -1])
+    def __init__(self, hidden=128, vocab=256):
+        super().__init__()
+        self.tok, self.lstm = nn.Embedding(vocab, hidden), nn.LSTM(hidden, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, vocab, bias=False)
+
+    def forward(self, tokens):
+        return self.head(self.lstm(self.tok(tokens))[0])
 
 
 class GatedMixer(nn.Module):
@@ -87,7 +90,7 @@ def resnet18():
 
 def lstm():
     torch.manual_seed(1)
-    return Recurrent(), F.cross_entropy, (torch.randn(32, 50, 64), classes(32))
+    return Recurrent(), token_loss, (torch.randint(0, 256, (32, 50)), torch.randint(0, 256, (32, 50)))
 
 
 def mixer():

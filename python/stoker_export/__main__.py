@@ -52,9 +52,9 @@ def main(arguments=None):
     # PyTorch's remarks about its own internals; errors are reported by ExportError.
     warnings.simplefilter("ignore")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    logging.getLogger("torch").setLevel(logging.ERROR)
     try:
         _check_torch()
+        logging.getLogger("torch").setLevel(logging.ERROR)  # which PyTorch sets when it is imported
         made = find_factory(options.factory)()
         if not isinstance(made, tuple) or len(made) != 3:
             raise ExportError(f"{options.factory} must return the module, the loss and an example batch")

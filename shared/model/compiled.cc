@@ -7,6 +7,7 @@
 //   loss     outputs, targets -> loss
 // Parameters, buffers and the optimizer belong to stoker, under the names of the Python module.
 #include <fcntl.h>
+#include <link.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -49,7 +51,26 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr uint64_t kMaxManifestBytes = 64 << 20;
 
-// A program of the package, loaded at its first call or by load(): the evaluator needs no training.
+// The loader unpacks a program into a new folder of /tmp, which a killed process would leave behind.
+// The loaded library does not need it.
+void remove_unpacked(const std::string& program) {
+  std::vector<std::string> libraries;
+  const auto add = [](dl_phdr_info* info, size_t, void* to) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(info->dlpi_name);
+    return 0;
+  };
+  ::dl_iterate_phdr(add, &libraries);
+  constexpr std::string_view kParent = "/tmp/";
+  for (const std::string& library : libraries) {
+    const size_t end = library.find('/', kParent.size());
+    std::error_code error;  // the loader removes it, too
+    if (library.starts_with(kParent) && end != std::string::npos &&
+        library.find("/data/aotinductor/" + program + '/', end) != std::string::npos)
+      std::filesystem::remove_all(library.substr(0, end), error);
+  }
+}
+
+// A program of the package, loaded at its first call: the evaluator needs no training.
 class Program {
  public:
   Program(std::string package, std::string name)
@@ -60,9 +81,11 @@ class Program {
     // The program has its own casts.
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     try {
-      if (loader_ == nullptr)
+      if (loader_ == nullptr) {
         loader_ = std::make_unique<torch::inductor::AOTIModelPackageLoader>(
             package_, name_, /*run_single_threaded=*/true);
+        remove_unpacked(name_);
+      }
       return loader_->boxed_run(std::move(arguments));
     } catch (const c10::Error&) {
       throw;
@@ -235,7 +258,8 @@ void Compiled::validate(const Tensors& tensors, const std::vector<TensorSpec>& s
   const int64_t samples = tensors.empty() ? 0 : tensors[0].size(0);
   TORCH_CHECK(samples >= manifest_.min_batch && samples <= manifest_.max_batch, "a batch of ",
               samples, " samples; the model was exported for ", manifest_.min_batch, " to ",
-              manifest_.max_batch, ": export it with another --max-batch");
+              manifest_.max_batch,
+              ": lower eval.batch_size, or export it with another --max-batch");
   for (size_t i = 0; i < specs.size(); ++i) {
     std::vector<int64_t> expected{samples};
     expected.insert(expected.end(), specs[i].shape.begin(), specs[i].shape.end());

@@ -1,5 +1,5 @@
-"""load_export.py FILE: the exported parameters of a run load into the Python module that was compiled, with no name
-missing or left over, and both names of its tied weight are one tensor."""
+"""load_export.py FILE FACTORY FIRST SECOND: the exported parameters of a run load into the module of export_models.FACTORY,
+with no name missing or left over, and both names of its tied weight are one tensor."""
 import os
 import sys
 
@@ -8,10 +8,11 @@ try:
     import torch
 except ImportError:
     sys.exit(77)
-from export_models import Mlp
+import export_models
 
-module = Mlp()
-state = torch.load(sys.argv[1], weights_only=True)
+path, factory, first, second = sys.argv[1:]
+module, _, _ = getattr(export_models, factory)()
+state = torch.load(path, weights_only=True)
 module.load_state_dict(state, strict=True)
-assert module.decode.weight is module.encode.weight
-assert torch.equal(state["encode.weight"], state["decode.weight"])
+assert module.get_parameter(first) is module.get_parameter(second)
+assert torch.equal(state[first], state[second])

@@ -1,6 +1,7 @@
 """The errors of stoker_export: each one line that says what to change, and no folder. Nothing is compiled, except
 for the interrupted export, which is killed while compiling."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,10 @@ class ErrorsTest(unittest.TestCase):
         self.assertIn("float64", self.error(module, loss, (x.double(), y)))
         self.assertIn("fail on the example batch", self.error(module, loss, (x, y.float())))
 
+    def test_batch_on_another_device(self):
+        module, loss, (x, y) = mlp()
+        self.assertIn("move the module and the batch to the CPU", self.error(module, loss, (x.to("meta"), y)))
+
     def test_batch_of_one_sample(self):
         module, loss, (x, y) = mlp()
         self.assertIn("one sample", self.error(module, loss, (x[:1], y[:1])))
@@ -100,6 +105,23 @@ class ErrorsTest(unittest.TestCase):
     def test_step_that_would_compile_for_hours(self):
         module, loss, batch = mlp()
         self.assertIn("recurrent layers and loops are unrolled", self.error(module, loss, batch, max_operations=20))
+
+    def test_operations_of_a_recurrent_layer(self):
+        class Recurrent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm, self.out = nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 4)
+
+            def forward(self, x):
+                return self.out(self.lstm(x)[0][:, -1])
+
+        _, loss, (_, y) = mlp()
+
+        def operations(steps):
+            text = self.error(Recurrent(), loss, (torch.randn(16, steps, 8), y), max_operations=10)
+            return int(re.search("has ([0-9,]+) operations", text)[1].replace(",", ""))
+
+        self.assertAlmostEqual((operations(10) - operations(4)) / 6, 76, delta=8, msg="docs/models.md")
 
     def test_max_batch_below_the_example(self):
         module, loss, batch = mlp()
@@ -172,17 +194,25 @@ class ErrorsTest(unittest.TestCase):
             with open(os.path.join(root, name), encoding="utf-8") as file:
                 self.assertIn(f"torch=={stoker_export.TORCH_VERSION}", file.read(), name)
 
-    def test_interrupted_export(self):
+    def interrupted(self, number):
+        """The exit code of an export that gets this signal while it compiles."""
         process = subprocess.Popen(
             [sys.executable, "-m", "stoker_export", "export_models:mlp", "--output", self.path],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         started = any(line.startswith("compiling train") for line in process.stdout)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         process.wait(timeout=120)
         process.stdout.close()
         self.assertTrue(started)
-        self.assertEqual(process.returncode, 130)
-        self.assertEqual(os.listdir(self.folder.name), [], "a folder appears complete or not at all")
+        self.assertFalse(os.path.exists(self.path), "a folder appears complete or not at all")
+        return process.returncode
+
+    def test_interrupted_export(self):
+        self.assertEqual(self.interrupted(signal.SIGINT), 130)
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_killed_export(self):
+        self.assertEqual(self.interrupted(signal.SIGKILL), -signal.SIGKILL)
 
 
 class CommandTest(unittest.TestCase):

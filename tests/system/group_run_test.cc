@@ -1,9 +1,6 @@
 // Runs that several stokerd processes train together: the same bytes as one process, one decision for
 // all, and the end of all when one is lost.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,8 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/base/file.h"
 #include "shared/checkpoint/store.h"
+#include "tests/system/reserved_port.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {
@@ -29,27 +26,6 @@ using testing::Not;
 namespace fs = std::filesystem;
 
 constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
-
-// A port that no other process gets, but a process that listens with SO_REUSEADDR.
-class ReservedPort {
- public:
-  ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int on = 1;
-    EXPECT_EQ(::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-    number_ = ntohs(address.sin_port);
-  }
-  int number() const { return number_; }
-
- private:
-  UniqueFd fd_;
-  int number_ = 0;
-};
 
 class GroupRunTest : public RunTest {
  protected:

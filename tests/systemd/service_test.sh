@@ -30,6 +30,13 @@ libraries=$(dirname "$(find "$local"/lib* -name libyaml-cpp.so\* -print -quit)")
 [[ -d $libraries ]] || fail "the installed tree has no own libraries"
 ln -sfn "/opt/libtorch/${libtorch##*/}" "$libraries/torch"
 
+# A compiled module that belongs to root, if there was a PyTorch to export it (StokerExport.Package).
+module=$build/tests/compiled/mlp
+if [[ -e $module/manifest.json ]]; then
+  mkdir -p "$local/share/stoker-test"
+  cp -r --no-preserve=mode "$module" "$local/share/stoker-test/module"
+fi
+
 units=$local/lib/systemd/system
 mkdir -p "$scratch/results" "$local/libexec/stoker-test" "$units/stokerd@demo.service.d" "$units/stokerd@denied.service.d"
 cp "$here/service_steps.sh" "$here/steps.sh" "$local/libexec/stoker-test/"

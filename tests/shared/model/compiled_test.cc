@@ -1,4 +1,6 @@
 // A compiled module as a model. The package is exported by StokerExport.Package (tests/python).
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -145,6 +147,19 @@ TEST_F(CompiledModelTest, DerivesDropoutFromTheGenerator) {
   EXPECT_FALSE(at::equal(loss_of(*model, 16, 3), loss_of(*model, 16, 4)));
 }
 
+TEST_F(CompiledModelTest, LeavesNoUnpackedFilesAfterLoading) {
+  const ModelPtr model = loaded();
+  ASSERT_TRUE(model->prepare_training({}, at::kCPU).ok());
+  std::ifstream maps("/proc/self/maps");
+  int mapped = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/data/aotinductor/") == std::string::npos) continue;
+    ++mapped;
+    EXPECT_THAT(line, ::testing::EndsWith("(deleted)"));
+  }
+  EXPECT_GE(mapped, 3) << "train, predict and loss";
+}
+
 TEST_F(CompiledModelTest, FrozenParametersGetNoGradient) {
   const ModelPtr model = loaded();
   ASSERT_TRUE(freeze(*model, {"hidden.*"}).ok());
@@ -179,7 +194,8 @@ TEST_F(CompiledModelTest, RejectsBatchesThatItWasNotCompiledFor) {
     return "no error";
   };
   const at::Tensor input = inputs(16)[0], target = targets(16)[0];
-  EXPECT_THAT(error(inputs(65)[0], targets(65)[0]), HasSubstr("exported for 1 to 64"));
+  EXPECT_THAT(error(inputs(4097)[0], targets(4097)[0]),
+              HasSubstr("exported for 1 to 4096: lower eval.batch_size"));
   EXPECT_THAT(error(input.to(at::kDouble), target), HasSubstr("exported for F32 [16, 32]"));
   EXPECT_THAT(error(input.narrow(1, 0, 31), target), HasSubstr("the batch has Float [16, 31]"));
   EXPECT_THAT(error(input, target.to(at::kInt)), HasSubstr("the batch has Int [16]"));
@@ -189,8 +205,14 @@ TEST_F(CompiledModelTest, RejectsOtherSettings) {
   const std::string folder = STOKER_COMPILED "/mlp";
   EXPECT_THAT(error_of(folder, {.precision = config::Precision::kBf16}),
               HasSubstr("was exported for fp32, train.precision is bf16"));
-  EXPECT_THAT(error_of(folder, {.micro_batch_size = 65}),
-              HasSubstr("1 to 64 samples, train.micro_batch_size is 65"));
+  EXPECT_THAT(error_of(folder, {.micro_batch_size = 4097}),
+              HasSubstr("1 to 4096 samples, train.micro_batch_size is 4097"));
+}
+
+TEST_F(CompiledModelTest, RejectsGpu) {
+  const Status status = loaded()->prepare_training({}, c10::Device(c10::kCUDA, 0));
+  EXPECT_EQ(status.code(), StatusCode::kMismatch);
+  EXPECT_THAT(status.message(), HasSubstr("on the CPU only: set train.device to cpu"));
 }
 
 TEST_F(CompiledModelTest, RejectsOtherData) {
@@ -223,6 +245,16 @@ TEST_F(CompiledModelTest, RejectsUnsafePermissions) {
     const std::string copy = copy_of_package();
     fs::permissions(copy + "/" + file, fs::perms::others_write, fs::perm_options::add);
     EXPECT_THAT(error_of(copy), AllOf(HasSubstr(file), HasSubstr("chmod")));
+  }
+}
+
+TEST_F(CompiledModelTest, RejectsFileOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  for (const char* const file :
+       {"manifest.json", "model.pt2", "model.safetensors", "self_test.safetensors"}) {
+    const std::string copy = copy_of_package();
+    ASSERT_EQ(::chown((copy + "/" + file).c_str(), 4242, 4242), 0);
+    EXPECT_THAT(error_of(copy), AllOf(HasSubstr(file), HasSubstr("belongs to uid 4242")));
   }
 }
 
