@@ -48,7 +48,7 @@ while [[ ${1:-} == -* ]]; do
   shift 2
 done
 
-if [[ $device == cuda* ]] && ! nvidia-smi -L 2>/dev/null | grep -q GPU; then
+if [[ $device == cuda* ]] && ! nvidia-smi -L 2>/dev/null | grep GPU >/dev/null; then
   echo "gpu_check: no NVIDIA GPU found (nvidia-smi lists none); nothing was checked"
   exit "$no_gpu"
 fi

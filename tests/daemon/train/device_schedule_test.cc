@@ -69,11 +69,6 @@ using fake_device::FakeDeviceOptions;
 constexpr uint64_t kBatch = 4;
 constexpr uint64_t kFeatures = 8;
 constexpr uint64_t kSteps = 13;
-#ifdef __SANITIZE_THREAD__
-constexpr uint64_t kSchedules = 200;  // in a minute
-#else
-constexpr uint64_t kSchedules = 1000;
-#endif
 
 // ---- What is trained
 
@@ -502,7 +497,7 @@ class DeviceScheduleTest : public ::testing::Test {
 };
 
 TEST_F(DeviceScheduleTest, ReportsAndSavesTheSameInEverySchedule) {
-  const uint64_t count = requested_seed() ? 1 : test::is_full_test() ? 100000 : kSchedules;
+  const uint64_t count = requested_seed() ? 1 : test::is_full_test() ? 100000 : 1000;
   const uint64_t first = requested_seed().value_or(std::random_device()());
   Totals totals;
   for (uint64_t seed = first; seed < first + count; ++seed) {
