@@ -105,22 +105,35 @@ class Check:
         text = " ".join(map(str, command))
         self.log.write(f"\n$ {text}\n".encode())
         self.log.flush()
-        return subprocess.Popen(
-            [str(word) for word in command], stdin=stdin, stdout=subprocess.PIPE, stderr=self.log,
+        # To a file: a pipe would stay open as long as a child of the program has it.
+        output = tempfile.TemporaryFile()
+        process = subprocess.Popen(
+            [str(word) for word in command], stdin=stdin, stdout=output, stderr=self.log,
             env={**os.environ, **self.environment, **(env or {})}, start_new_session=True, cwd=self.work)
+        process.output = output
+        return process
 
     def run(self, command, env=None, accept=(0,), stdin=b""):
-        """The standard output. Kills the program and its children when the time of the check is over."""
+        """The standard output. Kills the program when the time of the check is over, and its children in any case."""
         process = self.start(command, env, subprocess.PIPE)
         try:
-            out, _ = process.communicate(stdin, timeout=self.remaining())
+            process.stdin.write(stdin)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            process.wait(self.remaining())
+            is_late = False
         except subprocess.TimeoutExpired:
-            self.kill(process)
-            out, _ = process.communicate()
-            self.log.write(out)
-            raise OutOfTime(f"{Path(command[0]).name} did not end in time") from None
+            is_late = True
+        self.kill(process)
+        process.wait()
+        process.output.seek(0)
+        out = process.output.read()
         self.log.write(out)
         self.log.flush()
+        if is_late:
+            raise OutOfTime(f"{Path(command[0]).name} did not end in time")
         if process.returncode not in accept:
             raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last_line(self.log, out)}")
         return out.decode(errors="replace")
@@ -287,7 +300,7 @@ def check_resume(check):
         time.sleep(0.01)
     process.terminate()
     try:
-        process.communicate(timeout=max(1, check.remaining()))
+        process.wait(max(1, check.remaining()))
     except subprocess.TimeoutExpired:
         check.kill(process)
         raise OutOfTime("stokerd did not stop") from None
@@ -455,7 +468,7 @@ def check_memory(check):
         stokerctl(check, run_dir, "checkpoint")
         saved = status_at(check, run_dir, process, 0)
         process.terminate()
-        process.communicate(timeout=max(1, check.remaining()))
+        process.wait(max(1, check.remaining()))
     finally:
         check.kill(process)
         used = power.stop()
