@@ -175,8 +175,9 @@ def last_line(log, out):
 def check_libraries(check):
     """Versions, and that every program finds its libraries."""
     missing = []
+    modules = [check.args.module] if check.args.module and check.is_cuda else []
     programs = ["stokerd", "stoker-eval", "stokerctl", "stoker-feed", "stoker-bench-device", "cuda_test"]
-    for path in [check.program(name) for name in programs] + ([check.args.module] if check.args.module else []):
+    for path in [check.program(name) for name in programs] + modules:
         out = check.run(["ldd", path], accept=(0, 1))
         missing += re.findall(r"\S+ => not found", out)
     if missing:
