@@ -5,11 +5,14 @@
 #include <execinfo.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
