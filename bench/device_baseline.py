@@ -1,4 +1,4 @@
-"""The baseline of stoker-bench-device: the same model, batch, precision and optimizer in idiomatic PyTorch.
+"""What gpu_check.py compares stoker-bench-device with: the same model, batch, precision and optimizer in idiomatic PyTorch.
 
 torch.compile compiles model and loss, on a GPU with CUDA graphs. The batch is copied asynchronously from pinned memory
 in each step, as an efficient data loader does. Prints the number of elements in the model's parameters and buffers.
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parity"))
-from models import Gpt, Mlp, Resnet  # noqa: E402
+from models import Blstm, Gpt, Mlp, Resnet  # noqa: E402
 
 WARM_UP_STEPS = 8
 
@@ -26,6 +26,8 @@ def model_of(setup):
         return Mlp(setup["input"][0], setup["hidden"], 1)
     if setup["model"] == "gpt2":
         return Gpt(setup["layers"], setup["width"], setup["heads"], setup["context"], setup["classes"])
+    if setup["model"] == "blstm":
+        return Blstm(setup["input"][1], setup["width"], setup["classes"])
     return Resnet(setup["layers"], setup["input"][0], setup["classes"])
 
 
@@ -36,6 +38,8 @@ def batch_of(setup):
         return (torch.randint(min(classes, 256), (batch, *shape), dtype=torch.int32),)
     if classes == 0:
         return torch.rand(batch, *shape) * 2 - 1, torch.rand(batch, 1) * 2 - 1
+    if setup["model"] == "blstm":
+        return torch.rand(batch, *shape) * 2 - 1, torch.randint(classes, (batch,))
     return torch.randint(256, (batch, *shape), dtype=torch.uint8), torch.randint(classes, (batch,))
 
 
@@ -45,6 +49,8 @@ def loss_of(setup, model, batch):
         return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
     if setup["classes"] == 0:
         return F.mse_loss(model(batch[0]), batch[1])
+    if setup["model"] == "blstm":
+        return F.cross_entropy(model(batch[0]).float(), batch[1])
     images = (batch[0].float() / 255 - 0.5) / 0.5
     if setup["channels_last"]:
         images = images.contiguous(memory_format=torch.channels_last)
@@ -59,6 +65,7 @@ def main():
     setup, device = args.setup, torch.device(args.setup["device"])
     is_cuda = device.type == "cuda"
     torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False  # fp32 is fp32 in stoker
     model = model_of(setup).to(device)
     if setup["channels_last"]:
         model = model.to(memory_format=torch.channels_last)

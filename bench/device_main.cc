@@ -1,6 +1,7 @@
-// stoker-bench-device: training steps per second on a device, fed by a ring as in stokerd. If
-// STOKER_PYTHON is a Python with PyTorch, eager PyTorch and torch.compile are measured as well.
-// STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu.
+// stoker-bench-device: training steps per second on a device, fed by a ring as in stokerd.
+// STOKER_BENCH_DEVICE selects the device: cuda (default), cuda:1, cpu. The descriptions that --list
+// prints are the arguments of device_baseline.py, which trains the same in PyTorch; gpu_check.sh runs
+// it afterwards, because the device's memory may not be sufficient for both.
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -9,7 +10,6 @@
 #include "bench/benchmark.h"
 #include "bench/device_training.h"
 #include "bench/options.h"
-#include "bench/torch_baselines.h"
 #include "shared/base/status.h"
 
 namespace stoker::bench {
@@ -37,19 +37,9 @@ Benchmark training_benchmark(const DeviceSetup& setup) {
                   return steps * static_cast<double>(setup.units);
                 },
                 {}};
-    STOKER_ASSIGN_OR_RETURN(trial.baselines,
-                            torch_baselines({.bench = "device-" + setup.training.name,
-                                             .script = "device_baseline.py",
-                                             .setup = to_json(setup),
-                                             .parameters = training->parameters(),
-                                             .units = static_cast<double>(setup.units)},
-                                            options));
     return std::vector{std::move(trial)};
   };
-  return {"device-" + setup.training.name,
-          "training steps on " + config::to_string(setup.train.device) +
-              " (baselines: set STOKER_PYTHON)",
-          prepare};
+  return {"device-" + setup.training.name, to_json(setup), prepare};
 }
 
 }  // namespace

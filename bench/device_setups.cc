@@ -40,7 +40,7 @@ DeviceSetup resnet50(bool tiny) {
                                              .shape = {3, tiny ? 16 : 224, tiny ? 16 : 224}},
                                             {.name = "label", .dtype = DType::kI64, .shape = {}}},
                                  .classes = tiny ? 10u : 1000u,
-                                 .batch = tiny ? 2u : 256u},
+                                 .batch = tiny ? 2u : 128u},
                     .unit = "images"};
   setup.train.precision = config::Precision::kBf16;
   setup.train.channels_last = true;
@@ -62,16 +62,34 @@ DeviceSetup mlp(bool tiny) {
   return setup;
 }
 
+DeviceSetup blstm(bool tiny) {
+  DeviceSetup setup{
+      .training = {.name = "blstm",
+                   .model = {.arch = config::BlstmConfig{.hidden_size = tiny ? 8 : 128}},
+                   .task = {config::ClassificationTask{}},
+                   .sample = {{.name = "input",
+                               .dtype = DType::kF32,
+                               .shape = {tiny ? 4 : 128, tiny ? 8 : 512}},
+                              {.name = "label", .dtype = DType::kI64, .shape = {}}},
+                   .classes = 10,
+                   .batch = tiny ? 2u : 400u},
+      .unit = "sequences"};
+  setup.units = setup.training.batch;
+  return setup;
+}
+
 }  // namespace
 
 std::vector<DeviceSetup> device_setups(bool tiny, const config::DeviceConfig& device) {
-  std::vector<DeviceSetup> setups{mlp(tiny), gpt2(tiny), resnet50(tiny)};
+  std::vector<DeviceSetup> setups{mlp(tiny), blstm(tiny), gpt2(tiny), resnet50(tiny)};
   for (DeviceSetup& setup : setups) setup.train.device = device;
   return setups;
 }
 
 std::string to_json(const DeviceSetup& setup) {
   boost::json::object to = to_object(setup.training);
+  to["unit"] = setup.unit;
+  to["units"] = setup.units;
   to["device"] = config::to_string(setup.train.device);
   to["precision"] = config::to_string(setup.train.precision);
   to["channels_last"] = setup.train.channels_last;

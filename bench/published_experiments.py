@@ -38,6 +38,7 @@ def parse_arguments(description, modes):
     parser.add_argument("mode", choices=modes)
     parser.add_argument("--steps", type=int, help="default: as published")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="of a PyTorch row")
     parser.add_argument("--simulated", action="store_true", help="sleep for the published step time instead of a step")
     return parser.parse_args()
 
@@ -60,8 +61,11 @@ class Row:
         self.excluded += time.perf_counter() - start
         self.excluded_cpu += time.process_time() - cpu
 
-    def run(self, next_batch, step):
-        """step(next_batch()) for each step. A row without next_batch gets its input within step()."""
+    def run(self, next_batch, step, synchronize=lambda: None):
+        """step(next_batch()) for each step, and synchronize() at the end.
+
+        A row without next_batch gets its input within step().
+        """
         wait, start = 0.0, time.perf_counter()
         for _ in range(self.steps):
             began = time.perf_counter()
@@ -71,6 +75,7 @@ class Row:
                 time.sleep(self.experiment.device_ms / 1e3)
             else:
                 step(batch)
+        synchronize()
         stepped = time.perf_counter() - start
         seconds = time.perf_counter() - self.start - self.excluded
         cores = (time.process_time() - self.cpu - self.excluded_cpu) / seconds

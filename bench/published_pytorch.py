@@ -1,7 +1,7 @@
 """The published experiments in PyTorch: published_pytorch.py mlp|blstm loop|DataLoader.
 
-loop: the batch is made in each step. DataLoader: a worker process makes batches. Prints a JSON object
-(published_experiments.py).
+loop: the batch is made in each step. DataLoader: a worker process makes batches, for a GPU in page-locked memory.
+Prints a JSON object (published_experiments.py).
 """
 from published_experiments import EXPERIMENTS, Row, parse_arguments
 
@@ -45,37 +45,43 @@ def make_model(name, experiment):
 
 def main():
     args = parse_arguments(__doc__, ["loop", "DataLoader"])
-    experiment = EXPERIMENTS[args.experiment]
+    experiment, device = EXPERIMENTS[args.experiment], torch.device(args.device)
+    is_cuda = device.type == "cuda"
+    torch.backends.cudnn.allow_tf32 = False  # fp32 is fp32 in stoker
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # imports modules, which is not part of the total
 
     row = Row(f"PyTorch, {args.mode}", args)
     torch.manual_seed(1)
-    model = make_model(args.experiment, experiment)
+    model = make_model(args.experiment, experiment).to(device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=experiment.lr, fused=True)
 
+    def to_device(batch):
+        return [tensor.to(device, non_blocking=True) for tensor in batch]
+
     @torch.no_grad()
     def accuracy():
-        batches = [make_batch(experiment) for _ in range(experiment.evaluation_batches)]
+        batches = [to_device(make_batch(experiment)) for _ in range(experiment.evaluation_batches)]
         correct = [((model(x).squeeze(1) > 0) == (y > 0.5)).float().mean() for x, y in batches]
         return float(sum(correct)) / len(correct)
 
     def step(batch):
-        x, y = batch
+        x, y = to_device(batch)
         optimizer.zero_grad()
         F.binary_cross_entropy_with_logits(model(x).squeeze(1), y).backward()
         optimizer.step()
 
+    synchronize = torch.cuda.synchronize if is_cuda else lambda: None
     row.evaluate("before", accuracy)
     if args.mode == "DataLoader":
-        loader = DataLoader(Batches(experiment), batch_size=None, num_workers=1, prefetch_factor=experiment.capacity)
+        loader = DataLoader(Batches(experiment), batch_size=None, num_workers=1, prefetch_factor=experiment.capacity, pin_memory=is_cuda)
         batches = iter(loader)
-        row.run(lambda: next(batches), step)
+        row.run(lambda: next(batches), step, synchronize)
         del batches  # ends the worker process
     else:
-        row.run(lambda: make_batch(experiment), step)
+        row.run(lambda: make_batch(experiment), step, synchronize)
     row.evaluate("after", accuracy)
     row.print()
 

@@ -1,4 +1,4 @@
-"""The published experiments in stokerd: published_stokerd.py BIN CONFIG RUN_DIR [--steps N] [--threads N].
+"""The published experiments in stokerd: published_stokerd.py BIN CONFIG RUN_DIR [--steps N] [--threads N] [--device DEVICE].
 
 The times are those of the whole process, with worker process, metrics and checkpoints; the accuracy is that of
 stoker-eval. Prints a JSON object (published_experiments.py). BIN is the directory of the programs.
@@ -41,10 +41,11 @@ def main():
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     shutil.rmtree(args.run_dir, ignore_errors=True)
     command = [args.bin / "stokerd", "--config", args.config]
-    settings = [f"run.dir={args.run_dir}", f"train.num_threads={args.threads}", "control.socket=null"]
+    settings = [f"run.dir={args.run_dir}", f"train.num_threads={args.threads}", f"train.device={args.device}", "control.socket=null"]
     settings += [f"train.max_steps={args.steps}"] if args.steps else []
     for setting in settings:
         command += ["--set", setting]

@@ -1,91 +1,100 @@
 #!/usr/bin/env bash
-# Runs all GPU tests, then benchmarks against PyTorch, and prints a table. Takes at most eight
-# minutes.
+# Tests and measures stoker on a GPU, in parts whose results are kept. bench/gpu_check.py has the checks.
 set -euo pipefail
 
 readonly no_gpu=77
-readonly test_seconds=130 all_seconds=470
-readonly -A bench_seconds=([mlp]=60 [gpt2]=170 [resnet50]=110)  # two compilations of the peer take most of it
 
 usage() {
   cat <<'HELP'
-Usage: gpu_check.sh [FOLDER]
+Usage: gpu_check.sh [OPTION…] [FOLDER [PART…]]
 
-Runs the tests that need a GPU, then compares training steps on it with eager PyTorch and torch.compile, and prints a
-Markdown table; the results are stored in FOLDER (default: ./gpu-check). Takes at most eight minutes; downloads nothing.
+Runs the tests that need a GPU, and compares training on it with eager PyTorch and torch.compile, one program at a time. Stops after
+eight minutes; with the same FOLDER (default: ./gpu-check), the next call continues. Downloads nothing.
 
-From a checkout (scripts/gpu_check.sh, after scripts/build.sh release) or from an installed tree
-(libexec/stoker/gpu-check/gpu_check.sh, after bin/stoker-libtorch). STOKER_PYTHON: a Python with torch 2.11 for the
-comparison (default: python3). Exit code 77 without a GPU.
+FOLDER/results.jsonl has a line for each check, FOLDER/page.md the tables, FOLDER/log the output of the programs.
+bench/gpu_page.py FOLDER/results.jsonl docs/gpu.md writes the tables into the document.
+
+PART, in this order: start, tests, resume, published, gpt2, resnet50, steps, memory, cifar10, sanitizer (default: all)
+
+  --device DEVICE   cuda (default), cuda:1, cpu
+  --limit SECONDS   of this call (480)
+  --retry           repeat failed checks, too
+  --cifar10 DATA    folder with train/CLASS/*.jpg and test/CLASS/*.jpg, or an archive of such a folder cifar10
+  --quick           tiny sizes: tests that every check runs, measures nothing
+
+From a checkout (scripts/gpu_check.sh, after scripts/build.sh release), from an installed tree, or from the archive of
+scripts/gpu_pack.sh. There it uses the torch of STOKER_PYTHON (default: python3), whose version must be that of the build. It is
+what stoker is compared with, too. Exit codes: 0 all checks passed, 1 one failed, 64 usage error, 75 call it again, 77 without a GPU,
+78 libraries are missing.
 HELP
 }
 
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage && exit 0; fi
-if (($# > 1)); then usage >&2 && exit 64; fi
+die() {
+  printf 'gpu_check: %s\n' "$*" >&2
+  exit 78
+}
 
-gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -n 1) || gpu=''
-if [[ -z $gpu ]]; then
+device=cuda
+options=()
+while [[ ${1:-} == -* ]]; do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --quick | --retry) options+=("$1") && shift && continue ;;
+    --device | --limit | --cifar10) (($# > 1)) || { usage >&2 && exit 64; } ;;&
+    --device) device=$2 ;;
+    --limit | --cifar10) options+=("$1" "$2") ;;
+    *) usage >&2 && exit 64 ;;
+  esac
+  shift 2
+done
+
+if [[ $device == cuda* ]] && ! nvidia-smi -L 2>/dev/null | grep GPU >/dev/null; then
   echo "gpu_check: no NVIDIA GPU found (nvidia-smi lists none); nothing was checked"
   exit "$no_gpu"
 fi
 
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
-if [[ -x $here/cuda_test ]]; then
-  tests=$here bench=$here scripts=$here/bench
-elif [[ -x $here/../../../bin/stokerd ]]; then
-  echo "gpu_check: the tests were not built when this was installed: scripts/build.sh release, then install again" >&2
-  exit 78
-else
-  tests=$here/../build/release/tests bench=$here/../build/release/bin scripts=$here/../bench
-  [[ -x $tests/cuda_test && -x $bench/stoker-bench-device ]] || {
-    echo "gpu_check: build first: scripts/build.sh release cuda_test stoker-bench-device stoker_cuda" >&2
-    exit 78
-  }
-fi
 python=${STOKER_PYTHON:-python3}
-out=${1:-gpu-check}
-mkdir -p "$out"
-: >"$out/lines.jsonl"
-deadline=$((SECONDS + all_seconds))
-status=0
+tree=$here/../../..
 
-# within SECONDS COMMAND…: limits the command to SECONDS and to the remaining total time.
-within() {
-  local remaining=$((deadline - SECONDS)) max_seconds=$1
-  shift
-  if ((remaining < 5)); then return 124; fi
-  timeout --kill-after=5 "$((remaining < max_seconds ? remaining : max_seconds))" "$@"
+# In an installed tree: with the LibTorch of this Python, and with the libraries of the archive that the system lacks.
+select_libraries() {
+  local torch version built missing
+  torch=$("$python" -c 'import importlib.util as u; print(list(u.find_spec("torch").submodule_search_locations)[0])' 2>/dev/null) ||
+    die "$python has no torch; set STOKER_PYTHON"
+  version=$(sed -n "s/^__version__ = '\([^']*\)'.*/\1/p" "$torch/version.py")
+  built=$(cat "$tree/share/stoker/libtorch/libtorch-version")
+  [[ ${version%%+*} == "$built" ]] || die "$torch is version $version; stoker was built with $built"
+  export LD_LIBRARY_PATH=$torch/lib
+  missing=$(missing_libraries)
+  if [[ -n $missing && -d $tree/lib/stoker/system ]]; then
+    LD_LIBRARY_PATH+=:$(cd "$tree/lib/stoker/system" && pwd):$(cd "$tree/lib/stoker" && pwd)
+    missing=$(missing_libraries)
+  fi
+  [[ -z $missing ]] || die "libraries are missing: $missing"
+}
+missing_libraries() {
+  ldd "$tree"/bin/{stokerd,stoker-eval,stokerctl} "$tree/libexec/stoker/stoker-feed" "$here"/{cuda_test,stoker-bench-device} 2>&1 |
+    grep 'not found' | sort -u | paste -s -d ';' || true
 }
 
-echo "GPU: $gpu"
-if within "$test_seconds" "$tests/cuda_test" --gtest_color=no >"$out/tests.log" 2>&1; then
-  tail -n 2 "$out/tests.log"
-  if grep -q '^\[  PASSED  \] 0 tests' "$out/tests.log"; then
-    status=1
-    echo "no test ran: $(grep -m 1 -iE 'cuda|driver|device' "$out/tests.log" || echo "see $out/tests.log")"
-  fi
+if [[ -x $here/cuda_test ]]; then
+  select_libraries
+  tree=$(cd "$tree" && pwd)
+  bench=$here/bench
+  places=(--bin "$tree/bin" --tests "$here" --bench-bin "$here" --config "$tree/share/stoker/config")
+  module=$tree/lib/stoker/libstoker_cuda.so
+elif [[ -x $tree/bin/stokerd ]]; then
+  die "the tests were not built when this was installed: scripts/build.sh release, then install again"
 else
-  status=1
-  grep -E '^\[ +FAILED|Failure|what\(\)' "$out/tests.log" || tail -n 5 "$out/tests.log"
+  build=$here/../build/release
+  [[ -x $build/tests/cuda_test && -x $build/bin/stoker-bench-device ]] ||
+    die "build first: scripts/build.sh release programs cuda_test stoker-bench-device"
+  build=$(cd "$build" && pwd)
+  bench=$here/../bench
+  places=(--bin "$build/bin" --tests "$build/tests" --bench-bin "$build/bin" --config "$here/../config")
+  module=$build/bin/libstoker_cuda.so
 fi
-
-if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-  export STOKER_PYTHON=$python
-else
-  unset STOKER_PYTHON
-  echo "no comparison: $python has no PyTorch with access to the GPU (set STOKER_PYTHON)"
-fi
-export STOKER_BENCH_FOLDER=$scripts
-for model in mlp gpt2 resnet50; do
-  within "${bench_seconds[$model]}" "$bench/stoker-bench-device" --only "device-$model" --runs 3 --seconds 3 \
-    >>"$out/lines.jsonl" 2>>"$out/bench.log" || {
-    status=1
-    echo "device-$model failed; see $out/bench.log"
-  }
-done
-
-{
-  printf 'GPU: %s\n\n' "$gpu"
-  "$python" "$scripts/device_table.py" "$out/lines.jsonl" "$gpu"
-} | tee "$out/table.md"
-exit "$status"
+if [[ -e $module ]]; then places+=(--module "$module"); fi
+(($#)) || set -- gpu-check
+exec "$python" "$bench/gpu_check.py" "${places[@]}" --device "$device" "${options[@]}" -- "$@"

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include "daemon/fake_device/device_allocator.h"
 #include "daemon/fake_device/fake_streams.h"
 
 namespace stoker::fake_device {
@@ -15,6 +16,7 @@ std::atomic<uint64_t> next_seed{0};  // each engine of a run has another schedul
 const cuda::CudaModule* module_of_seed(uint64_t seed) {
   static const bool is_seeded = [seed] {
     next_seed = seed;
+    install_device_allocator();
     return true;
   }();
   static const cuda::CudaModule module{

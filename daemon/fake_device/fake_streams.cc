@@ -1,16 +1,25 @@
 #include "daemon/fake_device/fake_streams.h"
 
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
+
+#include "daemon/fake_device/device_allocator.h"
 
 namespace stoker::fake_device {
 namespace {
@@ -57,12 +66,48 @@ bool is_pinned(const void* bytes, size_t size) {
 
 void poison(void* bytes, size_t size) { std::memset(bytes, 0xff, size); }
 
+namespace {
+
+// "Trainer::do_step+420" for an address in that function; "" if it is not exported.
+std::string name_of(const void* address) {
+  Dl_info info{};
+  if (::dladdr(address, &info) == 0 || info.dli_sname == nullptr) return "";
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), &std::free);
+  std::string name = demangled ? demangled.get() : info.dli_sname;
+  name = name.substr(0, name.find('('));
+  const auto offset = static_cast<const char*>(address) - static_cast<const char*>(info.dli_saddr);
+  return name + '+' + std::to_string(offset);
+}
+
+// The calls of the engine and of the trainer that led here.
+std::string calls() {
+  static std::map<const void*, std::string> names;
+  std::array<void*, 24> frames{};
+  const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  constexpr std::string_view kNamespace = "stoker::train::";
+  std::string found;
+  for (int i = 0; i < count; ++i) {
+    const auto known = names.find(frames[i]);
+    const std::string& name =
+        known != names.end() ? known->second : names[frames[i]] = name_of(frames[i]);
+    if (!name.starts_with(kNamespace)) continue;
+    found += (found.empty() ? " in " : ", ") + name.substr(kNamespace.size());
+    if (name.starts_with("stoker::train::Trainer::")) break;
+  }
+  return found;
+}
+
+}  // namespace
+
 // A function for the thread, with the modes of the thread that submitted it.
 struct FakeStreams::Call {
   cuda::Work work;
-  std::optional<uint64_t> fails_after;  // kernels, then an allocation fails
+  std::optional<uint64_t> fails_after;  // allocations
   at::ThreadLocalState modes;
   at::ScalarType autocast_dtype = at::autocast::get_autocast_dtype(at::kCPU);
+  bool is_captured = false;
   uint64_t number = 0;  // of the submission
   bool has_started = false;
   bool is_done = false;
@@ -167,7 +212,8 @@ void FakeStreams::run_until(const Condition& condition) {
   }
 }
 
-bool FakeStreams::is_removed(const std::string& fence) {
+bool FakeStreams::is_removed(std::string fence) {
+  if (options_.is_fence_per_call) fence += calls();
   log_->fences.insert(fence);
   return fence == options_.removed_fence;
 }
@@ -187,14 +233,20 @@ void FakeStreams::begin_call() {
 
 // ---- Memory
 
+void FakeStreams::count_allocation() {
+  if (allocations_++ == options_.failing_allocation) throw_out_of_memory();
+}
+
 void* FakeStreams::allocate(size_t bytes) {
   begin_call();
+  count_allocation();
   memory_.emplace_back(std::max<size_t>(bytes, 1), std::byte{0xff});
   return memory_.back().data();
 }
 
 std::span<double> FakeStreams::allocate_host(size_t count) {
   begin_call();
+  count_allocation();
   auto& memory = host_memory_.emplace_back(count);
   poison(memory.data(), count * sizeof(double));
   return memory;
@@ -310,17 +362,12 @@ void FakeStreams::count_submission() {
   if (log_->submissions++ == options_.failing_submission) throw_out_of_memory();
 }
 
-void FakeStreams::throw_out_of_memory() {
-  throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                              "CUDA out of memory. Tried to allocate 2.00 GiB");
-}
-
 void FakeStreams::submit(cuda::Work work) {
   begin_call();
   try {
     count_submission();
   } catch (const c10::OutOfMemoryError&) {
-    enqueue(std::move(work), below(20));
+    enqueue(std::move(work), below(60));
     throw;
   }
   enqueue(std::move(work));
@@ -335,7 +382,8 @@ void FakeStreams::call(const cuda::Work& work) {
 }
 
 std::unique_ptr<cuda::Graph> FakeStreams::capture(const cuda::Work& work) {
-  synchronize();
+  begin_call();
+  wait_for_streams();
   std::optional<uint64_t> fails_after;
   if (log_->captures++ == options_.failing_capture) fails_after = below(100);
   const auto state = std::make_shared<GraphState>();
@@ -356,6 +404,7 @@ std::unique_ptr<cuda::Graph> FakeStreams::capture(const cuda::Work& work) {
         work();
       },
       fails_after);
+  call->is_captured = true;
   run_until([&] { return call->is_done; });
   std::exception_ptr error = std::exchange(maybe_error_, nullptr);
   check();
@@ -392,9 +441,13 @@ void FakeStreams::run_thread() {
     try {
       const at::ThreadLocalStateGuard modes(call.modes);
       const OperatorInterception interception(*this);
+      const FailingAllocation failing(call.fails_after);
       at::autocast::set_autocast_dtype(at::kCPU, call.autocast_dtype);
       call.work();
     } catch (const Abandon&) {
+    } catch (const c10::OutOfMemoryError&) {
+      // The host has the exception of a submission already, and gets that of a capture.
+      if (!call.fails_after || call.is_captured) call.maybe_error = std::current_exception();
     } catch (...) {
       call.maybe_error = std::current_exception();
     }
@@ -415,11 +468,6 @@ void FakeStreams::fail_kernel() {
 
 void FakeStreams::before_kernel() {
   if (has_failed_) throw Abandon();
-  Call& call = *maybe_running_;
-  if (call.fails_after && (*call.fails_after)-- == 0) {
-    if (maybe_recorder_ == nullptr) throw Abandon();  // the host has the exception
-    throw_out_of_memory();
-  }
   if (log_->kernels++ == options_.failing_kernel) fail_kernel();
   if (chance(pause_probability_)) yield();
 }
@@ -437,13 +485,15 @@ void FakeStreams::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
 
 void FakeStreams::synchronize() {
   begin_call();
-  if (is_removed("synchronize device")) return;
-  run_until([this] { return queues_[0].empty() && queues_[1].empty(); });
-  check();
+  if (!is_removed("synchronize device")) wait_for_streams();
 }
 
 void FakeStreams::release_cached_memory() {
   begin_call();
+  wait_for_streams();
+}
+
+void FakeStreams::wait_for_streams() {
   run_until([this] { return queues_[0].empty() && queues_[1].empty(); });
   check();
 }

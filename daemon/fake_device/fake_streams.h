@@ -6,8 +6,9 @@
 //     kernels while the host and the other stream continue.
 //   - A captured graph contains kernels and their memory, not the function that was captured.
 //   - Memory is overwritten when it is allocated, freed or handed over: input buffers before a copy,
-//     host memory when a copy to it starts, results of graphs before a replay.
-//   - An allocation or a kernel can fail. After a failed kernel, nothing runs any more, and every call
+//     host memory when a copy to it starts, results of graphs before a replay; tensors, too, if
+//     install_device_allocator() was called.
+//   - An allocation, also within an operator, or a kernel can fail. After a failed kernel, nothing runs any more, and every call
 //     throws c10::AcceleratorError with the code of an illegal address.
 //
 // Exactly one thread runs at a time, which a generator decides: the same seed gives the same schedule,
@@ -46,9 +47,13 @@ struct FakeDeviceLog {
 struct FakeDeviceOptions {
   uint64_t seed = 0;
   std::string removed_fence;  // one of FakeDeviceLog::fences, which then has no effect
-  bool is_lazy = false;       // nothing runs unless the host waits for it
-  // Counted from 0; nullopt: never. An allocation fails in this submission, or this capture.
-  std::optional<uint64_t> failing_submission, failing_capture;
+  // Fences are distinguished by the call that waits, not only by what it waits for: "wait copied in
+  // DeviceEngine::run+31, Trainer::do_step+420". For functions that the executable exports.
+  bool is_fence_per_call = false;
+  bool is_lazy = false;  // nothing runs unless the host waits for it
+  // Counted from 0; nullopt: never. An allocation fails in this submission, this capture, or of the
+  // memory of this interface.
+  std::optional<uint64_t> failing_submission, failing_capture, failing_allocation;
   std::optional<uint64_t> failing_kernel;
   bool is_all_pinned = false;    // all memory of the host, not only what was given to pin()
   bool is_memory_short = false;  // sometimes, free_bytes() is 0
@@ -104,14 +109,16 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   void run_at_random();
   template <typename Condition>
   void run_until(const Condition& condition);
-  bool is_removed(const std::string& fence);
+  void wait_for_streams();  // as captures and the driver do, which is no fence of the caller
+  bool is_removed(std::string fence);
+  void count_allocation();
   void begin_call();  // of this interface: time passes, and errors are reported
   void check();
 
   // ---- The thread of the work stream
+  // `fails_after` allocations, one fails, which the host has noticed already.
   std::shared_ptr<Call> enqueue(cuda::Work work, std::optional<uint64_t> fails_after = {});
   void count_submission();
-  [[noreturn]] static void throw_out_of_memory();
   bool resume(Call& call);
   void run_thread();
   void yield();
@@ -132,6 +139,7 @@ class FakeStreams final : public cuda::DeviceStreams, private OperatorHook {
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::vector<double>> host_memory_;
   std::vector<std::weak_ptr<GraphState>> graphs_;
+  uint64_t allocations_ = 0;        // of this interface
   bool has_failed_ = false;         // a kernel; permanent
   std::exception_ptr maybe_error_;  // of a function; reported once
 

@@ -105,7 +105,10 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
   }
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
-  if (!parameters.front().second.is_cpu()) use_device_lr();
+  if (!parameters.front().second.is_cpu()) {
+    use_device_lr();
+    scale_in_kernels();
+  }
   return {};
 }
 
@@ -295,13 +298,41 @@ at::Tensor Optimizer::clip() {
     at::_foreach_clamp_max_(gradients_, *max_value_);
     if (max_norm_) left = gradient_norm();
   }
-  if (max_norm_) {
-    // Same as torch.nn.utils.clip_grad_norm_. Also multiplies by a factor of 1, which avoids
-    // reading the factor back from the device.
-    const at::Tensor factor = (*max_norm_ / (left + 1e-6)).clamp_max_(1.0);
-    at::_foreach_mul_(gradients_, factor);
-  }
+  if (max_norm_) scale_gradients(left);
   return norm;
+}
+
+namespace {
+
+bool has_fused_kernel(const Optimizer::Group& group) {
+  switch (group.name) {
+    case OptimizerName::kSgd:
+    case OptimizerName::kAdam:
+    case OptimizerName::kAdamW:
+      return true;
+    case OptimizerName::kRmsprop:
+    case OptimizerName::kAdagrad:
+    case OptimizerName::kLion:
+    case OptimizerName::kMuon:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+// Same as torch.nn.utils.clip_grad_norm_. Also scales by a factor of 1, which avoids reading the
+// factor back from the device.
+void Optimizer::scale_gradients(const at::Tensor& norm) {
+  const at::Tensor factor = (*max_norm_ / (norm + 1e-6)).clamp_max_(1.0);
+  if (!scales_in_kernels_) {
+    at::_foreach_mul_(gradients_, factor);
+    return;
+  }
+  grad_scale_ = factor.reciprocal();
+  for (const Group& group : groups_)
+    if (!has_fused_kernel(group) && !(is_frozen_ && group.can_be_frozen))
+      at::_foreach_mul_(group.gradients, factor);
 }
 
 namespace {
@@ -456,6 +487,10 @@ void Optimizer::apply() {
   }
 }
 
+std::optional<at::Tensor> Optimizer::maybe_grad_scale() const {
+  return grad_scale_.defined() ? std::optional(grad_scale_) : std::nullopt;
+}
+
 void Optimizer::apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf) {
   // With a zero-initialized buffer the first step is the same as in PyTorch, which initializes the
   // buffer from the gradient. Without momentum there is no buffer, and a Nesterov step is a plain
@@ -466,7 +501,7 @@ void Optimizer::apply_sgd(Group& group, const std::optional<at::Tensor>& found_i
     at::_fused_sgd_(group.parameters, group.gradients, group.momentum_buffers, group.weight_decay,
                     sgd.momentum, lr,
                     /*dampening=*/0.0, sgd.nesterov && has_momentum,
-                    /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
+                    /*maximize=*/false, /*is_first_step=*/false, maybe_grad_scale(), found_inf);
   });
 }
 
@@ -480,7 +515,7 @@ void Optimizer::apply_adam(Group& group, const std::optional<at::Tensor>& found_
       fused(group.parameters, group.gradients, group.exp_avgs, group.exp_avg_sqs,
             /*max_exp_avg_sqs=*/at::TensorList{}, group.steps, lr, adam.beta1, adam.beta2,
             group.weight_decay, adam.eps, /*amsgrad=*/false,
-            /*maximize=*/false, /*grad_scale=*/std::optional<at::Tensor>(), found_inf);
+            /*maximize=*/false, maybe_grad_scale(), found_inf);
     };
     if (group.name == OptimizerName::kAdamW)
       kernel([](auto&&... each) { at::_fused_adamw_(each...); });

@@ -60,6 +60,9 @@ class Optimizer {
   void set_lr(double lr);
   // Keeps the learning rate in a tensor, as parameters on a device always do.
   void use_device_lr();
+  // Scales the gradients in the kernels of sgd, adam and adamw instead of before, which reads them
+  // once less. The parameters can differ in the last bit. On a device always so.
+  void scale_in_kernels() { scales_in_kernels_ = true; }
   at::Tensor update();
   at::Tensor update_if_finite(const at::Tensor& loss);
   at::Tensor update_unless(const at::Tensor& found_inf);
@@ -115,6 +118,8 @@ class Optimizer {
   void add(Group& group, const std::string& name, const at::Tensor& parameter);
   at::Tensor gradient_norm();
   at::Tensor clip();
+  void scale_gradients(const at::Tensor& norm);
+  std::optional<at::Tensor> maybe_grad_scale() const;
   void apply();
   void apply_sgd(Group& group, const std::optional<at::Tensor>& found_inf);
   void apply_adam(Group& group, const std::optional<at::Tensor>& found_inf);
@@ -131,6 +136,8 @@ class Optimizer {
   NamedTensors state_;
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
   at::Tensor found_inf_;
+  bool scales_in_kernels_ = false;
+  at::Tensor grad_scale_;  // F32 scalar by which the kernels divide; undefined: they do not
 };
 
 }  // namespace stoker::train

@@ -1,8 +1,10 @@
 // The trainer on a simulated device, in random schedules of the host and the device's two streams:
-// whatever the schedule, the run reports and saves exactly what it does on the CPU. After a failed
-// allocation or kernel it ends with the right error, and what it reported and saved before is right.
+// whatever the schedule, the run reports and saves exactly what it does on the CPU, also if the data
+// ends within a step. After a failed allocation or kernel it ends with the right error, and what it
+// reported and saved before is right.
 //
-// RemovingAnyFenceIsNoticed removes one fence after the other, and checks that schedules go wrong:
+// RemovingAnyFenceIsNoticed removes one fence after the other, each in every place that has it, such as
+// the four in which the trainer waits for the device, and checks that schedules go wrong:
 //
 //   wait copied                      work starts before its batch is there
 //   record copied                    work starts, and the slot is released, before its batch is there
@@ -47,6 +49,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/cuda/stream_queue.h"
+#include "daemon/fake_device/device_allocator.h"
 #include "daemon/fake_device/fake_streams.h"
 #include "daemon/train/cpu_engine.h"
 #include "daemon/train/device_engine.h"
@@ -73,6 +76,7 @@ struct Variant {
   std::string name;
   std::function<void(config::Config&)> change;
   std::function<bool(uint64_t)> is_poisoned = [](uint64_t) { return false; };  // a ticket
+  bool is_stream = false;
 };
 
 config::ClassificationTask classification() { return {}; }
@@ -109,6 +113,19 @@ const std::vector<Variant>& variants() {
          config.metrics.tensorboard = true;
          config.metrics.histogram_every_steps = 5;
          config.metrics.log_every_steps = 1;
+       }},
+      {"mixup",
+       [](config::Config& config) {
+         config.data["train"].batch_transforms = {config::Mixup{.alpha = 0.4}};
+         config.train.gradient_accumulation_steps = 2;
+       }},
+      {"stream", [](config::Config& config) { config.train.gradient_accumulation_steps = 2; },
+       [](uint64_t) { return false; },
+       /*is_stream=*/true},
+      {"frozen at first",
+       [](config::Config& config) {
+         config.model.freeze = {"0.*"};
+         config.model.unfreeze_at_step = 6;
        }},
   };
   return all;
@@ -171,10 +188,11 @@ std::string bits_of(double value) {
 // is held back. Each slot is overwritten as soon as it is released.
 class ScheduledRun final : private BatchSource, private MetricsSink {
  public:
-  // Without `maybe_device` on the CPU.
-  ScheduledRun(const Variant& variant, uint64_t slots, uint64_t seed,
+  // Without `maybe_device` on the CPU. The data ends at the ticket `end`.
+  ScheduledRun(const Variant& variant, uint64_t end, uint64_t slots, uint64_t seed,
                std::optional<FakeDeviceOptions> maybe_device)
       : variant_(variant),
+        end_(end),
         config_(config_of(variant)),
         maybe_device_(std::move(maybe_device)),
         random_(seed),
@@ -199,9 +217,9 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
                                   .poison = fake_device::poison};
     writer_.emplace(store_, options, system_clock());
     state_ = *TrainingState::create(config_, dataset(), c10::Device(c10::kCPU));
-    const auto end = kSteps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
+    const auto all = kSteps * static_cast<uint64_t>(config_.train.gradient_accumulation_steps);
     ring_ = *ring::ShmRing::create(ring::BatchLayout(dataset().spec(), kBatch),
-                                   {.slots = slots, .first_ticket = 0, .end_ticket = end});
+                                   {.slots = slots, .first_ticket = 0, .end_ticket = all});
     producer_ = *ring_->add_producer("test");
     fill_slots();
     writing_ = std::jthread([this](const std::stop_token& stop) { (void)writer_->run(stop); });
@@ -295,9 +313,19 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
   const data::order::SamplePlan& plan() const override { return plan_; }
   feed::BatchShapes shapes() const override { return ring_->layout(); }
   bool has_new_version_at(uint64_t) const override { return false; }
-  bool accept(const feed::ReceivedBatch&) override {
-    write_checkpoint(/*at_random=*/true);
+  bool accept(const feed::ReceivedBatch& batch) override {
+    const bool has_ended = batch.ticket == end_;
+    write_checkpoint(/*at_random=*/!has_ended);
+    if (has_ended) {
+      gate_.release(1000);  // the trainer waits for the writer
+      return false;
+    }
+    stream_.next_source = batch.ticket + 2;
+    stream_.elements = {{.source = batch.ticket, .at = {.offset = 3 * batch.ticket, .record = 1}}};
     return true;
+  }
+  const feed::StreamState* maybe_stream() const override {
+    return variant_.is_stream ? &stream_ : nullptr;
   }
   std::vector<std::string> files_of(uint64_t) const override { return {}; }
   std::vector<uint64_t> quarantined() const override { return {}; }
@@ -327,6 +355,7 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
   void save_profile(RecordedProfile, Done) override {}
 
   const Variant& variant_;
+  const uint64_t end_;
   const config::Config config_;
   const std::optional<FakeDeviceOptions> maybe_device_;
   std::mt19937_64 random_;
@@ -340,21 +369,26 @@ class ScheduledRun final : private BatchSource, private MetricsSink {
   std::unique_ptr<ring::ShmRing> ring_;
   ring::ProducerId producer_;
   std::jthread writing_;
+  feed::StreamState stream_;  // after the last batch
   Results results_;
   std::optional<Trainer> trainer_;
 };
 
-const Results& expected_of(size_t variant) {
-  static std::map<size_t, Results> known;
-  const auto found = known.find(variant);
+// The tickets of the variant.
+uint64_t tickets_of(size_t variant) {
+  const config::Config config = config_of(variants()[variant]);
+  return kSteps * static_cast<uint64_t>(config.train.gradient_accumulation_steps);
+}
+
+const Results& expected_of(size_t variant, uint64_t end) {
+  static std::map<std::pair<size_t, uint64_t>, Results> known;
+  const auto found = known.find({variant, end});
   if (found != known.end()) return found->second;
   // Each step that a device could save is saved.
-  Results all;
-  ScheduledRun run(variants()[variant], 3, 1, std::nullopt);
+  ScheduledRun run(variants()[variant], end, 3, 1, std::nullopt);
   const auto outcome = run.train();
   EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
-  all = run.results();
-  return known[variant] = all;
+  return known[{variant, end}] = run.results();
 }
 
 // ---- Schedules
@@ -383,24 +417,32 @@ void compare(const char* what, const std::map<uint64_t, std::string>& found,
 
 // Everything follows from the seed. Returns what went wrong.
 std::vector<std::string> run_schedule(uint64_t seed, const std::string& removed_fence,
-                                      Totals* totals) {
+                                      Totals* totals, bool is_fence_per_call = false) {
   std::mt19937_64 random(seed);
   const size_t variant = random() % variants().size();
-  const Results& expected = expected_of(variant);
-  FakeDeviceOptions device{.seed = random(), .removed_fence = removed_fence};
+  // Sometimes the data ends before the last step, in any micro-batch but those of the first step.
+  const uint64_t tickets = tickets_of(variant), per_step = tickets / kSteps;
+  const bool ends_early = random() % 4 == 0;
+  const uint64_t end = ends_early ? per_step + random() % (tickets - per_step) : tickets;
+  const uint64_t last_step = end / per_step;
+  const Results& expected = expected_of(variant, end);
+  FakeDeviceOptions device{
+      .seed = random(), .removed_fence = removed_fence, .is_fence_per_call = is_fence_per_call};
   device.is_all_pinned = random() % 4 != 0;
   device.is_memory_short = random() % 3 == 0;
-  const uint64_t fault = random() % 8;
+  const uint64_t fault = random() % 10;
   if (fault == 0) device.failing_submission = random() % 200;
   if (fault == 1) device.failing_kernel = random() % 2000;
   if (fault == 2) device.failing_capture = random() % 3;
+  if (fault == 3) device.failing_allocation = random() % 4;
   const uint64_t slots = 2 + random() % 3;
   std::vector<std::string> problems;
   {
-    ScheduledRun run(variants()[variant], slots, random(), device);
+    ScheduledRun run(variants()[variant], end, slots, random(), device);
     const auto outcome = run.train();
     const StatusCode code = outcome.status().code();
-    if (!outcome.ok() && !(device.failing_submission && code == StatusCode::kOutOfMemory) &&
+    const bool is_short = device.failing_submission || device.failing_allocation;
+    if (!outcome.ok() && !(is_short && code == StatusCode::kOutOfMemory) &&
         !(device.failing_kernel && code == StatusCode::kDeviceLost))
       problems.push_back("the run ended with " + outcome.status().to_string());
     totals->out_of_memory += code == StatusCode::kOutOfMemory ? 1 : 0;
@@ -410,9 +452,10 @@ std::vector<std::string> run_schedule(uint64_t seed, const std::string& removed_
     compare("histograms", found.histograms, expected.histograms, outcome.ok(), &problems);
     // Which are saved depends on the writer, except the last one.
     compare("checkpoints", found.checkpoints, expected.checkpoints, false, &problems);
-    if (outcome.ok() && !found.checkpoints.contains(kSteps))
+    if (outcome.ok() && !found.checkpoints.contains(last_step))
       problems.emplace_back("the last step is not saved");
-    if (found.pinned_snapshots != 1)
+    const int pinned = device.failing_allocation ? 0 : 1;  // which fails when the device is opened
+    if (found.pinned_snapshots != pinned)
       problems.emplace_back("the memory of snapshots is not locked once, before the first step");
   }
   for (const std::string& violation : device.log->violations) problems.push_back(violation);
@@ -427,7 +470,9 @@ std::vector<std::string> run_schedule(uint64_t seed, const std::string& removed_
                     variants()[variant].name + ", " + std::to_string(slots) + " slots" +
                         (device.is_all_pinned ? ", pinned" : "") +
                         (device.is_memory_short ? ", short of memory" : "") +
+                        (ends_early ? ", ends at ticket " + std::to_string(end) : "") +
                         (device.failing_submission ? ", a submission fails" : "") +
+                        (device.failing_allocation ? ", an allocation fails" : "") +
                         (device.failing_capture ? ", a capture fails" : "") +
                         (device.failing_kernel ? ", a kernel fails" : "") + "; " +
                         std::to_string(device.log->failed_captures) + " captures failed");
@@ -443,9 +488,11 @@ std::optional<uint64_t> requested_seed() {
 class DeviceScheduleTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
+    fake_device::install_device_allocator();
     at::set_num_threads(1);
     ASSERT_TRUE(init_log({.level = LogLevel::kError}).ok());
-    for (size_t variant = 0; variant < variants().size(); ++variant) (void)expected_of(variant);
+    for (size_t variant = 0; variant < variants().size(); ++variant)
+      (void)expected_of(variant, tickets_of(variant));
   }
 };
 
@@ -500,7 +547,8 @@ std::optional<uint64_t> find_schedule(const std::string& removed_fence, uint64_t
     for (uint64_t seed = 1; seed <= max_schedules; ++seed) {
       (void)!::write(ends[1], &seed, sizeof seed);
       Totals totals;
-      if (!run_schedule(seed, removed_fence, &totals).empty()) ::_exit(1);
+      if (!run_schedule(seed, removed_fence, &totals, /*is_fence_per_call=*/true).empty())
+        ::_exit(1);
     }
     ::_exit(0);
   }
@@ -518,24 +566,25 @@ std::optional<uint64_t> find_schedule(const std::string& removed_fence, uint64_t
 }
 
 TEST_F(DeviceScheduleTest, RemovingAnyFenceIsNoticed) {
-  constexpr uint64_t kMaxSchedules = 1000;
+  constexpr uint64_t kMaxSchedules = 3000;
   Totals totals;
-  for (uint64_t seed = 1; seed <= 200; ++seed)
-    ASSERT_THAT(run_schedule(seed, "", &totals), ::testing::IsEmpty()) << seed;
-  EXPECT_THAT(totals.fences,
-              ::testing::UnorderedElementsAre(
-                  "wait copied", "record copied", "query copied", "synchronize copied",
-                  "wait work on buffer done", "record work on buffer done", "query read",
-                  "synchronize read", "record read", "synchronize use of the state",
-                  "record use of the state", "synchronize drop of graphs", "record drop of graphs",
-                  "synchronize device", "wait for call",
-                  // For the time only.
-                  "record started", "record finished", "query finished"))
+  for (uint64_t seed = 1; seed <= 300; ++seed)
+    ASSERT_THAT(run_schedule(seed, "", &totals, /*is_fence_per_call=*/true), ::testing::IsEmpty())
+        << seed;
+  std::set<std::string> names;
+  for (const std::string& fence : totals.fences) names.insert(fence.substr(0, fence.find(" in ")));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre(
+                         "wait copied", "record copied", "query copied", "synchronize copied",
+                         "wait work on buffer done", "record work on buffer done", "query read",
+                         "synchronize read", "record read", "synchronize use of the state",
+                         "record use of the state", "synchronize drop of graphs",
+                         "record drop of graphs", "synchronize device", "wait for call",
+                         // For the time only.
+                         "record started", "record finished", "query finished"))
       << "a new fence belongs to the list at the top";
-  for (const char* const timing : {"record started", "record finished", "query finished"})
-    totals.fences.erase(timing);
   EXPECT_FALSE(find_schedule("", 50)) << "with all fences";
   for (const std::string& fence : totals.fences) {
+    if (fence.find("started") != fence.npos || fence.find("finished") != fence.npos) continue;
     const auto found = find_schedule(fence, kMaxSchedules);
     EXPECT_TRUE(found) << "training goes well without: " << fence;
     if (found)

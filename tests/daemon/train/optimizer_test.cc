@@ -156,6 +156,29 @@ TEST_P(ParamGroupsTest, MatchesSeparateOptimizerPerGroup) {
       EXPECT_TRUE(at::equal(together.at(name), tensor)) << name;
 }
 
+TEST_P(ParamGroupsTest, ClipsInKernelsAsBefore) {
+  // With muon, some groups have a kernel that scales, and others have not.
+  for (const double max_norm : {0.5, 1e6}) {
+    const Parameters before({"a", "b"}), within({"a", "b"});
+    const config::TrainConfig options{.max_grad_norm = max_norm};
+    const auto first = Optimizer::create(config(), options, before.all);
+    const auto second = Optimizer::create(config(), options, within.all);
+    ASSERT_TRUE(first.ok() && second.ok()) << first.status().to_string();
+    (*second)->scale_in_kernels();
+    for (int step = 0; step < 5; ++step) {
+      before.set_gradients(step);
+      within.set_gradients(step);
+      const at::Tensor norm = (*first)->step(0.01);
+      EXPECT_TRUE(at::equal((*second)->step(0.01), norm)) << "the norm before clipping";
+      for (const std::string name : {"a", "b"})
+        EXPECT_TRUE(at::allclose(within.at(name).grad(), before.at(name).grad(), 1e-6, 0))
+            << name << ": gradients are clipped, too";
+    }
+    for (const std::string name : {"a", "b"})
+      EXPECT_TRUE(at::allclose(within.at(name), before.at(name), 1e-5, 1e-6)) << name;
+  }
+}
+
 TEST_P(ParamGroupsTest, DoesNotChangeResultWithEqualSettings) {
   const Parameters one({"a", "b", "c"}), grouped({"a", "b", "c"});
   const config::TrainConfig clipped{.max_grad_norm = 0.5};  // over all groups together

@@ -1,0 +1,713 @@
+"""What scripts/gpu_check.sh runs: checks of a GPU in parts, whose results are kept, so that a later call continues.
+
+Every check appends a line to FOLDER/results.jsonl when it ends. A check that has passed or failed on this device is not
+repeated; one that ran out of time or was skipped is. Only one program uses the device at a time. FOLDER/log has the
+output of all programs, FOLDER/page.md the tables (gpu_page.py).
+"""
+import argparse
+import gzip
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from array import array
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import gpu_page  # noqa: E402
+
+ERROR_LENGTH = 300
+
+
+class Skipped(Exception):
+    pass
+
+
+class Failed(Exception):
+    pass
+
+
+class OutOfTime(Exception):
+    pass
+
+
+class Power(threading.Thread):
+    """Samples power, memory and use of the device with nvidia-smi."""
+
+    FIELDS = {"power_w": "power.draw", "memory_mib": "memory.used", "busy_percent": "utilization.gpu"}
+
+    def __init__(self, device):
+        super().__init__(daemon=True)
+        self.samples = []
+        index = device.partition(":")[2] or "0"
+        command = ["nvidia-smi", f"--id={index}", "--query-gpu=" + ",".join(self.FIELDS.values())]
+        try:
+            self.process = subprocess.Popen(
+                [*command, "--format=csv,noheader,nounits", "-lms", "250"], stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True)
+        except OSError:
+            self.process = None
+
+    def run(self):
+        if self.process is None:
+            return
+        for line in self.process.stdout:
+            try:
+                self.samples.append([float(value) for value in line.split(",")])
+            except ValueError:
+                pass  # [N/A]
+
+    def stop(self):
+        """The maximum of the memory, and the means over the samples in which the device was busy."""
+        if self.process is None:
+            return {}
+        self.process.kill()
+        self.process.wait()
+        self.join(5)
+        samples = list(self.samples)
+        if not samples:
+            return {}
+        busy = [sample for sample in samples if sample[2] >= 50] or samples
+        mean = [sum(column) / len(busy) for column in zip(*busy)]
+        most = max(sample[1] for sample in samples)
+        return {"power_w": round(mean[0], 1), "memory_mib": most, "busy_percent": round(mean[2], 1)}
+
+
+class Check:
+    """The environment of a check: programs, folders, time."""
+
+    def __init__(self, args, log):
+        self.args, self.log = args, log
+        self.work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
+        self.quick = args.quick
+        self.environment = {"STOKER_BENCH_DEVICE": args.device} | ({"OMP_NUM_THREADS": "1"} if args.quick else {})
+        self.is_cuda = args.device.startswith("cuda")
+        self.deadline = 0.0
+
+    def remaining(self):
+        return max(0.0, self.deadline - time.monotonic())
+
+    def program(self, name):
+        for folder in (self.args.bin, self.args.tests, self.args.bench_bin, self.args.tests.parent):
+            if (folder / name).exists():
+                return folder / name
+        raise Failed(f"{name} is missing: build it before packing")
+
+    def start(self, command, env=None, stdin=None):
+        text = " ".join(map(str, command))
+        self.log.write(f"\n$ {text}\n".encode())
+        self.log.flush()
+        # To a file: a pipe would stay open as long as a child of the program has it.
+        output = tempfile.TemporaryFile()
+        process = subprocess.Popen(
+            [str(word) for word in command], stdin=stdin, stdout=output, stderr=self.log,
+            env={**os.environ, **self.environment, **(env or {})}, start_new_session=True, cwd=self.work)
+        process.output = output
+        return process
+
+    def run(self, command, env=None, accept=(0,), stdin=b""):
+        """The standard output. Kills the program when the time of the check is over, and its children in any case."""
+        process = self.start(command, env, subprocess.PIPE)
+        try:
+            process.stdin.write(stdin)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            process.wait(self.remaining())
+            is_late = False
+        except subprocess.TimeoutExpired:
+            is_late = True
+        self.kill(process)
+        process.wait()
+        process.output.seek(0)
+        out = process.output.read()
+        self.log.write(out)
+        self.log.flush()
+        if is_late:
+            raise OutOfTime(f"{Path(command[0]).name} did not end in time")
+        if process.returncode not in accept:
+            raise Failed(f"{Path(command[0]).name}: exit {process.returncode}: {last_line(self.log, out)}")
+        return out.decode(errors="replace")
+
+    @staticmethod
+    def kill(process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def python(self, script, *arguments, **options):
+        return self.run([sys.executable, self.args.bench / script, *arguments], **options)
+
+    def has_torch(self):
+        if self.args.torch == "none":
+            raise Skipped("this Python has no torch that sees the device")
+
+    def stokerd(self, config, run_dir, settings):
+        command = [self.program("stokerd"), "--config", config]
+        for setting in [f"run.dir={run_dir}", f"train.device={self.args.device}", *settings]:
+            command += ["--set", setting]
+        return command
+
+
+def last_line(log, out):
+    """Of what a program wrote to standard error, which is in the log, or else to standard output."""
+    log.flush()
+    with open(log.name, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    text = lines[-1] if lines else out.decode(errors="replace").strip()
+    return text[-ERROR_LENGTH:]
+
+
+# ---- start
+
+
+def check_libraries(check):
+    """Versions, and that every program finds its libraries."""
+    missing = []
+    modules = [check.args.module] if check.args.module and check.is_cuda else []
+    programs = ["stokerd", "stoker-eval", "stokerctl", "stoker-feed", "stoker-bench-device", "cuda_test"]
+    for path in [check.program(name) for name in programs] + modules:
+        out = check.run(["ldd", path], accept=(0, 1))
+        missing += re.findall(r"\S+ => not found", out)
+    if missing:
+        raise Failed("; ".join(sorted(set(missing))))
+    if not check.args.module and check.is_cuda:
+        raise Failed("libstoker_cuda.so is missing: pack a build with LibTorch's CUDA part (scripts/deps.sh --cuda-link)")
+    result = {"version": check.run([check.program("stokerd"), "--version"]).strip(), "glibc": platform.libc_ver()[1]}
+    if check.args.torch != "none":
+        code = ("import json, torch; print(json.dumps({'torch': torch.__version__, 'cuda': torch.version.cuda, "
+                "'cudnn': torch.backends.cudnn.version() if torch.cuda.is_available() else None}))")
+        result |= json.loads(check.run([sys.executable, "-c", code]).strip().splitlines()[-1])
+    return result
+
+
+def check_selection(check):
+    """stoker-libtorch selects the LibTorch of this Python, which runs a training step with it."""
+    if not (check.args.bin / "stoker-libtorch").exists():
+        raise Skipped("not an installed tree")
+    check.has_torch()
+    return {"version": check.run([check.program("stoker-libtorch"), "--python", sys.executable]).strip()}
+
+
+SMALL = """
+data: {train: {format: synthetic, num_samples: 4096, input_shape: [64], num_targets: 1}}
+model: {name: mlp, hidden_sizes: [256]}
+task: {name: regression}
+train: {max_steps: 20, micro_batch_size: 32}
+checkpoint: {save_every_steps: 10}
+"""
+
+
+def check_first_steps(check):
+    """A short run: that the module loads, which device is used, and how long a start takes."""
+    config = check.work / "small.yaml"
+    config.write_text(SMALL)
+    log_start = check.log.tell()
+    begin = time.monotonic()
+    check.run(check.stokerd(config, check.work / "small", []))
+    seconds = time.monotonic() - begin
+    begin = time.monotonic()
+    check.run(check.stokerd(config, check.work / "small-again", []))
+    return {"first_start_s": round(seconds, 1), "start_s": round(time.monotonic() - begin, 1),
+            "graphs": graphs_captured(check, log_start)}
+
+
+def log_since(check, start):
+    check.log.flush()
+    with open(check.log.name, "rb") as file:
+        file.seek(start)
+        return file.read().decode(errors="replace")
+
+
+def graphs_captured(check, start):
+    text = log_since(check, start)
+    reason = re.search(r"cuda graph capture disabled.*", text)
+    return reason.group(0)[:ERROR_LENGTH] if reason else text.count("cuda graph captured")
+
+
+def attention_check(env):
+    def run(check):
+        extra = dict(env)
+        if "LD_LIBRARY_PATH" in extra:
+            if check.args.torch == "none":
+                raise Skipped("no folder of NVIDIA's libraries")
+            nvidia = Path(check.args.torch).parent / "nvidia" / "cu13" / "lib"
+            extra["LD_LIBRARY_PATH"] = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(nvidia)]))
+        line = bench_line(check, "gpt2", runs=1, env=extra)
+        return {"value": line["value"], "unit": line["unit"]}
+
+    return run
+
+
+# ---- tests
+
+
+def cuda_test(name_filter):
+    def run(check):
+        out = check.run([check.program("cuda_test"), "--gtest_color=no", f"--gtest_filter={name_filter}"], accept=(0, 1))
+        failed = sorted(set(re.findall(r"^\[  FAILED  \] (\w+\.\w+)", out, re.M)))
+        passed = int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])
+        if failed:
+            reason = re.search(r"^.*: Failure\n(.*\n.*)", out, re.M)
+            raise Failed(f"{', '.join(failed)}: {reason[1][:ERROR_LENGTH] if reason else ''}")
+        if passed == 0:
+            reason = re.search(r"Skipped\n(.*)", out)
+            raise (Failed if check.is_cuda else Skipped)(f"no test ran: {reason[1] if reason else 'see the log'}")
+        return {"passed": passed}
+
+    return run
+
+
+# ---- bit-exact resume
+
+
+TINY_GPT = """
+run: {{deterministic: true}}
+data: {{train: {{format: text, path: {text}, sequence: {{block_size: 64}}}}}}
+model: {{name: gpt, num_layers: 2, num_heads: 4, embed_dim: {width}, context_length: 64, vocab_size: 256, dropout: 0.1}}
+task: {{name: language_modeling}}
+train: {{max_steps: {steps}, micro_batch_size: {batch}, precision: bf16, ema_decay: 0.99}}
+checkpoint: {{save_every_steps: {steps}}}
+metrics: {{log_every_steps: 1}}
+"""
+
+
+def check_resume(check):
+    """With run.deterministic, a run that was stopped and resumed saves the same bytes as one that was not."""
+    steps, width, batch = (30, 16, 2) if check.quick else (2000, 128, 8)
+    text = check.work / "text"
+    generator = random.Random(1)
+    text.write_bytes(b" ".join(generator.choice([b"alpha", b"beta", b"gamma", b"delta"]) for _ in range(20000)))
+    config = check.work / "gpt.yaml"
+    config.write_text(TINY_GPT.format(text=text, steps=steps, width=width, batch=batch))
+    whole, parts = check.work / "whole", check.work / "parts"
+    check.run(check.stokerd(config, whole, []))
+    process = check.start(check.stokerd(config, parts, []))
+    rows = parts / "metrics" / "train.jsonl"
+    while process.poll() is None and check.remaining() > 0:
+        if rows.exists() and rows.read_text().count("\n") >= steps // 10:
+            break
+        time.sleep(0.01)
+    process.terminate()
+    try:
+        process.wait(max(1, check.remaining()))
+    except subprocess.TimeoutExpired:
+        check.kill(process)
+        raise OutOfTime("stokerd did not stop") from None
+    stopped = json.loads((parts / "exit_status.json").read_text())
+    if stopped["state"] != "stopped":
+        raise Failed(f"the run was not stopped in time: {stopped['state']} at step {stopped['step']}")
+    check.run(check.stokerd(config, parts, []))
+    hashes = [files_of_last_checkpoint(folder) for folder in (whole, parts)]
+    differing = sorted(name for name in hashes[0] if hashes[0][name] != hashes[1].get(name))
+    if differing:
+        raise Failed(f"stopped at step {stopped['step']}: {', '.join(differing)} differ")
+    return {"stopped_at": stopped["step"], "steps": steps, "files": sorted(hashes[0])}
+
+
+def files_of_last_checkpoint(run_dir):
+    folder = max((run_dir / "checkpoints").glob("step-*"))
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    return {file["name"]: file["sha256"] for file in files}
+
+
+# ---- published experiments
+
+
+def published(experiment, row):
+    def run(check):
+        if check.quick and experiment == "blstm":
+            raise Skipped("takes long on a CPU")
+        steps = ["--steps", 8] if check.quick else []
+        common = [*steps, "--device", check.args.device]
+        if row == "stokerd":
+            out = check.python("published_stokerd.py", check.args.bin, check.args.config / f"published-{experiment}.yaml",
+                               check.work / f"published-{experiment}", *common)
+        else:
+            check.has_torch()
+            out = check.python("published_pytorch.py", experiment, row, *common)
+        result = json.loads(out.strip().splitlines()[-1])
+        result["seconds_total"] = result.pop("seconds")
+        result.pop("steps")
+        return result
+
+    return run
+
+
+# ---- training steps
+
+
+def setup_of(check, name):
+    quick = ["--quick"] if check.quick else []
+    for line in check.run([check.program("stoker-bench-device"), "--list", *quick]).splitlines():
+        bench, _, setup = line.partition(" ")
+        # The small variant of resnet50 is resnet8.
+        if bench == f"device-{name}" or (check.quick and name == "resnet50" and bench.startswith("device-resnet")):
+            return json.loads(setup)
+    raise Failed(f"stoker-bench-device has no {name}")
+
+
+def bench_line(check, name, runs=3, env=None):
+    quick = ["--quick"] if check.quick else ["--runs", runs, "--seconds", 4]
+    bench = "device-" + setup_of(check, name)["model"]
+    out = check.run([check.program("stoker-bench-device"), "--only", bench, *quick], env=env)
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def with_power(check, measure):
+    power = Power(check.args.device)
+    power.start()
+    try:
+        result = measure()
+    finally:
+        used = power.stop()
+    return result | used
+
+
+def stoker_steps(name):
+    def run(check):
+        keys = ("metric", "unit", "value", "spread")
+        return with_power(check, lambda: {key: value for key, value in bench_line(check, name).items() if key in keys})
+
+    return run
+
+
+def peer_steps(name, how):
+    def run(check):
+        check.has_torch()
+        if how == "compiled" and check.quick:
+            raise Skipped("not compiled by --quick")
+        setup = setup_of(check, name)
+        requests = b"0.05\n" if check.quick else b"4\n4\n4\n"
+
+        def measure():
+            out = check.python("device_baseline.py", how, json.dumps(setup), stdin=requests)
+            lines = [float(line) for line in out.split()]
+            values = sorted(value * setup["units"] for value in lines[1:])
+            return {"parameters": int(lines[0]), "unit": setup["unit"] + "/s", "value": values[len(values) // 2],
+                    "spread": [values[0], values[-1]]}
+
+        return with_power(check, measure)
+
+    return run
+
+
+# ---- memory, power and profile
+
+
+GPT2 = """
+data: {{train: {{format: tokens, path: {tokens}, dtype: uint16, sequence: {{block_size: {context}}}}}}}
+model: {{name: gpt, num_layers: {layers}, num_heads: {heads}, embed_dim: {width}, context_length: {context},
+  vocab_size: {vocabulary}, dropout: 0.0}}
+task: {{name: language_modeling}}
+train: {{max_steps: 1000000, micro_batch_size: {batch}, precision: bf16}}
+checkpoint: {{save_every_steps: null, save_every_seconds: null}}
+metrics: {{log_every_steps: 5}}
+"""
+
+
+def stokerctl(check, run_dir, *words):
+    return check.run([check.program("stokerctl"), "--run-dir", run_dir, "--json", *words])
+
+
+def status_at(check, run_dir, process, step):
+    """The status as soon as the run has reached the step."""
+    while check.remaining() > 0:
+        if process.poll() is not None:
+            raise Failed(f"stokerd: exit {process.returncode}: {last_line(check.log, b'')}")
+        try:
+            status = json.loads(stokerctl(check, run_dir, "status"))
+            if status["step"] >= step:
+                return status
+        except (Failed, ValueError, KeyError):
+            pass  # not ready yet
+        time.sleep(0.3)
+    raise OutOfTime(f"step {step} was not reached")
+
+
+def kernels_of(path, count=12):
+    """The kernels that take most of the time of the trace."""
+    total = {}
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event.get("cat") == "kernel":
+            total[event["name"]] = total.get(event["name"], 0) + event["dur"]
+    whole = sum(total.values())
+    top = sorted(total.items(), key=lambda item: -item[1])[:count]
+    return [{"name": name[:160], "share": round(us / whole, 4)} for name, us in top]
+
+
+def check_memory(check):
+    """GPT-2 in stokerd: memory before and after a profile, which runs plain steps, the profile, and a checkpoint."""
+    sizes = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocabulary": 50304, "batch": 16}
+    if check.quick:
+        sizes = {"layers": 2, "heads": 2, "width": 32, "context": 16, "vocabulary": 256, "batch": 2}
+    generator = random.Random(1)
+    tokens = check.work / "tokens.bin"
+    ids = (generator.randrange(sizes["vocabulary"]) for _ in range(200 * sizes["context"]))
+    tokens.write_bytes(array("H", ids).tobytes())
+    config, run_dir = check.work / "gpt2.yaml", check.work / "gpt2"
+    config.write_text(GPT2.format(tokens=tokens, **sizes))
+    log_start = check.log.tell()
+    power = Power(check.args.device)
+    power.start()
+    process = check.start(check.stokerd(config, run_dir, []))
+    try:
+        before = status_at(check, run_dir, process, 40)
+        profile = json.loads(stokerctl(check, run_dir, "profile", "5", "--kernels"))
+        after = status_at(check, run_dir, process, before["step"] + 40)
+        stokerctl(check, run_dir, "checkpoint")
+        saved = status_at(check, run_dir, process, 0)
+        process.terminate()
+        process.wait(max(1, check.remaining()))
+    finally:
+        check.kill(process)
+        used = power.stop()
+    checkpoint = max((run_dir / "checkpoints").glob("step-*"))
+    result = {"before": before["memory"], "after": after["memory"], "step_time_ms": after["step_time_ms"],
+              "device_time_ms": after["device_time_ms"], "samples_per_second": after["samples_per_second"],
+              "stall_ms": saved["checkpoint"]["stall_ms"], "graphs": graphs_captured(check, log_start),
+              "checkpoint_bytes": sum(file.stat().st_size for file in checkpoint.iterdir()), **used}
+    kernels = run_dir / "profiles" / Path(profile.get("kernels_path", "")).name
+    if kernels.is_file():
+        result["kernels"] = kernels_of(kernels)
+        with gzip.open(check.args.folder / "kernels.json.gz", "wb") as file:
+            file.write(kernels.read_bytes())
+    result["profile"] = {key: value for key, value in profile.items() if not key.endswith("path")}
+    if check.is_cuda and check.args.torch != "none":
+        result["copy_gb_per_s"] = copy_bandwidth(check)
+    return result
+
+
+def copy_bandwidth(check):
+    """From the device to page-locked memory: what a checkpoint's stall is compared with."""
+    code = """
+import time, torch
+on_device = torch.ones(1 << 30, dtype=torch.uint8, device="cuda")
+on_host = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
+for i in range(3):
+    start = time.perf_counter()
+    on_host.copy_(on_device)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+print((1 << 30) / seconds / 1e9)
+"""
+    return round(float(check.run([sys.executable, "-c", code]).split()[-1]), 2)
+
+
+# ---- CIFAR-10
+
+
+def check_cifar(check):
+    """ResNet-20 of the paper (91.25 %), in fewer epochs."""
+    data = check.args.cifar10
+    if data is None:
+        raise Skipped("needs --cifar10 FOLDER")
+    if data.is_file():
+        check.run(["tar", "-xf", data, "-C", check.work])
+        data = check.work / "cifar10"
+    run_dir = check.work / "cifar"
+    steps = 4 if check.quick else 70 * 391
+    settings = [f"data.train.path={data / 'train'}", f"data.val.path={data / 'test'}", "model.name=resnet20",
+                f"train.max_steps={steps}", f"checkpoint.save_every_steps={steps}", "eval.checkpoints=latest",
+                f"feed.num_workers={2 if check.quick else 12}"]
+    if check.quick:
+        settings += ["train.micro_batch_size=4", "eval.batch_size=4"]
+    begin = time.monotonic()
+    check.run(check.stokerd(check.args.bench / "convergence" / "cifar.yaml", run_dir, settings))
+    seconds = time.monotonic() - begin
+    check.run([check.program("stoker-eval"), "--run-dir", run_dir, "--once"])
+    evaluated = json.loads((run_dir / "metrics" / "eval.jsonl").read_text().splitlines()[-1])
+    rows = [json.loads(line) for line in (run_dir / "metrics" / "train.jsonl").read_text().splitlines()]
+    last = rows[-1]
+    result = {"accuracy": evaluated["accuracy"], "steps": steps, "training_s": round(seconds, 1)}
+    result |= {key: last[key] for key in ("samples_per_second", "data_wait_ms", "step_time_ms")}
+    if not check.quick and result["accuracy"] < 0.91:
+        raise Failed(f"accuracy {result['accuracy']:.4f} after {steps} steps, less than 0.91")
+    return result
+
+
+# ---- compute-sanitizer
+
+
+def check_sanitizer(check):
+    """memcheck on tests that capture, replay, copy and resume."""
+    installed = map(str, Path("/usr/local").glob("cuda*/bin/compute-sanitizer"))
+    sanitizer = shutil.which("compute-sanitizer") or next(installed, None)
+    if sanitizer is None:
+        raise Skipped("compute-sanitizer is not installed")
+    out = check.run([sanitizer, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9",
+                     check.program("cuda_test"), "--gtest_filter=*SamplesNewDropoutMask*:*ResumesBitForBit*"], accept=(0, 1, 9))
+    summary = re.findall(r"ERROR SUMMARY: (\d+) error", out)
+    if not summary or int(summary[-1]) > 0:
+        raise Failed(f"{summary[-1] if summary else 'no summary of'} errors; see the log")
+    return {"errors": 0, "passed": int((re.search(r"\[  PASSED  \] (\d+) test", out) or [0, "0"])[1])}
+
+
+# ---- All checks: part -> (name, most seconds, function). A part takes at most eight minutes.
+
+PARTS = {
+    "start": [
+        ("libraries", 60, check_libraries),
+        ("stoker-libtorch", 120, check_selection),
+        ("first steps", 150, check_first_steps),
+        ("attention", 80, attention_check({})),
+        ("attention, NVIDIA's folder in LD_LIBRARY_PATH", 60, attention_check({"LD_LIBRARY_PATH": ""})),
+        ("attention without cuDNN", 60, attention_check({"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"})),
+    ],
+    "tests": [
+        ("cuda_test", 300, cuda_test("-*DoesNotFit*")),
+        ("cuda_test out of memory", 60, cuda_test("*DoesNotFit*")),
+    ],
+    "resume": [("bit-exact resume", 180, check_resume)],
+    "published": [
+        (f"{experiment} {row}", seconds, published(experiment, row))
+        for experiment in ("mlp", "blstm")
+        for row, seconds in (("stokerd", 80), ("loop", 60), ("DataLoader", 80))
+    ],
+    "gpt2": [
+        ("gpt2 stoker", 90, stoker_steps("gpt2")),
+        ("gpt2 eager", 90, peer_steps("gpt2", "eager")),
+        ("gpt2 compiled", 240, peer_steps("gpt2", "compiled")),
+    ],
+    "resnet50": [
+        ("resnet50 stoker", 90, stoker_steps("resnet50")),
+        ("resnet50 eager", 90, peer_steps("resnet50", "eager")),
+        ("resnet50 compiled", 240, peer_steps("resnet50", "compiled")),
+    ],
+    "steps": [
+        (f"{name} {how}", seconds, stoker_steps(name) if how == "stoker" else peer_steps(name, how))
+        for name in ("mlp", "blstm")
+        for how, seconds in (("stoker", 60), ("eager", 60), ("compiled", 110))
+    ],
+    "memory": [("gpt2 in stokerd", 200, check_memory)],
+    "cifar10": [("cifar10", 470, check_cifar)],
+    "sanitizer": [("memcheck", 300, check_sanitizer)],
+}
+
+
+def device_name(device):
+    if not device.startswith("cuda"):
+        return f"no GPU ({device})"
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        lines = subprocess.run(query, capture_output=True, text=True, timeout=60).stdout.strip().splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    index = int(device.partition(":")[2] or 0)
+    return lines[index] if index < len(lines) else ""
+
+
+def torch_folder(device):
+    """Of the torch of this Python, if it can use the device; else "none"."""
+    is_usable = "torch.cuda.is_available()" if device.startswith("cuda") else "True"
+    code = f"import torch; print(torch.__path__[0] if {is_usable} else 'none')"
+    try:
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        return "none"
+    return result.stdout.strip() or "none"
+
+
+def read_results(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run_check(check, seconds, function):
+    """Status and values."""
+    check.deadline = time.monotonic() + seconds
+    try:
+        return "passed", function(check)
+    except Skipped as reason:
+        return "skipped", {"reason": str(reason)}
+    except Failed as reason:
+        return "failed", {"reason": str(reason)}
+    except (OutOfTime, subprocess.TimeoutExpired) as reason:
+        return "out of time", {"reason": str(reason)}
+    except Exception as error:  # of this program; the other checks continue
+        return "failed", {"reason": f"{type(error).__name__}: {error}"[:ERROR_LENGTH]}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--bin", type=Path, required=True, help="folder of stokerd")
+    parser.add_argument("--tests", type=Path, required=True, help="folder of cuda_test")
+    parser.add_argument("--bench-bin", type=Path, required=True, help="folder of stoker-bench-device")
+    parser.add_argument("--config", type=Path, required=True, help="folder of the example configurations")
+    parser.add_argument("--module", type=Path, help="libstoker_cuda.so")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--limit", type=float, default=480)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--shorten", type=float, default=1, help="divide the time of each check by this")
+    parser.add_argument("--retry", action="store_true")
+    parser.add_argument("--cifar10", type=Path)
+    args = parser.parse_intermixed_args()
+    unknown = [part for part in args.parts if part not in PARTS]
+    if unknown:
+        print(f"gpu_check: unknown part {unknown[0]}; one of: {', '.join(PARTS)}", file=sys.stderr)
+        sys.exit(64)
+    return args
+
+
+def main():
+    args = parse_arguments()
+    begin = time.monotonic()
+    args.bench = Path(__file__).resolve().parent
+    for name in ("folder", "bin", "tests", "bench_bin", "config"):
+        setattr(args, name, getattr(args, name).resolve())
+    args.cifar10 = args.cifar10.resolve() if args.cifar10 else None
+    args.folder.mkdir(parents=True, exist_ok=True)
+    gpu, args.torch = device_name(args.device), torch_folder(args.device)
+    if not gpu:
+        sys.exit("gpu_check: nvidia-smi does not list " + args.device)
+    results_path, bad, is_complete = args.folder / "results.jsonl", False, True
+    decided = {"passed"} | (set() if args.retry else {"failed"})
+    done = {result["check"] for result in read_results(results_path) if result["gpu"] == gpu and result["status"] in decided}
+    print(f"{gpu}; torch: {args.torch}", flush=True)
+    with open(args.folder / "log", "ab") as log:
+        check = Check(args, log)
+        try:
+            for part in args.parts or PARTS:
+                for name, most, function in PARTS[part]:
+                    if name in done:
+                        continue
+                    # A busy machine does not fail tests.
+                    seconds = most * (4 if args.quick else 1) / args.shorten
+                    remaining = args.limit - (time.monotonic() - begin)
+                    if remaining < most / args.shorten / 2:  # most need less
+                        is_complete = False
+                        print(f"{part}: {name}: no time left", flush=True)
+                        continue
+                    log.write(f"\n==== {part}: {name}\n".encode())
+                    start = time.monotonic()
+                    status, values = run_check(check, min(seconds, remaining), function)
+                    result = {"part": part, "check": name, "status": status, "gpu": gpu, "quick": args.quick,
+                              "seconds": round(time.monotonic() - start, 1), **values}
+                    with open(results_path, "a") as file:
+                        file.write(json.dumps(result) + "\n")
+                    bad |= status in ("failed", "out of time")
+                    print(f"{part}: {name}: {status} in {result['seconds']} s {values.get('reason', '')}", flush=True)
+        finally:
+            shutil.rmtree(check.work, ignore_errors=True)
+    page = gpu_page.page_of(read_results(results_path))
+    (args.folder / "page.md").write_text(page)
+    print("\n" + page)
+    if not is_complete:
+        print(f"Not complete: run it again with the same folder ({args.folder}).")
+    sys.exit(1 if bad else 75 if not is_complete else 0)
+
+
+if __name__ == "__main__":
+    main()
