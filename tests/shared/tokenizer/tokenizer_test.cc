@@ -189,7 +189,7 @@ TEST(TokenizerFile, RejectsInvalidTokens) {
   const std::string file = to_json(small_tokenizer());
   expect_error(replaced(file, "\"to\": 256", "\"to\": 255"), StatusCode::kCorrupt,
                "'to': has the id 255");
-  for (const std::string id : {"261", "-1", "4000000000", "1.5", "null"})
+  for (const std::string id : {"261", "-1", "4000000000", "null"})
     expect_error(replaced(file, "\"to\": 256", "\"to\": " + id), StatusCode::kCorrupt,
                  "model.vocab: 'to': must have an id from 0 to 260, got '" + id + "'");
   const std::string more = "{\"id\": 256, \"content\": \"to\"}, {\"id\": 261, ";
