@@ -13,6 +13,8 @@ pkg_check_modules(NCURSESW REQUIRED IMPORTED_TARGET ncursesw)
 pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 # Only the library for the text format; the package's HTTP servers and clients are not used.
 find_library(PROMETHEUS_CPP_CORE prometheus-cpp-core REQUIRED)
 find_path(PROMETHEUS_CPP_INCLUDE prometheus/text_serializer.h REQUIRED)

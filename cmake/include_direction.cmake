@@ -15,6 +15,7 @@ set(ALLOW_shared/image "shared/base")
 set(ALLOW_shared/metrics "shared/base")
 set(ALLOW_shared/queue "shared/base")
 set(ALLOW_shared/ring "shared/base")
+set(ALLOW_shared/tokenizer "shared/base")
 set(ALLOW_shared/checkpoint "shared/base shared/archive")
 set(ALLOW_shared/data "shared/base shared/config shared/data/files")
 set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
@@ -22,12 +23,12 @@ set(ALLOW_shared/data/order "shared/base shared/config shared/data")
 set(ALLOW_shared/data/transform "shared/base shared/config shared/image shared/data")
 set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
-set(ALLOW_shared/data/cache "shared/base shared/data/files shared/image shared/data shared/data/transform")
-set(ALLOW_shared/data/record "shared/base shared/eval_metrics shared/config shared/data/files shared/data shared/data/transform")
+set(ALLOW_shared/data/cache "shared/base shared/tokenizer shared/data/files shared/image shared/data shared/data/transform")
+set(ALLOW_shared/data/record "shared/base shared/eval_metrics shared/tokenizer shared/config shared/data/files shared/data shared/data/transform")
 set(ALLOW_shared/http "shared/base shared/config")
 set(ALLOW_shared/view "shared/base shared/checkpoint shared/metrics shared/run")
 set(ALLOW_shared/task "shared/base shared/eval_metrics shared/config shared/data/transform shared/data/record shared/model")
-set(ALLOW_shared/data/format "shared/base shared/archive shared/config shared/data/files shared/image shared/data \
+set(ALLOW_shared/data/format "shared/base shared/tokenizer shared/archive shared/config shared/data/files shared/image shared/data \
 shared/data/transform shared/data/cache shared/data/record")
 set(ALLOW_shared/data/stream "shared/base shared/config shared/data/files shared/data shared/data/record \
 shared/data/format")
@@ -35,7 +36,7 @@ set(ALLOW_shared/data/pipeline "shared/base shared/config shared/data/files shar
 shared/data/cache shared/data/format shared/data/stream")
 set(ALLOW_shared/feed "shared/base shared/config shared/data/files shared/queue shared/ring shared/data \
 shared/data/order shared/data/record shared/data/stream")
-set(ALLOW_feeder "shared/base shared/config shared/image shared/ring shared/data shared/data/record \
+set(ALLOW_feeder "shared/base shared/tokenizer shared/config shared/image shared/ring shared/data shared/data/record \
 shared/data/stream shared/feed shared/data/pipeline")
 set(ALLOW_daemon/cuda "")
 set(ALLOW_daemon/fake_device "daemon/cuda")
@@ -48,11 +49,11 @@ set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/rin
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
 shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
-set(ALLOW_daemon/app "shared/base shared/config shared/control shared/data/files shared/image shared/metrics \
+set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
 shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
 shared/data/record shared/data/stream shared/feed shared/data/pipeline daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/group daemon/train")
-set(ALLOW_evaluator "shared/base shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
+set(ALLOW_evaluator "shared/base shared/tokenizer shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
 shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
 set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/run \

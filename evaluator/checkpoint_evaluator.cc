@@ -27,6 +27,7 @@
 #include "shared/model/model_file.h"
 #include "shared/model/torch_status.h"
 #include "shared/task/task.h"
+#include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -78,46 +79,66 @@ class EvalModeGuard {
   const bool was_training_;
 };
 
-// The last bytes of `text` that fit the context of the model, [1, time].
-at::Tensor context_tokens(const std::string& text, int64_t context) {
+// The last tokens of a text that fit the context of the model, [1, time].
+at::Tensor context_tokens(const std::vector<int32_t>& text, int64_t context) {
   const auto time = std::min<int64_t>(context, static_cast<int64_t>(text.size()));
   at::Tensor tokens = at::empty({1, time}, at::kLong);
-  const size_t first = text.size() - static_cast<size_t>(time);
-  std::transform(text.begin() + static_cast<std::ptrdiff_t>(first), text.end(),
-                 tokens.mutable_data_ptr<int64_t>(),
-                 [](char byte) { return static_cast<int64_t>(static_cast<unsigned char>(byte)); });
+  std::copy(text.end() - time, text.end(), tokens.mutable_data_ptr<int64_t>());
   return tokens;
 }
 
-char sample_token(const at::Tensor& logits, double temperature, const at::Generator& generator) {
-  if (temperature <= 0) return static_cast<char>(logits.argmax().item<int64_t>());
-  const auto [values, bytes] = at::topk(logits, kTopK);
+int32_t sample_token(const at::Tensor& logits, double temperature, const at::Generator& generator) {
+  if (temperature <= 0) return static_cast<int32_t>(logits.argmax().item<int64_t>());
+  const auto [values, tokens] = at::topk(logits, kTopK);
   const at::Tensor probabilities = at::softmax(values / temperature, 0);
   const auto index = at::multinomial(probabilities, 1, false, generator).item<int64_t>();
-  return static_cast<char>(bytes[index].item<int64_t>());
+  return static_cast<int32_t>(tokens[index].item<int64_t>());
 }
 
-// Returns up to `bytes` bytes that continue `prompt`, each sampled from the 40 most likely;
-// `temperature` 0 selects the most likely. Uses its own generator, so the result does not depend on
-// the default one. Restores the train or eval mode of the model. `should_continue` is called before
-// each byte; false ends generation early. Exceptions of LibTorch are propagated (c10::Error also if
-// the vocabulary of the model is not the 256 bytes).
-std::string sample_text(model::Model& model, std::string prompt, int bytes, double temperature,
-                        uint64_t seed, const std::function<bool()>& should_continue = {}) {
-  TORCH_CHECK(model.vocab() == 256, "text generation requires a model with a vocabulary of 256 ",
-              "bytes; this one has ", model.vocab());
+// The tokens of a prompt: at least one, which the model needs. Null: they are bytes.
+Result<std::vector<int32_t>> encode_prompt(
+    const std::shared_ptr<const tokenizer::Tokenizer>& maybe_tokenizer, const std::string& prompt) {
+  std::vector<int32_t> tokens;
+  if (!maybe_tokenizer) {
+    for (const char byte : prompt.empty() ? "\n" : prompt)
+      tokens.push_back(static_cast<unsigned char>(byte));
+    return tokens;
+  }
+  if (prompt.empty() && maybe_tokenizer->end_token())
+    return std::vector<int32_t>{*maybe_tokenizer->end_token()};
+  STOKER_RETURN_IF_ERROR(tokenizer::TextEncoder(maybe_tokenizer)
+                             .encode(prompt.empty() ? "\n" : prompt, tokens)
+                             .with_context("the prompt"));
+  return tokens;
+}
+
+// Returns up to `num_tokens` tokens that continue `prompt`, each sampled from the 40 most likely, as
+// text; `temperature` 0 selects the most likely. The end token of a tokenizer ends it. Uses its own
+// generator, so the result does not depend on the default one. Restores the train or eval mode of
+// the model. `should_continue` is called before each token; false ends generation early. Exceptions
+// of LibTorch are propagated.
+Result<std::string> sample_text(model::Model& model,
+                                const std::shared_ptr<const tokenizer::Tokenizer>& maybe_tokenizer,
+                                const std::string& prompt, int num_tokens, double temperature,
+                                uint64_t seed, const std::function<bool()>& should_continue = {}) {
   const at::NoGradGuard no_grad;
   const EvalModeGuard mode(model);
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   const c10::Device device = model.parameters().front().device();
-  if (prompt.empty()) prompt = "\n";  // the model needs at least one token
-  const size_t prompt_size = prompt.size();
-  for (int i = 0; i < bytes && (!should_continue || should_continue()); ++i) {
-    const at::Tensor logits = model.forward(context_tokens(prompt, model.context()).to(device));
-    prompt += sample_token(logits.select(0, 0).select(0, -1).to(at::kCPU, at::kFloat), temperature,
-                           generator);
+  STOKER_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, encode_prompt(maybe_tokenizer, prompt));
+  std::string text;
+  for (int i = 0; i < num_tokens && (!should_continue || should_continue()); ++i) {
+    const at::Tensor logits = model.forward(context_tokens(tokens, model.context()).to(device));
+    tokens.push_back(sample_token(logits.select(0, 0).select(0, -1).to(at::kCPU, at::kFloat),
+                                  temperature, generator));
+    if (!maybe_tokenizer)
+      text += static_cast<char>(tokens.back());
+    else if (tokens.back() == maybe_tokenizer->end_token())
+      break;
+    else
+      text += maybe_tokenizer->bytes_of(tokens.back());
   }
-  return prompt.substr(prompt_size);
+  return text;
 }
 
 }  // namespace
@@ -170,21 +191,28 @@ struct CheckpointEvaluator::State {
     if (pause_between_batches) limit.extend(pause_between_batches(limit.stop()));
   }
 
-  // Generates text if the model is a language model over bytes and eval.generate is set.
+  // Whether the tokens of the model are known as text.
+  bool can_generate_text() const {
+    return config.task.name() == config::TaskName::kLanguageModeling &&
+           (maybe_tokenizer || model->vocab() == 256);
+  }
+
+  // Generates text if the model is a language model over bytes, or with a tokenizer, and
+  // eval.generate is set.
   Result<std::optional<Artifact>> generate_artifact(EvaluationLimit& limit) {
-    const bool is_enabled = config.task.name() == config::TaskName::kLanguageModeling &&
-                            model->vocab() == 256 && config.eval.generate;
-    if (!is_enabled) return std::optional<Artifact>();
+    if (!can_generate_text() || !config.eval.generate) return std::optional<Artifact>();
     const std::string& prompt = config.eval.generate->prompt;
-    std::string text =
-        prompt + sample_text(*model, prompt, config.eval.generate->max_new_tokens,
-                             config.eval.generate->temperature, config.run.seed, [&] {
-                               pause(limit);
-                               return !limit.stop().stop_requested();
-                             });
+    const auto should_continue = [&] {
+      pause(limit);
+      return !limit.stop().stop_requested();
+    };
+    STOKER_ASSIGN_OR_RETURN(
+        const std::string text,
+        sample_text(*model, maybe_tokenizer, prompt, config.eval.generate->max_new_tokens,
+                    config.eval.generate->temperature, config.run.seed, should_continue));
     STOKER_RETURN_IF_ERROR(limit.check("text generation"));
     return std::optional<Artifact>(
-        {datasets.front().name, ArtifactKind::kGeneratedText, std::move(text)});
+        {datasets.front().name, ArtifactKind::kGeneratedText, prompt + text});
   }
 
   Result<Evaluation> evaluate(const Weights& weights, bool with_artifacts, EvaluationLimit& limit) {
@@ -278,6 +306,12 @@ struct CheckpointEvaluator::State {
     STOKER_RETURN_IF_ERROR(
         model::check_same_file(checkpoint.manifest().model_file, model_file, user_code_path())
             .with_context(checkpoint.path()));
+    if (maybe_tokenizer)
+      STOKER_RETURN_IF_ERROR(model::check_same_file(checkpoint.manifest().tokenizer,
+                                                    maybe_tokenizer->digest(),
+                                                    config::training_tokenizer(config)->path,
+                                                    "data.train.tokenizer.path")
+                                 .with_context(checkpoint.path()));
     auto opened = checkpoint.open_tensors(weights_file());
     if (opened.status().code() != StatusCode::kNotFound || !config.eval.use_ema) return opened;
     return Status(StatusCode::kMismatch,
@@ -291,6 +325,8 @@ struct CheckpointEvaluator::State {
   std::vector<EvaluatedDataset> datasets;
   model::ModelPtr model;
   std::string model_file;  // checksum, as in Manifest
+  std::shared_ptr<const tokenizer::Tokenizer>
+      maybe_tokenizer;  // null: tokens are bytes, or unknown
   Pause pause_between_batches;
 };
 
@@ -316,6 +352,9 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
         state->datasets, open_evaluated_datasets(config, indexes.own, train, feed_program, stop));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
+    if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config)) {
+      STOKER_ASSIGN_OR_RETURN(state->maybe_tokenizer, tokenizer::Tokenizer::read(tokenizer->path));
+    }
     config::ModelConfig model = config.model;
     model.init.clear();  // weights are always loaded, and drawing them can take minutes
     STOKER_ASSIGN_OR_RETURN(state->model, model::make_model(model, first.spec(), first.classes()));
@@ -354,20 +393,19 @@ Result<run::EvalResult> CheckpointEvaluator::measure_file(const std::string& saf
 }
 
 Result<std::string> CheckpointEvaluator::generate_text(
-    const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& prompt, int bytes,
+    const checkpoint::VerifiedCheckpoint& checkpoint, const std::string& prompt, int num_tokens,
     double temperature, uint64_t seed) {
-  if (state_->config.task.name() != config::TaskName::kLanguageModeling ||
-      state_->config.model.vocab_size() != 256) {
+  if (!state_->can_generate_text())
     return Status(StatusCode::kInvalidArgument,
-                  "--generate: requires a byte language model "
+                  "--generate: requires a language model with data.train.tokenizer, or over bytes "
                   "(model.vocab_size 256)");
-  }
   try {
     const at::NoGradGuard no_grad;
     STOKER_ASSIGN_OR_RETURN(const auto weights, state_->open_weights(checkpoint));
     STOKER_RETURN_IF_ERROR(model::load_weights(*state_->model, *weights)
                                .with_context(checkpoint.path() + '/' + state_->weights_file()));
-    return sample_text(*state_->model, prompt, bytes, temperature, seed);
+    return sample_text(*state_->model, state_->maybe_tokenizer, prompt, num_tokens, temperature,
+                       seed);
   } catch (const std::exception& error) {
     return to_status(error, checkpoint.path());
   }

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "shared/feed/read_protocol.h"
@@ -109,6 +111,42 @@ Status serve_rewrites(const Rewrite& rewrite, int socket_fd, std::span<std::byte
         if (!rewritten->empty())
           std::memcpy(spans->rewritten.data(), rewritten->data(), rewritten->size());
         return data::BatchReadResult{.good = rewritten->size(), .status = {}};
+      });
+}
+
+namespace {
+
+data::BatchReadResult encode(tokenizer::TextEncoder& encoder, const feed::TokenizeRequest& request,
+                             const feed::TokenizeSpans& spans) {
+  if (std::string_view(request.digest.data(), request.digest.size()) !=
+      encoder.tokenizer().digest())
+    return {.good = 0,
+            .status = Status(StatusCode::kMismatch, "the tokenizer's file has changed; restart")};
+  // A copy: the other process can write to the memory.
+  const std::string text(reinterpret_cast<const char*>(spans.text.data()), spans.text.size());
+  std::vector<int32_t> ids;
+  const auto encoded = encoder.encode_part(
+      text, {.begins_section = request.begins_section != 0, .ends_text = request.ends_text != 0},
+      ids);
+  if (!encoded) return {.good = 0, .status = encoded.status()};
+  if (ids.size() > spans.ids.size())
+    return {.good = 0, .status = Status(StatusCode::kInternal, "more tokens than expected")};
+  std::ranges::copy(ids, spans.ids.begin());
+  *spans.result = {.bytes = encoded->bytes, .begins_section = encoded->begins_section ? 1u : 0u};
+  return {.good = ids.size(), .status = {}};
+}
+
+}  // namespace
+
+Status serve_tokens(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, int socket_fd,
+                    std::span<std::byte> memory) {
+  using Answer = std::optional<data::BatchReadResult>;
+  tokenizer::TextEncoder encoder(std::move(tokenizer));
+  return serve<feed::TokenizeRequest>(
+      socket_fd, [&](const feed::TokenizeRequest& request, size_t bytes) -> Answer {
+        const auto spans = feed::locate_tokenize(memory, request);
+        if (bytes != request.bytes() || !spans) return {};
+        return encode(encoder, request, *spans);
       });
 }
 

@@ -32,6 +32,7 @@
 #include "shared/image/add_restart_markers.h"
 #include "shared/ring/segment.h"
 #include "shared/ring/shm_ring.h"
+#include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::feeder {
 namespace {
@@ -42,8 +43,8 @@ constexpr auto kGrace = std::chrono::milliseconds(500);  // stokerd kills the pr
 std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& exit_code) {
   FeederArguments arguments;
   CLI::App app(
-      "Reads samples into the ring of the stokerd that starts it, or reads samples or rewrites "
-      "images that its parent requests. Not intended to be started by hand.");
+      "Reads samples into the ring of the stokerd that starts it, or reads samples, rewrites "
+      "images or encodes text that its parent requests. Not intended to be started by hand.");
   const auto any_word = [argc, argv](std::string_view wanted) {
     return std::any_of(argv, argv + argc,
                        [wanted](std::string_view word) { return word.starts_with(wanted); });
@@ -83,9 +84,12 @@ std::optional<FeederArguments> parse_arguments(int argc, char** argv, ExitCode& 
   app.add_option("--dataset", arguments.dataset, "Name of the dataset, with --request-fd");
   app.add_option("--request-fd", arguments.request_fd, "File descriptor of the requests");
   app.add_option("--operation", arguments.operation,
-                 "With --request-fd: read samples, or rewrite JPEG files with restart markers")
-      ->transform(CLI::Transformer(std::map<std::string, Operation>{
-          {"read", Operation::kRead}, {"rewrite", Operation::kRewrite}}));
+                 "With --request-fd: read samples, rewrite JPEG files with restart markers, or "
+                 "encode text with the tokenizer of the dataset")
+      ->transform(
+          CLI::Transformer(std::map<std::string, Operation>{{"read", Operation::kRead},
+                                                            {"rewrite", Operation::kRewrite},
+                                                            {"tokenize", Operation::kTokenize}}));
   app.add_option("--memory-fd", arguments.memory_fd,
                  "File descriptor of the memory for the requested data")
       ->required(!has_ring);
@@ -190,6 +194,16 @@ Status restore_memory_limit() {
   return {};
 }
 
+Result<std::shared_ptr<const tokenizer::Tokenizer>> read_tokenizer(const config::Config& config,
+                                                                   const std::string& dataset) {
+  const auto found = config.data.find(dataset);
+  const config::TokenizerConfig* const tokenizer =
+      found == config.data.end() ? nullptr : found->second.text_tokenizer();
+  if (tokenizer == nullptr)
+    return Status(StatusCode::kMismatch, "data." + dataset + ": has no tokenizer");
+  return tokenizer::Tokenizer::read(tokenizer->path);
+}
+
 // The same as run_worker() up to its first sample or file.
 Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sandbox_refused) {
   STOKER_RETURN_IF_ERROR(restore_memory_limit());
@@ -204,6 +218,10 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
         maybe_dataset, data::pipeline::open_indexed(arguments.dataset, config.data,
                                                     arguments.index_dir, arguments.fingerprint));
   }
+  std::shared_ptr<const tokenizer::Tokenizer> maybe_tokenizer;
+  if (arguments.operation == Operation::kTokenize) {
+    STOKER_ASSIGN_OR_RETURN(maybe_tokenizer, read_tokenizer(config, arguments.dataset));
+  }
   SandboxOptions sandbox = make_sandbox_options(
       config.feed, 1, {}, maybe_dataset ? maybe_dataset->writable_fds() : std::vector<int>());
   sandbox.reply_fd = arguments.request_fd;
@@ -213,6 +231,8 @@ Status serve_requests(const FeederArguments& arguments, bool& is_ready, bool& sa
   STOKER_RETURN_IF_ERROR(sandboxed);
   is_ready = true;
   if (maybe_dataset) return serve_samples(*maybe_dataset, arguments.request_fd, memory.bytes());
+  if (maybe_tokenizer)
+    return serve_tokens(std::move(maybe_tokenizer), arguments.request_fd, memory.bytes());
   const auto rewrite = [](std::span<const std::byte> file) {
     return image::add_restart_markers(file, image::kRewritingLimits);
   };

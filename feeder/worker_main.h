@@ -1,6 +1,6 @@
 // worker_main: the program stoker-feed. Opens the dataset and the ring passed by stokerd and reads
-// samples until the ring closes; or, with --request-fd, reads the samples or rewrites the files
-// that its parent requests (serve_requests.h).
+// samples until the ring closes; or, with --request-fd, reads the samples, rewrites the files
+// or encodes the texts that its parent requests (serve_requests.h).
 //
 // Errors: the exit code of the process (shared/base/status.h); the reason is on standard error. If
 //         the seccomp filter is not permitted, the process logs a warning and exits with
@@ -19,8 +19,8 @@
 
 namespace stoker::feeder {
 
-// Of requests: read samples, or rewrite JPEG files, which needs no index.
-enum class Operation { kRead, kRewrite };
+// Of requests: read samples; or rewrite JPEG files or encode text, which need no index.
+enum class Operation { kRead, kRewrite, kTokenize };
 
 struct FeederArguments {
   std::string config_path;

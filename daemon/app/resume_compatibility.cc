@@ -117,6 +117,11 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
   if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
     add(ChangeKind::kModel,
         sum_change("model.path: sum of the file", saved.model_file, now.model_file));
+  // Token ids have another meaning.
+  if (saved.tokenizer != now.tokenizer && !(saved.tokenizer.empty() && now.tokenizer.empty()))
+    add(ChangeKind::kModel, sum_change("data.train.tokenizer: sum of the file",
+                                       saved.tokenizer.empty() ? "none" : saved.tokenizer,
+                                       now.tokenizer.empty() ? "none" : now.tokenizer));
   // Checkpoints of an earlier release do not contain these.
   if (saved.micro_batch_size != 0 && saved.micro_batch_size != now.micro_batch_size)
     add(ChangeKind::kBatch,

@@ -31,6 +31,7 @@
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_sandbox.h"
 #include "shared/model/model_file.h"
+#include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::app {
 namespace {
@@ -416,6 +417,10 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   manifest.model_digest = start.state->model_digest();
   manifest.tied_parameters = start.state->model().tied_parameters();
   STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
+  if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config_)) {
+    STOKER_ASSIGN_OR_RETURN(const auto read, tokenizer::Tokenizer::read(tokenizer->path));
+    manifest.tokenizer = read->digest();
+  }
   manifest.config_digest = config::digest(config_);
   manifest.data_digest = maybe_refresher_ && saved
                              ? maybe_refresher_->fingerprint_before(saved->manifest().next_ticket)

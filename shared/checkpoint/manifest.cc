@@ -114,6 +114,7 @@ Manifest parse_manifest_fields(const json::object& root) {
   manifest.gradient_accumulation_steps = optional_count_at(root, "gradient_accumulation_steps");
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
+  if (root.contains("tokenizer")) manifest.tokenizer = text_at(root, "tokenizer");
   if (root.contains("tied_parameters"))
     for (const auto& [name, same] : root.at("tied_parameters").as_object())
       manifest.tied_parameters[std::string(name)] = std::string(same.as_string());
@@ -174,6 +175,7 @@ std::string to_json(const Manifest& manifest) {
                     {"live_settings", std::move(live_settings)}};
   if (manifest.micro_batch_size != 0) root["micro_batch_size"] = manifest.micro_batch_size;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
+  if (!manifest.tokenizer.empty()) root["tokenizer"] = manifest.tokenizer;
   if (!manifest.tied_parameters.empty()) {
     json::object tied;
     for (const auto& [name, same] : manifest.tied_parameters) tied[name] = same;

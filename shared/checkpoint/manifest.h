@@ -63,6 +63,7 @@ struct Manifest {
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string model_file;    // SHA-256 of the file with the model code; empty for built-in models
   TiedNames tied_parameters;
+  std::string tokenizer;  // SHA-256 of the tokenizer's file; empty without one
   std::string config_digest;
   std::string data_digest;  // fingerprint of data.train
   // Of refreshed data: all versions up to this ticket; otherwise empty.

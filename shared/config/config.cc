@@ -23,6 +23,15 @@ std::vector<std::string> sampled_datasets(const Config& config) {
   return sampled_datasets(config.data, "train");
 }
 
+const TokenizerConfig* training_tokenizer(const Config& config) {
+  for (const std::string& name : sampled_datasets(config)) {
+    const auto found = config.data.find(name);
+    if (found == config.data.end()) continue;
+    if (const TokenizerConfig* const tokenizer = found->second.text_tokenizer()) return tokenizer;
+  }
+  return nullptr;
+}
+
 const Normalize* training_normalization(const Config& config) {
   for (const std::string& name : sampled_datasets(config)) {
     const auto found = config.data.find(name);

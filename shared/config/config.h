@@ -54,6 +54,9 @@ std::vector<std::string> sampled_datasets(const Config& config);
 // in [0, 1].
 const Normalize* training_normalization(const Config& config);
 
+// The tokenizer of the text of data.train, which all datasets with text share. Null: none.
+const TokenizerConfig* training_tokenizer(const Config& config);
+
 // The sampled dataset that is a stream: train, or a dataset of its mixture. Null: all have an index.
 const DatasetConfigs::value_type* streamed_dataset(const Config& config);
 const StreamConfig* training_stream(const Config& config);  // of this dataset; null: none

@@ -112,6 +112,8 @@ class DataValidator {
             "decoded cannot be combined with random_resized_crop; remove one of them");
     }
     if (dataset.has_captions()) return validate_captions(dataset);
+    if (dataset.tokenizer() != nullptr && dataset.tokenizer()->has_value())
+      validate_text_tokenizer(dataset);
     if (dataset.can_be_streamed() && !dataset.stream && dataset.path().empty())
       add("path", "must not be empty without stream");
     if (const RecordConfig* const record = dataset.record()) validate_record(dataset, *record);
@@ -143,14 +145,27 @@ class DataValidator {
       add("path", "must not be empty without stream");
   }
 
-  // All datasets must have that of the first one trained on, whose words are the model's classes.
+  void validate_text_tokenizer(const DatasetConfig& dataset) {
+    if (!dataset.has_text())
+      return add("tokenizer", "requires fields.text or fields.caption; remove it or set one");
+    if (dataset.record() != nullptr && !dataset.has_variable_length())
+      add("tokenizer",
+          "requires sequence.max_length with fields.text, so that each record is a sample");
+    if (dataset.stream) add("tokenizer", "cannot be combined with stream; remove one of them");
+    if (dataset.is_refreshable() && dataset.record() == nullptr)
+      add("refresh", "cannot be combined with tokenizer; remove one of them");
+    validate_tokenizer(*dataset.text_tokenizer());
+  }
+
+  // All datasets must have that of the first one trained on, whose tokens are the model's classes.
   void validate_tokenizer(const TokenizerConfig& tokenizer) {
     const std::vector<std::string> trained = sampled_datasets(config_);
     const auto first = trained.empty() ? config_.data.end() : config_.data.find(trained.front());
     if (first == config_.data.end() || first->second.tokenizer() == nullptr) return;
     const auto& expected = *first->second.tokenizer();
-    if (expected && *expected != tokenizer)
-      add("tokenizer", "must be that of data." + first->first + "; remove it to use that one");
+    if (expected ? *expected != tokenizer : first->second.has_text())
+      add("tokenizer", "must be that of data." + first->first +
+                           (expected ? "; remove it to use that one" : ", which has none"));
   }
 
   void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {

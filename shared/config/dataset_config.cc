@@ -172,14 +172,21 @@ Refresh DatasetConfig::refresh() const {
 
 bool DatasetConfig::has_tokens() const {
   const RecordConfig* const records = record();
-  return has_byte_tokens() || std::holds_alternative<TokensDataset>(source) ||
+  return has_text() || std::holds_alternative<TokensDataset>(source) ||
          (records != nullptr && !records->fields.input_ids.empty());
 }
 
-bool DatasetConfig::has_byte_tokens() const {
+bool DatasetConfig::has_text() const {
   const RecordConfig* const records = record();
   return std::holds_alternative<TextDataset>(source) ||
          (records != nullptr && !records->fields.text.empty());
+}
+
+bool DatasetConfig::has_byte_tokens() const { return has_text() && text_tokenizer() == nullptr; }
+
+const TokenizerConfig* DatasetConfig::text_tokenizer() const {
+  const auto* const own = tokenizer();
+  return has_text() && own != nullptr && own->has_value() ? &**own : nullptr;
 }
 
 bool DatasetConfig::has_variable_length() const {

@@ -164,7 +164,7 @@ struct SequenceConfig {
   bool operator==(const SequenceConfig&) const = default;
 };
 
-// The words of captions and their token ids.
+// The words of captions, or the tokens of text, and their ids; the file decides which.
 struct TokenizerConfig {
   std::string path;  // required
   bool operator==(const TokenizerConfig&) const = default;
@@ -177,6 +177,12 @@ struct CacheConfig {
   bool operator==(const CacheConfig&) const = default;
 };
 
+// Where the tokens of a text are stored.
+struct TokenCacheConfig {
+  std::optional<std::string> dir;  // shared between runs; null: inside the run directory
+  bool operator==(const TokenCacheConfig&) const = default;
+};
+
 // Settings shared by tfrecord, webdataset, csv and jsonl: which values of a record become tensors.
 struct RecordConfig {
   FieldNames fields;
@@ -185,7 +191,7 @@ struct RecordConfig {
   std::optional<int64_t> num_classes;  // null: inferred from the labels
   OnMissingField on_missing_field = OnMissingField::kError;
   SequenceConfig sequence;
-  std::optional<TokenizerConfig> tokenizer;  // for fields.caption
+  std::optional<TokenizerConfig> tokenizer;  // for fields.caption and fields.text
   bool operator==(const RecordConfig&) const = default;
 };
 
@@ -194,7 +200,9 @@ struct RecordConfig {
 struct TextDataset {
   std::string path;
   std::string glob = "**/*";
-  SequenceConfig sequence;  // block_size only
+  SequenceConfig sequence;                   // block_size only
+  std::optional<TokenizerConfig> tokenizer;  // null: the tokens are bytes
+  std::optional<TokenCacheConfig> token_cache;
   Refresh refresh = Refresh::kNever;
   bool operator==(const TextDataset&) const = default;
 };
@@ -375,18 +383,21 @@ struct DatasetConfig {
   const SequenceConfig* sequence() const;
   SequenceConfig* sequence();
   const FieldNames* fields() const;
-  // The tokenizer of formats that can have captions; null for the others.
+  // The tokenizer of formats that can have captions or text; null for the others.
   std::optional<TokenizerConfig>* tokenizer();
   const std::optional<TokenizerConfig>* tokenizer() const {
     return const_cast<DatasetConfig*>(this)->tokenizer();
   }
+  // The tokenizer of a text, if it is set; null also for captions.
+  const TokenizerConfig* text_tokenizer() const;
   const RecordConfig* record() const;
   std::optional<int64_t> num_classes() const;
   Refresh refresh() const;
 
   bool is_refreshable() const { return refresh() != Refresh::kNever; }
   bool has_tokens() const;           // samples are sequences of token ids …
-  bool has_byte_tokens() const;      // … which are bytes
+  bool has_text() const;             // format text, or fields.text
+  bool has_byte_tokens() const;      // has_text() without tokenizer: the token ids are bytes
   bool has_variable_length() const;  // sequence.max_length is set
   bool has_captions() const {        // fields.caption is set
     return fields() != nullptr && !fields()->caption.empty();

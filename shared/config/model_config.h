@@ -179,7 +179,7 @@ struct GptConfig {
   int64_t num_heads = 6;
   int64_t embed_dim = 192;
   int64_t context_length = 128;
-  int64_t vocab_size = 256;
+  std::optional<int64_t> vocab_size = 256;  // null: that of the tokenizer
   double dropout = 0.0;
   bool activation_checkpointing = false;  // recompute the blocks in the backward pass
   bool operator==(const GptConfig&) const = default;
@@ -189,7 +189,7 @@ struct LstmLmConfig {
   int64_t num_layers = 1;
   int64_t hidden_size = 192;
   int64_t context_length = 128;
-  int64_t vocab_size = 256;
+  std::optional<int64_t> vocab_size = 256;  // null: that of the tokenizer
   double dropout = 0.0;
   bool tie_weights = false;  // the output layer shares the embedding's weights
   bool operator==(const LstmLmConfig&) const = default;

@@ -308,7 +308,8 @@ Field num_classes_field(std::optional<int64_t>& num_classes) {
 
 // ---- cache --------------------------------------------------------------------------------------
 
-Field cache_dir_field(CacheConfig& cache) {
+template <typename Cache>
+Field cache_dir_field(Cache& cache) {
   return {.name = "dir",
           .target = &cache.dir,
           .help = "Folder of cached files, shared by runs; null: inside the run directory",
@@ -477,25 +478,32 @@ Field stream_field(SequenceConfig& sequence) {
                                        "{block_size: 128}");
 }
 
+Fields token_cache_fields(TokenCacheConfig& cache) { return {cache_dir_field(cache)}; }
+
 // ---- tokenizer ----------------------------------------------------------------------------------
 
 Fields tokenizer_fields(TokenizerConfig& tokenizer) {
   return {sample_field(
       {.name = "path",
        .target = &tokenizer.path,
-       .help = "File with a word per line; what follows a space is ignored",
-       .details = "The token ids are 0 for the start of a caption, 1 for its end, 2 for words "
-                  "that are not in the file, and from 3 the words. Captions are split into "
-                  "words as for the metrics: in lower case, without punctuation.",
+       .help = "File: tokenizer.json, .tiktoken, or for captions a word per line",
+       .details =
+           "Recognized by its content. Text: byte-level BPE, with the ids of Hugging Face's "
+           "tokenizers or of tiktoken. Captions: the token ids are 0 for the start of a caption, "
+           "1 for its end, 2 for words that are not in the file, and from 3 the words; what "
+           "follows a space is ignored. Captions are split into words as for the metrics: in "
+           "lower case, without punctuation.",
        .is_required = true,
-       .example = "vocabulary.txt"})};
+       .example = "tokenizer.json"})};
 }
 
 Field tokenizer_field(std::optional<TokenizerConfig>& tokenizer) {
   return sample_field({.name = "tokenizer",
                        .target = mapping<tokenizer_fields>(tokenizer),
-                       .help = "Vocabulary of fields.caption; null: that of data.train",
-                       .example = "{path: vocabulary.txt}"});
+                       .help = "Tokens of text, or words of captions; null: that of data.train",
+                       .details = "Text without a tokenizer in any dataset: its bytes are the "
+                                  "tokens.",
+                       .example = "{path: tokenizer.json}"});
 }
 
 // ---- fields of a record -------------------------------------------------------------------------
@@ -544,10 +552,10 @@ Field caption_role(FieldNames& names) {
 
 Field text_role(FieldNames& names) {
   return role_field(
-      "text", names.text, "Text, whose bytes are the tokens",
+      "text", names.text, "Text; its bytes are the tokens unless there is a tokenizer",
       "Replaces the other input. The texts of all records are one stream, with a byte "
       "0 after each. With sequence.max_length each text is a sample, which ends with "
-      "a byte 0 unless it has a label or labels.");
+      "a byte 0, or with a tokenizer its end token, unless it has a label or labels.");
 }
 
 Field input_ids_role(FieldNames& names) {
@@ -706,7 +714,14 @@ void append(Fields& fields, Fields more) {
 Fields fields_of(TextDataset& text) {
   return {
       streamed_path_field(text.path, "File or folder with the text", kFilesAreFixed, "corpus.txt"),
-      glob_field(text.glob), stream_field(text.sequence), refresh_field(text.refresh)};
+      glob_field(text.glob),
+      stream_field(text.sequence),
+      tokenizer_field(text.tokenizer),
+      {.name = "cache",
+       .target = mapping<token_cache_fields>(text.token_cache),
+       .help = "Where the tokens of the text are stored; null: inside the run directory",
+       .example = "{dir: /var/cache/stoker}"},
+      refresh_field(text.refresh)};
 }
 
 Fields fields_of(TokensDataset& tokens) {
@@ -911,7 +926,7 @@ Fields fields_of(JsonlDataset& jsonl) {
                               "sequence count as missing."),
        sequence_field<record_sequence_fields>(record.sequence, "Sequences of tokens or time steps",
                                               "{max_length: 400, on_overflow: truncate}"),
-       refresh_field(jsonl.refresh)});
+       tokenizer_field(record.tokenizer), refresh_field(jsonl.refresh)});
   return fields;
 }
 

@@ -241,13 +241,15 @@ Field context_length_field(int64_t& context_length) {
                      "At least the sequence.block_size of every dataset.");
 }
 
-Field vocab_size_field(int64_t& vocab_size, std::string_view details) {
+template <typename Number>
+Field vocab_size_field(Number& vocab_size, std::string_view details) {
   return count_field("vocab_size", vocab_size, kMaxOutputs, "Size of the vocabulary", details);
 }
 
 constexpr auto kVocabDetails =
-    "At least 256 for text, whose tokens are bytes. A sample with a larger token id is a sample "
-    "error."sv;
+    "null: the number of tokens of the data, also the default with a tokenizer. A larger one pads "
+    "the vocabulary. At least 256 for text whose tokens are bytes. A sample with a larger token id "
+    "is a sample error."sv;
 
 Fields fields_of(GptConfig& gpt) {
   return {num_layers_field(gpt.num_layers, "Number of transformer blocks"),

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -37,9 +38,33 @@ class JpegRewriter {
   virtual void stop() = 0;
 };
 
+// TextTokenizer: encodes parts of texts with the tokenizer of a dataset
+// (shared/tokenizer/tokenizer.h: TextEncoder::encode_part).
+//
+// Threads:  one.
+// Blocking: for the encoder.
+class TextTokenizer {
+ public:
+  struct Part {
+    std::vector<int32_t> ids;
+    uint64_t bytes = 0;           // of the text that the ids stand for
+    bool begins_section = false;  // of the next part
+  };
+
+  virtual ~TextTokenizer() = default;
+  // kCorrupt: the text crashes its process or exceeds its limits, in two processes. kMismatch: the
+  // file of the tokenizer has changed. Others: no process can be started.
+  virtual Result<Part> tokenize(std::string_view text, bool begins_section, bool ends_text) = 0;
+};
+
 class Sandbox {
  public:
   virtual ~Sandbox() = default;
+  // `dataset`: its name. `digest`: that of its tokenizer. `on_wait` is called several times a second
+  // while a text is encoded and may throw.
+  virtual std::unique_ptr<TextTokenizer> make_tokenizer(const std::string& dataset,
+                                                        const std::string& digest,
+                                                        std::function<void()> on_wait) const = 0;
   // `dataset`: its name.
   virtual std::unique_ptr<JpegRewriter> make_rewriter(const std::string& dataset) const = 0;
   // The same dataset, read in another process. `dataset`, whose index is in `index_dir`, must

@@ -13,6 +13,7 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<ReadRequest>);
 static_assert(std::is_trivially_copyable_v<RewriteRequest>);
+static_assert(std::is_trivially_copyable_v<TokenizeRequest>);
 static_assert(std::is_trivially_copyable_v<ReadReply>);
 
 }  // namespace
@@ -52,13 +53,27 @@ std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_
       .good = reply.good, .status = Status(static_cast<StatusCode>(reply.code), to_string(reply))};
 }
 
-std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const RewriteRequest& request) {
+namespace {
+
+std::optional<Result<uint64_t>> parse_size_reply(const ReadReply& reply, uint64_t serial,
+                                                 uint64_t max_size) {
   const bool is_ok = reply.code == static_cast<uint32_t>(StatusCode::kOk);
-  if (is_ok && reply.good > request.max_bytes) return std::nullopt;
-  auto result = parse_reply(reply, request.serial, is_ok ? reply.good : 0);
+  if (is_ok && reply.good > max_size) return std::nullopt;
+  auto result = parse_reply(reply, serial, is_ok ? reply.good : 0);
   if (!result) return std::nullopt;
   if (!result->status.ok()) return Result<uint64_t>(std::move(result->status));
   return Result<uint64_t>(result->good);
+}
+
+}  // namespace
+
+std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const RewriteRequest& request) {
+  return parse_size_reply(reply, request.serial, request.max_bytes);
+}
+
+std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply,
+                                            const TokenizeRequest& request) {
+  return parse_size_reply(reply, request.serial, request.max_ids);
 }
 
 uint64_t shared_bytes(const std::vector<TensorSpec>& specs, uint64_t count) {
@@ -91,6 +106,25 @@ std::optional<RewriteSpans> locate_rewrite(std::span<std::byte> memory,
     return std::nullopt;
   return RewriteSpans{.file = rest.first(request.file_bytes),
                       .rewritten = rest.subspan(request.file_bytes, request.max_bytes)};
+}
+
+uint64_t shared_bytes(const TokenizeRequest& request) {
+  return sizeof(SharedHeader) + sizeof(TokenizeResult) + request.max_ids * sizeof(int32_t) +
+         request.text_bytes;
+}
+
+std::optional<TokenizeSpans> locate_tokenize(std::span<std::byte> memory,
+                                             const TokenizeRequest& request) {
+  constexpr size_t kHead = sizeof(SharedHeader) + sizeof(TokenizeResult);
+  if (memory.size() < kHead) return std::nullopt;
+  const std::span<std::byte> rest = memory.subspan(kHead);
+  if (request.max_ids > rest.size() / sizeof(int32_t) ||
+      request.text_bytes > rest.size() - request.max_ids * sizeof(int32_t))
+    return std::nullopt;
+  return TokenizeSpans{
+      .result = reinterpret_cast<TokenizeResult*>(memory.data() + sizeof(SharedHeader)),
+      .ids = {reinterpret_cast<int32_t*>(rest.data()), request.max_ids},
+      .text = rest.subspan(request.max_ids * sizeof(int32_t), request.text_bytes)};
 }
 
 }  // namespace stoker::feed

@@ -1,11 +1,12 @@
 // read_protocol: the messages between a program and a stoker-feed that answers its requests
-// (request_worker.h and feeder/serve_requests.h): it either reads samples of a dataset or rewrites
-// JPEG files.
+// (request_worker.h and feeder/serve_requests.h): it reads samples of a dataset, rewrites JPEG files
+// or encodes text.
 //
-// Two channels connect them. A SOCK_SEQPACKET pair carries one ReadRequest or RewriteRequest per
-// ReadReply; the first reply, kReadySerial, comes without a request, when the process is ready.
-// Shared memory (ring/segment.h) holds SharedHeader and then the samples of the last request, in
-// the layout of a ring slot, or the file and then its rewritten bytes.
+// Two channels connect them. A SOCK_SEQPACKET pair carries one ReadRequest, RewriteRequest or
+// TokenizeRequest per ReadReply; the first reply, kReadySerial, comes without a request, when the
+// process is ready. Shared memory (ring/segment.h) holds SharedHeader and then the samples of the
+// last request, in the layout of a ring slot, or the file and then its rewritten bytes, or
+// TokenizeResult, the tokens and the text.
 //
 // Neither side trusts the other's sizes. Both processes are of the same build.
 //
@@ -51,12 +52,28 @@ struct RewriteRequest {
   size_t bytes() const { return sizeof *this; }
 };
 
+// Asks for the tokens of a part of a text (tokenizer::TextEncoder::encode_part).
+struct TokenizeRequest {
+  uint64_t serial = 0;
+  uint64_t text_bytes = 0;
+  uint64_t max_ids = 0;
+  uint64_t begins_section = 0;
+  uint64_t ends_text = 0;
+  std::array<char, 64> digest = {};  // of the tokenizer
+
+  size_t bytes() const { return sizeof *this; }
+};
+struct TokenizeResult {
+  uint64_t bytes = 0;           // of the text that the tokens stand for
+  uint64_t begins_section = 0;  // of the next part
+};
+
 struct ReadReply {
   static constexpr size_t kMaxTextBytes = 1000;
 
   uint64_t serial = 0;  // of the request
   // Samples read; the next one has failed unless `code` is kOk. Or bytes of the rewritten file; 0:
-  // it is not worth it or not possible.
+  // it is not worth it or not possible. Or the number of tokens.
   uint64_t good = 0;
   uint32_t code = 0;  // StatusCode
   uint32_t text_bytes = 0;
@@ -72,6 +89,8 @@ std::optional<data::BatchReadResult> parse_reply(const ReadReply& reply, uint64_
 
 // The bytes of the rewritten file, at most request.max_bytes, or the error.
 std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const RewriteRequest& request);
+// The number of tokens, at most request.max_ids, or the error.
+std::optional<Result<uint64_t>> parse_reply(const ReadReply& reply, const TokenizeRequest& request);
 
 struct SharedHeader {
   uint64_t denied_syscall = 0;  // as QuarantineTable::denied_syscall_slot()
@@ -94,5 +113,15 @@ struct RewriteSpans {
 // nullopt if they do not fit.
 std::optional<RewriteSpans> locate_rewrite(std::span<std::byte> memory,
                                            const RewriteRequest& request);
+
+uint64_t shared_bytes(const TokenizeRequest& request);
+struct TokenizeSpans {
+  TokenizeResult* result = nullptr;
+  std::span<int32_t> ids;  // request.max_ids
+  std::span<std::byte> text;
+};
+// nullopt if they do not fit.
+std::optional<TokenizeSpans> locate_tokenize(std::span<std::byte> memory,
+                                             const TokenizeRequest& request);
 
 }  // namespace stoker::feed

@@ -180,7 +180,110 @@ Result<std::vector<std::byte>> SandboxedRewriter::rewrite(std::span<const std::b
   return Status(StatusCode::kCorrupt, std::move(failure));
 }
 
+// Tokens of a byte of text: an invalid one becomes a character of three bytes, and so do parts of
+// some characters in normalization.
+constexpr uint64_t kMaxIdsPerByte = 3;
+
+class SandboxedTokenizer final : public data::TextTokenizer {
+ public:
+  SandboxedTokenizer(const config::Config& config, std::string dataset, std::string digest,
+                     std::string feed_program, std::function<void()> on_wait)
+      : config_(config),
+        dataset_(std::move(dataset)),
+        digest_(std::move(digest)),
+        on_wait_(std::move(on_wait)),
+        feed_program_(std::move(feed_program)) {}
+
+  Result<Part> tokenize(std::string_view text, bool begins_section, bool ends_text) override;
+
+ private:
+  struct Attempt {
+    Part part = {};
+    std::string failure = {};  // why it must be tried again; empty: it need not
+    Status status = {};
+  };
+  Status start();
+  Attempt try_tokenize(std::string_view text, TokenizeRequest request);
+
+  const config::Config& config_;
+  const std::string dataset_;
+  const std::string digest_;
+  const std::function<void()> on_wait_;
+  std::string feed_program_;  // empty: not found yet
+  UniqueFd config_file_;      // invalid before the worker
+  std::optional<RequestWorker> worker_;
+};
+
+Status SandboxedTokenizer::start() {
+  if (worker_) return {};
+  if (feed_program_.empty()) {
+    STOKER_ASSIGN_OR_RETURN(feed_program_, find_feed_program());
+  }
+  STOKER_ASSIGN_OR_RETURN(config_file_, make_config_file(config_));
+  worker_.emplace(RequestWorker::Service{.dataset = dataset_,
+                                         .feed_program = feed_program_,
+                                         .arguments = {"--operation", "tokenize"},
+                                         .config_fd = config_file_.get(),
+                                         .timeout_seconds = config_.feed.worker_timeout_seconds,
+                                         .should_stop = [this] {
+                                           on_wait_();
+                                           return false;
+                                         }});
+  return {};
+}
+
+SandboxedTokenizer::Attempt SandboxedTokenizer::try_tokenize(std::string_view text,
+                                                             TokenizeRequest request) {
+  if (Status ready = worker_->prepare(std::bit_ceil(shared_bytes(request))); !ready.ok())
+    return {.status = std::move(ready)};
+  const auto bytes = std::as_bytes(std::span(text));
+  std::ranges::copy(bytes, locate_tokenize(worker_->memory(), request)->text.begin());
+  RequestWorker::Attempt answer = worker_->request(request, 1);
+  if (answer.end != RequestWorker::Attempt::End::kAnswered)
+    return {.failure = std::move(answer.cause), .status = std::move(answer.status)};
+  const auto size = parse_reply(answer.reply, request);
+  if (!size) return {.failure = worker_->reject("sent an invalid reply").cause};
+  if (!size->ok()) {
+    if (size->status().code() == StatusCode::kMismatch) return {.status = size->status()};
+    worker_->end();  // the memory of a new process is not fragmented
+    return {.failure = size->status().message()};
+  }
+  const auto spans = *locate_tokenize(worker_->memory(), request);
+  const TokenizeResult result = *spans.result;  // copied before it is used
+  const auto ids = spans.ids.first(**size);
+  return {.part = {.ids = {ids.begin(), ids.end()},
+                   .bytes = result.bytes,
+                   .begins_section = result.begins_section != 0}};
+}
+
+Result<data::TextTokenizer::Part> SandboxedTokenizer::tokenize(std::string_view text,
+                                                               bool begins_section,
+                                                               bool ends_text) {
+  STOKER_RETURN_IF_ERROR(start());
+  TokenizeRequest request{.text_bytes = text.size(),
+                          .max_ids = kMaxIdsPerByte * text.size() + 1,
+                          .begins_section = begins_section ? 1u : 0u,
+                          .ends_text = ends_text ? 1u : 0u};
+  std::copy_n(digest_.begin(), std::min(digest_.size(), request.digest.size()),
+              request.digest.begin());
+  std::string failure;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Attempt made = try_tokenize(text, request);
+    if (!made.status.ok()) return std::move(made.status);
+    if (made.failure.empty()) return std::move(made.part);
+    failure = std::move(made.failure);
+    log_debug("worker process crashed", {{"dataset", dataset_}, {"cause", failure}});
+  }
+  return Status(StatusCode::kCorrupt, std::move(failure));
+}
+
 }  // namespace
+
+std::unique_ptr<data::TextTokenizer> WorkerSandbox::make_tokenizer(
+    const std::string& dataset, const std::string& digest, std::function<void()> on_wait) const {
+  return std::make_unique<SandboxedTokenizer>(config_, dataset, digest, feed_program_,
+                                              std::move(on_wait));
+}
 
 std::unique_ptr<data::JpegRewriter> WorkerSandbox::make_rewriter(const std::string& dataset) const {
   return std::make_unique<SandboxedRewriter>(config_, dataset, feed_program_);

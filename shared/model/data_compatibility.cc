@@ -106,9 +106,10 @@ Status validate_vocab(const TokenLimits& limits, const std::vector<TensorSpec>& 
                       " tokens and the one to predict");
   }
   if (classes > static_cast<uint64_t>(limits.vocab_size)) {
-    return Status(StatusCode::kMismatch,
-                  "model.vocab_size is " + std::to_string(limits.vocab_size) +
-                      ", but the data has " + std::to_string(classes) + " tokens");
+    return Status(StatusCode::kMismatch, "model.vocab_size is " +
+                                             std::to_string(limits.vocab_size) +
+                                             ", but the data has " + std::to_string(classes) +
+                                             " different tokens; set it to that, or to null");
   }
   return {};
 }

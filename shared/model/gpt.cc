@@ -66,7 +66,7 @@ class Gpt : public Model {
  public:
   explicit Gpt(const config::GptConfig& config)
       : config_(config),
-        tok_(register_module("tok", torch::nn::Embedding(config.vocab_size, config.embed_dim))),
+        tok_(register_module("tok", torch::nn::Embedding(*config.vocab_size, config.embed_dim))),
         pos_(
             register_module("pos", torch::nn::Embedding(config.context_length, config.embed_dim))) {
     const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
@@ -77,7 +77,7 @@ class Gpt : public Model {
     ln_ = register_module("ln", GptBlock::norm(config.embed_dim));
     head_ = register_module(
         "head", torch::nn::Linear(
-                    torch::nn::LinearOptions(config.embed_dim, config.vocab_size).bias(false)));
+                    torch::nn::LinearOptions(config.embed_dim, *config.vocab_size).bias(false)));
     initialize();
   }
 
@@ -92,7 +92,7 @@ class Gpt : public Model {
   }
 
   int64_t context() const override { return config_.context_length; }
-  int64_t vocab() const override { return config_.vocab_size; }
+  int64_t vocab() const override { return *config_.vocab_size; }
 
  private:
   at::Tensor run_checkpointed(GptBlock& block, const at::Tensor& x) const {
@@ -128,7 +128,7 @@ Result<ModelPtr> make_gpt(const config::GptConfig& config, const Samples& sample
                           uint64_t classes) {
   if (config.num_layers < 1 || config.embed_dim < 1 || config.num_heads < 1 ||
       config.embed_dim % config.num_heads != 0 || config.context_length < 1 ||
-      config.vocab_size < 1) {
+      config.vocab_size.value_or(0) < 1) {
     return Status(
         StatusCode::kInvalidArgument,
         "model gpt: num_layers, embed_dim, num_heads, context_length and vocab_size must be at "
@@ -137,7 +137,7 @@ Result<ModelPtr> make_gpt(const config::GptConfig& config, const Samples& sample
             std::to_string(config.num_heads) + ")");
   }
   STOKER_RETURN_IF_ERROR(
-      validate_vocab({config.context_length, config.vocab_size}, sample, classes, "gpt"));
+      validate_vocab({config.context_length, *config.vocab_size}, sample, classes, "gpt"));
   return ModelPtr(std::make_shared<Gpt>(config));
 }
 

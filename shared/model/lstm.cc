@@ -21,7 +21,7 @@ class Lstm : public Model {
  public:
   explicit Lstm(const config::LstmLmConfig& config)
       : config_(config),
-        tok_(register_module("tok", torch::nn::Embedding(config.vocab_size, config.hidden_size))),
+        tok_(register_module("tok", torch::nn::Embedding(*config.vocab_size, config.hidden_size))),
         lstm_(register_module(
             "lstm", torch::nn::LSTM(torch::nn::LSTMOptions(config.hidden_size, config.hidden_size)
                                         .num_layers(config.num_layers)
@@ -30,7 +30,7 @@ class Lstm : public Model {
     torch::nn::init::uniform_(tok_->weight, -kInitialRange, kInitialRange);
     if (config.tie_weights) return;
     const auto options =
-        torch::nn::LinearOptions(config.hidden_size, config.vocab_size).bias(false);
+        torch::nn::LinearOptions(config.hidden_size, *config.vocab_size).bias(false);
     head_ = register_module("head", torch::nn::Linear(options));
     torch::nn::init::uniform_(head_->weight, -kInitialRange, kInitialRange);
   }
@@ -41,7 +41,7 @@ class Lstm : public Model {
   }
 
   int64_t context() const override { return config_.context_length; }
-  int64_t vocab() const override { return config_.vocab_size; }
+  int64_t vocab() const override { return *config_.vocab_size; }
 
  private:
   at::Tensor drop(const at::Tensor& x) const {
@@ -59,12 +59,12 @@ class Lstm : public Model {
 Result<ModelPtr> make_lstm(const config::LstmLmConfig& config, const Samples& sample,
                            uint64_t classes) {
   if (config.num_layers < 1 || config.hidden_size < 1 || config.context_length < 1 ||
-      config.vocab_size < 1)
+      config.vocab_size.value_or(0) < 1)
     return Status(
         StatusCode::kInvalidArgument,
         "model lstm_lm: num_layers, hidden_size, context_length and vocab_size must be at least 1");
   STOKER_RETURN_IF_ERROR(
-      validate_vocab({config.context_length, config.vocab_size}, sample, classes, "lstm_lm"));
+      validate_vocab({config.context_length, *config.vocab_size}, sample, classes, "lstm_lm"));
   return ModelPtr(std::make_shared<Lstm>(config));
 }
 

@@ -36,12 +36,13 @@ Result<std::string> file_digest(const config::ModelConfig& config) {
   return digest;
 }
 
-Status check_same_file(const std::string& saved, const std::string& now, const std::string& path) {
+Status check_same_file(const std::string& saved, const std::string& now, const std::string& path,
+                       const std::string& key) {
   if (saved.empty() || saved == now) return {};
   constexpr size_t kShown = 12;
   return Status(StatusCode::kInvalidArgument,
-                "was trained with another model.path, SHA-256 " + saved.substr(0, kShown) + "; " +
-                    path + " had " + now.substr(0, kShown) +
+                "was trained with another " + key + ", SHA-256 " + saved.substr(0, kShown) + "; " +
+                    path + " had " + (now.empty() ? "none" : now.substr(0, kShown)) +
                     " at startup; restore that file or restart this program");
 }
 

@@ -15,8 +15,10 @@ namespace stoker::model {
 // file is being written.
 Result<std::string> file_digest(const config::ModelConfig& config);
 
-// Weights are valid only with the code that they were trained with. kInvalidArgument if `saved`,
-// the Manifest::model_file of a checkpoint, is not empty and differs from `now`; names both.
-Status check_same_file(const std::string& saved, const std::string& now, const std::string& path);
+// Weights are valid only with the code, and the tokenizer, that they were trained with.
+// kInvalidArgument if `saved`, the Manifest::model_file or tokenizer of a checkpoint, is not empty
+// and differs from `now`; names both and `key`, the setting.
+Status check_same_file(const std::string& saved, const std::string& now, const std::string& path,
+                       const std::string& key = "model.path");
 
 }  // namespace stoker::model

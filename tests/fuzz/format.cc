@@ -11,7 +11,7 @@ std::span<const Format> formats() {
       cifar_format(),       csv_format(),    idx_format(),    jsonl_format(), list_format(),
       manifest_format(),    npy_format(),    pickle_format(), image_format(), producer_format(),
       safetensors_format(), stream_format(), tar_format(),    text_format(),  tfrecord_format(),
-      tokens_format(),      torch_format()};
+      tokenizer_format(),   tokens_format(), torch_format()};
   return kFormats;
 }
 

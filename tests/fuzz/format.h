@@ -42,6 +42,7 @@ const Format& stream_format();
 const Format& tar_format();
 const Format& text_format();
 const Format& tfrecord_format();
+const Format& tokenizer_format();
 const Format& tokens_format();
 const Format& torch_format();
 

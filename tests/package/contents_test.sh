@@ -92,7 +92,7 @@ done
 
 # Each library that a program needs belongs to a package that the package depends on.
 depends=$(dpkg-deb -f "$packages"/stoker_*.deb Depends)
-for library in boost-json fmt isal jpeg62-turbo prometheus-cpp-core spdlog spng ssl stdc++ systemd webp yaml-cpp zstd; do
+for library in boost-json fmt isal jpeg62-turbo prometheus-cpp-core spdlog pcre2 spng ssl stdc++ systemd utf8proc webp yaml-cpp zstd; do
   [[ $depends == *lib$library* ]] || fail "Depends lacks the package of $library: $depends"
 done
 

@@ -22,11 +22,16 @@ constexpr uint64_t kTriesPerSecond = 5;
 
 CacheLocation::CacheLocation(const DatasetRequest& request, std::string_view field,
                              std::string_view content)
-    : folder_(request.config.cache()->dir.value_or("")) {
+    : CacheLocation(request, field, content, cache_suffix(*request.config.cache()),
+                    request.config.cache()->dir) {}
+
+CacheLocation::CacheLocation(const DatasetRequest& request, std::string_view field,
+                             std::string_view content, const std::string& extension,
+                             const std::optional<std::string>& maybe_folder)
+    : folder_(maybe_folder.value_or("")) {
   key_ = request.key(is_shared() ? "cache.dir" : "cache");
-  const std::string cache = cache_suffix(*request.config.cache());
-  name_ = std::string(field) + '-' + std::string(content.substr(0, kDigits)) + '.' + cache;
-  path_ = is_shared() ? join_path(folder_, name_) : request.derived_file(field, cache);
+  name_ = std::string(field) + '-' + std::string(content.substr(0, kDigits)) + '.' + extension;
+  path_ = is_shared() ? join_path(folder_, name_) : request.derived_file(field, extension);
 }
 
 Result<FileLock> CacheLocation::lock(const files::ScanProgress& progress) const {

@@ -10,6 +10,7 @@
 // Errors:   kIoError, kPermission, kNoSpace, kAlreadyExists (not a folder), naming the setting.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,9 @@ class CacheLocation {
   // The dataset must have a `cache`. `content`: hex SHA-256 of everything that determines the
   // contents of the file.
   CacheLocation(const DatasetRequest& request, std::string_view field, std::string_view content);
+  // A file of another kind, with this extension; `maybe_folder`: cache.dir.
+  CacheLocation(const DatasetRequest& request, std::string_view field, std::string_view content,
+                const std::string& extension, const std::optional<std::string>& maybe_folder);
 
   const std::string& path() const { return path_; }
   const std::string& key() const { return key_; }  // "data.train.cache.dir", for messages

@@ -13,6 +13,13 @@ ByteStream::ByteStream(files::FileTable files) : files_(std::move(files)), reade
     ends_.push_back(end += files_.stamp(file).size);
 }
 
+ByteStream::ByteStream(files::FileTable files, std::span<const uint64_t> lengths)
+    : files_(std::move(files)), reader_(files_) {
+  assert(lengths.size() == files_.size());
+  uint64_t end = 0;
+  for (const uint64_t length : lengths) ends_.push_back(end += length);
+}
+
 Result<uint64_t> ByteStream::total_length(const files::FileTable& files) {
   uint64_t length = 0;
   for (size_t file = 0; file < files.size(); ++file) {
@@ -35,7 +42,7 @@ size_t ByteStream::file_at(uint64_t position) const {
 Status ByteStream::read(uint64_t position, std::span<std::byte> bytes) const {
   assert(position <= length() && bytes.size() <= length() - position);
   for (size_t file = file_at(position); !bytes.empty(); ++file) {
-    const uint64_t offset = position - (ends_[file] - files_.stamp(file).size);
+    const uint64_t offset = position - begin_of(file);
     const size_t here = std::min<uint64_t>(bytes.size(), ends_[file] - position);
     STOKER_RETURN_IF_ERROR(reader_.read(file, offset, bytes.first(here)));
     bytes = bytes.subspan(here);
@@ -47,7 +54,7 @@ Status ByteStream::read(uint64_t position, std::span<std::byte> bytes) const {
 void ByteStream::prefetch(uint64_t position, uint64_t count, files::PrefetchedBytes& bytes) const {
   assert(position <= length() && count <= length() - position);
   for (size_t file = file_at(position); count > 0; ++file) {
-    const uint64_t offset = position - (ends_[file] - files_.stamp(file).size);
+    const uint64_t offset = position - begin_of(file);
     const uint64_t here = std::min(count, ends_[file] - position);
     reader_.prefetch(file, offset, here, bytes);
     count -= here;
@@ -71,7 +78,7 @@ std::vector<uint64_t> ByteStream::shard_ends(uint64_t begin, uint64_t stride,
 SampleSource ByteStream::source(uint64_t position) const {
   const size_t file = file_at(position);
   assert(file < files_.size());
-  return {.file = files_.path(file), .offset = position - (ends_[file] - files_.stamp(file).size)};
+  return {.file = files_.path(file), .offset = position - begin_of(file)};
 }
 
 }  // namespace stoker::data::format

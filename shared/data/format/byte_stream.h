@@ -20,6 +20,8 @@ namespace stoker::data::format {
 class ByteStream {
  public:
   explicit ByteStream(files::FileTable files);
+  // The first `lengths[i]` bytes of each file.
+  ByteStream(files::FileTable files, std::span<const uint64_t> lengths);
   ByteStream(const ByteStream&) = delete;  // the reader refers to the table
   ByteStream& operator=(const ByteStream&) = delete;
 
@@ -37,6 +39,7 @@ class ByteStream {
 
  private:
   size_t file_at(uint64_t position) const;
+  uint64_t begin_of(size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
 
   // Constant after construction.
   const files::FileTable files_;

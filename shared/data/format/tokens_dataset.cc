@@ -1,5 +1,7 @@
 // Format `tokens`: flat files of little-endian 16-bit or 32-bit token ids without a header, as
 // tokenizers write them for training.
+#include "shared/data/format/tokens_dataset.h"
+
 #include <cassert>
 #include <utility>
 
@@ -23,19 +25,18 @@ std::string dtype_text(const config::TokensDataset& tokens) {
 
 class TokensDataset final : public Dataset, public SampleFiles {
  public:
-  TokensDataset(std::string fingerprint, files::FileTable files, SampleRange range,
-                uint64_t block_size, uint64_t width)
-      : stream_(std::move(files)),
+  TokensDataset(std::string fingerprint, TokenStream tokens, SampleRange range, uint64_t block_size)
+      : stream_(std::move(tokens.files), tokens.bytes),
         begin_(range.begin),
         block_size_(block_size),
-        width_(width),
-        // The files do not contain the vocabulary size, so there are no classes.
+        width_(tokens.width),
         info_{.size = (range.size() - 1) / block_size,
               .fingerprint = std::move(fingerprint),
               .spec = {{.name = tensor_name(TensorRole::kTokens),
                         .dtype = DType::kI32,
                         .shape = {static_cast<int64_t>(block_size + 1)}}},
-              .shard_ends = stream_.shard_ends(position(0), block_size * width,
+              .classes = tokens.classes,
+              .shard_ends = stream_.shard_ends(position(0), block_size * width_,
                                                (range.size() - 1) / block_size),
               .maybe_files = this} {}
 
@@ -106,11 +107,19 @@ Result<std::unique_ptr<Dataset>> open_tokens(const DatasetRequest& request, file
   STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
   if (range.size() < block_size + 1) return too_short(request, range.size(), "tokens");
   std::string fingerprint = index.fingerprint();
-  return std::unique_ptr<Dataset>(std::make_unique<TokensDataset>(
-      std::move(fingerprint), std::move(index.files), range, block_size, width));
+  TokenStream stream{.files = std::move(index.files), .width = width};
+  for (size_t file = 0; file < stream.files.size(); ++file)
+    stream.bytes.push_back(stream.files.stamp(file).size);
+  return make_tokens_dataset(std::move(fingerprint), std::move(stream), range, block_size);
 }
 
 }  // namespace
+
+std::unique_ptr<Dataset> make_tokens_dataset(std::string fingerprint, TokenStream tokens,
+                                             SampleRange range, uint64_t block_size) {
+  return std::make_unique<TokensDataset>(std::move(fingerprint), std::move(tokens), range,
+                                         block_size);
+}
 
 const DatasetFormatOps& tokens_format() {
   static constexpr DatasetFormatOps kFormatOps{.name = "tokens",

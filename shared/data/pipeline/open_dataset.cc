@@ -117,6 +117,9 @@ std::string source_of(const DatasetRequest& request) {
   if (cache::is_packed(request))
     source += "\ncache=" + cache::cache_suffix(*request.config.cache()) + '\n' +
               request.config.cache()->dir.value_or("");
+  const auto* const text = std::get_if<config::TextDataset>(&request.config.source);
+  if (text != nullptr && text->tokenizer && text->token_cache)
+    source += "\ncache=" + text->token_cache->dir.value_or("");
   return source;
 }
 

@@ -65,7 +65,32 @@ Result<InputForm> SampleAssembler::input_form(const FieldValue& input) const {
   return is_bytes(input) ? InputForm::kBytes : InputForm::kNumbers;
 }
 
+Result<std::span<const int32_t>> SampleAssembler::tokens_of(const FieldValue& value) const {
+  const auto* const text = std::get_if<FieldBytes>(&value);
+  if (text == nullptr) return unfit_value("must be text, got " + describe(value));
+  // An encoder keeps its buffers, so there is one per thread. It is replaced when the thread reads
+  // another dataset.
+  struct Mine {
+    std::optional<tokenizer::TextEncoder> encoder;
+    std::vector<int32_t> ids;
+  };
+  thread_local Mine mine;
+  if (!mine.encoder || &mine.encoder->tokenizer() != spec_.tokenizer.get())
+    mine.encoder.emplace(spec_.tokenizer);
+  mine.ids.clear();
+  if (text->empty()) return std::span<const int32_t>();
+  const Status encoded = mine.encoder->encode(to_string_view(*text), mine.ids);
+  if (!encoded.ok()) return encoded;
+  if (spec_.has_end_token() && spec_.tokenizer->end_token())
+    mine.ids.push_back(*spec_.tokenizer->end_token());
+  return std::span<const int32_t>(mine.ids);
+}
+
 Result<uint64_t> SampleAssembler::num_steps(const FieldValue& value) const {
+  if (spec_.tokenizer) {
+    STOKER_ASSIGN_OR_RETURN(const auto tokens, tokens_of(value));
+    return tokens.size();
+  }
   if (spec_.input().role == FieldRole::kText) {
     const auto* bytes = std::get_if<FieldBytes>(&value);
     if (bytes == nullptr) return unfit_value("must be text, got " + describe(value));
@@ -185,12 +210,23 @@ Status SampleAssembler::write_numbers(std::span<const FieldValue> values, size_t
 // Sets `kept` to the number of steps of the sample, after truncation.
 Status SampleAssembler::write_sequence(const RecordValues& record, uint64_t& kept,
                                        std::span<const std::span<std::byte>> outputs) const {
-  const auto length = num_steps(record.fields[0]);
-  if (!length) return spec_.in_field(0, length.status());
-  if (*length != record.length)
-    return spec_.in_field(0, unfit_value("has a different length than when the file was indexed"));
-  kept = std::min(*length, spec_.max_length);
-  STOKER_RETURN_IF_ERROR(spec_.in_field(0, write_steps(record.fields[0], kept, outputs[0])));
+  const auto changed = [] {
+    return unfit_value("has a different length than when the file was indexed");
+  };
+  kept = std::min(record.length, spec_.max_length);
+  if (spec_.tokenizer) {
+    const auto tokens = tokens_of(record.fields[0]);
+    if (!tokens) return spec_.in_field(0, tokens.status());
+    if (tokens->size() != record.length) return spec_.in_field(0, changed());
+    const auto out = std::as_bytes(tokens->first(kept));
+    std::ranges::copy(out, outputs[0].begin());
+    fill_padding(outputs[0].subspan(out.size()), false);
+  } else {
+    const auto length = num_steps(record.fields[0]);
+    if (!length) return spec_.in_field(0, length.status());
+    if (*length != record.length) return spec_.in_field(0, changed());
+    STOKER_RETURN_IF_ERROR(spec_.in_field(0, write_steps(record.fields[0], kept, outputs[0])));
+  }
   numbers_in<int64_t>(outputs[1])[0] = static_cast<int64_t>(kept);
   return {};
 }

@@ -53,6 +53,8 @@ class SampleAssembler {
   Result<uint64_t> num_steps(const FieldValue& value) const;
   Status write_sequence(const RecordValues& record, uint64_t& kept,
                         std::span<const std::span<std::byte>> outputs) const;
+  // The tokens of a text, in a thread-local buffer that is valid until the thread's next call.
+  Result<std::span<const int32_t>> tokens_of(const FieldValue& value) const;
   Status write_steps(const FieldValue& value, uint64_t kept, std::span<std::byte> out) const;
   Status write_labels(const FieldValue& value, uint64_t steps, std::span<std::byte> out) const;
   Status write_captions(const FieldValue& value, std::span<std::byte> labels,

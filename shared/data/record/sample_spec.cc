@@ -144,7 +144,7 @@ Status add_steps(const DatasetRequest& request, SampleSpec& spec) {
   FieldSpec steps{.role = FieldRole::kInput, .shape = {}};
   if (!fields.text.empty()) {
     steps.role = FieldRole::kText;
-    steps.dtype = DType::kU8;
+    steps.dtype = spec.tokenizer ? DType::kI32 : DType::kU8;
   } else if (!fields.input_ids.empty()) {
     steps.role = FieldRole::kInputIds;
     steps.dtype = DType::kI32;
@@ -198,6 +198,11 @@ Result<SampleSpec> sequence_spec(const DatasetRequest& request) {
   const int64_t max_length = request.config.sequence()->max_length.value_or(0);
   if (max_length < 1) return request.config_error("sequence.max_length", "must be at least 1");
   spec.max_length = static_cast<uint64_t>(max_length);
+  if (const config::TokenizerConfig* const tokenizer = request.config.text_tokenizer()) {
+    auto read = tokenizer::Tokenizer::read(tokenizer->path);
+    if (!read) return read.status().with_context(request.key("tokenizer.path"));
+    spec.tokenizer = *std::move(read);
+  }
   STOKER_RETURN_IF_ERROR(add_steps(request, spec));
   STOKER_RETURN_IF_ERROR(add_sequence_target(request, spec));
   return spec;
@@ -242,6 +247,7 @@ std::string sequence_text(const SampleSpec& spec) {
     text += " max_label_length=" + std::to_string(spec.max_label_length);
   if (spec.has_target(FieldRole::kTarget))
     text += " num_targets=" + std::to_string(spec.fields[1].elements());
+  if (spec.tokenizer) text += " tokenizer=" + spec.tokenizer->digest();
   return text;
 }
 

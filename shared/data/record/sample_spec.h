@@ -16,6 +16,7 @@
 //
 //   input:  [NAME]   numbers, input_shape per step       -> `input` F32 [length, input_shape …]
 //   text:   NAME     bytes are tokens                    -> `tokens` U8 [length]
+//           with tokenizer                               -> `tokens` I32 [length]
 //   input_ids: NAME  integers                            -> `tokens` I32 [length]
 //   then `length` I64: the number of valid steps; the padding after them is 0; then
 //   label:  NAME     a class                             -> `label` I64
@@ -24,7 +25,8 @@
 //           both are padded with -100
 //   target: [NAME]   numbers                             -> `target` F32 [num_targets]
 //
-// A text without label, labels and target is for language modeling and ends with a byte 0.
+// A text without label, labels and target is for language modeling and ends with a byte 0, or with
+// the end token of the tokenizer, if there is one.
 //
 // Formats whose records have no named values (idx, cifar, numpy) derive the fields from their
 // files.
@@ -47,6 +49,7 @@
 #include "shared/data/dataset_request.h"
 #include "shared/data/record/word_vocabulary.h"
 #include "shared/data/transform/image_decoder_input.h"
+#include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::data::record {
 
@@ -99,6 +102,8 @@ struct SampleSpec {
   uint64_t num_classes = 0;                           // known after indexing
   std::shared_ptr<const WordVocabulary> vocabulary;   // for role kCaption; else null
   bool truncates_captions = false;                    // longer ones are not an error
+  // For role kText; null: the tokens are bytes.
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
 
   // From the settings of a format whose records have named values.
   static Result<SampleSpec> of(const DatasetRequest& request);
@@ -124,7 +129,7 @@ struct SampleSpec {
                 ? max_label_length == 0
                 : field.role != FieldRole::kLabel && field.role != FieldRole::kTarget);
   }
-  // A text for language modeling; its classes are the values of a byte.
+  // A text for language modeling; its classes are the values of a byte, or the tokens.
   bool has_end_token() const {
     return is_sequence() && input().role == FieldRole::kText && fields.size() == 1;
   }

@@ -8,6 +8,7 @@
 #include "shared/base/utf8.h"
 #include "shared/data/record/class_labels.h"
 #include "shared/eval_metrics/ptb_tokenizer.h"
+#include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::data::record {
 namespace {
@@ -26,6 +27,11 @@ bool is_special(std::string_view word) {
 
 Result<WordVocabulary> WordVocabulary::read(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxVocabularyBytes));
+  if (tokenizer::is_tokenizer_json(text))
+    return Status(StatusCode::kMismatch,
+                  path +
+                      ": is JSON, such as a tokenizer.json; captions need a file with a word "
+                      "per line");
   WordVocabulary vocabulary;
   vocabulary.words_ = {"<s>", "</s>", "<unk>"};
   const std::string_view lines(text);

@@ -195,8 +195,9 @@ void fill_model(Config& config, Filler& filler) {
   const auto heads = static_cast<int64_t>(1 + filler.below(16));
   const auto width = heads * static_cast<int64_t>(1 + filler.below(100));
   if (auto* const gpt = std::get_if<GptConfig>(&arch))
-    gpt->num_heads = heads, gpt->embed_dim = width, gpt->vocab_size += 256;
-  if (auto* const lstm = std::get_if<LstmLmConfig>(&arch)) lstm->vocab_size += 256;
+    gpt->num_heads = heads, gpt->embed_dim = width, gpt->vocab_size = 256 + filler.below(1000);
+  if (auto* const lstm = std::get_if<LstmLmConfig>(&arch))
+    lstm->vocab_size = 256 + filler.below(1000);
   if (auto* const blstm = std::get_if<BlstmConfig>(&arch)) blstm->vocab_size += 256;
   if (auto* const vit = std::get_if<VitConfig>(&arch); vit != nullptr && vit->preset.empty())
     vit->num_heads = heads, vit->hidden_dim = width;
@@ -309,7 +310,11 @@ class DatasetFiller {
     num_classes.reset();
   }
 
-  void fix(TextDataset& text) { text.sequence.block_size = block_size(); }
+  void fix(TextDataset& text) {
+    text.sequence.block_size = block_size();
+    text.tokenizer.reset();
+    text.token_cache.reset();
+  }
   void fix(TokensDataset& tokens) { tokens.sequence.block_size = block_size(); }
   void fix_images(auto& images) {
     images.transforms = random_transforms(true, normalize_, filler_);

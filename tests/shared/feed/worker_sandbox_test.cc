@@ -25,6 +25,7 @@
 #include "tests/shared/data/folder_fixture.h"
 #include "tests/shared/feed/faulty_sample.h"
 #include "tests/shared/image/image_files.h"
+#include "tests/support/tokenizer_files.h"
 
 namespace stoker::feed {
 namespace {
@@ -282,6 +283,67 @@ TEST_F(WorkerSandboxTest, RewritesNothingAfterStop) {
             StatusCode::kCancelled);
 }
 
+// ---- Text
+
+class TokenizingTest : public WorkerSandboxTest {
+ protected:
+  void SetUp() override {
+    WorkerSandboxTest::SetUp();
+    write("t.json", test::to_json(test::small_tokenizer()));
+    for (int i = 0; i < 3; ++i) write("text/" + std::to_string(i), "to be\n\xff or not to be");
+  }
+  config::Config text() const {
+    const auto config = config::parse_config("data: {train: {format: text, path: " + path("text") +
+                                                 ", tokenizer: {path: " + path("t.json") +
+                                                 "}, sequence: {block_size: 4}}}\n",
+                                             "test.yaml", {});
+    EXPECT_TRUE(config.ok()) << config.status().to_string();
+    return *config;
+  }
+};
+
+TEST_F(TokenizingTest, EncodesTextInWorkerProcess) {
+  const config::Config config = text();
+  const auto sandbox = make_sandbox(config, FEED_PROGRAM);
+  size_t num_workers = 0;
+  const auto progress = [&](uint64_t, std::string_view) {
+    num_workers = std::max(num_workers, child_processes().size());
+  };
+  const auto data =
+      data::pipeline::open_dataset("train", config.data, index_dir(), progress, 0, sandbox.get());
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_EQ(num_workers, 1u);
+  const auto expected = data::pipeline::open_dataset("train", config.data, path("other"), {});
+  ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+  ASSERT_EQ((*data)->size(), (*expected)->size());
+  for (uint64_t sample = 0; sample < (*data)->size(); ++sample)
+    EXPECT_EQ(data::testing::read_sample(**data, sample).tensors,
+              data::testing::read_sample(**expected, sample).tensors);
+}
+
+TEST_F(TokenizingTest, RejectsTokenizerThatHasChanged) {
+  const config::Config config = text();
+  const WorkerSandbox sandbox(config, FEED_PROGRAM);
+  const auto tokenizer = sandbox.make_tokenizer("train", std::string(64, 'a'), [] {});
+  const auto part = tokenizer->tokenize("to be", true, true);
+  EXPECT_EQ(part.status().code(), StatusCode::kMismatch) << part.status().to_string();
+  EXPECT_THAT(part.status().message(), HasSubstr("the tokenizer's file has changed; restart"));
+}
+
+TEST_F(TokenizingTest, ReportsTextThatExceedsLimits) {
+  auto file = test::small_tokenizer();
+  file.pre_tokenizer =
+      R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": )"
+      R"({"Regex": "(?:a+)+\\p{N}"}}, {"type": "ByteLevel", "add_prefix_space": false}]})";
+  write("t.json", test::to_json(file));
+  write("text/1", std::string(50, 'a') + "c");
+  const config::Config config = text();
+  const Status status = open("train", config, FEED_PROGRAM);
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr(path("text/1") + ": the text at offset 0: "));
+  EXPECT_THAT(status.message(), HasSubstr("takes too long"));
+}
+
 // ---- Descriptions
 
 TEST_F(WorkerSandboxTest, DescribesSameRandomRegionsAsThisProcess) {
@@ -324,6 +386,10 @@ class ThrowingSandbox final : public data::Sandbox {
   };
   std::unique_ptr<data::JpegRewriter> make_rewriter(const std::string&) const override {
     return std::make_unique<Rewriter>(throw_);
+  }
+  std::unique_ptr<data::TextTokenizer> make_tokenizer(const std::string&, const std::string&,
+                                                      std::function<void()>) const override {
+    return nullptr;
   }
   Result<std::unique_ptr<data::Dataset>> open_reader(const std::string&, const std::string&,
                                                      const data::Dataset&,

@@ -60,6 +60,12 @@ class CaptionsTest : public FolderFixture {
   std::string png_;
 };
 
+TEST_F(CaptionsTest, RejectsTokenizerOfText) {
+  write("words.txt", " {\"version\": \"1.0\", \"model\": {}}");
+  expect_error(listed("{\"path\": \"1.png\", \"captions\": [\"a dog\"]}\n"), StatusCode::kMismatch,
+               {"data.train.tokenizer.path", "is JSON", "a word per line"});
+}
+
 TEST_F(CaptionsTest, ReadsListOfCaptionsPerImage) {
   const auto config =
       listed("{\"path\": \"1.png\", \"captions\": [\"A red dog.\", \"Big dog\", \"a\"]}\n");

@@ -4,6 +4,7 @@
 
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/data/folder_fixture.h"
+#include "tests/support/tokenizer_files.h"
 
 namespace stoker::data::format {
 namespace {
@@ -107,6 +108,33 @@ TEST_F(JsonlDatasetTest, ReadsTextsAsOneZeroSeparatedStream) {
   EXPECT_EQ(read_sample(*dataset, 0).text(), std::string("ab\n\0\0", 5));
   EXPECT_EQ(read_sample(*dataset, 1).text(), std::string("\0\xc3\xbcxy", 5));
   EXPECT_EQ(dataset->source(1).offset, 14u);
+}
+
+TEST_F(JsonlDatasetTest, EncodesTextsWithTokenizer) {
+  write("t.json", test::to_json(test::small_tokenizer()));
+  write("data.jsonl", "{\"t\": \"to be\"}\n{\"t\": \"be to be to be\"}\n{\"t\": \"to\"}\n");
+  auto config = jsonl();
+  fields_in(config).text = "t";
+  sequence_in(config).max_length = 4;
+  sequence_in(config).on_overflow = config::OnOverflow::kTruncate;
+  record_in(config).tokenizer = config::TokenizerConfig{path("t.json")};
+  const auto dataset = opened(config);
+  ASSERT_EQ(dataset->size(), 3u);
+  EXPECT_EQ(dataset->classes(), 261u);
+  EXPECT_EQ(dataset->spec()[0], (TensorSpec{.name = "tokens", .dtype = DType::kI32, .shape = {4}}));
+  EXPECT_THAT(read_sample(*dataset, 0).values<int32_t>(0), ElementsAre(256, 259, 260, 0));
+  EXPECT_THAT(read_sample(*dataset, 0).values<int64_t>(1), ElementsAre(3));
+  EXPECT_THAT(read_sample(*dataset, 1).values<int32_t>(0), ElementsAre(257, 258, 259, 258));
+  EXPECT_EQ(dataset->length(1), 4u);
+  const std::string before = dataset->fingerprint();
+  write("t.json", test::to_json(test::small_tokenizer()) + " ");
+  EXPECT_NE(opened(config)->fingerprint(), before);
+  // With a label, a text has no end token.
+  write("data.jsonl", "{\"t\": \"to be\", \"y\": 1}\n{\"t\": \"to\", \"y\": 0}\n");
+  fields_in(config).label = "y";
+  EXPECT_THAT(read_sample(*opened(config), 0).values<int32_t>(0), ElementsAre(256, 259, 0, 0));
+  write("t.json", "words\n");
+  expect_error(config, StatusCode::kCorrupt, {"data.train.tokenizer.path: ", "is no tokenizer"});
 }
 
 TEST_F(JsonlDatasetTest, RejectsMalformedLinesWithLocationOnOpen) {

@@ -1,0 +1,321 @@
+// Text with a tokenizer: encoded once, in parts that are reused after an interruption and shared by
+// runs.
+#include "shared/data/cache/token_cache.h"
+
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/data/files/scan.h"
+#include "shared/data/sandbox.h"
+#include "tests/shared/data/folder_fixture.h"
+#include "tests/support/tokenizer_files.h"
+
+namespace stoker::data::cache {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_sample;
+
+constexpr int32_t kTo = 256, kBe = 257, kSpaceTo = 258, kSpaceBe = 259, kEnd = 260;
+
+// Encodes in this process, counts the texts, and fails if it is told to.
+class FakeSandbox final : public Sandbox {
+ public:
+  using Change = std::function<void(TextTokenizer::Part&)>;
+  FakeSandbox(std::string path, Change change = {})
+      : path_(std::move(path)), change_(std::move(change)) {}
+
+  class Tokenizing final : public TextTokenizer {
+   public:
+    Tokenizing(const FakeSandbox& sandbox, const std::string& digest)
+        : sandbox_(sandbox), encoder_(*tokenizer::Tokenizer::read(sandbox.path_)) {
+      EXPECT_EQ(encoder_.tokenizer().digest(), digest);
+    }
+    Result<Part> tokenize(std::string_view text, bool begins, bool ends) override {
+      ++sandbox_.num_texts;
+      Part part;
+      const auto encoded =
+          encoder_.encode_part(text, {.begins_section = begins, .ends_text = ends}, part.ids);
+      if (!encoded.ok()) return encoded.status();
+      part.bytes = encoded->bytes;
+      part.begins_section = encoded->begins_section;
+      if (sandbox_.change_) sandbox_.change_(part);
+      return part;
+    }
+
+   private:
+    const FakeSandbox& sandbox_;
+    tokenizer::TextEncoder encoder_;
+  };
+  std::unique_ptr<TextTokenizer> make_tokenizer(const std::string&, const std::string& digest,
+                                                std::function<void()>) const override {
+    return std::make_unique<Tokenizing>(*this, digest);
+  }
+  std::unique_ptr<JpegRewriter> make_rewriter(const std::string&) const override { return nullptr; }
+  Result<std::unique_ptr<Dataset>> open_reader(const std::string&, const std::string&,
+                                               const Dataset&,
+                                               std::function<void()>) const override {
+    return Status(StatusCode::kInternal, "not used");
+  }
+
+  mutable size_t num_texts = 0;
+
+ private:
+  const std::string path_;
+  const Change change_;
+};
+
+class TokenCacheTest : public testing::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    write("t.json", test::to_json(test::small_tokenizer()));
+  }
+  config::DatasetConfig text(int64_t block_size, bool is_shared = false) const {
+    config::DatasetConfig config;
+    config::TextDataset source{.path = path("data"),
+                               .sequence = {.block_size = block_size},
+                               .tokenizer = config::TokenizerConfig{path("t.json")}};
+    if (is_shared) source.token_cache = config::TokenCacheConfig{path("shared")};
+    config.source = source;
+    return config;
+  }
+  // Opens the dataset like a separate run, with its own index.
+  Result<std::unique_ptr<Dataset>> run(const std::string& name, const config::DatasetConfig& config,
+                                       const Sandbox* sandbox = nullptr) const {
+    return pipeline::open_dataset("train", config, path(name), {}, 0, sandbox);
+  }
+  // The tokens of a text, in parts of about this number of bytes.
+  Result<files::IndexMetadata> build(const config::DatasetConfig& config, uint64_t part_bytes,
+                                     const files::ScanProgress& progress = {}) const {
+    const std::string name = "train", index = index_dir();
+    std::filesystem::create_directories(index);
+    const DatasetRequest request{.name = name, .config = config, .index_dir = index};
+    files::FileTable files;
+    EXPECT_TRUE(files::scan_file(path("data"), files).ok());
+    return build_token_cache(request, files, *tokenizer::Tokenizer::read(path("t.json")), progress,
+                             part_bytes);
+  }
+};
+
+TEST_F(TokenCacheTest, EncodesFilesWithEndTokens) {
+  write("data/1", "to be");
+  write("data/2", "");
+  write("data/3", "be to");
+  const auto dataset = run("index", text(2));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), 2u);
+  EXPECT_EQ((*dataset)->classes(), 261u);
+  EXPECT_EQ((*dataset)->spec()[0],
+            (TensorSpec{.name = "tokens", .dtype = DType::kI32, .shape = {3}}));
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0), ElementsAre(kTo, kSpaceBe, kEnd));
+  EXPECT_THAT(read_sample(**dataset, 1).values<int32_t>(0), ElementsAre(kEnd, kBe, kSpaceTo));
+}
+
+TEST_F(TokenCacheTest, SplitsByToken) {
+  write("data/1", "to be to be to be to be");  // and the end
+  auto config = text(1);
+  config.split = {0, 0.34};
+  const auto train = run("index", config);
+  config.split = {0.34, 1};
+  const auto val = run("other", config);
+  ASSERT_TRUE(train.ok() && val.ok());
+  EXPECT_EQ((*train)->size() + (*val)->size(), 7u);
+}
+
+TEST_F(TokenCacheTest, ReadsLargeVocabulary) {
+  auto file = test::small_tokenizer();
+  for (int i = 0; i < 66000; ++i) file.added_tokens.push_back("<" + std::to_string(i) + ">");
+  write("t.json", test::to_json(file));
+  write("data/1", "to<65999>be");
+  const auto dataset = run("index", text(2));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_THAT(read_sample(**dataset, 0).values<int32_t>(0), ElementsAre(kTo, 261 + 65999, kBe));
+}
+
+TEST_F(TokenCacheTest, HasFingerprintOfTokenizer) {
+  write("data/1", "to be to be");
+  const auto first = run("index", text(1));
+  write("t.json", test::to_json(test::small_tokenizer()) + " ");
+  const auto second = run("index", text(1));
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE((*first)->fingerprint(), (*second)->fingerprint());
+  size_t files = 0;
+  const auto names = list_directory(path("index"));
+  for (const std::string& name : *names) files += name.ends_with(".tokens") ? 1 : 0;
+  EXPECT_EQ(files, 1u) << "those of the first tokenizer are removed";
+}
+
+TEST_F(TokenCacheTest, NamesTokenizerInErrors) {
+  write("data/1", "to be");
+  write("t.json", "{");
+  expect_error(text(1), StatusCode::kCorrupt,
+               {"data.train.tokenizer.path: ", "t.json: is not JSON"});
+  std::filesystem::remove(path("t.json"));
+  expect_error(text(1), StatusCode::kNotFound, {"data.train.tokenizer.path: "});
+}
+
+TEST_F(TokenCacheTest, RequiresText) {
+  write("data/1", "");
+  expect_error(text(1), StatusCode::kCorrupt, {"data.train.path", "there is no text"});
+  write("data/1", "to be");
+  expect_error(text(9), StatusCode::kInvalidArgument, {"data.train.path", "3 tokens"});
+}
+
+TEST_F(TokenCacheTest, HasSameTokensInPartsAndSandbox) {
+  std::string content;
+  for (int i = 0; i < 3000; ++i) content += i % 7 == 0 ? "to be, or not\n" : " to be\xff";
+  write("data", content);
+  auto whole = build(text(1), content.size());
+  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  ASSERT_EQ(whole->made.size(), 1u);
+  const std::string expected = content_of(whole->made.path(0).substr(root_.string().size() + 1))
+                                   .substr(0, 2 * whole->numbers[0]);
+  std::filesystem::remove_all(index_dir());
+  auto parts = build(text(1), 1);
+  ASSERT_TRUE(parts.ok()) << parts.status().to_string();
+  std::string found;
+  for (size_t part = 0; part < parts->made.size(); ++part)
+    found += content_of(parts->made.path(part).substr(root_.string().size() + 1))
+                 .substr(0, 2 * parts->numbers[part]);
+  EXPECT_EQ(found, expected);
+  const FakeSandbox sandbox(path("t.json"));
+  const auto sandboxed = run("sandboxed", text(5), &sandbox), local = run("local", text(5));
+  ASSERT_TRUE(sandboxed.ok() && local.ok());
+  EXPECT_GT(sandbox.num_texts, 0u);
+  for (uint64_t sample = 0; sample < (*local)->size(); ++sample)
+    EXPECT_EQ(read_sample(**sandboxed, sample).tensors, read_sample(**local, sample).tensors);
+}
+
+// Text of several windows of 1 MiB.
+std::string long_text() {
+  std::string content;
+  while (content.size() < (5u << 20)) content += "to be or not to be\n";
+  return content;
+}
+
+TEST_F(TokenCacheTest, ContinuesAfterInterruption) {
+  write("data", long_text());
+  const uint64_t part_bytes = 1 << 20;
+  const auto stop_after = [](uint64_t mebibytes) {
+    return [=](uint64_t count, std::string_view) {
+      if (count >= mebibytes) throw files::ScanStopped();
+    };
+  };
+  EXPECT_THROW((void)build(text(1), part_bytes, stop_after(3)), files::ScanStopped);
+  const auto names = list_directory(index_dir());
+  ASSERT_TRUE(names.ok());
+  EXPECT_GE(names->size(), 1u) << "complete parts remain";
+  uint64_t first_count = 0;
+  const auto rest = build(text(1), part_bytes, [&](uint64_t count, std::string_view) {
+    if (first_count == 0) first_count = count;
+  });
+  ASSERT_TRUE(rest.ok()) << rest.status().to_string();
+  uint64_t tokens = 0;
+  for (const uint64_t part : rest->numbers) tokens += part;
+  std::filesystem::remove_all(index_dir());
+  const auto whole = build(text(1), 1 << 30);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(tokens, whole->numbers[0]);
+}
+
+TEST_F(TokenCacheTest, ContinuesAfterKill) {
+  write("data", long_text());
+  const uint64_t part_bytes = 1 << 20;
+  const auto killed = [](uint64_t count, std::string_view) {
+    if (count >= 3) ::raise(SIGKILL);
+  };
+  EXPECT_EXIT((void)build(text(1), part_bytes, killed), ::testing::KilledBySignal(SIGKILL), "");
+  size_t parts = 0;
+  const auto names = list_directory(index_dir());
+  for (const std::string& name : *names) parts += name.ends_with(".tokens") ? 1 : 0;
+  EXPECT_GE(parts, 1u) << "complete parts remain";
+  const auto rest = build(text(1), part_bytes);
+  ASSERT_TRUE(rest.ok()) << rest.status().to_string();
+  std::string tokens;
+  for (size_t part = 0; part < rest->made.size(); ++part)
+    tokens += content_of(rest->made.path(part).substr(root_.string().size() + 1))
+                  .substr(0, 2 * rest->numbers[part]);
+  std::filesystem::remove_all(index_dir());
+  const auto whole = build(text(1), 1 << 30);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(tokens, content_of(whole->made.path(0).substr(root_.string().size() + 1))
+                        .substr(0, 2 * whole->numbers[0]));
+}
+
+TEST_F(TokenCacheTest, ReplacesCorruptPart) {
+  write("data", "to be to be");
+  const auto first = build(text(1), 1 << 20);
+  ASSERT_TRUE(first.ok());
+  const std::string name = first->made.path(0).substr(root_.string().size() + 1);
+  const std::string good = content_of(name);
+  for (const size_t at : {size_t{0}, good.size() - 1, good.size() - 90}) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    write(name, bad);
+    const auto again = build(text(1), 1 << 20);
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_EQ(content_of(name), good) << at;
+  }
+  write(name, good.substr(0, 10));
+  ASSERT_TRUE(build(text(1), 1 << 20).ok());
+  EXPECT_EQ(content_of(name), good);
+}
+
+TEST_F(TokenCacheTest, SharesPartsBetweenRuns) {
+  write("data", "to be to be");
+  const FakeSandbox sandbox(path("t.json"));
+  const auto first = run("first", text(1, true), &sandbox);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(sandbox.num_texts, 1u);
+  const auto second = run("second", text(1, true), &sandbox);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(sandbox.num_texts, 1u);
+  EXPECT_EQ((*first)->fingerprint(), (*second)->fingerprint());
+  // Another tokenizer has other files.
+  write("t.json", test::to_json(test::small_tokenizer()) + " ");
+  ASSERT_TRUE(run("third", text(1, true), &sandbox).ok());
+  EXPECT_EQ(sandbox.num_texts, 2u);
+}
+
+TEST_F(TokenCacheTest, CutsPieceThatIsNeverSplit) {
+  write("data", std::string((1 << 20) + 10, 'x') + " to");
+  const auto dataset = run("index", text(1));
+  ASSERT_TRUE(dataset.ok()) << dataset.status().to_string();
+  EXPECT_EQ((*dataset)->size(), (1u << 20) + 11);
+}
+
+TEST_F(TokenCacheTest, RejectsImpossibleResultsOfSandbox) {
+  write("data", "to be to be");
+  const auto expect = [&](const FakeSandbox::Change& change) {
+    const FakeSandbox sandbox(path("t.json"), change);
+    const auto dataset = run("index", text(1), &sandbox);
+    EXPECT_EQ(dataset.status().code(), StatusCode::kCorrupt) << dataset.status().to_string();
+    EXPECT_THAT(dataset.status().message(),
+                HasSubstr("data: the text at offset 0: its worker process sent an impossible"));
+  };
+  expect([](auto& part) { part.ids[0] = 261; });
+  expect([](auto& part) { part.ids[0] = -1; });
+  expect([](auto& part) { part.bytes = 1 << 20; });
+  expect([](auto& part) { part.bytes = 3; });
+}
+
+TEST_F(TokenCacheTest, RejectsIndexOfAnotherTokenizer) {
+  files::IndexMetadata metadata;
+  EXPECT_EQ(token_cache_bytes(metadata, 2).status().code(), StatusCode::kCorrupt);
+  metadata.made.add("a", {.size = 100});
+  metadata.numbers = {51};
+  EXPECT_EQ(token_cache_bytes(metadata, 2).status().code(), StatusCode::kCorrupt);
+  metadata.numbers = {50};
+  EXPECT_EQ(*token_cache_bytes(metadata, 2), (std::vector<uint64_t>{100}));
+}
+
+}  // namespace
+}  // namespace stoker::data::cache

@@ -1,0 +1,61 @@
+#include "tests/support/tokenizer_files.h"
+
+#include <cstdint>
+#include <set>
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
+#include <boost/json/value.hpp>
+
+namespace stoker::test {
+namespace {
+
+std::string json_text(const std::string& text) {
+  return boost::json::serialize(boost::json::value(text));
+}
+
+// The character of GPT-2's alphabet with this code point.
+std::string character(uint32_t code) {
+  if (code < 0x80) return std::string(1, static_cast<char>(code));
+  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
+}
+
+std::vector<std::string> alphabet() {
+  std::vector<std::string> characters;
+  for (uint32_t code = '!'; code < 256; ++code)
+    if (code <= '~' || (code >= 0xa1 && code != 0xad)) characters.push_back(character(code));
+  for (uint32_t code = 256; characters.size() < 256; ++code) characters.push_back(character(code));
+  return characters;
+}
+
+}  // namespace
+
+std::string to_json(const TokenizerFile& file) {
+  std::vector<std::string> tokens = alphabet();
+  std::string merges, added;
+  std::set<std::string> known(tokens.begin(), tokens.end());
+  for (const auto& [left, right] : file.merges) {
+    if (known.insert(left + right).second) tokens.push_back(left + right);
+    merges += (merges.empty() ? "[" : ", [") + json_text(left) + ", " + json_text(right) + "]";
+  }
+  std::string vocabulary;
+  for (size_t id = 0; id < tokens.size(); ++id)
+    vocabulary += (id == 0 ? "" : ", ") + json_text(tokens[id]) + ": " + std::to_string(id);
+  for (size_t i = 0; i < file.added_tokens.size(); ++i)
+    added += (i == 0 ? "" : ", ") + std::string("{\"id\": ") + std::to_string(tokens.size() + i) +
+             ", \"content\": " + json_text(file.added_tokens[i]) +
+             ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": "
+             "false, \"special\": true}";
+  return "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [" +
+         added + "], \"normalizer\": " + file.normalizer +
+         ", \"pre_tokenizer\": " + file.pre_tokenizer +
+         ", \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, " +
+         "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"vocab\": {" +
+         vocabulary + "}, \"merges\": [" + merges + "]" + file.model_fields + "}}";
+}
+
+TokenizerFile small_tokenizer() {
+  return {.merges = {{"t", "o"}, {"b", "e"}, {"\u0120", "to"}, {"\u0120", "be"}}};
+}
+
+}  // namespace stoker::test

@@ -1,0 +1,85 @@
+// Text with a tokenizer, from the file to generated text.
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/tokenizer_files.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TokenizerRunTest : public RunTest {
+ protected:
+  void SetUp() override {
+    RunTest::SetUp();
+    write("t.json", to_json(small_tokenizer()));
+    std::string text;
+    while (text.size() < 20000) text += "to be or not to be\n";
+    write("corpus.txt", text);
+  }
+  void write(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+  }
+  std::string config(const std::string& model = "", const std::string& more = "") const {
+    return write_config(
+        "data:\n  train: {format: text, path: " + path("corpus.txt") +
+        ", tokenizer: {path: " + path("t.json") +
+        "}, split: [0.0, 0.9]}\n  val: {format: text, path: " + path("corpus.txt") +
+        ", split: [0.9, 1.0]}\nmodel: {name: gpt, num_layers: 1, num_heads: 2, embed_dim: 16, "
+        "context_length: 16" +
+        model +
+        "}\ntrain: {max_steps: 20, micro_batch_size: 4, num_threads: 1}\n"
+        "checkpoint: {save_every_steps: 10}\neval: {generate: {max_new_tokens: 20, prompt: to}}\n" +
+        more);
+  }
+};
+
+TEST_F(TokenizerRunTest, TrainsEvaluatesAndGeneratesText) {
+  ASSERT_EQ(train(config(), run_dir()).code, 0) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("text tokenized dataset=train documents=1 bytes="));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("end_token=<|endoftext|>"));
+  const std::string checkpoint = run_dir() + "/checkpoints/step-000000020/";
+  EXPECT_THAT(text_of(checkpoint + "manifest.json"), HasSubstr("\"tokenizer\":\""));
+  const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
+  ASSERT_TRUE(evaluated && evaluated->code == 0) << log_of("stoker-eval");
+  const auto metrics = newest_result(run_dir()).metrics;
+  EXPECT_GT((std::map<std::string, double>(metrics.begin(), metrics.end()).at("loss")), 0);
+  const auto generated = evaluator(run_dir(), {"--generate", "20", "--prompt", "to"}).wait(120s);
+  ASSERT_TRUE(generated && generated->code == 0) << log_of("stoker-eval");
+}
+
+TEST_F(TokenizerRunTest, RejectsSmallerVocabularyOfModel) {
+  EXPECT_EQ(train(config(", vocab_size: 260"), run_dir()).code, 65) << log_of("stokerd");
+  EXPECT_THAT(log_of("stokerd"),
+              HasSubstr("model.vocab_size is 260, but the data has 261 different tokens"));
+}
+
+TEST_F(TokenizerRunTest, RejectsAnotherTokenizerOnResumeAndEvaluation) {
+  ASSERT_EQ(train(config(), run_dir()).code, 0) << log_of("stokerd");
+  write("t.json", to_json(small_tokenizer()) + "\n");
+  EXPECT_NE(train(config(), run_dir(), {"--set", "train.max_steps=30"}).code, 0);
+  EXPECT_THAT(log_of("stokerd"), AllOf(HasSubstr("data.train.tokenizer: sum of the file"),
+                                       HasSubstr("--allow-model-change")));
+  const auto evaluated = evaluator(run_dir(), {"--once"}).wait(120s);
+  EXPECT_THAT(log_of("stoker-eval"),
+              HasSubstr("was trained with another data.train.tokenizer.path, SHA-256"));
+}
+
+TEST_F(TokenizerRunTest, ReportsInvalidTokenizerBeforeTraining) {
+  write("t.json", to_json(small_tokenizer()).substr(0, 1000));
+  EXPECT_NE(train(config(), run_dir()).code, 0);
+  EXPECT_THAT(log_of("stokerd"),
+              HasSubstr("data.train.tokenizer.path: " + path("t.json") + ": is not JSON"));
+}
+
+}  // namespace
+}  // namespace stoker::test
