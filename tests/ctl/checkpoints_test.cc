@@ -293,7 +293,7 @@ TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
   write_checkpoint(200);
   std::string manifest = *read_file(file(200, "manifest.json"), 1 << 20);
   const std::string old_sum = sha256_hex(manifest);
-  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
+  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":4");
   write_file(file(200, "manifest.json"), manifest);
   std::string sums = *read_file(file(200, "SHA256SUMS"), 1 << 20);
   sums.replace(sums.find(old_sum), 64, sha256_hex(manifest));
@@ -301,10 +301,10 @@ TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
   for (const char* command : {"verify", "export"}) {
     const CommandResult result = ctl({command, "latest"});
     EXPECT_EQ(result.code, 78) << command;
-    EXPECT_THAT(result.err, HasSubstr("format 3; this version reads 2"));
+    EXPECT_THAT(result.err, HasSubstr("format 4; this version reads up to 3"));
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1);
   }
-  EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 3"));
+  EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 4"));
 }
 
 TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
