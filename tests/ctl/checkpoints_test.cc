@@ -324,6 +324,30 @@ TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
     EXPECT_NE((*parts)->find(name), nullptr) << name;
 }
 
+TEST_F(CheckpointCommandsTest, ExportWritesFolderForDistributedCheckpoint) {
+  write_checkpoint(200);
+  const std::string folder = path("w.dcp");
+  const CommandResult result =
+      ctl({"export", "latest", "--format", "dcp", "--include", "all", "--output", folder});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const auto opened =
+      checkpoint::SafetensorsFile::open(folder + "/model-00001-of-00001.safetensors");
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  for (const char* name : {"model.weight", "state.weight"})
+    EXPECT_NE((*opened)->find(name), nullptr) << name;
+  const CommandResult existing = ctl({"export", "200", "--format", "dcp", "--output", folder});
+  EXPECT_EQ(existing.code, 74);
+  EXPECT_THAT(existing.err, HasSubstr("w.dcp: already exists"));
+  flip_bit(file(200, "model.safetensors"));
+  EXPECT_EQ(ctl({"export", "200", "--format", "dcp", "--output", path("new.dcp")}).code, 65);
+  EXPECT_EQ(std::ranges::count_if(
+                std::filesystem::directory_iterator(std::filesystem::path(folder).parent_path()),
+                [](const auto& entry) {
+                  return entry.path().filename().string().find("new.dcp") != std::string::npos;
+                }),
+            0);
+}
+
 TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
   write_checkpoint(200);
   write_checkpoint(400, true);
