@@ -1,5 +1,5 @@
 // export_checkpoint: implements `stokerctl export`, which writes the tensors of a checkpoint to one
-// file for use by other programs.
+// file, or a folder with one file, for use by other programs.
 //
 // Threads:  stateless functions; they access only their arguments and the file system.
 // Blocking: reads the checkpoint twice (to verify and to copy it) and writes the file.
@@ -18,7 +18,7 @@
 
 namespace stoker::ctl {
 
-enum class ExportFormat { kSafetensors, kTorch };
+enum class ExportFormat { kSafetensors, kTorch, kDcp };
 enum class ExportContent { kModel, kEma, kOptimizer, kAll };
 
 struct ExportOptions {

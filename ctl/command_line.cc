@@ -272,7 +272,7 @@ class Parser {
 
   void add_export() {
     CLI::App* const command =
-        add("export", Action::kExport, "Export tensors as safetensors or a PyTorch file");
+        add("export", Action::kExport, "Export tensors as safetensors or for PyTorch");
     command->add_option("STEP", command_.selector, "A step, latest or best")
         ->required()
         ->check(check_selector);
@@ -280,11 +280,14 @@ class Parser {
         ->add_option_function<std::string>(
             "--format",
             [this](const std::string& word) {
-              command_.format = word == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors;
+              command_.format = word == "torch" ? ExportFormat::kTorch
+                                : word == "dcp" ? ExportFormat::kDcp
+                                                : ExportFormat::kSafetensors;
             },
-            "safetensors, or torch: what torch.load(weights_only=True) reads")
+            "safetensors; torch: what torch.load(weights_only=True) reads; dcp: a folder for "
+            "torch.distributed.checkpoint")
         ->type_name("FORMAT")
-        ->check(CLI::IsMember({"safetensors", "torch"}))
+        ->check(CLI::IsMember({"safetensors", "torch", "dcp"}))
         ->default_str("safetensors");
     command
         ->add_option_function<std::string>(
@@ -301,7 +304,8 @@ class Parser {
         ->default_str("model");
     command
         ->add_option("--output", command_.output,
-                     "File to write (default: step-N.safetensors or .pt, here); must not exist")
+                     "File or folder to write (default: step-N.safetensors, .pt or .dcp, here); "
+                     "must not exist")
         ->type_name("FILE");
   }
 

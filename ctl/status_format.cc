@@ -114,7 +114,8 @@ std::string format_checkpoint(const TrainerStatus::Checkpoint& checkpoint) {
   return text;
 }
 
-// "4 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), data wait 14.1"
+// "4 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), data wait 14.1; optimizer state
+// 9.1 to 9.3 MiB per rank"
 std::string format_group(const TrainerStatus::Group& group) {
   std::string text = pluralize(static_cast<uint64_t>(std::max(group.world_size, 0)), "rank");
   if (group.restart_count > 0) text += ", " + pluralize(group.restart_count, "restart");
@@ -128,7 +129,13 @@ std::string format_group(const TrainerStatus::Group& group) {
   std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
   text += " (median " + format_number(times[times.size() / 2], 3) + "), data wait " +
           format_number(wait, 3) + " ms";
-  return text;
+  const auto [least, most] =
+      std::ranges::minmax_element(group.ranks, {}, &TrainerStatus::Group::Rank::optimizer_bytes);
+  if (most->optimizer_bytes == 0) return text;
+  text += "; optimizer state ";
+  if (least->optimizer_bytes != most->optimizer_bytes)
+    text += format_bytes(least->optimizer_bytes) + " to ";
+  return text + format_bytes(most->optimizer_bytes) + " per rank";
 }
 
 std::string format_evaluator(const TrainerStatus::Evaluator& evaluator) {

@@ -10,6 +10,7 @@
 #include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/version.h"
+#include "daemon/group/failure_record.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/load_config.h"
@@ -485,6 +486,17 @@ void DaemonApp::finalize_restart_count(bool ended_well, ExitCode code) {
     (void)starts_.undo();
 }
 
+// A rank that exits because of another one is not the cause.
+void DaemonApp::write_error_file(const Status& failure) const {
+  const std::string& path = launch_.environment.error_file;
+  if (path.empty() || failure.code() == StatusCode::kPeerLost) return;
+  const Status written = group::write_error_file(
+      default_file_system(), path, failure.to_string(),
+      std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()));
+  if (!written.ok())
+    log_warn("file write failed", {{"path", path}, {"error", written.to_string()}});
+}
+
 ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   ExitCode code = no_progress_ ? ExitCode::kNoProgress : exit_code_for(status);
   run::ExitStatus end{run::RunOutcome::kFinished, step, reason_, 0};
@@ -492,6 +504,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
     log_error("daemon failed", {{"error", status.to_string()}});
     end.outcome = run::RunOutcome::kFailed;
     end.reason = status.to_string();
+    write_error_file(status);
   } else if (outcome_ && *outcome_ && **outcome_ == run::RunOutcome::kPreempted) {
     end.outcome = run::RunOutcome::kPreempted;
     if (!stop_requested_) end.reason = "stop requested by SIGTERM to another rank";

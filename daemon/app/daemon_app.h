@@ -82,6 +82,7 @@ class DaemonApp {
   // Resets the restart count after success; does not count a configuration error or a checkpoint
   // that stays locked.
   void finalize_restart_count(bool ended_well, ExitCode code);
+  void write_error_file(const Status& failure) const;
 
   // Constant after construction.
   const GroupLaunch launch_;

@@ -403,7 +403,11 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
   STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));
   // The checkpoint has the value of every parameter, and drawing them can take minutes.
   if (saved && !command_.allowed[ChangeKind::kModel]) config.model.init.clear();
-  STOKER_ASSIGN_OR_RETURN(start.state, train::TrainingState::create(config, *start.data, device));
+  train::Optimizer::Shard shard;
+  if (group_ && config_.distributed.shard == config::Shard::kOptimizer)
+    shard = {.index = group_->rank(), .count = group_->world_size()};
+  STOKER_ASSIGN_OR_RETURN(start.state,
+                          train::TrainingState::create(config, *start.data, device, shard));
   return start;
 }
 

@@ -139,6 +139,7 @@ Status RunSegment::open_outputs() {
           config_, join_path(store_->directory(),
                              checkpoint::CheckpointStore::checkpoint_name(committed.step)));
   };
+  if (state_->optimizer().is_sharded()) share_commits(saving);
   STOKER_ASSIGN_OR_RETURN(saving.pinned_allocator,
                           train::make_pinned_allocator(config_.train.device, state_->device()));
   writer_ = std::make_unique<writer::CheckpointWriter>(*store_, std::move(saving), clock_);
@@ -146,6 +147,29 @@ Status RunSegment::open_outputs() {
     writers_.start("metrics", [this](std::stop_token stop) { return metrics_->run(stop); });
   writers_.start("checkpoints", [this](std::stop_token stop) { return writer_->run(stop); });
   return {};
+}
+
+// Each rank writes its part of a checkpoint, the chief commits it.
+void RunSegment::share_commits(writer::WriterOptions& saving) {
+  train::ShardedCommitOptions options;
+  options.timeout = std::chrono::milliseconds(
+      static_cast<int64_t>(1e3 * config_.distributed.start_timeout_seconds));
+  sharded_commit_ = std::make_unique<train::ShardedCommit>(*maybe_group_, *store_,
+                                                           default_file_system(), options);
+  saving.commit = [this](const checkpoint::CheckpointContent& content,
+                         const std::stop_token& stop) {
+    if (!is_chief()) feed_->flush_sample_errors();
+    return sharded_commit_->commit(content, stop);
+  };
+  saving.after_attempts = [this](const auto& result, const std::stop_token& stop) {
+    sharded_commit_->announce(result, stop);
+  };
+  if (is_chief()) return;
+  // The rest is the chief's, also what follows an error.
+  saving.delete_expired = [](bool) {};
+  saving.before_commit = {};
+  saving.after_commit = {};
+  saving.delays.clear();
 }
 
 ring::TicketShare RunSegment::share() const {

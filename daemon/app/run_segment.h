@@ -23,6 +23,7 @@
 #include "daemon/supervisor/feed_supervisor.h"
 #include "daemon/train/batch_source.h"
 #include "daemon/train/metrics_sink.h"
+#include "daemon/train/sharded_commit.h"
 #include "daemon/train/trainer.h"
 #include "daemon/train/trainer_channels.h"
 #include "daemon/train/training_state.h"
@@ -101,6 +102,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
  private:
   // Part of open(), in this order.
   Status open_outputs();
+  void share_commits(writer::WriterOptions& saving);
   Status start_feed();
   void save_stream_history() const;
   bool is_chief() const { return maybe_group_ == nullptr || maybe_group_->is_chief(); }
@@ -151,6 +153,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   std::unique_ptr<ring::ShmRing> ring_;
   std::unique_ptr<metrics::MetricsWriter> metrics_;  // null on ranks other than the chief
   std::unique_ptr<writer::RetentionManager> retention_manager_;
+  std::unique_ptr<train::ShardedCommit> sharded_commit_;  // null: one process writes checkpoints
   std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<supervisor::FeedSupervisor> feed_;
 

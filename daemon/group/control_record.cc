@@ -10,19 +10,19 @@
 namespace stoker::group {
 namespace {
 
-constexpr size_t kSharedNumbers = 7;
-constexpr size_t kRankNumbers = 4;
+constexpr size_t kSharedNumbers = 8;
+constexpr size_t kRankNumbers = 5;
 constexpr double kMaxCount = 9007199254740992;  // 2^53
 
 // Whether it can be converted to an integer; NaN cannot.
 bool is_count(double number) { return number >= 0 && number <= kMaxCount; }
 
 bool are_counts(const ControlNumbers& sum) {
-  for (size_t at = 1; at <= 5; ++at)
+  for (size_t at = 1; at <= 6; ++at)
     if (!is_count(sum[at])) return false;
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
-    if (!is_count(sum[at + 2]) || !is_count(sum[at + 3])) return false;
-  return sum[5] <= static_cast<double>(SharedCommand::kSetLearningRate);
+    if (!is_count(sum[at + 2]) || !is_count(sum[at + 3]) || !is_count(sum[at + 4])) return false;
+  return sum[6] <= static_cast<double>(SharedCommand::kSetLearningRate);
 }
 
 }  // namespace
@@ -33,19 +33,17 @@ size_t count_numbers(int world_size) {
 
 ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
                           int world_size) {
-  ControlNumbers numbers{static_cast<double>(own.step),
-                         static_cast<double>(own.stop),
-                         static_cast<double>(own.preempted),
-                         static_cast<double>(own.save),
-                         static_cast<double>(own.sample_errors),
-                         static_cast<double>(own.command),
-                         own.argument};
+  ControlNumbers numbers{static_cast<double>(own.step),      static_cast<double>(own.stop),
+                         static_cast<double>(own.preempted), static_cast<double>(own.save),
+                         static_cast<double>(own.snapshot),  static_cast<double>(own.sample_errors),
+                         static_cast<double>(own.command),   own.argument};
   numbers.resize(count_numbers(world_size));
   double* const ranks = numbers.data() + kSharedNumbers + kRankNumbers * static_cast<size_t>(rank);
   ranks[0] = report.compute_ms;
   ranks[1] = report.data_wait_ms;
   ranks[2] = static_cast<double>(report.quarantined);
-  ranks[3] = static_cast<double>(report.checksum);
+  ranks[3] = static_cast<double>(report.optimizer_bytes);
+  ranks[4] = static_cast<double>(report.checksum);
   return numbers;
 }
 
@@ -64,15 +62,17 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                        .stop = static_cast<uint64_t>(sum[1]),
                        .preempted = static_cast<uint64_t>(sum[2]),
                        .save = static_cast<uint64_t>(sum[3]),
-                       .sample_errors = static_cast<uint64_t>(sum[4]),
-                       .command = static_cast<SharedCommand>(sum[5]),
-                       .argument = sum[6],
+                       .snapshot = static_cast<uint64_t>(sum[4]),
+                       .sample_errors = static_cast<uint64_t>(sum[5]),
+                       .command = static_cast<SharedCommand>(sum[6]),
+                       .argument = sum[7],
                        .ranks = {}};
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     record.ranks.push_back({.compute_ms = sum[at],
                             .data_wait_ms = sum[at + 1],
                             .quarantined = static_cast<uint64_t>(sum[at + 2]),
-                            .checksum = static_cast<uint64_t>(sum[at + 3])});
+                            .optimizer_bytes = static_cast<uint64_t>(sum[at + 3]),
+                            .checksum = static_cast<uint64_t>(sum[at + 4])});
   return record;
 }
 

@@ -21,10 +21,11 @@ enum class SharedCommand : uint8_t { kNone, kPause, kResume, kSetLearningRate };
 
 // What one rank reports about itself.
 struct RankReport {
-  double compute_ms = 0;     // of the step, until it waits for the other ranks
-  double data_wait_ms = 0;   // of this: waiting for data
-  uint64_t quarantined = 0;  // samples that it has put into quarantine since the start
-  uint64_t checksum = 0;     // of its parameters; all ranks have one, or none, in the same step
+  double compute_ms = 0;         // of the step, until it waits for the other ranks
+  double data_wait_ms = 0;       // of this: waiting for data
+  uint64_t quarantined = 0;      // samples that it has put into quarantine since the start
+  uint64_t optimizer_bytes = 0;  // of its optimizer state
+  uint64_t checksum = 0;         // of its parameters; all ranks have one, or none, in the same step
   bool operator==(const RankReport&) const = default;
 };
 
@@ -33,6 +34,7 @@ struct ControlRecord {
   uint64_t stop = 0;           // ranks that have been requested to stop
   uint64_t preempted = 0;      // of these: by the launcher
   uint64_t save = 0;           // ranks that have been requested to save
+  uint64_t snapshot = 0;       // 1: all ranks save their part of this step; of the chief
   uint64_t sample_errors = 0;  // since the start, on the ranks other than the chief
   SharedCommand command = SharedCommand::kNone;  // of the chief
   double argument = 0;                           // of the command

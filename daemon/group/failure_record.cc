@@ -71,6 +71,14 @@ Result<std::optional<FailedRank>> search_failed_rank(Store& store, int world_siz
 
 }  // namespace
 
+Status write_error_file(FileSystem& files, const std::string& path, const std::string& reason,
+                        std::chrono::seconds since_epoch) {
+  const json::object details{{"timestamp", std::to_string(since_epoch.count())}};
+  return write_file_atomically(
+      files, path,
+      json::serialize(json::object{{"message", {{"message", reason}, {"extraInfo", details}}}}));
+}
+
 Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, int world_size,
                                                    std::chrono::milliseconds grace) {
   std::set<int> visited;

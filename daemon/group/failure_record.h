@@ -12,6 +12,7 @@
 #include <string>
 
 #include "daemon/group/store.h"
+#include "shared/base/file.h"
 #include "shared/base/status.h"
 
 namespace stoker::group {
@@ -44,5 +45,10 @@ struct FailedRank {
 // first rank that failed by itself, or else the first without a record; nullopt: there is none.
 Result<std::optional<FailedRank>> find_failed_rank(Store& store, int suspect, int world_size,
                                                    std::chrono::milliseconds grace);
+
+// Writes why this rank failed to the error file of torchrun, which shows that of the first rank that
+// failed. Not for ranks that exit because another one did.
+Status write_error_file(FileSystem& files, const std::string& path, const std::string& reason,
+                        std::chrono::seconds since_epoch);
 
 }  // namespace stoker::group

@@ -87,6 +87,8 @@ class GlooGroup final : public ProcessGroup {
   Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) override;
   Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                             const std::stop_token& stop) override;
+  Status all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
+                    const std::stop_token& stop) override;
   Status start_all_reduce(const at::Tensor& tensor) override;
   Status finish_all_reduce(const std::stop_token& stop) override;
   Status check_same(const SharedSettings& settings, const std::stop_token& stop) override;
@@ -97,6 +99,7 @@ class GlooGroup final : public ProcessGroup {
     return keys_.set(text_key(name, rank()), text);
   }
   Result<std::string> receive_text(const std::string& name, int of_rank) override;
+  Status check_ranks() override;
   Status check_newest() override { return group::check_newest(*store_, prefix_); }
   std::string name_of(int rank) override { return describe_rank(keys_, environment_, rank); }
   void report_failure(const Status& reason) override;
@@ -302,6 +305,25 @@ Status GlooGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
   return wait_for(distribution, stop);
 }
 
+Status GlooGroup::all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
+                             const std::stop_token& stop) {
+  assert(flat.is_cpu() && flat.is_contiguous() && flat.dim() == 1 && ends.back() == flat.numel());
+  STOKER_RETURN_IF_ERROR(begin_collective());
+  const auto part_of_rank = [&](int of_rank) {
+    const auto at = static_cast<size_t>(of_rank);
+    const int64_t begin = at == 0 ? 0 : ends[at - 1];
+    return flat.narrow(0, begin, ends[at] - begin);
+  };
+  const at::Tensor own = part_of_rank(rank());
+  Phase exchange = phase(1, after(timeout_));
+  for (int i = 1; i < world_size(); ++i) {
+    const int peer = (rank() + i) % world_size();
+    STOKER_RETURN_IF_ERROR(receive(exchange, part_of_rank(peer), peer));
+    STOKER_RETURN_IF_ERROR(send(exchange, own, peer));
+  }
+  return wait_for(exchange, stop);
+}
+
 Status GlooGroup::start_all_reduce(const at::Tensor& tensor) {
   assert(tensor.is_cpu() && tensor.is_contiguous());
   STOKER_RETURN_IF_ERROR(begin_collective());
@@ -375,6 +397,11 @@ Result<std::vector<std::string>> GlooGroup::gather(const std::string& text,
 Result<std::string> GlooGroup::receive_text(const std::string& name, int of_rank) {
   STOKER_ASSIGN_OR_RETURN(const auto text, keys_.get(text_key(name, of_rank)));
   return text.value_or("");
+}
+
+Status GlooGroup::check_ranks() {
+  STOKER_RETURN_IF_ERROR(check_failed(keys_, environment_));
+  return check_killed(keys_, environment_, has_exited_);
 }
 
 // ---- failures ------------------------------------------------------------------------------------

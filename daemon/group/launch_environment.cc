@@ -159,6 +159,7 @@ Result<LaunchEnvironment> parse_torchrun(const Variables& variables) {
   environment.store_port = static_cast<uint16_t>(port);
   environment.launcher_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   environment.job_id = variables.text("TORCHELASTIC_RUN_ID");
+  environment.error_file = variables.text("TORCHELASTIC_ERROR_FILE");
   STOKER_ASSIGN_OR_RETURN(environment.restart_count,
                           variables.number_or("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0));
   return environment;

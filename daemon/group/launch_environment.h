@@ -35,8 +35,9 @@ struct LaunchEnvironment {
   // Restarts of the job by the launcher. Each agent of torchrun counts its own; it can differ between
   // nodes.
   int restart_count = 0;
-  bool is_kubernetes = false;           // this process runs in a pod, whatever the launcher
-  std::string job_id;                   // empty: the launcher has none
+  bool is_kubernetes = false;  // this process runs in a pod, whatever the launcher
+  std::string job_id;          // empty: the launcher has none
+  std::string error_file;  // in which torchrun expects the reason of a failure; empty: it does not
   std::vector<std::string> rank_hosts;  // by rank; empty: the launcher does not tell
 
   bool is_chief() const { return rank == 0; }

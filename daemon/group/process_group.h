@@ -9,6 +9,7 @@
 // Crash:    the other ranks get kPeerLost.
 #pragma once
 
+#include <cstdint>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -41,7 +42,12 @@ class ProcessGroup {
   virtual Status all_reduce_ordered(const std::vector<at::Tensor>& tensors,
                                     const std::stop_token& stop) = 0;
 
-  // The same in two parts, for the computation in between, by the collective of the backend: the order
+  // Elements ends[r - 1] … ends[r] of the flat tensor become those of rank r, from 0 on, for all ranks
+  // r. The last end is the number of elements.
+  virtual Status all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
+                            const std::stop_token& stop) = 0;
+
+  // The sum in two parts, for the computation in between, by the collective of the backend: the order
   // of the sum, and with it the bytes of the result, depend on the number of ranks; they are equal on
   // all ranks. The tensor must not be used before finish_all_reduce(), which waits for all sums that
   // have been started. Between the two there are no other collectives.
@@ -60,10 +66,13 @@ class ProcessGroup {
   virtual Result<std::vector<std::string>> gather(const std::string& text,
                                                   const std::stop_token& stop) = 0;
 
-  // The next four may be called from any thread. Texts for other ranks: the last one that the rank has
+  // The next five may be called from any thread. Texts for other ranks: the last one that the rank has
   // sent under this name; empty: none.
   virtual Status send_text(const std::string& name, const std::string& text) = 0;
   virtual Result<std::string> receive_text(const std::string& name, int of_rank) = 0;
+  // kPeerLost, which names the rank, if one has failed or is known to have exited: on the host of this
+  // one. The chief knows of all ranks, the others of the chief.
+  virtual Status check_ranks() = 0;
   // kPeerLost if this group has been replaced by another one, or cannot be reached: nothing of the run
   // may be changed any more.
   virtual Status check_newest() = 0;
@@ -86,6 +95,10 @@ class SingleProcessGroup final : public ProcessGroup {
   Status all_reduce_ordered(const std::vector<at::Tensor>&, const std::stop_token&) override {
     return {};
   }
+  Status all_gather(const at::Tensor&, const std::vector<int64_t>&,
+                    const std::stop_token&) override {
+    return {};
+  }
   Status start_all_reduce(const at::Tensor&) override { return {}; }
   Status finish_all_reduce(const std::stop_token&) override { return {}; }
   Status check_same(const SharedSettings&, const std::stop_token&) override { return {}; }
@@ -98,6 +111,7 @@ class SingleProcessGroup final : public ProcessGroup {
   }
   Status send_text(const std::string&, const std::string&) override { return {}; }
   Result<std::string> receive_text(const std::string&, int) override { return std::string(); }
+  Status check_ranks() override { return {}; }
   Status check_newest() override { return {}; }
   std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
   void report_failure(const Status&) override {}

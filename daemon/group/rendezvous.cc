@@ -292,8 +292,8 @@ Status check_killed(Store& keys, const LaunchEnvironment& environment,
     if (!is_known_to_have_exited(record, rank, has_exited)) continue;
     STOKER_RETURN_IF_ERROR(check_failed(keys, environment));  // it may have told why
     return Status(StatusCode::kPeerLost, name_of(environment, rank, record) +
-                                             " exited before training started; see its log, and "
-                                             "that of the kernel for the OOM killer");
+                                             " exited without a reason; see its log, and that of "
+                                             "the kernel for the OOM killer");
   }
   return {};
 }

@@ -47,9 +47,8 @@ GradientBuckets::~GradientBuckets() {
 void GradientBuckets::add_buckets(const at::Tensor& flat, const Optimizer& optimizer,
                                   int64_t max_bytes) {
   std::vector<at::Tensor> parameters;
-  for (const Optimizer::Group& each : optimizer.groups())
-    for (const at::Tensor& parameter : each.parameters)
-      if (parameter.grad().is_alias_of(flat)) parameters.push_back(parameter);
+  for (const at::Tensor& parameter : optimizer.parameters())
+    if (parameter.grad().is_alias_of(flat)) parameters.push_back(parameter);
   std::ranges::sort(parameters, std::ranges::greater(),
                     [](const at::Tensor& each) { return each.grad().storage_offset(); });
   int64_t end = flat.numel();

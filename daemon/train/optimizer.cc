@@ -14,6 +14,7 @@
 #include <ATen/ops/_foreach_addcmul.h>
 #include <ATen/ops/_foreach_clamp_max.h>
 #include <ATen/ops/_foreach_clamp_min.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
@@ -37,6 +38,7 @@
 #include "daemon/train/muon.h"
 #include "shared/base/glob.h"
 #include "shared/model/load_weights.h"
+#include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 
 namespace stoker::train {
@@ -46,14 +48,15 @@ using config::OptimizerName;
 Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConfig& config,
                                                      const config::TrainConfig& train,
                                                      const NamedTensors& parameters,
-                                                     const std::set<std::string>& frozen) {
+                                                     const std::set<std::string>& frozen,
+                                                     const Shard& shard) {
   const auto can_be_frozen = [&frozen](const auto& each) { return frozen.contains(each.first); };
   if (std::ranges::all_of(parameters, can_be_frozen))
     return Status(StatusCode::kInvalidArgument,
                   "there is no parameter to train (see model.freeze)");
   try {
     const at::NoGradGuard no_grad;
-    std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train));
+    std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train, shard));
     STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen));
     return optimizer;
   } catch (const c10::Error& error) {
@@ -94,17 +97,20 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
   std::optional<MuonParamFilter> maybe_muon;
   if (const auto* const muon = std::get_if<config::MuonConfig>(&config_.method))
     maybe_muon.emplace(*muon);
-  allocate_gradients(parameters);
+  std::vector<size_t> group_of;
   for (const auto& [name, parameter] : parameters) {
     size_t first = 0;
     while (first < globs.size() && !globs[first].matches(name)) ++first;
     const size_t row = first == globs.size() ? 0 : first + 1;
     const bool uses_adamw = maybe_muon && !maybe_muon->matches(name, parameter);
     const size_t first_of_set = frozen.contains(name) ? never_frozen : 0;
-    add(groups_[first_of_set + (uses_adamw ? row + rows : row)], name, parameter);
+    group_of.push_back(first_of_set + (uses_adamw ? row + rows : row));
+    if (frozen.contains(name)) freezable_.push_back(parameter);
   }
+  allocate_gradients(parameters);
+  add_parameters(parameters, group_of);
   STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
-  std::erase_if(groups_, [](const Group& group) { return group.parameters.empty(); });
+  std::erase_if(groups_, [](const Group& group) { return group.num_parameters == 0; });
   if (!parameters.front().second.is_cpu()) {
     use_device_lr();
     scale_in_kernels();
@@ -113,7 +119,7 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
 }
 
 void Optimizer::use_device_lr() {
-  const c10::Device device = groups_.front().parameters.front().device();
+  const c10::Device device = parameters_.front().device();
   const auto options = at::TensorOptions().device(device).dtype(
       device.is_cpu() ? at::kDouble : at::kFloat);  // the kernels require these types
   for (Group& group : groups_) group.device_lr = at::zeros({}, options);
@@ -125,7 +131,7 @@ Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) con
   for (size_t i = 1; i < rows; ++i) {
     bool has_parameters = false;
     for (size_t group = i; group < groups_.size(); group += rows)
-      has_parameters = has_parameters || !groups_[group].parameters.empty();
+      has_parameters = has_parameters || groups_[group].num_parameters > 0;
     if (has_parameters) continue;
     return Status(StatusCode::kInvalidArgument,
                   "optimizer.param_groups: '" + groups_[i].match +
@@ -172,50 +178,115 @@ void Optimizer::allocate_gradients(const NamedTensors& parameters) {
   }
 }
 
-void Optimizer::add(Group& group, const std::string& name, const at::Tensor& parameter) {
-  group.parameters.push_back(parameter);
-  group.gradients.push_back(parameter.grad());
-  parameters_.push_back(parameter);
-  gradients_.push_back(group.gradients.back());
-  const auto keep = [&](std::vector<at::Tensor>& list, const char* what, at::Tensor tensor) {
-    state_.emplace_back(what + name, tensor);
-    list.push_back(std::move(tensor));
-  };
-  switch (group.name) {
+namespace {
+
+// State that an optimizer has for each parameter.
+struct StateKind {
+  const char* prefix;
+  std::vector<at::Tensor> Optimizer::Group::*tensors;
+  bool is_scalar = false;
+};
+
+std::vector<StateKind> state_kinds(const config::OptimizerConfig& config, OptimizerName name) {
+  using Group = Optimizer::Group;
+  const StateKind momentum{"momentum_buffer.", &Group::momentum_buffers};
+  const StateKind exp_avg{"exp_avg.", &Group::exp_avgs};
+  const StateKind step{"step.", &Group::steps, true};
+  switch (name) {
     case OptimizerName::kSgd:
-      if (std::get<config::SgdConfig>(config_.method).momentum > 0)
-        keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
-      break;
+      if (std::get<config::SgdConfig>(config.method).momentum > 0) return {momentum};
+      return {};
     case OptimizerName::kMuon:
-      keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
-      break;
+      return {momentum};
     case OptimizerName::kAdam:
     case OptimizerName::kAdamW:
-      keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
-      keep(group.exp_avg_sqs, "exp_avg_sq.", at::zeros_like(parameter));
-      keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
-      break;
+      return {exp_avg, {"exp_avg_sq.", &Group::exp_avg_sqs}, step};
     case OptimizerName::kRmsprop:
-      keep(group.square_avgs, "square_avg.", at::zeros_like(parameter));
-      if (std::get<config::RmspropConfig>(config_.method).momentum > 0)
-        keep(group.momentum_buffers, "momentum_buffer.", at::zeros_like(parameter));
-      keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
-      break;
+      if (std::get<config::RmspropConfig>(config.method).momentum > 0)
+        return {{"square_avg.", &Group::square_avgs}, momentum, step};
+      return {{"square_avg.", &Group::square_avgs}, step};
     case OptimizerName::kAdagrad:
-      keep(group.sums, "sum.", at::zeros_like(parameter));
-      keep(group.steps, "step.", at::zeros({}, parameter.options().dtype(at::kFloat)));
-      break;
+      return {{"sum.", &Group::sums}, step};
     case OptimizerName::kLion:
-      keep(group.exp_avgs, "exp_avg.", at::zeros_like(parameter));
-      break;
+      return {exp_avg};
+  }
+  return {};
+}
+
+}  // namespace
+
+void Optimizer::add_parameters(const NamedTensors& parameters, const std::vector<size_t>& groups) {
+  std::vector<ShardedParameter> sizes;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& parameter = parameters[i].second;
+    const bool can_be_cut =
+        groups_[groups[i]].name != OptimizerName::kMuon && parameter.is_contiguous();
+    sizes.push_back(
+        {parameter.numel(), static_cast<int64_t>(parameter.element_size()), can_be_cut});
+  }
+  const std::vector<ShardCut> cuts = cut_into_shards(sizes, shard_.count);
+  const auto own = static_cast<size_t>(shard_.index);
+  const ShardCut first = own == 0 ? ShardCut{} : cuts[own - 1];
+  const ShardCut last = cuts[own];
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, parameter] = parameters[i];
+    parameters_.push_back(parameter);
+    gradients_.push_back(parameter.grad());
+    Group& group = groups_[groups[i]];
+    ++group.num_parameters;
+    group.num_elements += static_cast<uint64_t>(parameter.numel());
+    for (const StateKind& kind : state_kinds(config_, group.name)) {
+      TensorSpec spec = model::to_tensor_spec(kind.prefix + name, parameter);
+      if (kind.is_scalar) spec = {.name = spec.name, .dtype = DType::kF32, .shape = {}};
+      complete_state_.push_back(std::move(spec));
+    }
+    const int64_t begin = i == first.parameter ? first.element : 0;
+    const int64_t end = i == last.parameter ? last.element : parameter.numel();
+    const bool is_own = parameter.numel() == 0
+                            ? ShardCut{i} >= first && ShardCut{i} < last
+                            : i >= first.parameter && i <= last.parameter && begin < end;
+    if (is_own) add_own(group, name, parameter, begin, end);
+  }
+  find_shard_ends(cuts);
+}
+
+// The positions of the cuts in the memory of the gradients.
+void Optimizer::find_shard_ends(const std::vector<ShardCut>& cuts) {
+  for (const at::Tensor& flat : flat_gradients_) {
+    std::vector<int64_t>& ends = shard_ends_.emplace_back();
+    for (const ShardCut& cut : cuts) {
+      size_t at = cut.parameter;
+      while (at < gradients_.size() && !gradients_[at].is_alias_of(flat)) ++at;
+      const int64_t within = at == cut.parameter ? cut.element : 0;
+      ends.push_back(at < gradients_.size() ? gradients_[at].storage_offset() + within
+                                            : flat.numel());
+    }
+  }
+}
+
+void Optimizer::add_own(Group& group, const std::string& name, const at::Tensor& parameter,
+                        int64_t begin, int64_t end) {
+  const bool is_complete = begin == 0 && end == parameter.numel();
+  const auto range_of = [&](const at::Tensor& tensor) {
+    return is_complete ? tensor : tensor.detach().view({-1}).narrow(0, begin, end - begin);
+  };
+  const at::Tensor own = range_of(parameter);
+  group.parameters.push_back(own);
+  group.gradients.push_back(range_of(parameter.grad()));
+  for (const StateKind& kind : state_kinds(config_, group.name)) {
+    const at::Tensor tensor =
+        kind.is_scalar ? at::zeros({}, parameter.options().dtype(at::kFloat)) : at::zeros_like(own);
+    (group.*kind.tensors).push_back(tensor);
+    state_.emplace_back(kind.prefix + name, tensor);
+    if (!is_complete && !kind.is_scalar)
+      ranges_[kind.prefix + name] = {.shape = parameter.sizes().vec(),
+                                     .first_element = static_cast<uint64_t>(begin)};
   }
 }
 
 void Optimizer::set_frozen(bool is_frozen) {
   is_frozen_ = is_frozen;
-  for (Group& group : groups_)
-    for (at::Tensor& parameter : group.parameters)
-      if (group.can_be_frozen) parameter.set_requires_grad(!is_frozen);
+  for (const at::Tensor& parameter : freezable_) parameter.set_requires_grad(!is_frozen);
 }
 
 at::Tensor Optimizer::step(double lr) {
@@ -259,6 +330,7 @@ at::Tensor Optimizer::gradient_norm() {
 }
 
 void Optimizer::take_gradients() {
+  assert(!is_sharded());
   takes_gradients_ = true;
   flat_gradients_.clear();
   zero_grad();
@@ -468,7 +540,7 @@ void Optimizer::apply() {
   const std::optional<at::Tensor> found_inf =
       found_inf_.defined() ? std::optional(found_inf_) : std::nullopt;
   for (Group& group : groups_) {
-    if (is_frozen_ && group.can_be_frozen) continue;
+    if (group.parameters.empty() || (is_frozen_ && group.can_be_frozen)) continue;
     switch (group.name) {
       case OptimizerName::kSgd:
         apply_sgd(group, found_inf);
@@ -533,8 +605,19 @@ void Optimizer::zero_grad() {
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 
-Status Optimizer::load(const checkpoint::SafetensorsFile& file) {
-  return model::load_tensors(state_, file, "the optimizer");
+Status Optimizer::gather_parameters(const AllGather& all_gather) {
+  const at::NoGradGuard no_grad;
+  for (Group& group : groups_)
+    if (!group.parameters.empty()) at::_foreach_copy_(group.gradients, group.parameters);
+  for (size_t i = 0; i < flat_gradients_.size(); ++i)
+    STOKER_RETURN_IF_ERROR(all_gather(flat_gradients_[i], shard_ends_[i]));
+  at::_foreach_copy_(parameters_, gradients_);
+  zero_grad();
+  return {};
+}
+
+Status Optimizer::load(const checkpoint::TensorRangeSource& saved) {
+  return model::load_tensor_ranges(state_, ranges_, complete_state_, saved, "the optimizer");
 }
 
 }  // namespace stoker::train

@@ -7,6 +7,10 @@
 // sets a learning rate scale and a weight decay for some parameters, like PyTorch's parameter
 // groups. The norm is computed over all groups together.
 //
+// Of several ranks that share the steps, each can have the state of a shard of the parameters only. It
+// then updates these, and gather_parameters() distributes them. Gradients and their norm are complete
+// on each rank. A matrix that muon updates is on one rank, and so is a parameter that is not contiguous.
+//
 // Threads:   the trainer thread only.
 // Blocking:  step() never waits for the device.
 // Ownership: shares the parameter tensors. Allocates their gradients once, so that the addresses
@@ -15,6 +19,7 @@
 // Errors:    LibTorch's exceptions pass through step() and zero_grad().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -23,8 +28,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "daemon/train/optimizer_shards.h"
 #include "shared/base/status.h"
-#include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/sharded_tensors.h"
 #include "shared/config/training_config.h"
 #include "shared/model/model.h"
 
@@ -34,13 +40,25 @@ using model::NamedTensors;
 
 class Optimizer {
  public:
+  // Which part of the state this process has: all of it by default.
+  struct Shard {
+    int index = 0;
+    int count = 1;
+  };
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
   // max_grad_value of `train`. `frozen`: names of those that set_frozen() applies to.
   // kInvalidArgument: all parameters are among them, or a group matches none. kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters,
-                                                   const std::set<std::string>& frozen = {});
+                                                   const std::set<std::string>& frozen,
+                                                   const Shard& shard);
+  static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
+                                                   const config::TrainConfig& train,
+                                                   const NamedTensors& parameters,
+                                                   const std::set<std::string>& frozen = {}) {
+    return create(config, train, parameters, frozen, Shard{});
+  }
 
   // Whether updates leave the parameters named in create() and their state unchanged. They then do
   // not require a gradient, as with requires_grad_(False) in PyTorch. False after create(). Call it
@@ -67,6 +85,13 @@ class Optimizer {
   at::Tensor update_if_finite(const at::Tensor& loss);
   at::Tensor update_unless(const at::Tensor& found_inf);
 
+  // After an update, with a shard: replaces the parameters of the other shards by those of the ranks
+  // that have updated them. `all_gather`: as group::ProcessGroup. Uses the memory of the gradients,
+  // which are zero then.
+  bool is_sharded() const { return shard_.count > 1; }
+  using AllGather = std::function<Status(const at::Tensor& flat, const std::vector<int64_t>& ends)>;
+  Status gather_parameters(const AllGather& all_gather);
+
   void zero_grad();
   // From now on, the gradients of a step are the tensors of its one backward pass, which autograd
   // otherwise adds to zeros. zero_grad() drops them. flat_gradients() is empty.
@@ -81,8 +106,12 @@ class Optimizer {
   // The state for a checkpoint: "exp_avg.<parameter>", "exp_avg_sq.<parameter>" and
   // "step.<parameter>" (adam, adamw); "momentum_buffer.<parameter>" (sgd with momentum; otherwise
   // nothing); PyTorch's names for the other optimizers. The tensors are not copies; names and
-  // shapes never change.
+  // shapes never change. With a shard its part: tensors in state_ranges() are ranges.
   const NamedTensors& state() const { return state_; }
+  const checkpoint::TensorRanges& state_ranges() const { return ranges_; }
+  // Of all shards.
+  const std::vector<TensorSpec>& complete_state() const { return complete_state_; }
+  int num_shards() const { return shard_.count; }
   // Parameters that are updated together. Order: the parameters in no configured group, then the
   // groups of config.param_groups. With muon: first all groups that muon updates, then in the same
   // order those that adamw updates. Then in the same order those that can be frozen.
@@ -92,6 +121,8 @@ class Optimizer {
     double lr_scale = 1;
     double weight_decay = 0;
     bool can_be_frozen = false;  // set_frozen() applies to it
+    uint64_t num_parameters = 0, num_elements = 0;
+    // With a shard those of its part, of which one can be a range of a parameter.
     std::vector<at::Tensor> parameters, gradients;
     // One tensor per parameter if the optimizer has this state, else empty.
     std::vector<at::Tensor> exp_avgs, exp_avg_sqs, square_avgs, sums, steps, momentum_buffers;
@@ -100,13 +131,19 @@ class Optimizer {
     at::Tensor device_lr;
   };
   const std::vector<Group>& groups() const { return groups_; }
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }  // of all shards
 
-  // The file must contain exactly the tensors of state(); see model::load_tensors().
-  Status load(const checkpoint::SafetensorsFile& file);
+  // `saved` must contain exactly the tensors of complete_state(), of which the own ones are loaded; see
+  // model::load_tensors().
+  Status load(const checkpoint::TensorRangeSource& saved);
 
  private:
-  Optimizer(const config::OptimizerConfig& config, const config::TrainConfig& train)
-      : config_(config), max_norm_(train.max_grad_norm), max_value_(train.max_grad_value) {}
+  Optimizer(const config::OptimizerConfig& config, const config::TrainConfig& train,
+            const Shard& shard)
+      : config_(config),
+        max_norm_(train.max_grad_norm),
+        max_value_(train.max_grad_value),
+        shard_(shard) {}
   // Creates a group for the parameters in no configured group and one for each configured group;
   // with muon a second set for the parameters it leaves to adamw. Returns the size of the first
   // set.
@@ -115,7 +152,11 @@ class Optimizer {
   Status check_matches(size_t rows, const NamedTensors& parameters) const;
   void allocate_gradients(const NamedTensors& parameters);
   void collect_gradients();
-  void add(Group& group, const std::string& name, const at::Tensor& parameter);
+  void add_parameters(const NamedTensors& parameters, const std::vector<size_t>& groups);
+  void find_shard_ends(const std::vector<ShardCut>& cuts);
+  // Elements begin … end of the parameter are of this shard.
+  void add_own(Group& group, const std::string& name, const at::Tensor& parameter, int64_t begin,
+               int64_t end);
   at::Tensor gradient_norm();
   at::Tensor clip();
   void scale_gradients(const at::Tensor& norm);
@@ -126,6 +167,7 @@ class Optimizer {
 
   const config::OptimizerConfig config_;
   const std::optional<double> max_norm_, max_value_;
+  const Shard shard_;
   bool is_frozen_ = false;
   std::vector<Group> groups_;  // none is empty
   bool takes_gradients_ = false;
@@ -133,7 +175,11 @@ class Optimizer {
   // Of parameters_, after take_gradients() without those that are frozen. Empty: not collected yet.
   std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> flat_gradients_;
+  std::vector<std::vector<int64_t>> shard_ends_;  // of flat_gradients_[i], by shard
+  std::vector<at::Tensor> freezable_;
   NamedTensors state_;
+  checkpoint::TensorRanges ranges_;  // of those in state_ that are no complete tensors
+  std::vector<TensorSpec> complete_state_;
   // F32 scalar: 1 makes the kernels change nothing. Undefined after update().
   at::Tensor found_inf_;
   bool scales_in_kernels_ = false;

@@ -23,6 +23,7 @@ enum class SaveReason {
   kImprovement,  // checkpoint.save_on_loss_improvement
   kRetry,        // the last save failed, and the retry delay has passed
   kAfterResume,  // resumed with an --allow-…-change flag; the next start then needs none
+  kAnnounced,    // by the chief of a sharded run, for any of the reasons; not by SaveTriggers
 };
 
 class SaveTriggers {

@@ -67,7 +67,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       guard_(config.train, state),
       triggers_(config.checkpoint, start.save_after_resume),
       instrumentation_(config.metrics, sink, channels.inspections, clock, state.model(),
-                       state.device(), source) {
+                       state.device(), source),
+      is_sharded_(state.optimizer().is_sharded()) {
   status_.max_steps = config.train.max_steps;
   status_.device = state.device().str();
   status_.step = state.step;
@@ -78,6 +79,8 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
   const bool is_resumed = state.step > 0 || !manifest_.parent_checkpoint.empty();
   if (is_resumed) maybe_submitted_step_ = state.step;
   if (!start.maybe_group) return;
+  if (is_sharded_ && !may_save()) state.save_only_optimizer();
+  for (const auto& [name, tensor] : state.optimizer().state()) optimizer_bytes_ += tensor.nbytes();
   const auto world_size = static_cast<size_t>(start.maybe_group->world_size());
   num_quarantined_sent_ = state.quarantined.size();
   num_quarantined_.assign(world_size, num_quarantined_sent_);
@@ -94,8 +97,8 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   channels_.expects_exchange = maybe_group_.has_value();
   try {
     STOKER_RETURN_IF_ERROR(open_engine());
-    if (may_save()) writer_.reserve(state_.snapshot_bytes());
-    if (config_.checkpoint.save_at_start && state_.step == 0 && may_save()) (void)try_save();
+    if (has_snapshots()) writer_.reserve(state_.snapshot_bytes());
+    if (config_.checkpoint.save_at_start && state_.step == 0 && has_snapshots()) (void)try_save();
     if (config_.metrics.tensorboard && state_.step == 0) instrumentation_.trace_graph();
     while (state_.step < config_.train.max_steps) {
       instrumentation_.begin_step();
@@ -196,7 +199,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
 
 void Trainer::answer_requests(std::stop_token stop) {
   execute_commands();
-  if (!save_requests_.empty() && !stop.stop_requested()) save_for_requests();
+  if (!save_requests_.empty() && !stop.stop_requested() && !is_sharded_) save_for_requests();
 }
 
 void Trainer::save_for_requests() {
@@ -392,6 +395,8 @@ void Trainer::work(const task::Batch& batch, MicroBatchInfo micro_batch) {
   if (maybe_group_) group_status_ = sum_over_ranks();
   if (!group_status_.ok()) return;  // the gradients are undefined
   guard_.finish(step_);
+  if (is_sharded_) group_status_ = gather_parameters();
+  if (!group_status_.ok()) return;
   if (state_.ema_weights() != nullptr) state_.ema_weights()->update();
 }
 

@@ -2,7 +2,8 @@
 // the loop ends after the last step or on a stop.
 //
 // In a group, each rank has a trainer that computes its share of each step. Requests that concern all
-// then take effect at the end of a step, on all ranks at the same one, and only the chief saves.
+// then take effect at the end of a step, on all ranks at the same one, and only the chief saves. With a
+// sharded optimizer all ranks save their part: the chief announces it with the step.
 //
 // Threads:   run() on one thread. Other threads send requests through the mailbox and read the
 //            status board.
@@ -116,7 +117,7 @@ class Trainer {
 
   // Only in a group.
   bool defer(const Request& request);
-  group::ControlRecord own_record();
+  group::ControlRecord own_record(uint64_t step_to_save);
   group::RankReport own_report();
   Status publish_quarantine();
   Status receive_quarantine();
@@ -125,7 +126,12 @@ class Trainer {
   void report_ranks();
   Status agree_while_paused();
   void reject_deferred();
+  // Whether this rank saves; with a sharded optimizer the others do so when the chief says.
   bool may_save() const { return !maybe_group_ || maybe_group_->is_chief(); }
+  bool has_snapshots() const { return may_save() || is_sharded_; }
+  bool must_announce_save(uint64_t step);
+  void wait_for_writer();
+  Status gather_parameters();
 
   Status open_engine();
   StepObserver* observer_of(MicroBatchInfo micro_batch);
@@ -146,6 +152,7 @@ class Trainer {
                       int64_t loss_steps);
   SaveReason save_due();
   void save_if_triggered(SaveReason reason);
+  void record_skipped_save(uint64_t step);
   Status check_saving() const;  // fails with on_write_error: fail
   // Takes a snapshot and submits it. False if another one is still in flight.
   bool try_save();
@@ -193,6 +200,9 @@ class Trainer {
   // Only in a group:
   std::stop_token stop_;                  // of run()
   Status group_status_;                   // of the collective of the last step
+  const bool is_sharded_;                 // the optimizer
+  uint64_t optimizer_bytes_ = 0;          // of its state on this rank
+  bool is_save_agreed_ = false;           // with a sharded optimizer, of the current step
   group::ControlRecord agreed_;           // of the last step; applied after it
   std::deque<Request> shared_requests_;   // one takes effect per step; only on the chief
   std::vector<Done> stop_requests_;       // `stop` commands that wait for the end of a step

@@ -4,8 +4,16 @@
 #include <variant>
 
 #include "daemon/train/trainer.h"
+#include "shared/base/thread_registry.h"
 
 namespace stoker::train {
+
+namespace {
+
+constexpr ThreadActivity kWaitForParameters{.operation = "wait for parameters of other ranks",
+                                            .is_waiting = true};
+
+}  // namespace
 
 using group::ControlRecord;
 using group::RankReport;
@@ -33,7 +41,7 @@ bool Trainer::defer(const Request& request) {
 }
 
 // What this rank contributes to the end of the current step.
-ControlRecord Trainer::own_record() {
+ControlRecord Trainer::own_record(uint64_t step_to_save) {
   ControlRecord own{.step = state_.step};
   own.stop = stop_requests_.empty() ? 0 : 1;
   own.preempted = was_preempted_ ? 1 : 0;
@@ -43,6 +51,7 @@ ControlRecord Trainer::own_record() {
     own.sample_errors = source_.sample_errors_before(state_.ticket + micro_batches);
     return own;
   }
+  if (is_sharded_) own.snapshot = must_announce_save(step_to_save) ? 1 : 0;
   if (shared_requests_.empty()) return own;
   const control::Command& command = shared_requests_.front().command;
   if (std::holds_alternative<control::Pause>(command)) own.command = SharedCommand::kPause;
@@ -61,7 +70,8 @@ RankReport Trainer::own_report() {
   };
   RankReport own{.compute_ms = ms(clock_.monotonic() - step_start_),
                  .data_wait_ms = ms(interval_.waited - waited_before_step_),
-                 .quarantined = num_quarantined_sent_};
+                 .quarantined = num_quarantined_sent_,
+                 .optimizer_bytes = optimizer_bytes_};
   const auto every = config_.distributed.consistency_check_every_steps;
   if (every && (!has_compared_ || state_.step % *every == 0))
     own.checksum = checksum_of_parameters(state_.model());
@@ -100,8 +110,8 @@ Status Trainer::sum_over_ranks() {
   const RankReport report = own_report();
   if (maybe_buckets_) STOKER_RETURN_IF_ERROR(maybe_buckets_->finish(stop_));
   const auto gradients = maybe_buckets_ ? std::vector<at::Tensor>() : step_.gradients_to_sum();
-  STOKER_ASSIGN_OR_RETURN(
-      agreed_, maybe_group_->sum(gradients, step_.scalars_to_sum(), own_record(), report, stop_));
+  STOKER_ASSIGN_OR_RETURN(agreed_, maybe_group_->sum(gradients, step_.scalars_to_sum(),
+                                                     own_record(state_.step + 1), report, stop_));
   has_compared_ = true;
   channels_.group_exchanges.fetch_add(1, std::memory_order_relaxed);
   // Those before the update of this step.
@@ -111,9 +121,20 @@ Status Trainer::sum_over_ranks() {
   for (size_t rank = 0; rank < rank_totals_.size(); ++rank) {
     rank_totals_[rank].compute_ms += agreed_.ranks[rank].compute_ms;
     rank_totals_[rank].data_wait_ms += agreed_.ranks[rank].data_wait_ms;
+    rank_totals_[rank].optimizer_bytes = agreed_.ranks[rank].optimizer_bytes;
   }
   ++rank_steps_;
   return maybe_group_->is_chief() ? receive_quarantine() : Status();
+}
+
+// Of the shards that the other ranks have updated.
+Status Trainer::gather_parameters() {
+  const PhaseScope optimizer(instrumentation_.maybe_observer(), Phase::kOptimizer);
+  return state_.optimizer().gather_parameters(
+      [this](const at::Tensor& flat, const std::vector<int64_t>& ends) {
+        const ScopedActivity waiting(kWaitForParameters);
+        return maybe_group_->group().all_gather(flat, ends, stop_);
+      });
 }
 
 // For the status.
@@ -123,8 +144,9 @@ void Trainer::report_ranks() {
   status_.group.ranks.clear();
   for (RankReport& total : rank_totals_) {
     const RankReport sum = std::exchange(total, {});
-    status_.group.ranks.push_back(
-        {.compute_ms = sum.compute_ms / steps, .data_wait_ms = sum.data_wait_ms / steps});
+    status_.group.ranks.push_back({.compute_ms = sum.compute_ms / steps,
+                                   .data_wait_ms = sum.data_wait_ms / steps,
+                                   .optimizer_bytes = sum.optimizer_bytes});
   }
 }
 
@@ -132,6 +154,7 @@ void Trainer::report_ranks() {
 Status Trainer::apply_agreed() {
   const ControlRecord agreed = std::exchange(agreed_, {});
   sample_errors_of_others_ = agreed.sample_errors;
+  is_save_agreed_ = agreed.snapshot > 0;
   if (agreed.save > 0 && maybe_group_->is_chief()) save_requests_.emplace_back();
   Done done;
   if (agreed.command != SharedCommand::kNone && maybe_group_->is_chief()) {
@@ -160,10 +183,15 @@ Status Trainer::apply_agreed() {
 
 // While paused there is no step: the ranks exchange their records only. The chief waits in between.
 Status Trainer::agree_while_paused() {
-  STOKER_ASSIGN_OR_RETURN(
-      agreed_, maybe_group_->exchange(own_record(), {.quarantined = num_quarantined_sent_}, stop_));
+  STOKER_ASSIGN_OR_RETURN(agreed_,
+                          maybe_group_->exchange(own_record(state_.step),
+                                                 {.quarantined = num_quarantined_sent_}, stop_));
   channels_.group_exchanges.fetch_add(1, std::memory_order_relaxed);
   STOKER_RETURN_IF_ERROR(apply_agreed());
+  if (is_save_agreed_) {
+    wait_for_writer();
+    save_for_requests();
+  }
   channels_.board.record_progress();
   return {};
 }

@@ -16,18 +16,43 @@ double ms(nanoseconds time) { return std::chrono::duration<double, std::milli>(t
 }  // namespace
 
 SaveReason Trainer::save_due() {
+  if (is_sharded_) return is_save_agreed_ ? SaveReason::kAnnounced : SaveReason::kNone;
   if (!may_save()) return SaveReason::kNone;
   return triggers_.due(state_.step, clock_.monotonic(), state_.loss_trend, writer_.is_degraded());
 }
 
 void Trainer::save_if_triggered(SaveReason reason) {
+  if (reason == SaveReason::kAnnounced) wait_for_writer();
   if (reason == SaveReason::kNone || try_save() || reason != SaveReason::kSteps) return;
+  record_skipped_save(state_.step);
+}
+
+void Trainer::record_skipped_save(uint64_t step) {
   writer_.increment_skipped();
   // Once per checkpoint in flight: on slow storage every interval can be skipped.
   if (!std::exchange(is_skip_logged_, true)) {
     log_warn("checkpoint skipped",
-             {{"step", state_.step}, {"reason", "the previous checkpoint is still being written"}});
+             {{"step", step}, {"reason", "the previous checkpoint is still being written"}});
   }
+}
+
+// Whether all ranks save `step`, which is about to be completed, or is the current one of a pause. Only
+// on the chief of a sharded run.
+bool Trainer::must_announce_save(uint64_t step) {
+  if (step == config_.train.max_steps) return false;  // saved at the end
+  const SaveReason reason =
+      triggers_.due(step, clock_.monotonic(), state_.loss_trend, writer_.is_degraded());
+  const bool is_due =
+      (reason != SaveReason::kNone && step != state_.step) || !save_requests_.empty();
+  if (!is_due) return false;
+  if (writer_.wait_idle(std::chrono::milliseconds(0))) return true;
+  if (reason == SaveReason::kSteps) record_skipped_save(step);
+  return false;
+}
+
+// The chief announces a snapshot when its own writer is idle; those of the others are about to be.
+void Trainer::wait_for_writer() {
+  while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
 }
 
 Status Trainer::check_saving() const {
@@ -97,12 +122,12 @@ void Trainer::fill(writer::Snapshot& snapshot) {
 }
 
 Status Trainer::save_last(bool hurried) {
-  if (state_.step == 0 || !may_save()) return {};  // nothing to save
-  while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
+  if (state_.step == 0 || !has_snapshots()) return {};  // nothing to save
+  wait_for_writer();
   // Answers pending `checkpoint` requests even if this step is already saved.
   if (!try_save())
     return Status(StatusCode::kInternal, "the checkpoint writer rejected the final snapshot");
-  while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
+  wait_for_writer();
   const auto stats = writer_.stats();
   if (!stats.degraded) return {};
   return Status(StatusCode::kIoError, std::string("the last state could not be saved") +

@@ -96,13 +96,11 @@ Status restore_scale(const checkpoint::SafetensorsFile& file, const LossScale& s
 
 void log_groups(const config::OptimizerConfig& config, const Optimizer& optimizer) {
   for (const Optimizer::Group& group : optimizer.groups()) {
-    int64_t elements = 0;
-    for (const at::Tensor& parameter : group.parameters) elements += parameter.numel();
     std::string match = group.match.empty() ? "(all others)" : group.match;
     if (group.name != config.name()) match += ", of which adamw";  // muon's rest
     log_info("parameter group configured", {{"params", match},
-                                            {"parameters", group.parameters.size()},
-                                            {"elements", elements},
+                                            {"parameters", group.num_parameters},
+                                            {"elements", group.num_elements},
                                             {"lr_scale", group.lr_scale},
                                             {"weight_decay", group.weight_decay}});
   }
@@ -123,26 +121,24 @@ std::string first_of(const std::vector<std::string>& names) {
 }
 
 // Loads each tensor that the file contains with the same name, shape and dtype; the others are
-// unchanged. Returns whether the file and `tensors` match completely; otherwise logs the
-// differences. After kCorrupt or kIoError some tensors can be loaded and others not.
+// unchanged. Of `complete`, the state of all ranks, this one has `tensors`, some of which are ranges.
+// Returns whether the file and `complete` match completely; otherwise logs the differences. After
+// kCorrupt or kIoError some tensors can be loaded and others not.
 Result<bool> load_partial(const model::NamedTensors& tensors,
-                          const checkpoint::SafetensorsFile& file, const std::string& owner) {
+                          const checkpoint::TensorRanges& ranges,
+                          const std::vector<TensorSpec>& complete,
+                          const checkpoint::TensorRangeSource& file, const std::string& owner) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> fresh;
-  for (const auto& [name, tensor] : tensors) {
-    const TensorSpec needed = model::to_tensor_spec(name, tensor);
-    const TensorSpec* const found = file.find(name);
-    if (found == nullptr || *found != needed) {
-      fresh.push_back(name);
-      continue;
-    }
-    const at::Tensor host =
-        at::empty_like(tensor, tensor.options().device(at::kCPU), at::MemoryFormat::Contiguous);
-    STOKER_RETURN_IF_ERROR(
-        file.read(name, {static_cast<std::byte*>(host.data_ptr()), needed.bytes()}));
-    tensor.detach().copy_(host);
+  for (const TensorSpec& needed : complete) {
+    const TensorSpec* const found = file.find(needed.name);
+    if (found == nullptr || *found != needed) fresh.push_back(needed.name);
   }
-  const size_t loaded = tensors.size() - fresh.size();
+  const std::set<std::string> differing(fresh.begin(), fresh.end());
+  for (const auto& [name, tensor] : tensors)
+    if (!differing.contains(name))
+      STOKER_RETURN_IF_ERROR(model::read_tensor_range(name, tensor, ranges, file));
+  const size_t loaded = complete.size() - fresh.size();
   const size_t unused = file.tensors().size() - loaded;
   if (fresh.empty() && unused == 0) return true;
   log_warn("checkpoint partially loaded", {{"component", owner},
@@ -153,11 +149,20 @@ Result<bool> load_partial(const model::NamedTensors& tensors,
   return false;
 }
 
+Result<bool> load_partial(const model::NamedTensors& tensors,
+                          const checkpoint::SafetensorsFile& file, const std::string& owner) {
+  std::vector<TensorSpec> complete;
+  for (const auto& [name, tensor] : tensors)
+    complete.push_back(model::to_tensor_spec(name, tensor));
+  return load_partial(tensors, {}, complete, file, owner);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Config& config,
                                                              const data::Dataset& data,
-                                                             c10::Device device) {
+                                                             c10::Device device,
+                                                             const Optimizer::Shard& shard) {
   std::unique_ptr<TrainingState> state(new TrainingState);
   state->device_ = device;
   for (const c10::Device each : {kCpu, device}) seed_generator(each, config.run.seed);
@@ -197,8 +202,8 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   for (const auto& parameter : state->model_->named_parameters())
     if (parameter.value().requires_grad())
       trainable.emplace_back(parameter.key(), parameter.value());
-  STOKER_ASSIGN_OR_RETURN(state->optimizer_,
-                          Optimizer::create(config.optimizer, config.train, trainable, frozen));
+  STOKER_ASSIGN_OR_RETURN(state->optimizer_, Optimizer::create(config.optimizer, config.train,
+                                                               trainable, frozen, shard));
   const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
@@ -221,13 +226,12 @@ void TrainingState::update_frozen() {
   optimizer_->set_frozen(must_be_frozen());
   if (step != unfreeze_at_step_) return;  // frozen, or resumed after it
   uint64_t parameters = 0;
-  int64_t elements = 0;
-  for (const Optimizer::Group& group : optimizer_->groups())
-    for (const at::Tensor& parameter : group.parameters) {
-      if (!group.can_be_frozen) continue;
-      ++parameters;
-      elements += parameter.numel();
-    }
+  uint64_t elements = 0;
+  for (const Optimizer::Group& group : optimizer_->groups()) {
+    if (!group.can_be_frozen) continue;
+    parameters += group.num_parameters;
+    elements += group.num_elements;
+  }
   log_info("parameters unfrozen",
            {{"step", step}, {"parameters", parameters}, {"elements", elements}});
 }
@@ -236,9 +240,11 @@ void TrainingState::update_frozen() {
 template <typename Visit>
 void TrainingState::for_each_tensor(const Visit& visit) const {
   using writer::Part;
-  for (const auto& [name, tensor] : model::named_tensors(*model_))
-    visit(Part::kModel, name, tensor);
+  if (has_model_parts_)
+    for (const auto& [name, tensor] : model::named_tensors(*model_))
+      visit(Part::kModel, name, tensor);
   for (const auto& [name, tensor] : optimizer_->state()) visit(Part::kOptimizer, name, tensor);
+  if (!has_model_parts_) return;
   if (ema_)
     for (const auto& [name, tensor] : ema_->tensors()) visit(Part::kEma, name, tensor);
   visit(Part::kTrainerState, kRngCpu, generator_state(kCpu));
@@ -258,6 +264,8 @@ void TrainingState::for_each_tensor(const Visit& visit) const {
 }
 
 void TrainingState::copy_to(writer::Snapshot& snapshot) const {
+  if (optimizer_->is_sharded())
+    snapshot.set_shard(optimizer_->num_shards(), optimizer_->state_ranges());
   for_each_tensor(
       [&snapshot](writer::Part part, const std::string& name, const at::Tensor& tensor) {
         const at::Tensor source = tensor.detach();
@@ -323,18 +331,19 @@ Status TrainingState::restore_ema(const checkpoint::VerifiedCheckpoint& saved, b
 Result<TrainingState::Restored> TrainingState::restore_model(
     const checkpoint::VerifiedCheckpoint& saved, bool may_differ) {
   STOKER_ASSIGN_OR_RETURN(const auto weights, saved.open_tensors("model.safetensors"));
-  STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_tensors("optimizer.safetensors"));
+  STOKER_ASSIGN_OR_RETURN(const auto optim, saved.open_optimizer());
   if (may_differ) {
     STOKER_ASSIGN_OR_RETURN(const bool same_model,
                             load_partial(model::named_tensors(*model_), *weights, "the model"));
     STOKER_ASSIGN_OR_RETURN(const bool same_optimizer,
-                            load_partial(optimizer_->state(), *optim, "the optimizer"));
+                            load_partial(optimizer_->state(), optimizer_->state_ranges(),
+                                         optimizer_->complete_state(), *optim, "the optimizer"));
     return same_model && same_optimizer ? Restored::kFully : Restored::kPartially;
   }
   STOKER_RETURN_IF_ERROR(
       model::load_weights(*model_, *weights).with_context(saved.path() + "/model.safetensors"));
-  STOKER_RETURN_IF_ERROR(
-      optimizer_->load(*optim).with_context(saved.path() + "/optimizer.safetensors"));
+  STOKER_RETURN_IF_ERROR(optimizer_->load(*optim).with_context(
+      saved.path() + (optim->num_files() > 1 ? "/optimizer-*" : "/optimizer") + ".safetensors"));
   return Restored::kFully;
 }
 

@@ -38,7 +38,8 @@ class TrainingState : public LiveState {
   // computed values must be in config.task.
   static Result<std::unique_ptr<TrainingState>> create(const config::Config& config,
                                                        const data::Dataset& data,
-                                                       c10::Device device);
+                                                       c10::Device device,
+                                                       const Optimizer::Shard& shard = {});
 
   // Replaces the random initial weights, see model::load_pretrained().
   Status load_pretrained(const config::PretrainedConfig& config, model::StateDictMapping& mapping);
@@ -49,6 +50,9 @@ class TrainingState : public LiveState {
   // Adds the tensors to the snapshot. Copies from a device run asynchronously.
   void copy_to(writer::Snapshot& snapshot) const;
   uint64_t snapshot_bytes() const;  // that copy_to() needs
+  // From now on copy_to() copies only the optimizer state, of which this rank has a part; another one
+  // saves the rest.
+  void save_only_optimizer() { has_model_parts_ = false; }
   // Sets the fields of the manifest that belong to this class.
   void describe(checkpoint::Manifest& manifest) const;
 
@@ -109,6 +113,7 @@ class TrainingState : public LiveState {
   at::Tensor balanced_weights_;  // F64 [classes], with task.class_weights: balanced
   std::string model_digest_;
   std::optional<uint64_t> unfreeze_at_step_;
+  bool has_model_parts_ = true;  // of a snapshot
 };
 
 }  // namespace stoker::train

@@ -87,6 +87,7 @@ Status CheckpointWriter::run(std::stop_token stop) {
     }
     const ScopedActivity writing(kWriteCheckpoint);
     auto result = write(stop);
+    if (options_.after_attempts) options_.after_attempts(result, stop);
     if (result.ok()) options_.delete_expired(false);
     record_result(result, 1e3 * seconds_between(submitted_at, clock_.monotonic()));
     // Reply to the requester before the trainer sees the writer idle and possibly ends the program.
@@ -100,24 +101,28 @@ Status CheckpointWriter::run(std::stop_token stop) {
 }
 
 Result<checkpoint::Manifest> CheckpointWriter::write(std::stop_token stop) {
-  auto result = try_write(1);
+  auto result = try_write(1, stop);
   for (size_t i = 0; !result.ok() && i < options_.delays.size(); ++i) {
     // Another process has saved this step, so a retry cannot succeed.
     if (result.status().code() == StatusCode::kAlreadyExists) break;
+    if (result.status().code() == StatusCode::kCancelled) break;  // stopped, waiting for others
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, options_.delays[i], [] { return false; });
     }
-    result = try_write(static_cast<int>(i) + 2);
+    result = try_write(static_cast<int>(i) + 2, stop);
   }
   return result;
 }
 
-Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt) {
+Result<checkpoint::Manifest> CheckpointWriter::try_write(int attempt, const std::stop_token& stop) {
   Status may_commit = options_.before_commit ? options_.before_commit() : Status();
   if (may_commit.ok()) free_disk_space();
-  auto result = may_commit.ok() ? store_.commit(snapshot_.content())
-                                : Result<checkpoint::Manifest>(std::move(may_commit));
+  const auto commit = [&] {
+    return options_.commit ? options_.commit(snapshot_.content(), stop)
+                           : store_.commit(snapshot_.content());
+  };
+  auto result = may_commit.ok() ? commit() : Result<checkpoint::Manifest>(std::move(may_commit));
   if (result.ok() && options_.after_commit) options_.after_commit(*result);
   if (result.ok()) return result;
   log_error("checkpoint write failed", {{"step", snapshot_.manifest().step},

@@ -38,6 +38,13 @@ struct WriterOptions {
   // Makes the files that belong to the steps so far durable before the checkpoint is committed. An
   // error prevents the commit. May be empty.
   std::function<Status()> before_commit;
+  // Commits a checkpoint; empty: CheckpointStore::commit(). A process that writes a part only returns
+  // the manifest that another one has committed.
+  std::function<Result<checkpoint::Manifest>(const checkpoint::CheckpointContent&,
+                                             const std::stop_token&)>
+      commit;
+  // After the last attempt to commit a snapshot. May be empty.
+  std::function<void(const Result<checkpoint::Manifest>&, const std::stop_token&)> after_attempts;
   // Records the committed checkpoint, before retention. May be empty.
   std::function<void(const checkpoint::Manifest&)> after_commit;
   PinnedAllocator pinned_allocator = {};  // for the snapshot's memory
@@ -85,7 +92,7 @@ class CheckpointWriter {
   enum class Phase { kIdle, kFilling, kSubmitted };
 
   Result<checkpoint::Manifest> write(std::stop_token stop);
-  Result<checkpoint::Manifest> try_write(int attempt);
+  Result<checkpoint::Manifest> try_write(int attempt, const std::stop_token& stop);
   void free_disk_space();
   void record_result(const Result<checkpoint::Manifest>& result, double ms);
 

@@ -54,6 +54,12 @@ class Snapshot {
   // Memory for one tensor, to be filled by the caller; valid until the next begin().
   std::span<std::byte> add(Part part, TensorSpec spec);
   checkpoint::Manifest& manifest() { return manifest_; }
+  // Of a sharded optimizer state, of which this process has one part; see CheckpointContent. Until
+  // the next begin().
+  void set_shard(int num_shards, checkpoint::TensorRanges ranges) {
+    num_shards_ = num_shards;
+    ranges_ = std::move(ranges);
+  }
 
   // Views into this object.
   checkpoint::CheckpointContent content() const;
@@ -79,6 +85,8 @@ class Snapshot {
   const PinnedAllocator pinned_allocator_;
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
+  int num_shards_ = 0;
+  checkpoint::TensorRanges ranges_;
   std::vector<Block> blocks_;  // filled in this order
   size_t current_ = 0;         // the block that is filled
   size_t used_ = 0;            // bytes of it

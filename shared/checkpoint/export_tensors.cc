@@ -194,7 +194,7 @@ constexpr size_t kIdDigits = 40;
 
 using Append = std::function<Status(std::span<const std::byte>)>;
 
-Status copy_tensor(const SafetensorsFile& file, const TensorSpec& spec,
+Status copy_tensor(const TensorRangeSource& file, const TensorSpec& spec,
                    std::vector<std::byte>& chunk, const Append& append, const OnBytes& on_bytes) {
   for (uint64_t at = 0; at < spec.bytes(); at += kCopyBytes) {
     chunk.resize(std::min(kCopyBytes, spec.bytes() - at));
@@ -219,19 +219,10 @@ std::string serialization_id(const std::string& pickle) {
   return digits.substr(0, kIdDigits);
 }
 
-}  // namespace
-
-Status export_safetensors(std::span<const ExportPart> parts,
-                          const std::map<std::string, std::string>& metadata, NewFile& out,
-                          const OnBytes& on_bytes) {
-  std::vector<Source> sources;
-  for (const ExportPart& part : parts) {
-    for (const TensorSpec& spec : part.file->tensors()) {
-      Source& source = sources.emplace_back(Source{spec, &part, spec.name});
-      if (parts.size() > 1) source.spec.name = part.name + '.' + spec.name;
-      STOKER_RETURN_IF_ERROR(check_tensor_name(source.spec.name));
-    }
-  }
+Status write_sources(std::vector<Source> sources,
+                     const std::map<std::string, std::string>& metadata, NewFile& out,
+                     const OnBytes& on_bytes) {
+  for (const Source& source : sources) STOKER_RETURN_IF_ERROR(check_tensor_name(source.spec.name));
   // Like make_safetensors_layout(): largest element size first.
   std::ranges::stable_sort(sources, std::ranges::greater(),
                            [](const Source& source) { return dtype_bytes(source.spec.dtype); });
@@ -249,6 +240,45 @@ Status export_safetensors(std::span<const ExportPart> parts,
     STOKER_RETURN_IF_ERROR(copy_tensor(*source.part->file, *source.part->file->find(source.name),
                                        chunk, append, on_bytes));
   return {};
+}
+
+// "exp_avg.fc.weight" is "optim.state.fc.weight.exp_avg".
+std::string state_dict_name(const ExportPart& part, const std::string& name) {
+  const size_t dot = name.find('.');
+  if (part.name != "optimizer" || dot == std::string::npos) return part.name + '.' + name;
+  return "optim.state." + name.substr(dot + 1) + '.' + name.substr(0, dot);
+}
+
+}  // namespace
+
+Status export_safetensors(std::span<const ExportPart> parts,
+                          const std::map<std::string, std::string>& metadata, NewFile& out,
+                          const OnBytes& on_bytes) {
+  std::vector<Source> sources;
+  for (const ExportPart& part : parts) {
+    for (const TensorSpec& spec : part.file->tensors()) {
+      Source& source = sources.emplace_back(Source{spec, &part, spec.name});
+      if (parts.size() > 1) source.spec.name = part.name + '.' + spec.name;
+    }
+  }
+  return write_sources(std::move(sources), metadata, out, on_bytes);
+}
+
+Status export_state_dict(std::span<const ExportPart> parts, NewFile& out, const OnBytes& on_bytes) {
+  std::vector<Source> sources;
+  const auto add = [&sources](const ExportPart& part, const TensorSpec& spec,
+                              const std::string& name) {
+    Source& source = sources.emplace_back(Source{spec, &part, spec.name});
+    source.spec.name = state_dict_name(part, name);
+  };
+  for (const ExportPart& part : parts) {
+    for (const TensorSpec& spec : part.file->tensors()) add(part, spec, spec.name);
+    for (const auto& [name, same] : part.tied)
+      if (const TensorSpec* const spec = part.file->find(same);
+          spec != nullptr && part.file->find(name) == nullptr)
+        add(part, *spec, name);
+  }
+  return write_sources(std::move(sources), {{"format", "pt"}}, out, on_bytes);
 }
 
 Status export_torch(std::span<const ExportPart> parts, uint64_t step, NewFile& out,

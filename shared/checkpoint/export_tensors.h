@@ -1,5 +1,6 @@
 // export_tensors: exports the tensors of a checkpoint as one file for other programs: .safetensors,
-// or a file for torch.load(weights_only=True). Copies in chunks, so no tensor has to fit in memory.
+// one of a folder that torch.distributed.checkpoint reads, or a file for torch.load(weights_only=True).
+// Copies in chunks, so no tensor has to fit in memory.
 //
 // Threads:  pure functions.
 // Blocking: until all data has been read and written.
@@ -61,8 +62,8 @@ class NewFile {
 
 struct ExportPart {
   std::string name;  // "model"
-  const SafetensorsFile* file = nullptr;
-  TiedNames tied = {};  // written by export_torch() only: .safetensors files hold a tensor once
+  const TensorRangeSource* file = nullptr;
+  TiedNames tied = {};  // not written by export_safetensors(), whose files hold a tensor once
 };
 
 // Tensors of a single part keep their names; with several parts, the name of the part and a dot are
@@ -70,6 +71,9 @@ struct ExportPart {
 Status export_safetensors(std::span<const ExportPart> parts,
                           const std::map<std::string, std::string>& metadata, NewFile& out,
                           const OnBytes& on_bytes);
+// The names of a flattened {"model": model.state_dict(), "optim": {"state": …}}, as
+// torch.distributed.checkpoint has them: model.NAME, optim.state.NAME.exp_avg.
+Status export_state_dict(std::span<const ExportPart> parts, NewFile& out, const OnBytes& on_bytes);
 // A dict of name -> tensor; with several parts, a dict of such dicts keyed by part name, plus
 // `step`.
 Status export_torch(std::span<const ExportPart> parts, uint64_t step, NewFile& out,

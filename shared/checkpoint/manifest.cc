@@ -1,6 +1,7 @@
 #include "shared/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 
 #include <boost/json.hpp>
@@ -28,6 +29,12 @@ bool is_file_name(std::string_view name) {
   const auto fits = [](char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-'; };
   return !name.empty() && name.size() <= kMaxName && name[0] != '.' &&
          std::ranges::all_of(name, fits);
+}
+
+std::string optimizer_shard_name(int index, int count) {
+  char name[64];
+  std::snprintf(name, sizeof name, "optimizer-%05d-of-%05d.safetensors", index + 1, count);
+  return name;
 }
 
 std::string format_checksums(const std::vector<Checksum>& sums) {
@@ -64,7 +71,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kMaxFiles = 64;
+constexpr size_t kMaxFiles = 64;  // in addition to optimizer shards
 
 // Boost.JSON's accessors throw. All calls are inside parse_manifest(), which converts exceptions to
 // Status.
@@ -112,6 +119,8 @@ Manifest parse_manifest_fields(const json::object& root) {
   manifest.world_size = root.at("world_size").to_number<int>();
   manifest.micro_batch_size = optional_count_at(root, "micro_batch_size");
   manifest.gradient_accumulation_steps = optional_count_at(root, "gradient_accumulation_steps");
+  manifest.optimizer_shards = static_cast<int>(
+      std::min<uint64_t>(optional_count_at(root, "optimizer_shards"), kMaxOptimizerShards + 1));
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
   if (root.contains("tokenizer")) manifest.tokenizer = text_at(root, "tokenizer");
@@ -132,10 +141,24 @@ Manifest parse_manifest_fields(const json::object& root) {
   return manifest;
 }
 
+// Empty if the optimizer state is complete.
+std::string find_shard_error(const Manifest& manifest) {
+  if (manifest.optimizer_shards > kMaxOptimizerShards) return "has too many optimizer_shards";
+  if ((manifest.optimizer_shards > 0) != (manifest.format == kShardedFormat))
+    return "has optimizer_shards that do not belong to its format";
+  for (int index = 0; index < manifest.optimizer_shards; ++index) {
+    const std::string name = optimizer_shard_name(index, manifest.optimizer_shards);
+    if (std::ranges::find(manifest.files, name, &WrittenFile::name) == manifest.files.end())
+      return "does not list " + name;
+  }
+  return {};
+}
+
 // Empty if the files can be opened below the checkpoint directory.
 std::string find_file_error(const Manifest& manifest) {
   if (manifest.files.empty()) return "lists no files";
-  if (manifest.files.size() > kMaxFiles) return "lists too many files";
+  if (manifest.files.size() > kMaxFiles + static_cast<size_t>(manifest.optimizer_shards))
+    return "lists too many files";
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     const WrittenFile& file = manifest.files[i];
     if (!is_file_name(file.name) || file.name == kManifestName || file.name == kChecksumsName)
@@ -145,7 +168,7 @@ std::string find_file_error(const Manifest& manifest) {
     if (std::count_if(manifest.files.begin(), manifest.files.end(), has_same_name) > 1)
       return "lists " + file.name + " twice";
   }
-  return {};
+  return find_shard_error(manifest);
 }
 
 }  // namespace
@@ -183,6 +206,7 @@ std::string to_json(const Manifest& manifest) {
   }
   if (!manifest.dataset_versions.empty())
     root["dataset_versions"] = dataset_versions_to_json(manifest);
+  if (manifest.optimizer_shards > 0) root["optimizer_shards"] = manifest.optimizer_shards;
   if (manifest.gradient_accumulation_steps != 0)
     root["gradient_accumulation_steps"] = manifest.gradient_accumulation_steps;
   if (manifest.sample_errors) root["sample_errors"] = *manifest.sample_errors;
@@ -201,9 +225,10 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path_i
     const json::object& root = value.as_object();
     // Checked before the other fields, which can differ in a later format.
     const auto format = root.at("format").to_number<int64_t>();
-    if (format > kFormat) {
+    if (format > kShardedFormat) {
       return Status(StatusCode::kMismatch, path_in_messages + ": format " + std::to_string(format) +
-                                               "; this version reads " + std::to_string(kFormat) +
+                                               "; this version reads up to " +
+                                               std::to_string(kShardedFormat) +
                                                ", install a newer stoker");
     }
     if (format < kFormat)

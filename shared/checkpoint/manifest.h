@@ -33,7 +33,12 @@ bool is_sha256(std::string_view text);
 // A plain file name: letters, digits, '.', '_' and '-', not starting with '.'.
 bool is_file_name(std::string_view name);
 
-inline constexpr int kFormat = 2;
+inline constexpr int kFormat = 2;         // of a checkpoint whose optimizer state is one file
+inline constexpr int kShardedFormat = 3;  // one file for each rank; the newest that is read
+inline constexpr int kMaxOptimizerShards = 4096;
+
+// "optimizer-00002-of-00004.safetensors" for index 1.
+std::string optimizer_shard_name(int index, int count);
 
 // Version of data.train from the given ticket on, which starts an epoch.
 struct DatasetVersion {
@@ -56,6 +61,7 @@ struct Manifest {
   std::string stoker_version;  // version of stoker
   std::string torch_version;   // version of LibTorch
   int world_size = 1;
+  int optimizer_shards = 0;  // files of the optimizer state in kShardedFormat; 0: it is one file
   // Samples per micro-batch and micro-batches per step. 0: not recorded, written by an earlier
   // release.
   uint64_t micro_batch_size = 0;

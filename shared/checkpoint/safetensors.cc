@@ -405,6 +405,8 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open_fd(
 
 const std::vector<TensorSpec>& SafetensorsFile::tensors() const { return state_->specs; }
 
+const std::string& SafetensorsFile::path() const { return state_->path; }
+
 const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
   return state_->metadata;
 }

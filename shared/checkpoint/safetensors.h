@@ -73,7 +73,7 @@ Result<SafetensorsContent> make_safetensors_layout(
     const std::map<std::string, std::string>& metadata);
 
 // A file opened for reading. The header is validated; tensors are read on demand with pread.
-class SafetensorsFile final : public TensorSource {
+class SafetensorsFile final : public TensorRangeSource {
  public:
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
   static Result<std::unique_ptr<SafetensorsFile>> open_fd(UniqueFd fd,
@@ -84,8 +84,9 @@ class SafetensorsFile final : public TensorSource {
   const std::map<std::string, std::string>& metadata() const;
   const TensorSpec* find(const std::string& name) const override;
   Status read(const std::string& name, std::span<std::byte> out) const override;
-  // A range of the tensor's bytes that starts at `offset`; it must be inside the tensor.
-  Status read_part(const std::string& name, uint64_t offset, std::span<std::byte> out) const;
+  Status read_part(const std::string& name, uint64_t offset,
+                   std::span<std::byte> out) const override;
+  const std::string& path() const;  // in messages
 
  private:
   struct State;

@@ -39,6 +39,7 @@ Status delete_directory(FileSystem& files, const std::string& directory,
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kTrashPrefix = ".trash-";
 constexpr char kLatestName[] = "latest";
+constexpr char kStepPrefix[] = "step-";
 
 }  // namespace
 
@@ -52,7 +53,7 @@ std::string CheckpointStore::checkpoint_name(uint64_t step) {
 }
 
 std::optional<uint64_t> CheckpointStore::parse_checkpoint_name(const std::string& name) {
-  constexpr std::string_view kPrefix = "step-";
+  constexpr std::string_view kPrefix = kStepPrefix;
   if (!name.starts_with(kPrefix)) return std::nullopt;
   uint64_t step = 0;
   const char* const end = name.data() + name.size();
@@ -158,29 +159,78 @@ uint64_t bytes_of(const TensorViews& views) {
   return bytes;
 }
 
+std::string optimizer_file_name(const CheckpointContent& content, int index) {
+  return content.num_shards > 0 ? optimizer_shard_name(index, content.num_shards)
+                                : "optimizer.safetensors";
+}
+
+std::string random_digits() {
+  constexpr size_t kDigits = 16;
+  const std::string path = temporary_path("name");
+  return path.substr(path.size() - kDigits);
+}
+
+Result<SafetensorsContent> lay_out(const std::string& name, const TensorViews& views,
+                                   const TensorRanges& ranges) {
+  // PyTorch loaders expect this entry.
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (!ranges.empty()) metadata[kRangesKey] = format_ranges(ranges);
+  return make_safetensors_layout(name, views, metadata);
+}
+
+// What a rename publishes must be what the other processes have written: reads it, from their file
+// system or network.
+Status verify_shard(FileSystem& files, const std::string& directory, const WrittenFile& shard) {
+  const std::string path = join_path(directory, shard.name);
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, files.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
+  if (static_cast<uint64_t>(info.st_size) != shard.bytes)
+    return Status(StatusCode::kCorrupt, path + ": has " + std::to_string(info.st_size) +
+                                            " bytes, " + std::to_string(shard.bytes) +
+                                            " were written");
+  STOKER_ASSIGN_OR_RETURN(const std::string sha256, sha256_of_file(fd.get(), shard.bytes, path));
+  if (sha256 == shard.sha256) return {};
+  return Status(StatusCode::kCorrupt,
+                path + ": SHA-256 is " + sha256 + ", written was " + shard.sha256);
+}
+
+Status add_other_shards(FileSystem& files, const std::string& directory,
+                        const CheckpointContent& content, Manifest& manifest) {
+  if (content.num_shards == 0) return {};
+  STOKER_ASSIGN_OR_RETURN(const std::vector<WrittenFile> shards, content.maybe_others->wait());
+  for (const WrittenFile& shard : shards) {
+    STOKER_RETURN_IF_ERROR(verify_shard(files, directory, shard));
+    manifest.files.push_back(shard);
+  }
+  return {};
+}
+
 // Writes all files; the caller renames the directory. SHA256SUMS is last: if it is complete, all
 // other files are.
 Result<Manifest> write_files(FileSystem& files, const std::string& directory,
                              const CheckpointContent& content) {
   Manifest manifest = content.manifest;
-  manifest.format = kFormat;
+  manifest.format = content.num_shards > 0 ? kShardedFormat : kFormat;
+  manifest.optimizer_shards = content.num_shards;
   if (manifest.created_at.empty()) manifest.created_at = to_iso8601(system_clock().wall());
   if (manifest.stoker_version.empty()) manifest.stoker_version = "stoker " STOKER_VERSION;
-  std::vector<std::pair<const char*, const TensorViews*>> parts = {
+  std::vector<std::pair<std::string, const TensorViews*>> parts = {
       {"model.safetensors", &content.model},
-      {"optimizer.safetensors", &content.optim},
+      {optimizer_file_name(content, 0), &content.optim},
       {"trainer_state.safetensors", &content.state}};
   if (!content.ema.empty()) parts.emplace_back("ema.safetensors", &content.ema);
   std::vector<SafetensorsContent> laid_out;
   std::vector<FileContent> contents;
   for (const auto& [name, views] : parts) {
-    // PyTorch loaders expect this entry.
-    auto file = make_safetensors_layout(name, *views, {{"format", "pt"}});
+    auto file = lay_out(name, *views, views == &content.optim ? content.ranges : TensorRanges());
     if (!file.ok()) return file.status().with_context(directory);
     laid_out.push_back(*std::move(file));
     contents.push_back(laid_out.back().content);
   }
   STOKER_ASSIGN_OR_RETURN(manifest.files, write_hashed_files(files, directory, contents));
+  STOKER_RETURN_IF_ERROR(add_other_shards(files, directory, content, manifest));
   std::vector<Checksum> sums;
   for (const WrittenFile& file : manifest.files) sums.push_back({file.sha256, file.name});
   STOKER_ASSIGN_OR_RETURN(const WrittenFile written,
@@ -228,11 +278,21 @@ void update_latest_symlink(const std::string& directory, const std::string& name
 
 }  // namespace
 
+Result<WrittenFile> write_optimizer_shard(FileSystem& files, const std::string& directory,
+                                          const CheckpointContent& content, int index) {
+  const auto file = lay_out(optimizer_file_name(content, index), content.optim, content.ranges);
+  if (!file.ok()) return file.status().with_context(directory);
+  STOKER_ASSIGN_OR_RETURN(auto written, write_hashed_files(files, directory, {&file->content, 1}));
+  return std::move(written.front());
+}
+
 // Fails early instead of after gigabytes of writes. Two programs that check at the same time can
 // both succeed; the reservation of the files is authoritative.
 Status CheckpointStore::check_free_space(const CheckpointContent& content) const {
-  const uint64_t needed = bytes_of(content.model) + bytes_of(content.optim) +
-                          bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
+  const uint64_t needed =
+      bytes_of(content.model) +
+      bytes_of(content.optim) * static_cast<uint64_t>(std::max(content.num_shards, 1)) +
+      bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
   return Status(StatusCode::kNoSpace,
@@ -241,10 +301,21 @@ Status CheckpointStore::check_free_space(const CheckpointContent& content) const
                     " MiB are free; free disk space, or lower checkpoint.keep_last");
 }
 
+// What earlier attempts have left.
+Status CheckpointStore::remove_unfinished() {
+  STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory_));
+  std::vector<std::string> hidden;
+  for (const std::string& name : names)
+    if (name.starts_with(std::string(kTemporaryPrefix) + kStepPrefix)) hidden.push_back(name);
+  return delete_directory(files_, directory_, hidden);
+}
+
 Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   const std::string name = checkpoint_name(content.manifest.step);
   const std::string path = join_path(directory_, name);
-  const std::string hidden = std::string(kTemporaryPrefix) + name;
+  std::string hidden = std::string(kTemporaryPrefix) + name;
+  // A name that the processes of an earlier attempt, which could still write, do not know.
+  if (content.num_shards > 0) hidden += '-' + random_digits();
   const std::string temporary = join_path(directory_, hidden);
   // The directory is created only before the first save. If the user moved the run away, this must
   // fail instead of creating another directory.
@@ -255,8 +326,15 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_parent_directories(files_, directory_));
   is_rooted_ = true;
   STOKER_RETURN_IF_ERROR(check_free_space(content));
-  if (exists(temporary)) STOKER_RETURN_IF_ERROR(delete_directory(files_, directory_, {hidden}));
+  STOKER_RETURN_IF_ERROR(remove_unfinished());
   STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
+  if (content.num_shards > 0) {
+    const Status begun = content.maybe_others->begin(hidden);
+    if (!begun.ok()) {
+      static_cast<void>(files_.remove_tree(temporary));
+      return begun;
+    }
+  }
 
   auto written = write_files(files_, temporary, content);
   if (!written.ok()) {

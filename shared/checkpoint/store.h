@@ -19,19 +19,41 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/manifest.h"
+#include "shared/checkpoint/sharded_tensors.h"
 #include "shared/checkpoint/tensor_source.h"
 
 namespace stoker::checkpoint {
+
+// The parts of the optimizer state that other processes write. commit() calls both on its thread.
+class OtherShards {
+ public:
+  virtual ~OtherShards() = default;
+
+  // `directory`: name of the one that is being built, in that of the store. The others can now write
+  // to it.
+  virtual Status begin(const std::string& directory) = 0;
+  // Returns the files when all have been written and synced. An error ends the commit.
+  virtual Result<std::vector<WrittenFile>> wait() = 0;
+};
 
 // Content of a checkpoint. The views must stay valid during commit().
 struct CheckpointContent {
   Manifest
       manifest;  // commit() sets `files`, and `created_at` and `stoker_version` if they are empty
   TensorViews model;  // -> model.safetensors
-  TensorViews optim;  // -> optimizer.safetensors
+  TensorViews optim;  // -> optimizer.safetensors, or with `num_shards` the first of them
   TensorViews state;  // -> trainer_state.safetensors: generator states and similar
   TensorViews ema;    // -> ema.safetensors: averaged weights; no file if empty
+
+  int num_shards = 0;                   // of the optimizer state; 0: not sharded
+  TensorRanges ranges;                  // of tensors of `optim` that are not complete
+  OtherShards* maybe_others = nullptr;  // required with `num_shards`
 };
+
+// Writes part `index` of a sharded optimizer state into the directory of a checkpoint that another
+// process is building. Errors: as write_hashed_files().
+Result<WrittenFile> write_optimizer_shard(FileSystem& files, const std::string& directory,
+                                          const CheckpointContent& content, int index);
 
 struct CheckpointEntry {
   uint64_t step = 0;
@@ -48,6 +70,8 @@ class VerifiedCheckpoint {
   const std::string& manifest_sha256() const { return manifest_sha256_; }
   // Opened through the verified descriptors. kNotFound: no such file in this checkpoint.
   Result<std::unique_ptr<SafetensorsFile>> open_tensors(const std::string& file_name) const;
+  // The complete optimizer state, whatever number of files it has. kCorrupt: they do not fit.
+  Result<std::unique_ptr<ShardedTensors>> open_optimizer() const;
 
  private:
   friend class CheckpointStore;
@@ -92,7 +116,8 @@ class CheckpointStore {
   // durable. On failure nothing is visible, earlier checkpoints are unchanged, and the same step
   // can be saved again. kNoSpace also before the first write if there is too little free space.
   // kAlreadyExists: the step exists. kNotFound: the directory was moved or replaced; it is not
-  // created again.
+  // created again. kCorrupt: a file of another process is not what it has reported; and the errors of
+  // OtherShards.
   Result<Manifest> commit(const CheckpointContent& content);
 
   // kCorrupt: with the file and the difference (missing, size, SHA-256). kNotFound: the directory
@@ -126,6 +151,7 @@ class CheckpointStore {
   // Checks that directory_ is still the directory of the first operation, or stores it on the first
   // call.
   Status check_directory();
+  Status remove_unfinished();
 
   std::string directory_;
   FileSystem& files_;

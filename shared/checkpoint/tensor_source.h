@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +39,14 @@ class TensorSource {
   }
   // Reads the tensor in C order, little-endian.
   virtual Status read(const std::string& name, std::span<std::byte> out) const = 0;
+};
+
+// One whose tensors can also be read in parts.
+class TensorRangeSource : public TensorSource {
+ public:
+  // A range of the tensor's bytes that starts at `offset`; it must be inside the tensor.
+  virtual Status read_part(const std::string& name, uint64_t offset,
+                           std::span<std::byte> out) const = 0;
 };
 
 }  // namespace stoker::checkpoint

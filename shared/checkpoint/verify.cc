@@ -201,4 +201,15 @@ Result<std::unique_ptr<SafetensorsFile>> VerifiedCheckpoint::open_tensors(
   return SafetensorsFile::open_fd(std::move(fd), path);
 }
 
+Result<std::unique_ptr<ShardedTensors>> VerifiedCheckpoint::open_optimizer() const {
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  const int count = manifest_.optimizer_shards;
+  for (int index = 0; index < std::max(count, 1); ++index) {
+    STOKER_ASSIGN_OR_RETURN(auto file, open_tensors(count > 0 ? optimizer_shard_name(index, count)
+                                                              : "optimizer.safetensors"));
+    files.push_back(std::move(file));
+  }
+  return ShardedTensors::create(std::move(files));
+}
+
 }  // namespace stoker::checkpoint

@@ -15,7 +15,7 @@
 
 namespace stoker::checkpoint {
 
-inline constexpr uint64_t kMaxChecksumsBytes = 64 << 10;
+inline constexpr uint64_t kMaxChecksumsBytes = 1 << 20;
 inline constexpr uint64_t kMaxManifestBytes = 16 << 20;
 
 struct QuickCheck {

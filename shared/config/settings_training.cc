@@ -587,6 +587,13 @@ Section distributed_section(DistributedConfig& distributed) {
                            "faster between nodes, but the sums depend on the number of processes. "
                            "run.rng is per_ticket by default with both.",
                 .affects_result = true},
+               {.name = "shard",
+                .target = choice(distributed.shard),
+                .help = "State that is divided among the processes of a group",
+                .details = "none: each process has all. optimizer: each has the optimizer state of "
+                           "its part of the parameters, updates that part, and sends it to the "
+                           "others (ZeRO-1). The results are the same; a checkpoint has a file of "
+                           "each process, and resumes with any number of them, and without."},
                {.name = "interface",
                 .target = &distributed.interface,
                 .help = "Network interface on which the processes of a group listen",
@@ -607,7 +614,7 @@ Section distributed_section(DistributedConfig& distributed) {
                 .target = &distributed.start_timeout_seconds,
                 .help = "Time in seconds to wait for the other processes at the start",
                 .details = "Above 0. Must be longer than reading the index of the data and "
-                           "loading the checkpoint.",
+                           "loading the checkpoint; with shard: optimizer also than writing one.",
                 .min = 0,
                 .max = 1e6,
                 .exclusive_min = true},

@@ -279,10 +279,15 @@ enum class GroupBackend { kAuto, kGloo, kNccl };
 template <>
 inline constexpr auto kWords<GroupBackend> = words("auto", "gloo", "nccl");
 
+enum class Shard { kNone, kOptimizer };
+template <>
+inline constexpr auto kWords<Shard> = words("none", "optimizer");
+
 struct DistributedConfig {
   GroupBackend backend = GroupBackend::kAuto;
   std::optional<Reduction> reduction;  // null: micro-batches are added one after the other
   // In a group of several ranks:
+  Shard shard = Shard::kNone;          // what each rank has a part of
   std::string interface = "auto";      // name or address; auto: that of the route to rank 0
   double timeout_seconds = 120;        // of a step, without its own computation
   double start_timeout_seconds = 600;  // until all ranks have started

@@ -68,7 +68,8 @@ json::object group_json(const TrainerStatus::Group& group) {
   json::array ranks;
   for (const TrainerStatus::Group::Rank& rank : group.ranks)
     ranks.push_back(json::object{{"compute_ms", number(rank.compute_ms)},
-                                 {"data_wait_ms", number(rank.data_wait_ms)}});
+                                 {"data_wait_ms", number(rank.data_wait_ms)},
+                                 {"optimizer_bytes", rank.optimizer_bytes}});
   return {{"world_size", group.world_size},
           {"restart_count", group.restart_count},
           {"ranks", std::move(ranks)}};
@@ -199,6 +200,7 @@ void read_objects(const FieldReader& root, TrainerStatus& status) {
       auto& read = status.group.ranks.emplace_back();
       rank.read("compute_ms", read.compute_ms);
       rank.read("data_wait_ms", read.data_wait_ms);
+      rank.read("optimizer_bytes", read.optimizer_bytes);
     });
   });
   root.object("control", [&](const FieldReader& fields) {

@@ -79,10 +79,11 @@ struct TrainerStatus {
         std::numeric_limits<double>::quiet_NaN();  // of the monitored metric; NaN: none
     uint64_t best_step = 0;
   } evaluator;
-  struct Group {                // of the ranks that share the steps
-    struct Rank {               // averages since the last report
-      double compute_ms = 0;    // per step, until it waits for the others
-      double data_wait_ms = 0;  // of this: waiting for data
+  struct Group {                     // of the ranks that share the steps
+    struct Rank {                    // averages since the last report
+      double compute_ms = 0;         // per step, until it waits for the others
+      double data_wait_ms = 0;       // of this: waiting for data
+      uint64_t optimizer_bytes = 0;  // size of its optimizer state
     };
     int world_size = 1;
     uint64_t restart_count = 0;  // by the launcher

@@ -37,14 +37,13 @@ class Differences {
   std::string text_;
 };
 
-Status compare(const NamedTensors& tensors, const checkpoint::SafetensorsFile& file,
+Status compare(const std::vector<TensorSpec>& tensors, const checkpoint::TensorSource& file,
                const std::string& owner) {
   Differences differences;
   std::set<std::string> known;
-  for (const auto& [name, tensor] : tensors) {
-    known.insert(name);
-    const TensorSpec needed = to_tensor_spec(name, tensor);
-    const TensorSpec* const found = file.find(name);
+  for (const TensorSpec& needed : tensors) {
+    known.insert(needed.name);
+    const TensorSpec* const found = file.find(needed.name);
     if (found == nullptr)
       differences.add("missing " + to_string(needed));
     else if (*found != needed)
@@ -94,13 +93,31 @@ Status load_mapped(const NamedTensors& tensors, const checkpoint::TensorSource& 
 
 }  // namespace
 
-Status load_tensors(const NamedTensors& tensors, const checkpoint::SafetensorsFile& file,
+Status read_tensor_range(const std::string& name, const at::Tensor& tensor,
+                         const checkpoint::TensorRanges& ranges,
+                         const checkpoint::TensorRangeSource& file) {
+  const auto range = ranges.find(name);
+  if (range == ranges.end()) return read_tensor(name, tensor, file);
+  const uint64_t offset = range->second.first_element * tensor.element_size();
+  return file.read_part(name, offset,
+                        {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
+}
+
+Status load_tensors(const NamedTensors& tensors, const checkpoint::TensorRangeSource& file,
                     const std::string& owner) {
+  std::vector<TensorSpec> complete;
+  for (const auto& [name, tensor] : tensors) complete.push_back(to_tensor_spec(name, tensor));
+  return load_tensor_ranges(tensors, {}, complete, file, owner);
+}
+
+Status load_tensor_ranges(const NamedTensors& tensors, const checkpoint::TensorRanges& ranges,
+                          const std::vector<TensorSpec>& complete,
+                          const checkpoint::TensorRangeSource& file, const std::string& owner) {
   try {
     const at::NoGradGuard no_grad;
-    STOKER_RETURN_IF_ERROR(compare(tensors, file, owner));
+    STOKER_RETURN_IF_ERROR(compare(complete, file, owner));
     for (const auto& [name, tensor] : tensors)
-      STOKER_RETURN_IF_ERROR(read_tensor(name, tensor, file));
+      STOKER_RETURN_IF_ERROR(read_tensor_range(name, tensor, ranges, file));
     return {};
   } catch (const c10::Error& error) {
     return to_status(error, "load " + owner);

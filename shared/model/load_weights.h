@@ -8,9 +8,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shared/base/status.h"
 #include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/sharded_tensors.h"
 #include "shared/config/model_config.h"
 #include "shared/model/model.h"
 #include "shared/model/state_dict_mapping.h"
@@ -19,8 +21,17 @@ namespace stoker::model {
 
 // `file` must contain exactly `tensors`. `owner` ("the model") is used in messages. Tensors on the
 // CPU are read in place.
-Status load_tensors(const NamedTensors& tensors, const checkpoint::SafetensorsFile& file,
+Status load_tensors(const NamedTensors& tensors, const checkpoint::TensorRangeSource& file,
                     const std::string& owner);
+// The same for a part of the tensors of a file, of which some are ranges. `complete`: the tensors that
+// the file must contain exactly.
+Status load_tensor_ranges(const NamedTensors& tensors, const checkpoint::TensorRanges& ranges,
+                          const std::vector<TensorSpec>& complete,
+                          const checkpoint::TensorRangeSource& file, const std::string& owner);
+// One of them, into a tensor of the same dtype.
+Status read_tensor_range(const std::string& name, const at::Tensor& tensor,
+                         const checkpoint::TensorRanges& ranges,
+                         const checkpoint::TensorRangeSource& file);
 
 // Loads all parameters and buffers.
 Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);

@@ -293,7 +293,7 @@ TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
   write_checkpoint(200);
   std::string manifest = *read_file(file(200, "manifest.json"), 1 << 20);
   const std::string old_sum = sha256_hex(manifest);
-  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
+  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":4");
   write_file(file(200, "manifest.json"), manifest);
   std::string sums = *read_file(file(200, "SHA256SUMS"), 1 << 20);
   sums.replace(sums.find(old_sum), 64, sha256_hex(manifest));
@@ -301,10 +301,10 @@ TEST_F(CheckpointCommandsTest, RejectsNewerFormatWithOneLine) {
   for (const char* command : {"verify", "export"}) {
     const CommandResult result = ctl({command, "latest"});
     EXPECT_EQ(result.code, 78) << command;
-    EXPECT_THAT(result.err, HasSubstr("format 3; this version reads 2"));
+    EXPECT_THAT(result.err, HasSubstr("format 4; this version reads up to 3"));
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1);
   }
-  EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 3"));
+  EXPECT_THAT(ctl({"list"}).out, HasSubstr("format 4"));
 }
 
 TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
@@ -322,6 +322,30 @@ TEST_F(CheckpointCommandsTest, ExportWritesEachFormatAndComponent) {
   ASSERT_TRUE(parts.ok()) << parts.status().to_string();
   for (const char* name : {"model.weight", "optimizer.weight", "state.weight"})
     EXPECT_NE((*parts)->find(name), nullptr) << name;
+}
+
+TEST_F(CheckpointCommandsTest, ExportWritesFolderForDistributedCheckpoint) {
+  write_checkpoint(200);
+  const std::string folder = path("w.dcp");
+  const CommandResult result =
+      ctl({"export", "latest", "--format", "dcp", "--include", "all", "--output", folder});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const auto opened =
+      checkpoint::SafetensorsFile::open(folder + "/model-00001-of-00001.safetensors");
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  for (const char* name : {"model.weight", "state.weight"})
+    EXPECT_NE((*opened)->find(name), nullptr) << name;
+  const CommandResult existing = ctl({"export", "200", "--format", "dcp", "--output", folder});
+  EXPECT_EQ(existing.code, 74);
+  EXPECT_THAT(existing.err, HasSubstr("w.dcp: already exists"));
+  flip_bit(file(200, "model.safetensors"));
+  EXPECT_EQ(ctl({"export", "200", "--format", "dcp", "--output", path("new.dcp")}).code, 65);
+  EXPECT_EQ(std::ranges::count_if(
+                std::filesystem::directory_iterator(std::filesystem::path(folder).parent_path()),
+                [](const auto& entry) {
+                  return entry.path().filename().string().find("new.dcp") != std::string::npos;
+                }),
+            0);
 }
 
 TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {

@@ -6,6 +6,7 @@
 namespace stoker::ctl {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -98,6 +99,9 @@ TEST(StatusFormatTest, ShowsSlowestRankOfGroup) {
       render_status(status, {}),
       HasSubstr("group       3 ranks, 1 restart; slowest: rank 2, 35.2 ms/step (median 21.0), "
                 "data wait 14.1 ms\n"));
+  status.group.ranks = {{20, 1, 3 << 20}, {21, 2, 2 << 20}};
+  EXPECT_THAT(render_status(status, {}),
+              ContainsRegex("; optimizer state 2[^ ]* [^ ]+ to 3[^ ]* [^ ]+ per rank\n"));
   status.group = {.world_size = 2};  // before the first report
   EXPECT_THAT(render_status(status, {}), HasSubstr("group       2 ranks\n"));
 }

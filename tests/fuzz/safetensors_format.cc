@@ -1,4 +1,5 @@
 #include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/sharded_tensors.h"
 #include "tests/fuzz/file_under_test.h"
 #include "tests/fuzz/format.h"
 
@@ -20,6 +21,10 @@ bool run(std::string_view input) {
     bytes += spec.bytes();
   }
   check_tensors(**file, input.size());
+  std::vector<std::unique_ptr<SafetensorsFile>> shards;
+  shards.push_back(*SafetensorsFile::open_fd(make_memory_file(input), "input.safetensors"));
+  const auto complete = checkpoint::ShardedTensors::create(std::move(shards));
+  if (check_status(complete.status())) check_tensors(**complete, input.size());
   header.metadata = (*file)->metadata();
   const std::string again = checkpoint::format_tensor_header(header);
   const auto read = checkpoint::parse_tensor_header(again.substr(sizeof(uint64_t)), bytes);
@@ -46,6 +51,9 @@ const Format& safetensors_format() {
   static constexpr Format kFormat{
       .name = "safetensors", .run = run, .seeds = [] {
         return std::vector<std::string>{
+            file_with(R"({"__metadata__":{"ranges":"{\"a\":[0,[2,1]]}"},)" +
+                          tensor("a", "F32", "2", "0,8") + "}",
+                      8),
             file_with("{}", 0), file_with("{" + tensor("a", "F32", "2,1", "0,8") + "}", 8),
             file_with(R"({"__metadata__":{"format":"pt","é\n":"\u00e9"},)" +
                           tensor("w.1", "BF16", "3", "0,6") + "," + tensor("s", "I64", "", "6,14") +

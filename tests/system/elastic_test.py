@@ -1,9 +1,9 @@
 """Two agents of torchrun on this host, as two nodes that come and go: ranks are killed at random, and the second agent
 leaves and joins again. When both have stopped, the last checkpoint has the bytes of one process that nothing disturbed.
 
-  elastic_test.py BIN [--kills N] [--seed N]
+  elastic_test.py BIN [--kills N] [--seed N] [--shard none|optimizer]
 
-BIN is the folder of stokerd. Exits with 77 without PyTorch, or without an address other than that of the loopback
+BIN is the folder of stokerd and stokerctl. Exits with 77 without PyTorch, or without an address other than that of the loopback
 interface, on which nodes do not meet.
 """
 import argparse
@@ -27,7 +27,7 @@ model: {name: mlp, hidden_sizes: [256, 256], dropout: 0.1}
 task: {name: classification}
 scheduler: {name: constant}
 train: {max_steps: 1000000, micro_batch_size: 64, gradient_accumulation_steps: 4, device: cpu, num_threads: 1}
-distributed: {reduction: ordered}
+distributed: {reduction: ordered, shard: SHARD}
 checkpoint: {save_every_steps: 10, keep_last: 2}
 metrics: {log_every_steps: 1, tensorboard: false}
 control: {socket: null}
@@ -55,7 +55,7 @@ class Test:
         self.args, self.work = args, Path(work)
         self.random = random.Random(args.seed)
         self.config = self.work / "config.yaml"
-        self.config.write_text(CONFIGURATION)
+        self.config.write_text(CONFIGURATION.replace("SHARD", args.shard))
         self.address = own_address()
         self.port = free_port(self.address)
         self.agents = {}
@@ -112,6 +112,13 @@ class Test:
                 sizes[-1] = int(line.split("world_size=")[1].split()[0])
         return sizes
 
+    def exported(self, run, step):
+        """Model, optimizer and trainer state in one file."""
+        path = self.work / f"{run}.safetensors"
+        subprocess.run([str(Path(self.args.bin, "stokerctl")), "--run-dir", str(self.work / run), "export", str(step),
+                        "--include", "all", "--output", str(path)], check=True, stdout=subprocess.DEVNULL)
+        return path
+
     def ranks(self):
         """Pids of the stokerd processes below the agents."""
         pids = []
@@ -144,10 +151,12 @@ class Test:
         starts, steps = len(self.world_sizes()), self.newest_step()
         subprocess.run([*self.command("alone"), "--set", f"train.max_steps={steps}"], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
-        for name in ("model.safetensors", "optimizer.safetensors", "trainer_state.safetensors"):
-            run, alone = (self.work / each / "checkpoints" / f"step-{steps:09}" / name for each in ("run", "alone"))
-            if not run.exists() or run.read_bytes() != alone.read_bytes():
-                self.fail(f"{name} differs after {starts} starts")
+        run, alone = (self.exported(each, steps) for each in ("run", "alone"))
+        if run.read_bytes() != alone.read_bytes():
+            self.fail(f"the state differs after {starts} starts")
+        left = [path.name for path in self.work.glob("run/checkpoints/.tmp-step-*")]
+        if left:
+            self.fail(f"unfinished checkpoints are left: {left}")
         print(f"elastic_test: the same bytes after {starts} starts with {self.world_sizes()} ranks")
 
 
@@ -155,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin")
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--shard", choices=["none", "optimizer"], default="none")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     args = parser.parse_args()
     if importlib.util.find_spec("torch") is None:

@@ -108,13 +108,13 @@ TEST_P(GoldenCheckpointTest, LoadsAsPretrainedWeights) {
 TEST_P(GoldenCheckpointTest, IsRejectedWithNewerFormat) {
   std::string manifest = *read_file(checkpoint_path() + "/manifest.json", 1 << 20);
   const std::string old_sum = sha256_hex(manifest);
-  manifest.replace(manifest.find("\"format\":"), 10, "\"format\":3");
+  manifest.replace(manifest.find("\"format\":"), 10, "\"format\":4");
   write_whole(checkpoint_path() + "/manifest.json", manifest);
   std::string sums = *read_file(checkpoint_path() + "/SHA256SUMS", 1 << 20);
   sums.replace(sums.find(old_sum), old_sum.size(), sha256_hex(manifest));
   write_whole(checkpoint_path() + "/SHA256SUMS", sums);
   EXPECT_NE(train(STOKER_GOLDEN "/tiny.yaml", run_dir()).code, 0);
-  EXPECT_THAT(log_of("stokerd"), HasSubstr("format 3; this version reads 2"));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("format 4; this version reads up to 3"));
   EXPECT_EQ(*read_file(checkpoint_path() + "/manifest.json", 1 << 20), manifest);
 }
 

@@ -114,7 +114,32 @@ class GroupRunTest : public RunTest {
     EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
   }
 
+  // All tensors of the newest checkpoint, in one file whatever number of files it has.
+  std::string export_of(const std::string& run, const std::string& what) {
+    const std::string output = path("export-" + std::to_string(++exports_) + ".safetensors");
+    Process exporting =
+        ctl(run, {"export", "latest", "--include", what, "--output", output}, "export");
+    EXPECT_EQ(code_of(exporting), 0) << log_of("export");
+    return text_of(output);
+  }
+  void expect_same_state(const std::string& run, const std::string& other) {
+    EXPECT_EQ(newest_step(run), newest_step(other));
+    for (const char* const file : {"model.safetensors", "trainer_state.safetensors"})
+      EXPECT_TRUE(state_of(run, file) == state_of(other, file)) << run << ": " << file;
+    EXPECT_TRUE(export_of(run, "optimizer") == export_of(other, "optimizer")) << run;
+    EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
+  }
+  static std::vector<std::string> unfinished(const std::string& run) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(run + "/checkpoints"))
+      if (const std::string name = entry.path().filename(); name.starts_with(".tmp-step-"))
+        names.push_back(name);
+    return names;
+  }
+
   static constexpr const char* kAlone = "alone";
+  const std::vector<std::string> kSharded{"--set", "distributed.shard=optimizer"};
+  int exports_ = 0;
   const ReservedPort port_;
   std::string max_steps_;
   std::string socket_ = "null";
@@ -152,6 +177,129 @@ TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) {
   expect_success(start_group(2, run));
   train_alone(run_dir(kAlone));
   expect_same_run(run, run_dir(kAlone));
+}
+
+TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
+  configure(24);
+  train_alone(run_dir(kAlone));
+  for (const int world_size : {2, 4}) {
+    const std::string run = run_dir("run-" + std::to_string(world_size));
+    expect_success(start_group(world_size, run, kSharded));
+    expect_same_state(run, run_dir(kAlone));
+    Process verify = ctl(run, {"verify", "--all"}, "verify");
+    EXPECT_EQ(code_of(verify), 0) << log_of("verify");
+    EXPECT_EQ(unfinished(run), std::vector<std::string>());
+    EXPECT_FALSE(fs::exists(run + "/ranks/1/checkpoints"));
+  }
+}
+
+TEST_F(GroupRunTest, ContinuesShardedRunWithOtherNumberOfProcesses) {
+  configure_endless();
+  socket_ = "auto";
+  const std::string run = run_dir("changing");
+  for (const int world_size : {1, 2, 4, 2, 1}) {
+    const uint64_t before = newest_record_step(run);
+    auto ranks = start_group(world_size, run, kSharded);
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
+    if (world_size == 2) {
+      Process status = ctl(run, {"status"}, "status");
+      EXPECT_EQ(code_of(status), 0);
+      EXPECT_THAT(log_of("status"), ContainsRegex("; optimizer state [^\n]* per rank"));
+    }
+    ranks.back()->signal(SIGTERM);
+    expect_success(ranks);
+    EXPECT_EQ(newest_step(run), newest_record_step(run));
+  }
+  end_at(newest_step(run) + 4);
+  expect_success(start_group(4, run, kSharded));
+  train_alone(run_dir(kAlone));
+  expect_same_state(run, run_dir(kAlone));
+}
+
+// Rank 1 is killed while the chief waits for its part of a checkpoint.
+TEST_F(GroupRunTest, LeavesNoCheckpointOfRankKilledWhileWritingItsPart) {
+  configure_endless();
+  const std::string run = run_dir();
+  const auto options = joined(kSharded, {"--set", "checkpoint.save_every_steps=1"});
+  auto ranks = start_group(2, run, options);
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
+  // Stopped at any time; in some of them the files of the chief are written and that of rank 1 not.
+  const auto is_waiting = [&] {
+    const auto names = unfinished(run);
+    return names.size() == 1 &&
+           fs::exists(run + "/checkpoints/" + names[0] + "/trainer_state.safetensors") &&
+           !fs::exists(run + "/checkpoints/" + names[0] + "/optimizer-00002-of-00002.safetensors");
+  };
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    ranks[1]->signal(SIGSTOP);
+    EXPECT_TRUE(wait_until(kPatience, [&] { return is_stopped(ranks[1]->pid()); }));
+    if (wait_until(500ms, is_waiting)) return true;
+    ranks[1]->signal(SIGCONT);
+    return false;
+  }));
+  const uint64_t saved = newest_step(run);
+  ASSERT_TRUE(ranks[1]->kill());
+  EXPECT_EQ(code_of(*ranks[0]), 73);
+  EXPECT_EQ(unfinished(run), std::vector<std::string>());
+  EXPECT_EQ(newest_step(run), saved);
+  Process verify = ctl(run, {"verify", "--all"}, "verify");
+  EXPECT_EQ(code_of(verify), 0) << log_of("verify");
+
+  end_at(saved + 4);
+  expect_success(start_group(2, run, kSharded));
+  train_alone(run_dir(kAlone));
+  expect_same_state(run, run_dir(kAlone));
+}
+
+// The chief is killed then. The next start removes what it has left.
+TEST_F(GroupRunTest, RemovesUnfinishedShardsOfKilledChief) {
+  configure_endless();
+  const std::string run = run_dir();
+  auto ranks = start_group(2, run, joined(kSharded, {"--set", "checkpoint.save_every_steps=1"}));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return newest_step(run) > 0; }));
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    ranks[0]->signal(SIGSTOP);
+    EXPECT_TRUE(wait_until(kPatience, [&] { return is_stopped(ranks[0]->pid()); }));
+    if (!unfinished(run).empty()) return true;
+    ranks[0]->signal(SIGCONT);
+    return false;
+  }));
+  ASSERT_TRUE(ranks[0]->kill());
+  EXPECT_EQ(code_of(*ranks[1]), 73);
+  EXPECT_EQ(unfinished(run).size(), 1u);
+  end_at(newest_step(run) + 4);
+  expect_success(start_group(2, run, kSharded));
+  EXPECT_EQ(unfinished(run), std::vector<std::string>());
+  train_alone(run_dir(kAlone));
+  expect_same_state(run, run_dir(kAlone));
+}
+
+TEST_F(GroupRunTest, ReportsTruncatedShardAndResumesFromCheckpointBefore) {
+  configure(24);
+  const std::string run = run_dir();
+  expect_success(start_group(2, run, kSharded));
+  const auto file = [&] {
+    return run + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(24) +
+           "/optimizer-00002-of-00002.safetensors";
+  };
+  fs::resize_file(file(), fs::file_size(file()) - 1);
+  Process verify = ctl(run, {"verify", "24"}, "verify");
+  EXPECT_EQ(code_of(verify), 65);
+  EXPECT_THAT(log_of("verify"), HasSubstr("optimizer-00002-of-00002.safetensors: has "));
+  expect_success(start_group(2, run, kSharded));
+  EXPECT_THAT(output_of(0), HasSubstr("optimizer-00002-of-00002.safetensors: has "));
+  train_alone(run_dir(kAlone));
+  expect_same_state(run, run_dir(kAlone));
+}
+
+TEST_F(GroupRunTest, RejectsShardedParameters) {
+  configure(24);
+  Process process(
+      joined({program("stokerd")}, arguments(run_dir(), {"--set", "distributed.shard=parameters"})),
+      log_path(0));
+  EXPECT_EQ(code_of(process), 78);
+  EXPECT_THAT(output_of(0),
+              HasSubstr("distributed.shard=parameters: must be none or optimizer, got 'parameters'"));
 }
 
 TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {

@@ -357,14 +357,15 @@ TEST_F(ResumeCheckpointTest, RejectsNewestCheckpointOfNewerFormat) {
   const std::string newest = run_ + "/checkpoints/step-000000020/";
   std::string manifest = *read_file(newest + "manifest.json", 1 << 20);
   const std::string before = sha256_hex(manifest);
-  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":3");
+  manifest.replace(manifest.find("\"format\":2"), 10, "\"format\":4");
   std::string sums = *read_file(newest + "SHA256SUMS", 1 << 20);
   sums.replace(sums.find(before), before.size(), sha256_hex(manifest));
   std::ofstream(newest + "manifest.json") << manifest;
   std::ofstream(newest + "SHA256SUMS") << sums;
   const auto start = find("");
   EXPECT_EQ(start.status().code(), StatusCode::kMismatch);
-  EXPECT_NE(start.status().message().find("format 3; this version reads 2"), std::string::npos);
+  EXPECT_NE(start.status().message().find("format 4; this version reads up to 3"),
+            std::string::npos);
 }
 
 TEST_F(ResumeCheckpointTest, FallsBackToOlderCheckpointsInOrder) {

@@ -23,6 +23,7 @@ ControlNumbers sum(const ControlNumbers& left, const ControlNumbers& right) {
 TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
   const ControlRecord chief{.step = 7,
                             .save = 1,
+                            .snapshot = 1,
                             .command = SharedCommand::kSetLearningRate,
                             .argument = 3.0000000000000004e-5};
   const ControlRecord other{
@@ -35,6 +36,7 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
                                     .stop = 1,
                                     .preempted = 1,
                                     .save = 2,
+                                    .snapshot = 1,
                                     .sample_errors = 1u << 31,
                                     .command = SharedCommand::kSetLearningRate,
                                     .argument = 3.0000000000000004e-5,
@@ -42,7 +44,8 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
 }
 
 TEST(ControlRecordTest, KeepsReportOfEachRank) {
-  const RankReport first{.compute_ms = 12.3, .data_wait_ms = 0.1, .quarantined = 4};
+  const RankReport first{
+      .compute_ms = 12.3, .data_wait_ms = 0.1, .quarantined = 4, .optimizer_bytes = 1u << 31};
   const RankReport second{.compute_ms = 45.6, .checksum = (uint64_t{1} << 33) - 1};
   const auto parsed =
       parse_sum(sum(to_numbers({}, first, 0, 2), to_numbers({}, second, 1, 2)), 0, 2);
@@ -59,14 +62,14 @@ TEST(ControlRecordTest, ReportsRanksAtDifferentSteps) {
 
 TEST(ControlRecordTest, RejectsUnknownCommand) {
   ControlNumbers numbers = to_numbers({.step = 1}, {}, 0, 1);
-  numbers[5] = 200;
+  numbers[6] = 200;
   EXPECT_FALSE(parse_sum(numbers, 1, 1).ok());
 }
 
 TEST(ControlRecordTest, RejectsNumbersThatAreNoCounts) {
   const ControlNumbers valid = to_numbers({.step = 1}, {}, 0, 1);
   ASSERT_TRUE(parse_sum(valid, 1, 1).ok());
-  for (const size_t at : {0, 1, 2, 3, 4, 5, 9, 10}) {
+  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 10, 11, 12}) {
     for (const double invalid :
          {-1.0, std::nan(""), 1e300, -std::numeric_limits<double>::infinity(),
           std::numeric_limits<double>::infinity()}) {

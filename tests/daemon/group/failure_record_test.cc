@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/daemon/group/memory_store.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::group {
 namespace {
@@ -25,6 +26,17 @@ FailedRank find(Store& store, int suspect, milliseconds grace = kNoGrace) {
   auto failed = find_failed_rank(store, suspect, kWorldSize, grace);
   EXPECT_TRUE(failed.ok()) << failed.status().message();
   return failed.ok() && *failed ? **std::move(failed) : FailedRank{.rank = -1};
+}
+
+TEST(FailureRecordTest, WritesErrorFileOfTorchrun) {
+  const test::TemporaryDirectory scratch;
+  const std::string path = scratch / "error.json";
+  ASSERT_TRUE(write_error_file(default_file_system(), path, "out of \"memory\"",
+                               std::chrono::seconds(1'700'000'000))
+                  .ok());
+  EXPECT_EQ(
+      *read_file(path, 1000),
+      R"({"message":{"message":"out of \"memory\"","extraInfo":{"timestamp":"1700000000"}}})");
 }
 
 TEST(FailureRecordTest, BlamesRankThatLeftWithoutRecord) {

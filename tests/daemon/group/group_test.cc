@@ -167,6 +167,17 @@ std::string expected_broadcast(int root) {
   return "broadcast " + std::to_string(root) + " " + test::digest(values) + "\n";
 }
 
+std::string expected_parts(int world_size) {
+  std::vector<float> values;
+  const std::vector<int64_t> ends = test::part_ends(world_size);
+  int rank = 0;
+  for (size_t i = 0; i < 1000; ++i) {
+    while (static_cast<int64_t>(i) >= ends[static_cast<size_t>(rank)]) ++rank;
+    values.push_back(test::value_of(rank, i));
+  }
+  return "parts " + test::digest(values) + "\n";
+}
+
 class GroupOfSizeTest : public GroupTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
@@ -176,6 +187,7 @@ TEST_P(GroupOfSizeTest, SumsInTreeOrderAndBroadcastsOnAllRanks) {
     expected += expected_sum(world_size, size) + expected_sum(world_size, size);
   }
   for (int root = 0; root < world_size; ++root) expected += expected_broadcast(root);
+  expected += expected_parts(world_size);
   const int ranks = world_size * (world_size + 1) / 2;  // sum of rank + 1
   expected += "count " + std::to_string(6 * ranks) + "\n";
   expected += expected_sum(world_size, 1000) + "scalars " + std::to_string(0.3 * ranks) + "\n";

@@ -55,6 +55,9 @@ Status run_collectives(ProcessGroup& group, const std::stop_token& stop) {
     STOKER_RETURN_IF_ERROR(group.broadcast(tensor, root, stop));
     print("broadcast " + std::to_string(root) + " " + test::digest(values_of(tensor)));
   }
+  const at::Tensor parts = fill(group.rank(), 1000);
+  STOKER_RETURN_IF_ERROR(group.all_gather(parts, test::part_ends(group.world_size()), stop));
+  print("parts " + test::digest(values_of(parts)));
   const at::Tensor count = at::full({2, 3}, group.rank() + 1, at::kLong);
   STOKER_RETURN_IF_ERROR(group.all_reduce_ordered({count}, stop));
   print("count " + std::to_string(count.sum().item<int64_t>()));

@@ -24,6 +24,7 @@ EnvironmentVariables torchrun() {
           {"MASTER_PORT", "29500"},
           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
           {"TORCHELASTIC_RUN_ID", "job-7"},
+          {"TORCHELASTIC_ERROR_FILE", "/tmp/job-7/error.json"},
           {"TORCHELASTIC_RESTART_COUNT", "2"}};
 }
 
@@ -95,6 +96,7 @@ TEST(LaunchEnvironmentTest, ReadsTorchrun) {
   EXPECT_TRUE(environment.launcher_serves_store);
   EXPECT_EQ(environment.restart_count, 2);
   EXPECT_EQ(environment.job_id, "job-7");
+  EXPECT_EQ(environment.error_file, "/tmp/job-7/error.json");
   EXPECT_FALSE(environment.is_chief());
   EXPECT_FALSE(environment.is_single_node());
   EXPECT_EQ(environment.name_of(5), "rank 5");

@@ -222,7 +222,8 @@ TEST(RendezvousTest, NamesRankThatWasKilledAfterItJoined) {
   const auto has_exited = [&store](int rank) { return rank == 1 && *store.get("1/rank/1"); };
   const auto joined =
       join_group(store, rank_of(0, 3), "runs/a", record_of(0), {}, has_exited, late(), {});
-  EXPECT_THAT(error_of(joined), HasSubstr("rank 1 (" + host_name() + ", pid 41) exited before"));
+  EXPECT_THAT(error_of(joined),
+              HasSubstr("rank 1 (" + host_name() + ", pid 41) exited without a reason"));
   stop_of_killed.request_stop();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 
 #include "daemon/group/process_group.h"
 
@@ -45,6 +46,11 @@ class ThreadGroup {
     Status all_reduce_ordered(const Tensors& tensors, const std::stop_token&) override {
       return all_.sum(static_cast<size_t>(rank_), tensors);
     }
+    Status all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
+                      const std::stop_token&) override {
+      return all_.meet(static_cast<size_t>(rank_), {flat},
+                       [&ends](const Tensors& flats) { return concatenate(flats, ends); });
+    }
     // Sums when it is finished.
     Status start_all_reduce(const at::Tensor& tensor) override {
       started_.push_back(tensor);
@@ -71,6 +77,7 @@ class ThreadGroup {
       const std::lock_guard lock(all_.mutex_);
       return all_.texts_[{name, of_rank}];
     }
+    Status check_ranks() override { return {}; }
     Status check_newest() override { return {}; }
     std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
     void report_failure(const Status&) override {}
@@ -89,6 +96,11 @@ class ThreadGroup {
   }
 
   Status sum(size_t rank, const Tensors& tensors) {
+    return meet(rank, tensors, [](const Tensors& parts) { return tree(parts, 0, parts.size()); });
+  }
+  // Replaces each tensor by what `combine` returns for those of all ranks.
+  Status meet(size_t rank, const Tensors& tensors,
+              const std::function<at::Tensor(const Tensors&)>& combine) {
     std::unique_lock lock(mutex_);
     Tensors& own = contributions_[rank];
     own.clear();
@@ -100,7 +112,7 @@ class ThreadGroup {
         std::vector<at::Tensor> parts;
         for (const Tensors& each : contributions_) parts.push_back(each.at(k));
         if (k == 0) sums_.clear();
-        sums_.push_back(tree(parts, 0, parts.size()));
+        sums_.push_back(combine(parts));
       }
       collectives_ = collective;
       changed_.notify_all();
@@ -110,6 +122,18 @@ class ThreadGroup {
     if (collective == lost_at_) return Status(StatusCode::kPeerLost, "rank 1 exited");
     for (size_t k = 0; k < tensors.size(); ++k) tensors[k].copy_(sums_[k]);
     return {};
+  }
+
+  // The part of each rank.
+  static at::Tensor concatenate(const std::vector<at::Tensor>& flats,
+                                const std::vector<int64_t>& ends) {
+    std::vector<at::Tensor> parts;
+    int64_t begin = 0;
+    for (size_t rank = 0; rank < flats.size(); ++rank) {
+      parts.push_back(flats[rank].narrow(0, begin, ends[rank] - begin));
+      begin = ends[rank];
+    }
+    return at::cat(parts);
   }
 
   std::vector<std::vector<int64_t>> started_sizes_;  // each of the thread of its rank

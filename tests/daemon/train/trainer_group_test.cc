@@ -1,6 +1,8 @@
 // Trainers that share the steps of a run, as threads of one process. They share the generator of the
 // process too, so their models have no dropout; the system tests have.
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -17,6 +19,7 @@
 namespace stoker::train {
 namespace {
 
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -35,11 +38,20 @@ class TrainerGroupTest : public TrainerTest {
  protected:
   // Each rank has its own folder.
   void open(const config::Config& config, int world_size) {
+    open(config, world_size, [this] { return fresh(); });
+  }
+  // All ranks have the same one, as processes do.
+  void open_shared(const config::Config& config, int world_size, const std::string& folder) {
+    open(config, world_size, [&] { return folder; });
+  }
+  void open(const config::Config& config, int world_size,
+            const std::function<std::string()>& folder) {
+    ranks_.clear();
     group_ = std::make_unique<ThreadGroup>(world_size);
     for (int rank = 0; rank < world_size; ++rank) {
       ModelContext context;
       context.maybe_group = &group_->rank(rank);
-      ranks_.push_back(std::make_unique<Session>(config, fresh(), kNoPoison, context));
+      ranks_.push_back(std::make_unique<Session>(config, folder(), kNoPoison, context));
     }
   }
   std::vector<Result<TrainerOutcome>> train() {
@@ -177,6 +189,139 @@ TEST_F(TrainerGroupTest, ReportsTimesOfEachRank) {
   }
   EXPECT_EQ(chief().channels_.group_exchanges, 8u);
   EXPECT_FALSE(chief().channels_.expects_exchange);
+}
+
+// ---- distributed.shard: optimizer
+
+// Large enough to be cut several times, with all that an update can depend on.
+config::Config sharded_config(uint64_t steps) {
+  auto config = shared_config(steps);
+  mlp_of(config).hidden_sizes = {80, 40};
+  config.train.ema_decay = 0.9;
+  config.train.max_grad_norm = 0.1;
+  config.optimizer.param_groups = {{.params = "*.bias", .lr_scale = 2, .weight_decay = 0}};
+  config.model.freeze = {"0.*"};
+  config.model.unfreeze_at_step = 4;
+  config.distributed.shard = config::Shard::kOptimizer;
+  return config;
+}
+
+std::map<std::string, std::string> tensors_of(const checkpoint::TensorSource& source) {
+  std::map<std::string, std::string> tensors;
+  for (const TensorSpec& spec : source.tensors()) {
+    std::string bytes(spec.bytes(), ' ');
+    EXPECT_TRUE(source.read(spec.name, std::as_writable_bytes(std::span(bytes))).ok());
+    tensors[to_string(spec)] = bytes;
+  }
+  return tensors;
+}
+
+// Parameters, optimizer state, EMA weights and the rest.
+std::map<std::string, std::map<std::string, std::string>> newest_state(const std::string& folder) {
+  const checkpoint::CheckpointStore store(folder + "/checkpoints", default_file_system());
+  const auto newest = store.open_newest({});
+  EXPECT_TRUE(newest.ok()) << newest.status().to_string();
+  std::map<std::string, std::map<std::string, std::string>> state;
+  for (const char* const file :
+       {"model.safetensors", "ema.safetensors", "trainer_state.safetensors"})
+    state[file] = tensors_of(**newest->open_tensors(file));
+  state["optimizer"] = tensors_of(**newest->open_optimizer());
+  return state;
+}
+
+TEST_P(TrainerGroupOfSizeTest, TrainsShardedOptimizerAsOneProcess) {
+  const auto config = sharded_config(12);
+  Session alone(config, root_);
+  ASSERT_TRUE(alone.train().ok());
+  const std::string shared = fresh();
+  open_shared(config, GetParam(), shared);
+  train_to_end();
+  EXPECT_EQ(newest_state(shared), newest_state(root_));
+  for (const auto& session : ranks_) expect_same_records(*session, alone);
+  const auto newest = chief().store_.open_newest({});
+  EXPECT_EQ(newest->manifest().optimizer_shards, GetParam());
+  // Of the state, each rank has its part.
+  const auto& status = chief().board_.read()->group;
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : alone.state_->optimizer().state()) bytes += tensor.nbytes();
+  ASSERT_EQ(status.ranks.size(), static_cast<size_t>(GetParam()));
+  for (const auto& rank : status.ranks)
+    EXPECT_NEAR(static_cast<double>(rank.optimizer_bytes), static_cast<double>(bytes) / GetParam(),
+                0.2 * static_cast<double>(bytes));
+}
+
+TEST_F(TrainerGroupTest, ContinuesShardedRunWithOtherNumberOfRanks) {
+  const auto config = sharded_config(20);
+  Session alone(config, root_);
+  ASSERT_TRUE(alone.train().ok());
+  const std::string shared = fresh();
+  // Without shards, then with, and back. The last one ends the run.
+  for (const int world_size : {1, 2, 4, 2, 1}) {
+    open_shared(config, world_size, shared);
+    chief().on_batch = [this, first = chief().state_->step](uint64_t ticket) {
+      if (ticket == 4 * (first + 1)) chief().ask(control::Stop{});
+    };
+    train_to_end();
+  }
+  open_shared(config, 4, shared);
+  train_to_end();
+  EXPECT_EQ(chief().state_->step, 20u);
+  EXPECT_EQ(newest_state(shared), newest_state(root_));
+}
+
+TEST_F(TrainerGroupTest, SavesShardsAtStepsAndOnRequest) {
+  auto config = sharded_config(11);
+  config.checkpoint.save_every_steps = 6;
+  config.checkpoint.save_at_start = true;
+  open_shared(config, 2, fresh());
+  for (size_t each : {0, 1}) wait_for_saves(rank(each));
+  rank(1).on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 1 + 2) rank(1).ask(control::SaveCheckpoint{});  // in step 2
+  };
+  chief().on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 7) chief().ask(control::SaveCheckpoint{});  // in step 8
+  };
+  train_to_end();
+  // A request that is taken between two steps, and not while waiting for a batch, needs one more.
+  EXPECT_THAT(chief().saved(), ElementsAre(0, AnyOf(3, 4), 6, AnyOf(8, 9), 11));
+  EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr("\"step\":")));
+}
+
+TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
+  open_shared(sharded_config(6), 2, fresh());
+  chief().on_batch = [this](uint64_t ticket) {
+    if (ticket == 4) chief().ask(control::Pause{});  // in step 2
+  };
+  std::jthread client([this] {
+    std::promise<bool> saved;
+    while (chief().board_.read()->state != control::TrainerState::kPaused)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    chief().mailbox_.post({control::SaveCheckpoint{},
+                           [&saved](Result<std::string> reply) { saved.set_value(reply.ok()); }});
+    EXPECT_TRUE(saved.get_future().get());
+    chief().mailbox_.post({control::Resume{}, [](const Result<std::string>&) {}});
+  });
+  train_to_end();
+  client.join();
+  const auto saved = chief().saved();
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_LT(saved[0], 4u);
+  EXPECT_EQ(saved[1], 6u);
+}
+
+TEST_F(TrainerGroupTest, TrainsShardsWithSumsOfBackend) {
+  auto config = sharded_config(8);
+  config.distributed.reduction = config::Reduction::kAllReduce;
+  config.distributed.bucket_mib = 1e-4;
+  auto replicated = config;
+  replicated.distributed.shard = config::Shard::kNone;
+  const std::string other = fresh();
+  open_shared(replicated, 2, other);
+  train_to_end();
+  const std::string shared = fresh();
+  open_shared(config, 2, shared);
+  train_to_end();
+  EXPECT_EQ(newest_state(shared), newest_state(other));
 }
 
 // ---- distributed.reduction: allreduce

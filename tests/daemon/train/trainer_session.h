@@ -17,6 +17,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "daemon/train/sharded_commit.h"
 #include "daemon/train/trainer.h"
 #include "shared/base/coordinator.h"
 #include "shared/data/dataset_decorator.h"
@@ -105,12 +106,16 @@ class Session : private BatchSource, private MetricsSink {
       return Status();
     };
     options.delays = std::move(around.delays);
+    if (around.maybe_group != nullptr && config.distributed.shard == config::Shard::kOptimizer)
+      share_commits(options, around);
     writer_ = std::make_unique<writer::CheckpointWriter>(store_, options, around.clock);
     data_ = std::make_unique<PoisonedDataset>(
         *data::pipeline::open_dataset("train", config.data.at("train"), root + "/index", {}),
         std::move(is_poisoned));
     plan_.emplace(*feed::make_plan_options(config, *data_, {}));
-    state_ = *TrainingState::create(config, *data_, around.device);
+    Optimizer::Shard shard;
+    if (sharded_commit_) shard = {around.maybe_group->rank(), around.maybe_group->world_size()};
+    state_ = *TrainingState::create(config, *data_, around.device, shard);
     const auto newest = store_.open_newest({});
     checkpoint::Manifest manifest{.data_digest = "the data"};
     if (newest.ok()) {
@@ -153,6 +158,18 @@ class Session : private BatchSource, private MetricsSink {
     for (const auto& entry : *store_.list()) steps.push_back(entry.step);
     return steps;
   }
+  void share_commits(writer::WriterOptions& options, const ModelContext& around) {
+    sharded_commit_.emplace(*around.maybe_group, store_, around.files,
+                            ShardedCommitOptions{.poll_interval = std::chrono::milliseconds(1)});
+    options.commit = [this](const checkpoint::CheckpointContent& content,
+                            const std::stop_token& stop) {
+      return sharded_commit_->commit(content, stop);
+    };
+    options.after_attempts = [this](const auto& result, const std::stop_token& stop) {
+      sharded_commit_->announce(result, stop);
+    };
+    if (!around.maybe_group->is_chief()) options.delays.clear();
+  }
   std::string model_sha256() const {
     const auto newest = store_.open_newest({});
     EXPECT_TRUE(newest.ok());
@@ -168,6 +185,7 @@ class Session : private BatchSource, private MetricsSink {
   std::vector<uint64_t> quarantined_{31, 7};
   const config::Config config_;
   checkpoint::CheckpointStore store_;
+  std::optional<ShardedCommit> sharded_commit_;
   std::unique_ptr<writer::CheckpointWriter> writer_;
   std::unique_ptr<data::Dataset> data_;
   std::optional<data::order::SamplePlan> plan_;

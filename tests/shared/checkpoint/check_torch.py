@@ -2,6 +2,8 @@
 
 check_torch.py read FILE    loads the file with weights_only=True; prints one line per tensor: name dtype shape
                             sha256-of-its-bytes
+check_torch.py load_dcp DIR loads the folder with torch.distributed.checkpoint into a model and its optimizer; prints
+                            the same lines, of the names of their state_dict
 check_torch.py write DIR    writes files of many kinds to DIR, each with a file of the same lines next to it
 """
 
@@ -87,7 +89,26 @@ def write(folder):
     torch.save({"w": torch.ones(2, 2).to_sparse()}, os.path.join(folder, "refused_sparse.pt"))
 
 
+def load_dcp(folder):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    state = {"model": model_state, "optim": {"state": optimizer_state["state"]}}
+    dcp.load(state, storage_reader=HuggingFaceStorageReader(folder))
+    optimizer_state["state"] = state["optim"]["state"]
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=optimizer_state)
+    names = [name for name, _ in model.named_parameters()]
+    moments = {names[i]: each for i, each in optimizer.state_dict()["state"].items()}
+    print("\n".join(lines_of({"model": model.state_dict(), "optim": {"state": moments}})))
+
+
 def main(verb, path):
+    if verb == "load_dcp":
+        load_dcp(path)
     if verb == "read":
         lines = lines_of(torch.load(path, weights_only=True))
         assert lines == lines_of(torch.load(path, weights_only=True, mmap=True))

@@ -98,11 +98,29 @@ TEST(ManifestTest, RoundTripsDatasetVersions) {
 
 TEST(ManifestTest, ReportsMismatchOnNewerFormat) {
   for (const std::string& text :
-       {replaced("\"format\":2", "\"format\":3"), std::string(R"({"format":99})")}) {
+       {replaced("\"format\":2", "\"format\":4"), std::string(R"({"format":99})")}) {
     const auto parsed = parse_manifest(text, "run/manifest.json");
     EXPECT_EQ(parsed.status().code(), StatusCode::kMismatch) << parsed.status().to_string();
     EXPECT_THAT(parsed.status().message(), HasSubstr("format"));
   }
+}
+
+TEST(ManifestTest, RequiresFileOfEachOptimizerShard) {
+  Manifest sharded = full();
+  sharded.format = kShardedFormat;
+  sharded.optimizer_shards = 2;
+  expect_corrupt(to_json(sharded));
+  for (const int index : {0, 1}) sharded.files.push_back({optimizer_shard_name(index, 2), 5, kSha});
+  const auto parsed = parse_manifest(to_json(sharded), "m");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(*parsed, sharded);
+  sharded.format = kFormat;
+  expect_corrupt(to_json(sharded));
+  sharded.format = kShardedFormat;
+  sharded.optimizer_shards = 0;
+  expect_corrupt(to_json(sharded));
+  sharded.optimizer_shards = kMaxOptimizerShards + 1;
+  expect_corrupt(to_json(sharded));
 }
 
 TEST(ManifestTest, RejectsUnknownFormatValue) {

@@ -7,6 +7,7 @@
 
 #include "shared/base/hash.h"
 #include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/sharded_tensors.h"
 #include "shared/checkpoint/torch_file.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/python_script.h"
@@ -71,6 +72,69 @@ TEST_F(TorchPythonTest, LoadsAllComponentsOfExportedCheckpoint) {
   RUN_OR_SKIP(answer, {"read", path});
   EXPECT_EQ(answer->out,
             lines_of(*file, "model.") + lines_of(*file, "optimizer.") + "step = 1200\n");
+}
+
+// With the optimizer state in two files, of which each has a part of a matrix.
+TEST_F(TorchPythonTest, LoadsStateDictOfModelAndOptimizerWithDistributedCheckpoint) {
+  std::vector<OwnedTensor> model, first, second;
+  std::string expected;
+  TensorRanges first_ranges, second_ranges;
+  unsigned seed = 0;
+  const auto add_line = [&expected](const std::string& name, const OwnedTensor& tensor) {
+    TensorSpec spec = tensor.spec;
+    spec.name = name;
+    expected +=
+        to_string(spec) + " " +
+        sha256_hex({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()}) +
+        "\n";
+  };
+  using Shape = std::vector<int64_t>;
+  for (const auto& [name, shape] :
+       {std::pair("0.bias", Shape{4}), std::pair("0.weight", Shape{4, 3}),
+        std::pair("2.bias", Shape{2}), std::pair("2.weight", Shape{2, 4})}) {
+    model.push_back(make_tensor(name, DType::kF32, shape, ++seed));
+    add_line(std::string("model.") + name, model.back());
+  }
+  for (const OwnedTensor& weight : model) {
+    for (const std::string kind : {"exp_avg", "exp_avg_sq", "step"}) {
+      const std::string key = kind + "." + weight.spec.name;
+      OwnedTensor tensor =
+          make_tensor(key, DType::kF32, kind == "step" ? Shape{} : weight.spec.shape, ++seed);
+      add_line("optim.state." + weight.spec.name + "." + kind, tensor);
+      if (weight.spec.name == "0.weight" && kind != "step") {
+        constexpr int kCut = 5;  // of 12 elements
+        first_ranges[key] = {tensor.spec.shape, 0};
+        second_ranges[key] = {tensor.spec.shape, kCut};
+        second.push_back({{key, DType::kF32, {12 - kCut}},
+                          {tensor.bytes.begin() + kCut * 4, tensor.bytes.end()}});
+        tensor.spec.shape = {kCut};
+        tensor.bytes.resize(kCut * 4);
+      }
+      (weight.spec.name < "1" ? first : second).push_back(std::move(tensor));
+    }
+  }
+  std::vector<std::unique_ptr<SafetensorsFile>> parts;
+  const auto write = [&](const std::string& name, const std::vector<OwnedTensor>& tensors,
+                         const TensorRanges& ranges) {
+    EXPECT_TRUE(write_safetensors(default_file_system(), scratch_.path(), name, views_of(tensors),
+                                  {{kRangesKey, format_ranges(ranges)}})
+                    .ok());
+    return *SafetensorsFile::open(scratch_ / name);
+  };
+  const auto weights = write("weights", model, {});
+  parts.push_back(write("part-1", first, first_ranges));
+  parts.push_back(write("part-2", second, second_ranges));
+  const auto optimizer = ShardedTensors::create(std::move(parts));
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+
+  std::filesystem::create_directory(scratch_ / "dcp");
+  auto out = NewFile::create(default_file_system(), scratch_ / "dcp" + "/model.safetensors");
+  ASSERT_TRUE(out.ok());
+  const ExportPart exported[] = {{"model", weights.get()}, {"optimizer", optimizer->get()}};
+  ASSERT_TRUE(export_state_dict(exported, *out, {}).ok());
+  ASSERT_TRUE(out->commit().ok());
+  RUN_OR_SKIP(answer, {"load_dcp", scratch_ / "dcp"});
+  EXPECT_EQ(answer->out, expected);
 }
 
 // All dtypes, views and shared storages, states of a module and an optimizer, and a file without

@@ -165,7 +165,7 @@ TEST_F(CheckpointVerificationTest, ReportsNotFoundOnMissingDirectory) {
 
 TEST_F(CheckpointVerificationTest, ReportsMismatchOnNewerFormat) {
   Manifest newer = manifest_;
-  newer.format = kFormat + 1;
+  newer.format = kShardedFormat + 1;
   forge_manifest(to_json(newer));
   const auto opened = CheckpointStore::open_verified(path_);
   EXPECT_EQ(opened.status().code(), StatusCode::kMismatch) << opened.status().to_string();

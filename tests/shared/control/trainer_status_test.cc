@@ -50,7 +50,8 @@ TrainerStatus full() {
                        .last_error = "disk \"full\"\n"};
   status.evaluator = {
       .state = "running", .last_evaluated_step = 800, .best_value = 1.5, .best_step = 600};
-  status.group = {.world_size = 2, .restart_count = 3, .ranks = {{29.5, 0.25}, {30.5, 0.5}}};
+  status.group = {
+      .world_size = 2, .restart_count = 3, .ranks = {{29.5, 0.25, 0}, {30.5, 0.5, 1'000'000}}};
   status.control = {.connections = 1,
                     .connections_accepted = 9,
                     .connections_rejected = 2,
@@ -81,6 +82,7 @@ TEST(TrainerStatusTest, RoundTripsThroughJson) {
   EXPECT_EQ(read->control.connections_dropped, 3u);
   ASSERT_EQ(read->group.ranks.size(), 2u);
   EXPECT_EQ(read->group.ranks[1].compute_ms, 30.5);
+  EXPECT_EQ(read->group.ranks[1].optimizer_bytes, 1'000'000u);
   EXPECT_EQ(read->group.restart_count, 3u);
 }
 

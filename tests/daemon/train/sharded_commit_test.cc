@@ -1,0 +1,184 @@
+#include "daemon/train/sharded_commit.h"
+
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/daemon/train/thread_group.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::train {
+namespace {
+
+using checkpoint::CheckpointContent;
+using checkpoint::CheckpointStore;
+using checkpoint::Manifest;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr int kRanks = 3;
+
+class ShardedCommitTest : public testing::Test {
+ protected:
+  // Each rank has its store, that of the chief by default.
+  void open(const ShardedCommitOptions& options = {.poll_interval = std::chrono::milliseconds(1)}) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      stores_.push_back(
+          std::make_unique<CheckpointStore>(directories_.at(index(rank)), default_file_system()));
+      commits_.push_back(std::make_unique<ShardedCommit>(group_.rank(rank), *stores_.back(),
+                                                         default_file_system(), options));
+    }
+  }
+  static size_t index(int rank) { return static_cast<size_t>(rank); }
+  ShardedCommit& rank(int rank) { return *commits_[index(rank)]; }
+
+  CheckpointContent content(int rank, uint64_t step) const {
+    CheckpointContent content;
+    content.manifest.step = step;
+    content.num_shards = kRanks;
+    content.ranges = {{"exp_avg.w", {{6}, static_cast<uint64_t>(2 * rank)}}};
+    content.optim = {{{"exp_avg.w", DType::kF32, {2}},
+                      std::as_bytes(std::span(values_).subspan(2 * index(rank), 2))}};
+    return content;
+  }
+  // In threads, as CheckpointWriter does. `attempts`: of the chief.
+  std::vector<Result<Manifest>> commit(uint64_t step, int attempts = 1) {
+    std::vector<Result<Manifest>> results(kRanks, Status(StatusCode::kInternal, "did not run"));
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < kRanks; ++r)
+      threads.emplace_back([&, r] {
+        Result<Manifest>& result = results[index(r)];
+        result = rank(r).commit(content(r, step), stop_.get_token());
+        for (int attempt = 1; r == 0 && attempt < attempts && !result.ok(); ++attempt) {
+          if (between_attempts) between_attempts(result.status());
+          result = rank(r).commit(content(r, step), stop_.get_token());
+        }
+        rank(r).announce(result, stop_.get_token());
+      });
+    threads.clear();
+    return results;
+  }
+  void expect_saved(uint64_t step) {
+    const auto opened =
+        CheckpointStore::open_verified(directory_ + "/" + CheckpointStore::checkpoint_name(step));
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    const auto optimizer = opened->open_optimizer();
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+    std::vector<float> read(values_.size());
+    ASSERT_TRUE((*optimizer)->read("exp_avg.w", std::as_writable_bytes(std::span(read))).ok());
+    EXPECT_EQ(read, values_);
+  }
+  void expect_no_leftovers() const {
+    for (const auto& entry : fs::directory_iterator(directory_))
+      EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  }
+
+  test::TemporaryDirectory scratch_;
+  const std::string directory_ = scratch_ / "checkpoints";
+  std::vector<std::string> directories_{kRanks, directory_};
+  const std::vector<float> values_{1, 2, 3, 4, 5, 6};
+  ThreadGroup group_{kRanks};
+  std::vector<std::unique_ptr<CheckpointStore>> stores_;
+  std::vector<std::unique_ptr<ShardedCommit>> commits_;
+  std::function<void(const Status&)> between_attempts;
+  std::stop_source stop_;
+};
+
+TEST_F(ShardedCommitTest, CommitsFilesOfAllRanks) {
+  open();
+  for (const uint64_t step : {8, 16}) {
+    for (const auto& result : commit(step)) {
+      ASSERT_TRUE(result.ok()) << result.status().to_string();
+      EXPECT_EQ(result->step, step);
+    }
+    expect_saved(step);
+  }
+  expect_no_leftovers();
+}
+
+TEST_F(ShardedCommitTest, RetriesAfterErrorOfAnyRank) {
+  directories_[2] = scratch_ / "not-mounted";
+  open();
+  between_attempts = [this](const Status& error) {
+    EXPECT_THAT(error.message(), HasSubstr("rank 2: "));
+    EXPECT_THAT(error.message(), HasSubstr("not-mounted"));
+    fs::create_symlink(directory_, directories_[2]);
+  };
+  for (const auto& result : commit(8, 2)) EXPECT_TRUE(result.ok()) << result.status().to_string();
+  expect_saved(8);
+  expect_no_leftovers();
+}
+
+TEST_F(ShardedCommitTest, ReportsErrorToAllRanksAndCommitsNextSnapshot) {
+  directories_[1] = scratch_ / "not-mounted";
+  open();
+  const auto results = commit(8);
+  EXPECT_THAT(results[0].status().message(), HasSubstr("rank 1: "));
+  for (const int other : {1, 2})
+    EXPECT_THAT(results[index(other)].status().message(), HasSubstr("rank 0: "));
+  expect_no_leftovers();
+  fs::create_symlink(directory_, directories_[1]);
+  for (const auto& result : commit(8)) EXPECT_TRUE(result.ok()) << result.status().to_string();
+  expect_saved(8);
+}
+
+TEST_F(ShardedCommitTest, NamesRankThatDoesNotWrite) {
+  open({.timeout = std::chrono::milliseconds(0), .poll_interval = std::chrono::milliseconds(1)});
+  const auto result = rank(0).commit(content(0, 8), stop_.get_token());
+  EXPECT_EQ(result.status().code(), StatusCode::kTimedOut);
+  EXPECT_THAT(result.status().message(),
+              HasSubstr("rank 1 has not written its file of the checkpoint within 0 s"));
+  expect_no_leftovers();
+}
+
+TEST_F(ShardedCommitTest, EndsWaitOnStop) {
+  open();
+  stop_.request_stop();
+  for (const int r : {0, 1}) {
+    const auto result = rank(r).commit(content(r, 8), stop_.get_token());
+    EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
+    EXPECT_THAT(result.status().message(), HasSubstr("stopped while other ranks write"));
+  }
+  expect_no_leftovers();
+}
+
+// Bytes of the store can be another process's.
+TEST_F(ShardedCommitTest, WritesOnlyIntoDirectoryOfUnfinishedCheckpoint) {
+  open();
+  std::jthread other([this] { (void)rank(1).commit(content(1, 8), stop_.get_token()); });
+  ASSERT_TRUE(group_.rank(0)
+                  .send_text("checkpoint",
+                             R"({"snapshot":1,"event":"begun","directory":"../.tmp-step-1",)"
+                             R"("error":"","name":"","bytes":0,"sha256":""})")
+                  .ok());
+  std::string answer;
+  while (answer.empty()) {
+    answer = *group_.rank(0).receive_text("checkpoint", 1);
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(answer, HasSubstr("'../.tmp-step-1' is no directory of a checkpoint"));
+  stop_.request_stop();
+}
+
+TEST_F(ShardedCommitTest, RejectsReportOfAnotherFile) {
+  open();
+  std::jthread other([this] {
+    std::string text;
+    while (text.empty()) text = *group_.rank(1).receive_text("checkpoint", 0);
+    const size_t at = text.find("begun");
+    text.replace(at, 5, "written");
+    text.replace(text.find(R"("name":"")"), 9, R"("name":"manifest.json")");
+    (void)group_.rank(1).send_text("checkpoint", text);
+  });
+  const auto result = rank(0).commit(content(0, 8), stop_.get_token());
+  EXPECT_EQ(result.status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(result.status().message(), HasSubstr("rank 1 reported another file than its own"));
+  expect_no_leftovers();
+}
+
+}  // namespace
+}  // namespace stoker::train

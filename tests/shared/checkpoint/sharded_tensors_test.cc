@@ -1,0 +1,276 @@
+#include "shared/checkpoint/sharded_tensors.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ShardedTensorsTest : public ::testing::Test {
+ protected:
+  using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
+
+  std::unique_ptr<SafetensorsFile> file(const std::vector<OwnedTensor>& tensors,
+                                        const std::string& ranges) {
+    const std::string name = std::to_string(++files_) + ".safetensors";
+    std::map<std::string, std::string> metadata;
+    if (!ranges.empty()) metadata[kRangesKey] = ranges;
+    EXPECT_TRUE(
+        write_safetensors(default_file_system(), scratch_.path(), name, views_of(tensors), metadata)
+            .ok());
+    auto opened = SafetensorsFile::open(scratch_ / name);
+    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    return std::move(*opened);
+  }
+  // Elements begin … end of the tensor.
+  static OwnedTensor range_of(const OwnedTensor& complete, size_t begin, size_t end) {
+    const size_t element = dtype_bytes(complete.spec.dtype);
+    const auto at = [&](size_t index) {
+      return complete.bytes.begin() + static_cast<std::ptrdiff_t>(index * element);
+    };
+    return {.spec = {complete.spec.name, complete.spec.dtype, {static_cast<int64_t>(end - begin)}},
+            .bytes = {at(begin), at(end)}};
+  }
+  template <typename... File>
+  static Result<std::unique_ptr<ShardedTensors>> open(File... file) {
+    Files files;
+    (files.push_back(std::move(file)), ...);
+    return ShardedTensors::create(std::move(files));
+  }
+  void expect_corrupt(const Result<std::unique_ptr<ShardedTensors>>& opened,
+                      const std::string& what) {
+    EXPECT_EQ(opened.status().code(), StatusCode::kCorrupt);
+    EXPECT_THAT(opened.status().message(), HasSubstr(what));
+    EXPECT_THAT(opened.status().message(), HasSubstr(scratch_.path()));
+  }
+
+  test::TemporaryDirectory scratch_;
+  const OwnedTensor a_ = make_tensor("a", DType::kF32, {3, 5}, 1);
+  const OwnedTensor b_ = make_tensor("b", DType::kF32, {4}, 2);
+  const OwnedTensor step_ = make_tensor("step", DType::kF32, {}, 3);
+  int files_ = 0;
+};
+
+TEST_F(ShardedTensorsTest, ReadsTensorsThatSeveralFilesHaveRangesOf) {
+  const auto opened = open(file({range_of(a_, 0, 7), step_}, format_ranges({{"a", {{3, 5}, 0}}})),
+                           file({range_of(a_, 7, 8), step_}, R"({"a":[7,[3,5]]})"),
+                           file({range_of(a_, 8, 15), b_}, R"({"a":[8,[3,5]]})"));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const ShardedTensors& tensors = **opened;
+  ASSERT_EQ(tensors.tensors().size(), 3u);
+  EXPECT_EQ(tensors.tensors()[0], a_.spec);
+  EXPECT_EQ(*tensors.find("step"), step_.spec);
+  EXPECT_EQ(tensors.find("c"), nullptr);
+  for (const OwnedTensor* const each : {&a_, &b_, &step_}) {
+    std::vector<std::byte> bytes(each->bytes.size());
+    ASSERT_TRUE(tensors.read(each->spec.name, bytes).ok());
+    EXPECT_EQ(bytes, each->bytes) << each->spec.name;
+  }
+  // All ranges of bytes, which can begin and end in any file.
+  for (size_t begin = 0; begin <= a_.bytes.size(); ++begin)
+    for (size_t end = begin; end <= a_.bytes.size(); ++end) {
+      std::vector<std::byte> bytes(end - begin);
+      ASSERT_TRUE(tensors.read_part("a", begin, bytes).ok());
+      ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(),
+                             a_.bytes.begin() + static_cast<std::ptrdiff_t>(begin)));
+    }
+  std::vector<std::byte> too_many(a_.bytes.size() + 1);
+  EXPECT_EQ(tensors.read("a", too_many).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(tensors.read_part("a", 1, too_many).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(tensors.read("c", too_many).code(), StatusCode::kNotFound);
+}
+
+TEST_F(ShardedTensorsTest, ReadsOneFileWithoutRanges) {
+  const auto opened = open(file({a_, b_}, ""));
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ((*opened)->tensors().size(), 2u);
+}
+
+TEST_F(ShardedTensorsTest, RejectsRangesThatDoNotFit) {
+  const std::string first = R"({"a":[0,[3,5]]})";
+  expect_corrupt(open(file({range_of(a_, 0, 7)}, first)),
+                 "tensor a: its last range ends at byte 28 of 60");
+  expect_corrupt(
+      open(file({range_of(a_, 0, 7)}, first), file({range_of(a_, 8, 15)}, R"({"a":[8,[3,5]]})")),
+      "tensor a: its range begins at byte 32, those before end at byte 28");
+  expect_corrupt(
+      open(file({range_of(a_, 0, 7)}, first), file({range_of(a_, 6, 15)}, R"({"a":[6,[3,5]]})")),
+      "tensor a: its range begins at byte 24, those before end at byte 28");
+  expect_corrupt(
+      open(file({range_of(a_, 0, 7)}, first), file({range_of(a_, 7, 15)}, R"({"a":[7,[5,3]]})")),
+      "another file a F32 [3, 5]");
+  expect_corrupt(open(file({range_of(a_, 0, 7)}, R"({"a":[9,[3,5]]})")),
+                 "tensor a: 7 elements from 9 on are no range of a tensor of its shape");
+  expect_corrupt(open(file({a_}, first)), "are no range of a tensor of its shape");
+  expect_corrupt(open(file({range_of(a_, 0, 7)}, R"({"a":[0,[3,-5]]})")), "are no range");
+  expect_corrupt(open(file({range_of(a_, 0, 7)}, R"({"a":[0,[9007199254740991,4096]]})")),
+                 "are no range");
+  expect_corrupt(open(file({b_}, first)), "ranges: there is no tensor a");
+  for (const char* const ranges : {"{", "[]", R"({"a":0})", R"({"a":[0]})", R"({"a":[-1,[3]]})"})
+    expect_corrupt(open(file({range_of(a_, 0, 7)}, ranges)), "ranges: not ");
+}
+
+// ---- Checkpoints with an optimizer state of several files
+
+// Writes the parts of other processes, or what a fault makes of them.
+class FakeShards final : public OtherShards {
+ public:
+  FakeShards(FileSystem& files, std::string store, std::vector<CheckpointContent> parts)
+      : files_(files), store_(std::move(store)), parts_(std::move(parts)) {}
+  Status begin(const std::string& directory) override {
+    directory_ = join_path(store_, directory);
+    return {};
+  }
+  Result<std::vector<WrittenFile>> wait() override {
+    std::vector<WrittenFile> files;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      STOKER_ASSIGN_OR_RETURN(
+          auto file, write_optimizer_shard(files_, directory_, parts_[i], static_cast<int>(i) + 1));
+      files.push_back(std::move(file));
+    }
+    if (after_write) STOKER_RETURN_IF_ERROR(after_write(join_path(directory_, files.back().name)));
+    return files;
+  }
+  std::function<Status(const std::string& path)> after_write;
+
+ private:
+  FileSystem& files_;
+  const std::string store_;
+  const std::vector<CheckpointContent> parts_;
+  std::string directory_;
+};
+
+class ShardedCheckpointTest : public StoreFixture {
+ protected:
+  ShardedCheckpointTest() : state_(7) {
+    content_ = state_.content();
+    content_.optim = views_of(first_);
+    content_.num_shards = 2;
+    content_.ranges = {{"exp_avg.w", {{10}, 0}}};
+    CheckpointContent other;
+    other.optim = views_of(second_);
+    other.num_shards = 2;
+    other.ranges = {{"exp_avg.w", {{10}, 6}}};
+    others_ = std::make_unique<FakeShards>(files_, directory_, std::vector{other});
+    content_.maybe_others = others_.get();
+  }
+  std::string second_file() const { return path_of(7) + "/optimizer-00002-of-00002.safetensors"; }
+  void expect_nothing_left(const Status& error, const std::string& what) {
+    EXPECT_THAT(error.message(), HasSubstr(what));
+    EXPECT_THAT(names_in(directory_), ::testing::IsEmpty());
+  }
+
+  const TrainerState state_;
+  const std::vector<OwnedTensor> first_{make_tensor("exp_avg.w", DType::kF32, {6}, 1)};
+  const std::vector<OwnedTensor> second_{make_tensor("exp_avg.w", DType::kF32, {4}, 2)};
+  CheckpointContent content_;
+  std::unique_ptr<FakeShards> others_;
+};
+
+TEST_F(ShardedCheckpointTest, CommitsWhenAllPartsAreWritten) {
+  const auto committed = store_.commit(content_);
+  ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  EXPECT_EQ(committed->optimizer_shards, 2);
+  EXPECT_EQ(committed->format, kShardedFormat);
+  const auto opened = CheckpointStore::open_verified(path_of(7));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ(opened->manifest(), *committed);
+  const auto optimizer = opened->open_optimizer();
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  std::vector<std::byte> bytes(40);
+  ASSERT_TRUE((*optimizer)->read("exp_avg.w", bytes).ok());
+  EXPECT_TRUE(std::ranges::equal(std::span(bytes).first(24), first_[0].bytes));
+  EXPECT_TRUE(std::ranges::equal(std::span(bytes).subspan(24), second_[0].bytes));
+  EXPECT_EQ(opened->open_tensors("optimizer.safetensors").status().code(), StatusCode::kNotFound);
+  // No attempt has left its directory.
+  for (const std::string& name : names_in(directory_))
+    EXPECT_FALSE(name.starts_with(".tmp-")) << name;
+}
+
+TEST_F(ShardedCheckpointTest, CommitsNothingUnlessAllPartsAreAsReported) {
+  others_->after_write = [](const std::string&) {
+    return Status(StatusCode::kPeerLost, "rank 1 exited");
+  };
+  expect_nothing_left(store_.commit(content_).status(), "rank 1 exited");
+  others_->after_write = [](const std::string& path) {
+    std::filesystem::remove(path);
+    return Status();
+  };
+  expect_nothing_left(store_.commit(content_).status(), "optimizer-00002-of-00002.safetensors");
+  others_->after_write = [](const std::string& path) {
+    std::filesystem::resize_file(path, 50);
+    return Status();
+  };
+  expect_nothing_left(store_.commit(content_).status(), ": has 50 bytes, ");
+  others_->after_write = [](const std::string& path) {
+    std::string text = *read_file(path, 1 << 20);
+    text.back() = static_cast<char>(text.back() ^ 1);
+    std::ofstream(path) << text;
+    return Status();
+  };
+  expect_nothing_left(store_.commit(content_).status(), ", written was ");
+  others_->after_write = nullptr;
+  EXPECT_TRUE(store_.commit(content_).ok());
+}
+
+TEST_F(ShardedCheckpointTest, RemovesLeftoversOfKilledProcesses) {
+  ASSERT_TRUE(store_.commit(content_).ok());
+  const std::string left = directory_ + "/.tmp-step-000000006-0123456789abcdef";
+  for (const bool is_start : {true, false}) {
+    std::filesystem::create_directory(left);
+    std::ofstream(left + "/optimizer-00002-of-00002.safetensors") << "part";
+    content_.manifest.step = is_start ? 7 : 8;
+    ASSERT_TRUE(is_start ? store_.clean_up().ok() : store_.commit(content_).ok());
+    EXPECT_FALSE(std::filesystem::exists(left));
+  }
+}
+
+TEST_F(ShardedCheckpointTest, ReportsMissingTruncatedAndCorruptPart) {
+  ASSERT_TRUE(store_.commit(content_).ok());
+  const std::string whole = *read_file(second_file(), 1 << 20);
+  const auto reason = [&] {
+    const auto opened = CheckpointStore::open_verified(path_of(7));
+    EXPECT_EQ(opened.status().code(), StatusCode::kCorrupt);
+    return opened.status().message();
+  };
+  std::string flipped = whole;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  test::write_whole(second_file(), flipped);
+  EXPECT_THAT(reason(), HasSubstr("optimizer-00002-of-00002.safetensors: SHA-256 is "));
+  test::write_whole(second_file(), whole.substr(1));
+  EXPECT_THAT(reason(), HasSubstr("optimizer-00002-of-00002.safetensors: has "));
+  std::filesystem::remove(second_file());
+  EXPECT_THAT(reason(), HasSubstr("optimizer-00002-of-00002.safetensors: missing"));
+}
+
+TEST_F(ShardedCheckpointTest, DeletesAllParts) {
+  ASSERT_TRUE(store_.commit(content_).ok());
+  content_.manifest.step = 8;
+  ASSERT_TRUE(store_.commit(content_).ok());
+  const auto deleted = store_.delete_checkpoints(std::vector<uint64_t>{7});
+  ASSERT_TRUE(deleted.ok());
+  EXPECT_THAT(names_in(directory_), ::testing::UnorderedElementsAre("latest", "step-000000008"));
+}
+
+TEST_F(ShardedCheckpointTest, CountsSpaceOfAllParts) {
+  CheckpointContent alone = content_;
+  alone.num_shards = 0;
+  content_.num_shards = kMaxOptimizerShards;
+  const std::vector<OwnedTensor> large{make_tensor("exp_avg.w", DType::kF32, {1 << 20}, 1)};
+  content_.optim = alone.optim = views_of(large);
+  files_.set_free_bytes(uint64_t{8} << 20);
+  ASSERT_TRUE(store_.commit(alone).ok());
+  EXPECT_EQ(store_.check_free_space(content_).code(), StatusCode::kNoSpace);
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint
