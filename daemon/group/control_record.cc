@@ -10,7 +10,7 @@
 namespace stoker::group {
 namespace {
 
-constexpr size_t kSharedNumbers = 7;
+constexpr size_t kSharedNumbers = 6;
 constexpr size_t kRankNumbers = 4;
 constexpr double kMaxCount = 9007199254740992;  // 2^53
 
@@ -22,7 +22,7 @@ bool are_counts(const ControlNumbers& sum) {
     if (!is_count(sum[at])) return false;
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     if (!is_count(sum[at + 2]) || !is_count(sum[at + 3])) return false;
-  return sum[5] <= static_cast<double>(SharedCommand::kSetLearningRate);
+  return sum[5] <= static_cast<double>(SharedCommand::kChangeSetting);
 }
 
 }  // namespace
@@ -33,13 +33,9 @@ size_t count_numbers(int world_size) {
 
 ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, int rank,
                           int world_size) {
-  ControlNumbers numbers{static_cast<double>(own.step),
-                         static_cast<double>(own.stop),
-                         static_cast<double>(own.preempted),
-                         static_cast<double>(own.save),
-                         static_cast<double>(own.sample_errors),
-                         static_cast<double>(own.command),
-                         own.argument};
+  ControlNumbers numbers{static_cast<double>(own.step),          static_cast<double>(own.stop),
+                         static_cast<double>(own.preempted),     static_cast<double>(own.save),
+                         static_cast<double>(own.sample_errors), static_cast<double>(own.command)};
   numbers.resize(count_numbers(world_size));
   double* const ranks = numbers.data() + kSharedNumbers + kRankNumbers * static_cast<size_t>(rank);
   ranks[0] = report.compute_ms;
@@ -66,7 +62,6 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                        .save = static_cast<uint64_t>(sum[3]),
                        .sample_errors = static_cast<uint64_t>(sum[4]),
                        .command = static_cast<SharedCommand>(sum[5]),
-                       .argument = sum[6],
                        .ranks = {}};
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     record.ranks.push_back({.compute_ms = sum[at],
