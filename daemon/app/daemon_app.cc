@@ -214,6 +214,7 @@ Status DaemonApp::open_run_directory() {
                                    .format = config_.log.format,
                                    .file = layout_.trainer_log(),
                                    .journal = true}));
+  event_commands_.emplace(config_.run.on_event_command, layout_.root());
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", layout_.root()},
@@ -534,6 +535,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                              {"step", end.step},
                              {"reason", end.reason},
                              {"exit_code", end.exit_code}});
+  if (event_commands_) event_commands_->stop(service::EventCommands::kTimeout);
   flush_log();
   return code;
 }

@@ -78,6 +78,11 @@ inline constexpr LogEventInfo kAll[] = {
      "The configuration file is invalid; the previous one stays in effect."},
     {LogTopic::kRun, "setting change deferred", kWarn, "key effective",
      "A setting in the file differs from the running one, and cannot change during a run."},
+    {LogTopic::kRun, "event command failed", kWarn, "for_event error duration_seconds",
+     "run.on_event_command: the program could not be started, failed, or took more than 30 s."},
+    {LogTopic::kRun, "event command skipped", kWarn, "for_event count reason",
+     "run.on_event_command: the programs run longer than events take to arrive, or stokerd exits. "
+     "Logged for the first event that is dropped, and at the end with their number."},
     {LogTopic::kRun, "sd_notify failed", kWarn, "socket error message",
      "systemd does not read the state of the service. Only the first failure is logged."},
     {LogTopic::kRun, "training stalled", kError, "duration_seconds state step ready_batches hint",

@@ -528,6 +528,24 @@ const Field* Section::find(std::string_view name) const {
   return found == fields.end() ? nullptr : &*found;
 }
 
+std::vector<Field> fields_of_event_command(EventCommand& item) {
+  return {
+      {.name = "events",
+       .target = &item.events,
+       .help = "Names of events, or patterns such as \"checkpoint *\"",
+       .details = "Of stokerd, as in docs/events.md, at level info or above, whatever log.level "
+                  "is.",
+       .accepts_scalar = true,
+       .is_required = true,
+       .example = "[checkpoint saved, \"daemon *\"]"},
+      {.name = "command",
+       .target = &item.command,
+       .help = "Program and arguments, run without a shell",
+       .details = "The event is on its standard input: a line of the JSON log format.",
+       .is_required = true,
+       .example = "[/usr/local/bin/notify, admin@example.org]"}};
+}
+
 Section run_section(RunConfig& run) {
   return {
       .key = "run",
@@ -562,7 +580,14 @@ Section run_section(RunConfig& run) {
                 "true: a kernel whose result depends on timing is an error that names the "
                 "operation, cuDNN does not select algorithms by benchmarking, and cuBLAS gets "
                 "CUBLAS_WORKSPACE_CONFIG=:4096:8 unless it is set. Costs speed on a GPU. No effect "
-                "on the CPU, whose results are reproducible for a fixed train.num_threads."}},
+                "on the CPU, whose results are reproducible for a fixed train.num_threads."},
+           {.name = "on_event_command",
+            .target = list<fields_of_event_command>(run.on_event_command),
+            .help = "Programs that stokerd runs for events of its log",
+            .details = "One at a time, terminated after 30 seconds; a failure is logged and has no "
+                       "other effect. Training never waits for them: of the events that wait, at "
+                       "most 64 are kept. An event runs the first item that matches.",
+            .example = "[{events: [\"daemon *\"], command: [/usr/local/bin/notify]}]"}},
       .variants = {}};
 }
 
