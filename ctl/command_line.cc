@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "ctl/plot_file.h"
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
 #include "shared/base/build_info.h"
@@ -36,7 +37,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo show-batch 1200
                                               list the samples of step 1200
   stokerctl --run-dir runs/demo logs -f       follow the trainer's log
-  stokerctl --run-dir runs/demo plot --svg loss.svg
+  stokerctl --run-dir runs/demo plot --output loss.svg
                                               write the loss curves to an image file
   stokerctl report --html report.html runs/a runs/b
                                               write a page that compares two runs
@@ -62,6 +63,11 @@ std::string check_step(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && text.size() <= 18) return "";
   return "'" + printable(text) + "' is not a valid step; use an integer";
+}
+
+std::string check_image_file(const std::string& path) {
+  if (path == "-" || plot_format_of(path)) return "";
+  return "'" + printable(path) + "' has another ending than .svg, .png or .html";
 }
 
 // CLI11 stores references to the option variables, so they live as long as the parser.
@@ -273,9 +279,12 @@ class Parser {
     plot->add_option("--metric", command_.metric,
                      "Plot this metric of the evaluator instead, of each dataset that has it")
         ->type_name("NAME");
-    plot->add_option("--svg", command_.output,
-                     "Write an SVG image to this file; - is standard output")
-        ->type_name("FILE");
+    plot->add_option(
+            "--output", command_.output,
+            "Write an image to FILE.svg, FILE.png (by rsvg-convert) or FILE.html; - writes "
+            "SVG to standard output")
+        ->type_name("FILE")
+        ->check(check_image_file);
   }
 
   void add_runs(CLI::App& command) {

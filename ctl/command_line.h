@@ -49,7 +49,7 @@ struct CommandLine {
   std::string second_selector;                       // the second STEP of diff
   ExportFormat format = ExportFormat::kSafetensors;  // export --format
   ExportContent content = ExportContent::kModel;     // export --include
-  std::string output;                                // export --output, plot --svg, profile --output
+  std::string output;                                // --output of export, plot and profile
   std::string html;                                  // report --html
   std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
   std::string directory = ".";    // runs DIR

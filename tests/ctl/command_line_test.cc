@@ -99,6 +99,7 @@ TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
       {{"set"}, "KEY is required"},
       {{"set", "optimizer.lr"}, "VALUE is required"},
       {{"unset"}, "KEY is required"},
+      {{"plot", "--output", "loss.jpg"}, "'loss.jpg' has another ending than .svg, .png or .html"},
       {{"get", "log", "train"}, "train"},
       {{"verify", "newest"}, "newest"},
       {{"verify", "-3"}, "-3"},
