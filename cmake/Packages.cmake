@@ -49,7 +49,8 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS
   "systemd | systemd-standalone-sysusers | systemd-sysusers, systemd | systemd-standalone-tmpfiles | systemd-tmpfiles")
 # For stoker-libtorch --install.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ca-certificates, python3-venv, unzip")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "stoker-dev (= ${PROJECT_VERSION})")
+# librsvg2-bin: stokerctl plot --output FILE.png; python3: the examples of run.on_event_command.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "librsvg2-bin, python3:any, stoker-dev (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
   "${scripts}/postinst" "${scripts}/prerm" "${scripts}/postrm" "${scripts}/conffiles")
 

@@ -43,7 +43,7 @@ set(ALLOW_daemon/fake_device "daemon/cuda")
 set(ALLOW_daemon/group "shared/base")
 set(ALLOW_daemon/monitoring "shared/control shared/http shared/view")
 set(ALLOW_daemon/server "shared/base shared/control")
-set(ALLOW_daemon/service "shared/base shared/control shared/run")
+set(ALLOW_daemon/service "shared/base shared/config shared/control shared/run")
 set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run shared/retention")
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")

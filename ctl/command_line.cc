@@ -1,11 +1,11 @@
 #include "ctl/command_line.h"
 
 #include <cctype>
-#include <cmath>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
 
+#include "ctl/plot_file.h"
 #include "ctl/run_locator.h"
 #include "ctl/text_format.h"
 #include "shared/base/build_info.h"
@@ -22,7 +22,9 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo top           the same as a live screen with curves and keys
   stokerctl --run-dir runs/demo watch         a line every second, until the run ends
   stokerctl --run-dir runs/demo threads       list the threads of stokerd and what each does
-  stokerctl --run-dir runs/demo set lr 1e-4   change the learning rate
+  stokerctl --run-dir runs/demo set optimizer.lr 1e-4
+                                              change a setting while the run trains
+  stokerctl --run-dir runs/demo get           show the settings that can change
   stokerctl --run-dir runs/demo profile 50    profile the next 50 steps
   stokerctl --run-dir runs/demo inspect 'blocks.0.*' --gradients --histograms
                                               show live statistics of the gradients of a block
@@ -35,7 +37,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo show-batch 1200
                                               list the samples of step 1200
   stokerctl --run-dir runs/demo logs -f       follow the trainer's log
-  stokerctl --run-dir runs/demo plot --svg loss.svg
+  stokerctl --run-dir runs/demo plot --output loss.svg
                                               write the loss curves to an image file
   stokerctl report --html report.html runs/a runs/b
                                               write a page that compares two runs
@@ -44,9 +46,9 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, top, watch, threads, pause, resume, checkpoint, stop, set, profile and inspect need a
-running stokerd. The others read the run directory only: the run may be running, have ended, or be a
-copy elsewhere.
+status, top, watch, threads, pause, resume, checkpoint, stop, get, set, unset, profile and inspect
+need a running stokerd. The others read the run directory only: the run may be running, have ended,
+or be a copy elsewhere.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
@@ -61,6 +63,11 @@ std::string check_step(const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits && text.size() <= 18) return "";
   return "'" + printable(text) + "' is not a valid step; use an integer";
+}
+
+std::string check_image_file(const std::string& path) {
+  if (path == "-" || plot_format_of(path)) return "";
+  return "'" + printable(path) + "' has another ending than .svg, .png or .html";
 }
 
 // CLI11 stores references to the option variables, so they live as long as the parser.
@@ -135,12 +142,24 @@ class Parser {
     add_command(control::Resume{});
     add_command(control::SaveCheckpoint{});
     add_command(control::Stop{});
-    CLI::App* const set = add_method(control::SetLearningRate{}, Action::kCommand, ": set lr 1e-4");
-    set->add_option("KEY", key_, "lr: the learning rate")->required();
-    set->add_option("VALUE", set_.lr, "As a number: 0.0003 or 3e-4")->required();
-    set->callback([this] { set_request(set_); });
+    add_settings();
     add_profile();
     add_inspect_options();
+  }
+
+  void add_settings() {
+    CLI::App* const get = add_method(control::GetSettings{}, Action::kSettings);
+    get->add_option("KEY", command_.settings.key,
+                    "A setting, such as train.max_steps, or a section");
+    CLI::App* const set =
+        add_method(control::SetSetting{}, Action::kCommand, ": set optimizer.lr 1e-4");
+    set->add_option("KEY", set_.key, "A setting that `get` lists")->required();
+    set->add_option("VALUE", set_.value, "As in the configuration: 0.0003, 3e-4, null, debug")
+        ->required();
+    set->callback([this] { set_request(set_); });
+    CLI::App* const unset = add_method(control::UnsetSetting{}, Action::kCommand);
+    unset->add_option("KEY", unset_.key, "A setting that was set during the run")->required();
+    unset->callback([this] { set_request(unset_); });
   }
 
   void add_profile() {
@@ -260,9 +279,12 @@ class Parser {
     plot->add_option("--metric", command_.metric,
                      "Plot this metric of the evaluator instead, of each dataset that has it")
         ->type_name("NAME");
-    plot->add_option("--svg", command_.output,
-                     "Write an SVG image to this file; - is standard output")
-        ->type_name("FILE");
+    plot->add_option(
+            "--output", command_.output,
+            "Write an image to FILE.svg, FILE.png (by rsvg-convert) or FILE.html; - writes "
+            "SVG to standard output")
+        ->type_name("FILE")
+        ->check(check_image_file);
   }
 
   void add_runs(CLI::App& command) {
@@ -349,18 +371,12 @@ class Parser {
       throw CLI::ValidationError("runs lists a directory of runs; use runs DIR, not --run-dir");
     if (command_.action == Action::kShowBatch && command_.step == 0)
       throw CLI::ValidationError("show-batch: the first step is 1");
-    const auto* const set = std::get_if<control::SetLearningRate>(&command_.request);
-    if (set == nullptr) return;
-    if (key_ != "lr")
-      throw CLI::ValidationError("set: unknown key '" + printable(key_) + "'; supported: lr");
-    if (!(std::isfinite(set->lr) && set->lr > 0))
-      throw CLI::ValidationError("set lr: the learning rate must be a number above 0");
   }
 
   CLI::App app_;
   CommandLine command_;
-  std::string key_;  // set KEY
-  control::SetLearningRate set_;
+  control::SetSetting set_;
+  control::UnsetSetting unset_;
   control::Profile profile_;
   control::OpenInspection inspection_;
 };

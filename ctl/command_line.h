@@ -21,6 +21,7 @@ enum class Action {
   kWatch,
   kTop,
   kThreads,
+  kSettings,
   kCommand,  // sent to stokerd: CommandLine::request
   kList,
   kVerify,
@@ -36,19 +37,20 @@ enum class Action {
 
 struct CommandLine {
   Action action = Action::kStatus;
-  std::string run_dir;           // --run-dir; empty: the current directory
-  std::string socket;            // --socket; empty: the socket of the run directory
-  bool json = false;             // --json
-  control::Command request;      // command to send to stokerd
-  std::optional<uint64_t> step;  // show-batch N
-  std::string dataset;           // class-report --dataset; empty: first with per-class metrics
+  std::string run_dir;            // --run-dir; empty: the current directory
+  std::string socket;             // --socket; empty: the socket of the run directory
+  bool json = false;              // --json
+  control::Command request;       // command to send to stokerd
+  control::GetSettings settings;  // get [KEY]
+  std::optional<uint64_t> step;   // show-batch N
+  std::string dataset;            // class-report --dataset; empty: first with per-class metrics
   std::string selector =
       "latest";  // verify [STEP], class-report [STEP], export STEP, the first STEP of diff
   std::string second_selector;                       // the second STEP of diff
   ExportFormat format = ExportFormat::kSafetensors;  // export --format
   ExportContent content = ExportContent::kModel;     // export --include
-  std::string output;             // export --output, plot --svg, profile --output
-  std::string html;               // report --html
+  std::string output;                                // --output of export, plot and profile
+  std::string html;                                  // report --html
   std::vector<std::string> runs;  // report RUN…, plot RUN…: run directories; empty: --run-dir
   std::string directory = ".";    // runs DIR
   std::string metric;             // plot --metric; empty: the losses

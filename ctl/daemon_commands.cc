@@ -36,8 +36,15 @@ constexpr milliseconds kStatusTimeout{10'000};
 constexpr milliseconds kChangeTimeout{600'000};
 constexpr milliseconds kSaveTimeout{3'600'000};
 
-// For example "paused at step 1 200". Ignores unknown fields, so that later versions of stokerd can
-// add some.
+// A text and an integer as it is.
+std::string text_of(const boost::json::value& value) {
+  if (value.is_double()) return format_setting(value.get_double());
+  return value.is_string() ? printable(std::string_view(value.get_string()))
+                           : boost::json::serialize(value);
+}
+
+// For example "paused at step 1 200", or "optimizer.lr 0.0001 at step 1 200, learning rate 9.5e-05".
+// Ignores unknown fields, so that later versions of stokerd can add some.
 std::string format_result(const std::string& done, const std::string& reply) {
   boost::system::error_code error;
   const auto value = boost::json::parse(reply, error);
@@ -45,7 +52,15 @@ std::string format_result(const std::string& done, const std::string& reply) {
   const auto* step = value.as_object().if_contains("step");
   if (step == nullptr) return done;
   const auto number = step->to_number<uint64_t>(error);
-  return error ? done : done + " at step " + format_count(number);
+  if (error) return done;
+  const boost::json::object& fields = value.get_object();
+  const auto* const setting = fields.if_contains("value");
+  const auto* const lr = fields.if_contains("lr");
+  std::string text = done + (setting != nullptr ? " " + text_of(*setting) : "") + " at step " +
+                     format_count(number);
+  if (lr != nullptr && lr->is_number())
+    text += ", learning rate " + format_setting(lr->to_number<double>());
+  return text;
 }
 
 // Returns the state of the run if its directory says how stokerd ended.
@@ -68,8 +83,11 @@ class CommandRunner {
     return change("saved", kSaveTimeout);
   }
   ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTimeout); }
-  ExitCode operator()(const control::SetLearningRate& set) const {
-    return change("set lr " + format_shortest(set.lr), kChangeTimeout);
+  ExitCode operator()(const control::SetSetting& set) const {
+    return change(printable(set.key), kChangeTimeout);
+  }
+  ExitCode operator()(const control::UnsetSetting& unset) const {
+    return change(printable(unset.key), kChangeTimeout);
   }
   ExitCode operator()(const control::Profile& profile) const {
     return record_profile(profile, command_, console_);
@@ -219,6 +237,43 @@ ExitCode show_threads(const CommandLine& command, const Console& console) {
   const auto table = control::parse_thread_table(*reply);
   if (!table.ok()) return console.fail(table.status(), exit_code_for_reply(table.status()));
   console.out << render_threads(*table, console.style);
+  return ExitCode::kSuccess;
+}
+
+namespace {
+
+// Throws the exceptions of Boost.JSON if a field is missing or has the wrong type.
+std::string render_settings(const std::string& reply, const TextStyle& style) {
+  TextTable table({{.title = "setting", .left = true},
+                   {.title = "value", .left = true},
+                   {.title = "origin", .left = true}});
+  const boost::json::value parsed = boost::json::parse(reply);
+  for (const boost::json::value& item : parsed.at("settings").as_array()) {
+    const boost::json::object& setting = item.as_object();
+    const auto* const configured = setting.if_contains("configured");
+    table.add({text_of(setting.at("key")), text_of(setting.at("value")),
+               text_of(setting.at("origin")) +
+                   (configured != nullptr ? ", configured: " + text_of(*configured) : "")});
+  }
+  return table.render(style);
+}
+
+}  // namespace
+
+ExitCode show_settings(const CommandLine& command, const Console& console) {
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  const auto reply = client->request(command.settings, kStatusTimeout);
+  if (!reply.ok())
+    return console.fail(reply.status(), reply.status().code() == StatusCode::kInvalidArgument
+                                            ? ExitCode::kUsage
+                                            : exit_code_for_reply(reply.status()));
+  try {
+    console.out << (command.json ? *reply + "\n" : render_settings(*reply, console.style));
+  } catch (const std::exception& error) {
+    const Status corrupt(StatusCode::kCorrupt, std::string("invalid reply: ") + error.what());
+    return console.fail(corrupt, exit_code_for_reply(corrupt));
+  }
   return ExitCode::kSuccess;
 }
 

@@ -19,7 +19,9 @@ ExitCode watch_status(const CommandLine& command, const Console& console,
                       std::chrono::milliseconds interval);
 // threads: a row for each thread, and their number
 ExitCode show_threads(const CommandLine& command, const Console& console);
-// pause, resume, checkpoint, stop, set, profile, inspect: CommandLine::request
+// get: settings with their values and origins
+ExitCode show_settings(const CommandLine& command, const Console& console);
+// pause, resume, checkpoint, stop, set, unset, profile, inspect: CommandLine::request
 ExitCode run_command(const CommandLine& command, const Console& console);
 
 // profile: records where the next steps spend their time. Waits until stokerd has executed the

@@ -19,6 +19,7 @@
 #include "ctl/class_report.h"
 #include "ctl/html_report.h"
 #include "ctl/plot.h"
+#include "ctl/plot_file.h"
 #include "ctl/run_locator.h"
 #include "ctl/run_report.h"
 #include "ctl/show_batch.h"
@@ -324,12 +325,15 @@ std::string format_last_event(const std::string& line, std::chrono::system_clock
          format_duration(std::floor(std::chrono::duration<double>(now - *then).count())) + " ago";
 }
 
-ExitCode write_text(const std::string& path, const std::string& text, const Console& console) {
-  if (path == "-") return show(text, console);
-  const Status written = write_file_atomically(default_file_system(), path, text);
+ExitCode report_written(const std::string& path, const Status& written, const Console& console) {
   if (!written.ok()) return console.fail(written, exit_code_for_reading(written));
   console.out << printable(path) << "\n";
   return ExitCode::kSuccess;
+}
+
+ExitCode write_text(const std::string& path, const std::string& text, const Console& console) {
+  if (path == "-") return show(text, console);
+  return report_written(path, write_file_atomically(default_file_system(), path, text), console);
 }
 
 // The curves of one run; with several runs, each name begins with that of its run.
@@ -408,7 +412,8 @@ ExitCode show_plot(const std::vector<run::RunLayout>& runs, const CommandLine& c
   if (command.output.empty())
     return show(render_plot(all, "steps", kPlotRows, console.style), console);
   const std::string svg = render_svg(all, "steps");
-  return write_text(command.output, svg, console);
+  if (command.output == "-") return show(svg, console);
+  return report_written(command.output, write_plot(svg, command.output), console);
 }
 
 }  // namespace stoker::ctl

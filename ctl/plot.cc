@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "ctl/text_format.h"
 #include "shared/base/utf8.h"
@@ -358,7 +359,8 @@ constexpr double kWidth = 720, kHeight = 400;
 constexpr double kLeft = 64, kRight = 36, kTop = 36, kBottom = 44;
 constexpr int kXTicks = 6, kYTicks = 6;
 constexpr double kOneStep = 1;
-constexpr std::array<std::string_view, 4> kColors{"#1f77b4", "#e6761a", "#9a4fb5", "#2a9d5c"};
+constexpr std::array<std::string_view, 8> kColors{"#1f77b4", "#e6761a", "#9a4fb5", "#2a9d5c",
+                                                  "#d6455d", "#8c6d31", "#17a2b8", "#c2529b"};
 
 std::string number(double value) {
   char text[32];
@@ -460,15 +462,25 @@ void draw(SvgDrawing& drawing, const Curve& curve, std::string_view color) {
   }
 }
 
-void draw_legend(SvgDrawing& drawing, const std::vector<Curve>& curves) {
+constexpr double kLegendRow = 18;
+
+// Returns the height of the rows after the first.
+double draw_legend(SvgDrawing& drawing, const std::vector<Curve>& curves) {
   constexpr double kLetter = 7.5;
-  double at = kLeft;
+  double at = kLeft, row = 0;
   for (size_t i = 0; i < curves.size(); ++i) {
-    drawing.svg += "<rect x=\"" + number(at) + "\" y=\"14\" width=\"14\" height=\"4\" fill=\"" +
+    const double width = 20 + kLetter * static_cast<double>(curves[i].name.size());
+    if (at > kLeft && at + width > kWidth) {
+      at = kLeft;
+      row += kLegendRow;
+    }
+    drawing.svg += "<rect x=\"" + number(at) + "\" y=\"" + number(14 + row) +
+                   "\" width=\"14\" height=\"4\" fill=\"" +
                    std::string(kColors[i % kColors.size()]) + "\"/>\n";
-    drawing.text(at + 20, 20, "start", curves[i].name);
-    at += 20 + kLetter * static_cast<double>(curves[i].name.size()) + 20;
+    drawing.text(at + 20, 20 + row, "start", curves[i].name);
+    at += width + 20;
   }
+  return row;
 }
 
 }  // namespace
@@ -478,13 +490,18 @@ std::string render_svg(const std::vector<Curve>& curves, const std::string& x_na
   const auto y = try_make_axis(curves, true);
   if (!x.has_value() || !y.has_value()) return "";
   SvgDrawing drawing{*x, *y, {}};
-  drawing.svg =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 400\" width=\"720\" "
-      "height=\"400\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#777\">\n";
+  const double legend_height = draw_legend(drawing, curves);
+  const std::string shown_legend = std::exchange(drawing.svg, {});
   draw_axes(drawing, x_name);
   for (size_t i = 0; i < curves.size(); ++i) draw(drawing, curves[i], kColors[i % kColors.size()]);
-  draw_legend(drawing, curves);
-  return drawing.svg + "</svg>\n";
+  if (legend_height > 0)
+    drawing.svg =
+        "<g transform=\"translate(0 " + number(legend_height) + ")\">\n" + drawing.svg + "</g>\n";
+  const std::string height = std::to_string(static_cast<int>(kHeight + legend_height));
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 " + height +
+         "\" width=\"720\" height=\"" + height +
+         "\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#777\">\n" + drawing.svg +
+         shown_legend + "</svg>\n";
 }
 
 }  // namespace stoker::ctl

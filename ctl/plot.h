@@ -41,7 +41,8 @@ std::vector<double> make_ticks(const PlotAxis& axis, int count, double min_dista
 std::string render_plot(const std::vector<Curve>& curves, const std::string& x_name, int rows,
                         const TextStyle& style);
 
-// Renders the curves as an SVG image of 720 by 400 pixels, readable on light and dark backgrounds.
+// Renders the curves as an SVG image of 720 by 400 pixels, readable on light and dark backgrounds;
+// higher if the legend has several rows.
 // The axes are those of render_plot(). Empty if no curve has a finite point.
 std::string render_svg(const std::vector<Curve>& curves, const std::string& x_name);
 

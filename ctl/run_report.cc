@@ -64,10 +64,15 @@ Result<std::vector<run::EvalResult>> read_evals(const run::RunLayout& layout) {
 }
 
 Result<RunHistory> read_history(const run::RunLayout& layout) {
-  RunHistory history{
-      .layout = layout, .state = run::read_run_state(layout), .train = {}, .evals = {}};
+  RunHistory history{.layout = layout,
+                     .state = run::read_run_state(layout),
+                     .train = {},
+                     .evals = {},
+                     .setting_changes = {}};
   STOKER_ASSIGN_OR_RETURN(history.train, read_train_rows(layout.train_metrics_file()));
   STOKER_ASSIGN_OR_RETURN(history.evals, read_evals(layout));
+  STOKER_ASSIGN_OR_RETURN(history.setting_changes,
+                          run::read_setting_changes(layout.setting_changes_file()));
   return history;
 }
 
@@ -106,6 +111,7 @@ namespace {
 
 constexpr size_t kTableRows = 10;
 constexpr size_t kMaxMetrics = 2;
+constexpr size_t kMaxSettingChanges = 10;
 constexpr int kSmallPlotRows = 10;
 
 bool is_evaluated(const RunHistory& history, uint64_t step) {
@@ -211,6 +217,17 @@ std::string best_line(const RunHistory& history, const std::vector<MetricName>& 
          " at step " + format_count(best->step) + "\n";
 }
 
+// "changed at step 1 200: optimizer.lr 3.0e-04 -> 1.0e-04", the newest ones.
+std::string setting_change_lines(const std::vector<run::SettingChange>& changes) {
+  const size_t hidden = changes.size() - std::min(changes.size(), kMaxSettingChanges);
+  std::string lines;
+  if (hidden > 0) lines = format_count(hidden) + " earlier changes of settings\n";
+  for (size_t i = hidden; i < changes.size(); ++i)
+    lines += "changed at step " + format_count(changes[i].step) + ": " + printable(changes[i].key) +
+             " " + printable(changes[i].previous) + " -> " + printable(changes[i].current) + "\n";
+  return lines;
+}
+
 Status no_metrics_error(const RunHistory& history) {
   return Status(
       StatusCode::kNotFound,
@@ -232,10 +249,11 @@ Result<std::string> render_report(const RunHistory& history, const TextStyle& st
     first = row + 1;
   }
   const metrics::TrainMetrics& last = history.train.back();
-  std::string report = table.render(style) + "\n" + best_line(history, metrics) +
-                       format_count(last.samples_seen) + " samples in " +
-                       format_duration(trained_seconds(history)) + ", epoch " +
-                       format_count(last.epoch) + "\n" + format_run_state(history.state) + "\n";
+  std::string report =
+      table.render(style) + "\n" + best_line(history, metrics) + format_count(last.samples_seen) +
+      " samples in " + format_duration(trained_seconds(history)) + ", epoch " +
+      format_count(last.epoch) + "\n" + setting_change_lines(history.setting_changes) +
+      format_run_state(history.state) + "\n";
   // The report is still useful if all losses are NaN.
   const auto curves = loss_curves(history);
   return report + "\n" +

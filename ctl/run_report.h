@@ -18,6 +18,7 @@
 #include "shared/run/eval_result.h"
 #include "shared/run/run_layout.h"
 #include "shared/run/run_state.h"
+#include "shared/run/setting_changes.h"
 
 namespace stoker::ctl {
 
@@ -32,8 +33,9 @@ struct MetricName {
 struct RunHistory {
   run::RunLayout layout;
   run::RunState state;
-  std::vector<metrics::TrainMetrics> train;  // in order of their steps; can be empty
-  std::vector<run::EvalResult> evals;        // in order of their steps; can be empty
+  std::vector<metrics::TrainMetrics> train;         // in order of their steps; can be empty
+  std::vector<run::EvalResult> evals;               // in order of their steps; can be empty
+  std::vector<run::SettingChange> setting_changes;  // while the run trained
 };
 
 Result<RunHistory> read_history(const run::RunLayout& layout);

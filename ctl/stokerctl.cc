@@ -47,6 +47,8 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return show_top(command, console);
     case Action::kThreads:
       return show_threads(command, console);
+    case Action::kSettings:
+      return show_settings(command, console);
     case Action::kCommand:
       return run_command(command, console);
     case Action::kList:

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "evaluator/best_command.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/base/run_program.h"
 #include "shared/run/early_stopping.h"
 
 namespace stoker::evaluator {
@@ -217,10 +219,12 @@ void EvaluationLoop::handle_result(const run::EvalResult& result,
                                    const std::string& checkpoint_path, std::stop_token stop) {
   const bool is_best = results_->best() && results_->best()->step == result.step;
   if (is_best && !config_.eval.on_best_command.empty()) {
-    const Status ran = run_best_command(config_.eval.on_best_command, checkpoint_path,
-                                        std::chrono::duration_cast<std::chrono::milliseconds>(
-                                            to_nanoseconds(config_.eval.timeout_seconds)),
-                                        stop);
+    std::vector<std::string> command = config_.eval.on_best_command;
+    command.push_back(checkpoint_path);
+    const Status ran = run_program(command, "",
+                                   std::chrono::duration_cast<std::chrono::milliseconds>(
+                                       to_nanoseconds(config_.eval.timeout_seconds)),
+                                   stop);
     if (ran.ok()) {
       log_info("best-checkpoint command finished", {{"step", result.step}});
     } else {

@@ -75,7 +75,7 @@ train_stoker() {
   "$bin/stokerd" --config "$root/bench/convergence/$kind.yaml" --set "run.dir=$run" --set "run.seed=$seed" \
     --set "train.num_threads=$threads" "${more[@]}"
   "$bin/stoker-eval" --run-dir "$run" --once
-  "$bin/stokerctl" --run-dir "$run" plot --svg "$out/$kind-$seed.svg"
+  "$bin/stokerctl" --run-dir "$run" plot --output "$out/$kind-$seed.svg"
 }
 
 # Prints the metric NAME of our last evaluation, or from PyTorch's output line.

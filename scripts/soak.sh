@@ -262,7 +262,7 @@ inject_load() {
     1) request profile 20 ;;
     2) request checkpoint ;;
     3) request pause && request resume ;;
-    4) request set lr 0.0009 ;;
+    4) request set optimizer.lr 0.0009 ;;
   esac
   if (($1 % 10 == 5)); then kill_last_worker; fi
 }

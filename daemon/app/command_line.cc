@@ -18,7 +18,7 @@ constexpr const char* kFooter = R"(Examples:
   stokerd --config my.yaml --fresh                  start a new run; the existing one is archived, never deleted
 
 While it trains:
-  stokerctl --run-dir DIR status                    show the training status (pause, resume, checkpoint, stop, set lr …)
+  stokerctl --run-dir DIR status                    show the training status (pause, resume, checkpoint, stop, set …)
   stoker-eval --run-dir DIR --follow                evaluate each checkpoint in a separate process
   SIGTERM, Ctrl-C                                   finish the step, save, exit 0 (a second one: exit immediately)
   SIGUSR1                                           save now

@@ -7,6 +7,7 @@
 
 #include "daemon/app/resume_compatibility.h"
 #include "shared/base/status.h"
+#include "shared/config/load_config.h"
 
 namespace stoker::app {
 
@@ -18,6 +19,7 @@ struct CommandLine {
   AllowedChanges allowed;              // --allow-…
   bool fresh = false;                  // --fresh
   bool check = false;                  // --check
+  config::SettingOrigins origins;      // set by main() with the configuration
 };
 
 // The command line, or the exit code if the process must exit (--help, --version or a usage error,

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -26,6 +27,7 @@ constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not st
 constexpr auto kJoinGrace = 30s;
 
 constexpr const char* kSigterm = "SIGTERM";
+constexpr const char* kLogLevelKey = "log.level";
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : kSigterm; }
 
@@ -51,20 +53,33 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalC
   return *std::move(request);
 }
 
-// Handles SIGHUP: reads the configuration again, applies what can change during training
-// (log.level), and logs every other key that differs. An invalid configuration is logged and
-// rejected as a whole. `now`: the configuration that the daemon was started with.
-void reload_config(const config::Config& now, const CommandLine& command) {
+// Handles SIGHUP: reads the configuration again, applies log.level, and logs every other key that
+// differs. A level that was set during the run holds until that of the file changes. An invalid
+// configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
+// with.
+void reload_config(const config::Config& now, const CommandLine& command, Run& run) {
   const auto fresh = config::load_config(command.config, command.overrides);
   if (!fresh.ok()) {
     log_error("configuration reload rejected", {{"error", fresh.status().message()}});
     return;
   }
-  set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
-  log_info("configuration reloaded", {{"log.level", config::to_string(fresh->log.level)}});
-  set_log_level(fresh->log.level);
+  const auto status = run.status();
+  const auto live = std::ranges::find(status->live_settings, kLogLevelKey,
+                                      &std::pair<std::string, std::string>::first);
+  const bool is_live = live != status->live_settings.end();
+  const LogLevel level = fresh->log.level;
+  if (is_live && level == now.log.level) {
+    log_info("configuration reloaded", {{"log.level", live->second}});
+  } else {
+    set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
+    log_info("configuration reloaded", {{"log.level", config::to_string(level)}});
+    set_log_level(level);
+    if (is_live)
+      run.post(control::UnsetSetting{.key = kLogLevelKey},
+               [level](const Result<std::string>&) { set_log_level(level); });
+  }
   for (const config::SettingChange& change : config::diff_configs(now, *fresh))
-    if (change.on_resume != config::OnResume::kLive && change.key != "run.dir")
+    if (change.key != kLogLevelKey && change.key != "run.dir")
       log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
 }
 
@@ -200,6 +215,7 @@ Status DaemonApp::open_run_directory() {
                                    .format = config_.log.format,
                                    .file = layout_.trainer_log(),
                                    .journal = true}));
+  event_commands_.emplace(config_.run.on_event_command, layout_.root());
   log_info("daemon started", {{"version", stoker_version()},
                               {"torch_version", torch_version()},
                               {"run_dir", layout_.root()},
@@ -318,7 +334,7 @@ void DaemonApp::on_signal(int number) {
   if (is_preempted_ && number == SIGTERM) return;
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
-      reload_config(config_, command_);
+      reload_config(config_, command_, *run_);
       if (training_) notifier_.ready();  // before that it would report that startup is complete
       return;
     case service::SignalAction::kSave:
@@ -532,6 +548,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                              {"step", end.step},
                              {"reason", end.reason},
                              {"exit_code", end.exit_code}});
+  if (event_commands_) event_commands_->stop(service::EventCommands::kTimeout);
   flush_log();
   return code;
 }

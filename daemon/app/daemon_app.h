@@ -27,6 +27,7 @@
 #include "daemon/monitoring/monitoring_server.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/listening_socket.h"
+#include "daemon/service/event_commands.h"
 #include "daemon/service/restart_count.h"
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signal_policy.h"
@@ -101,8 +102,9 @@ class DaemonApp {
   boost::asio::steady_timer timer_;
   service::SystemdNotifier notifier_;  // disabled on ranks other than the chief
   ProgressReporter progress_{notifier_, clock_};
-  std::optional<service::RunDirectory> directory_;  // of the chief
-  std::optional<FileLock> rank_lock_;               // of the other ranks
+  std::optional<service::RunDirectory> directory_;        // of the chief
+  std::optional<FileLock> rank_lock_;                     // of the other ranks
+  std::optional<service::EventCommands> event_commands_;  // of the chief
   service::SignalPolicy policy_;
   service::RestartCount starts_{default_file_system(), layout_.restart_count_file()};
   control::RunIdentity identity_;  // set by start_control()

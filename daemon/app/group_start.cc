@@ -145,7 +145,8 @@ group::SharedSettings shared_settings(const config::Config& config) {
   group::SharedSettings settings{{"stoker version", stoker_version()},
                                  {"LibTorch version", torch_version()},
                                  {"CPU capability", at::get_cpu_capability()}};
-  for (auto& setting : config::all_settings(config)) settings.push_back(std::move(setting));
+  for (auto& setting : config::all_settings(config))
+    settings.emplace_back(std::move(setting.key), std::move(setting.value));
   return settings;
 }
 

@@ -10,10 +10,11 @@
 int main(int argc, char** argv) {
   using namespace stoker;
   model::install_host_allocator();
-  const auto parsed = app::parse_command_line(argc, argv);  // prints help and usage errors
+  auto parsed = app::parse_command_line(argc, argv);  // prints help and usage errors
   if (!parsed.command) return static_cast<int>(parsed.exit_code);
   // Returns the validated configuration, or all its errors.
-  auto config = config::load_config(parsed.command->config, parsed.command->overrides);
+  auto config = config::load_config(parsed.command->config, parsed.command->overrides,
+                                    &parsed.command->origins);
   if (!config.ok()) {
     // Configuration errors already have one line each with their location, as compiler errors do.
     const bool has_places = config.status().code() == StatusCode::kInvalidArgument;

@@ -186,7 +186,7 @@ void record_resumed_checkpoint(FileSystem& files, const checkpoint::CheckpointSt
 Status archive_run(FileSystem& files, const std::string& run_dir) {
   // The record follows the checkpoints. After a crash in between, a start exits with 65, and one
   // with --fresh moves the rest.
-  const std::array<const char*, 12> kRunEntries{"checkpoints",
+  const std::array<const char*, 13> kRunEntries{"checkpoints",
                                                 "last_checkpoint.json",
                                                 "eval",
                                                 "metrics",
@@ -197,6 +197,7 @@ Status archive_run(FileSystem& files, const std::string& run_dir) {
                                                 "exit_status.json",
                                                 "restart_count.json",
                                                 "dataset_versions.jsonl",
+                                                "setting_changes.jsonl",
                                                 "stream_history"};
   std::vector<std::string> there;
   for (const char* const name : kRunEntries)

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include <boost/json.hpp>
+
 #include "daemon/app/compute_class_weights.h"
 #include "daemon/app/dataset_refresher.h"
 #include "daemon/app/group_start.h"
@@ -127,6 +129,13 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
   return {};
 }
 
+const char* origin_of(const CommandLine& command, const std::string& key) {
+  if (key == "run.dir" && !command.run_dir.empty()) return "--run-dir";
+  const auto found = command.origins.find(key);
+  if (found == command.origins.end()) return "default";
+  return found->second == config::SettingOrigin::kOverride ? "--set" : "file";
+}
+
 }  // namespace
 
 Run::Run(const config::Config& config, const CommandLine& command, const run::RunLayout& layout,
@@ -211,6 +220,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
       on_training();
     }
     const auto outcome = segment.train(channels_, stop);
+    live_settings_ = segment.live_settings();
     const Status shut_down = segment.shut_down();
     if (!outcome.ok()) return outcome.status();
     if (!shut_down.ok()) return shut_down;
@@ -233,6 +243,8 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
         break;
       case train::TrainerOutcome::kNewDatasetVersion:
         STOKER_RETURN_IF_ERROR(segment.apply_refresh());
+        break;
+      case train::TrainerOutcome::kNewSettings:
         break;
     }
     resume.clear();  // checkpoints saved since then are newer
@@ -272,16 +284,19 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   if (!data) {
     STOKER_ASSIGN_OR_RETURN(data, open_data(saved));
   }
+  STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
+  STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
   start.store = std::move(store);
   start.maybe_stream_input = maybe_stream_input_.get();
   start.continues_stream = has_read_stream_;
   STOKER_RETURN_IF_ERROR(fill_manifest(start, saved));
   STOKER_RETURN_IF_ERROR(saved ? continue_from(*saved, start) : begin(start));
+  start.state->settings = std::move(settings);
   // Before the chief replaces the configuration, with which the others compare theirs.
   if (group_) STOKER_RETURN_IF_ERROR(synchronize(start, !saved));
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
-                                               config::to_yaml(config_)));
+                                               config::to_yaml(start.config)));
   if (is_chief())
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
@@ -307,6 +322,27 @@ Result<Run::ResumeCheckpoint> Run::choose_checkpoint(const checkpoint::Checkpoin
   }
   STOKER_ASSIGN_OR_RETURN(const std::string path, group_->text_of_chief("", stop));
   return path.empty() ? ResumeCheckpoint() : find_checkpoint(store, path);
+}
+
+// Those of the segment before are newer than those of its checkpoint after a rollback.
+Result<config::LiveSettings> Run::choose_settings(const ResumeCheckpoint& saved) const {
+  if (live_settings_) return *live_settings_;
+  if (!saved) return config::LiveSettings();
+  auto state = train::parse_live_state(saved->manifest().live_settings);
+  if (!state.ok()) return state.status().with_context(saved->path());
+  config::ResumedSettings resumed = config::resume_live(config_, state->settings);
+  for (const config::LiveSetting& setting : resumed.kept)
+    log_info(
+        "live setting resumed",
+        {{"key", setting.key}, {"current", setting.value}, {"configured", setting.configured}});
+  for (const auto& [setting, reason] : resumed.dropped) {
+    const auto now = config::value_of(config_, setting.key);
+    log_warn("live setting dropped", {{"key", setting.key},
+                                      {"previous", setting.value},
+                                      {"current", now.ok() ? *now : "(none)"},
+                                      {"reason", reason}});
+  }
+  return std::move(resumed.kept);
 }
 
 Status Run::synchronize(SegmentStart& start, bool is_new) {
@@ -398,7 +434,7 @@ Result<SegmentStart> Run::create_state(std::unique_ptr<data::Dataset> data,
   STOKER_ASSIGN_OR_RETURN(const auto plan,
                           feed::make_plan_options(config_, *data, weights_, plan_start));
   if (!config::training_stream(config_)) feed::log_padding_ratio(*data, plan);
-  SegmentStart start{.data = std::move(data), .plan = data::order::SamplePlan(plan)};
+  SegmentStart start{.config = {}, .data = std::move(data), .plan = data::order::SamplePlan(plan)};
   config::Config config = config_;
   STOKER_ASSIGN_OR_RETURN(config.task, compute_class_weights(config_.task, *start.data, saved));
   // The checkpoint has the value of every parameter, and drawing them can take minutes.
@@ -446,9 +482,9 @@ Status Run::begin(SegmentStart& start) {
 
 Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start) {
   const checkpoint::Manifest& manifest = saved.manifest();
-  STOKER_ASSIGN_OR_RETURN(
-      start.save_after_resume,
-      load_checkpoint(*start.state, saved, start.manifest, changed_config(), command_.allowed));
+  STOKER_ASSIGN_OR_RETURN(start.save_after_resume,
+                          load_checkpoint(*start.state, saved, start.manifest,
+                                          changed_config(start.config), command_.allowed));
   if (start.state->stream)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
@@ -481,11 +517,11 @@ Status Run::take_stream_history(SegmentStart& start, const std::string& follows)
   return {};
 }
 
-ResumeCompatibility Run::changed_config() const {
+ResumeCompatibility Run::changed_config(const config::Config& now) const {
   ResumeCompatibility changes;
   const auto before = config::load_config(layout_.config_file(), {});
   if (before.ok()) {
-    changes.add_config(*before, config_);
+    changes.add_config(*before, now);
   } else {
     log_warn("previous configuration unreadable", {{"error", before.status().message()}});
   }
@@ -571,6 +607,29 @@ Result<std::string> Run::peek_inspection(uint64_t inspection, uint64_t after) {
 
 Status Run::close_inspection(uint64_t inspection) {
   return channels_.inspections.close(inspection);
+}
+
+Result<std::string> Run::settings(const std::string& key) const {
+  const auto live = channels_.board.read()->live_settings;
+  boost::json::array settings;
+  for (const config::Setting& setting : config::all_settings(config_)) {
+    const bool is_selected =
+        key.empty() ? setting.is_live : setting.key == key || setting.key.starts_with(key + ".");
+    if (!is_selected) continue;
+    const auto changed =
+        std::ranges::find(live, setting.key, &std::pair<std::string, std::string>::first);
+    const auto value = [](const std::string& yaml) {
+      return boost::json::parse(config::to_json_value(yaml));
+    };
+    boost::json::object& shown = settings.emplace_back(boost::json::object()).as_object();
+    shown["key"] = setting.key;
+    shown["value"] = value(changed == live.end() ? setting.value : changed->second);
+    shown["origin"] = changed == live.end() ? origin_of(command_, setting.key) : "live";
+    shown["can_change"] = setting.is_live;
+    if (changed != live.end()) shown["configured"] = value(setting.value);
+  }
+  if (settings.empty()) return config::value_of(config_, key).status();
+  return boost::json::serialize(boost::json::object{{"settings", std::move(settings)}});
 }
 
 Result<server::AttachedRing> Run::attach(pid_t pid, UniqueFd pidfd) {

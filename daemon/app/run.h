@@ -38,6 +38,7 @@
 #include "shared/base/thread_registry.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
+#include "shared/config/live_settings.h"
 #include "shared/control/trainer_status.h"
 #include "shared/data/dataset.h"
 #include "shared/feed/make_sample_plan.h"
@@ -93,6 +94,7 @@ class Run final : public server::TrainingControl {
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override;
   Result<std::string> peek_inspection(uint64_t inspection, uint64_t after) override;
   Status close_inspection(uint64_t inspection) override;
+  Result<std::string> settings(const std::string& key) const override;
   // kBusy during the preparation. Otherwise as FeedSupervisor::attach().
   Result<server::AttachedRing> attach(pid_t pid, UniqueFd pidfd) override;
 
@@ -132,7 +134,9 @@ class Run final : public server::TrainingControl {
   Status begin(SegmentStart& start);
   Status continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start);
   Status take_stream_history(SegmentStart& start, const std::string& follows) const;
-  ResumeCompatibility changed_config() const;
+  ResumeCompatibility changed_config(const config::Config& now) const;
+  // Of the segment before, or of the checkpoint.
+  Result<config::LiveSettings> choose_settings(const ResumeCheckpoint& saved) const;
   // Makes the states of the ranks equal, or finds that they are not.
   Status synchronize(SegmentStart& start, bool is_new);
   bool is_chief() const { return !group_ || group_->is_chief(); }
@@ -163,6 +167,8 @@ class Run final : public server::TrainingControl {
   bool is_data_exhausted_ = false;
   std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
   bool has_read_stream_ = false;                     // a segment has ended
+  std::optional<config::LiveSettings>
+      live_settings_;            // of the segment before; nullopt: there is none
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
 
   mutable std::mutex mutex_;

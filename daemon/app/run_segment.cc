@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
@@ -20,11 +21,14 @@
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
 #include "shared/base/log.h"
+#include "shared/metrics/json_lines.h"
+#include "shared/run/setting_changes.h"
 
 namespace stoker::app {
 namespace {
 
 using namespace std::chrono_literals;
+constexpr std::string_view kLogLevel = "log.level";
 constexpr auto kGrace = 10s;  // for the threads to exit after their last work item
 
 // Lost records must not prevent a checkpoint.
@@ -73,12 +77,34 @@ Result<std::string> write_profile(const run::RunLayout& layout,
   return answer + "}";
 }
 
+Status append_line(const std::string& path, const std::string& line) {
+  STOKER_ASSIGN_OR_RETURN(const auto file,
+                          metrics::JsonLinesFile::open(default_file_system(), path));
+  STOKER_RETURN_IF_ERROR(file->append_line(line));
+  return file->sync();
+}
+
+// Appends to setting_changes.jsonl, and replaces config.yaml by the configuration in effect, which
+// stoker-eval and stokerctl read.
+void record_setting_change(const run::RunLayout& layout, const run::SettingChange& change,
+                           const std::string& config_yaml) {
+  const auto log_failure = [](const std::string& path, const Status& status) {
+    if (!status.ok())
+      log_warn("setting changes not recorded", {{"path", path}, {"error", status.to_string()}});
+  };
+  log_failure(layout.setting_changes_file(),
+              append_line(layout.setting_changes_file(), run::to_json(change)));
+  log_failure(layout.config_file(),
+              write_file_atomically(default_file_system(), layout.config_file(), config_yaml));
+}
+
 }  // namespace
 
 RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
                        DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start,
                        group::ProcessGroup* maybe_group)
-    : config_(config),
+    : configured_(config),
+      config_(std::move(start.config)),
       layout_(files.run),
       rank_layout_(files.rank),
       maybe_group_(maybe_group),
@@ -98,6 +124,8 @@ RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
 // ---- Start
 
 Status RunSegment::open() {
+  for (const config::LiveSetting& setting : state_->settings)
+    if (setting.key == kLogLevel) set_log_level(config_.log.level);
   STOKER_RETURN_IF_ERROR(open_outputs());
   STOKER_RETURN_IF_ERROR(start_feed());
   if (maybe_refresher_) maybe_refresher_->watch(*data_, watchers_);
@@ -222,11 +250,12 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
   // A permanent failure of the workers ends the data: the trainer saves its state and returns.
   const std::stop_callback feed_failed(feeders_.token(), [this] { ring_->close(); });
   const uint64_t first_step = state_->step;
-  train::Trainer trainer(config_, *state_, *this, *this, channels, *writer_, clock_,
+  train::Trainer trainer(configured_, *state_, *this, *this, channels, *writer_, clock_,
                          {.manifest = manifest_,
                           .metrics_bytes = metrics_ ? metrics_->position() : 0,
                           .save_after_resume = save_after_resume_,
-                          .maybe_group = maybe_group_});
+                          .maybe_group = maybe_group_,
+                          .on_setting_change = std::bind_front(&RunSegment::apply_setting, this)});
   const auto outcome = trainer.run(stop);
   if (const Status feed = feeders_.reason(); !feed.ok()) return feed.with_context("feed");
   const bool has_finished = outcome.ok() && (*outcome == train::TrainerOutcome::kFinished ||
@@ -234,6 +263,25 @@ Result<train::TrainerOutcome> RunSegment::train(train::TrainerChannels& channels
   if (has_finished && first_step < state_->step && is_chief())
     write_end_summary(config_, layout_, clock_);
   return outcome;
+}
+
+// What the trainer does not use itself. The files are written by the thread of the metrics.
+void RunSegment::apply_setting(uint64_t step, const config::Config& config,
+                               const config::SettingChange& change) {
+  if (change.key == kLogLevel) set_log_level(config.log.level);
+  retention_manager_->set_policy(config);
+  if (!metrics_) return;
+  const run::SettingChange record{.time = to_iso8601(clock_.wall()),
+                                  .step = step,
+                                  .key = change.key,
+                                  .previous = change.previous,
+                                  .current = change.current};
+  const bool posted = metrics_->post([&layout = layout_, record, yaml = config::to_yaml(config)] {
+    record_setting_change(layout, record, yaml);
+  });
+  if (!posted)
+    log_warn("setting changes not recorded",
+             {{"path", layout_.setting_changes_file()}, {"error", "the metrics queue is full"}});
 }
 
 Status RunSegment::shut_down() {

@@ -57,6 +57,7 @@ struct RunFiles {
 
 // What a segment starts from; prepared by Run.
 struct SegmentStart {
+  config::Config config;  // in effect, with the live settings of the state
   std::unique_ptr<data::Dataset> data;
   data::order::SamplePlan plan;
   std::unique_ptr<train::TrainingState> state = nullptr;
@@ -72,7 +73,7 @@ struct SegmentStart {
 
 class RunSegment final : private train::BatchSource, private train::MetricsSink {
  public:
-  // `maybe_refresher`: null if data.train is not refreshed. `maybe_group`: null if this process
+  // `config`: as configured. `maybe_refresher`: null if data.train is not refreshed. `maybe_group`: null if this process
   // trains alone.
   RunSegment(const config::Config& config, const RunFiles& files, DatasetRefresher* maybe_refresher,
              Clock& clock, SegmentStart start, group::ProcessGroup* maybe_group = nullptr);
@@ -92,7 +93,9 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   // The dataset, for the next segment; after shut_down().
   std::unique_ptr<data::Dataset> release_data() { return std::move(data_); }
 
-  uint64_t step() const { return state_->step; }  // only for the trainer thread
+  // Only for the trainer thread.
+  uint64_t step() const { return state_->step; }
+  const config::LiveSettings& live_settings() const { return state_->settings; }
   // Adds what the ring, the workers and the checkpoint writer report.
   void add_live(control::TrainerStatus& status) const;
   ThreadList stream_threads() const { return feed_->stream_threads(); }
@@ -105,6 +108,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   void share_commits(writer::WriterOptions& saving);
   Status start_feed();
   void save_stream_history() const;
+  void apply_setting(uint64_t step, const config::Config& config,
+                     const config::SettingChange& change);
   bool is_chief() const { return maybe_group_ == nullptr || maybe_group_->is_chief(); }
   ring::TicketShare share() const;
   void add_feed(control::TrainerStatus::Feed& status) const;
@@ -130,7 +135,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   void save_profile(train::RecordedProfile recorded, train::Done done) override;
 
   // Constant after construction.
-  const config::Config& config_;
+  const config::Config& configured_;
+  const config::Config config_;  // in effect at the start of the segment
   const run::RunLayout& layout_;
   const run::RunLayout& rank_layout_;
   group::ProcessGroup* const maybe_group_;

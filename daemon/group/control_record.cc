@@ -10,7 +10,7 @@
 namespace stoker::group {
 namespace {
 
-constexpr size_t kSharedNumbers = 8;
+constexpr size_t kSharedNumbers = 7;
 constexpr size_t kRankNumbers = 5;
 constexpr double kMaxCount = 9007199254740992;  // 2^53
 
@@ -22,7 +22,7 @@ bool are_counts(const ControlNumbers& sum) {
     if (!is_count(sum[at])) return false;
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     if (!is_count(sum[at + 2]) || !is_count(sum[at + 3]) || !is_count(sum[at + 4])) return false;
-  return sum[6] <= static_cast<double>(SharedCommand::kSetLearningRate);
+  return sum[6] <= static_cast<double>(SharedCommand::kChangeSetting);
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ ControlNumbers to_numbers(const ControlRecord& own, const RankReport& report, in
   ControlNumbers numbers{static_cast<double>(own.step),      static_cast<double>(own.stop),
                          static_cast<double>(own.preempted), static_cast<double>(own.save),
                          static_cast<double>(own.snapshot),  static_cast<double>(own.sample_errors),
-                         static_cast<double>(own.command),   own.argument};
+                         static_cast<double>(own.command)};
   numbers.resize(count_numbers(world_size));
   double* const ranks = numbers.data() + kSharedNumbers + kRankNumbers * static_cast<size_t>(rank);
   ranks[0] = report.compute_ms;
@@ -65,7 +65,6 @@ Result<ControlRecord> parse_sum(const ControlNumbers& sum, uint64_t own_step, in
                        .snapshot = static_cast<uint64_t>(sum[4]),
                        .sample_errors = static_cast<uint64_t>(sum[5]),
                        .command = static_cast<SharedCommand>(sum[6]),
-                       .argument = sum[7],
                        .ranks = {}};
   for (size_t at = kSharedNumbers; at < sum.size(); at += kRankNumbers)
     record.ranks.push_back({.compute_ms = sum[at],

@@ -17,7 +17,8 @@
 namespace stoker::group {
 
 // A command that changes how all ranks continue. Other commands concern the chief only.
-enum class SharedCommand : uint8_t { kNone, kPause, kResume, kSetLearningRate };
+// kChangeSetting: with the next text of the chief.
+enum class SharedCommand : uint8_t { kNone, kPause, kResume, kChangeSetting };
 
 // What one rank reports about itself.
 struct RankReport {
@@ -37,7 +38,6 @@ struct ControlRecord {
   uint64_t snapshot = 0;       // 1: all ranks save their part of this step; of the chief
   uint64_t sample_errors = 0;  // since the start, on the ranks other than the chief
   SharedCommand command = SharedCommand::kNone;  // of the chief
-  double argument = 0;                           // of the command
   std::vector<RankReport> ranks;                 // by rank; set by parse_sum()
   bool operator==(const ControlRecord&) const = default;
 };

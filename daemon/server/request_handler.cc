@@ -146,6 +146,11 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
 }
 
 void RequestHandler::execute(Session& session, const std::string& id,
+                             const control::GetSettings& call) {
+  reply(session, id, training_.settings(call.key));
+}
+
+void RequestHandler::execute(Session& session, const std::string& id,
                              const control::ReadInspection& call) {
   // A read-only client neither keeps an inspection open nor discards records that an operator has not
   // read.

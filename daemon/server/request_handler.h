@@ -60,6 +60,7 @@ class RequestHandler {
   void execute(Session& session, const std::string& id, const control::Help&);
   void execute(Session& session, const std::string& id, const control::GetStatus&);
   void execute(Session& session, const std::string& id, const control::GetThreads&);
+  void execute(Session& session, const std::string& id, const control::GetSettings& call);
   void execute(Session& session, const std::string& id, const control::Attach& call);
   void execute(Session& session, const std::string& id, const control::ReadInspection& call);
   void execute(Session& session, const std::string& id, const control::CloseInspection& call);

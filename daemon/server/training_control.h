@@ -39,6 +39,9 @@ class TrainingControl {
   // when the checkpoint is committed or has failed. Profile: when the trace is written. kBusy
   // through `done`: the mailbox is full, and the command was not executed.
   virtual void post(control::Command command, Done done) = 0;
+  // The settings that can change, or those at and below `key`, each with its origin. Returns
+  // immediately. kInvalidArgument: no such key.
+  virtual Result<std::string> settings(const std::string& key) const = 0;
   // The records of an inspection after number `after`, with and without any effect on it, and the end
   // of an inspection. All return immediately. kNotFound: no such inspection.
   virtual Result<std::string> read_inspection(uint64_t inspection, uint64_t after) = 0;

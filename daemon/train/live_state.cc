@@ -22,16 +22,33 @@ LossTrend parse_trend(const boost::json::object& object) {
   return trend;
 }
 
+boost::json::array to_array(const config::LiveSettings& settings) {
+  boost::json::array array;
+  for (const config::LiveSetting& setting : settings)
+    array.push_back(boost::json::object{
+        {"key", setting.key}, {"value", setting.value}, {"configured", setting.configured}});
+  return array;
+}
+
+config::LiveSetting parse_setting(const boost::json::object& object) {
+  const auto text = [&object](const char* name) {
+    return std::string(object.at(name).as_string());
+  };
+  return {.key = text("key"), .value = text("value"), .configured = text("configured")};
+}
+
 }  // namespace
 
 std::string to_json(const LiveState& live) {
-  return boost::json::serialize(boost::json::object{
+  boost::json::object object{
       {"lr_scale", live.lr_scale},
       {"skipped_steps", live.skipped_steps},
       {"consecutive_nonfinite", live.consecutive_nonfinite},
       {"rollbacks", live.rollbacks},
       {"loss_trend", to_object(live.loss_trend)},
-      {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}});
+      {"quarantined", boost::json::array(live.quarantined.begin(), live.quarantined.end())}};
+  if (!live.settings.empty()) object["settings"] = to_array(live.settings);
+  return boost::json::serialize(object);
 }
 
 Result<LiveState> parse_live_state(const std::string& text) {
@@ -54,6 +71,9 @@ Result<LiveState> parse_live_state(const std::string& text) {
       live.loss_trend = parse_trend(trend->as_object());
     if (const auto* times = fields.if_contains("rollbacks"))
       live.rollbacks = times->to_number<uint64_t>();
+    if (const auto* settings = fields.if_contains("settings"))
+      for (const auto& setting : settings->as_array())
+        live.settings.push_back(parse_setting(setting.as_object()));
     if (const auto* samples = fields.if_contains("quarantined"))
       for (const auto& sample : samples->as_array())
         live.quarantined.push_back(sample.to_number<uint64_t>());

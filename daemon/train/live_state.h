@@ -12,11 +12,13 @@
 
 #include "daemon/train/loss_trend.h"
 #include "shared/base/status.h"
+#include "shared/config/live_settings.h"
 
 namespace stoker::train {
 
 struct LiveState {
-  double lr_scale = 1.0;       // set by `set lr`; multiplies the scheduled learning rate
+  config::LiveSettings settings;
+  double lr_scale = 1.0;       // lowered by rollbacks; multiplies the scheduled learning rate
   uint64_t skipped_steps = 0;  // steps without an update, see NonfiniteGuard
   // Consecutive skipped steps up to the last one that NonfiniteGuard evaluated.
   uint64_t consecutive_nonfinite = 0;

@@ -40,12 +40,21 @@ std::unique_ptr<GradientBuckets> make_buckets(group::ProcessGroup* maybe_group,
   return std::make_unique<GradientBuckets>(*maybe_group, optimizer, config.bucket_mib);
 }
 
+// The state has only settings that resume_live() or set_live() accepted.
+config::Config config_in_effect(const config::Config& configured,
+                                const config::LiveSettings& live) {
+  auto config = config::with_live_settings(configured, live);
+  assert(config.ok());
+  return *std::move(config);
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
                  MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
                  Clock& clock, TrainerStart start, StepEngine::Factory make_engine)
-    : config_(config),
+    : configured_(config),
+      config_(config_in_effect(config, state.settings)),
       state_(state),
       source_(source),
       sink_(sink),
@@ -62,14 +71,16 @@ Trainer::Trainer(const config::Config& config, TrainingState& state, BatchSource
       receiver_(source.shapes(), source.ring().layout(), source.ring().slots()),
       manifest_(std::move(start.manifest)),
       metrics_bytes_(start.metrics_bytes),
-      step_(state.model(), state.task(), state.optimizer(), config.train, state.loss_scale(),
+      step_(state.model(), state.task(), state.optimizer(), config_.train, state.loss_scale(),
             static_cast<int64_t>(share_.length())),
-      guard_(config.train, state),
-      triggers_(config.checkpoint, start.save_after_resume),
-      instrumentation_(config.metrics, sink, channels.inspections, clock, state.model(),
+      guard_(config_.train, state),
+      triggers_(config_.checkpoint, start.save_after_resume),
+      instrumentation_(config_.metrics, sink, channels.inspections, clock, state.model(),
                        state.device(), source),
+      on_setting_change_(std::move(start.on_setting_change)),
+      last_step_(config_.train.max_steps),
       is_sharded_(state.optimizer().is_sharded()) {
-  status_.max_steps = config.train.max_steps;
+  publish_settings();
   status_.device = state.device().str();
   status_.step = state.step;
   status_.loss = std::nan("");
@@ -107,6 +118,8 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
       if (stop_requested_ || stop.stop_requested()) break;
       STOKER_ASSIGN_OR_RETURN(const bool is_switching, switch_dataset_version());
       if (is_switching) return TrainerOutcome::kNewDatasetVersion;
+      STOKER_ASSIGN_OR_RETURN(const bool has_new_settings, save_for_new_settings());
+      if (has_new_settings) return TrainerOutcome::kNewSettings;
       STOKER_ASSIGN_OR_RETURN(const bool stepped, do_step(stop));
       if (!stepped) break;
       STOKER_ASSIGN_OR_RETURN(const bool is_finite, report_and_save());
@@ -126,14 +139,23 @@ Result<TrainerOutcome> Trainer::run(std::stop_token stop) {
   }
 }
 
-// A nonfinite state must not be saved, so the run does not switch to new data from it.
 Result<bool> Trainer::switch_dataset_version() {
   if (!source_.has_new_version_at(state_.ticket)) return false;
+  return save_for_next_segment("new dataset version");
+}
+
+Result<bool> Trainer::save_for_new_settings() {
+  if (!needs_new_segment_) return false;
+  return save_for_next_segment("new settings");
+}
+
+// A nonfinite state must not be saved, so the run does not switch to another segment from it.
+Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
   publish(control::TrainerState::kSaving);
-  instrumentation_.finish("new dataset version");
+  instrumentation_.finish(reason);
   STOKER_RETURN_IF_ERROR(save_last(false));
   return true;
 }
@@ -222,6 +244,10 @@ void Trainer::reject_saving(const Status& why) {
 
 void Trainer::execute_commands() {
   for (const Request& request : channels_.mailbox.take()) {
+    if (const Status possible = check_setting(request.command); !possible.ok()) {
+      answer(request.done, possible);
+      continue;
+    }
     if (defer(request)) continue;
     std::visit([&](const auto& command) { execute(command, request.done); }, request.command);
   }
@@ -249,20 +275,6 @@ void Trainer::execute(const control::Stop& stop, const Done& done) {
   stop_requested_ = true;
   if (stop.is_preemption) is_preempted_ = true;
   answer_at_step(done, R"("state":"stopping")");
-}
-
-void Trainer::execute(const control::SetLearningRate& command, const Done& done) {
-  if (learning_rate() == 0)
-    return answer(done, Status(StatusCode::kInvalidArgument,
-                               "the schedule's learning rate is 0 at step " +
-                                   std::to_string(state_.step) + "; nothing scales it"));
-  state_.lr_scale *= command.lr / learning_rate();
-  status_.lr = learning_rate();
-  char field[64];
-  std::snprintf(field, sizeof field, "\"lr\":%.17g", status_.lr);
-  log_info("learning rate changed",
-           {{"step", state_.step}, {"lr", status_.lr}, {"lr_scale", state_.lr_scale}});
-  answer_at_step(done, field);
 }
 
 void Trainer::execute(const control::Profile& command, const Done& done) {
@@ -362,8 +374,10 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
         .is_last = part + 1 == parts,
         .is_instrumented = instrumentation_.maybe_observer() != nullptr,
         .level = uses_tree_ ? SumTree::level_of(part) : 0};
-    if (micro_batch.is_last)
-      engine_->submit([this, lr = learning_rate()] { state_.optimizer().set_lr(lr); });
+    if (micro_batch.is_last) {
+      step_lr_ = learning_rate();
+      engine_->submit([this, lr = step_lr_] { state_.optimizer().set_lr(lr); });
+    }
     if (config_.run.rng == config::Rng::kPerTicket) seed_generators(batch->ticket);
     engine_->run(*batch, micro_batch);
     STOKER_RETURN_IF_ERROR(group_status_);

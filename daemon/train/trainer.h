@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -42,6 +43,8 @@
 #include "daemon/writer/checkpoint_writer.h"
 #include "shared/base/clock.h"
 #include "shared/config/config.h"
+#include "shared/config/live_settings.h"
+#include "shared/config/load_config.h"
 #include "shared/feed/batch_receiver.h"
 #include "shared/metrics/metrics_record.h"
 
@@ -54,6 +57,11 @@ struct TrainerStart {
   uint64_t metrics_bytes = 0;      // current length of train.jsonl
   bool save_after_resume = false;  // saves after the first step, regardless of the configuration
   group::ProcessGroup* maybe_group = nullptr;  // that shares the steps; null: this process is alone
+  // Called after a live setting has changed, with the configuration in effect: applies what the trainer
+  // does not use, and records the change. Can be empty.
+  std::function<void(uint64_t step, const config::Config& config,
+                     const config::SettingChange& change)>
+      on_setting_change = {};
 };
 
 // Why Trainer::run() returned. The first four end the run in this process.
@@ -64,11 +72,13 @@ enum class TrainerOutcome {
   kPreempted,          // stopped by the launcher, which starts the run again
   kRolledBack,         // nothing was saved; resume from the last checkpoint
   kNewDatasetVersion,  // the state was saved; resume from it with the new dataset version
+  kNewSettings,        // the same, with other live settings, which are in the state
 };
 
 class Trainer {
  public:
-  // `make_engine` is for tests; empty: train::make_engine().
+  // `config`: as configured; the live settings of the state replace some of it. `make_engine` is for
+  // tests; empty: train::make_engine().
   Trainer(const config::Config& config, TrainingState& state, BatchSource& source,
           MetricsSink& sink, TrainerChannels& channels, writer::CheckpointWriter& writer,
           Clock& clock, TrainerStart start, StepEngine::Factory make_engine = {});
@@ -101,9 +111,17 @@ class Trainer {
   void execute(const control::Resume&, const Done& done);
   void execute(const control::SaveCheckpoint&, const Done& done);
   void execute(const control::Stop&, const Done& done);
-  void execute(const control::SetLearningRate& command, const Done& done);
+  void execute(const control::SetSetting& command, const Done& done);
+  void execute(const control::UnsetSetting& command, const Done& done);
   void execute(const control::Profile& command, const Done& done);
   void execute(const control::OpenInspection& command, const Done& done);
+  Status check_setting(const control::Command& command) const;
+  void change_settings(const std::string& key, Result<config::LiveConfig> changed,
+                       const Done& done);
+  // True if the state was saved and the run must continue with other workers or a longer ring.
+  Result<bool> save_for_new_settings();
+  Result<bool> save_for_next_segment(const std::string& reason);
+  void publish_settings();  // with the next status
   // Answers with the step and `field`, as JSON.
   void answer_at_step(const Done& done, const std::string& field) const;
   Status wait_while_paused(std::stop_token stop);
@@ -117,6 +135,7 @@ class Trainer {
 
   // Only in a group.
   bool defer(const Request& request);
+  Status change_agreed_setting(const Request& request);
   group::ControlRecord own_record(uint64_t step_to_save);
   group::RankReport own_report();
   Status publish_quarantine();
@@ -165,7 +184,8 @@ class Trainer {
   control::TrainerState activity() const;
   void publish(control::TrainerState activity);
 
-  const config::Config& config_;
+  const config::Config& configured_;
+  config::Config config_;  // in effect; the live settings change between steps
   TrainingState& state_;
   BatchSource& source_;
   MetricsSink& sink_;
@@ -193,6 +213,9 @@ class Trainer {
   std::optional<TrainingState::Mark> step_began_;
   std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 
+  const decltype(TrainerStart::on_setting_change) on_setting_change_;
+  const uint64_t last_step_;        // up to which the ring has batches
+  bool needs_new_segment_ = false;  // for the live settings
   bool stop_requested_ = false;
   bool is_preempted_ = false;  // by the launcher
   bool has_data_ended_ = false;
@@ -220,6 +243,7 @@ class Trainer {
   // Step of the last submitted snapshot, or of the checkpoint resumed from.
   std::optional<uint64_t> maybe_submitted_step_;
   bool is_skip_logged_ = false;
+  double step_lr_ = 0;  // of the last step
   Interval interval_;
   cuda::DeviceUsage device_usage_;  // up to the last report
   control::TrainerStatus status_;

@@ -19,6 +19,23 @@ using group::ControlRecord;
 using group::RankReport;
 using group::SharedCommand;
 
+namespace {
+
+bool changes_setting(const control::Command& command) {
+  return std::holds_alternative<control::SetSetting>(command) ||
+         std::holds_alternative<control::UnsetSetting>(command);
+}
+
+// "KEY\nVALUE", or "KEY" to unset it.
+std::string to_text(const control::Command& command) {
+  if (const auto* const set = std::get_if<control::SetSetting>(&command))
+    return set->key + '\n' + set->value;
+  const auto* const unset = std::get_if<control::UnsetSetting>(&command);
+  return unset != nullptr ? unset->key : "";
+}
+
+}  // namespace
+
 // Whether the request takes effect at the end of the next step, on all ranks.
 bool Trainer::defer(const Request& request) {
   if (!maybe_group_) return false;
@@ -33,8 +50,7 @@ bool Trainer::defer(const Request& request) {
     return true;
   }
   if (!std::holds_alternative<control::Pause>(command) &&
-      !std::holds_alternative<control::Resume>(command) &&
-      !std::holds_alternative<control::SetLearningRate>(command))
+      !std::holds_alternative<control::Resume>(command) && !changes_setting(command))
     return false;
   shared_requests_.push_back(request);
   return true;
@@ -56,10 +72,7 @@ ControlRecord Trainer::own_record(uint64_t step_to_save) {
   const control::Command& command = shared_requests_.front().command;
   if (std::holds_alternative<control::Pause>(command)) own.command = SharedCommand::kPause;
   if (std::holds_alternative<control::Resume>(command)) own.command = SharedCommand::kResume;
-  if (const auto* const change = std::get_if<control::SetLearningRate>(&command)) {
-    own.command = SharedCommand::kSetLearningRate;
-    own.argument = change->lr;
-  }
+  if (changes_setting(command)) own.command = SharedCommand::kChangeSetting;
   return own;
 }
 
@@ -156,28 +169,42 @@ Status Trainer::apply_agreed() {
   sample_errors_of_others_ = agreed.sample_errors;
   is_save_agreed_ = agreed.snapshot > 0;
   if (agreed.save > 0 && maybe_group_->is_chief()) save_requests_.emplace_back();
-  Done done;
+  Request request;
   if (agreed.command != SharedCommand::kNone && maybe_group_->is_chief()) {
-    done = std::move(shared_requests_.front().done);
+    request = std::move(shared_requests_.front());
     shared_requests_.pop_front();
   }
   switch (agreed.command) {
     case SharedCommand::kNone:
       break;
     case SharedCommand::kPause:
-      execute(control::Pause{}, done);
+      execute(control::Pause{}, request.done);
       break;
     case SharedCommand::kResume:
-      execute(control::Resume{}, done);
+      execute(control::Resume{}, request.done);
       break;
-    case SharedCommand::kSetLearningRate:
-      execute(control::SetLearningRate{.lr = agreed.argument}, done);
+    case SharedCommand::kChangeSetting:
+      STOKER_RETURN_IF_ERROR(change_agreed_setting(request));
       break;
   }
   if (agreed.stop == 0) return {};
   stop_requested_ = true;
   is_preempted_ = agreed.preempted > 0;
   for (const Done& stopped : std::exchange(stop_requests_, {})) execute(control::Stop{}, stopped);
+  return {};
+}
+
+// `request`: on the chief, whose command the others receive as text.
+Status Trainer::change_agreed_setting(const Request& request) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          maybe_group_->group().text_of_chief(to_text(request.command), stop_));
+  const size_t separator = text.find('\n');
+  if (separator == std::string::npos)
+    execute(control::UnsetSetting{.key = text}, request.done);
+  else
+    execute(
+        control::SetSetting{.key = text.substr(0, separator), .value = text.substr(separator + 1)},
+        request.done);
   return {};
 }
 

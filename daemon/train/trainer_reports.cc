@@ -2,7 +2,6 @@
 #include <tuple>
 #include <utility>
 
-#include "daemon/train/schedule.h"
 #include "daemon/train/trainer.h"
 
 namespace stoker::train {
@@ -88,8 +87,7 @@ metrics::TrainMetrics Trainer::begin_metrics() {
   metrics::TrainMetrics metrics;
   metrics.step = state_.step;
   metrics.epoch = source_.plan().epoch_of(state_.ticket);
-  metrics.lr = state_.lr_scale * train::learning_rate(config_.scheduler, config_.optimizer.lr(),
-                                                      state_.step - 1, config_.train.max_steps);
+  metrics.lr = step_lr_;
   metrics.samples_seen = state_.step * batch;
   interval_.add_to(metrics, now, batch);
   metrics.degraded = writer_.is_degraded() ? 1 : 0;

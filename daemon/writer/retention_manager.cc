@@ -1,6 +1,7 @@
 #include "daemon/writer/retention_manager.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shared/base/log.h"
 
@@ -15,32 +16,45 @@ constexpr auto kBlockedWarningAge = 1h;
 
 RetentionManager::RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
                                    const run::RunLayout& layout, Clock& clock)
-    : policy_(retention::make_retention_policy(config)),
-      required_(retention::required_info(config)),
-      store_(store),
-      layout_(layout),
-      clock_(clock) {}
+    : store_(store), layout_(layout), clock_(clock), rules_(make_rules(config)) {}
+
+RetentionManager::Rules RetentionManager::make_rules(const config::Config& config) {
+  return {.policy = retention::make_retention_policy(config),
+          .required = retention::required_info(config)};
+}
+
+void RetentionManager::set_policy(const config::Config& config) {
+  Rules rules = make_rules(config);
+  const std::lock_guard lock(mutex_);
+  rules_ = std::move(rules);
+}
+
+RetentionManager::Rules RetentionManager::current_rules() const {
+  const std::lock_guard lock(mutex_);
+  return rules_;
+}
 
 void RetentionManager::delete_expired(bool is_disk_full) {
-  const auto checkpoints = retention::collect_checkpoint_info(store_, layout_, required_);
+  const auto [policy, required] = current_rules();
+  const auto checkpoints = retention::collect_checkpoint_info(store_, layout_, required);
   if (!checkpoints.ok())
     return log_warn("checkpoint cleanup failed", {{"error", checkpoints.status().to_string()}});
   const auto decisions =
-      retention::apply_retention(policy_, *checkpoints, clock_.wall(), is_disk_full);
+      retention::apply_retention(policy, *checkpoints, clock_.wall(), is_disk_full);
   log_incomplete(decisions);
   const auto deleted = store_.delete_checkpoints(retention::steps_to_delete(decisions));
   if (!deleted.ok())
     return log_warn("checkpoint cleanup failed", {{"error", deleted.status().to_string()}});
   for (const uint64_t step : deleted->deleted_steps)
     log_debug("checkpoint deleted", {{"step", step}});
-  log_unevaluated_deletions(*checkpoints, deleted->deleted_steps, is_disk_full);
+  if (policy.keep_unevaluated > 0)
+    log_unevaluated_deletions(*checkpoints, deleted->deleted_steps, is_disk_full);
   log_blocked_deletions(deleted->blocked);
 }
 
 void RetentionManager::log_unevaluated_deletions(
     const std::vector<retention::CheckpointInfo>& checkpoints,
-    const std::vector<uint64_t>& deleted_steps, bool is_disk_full) const {
-  if (policy_.keep_unevaluated == 0) return;
+    const std::vector<uint64_t>& deleted_steps, bool is_disk_full) {
   for (const retention::CheckpointInfo& checkpoint : checkpoints) {
     if (!checkpoint.is_unevaluated || std::ranges::count(deleted_steps, checkpoint.step) == 0)
       continue;

@@ -1,6 +1,6 @@
 // RetentionManager: deletes the checkpoints of a run that its retention policy does not keep.
 //
-// Threads:   the checkpoint writer thread only.
+// Threads:   the checkpoint writer thread; set_policy() from any.
 // Blocking:  for the disk.
 // Ownership: store, clock and layout must outlive this object.
 // Errors:    logged; a failed deletion is retried the next time.
@@ -10,7 +10,9 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <set>
+#include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/checkpoint/store.h"
@@ -25,23 +27,33 @@ class RetentionManager {
   RetentionManager(const config::Config& config, checkpoint::CheckpointStore& store,
                    const run::RunLayout& layout, Clock& clock);
 
+  // The rules of another configuration, from the next deletion on.
+  void set_policy(const config::Config& config);
   // `is_disk_full`: the disk has no room for the next checkpoint.
   void delete_expired(bool is_disk_full);
 
  private:
-  void log_unevaluated_deletions(const std::vector<retention::CheckpointInfo>& checkpoints,
-                                 const std::vector<uint64_t>& deleted_steps,
-                                 bool is_disk_full) const;
+  static void log_unevaluated_deletions(const std::vector<retention::CheckpointInfo>& checkpoints,
+                                        const std::vector<uint64_t>& deleted_steps,
+                                        bool is_disk_full);
   void log_blocked_deletions(const std::vector<checkpoint::BlockedDeletion>& blocked);
   void log_incomplete(const std::vector<retention::RetentionDecision>& decisions);
 
-  const retention::RetentionPolicy policy_;
-  const retention::RequiredInfo required_;
+  struct Rules {
+    retention::RetentionPolicy policy;
+    retention::RequiredInfo required;
+  };
+  static Rules make_rules(const config::Config& config);
+  Rules current_rules() const;
+
   checkpoint::CheckpointStore& store_;
   const run::RunLayout& layout_;
   Clock& clock_;
 
-  // Checkpoints that cannot be deleted, because a process has them open or locks fail.
+  mutable std::mutex mutex_;
+  Rules rules_;  // guarded by mutex_
+
+  // Only for the checkpoint writer thread. Checkpoints that cannot be deleted, because a process has them open or locks fail.
   std::map<uint64_t, std::chrono::nanoseconds> blocked_since_;
   std::set<uint64_t> logged_;  // blocked or incomplete checkpoints that were logged
 };

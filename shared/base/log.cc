@@ -315,6 +315,7 @@ struct Log {
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<ConsoleSink> console;
   std::shared_ptr<spdlog::logger> logger;
+  std::shared_ptr<const EventListener> listener;  // null: none
   // Written by the thread that logs the number.
   std::atomic<uint64_t> reported_drops{0};
   std::atomic<std::chrono::steady_clock::time_point> next_drop_report{};
@@ -324,6 +325,11 @@ Log& state() {
   // Never destroyed, because threads can log while the program exits.
   static Log* const log = new Log;
   return *log;
+}
+
+std::shared_ptr<const EventListener> current_listener() {
+  const std::lock_guard lock(state().mutex);
+  return state().listener;
 }
 
 std::shared_ptr<spdlog::logger> current_logger() {
@@ -353,6 +359,8 @@ bool report_drops(spdlog::logger& logger, bool always) {
 }
 
 void emit(LogLevel level, std::string_view event, Fields fields) {
+  if (level >= LogLevel::kInfo)
+    if (const auto listener = current_listener()) (*listener)(level, event, fields);
   const auto logger = current_logger();
   if (!logger) {
     if (level >= LogLevel::kInfo) write_to_stderr(format_event(event, fields) + "\n");
@@ -390,6 +398,20 @@ std::string format_event(std::string_view event, Fields fields) {
   std::string line(event);
   for (const Field& field : fields) append_field(line, field.key, field.value);
   return line;
+}
+
+std::string format_json_event(LogLevel level, std::string_view event, Fields fields) {
+  const std::string encoded = encode(event, fields);
+  const spdlog::details::log_msg message("", spdlog_level(level), spdlog::string_view_t(encoded));
+  spdlog::memory_buf_t line;
+  EventFormatter(LogFormat::kJson).format(message, line);
+  return {line.data(), line.size() - 1};
+}
+
+void set_event_listener(EventListener listener) {
+  auto next = listener ? std::make_shared<const EventListener>(std::move(listener)) : nullptr;
+  const std::lock_guard lock(state().mutex);
+  state().listener.swap(next);
 }
 
 Status init_log(const LogOptions& options) {

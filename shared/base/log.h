@@ -21,6 +21,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -79,6 +80,14 @@ void log_debug(LogEvent<LogLevel::kDebug> event, Fields fields = {});
 void log_info(LogEvent<LogLevel::kInfo> event, Fields fields = {});
 void log_warn(LogEvent<LogLevel::kWarn> event, Fields fields = {});
 void log_error(LogEvent<LogLevel::kError> event, Fields fields = {});
+
+// Called for each event of level info or above, whatever the log's level, on the thread that logs it:
+// it must not block, throw or log. Empty: none.
+using EventListener = std::function<void(LogLevel level, std::string_view event, Fields fields)>;
+void set_event_listener(EventListener listener);
+
+// A line of the JSON format, without the newline, with the current time.
+std::string format_json_event(LogLevel level, std::string_view event, Fields fields);
 
 // Text of an event: "checkpoint saved step=1200 path=\"a b\"". Control characters (utf8.h) and bytes
 // that are not UTF-8 are escaped, so that an event is one line that cannot control a terminal.

@@ -19,7 +19,7 @@ namespace stoker::config {
 // Which settings a resumed run may change.
 enum class OnResume {
   kFree,   // any value
-  kLive,   // any value; a running daemon applies it on reload
+  kLive,   // any value; can change while the run trains (live_settings.h)
   kData,   // needs --allow-data-change
   kBatch,  // needs --allow-batch-change
   kModel,  // needs --allow-model-change

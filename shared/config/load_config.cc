@@ -94,15 +94,27 @@ void apply_overrides(const std::vector<std::string>& flags, Value& root, ConfigE
   }
 }
 
+SettingOrigins origins_of(const Config& config, const ExplicitKeys& keys) {
+  SettingOrigins origins;
+  for (const Setting& setting : all_settings(config)) {
+    if (!keys.contains(setting.key)) continue;
+    const bool is_override = keys.location_of(setting.key).flag >= 0;
+    origins[setting.key] = is_override ? SettingOrigin::kOverride : SettingOrigin::kFile;
+  }
+  return origins;
+}
+
 }  // namespace
 
-Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides) {
+Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides,
+                           SettingOrigins* maybe_origins) {
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxFileBytes));
-  return parse_config(text, path, overrides);
+  return parse_config(text, path, overrides, maybe_origins);
 }
 
 Result<Config> parse_config(std::string_view yaml, const std::string& name_in_messages,
-                            const std::vector<std::string>& overrides) {
+                            const std::vector<std::string>& overrides,
+                            SettingOrigins* maybe_origins) {
   ConfigErrors errors(name_in_messages, overrides);
   if (yaml.size() > kMaxFileBytes) {
     errors.add({}, "", "is larger than 1 MiB, the limit of a configuration");
@@ -117,6 +129,7 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
   apply_derived_defaults(keys, config);
   validate_config(config, keys, errors);
   if (!errors.empty()) return errors.status();
+  if (maybe_origins != nullptr) *maybe_origins = origins_of(config, keys);
   return config;
 }
 

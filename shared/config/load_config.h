@@ -8,6 +8,8 @@
 //         UTF-8. kNotFound, kIoError: the file cannot be read.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,11 +20,17 @@
 
 namespace stoker::config {
 
+// Where the value of a setting comes from; a key that is not listed has its default.
+enum class SettingOrigin { kFile, kOverride };
+using SettingOrigins = std::map<std::string, SettingOrigin, std::less<>>;
+
 // `overrides`: "train.max_steps=10", applied over the file; values are YAML ("data.train.split=[0,
 // 0.5]").
-Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides);
+Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides,
+                           SettingOrigins* maybe_origins = nullptr);
 Result<Config> parse_config(std::string_view yaml, const std::string& name_in_messages,
-                            const std::vector<std::string>& overrides);
+                            const std::vector<std::string>& overrides,
+                            SettingOrigins* maybe_origins = nullptr);
 
 // The resolved configuration as YAML, with the keys in the order of config/stoker.yaml.
 // parse_config() of the result returns an equal Config, and equal Configs have equal texts.
@@ -35,8 +43,14 @@ std::string digest(const Config& config);
 // Every setting that is included in digest(), as YAML: {"train.micro_batch_size", "16"}.
 std::vector<std::pair<std::string, std::string>> result_affecting_settings(const Config& config);
 
-// Every setting, as YAML.
-std::vector<std::pair<std::string, std::string>> all_settings(const Config& config);
+struct Setting {
+  std::string key;
+  std::string value;  // as YAML
+  bool is_live = false;
+};
+
+// Every setting.
+std::vector<Setting> all_settings(const Config& config);
 
 struct SettingChange {
   std::string key;       // "eval.early_stopping.patience"

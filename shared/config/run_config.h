@@ -19,11 +19,19 @@ enum class Rng { kSequential, kPerTicket };
 template <>
 inline constexpr auto kWords<Rng> = words("sequential", "per_ticket");
 
+// A program that is run for the events of the log that a pattern matches.
+struct EventCommand {
+  std::vector<std::string> events;   // globs of names; required
+  std::vector<std::string> command;  // without a shell; required
+  bool operator==(const EventCommand&) const = default;
+};
+
 struct RunConfig {
   std::string dir = "runs/demo";  // run directory; relative to the working directory
   uint64_t seed = 1;
   Rng rng = Rng::kSequential;
   bool deterministic = false;  // reject nondeterministic kernels (CPU kernels are deterministic)
+  std::vector<EventCommand> on_event_command;
 
   bool operator==(const RunConfig&) const = default;
 };

@@ -38,7 +38,8 @@ Fields producer_fields(FeedConfig& feed) {
            "not near 0 and cores are idle. Never changes which samples a batch contains.",
        .min = 1,
        .max = 1024,
-       .null_word = "auto"},
+       .null_word = "auto",
+       .on_resume = OnResume::kLive},
       {.name = "num_processes",
        .target = &feed.num_processes,
        .help = "Worker processes (stoker-feed) that share these threads",
@@ -208,14 +209,16 @@ Fields save_fields(CheckpointConfig& checkpoint) {
                   "of a run and when it is stopped. Written in the background: training pauses "
                   "only for the copy to memory.",
        .min = 1,
-       .max = kMaxInterval},
+       .max = kMaxInterval,
+       .on_resume = OnResume::kLive},
       {.name = "save_every_seconds",
        .target = &checkpoint.save_every_seconds,
        .help = "Maximum age of the last checkpoint in seconds; null disables saving by time",
        .details = "Above 0. Limits the training time that a power failure costs.",
        .min = 0,
        .max = 1e9,
-       .exclusive_min = true},
+       .exclusive_min = true,
+       .on_resume = OnResume::kLive},
       {.name = "save_on_loss_improvement",
        .target = &checkpoint.save_on_loss_improvement,
        .help = "Relative decrease of the training loss that triggers a checkpoint, or null",
@@ -240,13 +243,15 @@ Fields keep_fields(CheckpointConfig& checkpoint) {
            .details = "From 2 to 1000000, so that a corrupt one has a predecessor. Checkpoints "
                       "that are incomplete, or that the evaluator found corrupt, are not counted.",
            .min = 2,
-           .max = 1e6},
+           .max = 1e6,
+           .on_resume = OnResume::kLive},
           {.name = "keep_every_steps",
            .target = &checkpoint.keep_every_steps,
            .help = "Retain checkpoints at multiples of this many steps permanently, or null",
            .details = "At least 1; null: disabled.",
            .min = 1,
            .max = kMaxInterval,
+           .on_resume = OnResume::kLive,
            .example = "10000"},
           {.name = "keep_every_hours",
            .target = &checkpoint.keep_every_hours,
@@ -255,6 +260,7 @@ Fields keep_fields(CheckpointConfig& checkpoint) {
            .min = 0,
            .max = 1e6,
            .exclusive_min = true,
+           .on_resume = OnResume::kLive,
            .example = "1.5"}};
 }
 
@@ -522,6 +528,24 @@ const Field* Section::find(std::string_view name) const {
   return found == fields.end() ? nullptr : &*found;
 }
 
+std::vector<Field> fields_of_event_command(EventCommand& item) {
+  return {
+      {.name = "events",
+       .target = &item.events,
+       .help = "Names of events, or patterns such as \"checkpoint *\"",
+       .details = "Of stokerd, as in docs/events.md, at level info or above, whatever log.level "
+                  "is.",
+       .accepts_scalar = true,
+       .is_required = true,
+       .example = "[checkpoint saved, \"daemon *\"]"},
+      {.name = "command",
+       .target = &item.command,
+       .help = "Program and arguments, run without a shell",
+       .details = "The event is on its standard input: a line of the JSON log format.",
+       .is_required = true,
+       .example = "[/usr/local/bin/notify, admin@example.org]"}};
+}
+
 Section run_section(RunConfig& run) {
   return {
       .key = "run",
@@ -556,7 +580,14 @@ Section run_section(RunConfig& run) {
                 "true: a kernel whose result depends on timing is an error that names the "
                 "operation, cuDNN does not select algorithms by benchmarking, and cuBLAS gets "
                 "CUBLAS_WORKSPACE_CONFIG=:4096:8 unless it is set. Costs speed on a GPU. No effect "
-                "on the CPU, whose results are reproducible for a fixed train.num_threads."}},
+                "on the CPU, whose results are reproducible for a fixed train.num_threads."},
+           {.name = "on_event_command",
+            .target = list<fields_of_event_command>(run.on_event_command),
+            .help = "Programs that stokerd runs for events of its log",
+            .details = "One at a time, terminated after 30 seconds; a failure is logged and has no "
+                       "other effect. Training never waits for them: of the events that wait, at "
+                       "most 64 are kept. An event runs the first item that matches.",
+            .example = "[{events: [\"daemon *\"], command: [/usr/local/bin/notify]}]"}},
       .variants = {}};
 }
 
@@ -596,7 +627,8 @@ Section metrics_section(MetricsConfig& metrics) {
             .details = "At least 1; the last step is always recorded. On a GPU, each record waits "
                        "for the device.",
             .min = 1,
-            .max = kMaxInterval},
+            .max = kMaxInterval,
+            .on_resume = OnResume::kLive},
            {.name = "tensorboard",
             .target = &metrics.tensorboard,
             .help = "Write event files for TensorBoard",
@@ -658,8 +690,8 @@ Section log_section(LogConfig& log) {
           .fields = {{.name = "level",
                       .target = choice(log.level),
                       .help = "Minimum level of log messages",
-                      .details = "Messages below this level are discarded. Can change during a "
-                                 "run: edit the file and send SIGHUP.",
+                      .details = "Messages below this level are discarded. SIGHUP applies the "
+                                 "level of the file, too.",
                       .on_resume = OnResume::kLive},
                      {.name = "format",
                       .target = choice(log.format),

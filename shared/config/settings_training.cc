@@ -153,11 +153,12 @@ Field lr_field(double& target) {
       .details =
           "Above 0, at most 1000. The default is 3.0e-4 for adam, adamw and muon, 0.01 for sgd, "
           "rmsprop and adagrad, and 1.0e-4 for lion. The scheduler starts from it; metrics report "
-          "the resulting value as lr. `stokerctl set lr` changes it during a run.",
+          "the resulting value as lr.",
       .min = 0,
       .max = kMaxLr,
       .exclusive_min = true,
-      .affects_result = true};
+      .affects_result = true,
+      .on_resume = OnResume::kLive};
 }
 
 // From 0 to 1.
@@ -373,7 +374,8 @@ Fields step_fields(TrainConfig& train) {
                   "number. The schedule is stretched over all steps.",
        .min = 1,
        .max = kMaxSteps,
-       .affects_result = true},
+       .affects_result = true,
+       .on_resume = OnResume::kLive},
       {.name = "micro_batch_size",
        .target = &train.micro_batch_size,
        .help = "Samples per micro-batch",
@@ -495,8 +497,8 @@ Fields nonfinite_fields(TrainConfig& train) {
       {.name = "rollback_lr_factor",
        .target = &train.rollback_lr_factor,
        .help = "Factor of the learning rate after a rollback",
-       .details = "Above 0, at most 1. Applied at each rollback and permanent, as after `stokerctl "
-                  "set lr`. Used with on_nonfinite: rollback.",
+       .details = "Above 0, at most 1. Applied at each rollback and permanent, also to an "
+                  "optimizer.lr that is set later. Used with on_nonfinite: rollback.",
        .min = 0,
        .max = 1,
        .exclusive_min = true,

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "shared/base/glob.h"
+#include "shared/base/log_events.h"
 #include "shared/config/http_listen.h"
 
 namespace stoker::config {
@@ -22,6 +24,7 @@ class Validator {
 
   void run() {
     if (config_.run.dir.empty()) add_error("run.dir", "must not be empty");
+    validate_event_commands();
     if (config_.control.socket && config_.control.socket->empty())
       add_error("control.socket", "must be auto, the path of a socket, or null");
     if (config_.http.listen)
@@ -53,6 +56,27 @@ class Validator {
   template <typename T>
   const T* model() const {
     return std::get_if<T>(&config_.model.arch);
+  }
+
+  void validate_event_commands() {
+    for (size_t i = 0; i < config_.run.on_event_command.size(); ++i) {
+      const EventCommand& item = config_.run.on_event_command[i];
+      const std::string key = "run.on_event_command[" + std::to_string(i) + "]";
+      if (item.command.empty() || item.command.front().empty())
+        add_error(key + ".command", "must start with a program");
+      if (item.events.empty()) add_error(key + ".events", "must have the name of an event");
+      for (const std::string& pattern : item.events)
+        if (!matches_event(pattern))
+          add_error(key + ".events", quoted(pattern) +
+                                         " matches no event of level info or above; docs/events.md "
+                                         "lists them");
+    }
+  }
+  static bool matches_event(const std::string& pattern) {
+    const NameGlob glob(pattern);
+    return std::ranges::any_of(log_events::kAll, [&glob](const LogEventInfo& event) {
+      return event.levels != log_events::kDebug && glob.matches(event.name);
+    });
   }
 
   void validate_own_loss() {

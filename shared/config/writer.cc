@@ -311,10 +311,12 @@ std::string digest(const Config& config) {
   return sha256_hex(text);
 }
 
-std::vector<std::pair<std::string, std::string>> all_settings(const Config& config) {
-  std::vector<std::pair<std::string, std::string>> settings;
+std::vector<Setting> all_settings(const Config& config) {
+  std::vector<Setting> settings;
   for (Leaf& leaf : leaves_of(config))
-    settings.emplace_back(std::move(leaf.key), std::move(leaf.value));
+    settings.push_back({.key = std::move(leaf.key),
+                        .value = std::move(leaf.value),
+                        .is_live = leaf.on_resume == OnResume::kLive});
   return settings;
 }
 

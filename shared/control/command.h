@@ -14,8 +14,6 @@
 
 namespace stoker::control {
 
-inline constexpr double kMaxLearningRate = 1e3;
-
 // ---- Executed by the trainer between two steps
 
 struct Pause {
@@ -37,10 +35,22 @@ struct Stop {
   bool operator==(const Stop&) const = default;
 };
 
-struct SetLearningRate {
-  double lr = 0;
+// Sets a setting of the configuration to another value while the run trains.
+struct SetSetting {
+  static constexpr size_t kMaxKeyBytes = 256;
+  static constexpr size_t kMaxValueBytes = 256;
 
-  bool operator==(const SetLearningRate&) const = default;
+  std::string key;    // "optimizer.lr"
+  std::string value;  // as YAML
+
+  bool operator==(const SetSetting&) const = default;
+};
+
+// Restores the value of the configuration.
+struct UnsetSetting {
+  std::string key;
+
+  bool operator==(const UnsetSetting&) const = default;
 };
 
 // Phase timings of the next steps.
@@ -76,8 +86,8 @@ struct OpenInspection {
   bool operator==(const OpenInspection&) const = default;
 };
 
-using Command =
-    std::variant<Pause, Resume, SaveCheckpoint, Stop, SetLearningRate, Profile, OpenInspection>;
+using Command = std::variant<Pause, Resume, SaveCheckpoint, Stop, SetSetting, UnsetSetting, Profile,
+                             OpenInspection>;
 
 // ---- Answered immediately by the control server
 
@@ -95,6 +105,13 @@ struct GetStatus {
 
 struct GetThreads {
   bool operator==(const GetThreads&) const = default;
+};
+
+// The settings that can change while the run trains, or those at and below a key.
+struct GetSettings {
+  std::string key;  // "train.max_steps", "model"; empty: those that can change
+
+  bool operator==(const GetSettings&) const = default;
 };
 
 // Attaches the client's process to the ring as a producer.
@@ -115,7 +132,7 @@ struct CloseInspection {
   bool operator==(const CloseInspection&) const = default;
 };
 
-using Call = std::variant<Hello, Help, GetStatus, GetThreads, Attach, ReadInspection,
+using Call = std::variant<Hello, Help, GetStatus, GetThreads, GetSettings, Attach, ReadInspection,
                           CloseInspection, Command>;
 
 }  // namespace stoker::control

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -37,6 +36,8 @@ struct Argument {
   Form form = Form::kRequired;
   uint64_t min = 0;  // of a number; of a string its size in bytes
   uint64_t max = 0;  // of a number; of a string its size in bytes
+  bool accepts_scalar =
+      false;  // of a string: params can have a number, true, false or null instead
 };
 
 template <typename C>
@@ -75,14 +76,22 @@ constexpr std::array<Argument<CloseInspection>, 1> kCloseArguments = {{
     {"inspection", &CloseInspection::inspection, Form::kRequired, 1, kMaxNumber},
 }};
 
-// The only setting that can be changed; the bounds are exclusive.
-struct Setting {
-  std::string_view name;
-  double SetLearningRate::*member;
-  double above;
-  double below;
+constexpr Argument<GetSettings> kGetArguments[] = {
+    {"key", &GetSettings::key, Form::kOptional, 0, SetSetting::kMaxKeyBytes},
 };
-constexpr Setting kSetting{"lr", &SetLearningRate::lr, 0.0, kMaxLearningRate};
+
+constexpr Argument<SetSetting> kSetArguments[] = {
+    {"key", &SetSetting::key, Form::kRequired, 1, SetSetting::kMaxKeyBytes},
+    {.name = "value",
+     .member = &SetSetting::value,
+     .min = 1,
+     .max = SetSetting::kMaxValueBytes,
+     .accepts_scalar = true},
+};
+
+constexpr Argument<UnsetSetting> kUnsetArguments[] = {
+    {"key", &UnsetSetting::key, Form::kRequired, 1, SetSetting::kMaxKeyBytes},
+};
 
 constexpr bool kReads = false, kChanges = true;
 
@@ -95,7 +104,15 @@ constexpr std::tuple kRows{
     Row<Resume>{"resume", kChanges, "resume training"},
     Row<SaveCheckpoint>{"checkpoint", kChanges, "save a checkpoint now", "it is durable"},
     Row<Stop>{"stop", kChanges, "finish the step, save a checkpoint, exit"},
-    Row<SetLearningRate>{"set", kChanges, "change the learning rate"},
+    Row<GetSettings>{"get", kReads, "show the settings that can change, or those of a key", "",
+                     kGetArguments, "get takes at most a key, for example: get train.max_steps",
+                     R"({"key":"train.max_steps"})"},
+    Row<SetSetting>{"set", kChanges, "change a setting while the run trains", "", kSetArguments,
+                    "set takes a key and a value, for example: set optimizer.lr 1e-4",
+                    R"({"key":"optimizer.lr","value":1e-4})"},
+    Row<UnsetSetting>{"unset", kChanges, "restore the configuration's value of a setting", "",
+                      kUnsetArguments, "unset takes a key, for example: unset optimizer.lr",
+                      R"({"key":"optimizer.lr"})"},
     Row<Attach>{"attach", kChanges, "the ring, as a file descriptor, to fill batches"},
     Row<Profile>{"profile", kChanges, "profile the next steps", "the trace is written",
                  kProfileArguments,
@@ -233,6 +250,10 @@ std::string read_field(const Argument<C>& argument, const json::value& field, bo
 
 template <typename C>
 std::string read_field(const Argument<C>& argument, const json::value& field, std::string* value) {
+  if (argument.accepts_scalar && !field.is_string() && field.is_primitive()) {
+    *value = json::serialize(field);
+    return "";
+  }
   if (!field.is_string() || field.get_string().size() < argument.min ||
       field.get_string().size() > argument.max) {
     return std::string(argument.name) + " must be a string of at most " +
@@ -280,56 +301,6 @@ Result<C> parse(const Row<C>& row, const json::value* maybe_params) {
   return call;
 }
 
-// ---- set, whose arguments are a name and a value
-
-std::string format_bound(double value) {
-  char text[32];
-  const auto end =
-      std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr;
-  return std::string(text, end);
-}
-
-std::string shortest_text(double value) {
-  char text[32];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-}
-
-// `value` is NaN if the argument is not a number.
-Result<SetLearningRate> make_setting(std::string_view name, double value) {
-  if (name != kSetting.name) {
-    return invalid("unknown setting " + quote_for_message(name) +
-                   "; supported: " + std::string(kSetting.name));
-  }
-  if (!std::isfinite(value) || value <= kSetting.above || value >= kSetting.below) {
-    return invalid(std::string(name) + " must be a number above " + format_bound(kSetting.above) +
-                   " and below " + format_bound(kSetting.below));
-  }
-  SetLearningRate set;
-  set.*kSetting.member = value;
-  return set;
-}
-
-Result<SetLearningRate> parse(const Row<SetLearningRate>& row, WordSpan words) {
-  if (words.size() != 2)
-    return invalid(std::string(row.name) + " takes a name and a value, for example: set lr 1e-4");
-  const char* const word_end = words[1].data() + words[1].size();
-  double value = 0;
-  const auto [end, error] = std::from_chars(words[1].data(), word_end, value);
-  return make_setting(words[0], error == std::errc() && end == word_end ? value : std::nan(""));
-}
-
-Result<SetLearningRate> parse(const Row<SetLearningRate>& row, const json::value* maybe_params) {
-  const json::object* const fields = maybe_params != nullptr ? maybe_params->if_object() : nullptr;
-  if (fields == nullptr || fields->size() != 1)
-    return invalid(std::string(row.name) +
-                   " takes one setting, for example {\"params\":{\"lr\":1e-4}}");
-  const auto& field = *fields->begin();
-  boost::system::error_code error;
-  const double value =
-      field.value().is_number() ? field.value().to_number<double>(error) : std::nan("");
-  return make_setting(field.key(), error ? std::nan("") : value);
-}
-
 // ---- Text forms
 
 template <typename C>
@@ -342,10 +313,6 @@ std::string text_form(const Row<C>& row) {
     form += argument.form == Form::kRequired ? " " + word : " [" + word + "]";
   }
   return form;
-}
-
-std::string text_form(const Row<SetLearningRate>& row) {
-  return std::string(row.name) + " " + std::string(kSetting.name) + " VALUE";
 }
 
 std::string word_of(uint64_t value) { return std::to_string(value); }
@@ -366,11 +333,6 @@ std::string words_of(const Row<C>& row, const C& call) {
   return words;
 }
 
-std::string words_of(const Row<SetLearningRate>& row, const SetLearningRate& call) {
-  return std::string(row.name) + " " + std::string(kSetting.name) + " " +
-         shortest_text(call.*kSetting.member);
-}
-
 template <typename C>
 std::string params_of(const Row<C>& row, const C& call) {
   if (row.arguments.empty()) return "";
@@ -378,10 +340,6 @@ std::string params_of(const Row<C>& row, const C& call) {
   for (const Argument<C>& argument : row.arguments)
     std::visit([&](auto member) { params[argument.name] = call.*member; }, argument.member);
   return json::serialize(params);
-}
-
-std::string params_of(const Row<SetLearningRate>&, const SetLearningRate& call) {
-  return "{\"" + std::string(kSetting.name) + "\":" + shortest_text(call.*kSetting.member) + "}";
 }
 
 // ---- Table of all methods

@@ -85,6 +85,13 @@ json::object control_json(const TrainerStatus::Control& control) {
 }
 
 // Reads the fields of one object and records the first one that has the wrong type.
+json::array settings_json(const std::vector<std::pair<std::string, std::string>>& settings) {
+  json::array list;
+  for (const auto& [key, value] : settings)
+    list.push_back(json::object{{"key", valid_utf8(key)}, {"value", valid_utf8(value)}});
+  return list;
+}
+
 class FieldReader {
  public:
   FieldReader(const json::object& object, std::string prefix, std::string& first_error)
@@ -203,6 +210,11 @@ void read_objects(const FieldReader& root, TrainerStatus& status) {
       rank.read("optimizer_bytes", read.optimizer_bytes);
     });
   });
+  root.array("live_settings", [&](const FieldReader& setting) {
+    auto& [key, value] = status.live_settings.emplace_back();
+    setting.read("key", key);
+    setting.read("value", value);
+  });
   root.object("control", [&](const FieldReader& fields) {
     fields.read("connections", status.control.connections);
     fields.read("connections_accepted", status.control.connections_accepted);
@@ -255,6 +267,7 @@ std::string to_json(const TrainerStatus& status) {
                           {"skipped_steps", status.skipped_steps},
                           {"rollbacks", status.rollbacks},
                           {"device", status.device},
+                          {"live_settings", settings_json(status.live_settings)},
                           {"waiting_for", valid_utf8(status.waiting_for)},
                           {"memory", memory_json(status.memory)},
                           {"feed", feed_json(status.feed)},

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/status.h"
@@ -36,6 +37,7 @@ struct TrainerStatus {
   uint64_t skipped_steps = 0;  // steps with a nonfinite loss or gradient (on_nonfinite: skip_step)
   uint64_t rollbacks = 0;  // to the last checkpoint for the same reason (on_nonfinite: rollback)
   std::string device;      // "cpu", "cuda:0"
+  std::vector<std::pair<std::string, std::string>> live_settings;  // set during the run, as YAML
   // Before training: the lock of another process. Then: the data of a stream. Empty: nothing.
   std::string waiting_for;
   struct Memory {

@@ -20,6 +20,8 @@ class RunLayout {
   std::string restart_count_file() const { return at("restart_count.json"); }
   // The newest committed checkpoint.
   std::string last_checkpoint_file() const { return at("last_checkpoint.json"); }
+  // What was changed while the run trained: one JSON object per line.
+  std::string setting_changes_file() const { return at("setting_changes.jsonl"); }
   std::string rollback_file() const { return at("rollback.json"); }
   std::string config_file() const { return at("config.yaml"); }  // the resolved configuration
   std::string control_socket() const { return at("control.sock"); }

@@ -29,6 +29,7 @@ constexpr uint64_t kMaxEvalBytes = 4 << 20;
 constexpr uint64_t kMaxArtifactBytes = 8 << 20;
 constexpr uint64_t kMaxConfigBytes = 256 << 10, kMaxBestBytes = 1 << 20;
 constexpr size_t kMaxEvals = 500, kMaxCheckpoints = 200, kMaxArtifacts = 60, kLogLines = 200;
+constexpr size_t kMaxSettingChanges = 200;
 constexpr size_t kMaxSampleErrors = 50, kMaxEvents = 200;
 constexpr uint64_t kTailBytes = 64 << 10, kEventBytes = 4 << 20;
 
@@ -166,16 +167,17 @@ json::array artifacts_json(const run::RunLayout& layout) {
   return artifacts;
 }
 
-json::array sample_errors_json(const run::RunLayout& layout) {
-  json::array errors;
-  const json::array lines = last_lines(read_end(layout, layout.sample_errors_file(), kTailBytes),
-                                       kMaxSampleErrors, [](std::string_view) { return true; });
+// The newest objects of a file of JSON lines.
+json::array newest_objects(const run::RunLayout& layout, const std::string& path, size_t count) {
+  json::array objects;
+  const json::array lines =
+      last_lines(read_end(layout, path, kTailBytes), count, [](std::string_view) { return true; });
   for (const json::value& line : lines) {
     boost::system::error_code error;
     json::value value = parse_json(line.as_string(), error, 4);
-    if (!error && value.is_object()) errors.push_back(std::move(value));
+    if (!error && value.is_object()) objects.push_back(std::move(value));
   }
-  return errors;
+  return objects;
 }
 
 // The value of a key on a separate line of the resolved configuration.
@@ -370,7 +372,9 @@ std::string RunView::overview() {
   manifests_ = std::move(manifests);
   root["checkpoints"] = std::move(checkpoints);
   root["artifacts"] = artifacts_json(layout_);
-  root["sample_errors"] = sample_errors_json(layout_);
+  root["sample_errors"] = newest_objects(layout_, layout_.sample_errors_file(), kMaxSampleErrors);
+  root["setting_changes"] =
+      newest_objects(layout_, layout_.setting_changes_file(), kMaxSettingChanges);
   const auto config = read_run_file(layout_.root(), layout_.config_file(), kMaxConfigBytes);
   root["config"] = config.ok() ? valid_utf8(*config) : "";
   // Before the log is read: a line can be in both, but in one at least.

@@ -241,13 +241,46 @@ TEST_F(DaemonCommandsTest, ControlCommandsSendMethodAndReportResult) {
   EXPECT_EQ(ctl({"resume"}).out, "resumed at step 1 200\n");
   EXPECT_EQ(ctl({"checkpoint"}).out, "saved at step 1 200\n");
   EXPECT_EQ(ctl({"stop"}).out, "stopping at step 1 200\n");
-  EXPECT_EQ(ctl({"set", "lr", "0.0025"}).out, "set lr 0.0025 at step 1 200\n");
+  EXPECT_EQ(ctl({"set", "a.b", "0.0025"}).out, "a.b at step 1 200\n");
+  EXPECT_EQ(ctl({"unset", "a.b"}).out, "a.b at step 1 200\n");
   EXPECT_EQ(ctl({"--json", "pause"}).out, "{\"step\":1200}\n");
   const auto requests = fake.stop();
-  ASSERT_EQ(requests.size(), 6u);
-  const char* kExpected[] = {"\"pause\"", "\"resume\"", "\"checkpoint\"", "\"stop\"", "\"set\""};
-  for (size_t i = 0; i < 5; ++i) EXPECT_THAT(requests[i], HasSubstr(kExpected[i]));
-  EXPECT_THAT(requests[4], HasSubstr("{\"lr\":0.0025}"));
+  ASSERT_EQ(requests.size(), 7u);
+  const char* kExpected[] = {"\"pause\"", "\"resume\"", "\"checkpoint\"",
+                             "\"stop\"",  "\"set\"",    "\"unset\""};
+  for (size_t i = 0; i < 6; ++i) EXPECT_THAT(requests[i], HasSubstr(kExpected[i]));
+  EXPECT_THAT(requests[4], HasSubstr(R"({"key":"a.b","value":"0.0025"})"));
+  EXPECT_THAT(requests[5], HasSubstr(R"({"key":"a.b"})"));
+}
+
+TEST_F(DaemonCommandsTest, ShowsValueAndLearningRateAfterSet) {
+  auto fake = daemon([&](const std::string&) {
+    return reply_line(R"({"step":1200,"key":"train.max_steps","value":3000,"lr":0.00021})");
+  });
+  EXPECT_EQ(ctl({"set", "train.max_steps", "3000"}).out,
+            "train.max_steps 3000 at step 1 200, learning rate 0.00021\n");
+}
+
+TEST_F(DaemonCommandsTest, ShowsSettingsWithTheirOrigins) {
+  const std::string reply =
+      R"({"settings":[{"key":"optimizer.lr","value":0.0001,"origin":"live","can_change":true,)"
+      R"("configured":0.0003},{"key":"log.level","value":"info","origin":"default",)"
+      R"("can_change":true}]})";
+  auto fake = daemon([&](const std::string&) { return reply_line(reply); });
+  const CommandResult shown = ctl({"get"});
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("optimizer.lr  0.0001  live, configured: 0.0003\n"));
+  EXPECT_THAT(shown.out, HasSubstr("log.level     info    default\n"));
+  EXPECT_THAT(ctl({"--json", "get", "optimizer"}).out,
+              HasSubstr(R"({"key":"log.level","value":"info","origin":"default")"));
+  const auto requests = fake.stop();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_THAT(requests[1], HasSubstr(R"("method":"get","params":{"key":"optimizer"})"));
+}
+
+TEST_F(DaemonCommandsTest, ReportsInvalidReplyToGet) {
+  auto fake = daemon([&](const std::string&) { return reply_line(R"({"settings":[7]})"); });
+  EXPECT_THAT(ctl({"get"}).err, HasSubstr("invalid reply"));
 }
 
 TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
@@ -442,7 +475,7 @@ TEST_F(DaemonCommandsTest, ReportsRejectionWithMatchingExitCode) {
   EXPECT_EQ(busy.code, 75) << busy.err;
   EXPECT_EQ(busy.out, "");
   EXPECT_THAT(busy.err, HasSubstr("no, thanks"));
-  EXPECT_EQ(ctl({"set", "lr", "999999"}).code, 64);
+  EXPECT_EQ(ctl({"set", "optimizer.lr", "999999"}).code, 64);
 }
 
 TEST_F(DaemonCommandsTest, ReportsRunStateWithoutDaemon) {

@@ -222,6 +222,19 @@ TEST(SvgPlotTest, LeavesGapAtNanAndIsEmptyWithoutFinitePoints) {
   EXPECT_EQ(render_svg({make_curve({{1, kNan}})}, "steps"), "");
 }
 
+TEST(SvgPlotTest, WrapsLegendOfManyCurvesAboveThePlot) {
+  std::vector<Curve> curves;
+  for (int i = 0; i < 12; ++i) {
+    curves.push_back(make_curve({{0, 1.0 + i}, {9, 1.0}}));
+    curves.back().name = "a run with a long name " + std::to_string(i);
+  }
+  const std::string svg = render_svg(curves, "steps");
+  EXPECT_TRUE(is_balanced(svg)) << svg;
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 720 454\""));
+  EXPECT_THAT(svg, HasSubstr("<g transform=\"translate(0 54.0)\">"));
+  EXPECT_THAT(svg, HasSubstr("y=\"74.0\" text-anchor=\"start\">a run with a long name 11<"));
+}
+
 TEST(SvgPlotTest, EscapesMarkupInCurveName) {
   Curve curve = make_curve({{0, 1}, {1, 2}});
   curve.name = "</text><script>x & y";

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "shared/run/setting_changes.h"
 #include "tests/ctl/run_fixture.h"
 
 namespace stoker::ctl {
@@ -128,17 +129,36 @@ TEST_F(RunReportTest, PlotCommandWritesSvgOfLossesOrMetric) {
   write_train_metrics(100);
   write_eval(500, 2);
   write_eval(1000, 1);
-  const CommandResult losses = ctl({"plot", "--svg", "-"});
+  const CommandResult losses = ctl({"plot", "--output", "-"});
   ASSERT_EQ(losses.code, 0) << losses.err;
   EXPECT_THAT(losses.out, ::testing::StartsWith("<svg "));
   EXPECT_THAT(losses.out, HasSubstr(">train loss</text>"));
   const std::string file = layout().root() + "/loss.svg";
-  const CommandResult metric = ctl({"plot", "--metric", "loss", "--svg", file});
+  const CommandResult metric = ctl({"plot", "--metric", "loss", "--output", file});
   ASSERT_EQ(metric.code, 0) << metric.err;
   std::ifstream in(file);
   const std::string svg(std::istreambuf_iterator<char>(in), {});
   EXPECT_THAT(svg, HasSubstr(">valid loss</text>"));
   EXPECT_THAT(svg, Not(HasSubstr("train loss")));
+}
+
+TEST_F(RunReportTest, ListsNewestChangesOfSettings) {
+  write_train_metrics(100);
+  EXPECT_THAT(ctl({"report"}).out, Not(HasSubstr("changed at step")));
+  std::string lines;
+  for (uint64_t step = 1; step <= 12; ++step)
+    lines += run::to_json({.time = "2026-01-31T12:00:00.123Z",
+                           .step = 100 * step,
+                           .key = "optimizer.lr",
+                           .previous = "3.0e-04",
+                           .current = "1.0e-04"}) +
+             "\n";
+  write_file(layout().setting_changes_file(), lines + "{\"time\":\"20");
+  const CommandResult report = ctl({"report"});
+  ASSERT_EQ(report.code, 0) << report.err;
+  EXPECT_THAT(report.out, HasSubstr("2 earlier changes of settings\n"
+                                    "changed at step 300: optimizer.lr 3.0e-04 -> 1.0e-04\n"));
+  EXPECT_THAT(report.out, HasSubstr("changed at step 1 200: optimizer.lr"));
 }
 
 TEST_F(RunReportTest, PlotCommandShowsTrainingMetric) {
@@ -148,7 +168,7 @@ TEST_F(RunReportTest, PlotCommandShowsTrainingMetric) {
     rows.back().maybe_metric.emplace("accuracy", static_cast<double>(i) / 10);
   }
   write_train_metrics(rows);
-  const CommandResult plot = ctl({"plot", "--metric", "accuracy", "--svg", "-"});
+  const CommandResult plot = ctl({"plot", "--metric", "accuracy", "--output", "-"});
   ASSERT_EQ(plot.code, 0) << plot.err;
   EXPECT_THAT(plot.out, HasSubstr(">train accuracy</text>"));
   EXPECT_THAT(ctl({"plot", "--metric", "mae"}).err, HasSubstr("available metrics: accuracy"));

@@ -2,6 +2,7 @@
 #include <boost/json.hpp>
 
 #include "ctl/html_report.h"
+#include "shared/run/setting_changes.h"
 #include "shared/view/run_view.h"
 #include "tests/ctl/run_fixture.h"
 
@@ -52,6 +53,12 @@ TEST_F(RunsTest, ReportsDirectoryWithoutRuns) {
 
 TEST_F(RunsTest, WritesReportOfSeveralRunsAsPage) {
   write_two_runs();
+  write_file(layout().setting_changes_file(), run::to_json({.time = "2026-01-31T12:00:00.123Z",
+                                                            .step = 7,
+                                                            .key = "train.max_steps",
+                                                            .previous = "10",
+                                                            .current = "20"}) +
+                                                  "\n");
   const std::string file = path("report.html");
   const CommandResult result =
       run_with_arguments({"report", "--html", file, layout().root(), second()});
@@ -59,6 +66,7 @@ TEST_F(RunsTest, WritesReportOfSeveralRunsAsPage) {
   const std::string page = *read_file(file, kMaxReportBytes);
   EXPECT_THAT(page, HasSubstr("\"name\":\"second\""));
   EXPECT_THAT(page, HasSubstr("disk full"));
+  EXPECT_THAT(page, HasSubstr(R"("key":"train.max_steps","previous":"10","current":"20")"));
   EXPECT_THAT(page, HasSubstr("lr: 0.1"));
 }
 

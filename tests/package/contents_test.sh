@@ -59,6 +59,10 @@ usr/share/man/man1/stokerctl.1.gz
 usr/share/man/man5/stoker.yaml.5.gz
 usr/share/man/man8/stoker-libtorch.8.gz
 usr/share/man/man8/stokerd.8.gz
+usr/share/stoker/events/mail.py
+usr/share/stoker/events/mlflow_log.py
+usr/share/stoker/events/wandb_log.py
+usr/share/stoker/events/webhook.py
 usr/share/stoker/libtorch/libtorch-cpu.txt
 usr/share/stoker/libtorch/libtorch-cuda.txt
 usr/share/stoker/libtorch/libtorch-version

@@ -172,8 +172,8 @@ TEST_F(RunLifecycleTest, ExecutesAllControlSocketCommands) {
   EXPECT_EQ(run_stokerctl({"checkpoint"}, "checkpoint"), 0);
   EXPECT_FALSE(checkpoints(run_dir()).empty());
   EXPECT_EQ(step_now(), step) << "it trained while paused";
-  EXPECT_EQ(run_stokerctl({"set", "lr", "0.0005"}, "set"), 0);
-  EXPECT_NE(run_stokerctl({"set", "lr", "-1"}, "set-bad"), 0);
+  EXPECT_EQ(run_stokerctl({"set", "optimizer.lr", "0.0005"}, "set"), 0);
+  EXPECT_NE(run_stokerctl({"set", "optimizer.lr", "0"}, "set-bad"), 0);
   EXPECT_EQ(run_stokerctl({"resume"}, "resume"), 0);
   EXPECT_TRUE(wait_until(30s, [&] {
     return deterministic_records(run_dir()).back().find("\"lr\":5e-04") != std::string::npos;

@@ -416,10 +416,13 @@ class RunPage {
     this.eventCard.hidden = !report || !run.events.length;
     if (report) fill(this.eventCard, h("pre", {class: "log", tabindex: 0}, run.events.map(logLine)));
     const environment = run.environment || {};
-    let scale = 1;  // by `stokerctl set lr`
+    let scale = 1;  // by train.rollback_lr_factor
     try { scale = JSON.parse(environment.live_settings).lr_scale ?? 1; } catch { /* none */ }
     this.configCard.replaceChildren(...(environment.stoker_version ? [h("p", {class: "where"}, `stoker ${environment.stoker_version}, LibTorch ${environment.torch_version}`)] : []),
-      ...(scale !== 1 ? [h("p", null, `The learning rate was set to ${format(scale)} times that of these settings; see the log for control command`)] : []), h("details", null, h("summary", null, "Settings (resolved)"), h("pre", null, run.config)));
+      ...(scale !== 1 ? [h("p", null, `Rollbacks lowered the learning rate to ${format(scale)} times that of these settings`)] : []),
+      ...(run.setting_changes.length ? [h("h3", null, "Changed while the run trained"), table(["step", "<setting", "<previous", "<value", "<time"], [...run.setting_changes].reverse().map(c =>
+        [count(c.step), ...[c.key, c.previous, c.current, String(c.time).slice(0, 19).replace("T", " ")].map(text => h("td", {class: "left"}, String(text ?? "")))]), "Changed settings")] : []),
+      h("details", null, h("summary", null, "Settings in effect"), h("pre", null, run.config)));
   }
   drawImages() {
     const steps = [...new Set(this.run.artifacts.map(a => a.step))].sort((a, b) => a - b);

@@ -21,11 +21,8 @@ ControlNumbers sum(const ControlNumbers& left, const ControlNumbers& right) {
 }
 
 TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
-  const ControlRecord chief{.step = 7,
-                            .save = 1,
-                            .snapshot = 1,
-                            .command = SharedCommand::kSetLearningRate,
-                            .argument = 3.0000000000000004e-5};
+  const ControlRecord chief{
+      .step = 7, .save = 1, .snapshot = 1, .command = SharedCommand::kChangeSetting};
   const ControlRecord other{
       .step = 7, .stop = 1, .preempted = 1, .save = 1, .sample_errors = 1u << 31};
   const auto sums = sum(to_numbers(chief, {}, 0, 3),
@@ -38,8 +35,7 @@ TEST(ControlRecordTest, CountsRequestsAndKeepsCommandOfChief) {
                                     .save = 2,
                                     .snapshot = 1,
                                     .sample_errors = 1u << 31,
-                                    .command = SharedCommand::kSetLearningRate,
-                                    .argument = 3.0000000000000004e-5,
+                                    .command = SharedCommand::kChangeSetting,
                                     .ranks = std::vector<RankReport>(3)}));
 }
 
@@ -69,7 +65,7 @@ TEST(ControlRecordTest, RejectsUnknownCommand) {
 TEST(ControlRecordTest, RejectsNumbersThatAreNoCounts) {
   const ControlNumbers valid = to_numbers({.step = 1}, {}, 0, 1);
   ASSERT_TRUE(parse_sum(valid, 1, 1).ok());
-  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 10, 11, 12}) {
+  for (const size_t at : {0, 1, 2, 3, 4, 5, 6, 9, 10, 11}) {
     for (const double invalid :
          {-1.0, std::nan(""), 1e300, -std::numeric_limits<double>::infinity(),
           std::numeric_limits<double>::infinity()}) {

@@ -118,7 +118,7 @@ TEST_F(ConnectionAdmissionTest, RejectsControlCommandsFromReadOnlyUser) {
   auto peer = client();
   EXPECT_THAT(peer.request("status"), HasSubstr("\"state\""));
   EXPECT_THAT(peer.request("hello"), HasSubstr(R"("role":"read")"));
-  for (const std::string line : {"pause", "resume", "checkpoint", "stop", "set lr 0.5"}) {
+  for (const std::string line : {"pause", "resume", "checkpoint", "stop", "set a 0.5"}) {
     EXPECT_THAT(peer.request(line), AllOf(HasSubstr(R"("kind":"not permitted")"), HasSubstr(line)))
         << line;
   }

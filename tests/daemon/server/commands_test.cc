@@ -65,7 +65,7 @@ TEST_F(ControlCommandsTest, HelloReturnsVersionBuildRoleAndMethods) {
   EXPECT_EQ(
       client().request(R"({"id":1,"method":"hello"})"),
       R"({"id":1,"result":{"protocol_version":2,"stoker_version":"1.2.3","role":"operate","methods":)"
-      R"(["hello","help","status","threads","pause","resume","checkpoint","stop","set","attach","profile","inspect_open","inspect_read","inspect_close"],)"
+      R"(["hello","help","status","threads","pause","resume","checkpoint","stop","get","set","unset","attach","profile","inspect_open","inspect_read","inspect_close"],)"
       R"("run_dir":"/runs/a b","run_dir_id":"2049:17","pid":4711}})");
 }
 
@@ -136,12 +136,14 @@ TEST_F(ControlCommandsTest, DeliversEachCommandToTrainingOnce) {
       {"resume", control::Resume{}},
       {"checkpoint", control::SaveCheckpoint{}},
       {"stop", control::Stop{}},
-      {"set lr 1e-4", control::SetLearningRate{1e-4}},
+      {"set optimizer.lr 1e-4", control::SetSetting{"optimizer.lr", "1e-4"}},
+      {"unset optimizer.lr", control::UnsetSetting{"optimizer.lr"}},
       {R"({"method":"pause"})", control::Pause{}},
       {R"({"jsonrpc":"2.0","method":"resume","params":{}})", control::Resume{}},
       {R"({"method":"checkpoint"})", control::SaveCheckpoint{}},
       {R"({"method":"stop"})", control::Stop{}},
-      {R"({"method":"set","params":{"lr":0.25}})", control::SetLearningRate{0.25}},
+      {R"({"method":"set","params":{"key":"log.level","value":"debug"}})",
+       control::SetSetting{"log.level", "debug"}},
       {"profile 20", control::Profile{.steps = 20}},
       {R"({"method":"profile","params":{"steps":20,"kernels":true}})",
        control::Profile{.steps = 20, .kernels = true}},
@@ -227,21 +229,35 @@ TEST_F(ControlCommandsTest, RejectsUnknownMethodsKeysAndValuesWithoutDisconnecti
   EXPECT_THAT(peer.request("launch"), AllOf(HasSubstr("-32601"), HasSubstr("'launch'")));
   EXPECT_THAT(peer.request(R"({"id":4,"method":"launch"})"),
               AllOf(StartsWith(R"({"id":4,)"), HasSubstr("-32601")));
-  EXPECT_THAT(peer.request("set momentum 0.9"),
-              AllOf(HasSubstr("-32602"), HasSubstr("'momentum'")));
-  EXPECT_THAT(peer.request("set lr nan"), HasSubstr("-32602"));
+  EXPECT_THAT(peer.request("set log.level"), AllOf(HasSubstr("-32602"), HasSubstr("a key and")));
+  EXPECT_THAT(peer.request("unset"), HasSubstr("-32602"));
   EXPECT_THAT(peer.request("stop now"), HasSubstr("-32602"));
   EXPECT_THAT(peer.request(R"({"method":"stop","force":true})"), HasSubstr("-32600"));
-  EXPECT_THAT(peer.request(R"({"method":"set","params":{"lr":1e-4,"lr":1}})"), HasSubstr("-32600"));
+  EXPECT_THAT(peer.request(R"({"method":"unset","params":{"key":"a","key":"b"}})"),
+              HasSubstr("-32600"));
   EXPECT_THAT(peer.request(""), AllOf(HasSubstr("-32600"), HasSubstr("empty")));
   EXPECT_THAT(training_.commands(), IsEmpty());
   EXPECT_EQ(status_of(peer.request("status")).control.requests_failed, 8u);
 }
 
+TEST_F(ControlCommandsTest, ShowsSettingsToReadersWithoutAskingTraining) {
+  options_.peer_of = [](int) { return Result<Peer>(Peer{.uid = 4242}); };
+  start_serving();
+  auto peer = client();
+  EXPECT_THAT(peer.request("get"),
+              HasSubstr(R"("key":"optimizer.lr","value":0.1,"origin":"file")"));
+  EXPECT_THAT(peer.request("get train.max_steps"), HasSubstr(R"("key":"train.max_steps")"));
+  EXPECT_THAT(peer.request("get unknown"), AllOf(HasSubstr("-32000"), HasSubstr("unknown setting"),
+                                                 HasSubstr("invalid argument")));
+  EXPECT_THAT(peer.request("set optimizer.lr 1"), HasSubstr("not permitted"));
+  EXPECT_THAT(peer.request("unset optimizer.lr"), HasSubstr("not permitted"));
+  EXPECT_THAT(training_.commands(), IsEmpty());
+}
+
 TEST_F(ControlCommandsTest, ParsesFragmentedAndBatchedLines) {
   start_serving();
   auto peer = client();
-  for (const char c : std::string("set lr 0.5\r\n")) ASSERT_TRUE(peer.send(std::string(1, c)));
+  for (const char c : std::string("set a 0.5\r\n")) ASSERT_TRUE(peer.send(std::string(1, c)));
   EXPECT_THAT(peer.read_line(), HasSubstr("result"));
   ASSERT_TRUE(peer.send("pause\n{\"id\":2,\"method\":\"resume\"}\nstat"));
   EXPECT_THAT(peer.read_line(), HasSubstr(R"("id":null,"result")"));

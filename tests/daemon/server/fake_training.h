@@ -42,6 +42,11 @@ class FakeTraining : public TrainingControl {
     done(answer);
   }
 
+  Result<std::string> settings(const std::string& key) const override {
+    if (key == "unknown") return Status(StatusCode::kInvalidArgument, "unknown setting 'unknown'");
+    return R"({"settings":[{"key":")" + (key.empty() ? "optimizer.lr" : key) +
+           R"(","value":0.1,"origin":"file","can_change":true}]})";
+  }
   Result<std::string> read_inspection(uint64_t inspection, uint64_t after) override {
     ++reads_;
     return peek_inspection(inspection, after);

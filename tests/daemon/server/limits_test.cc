@@ -178,7 +178,7 @@ TEST_F(ConnectionLimitsTest, SurvivesRandomBytesFromManyClients) {
   options_.limits.requests_per_s = 1e6;
   start_serving();
   std::mt19937 random(11);
-  const std::string seed = "{\"id\":1,\"method\":\"status\",\"params\":{}}\nhelp\nset lr x\n";
+  const std::string seed = "{\"id\":1,\"method\":\"status\",\"params\":{}}\nhelp\nset a x\n";
   for (int round = 0; round < 300; ++round) {
     std::string bytes = seed;
     for (unsigned flips = random() % 6; flips > 0; --flips)

@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(LiveStateTest, RoundTripsBitForBit) {
-  const LiveState live{.lr_scale = 0.1 + 0.2,
+  const LiveState live{.settings = {{"optimizer.lr", "0.0001", "0.0003"}, {"log.level", "\"", ""}},
+                       .lr_scale = 0.1 + 0.2,
                        .skipped_steps = std::numeric_limits<uint64_t>::max(),
                        .consecutive_nonfinite = 2,
                        .rollbacks = 3,
@@ -36,7 +37,8 @@ TEST(LiveStateTest, RejectsInvalidState) {
        {"", "[]", R"({"lr_scale":0})", R"({"lr_scale":-1})", R"({"lr_scale":1e999})",
         R"({"lr_scale":"1"})", R"({"skipped_steps":-1})", R"({"rollbacks":0.5})",
         R"({"loss_trend":7})", R"({"loss_trend":{"sum":1}})", R"({"quarantined":{}})",
-        R"({"quarantined":[1,-1]})"}) {
+        R"({"quarantined":[1,-1]})", R"({"settings":{}})", R"({"settings":[7]})",
+        R"({"settings":[{"key":"a","value":1,"configured":"b"}]})"}) {
     const auto read = parse_live_state(text);
     ASSERT_FALSE(read.ok()) << text;
     EXPECT_EQ(read.status().code(), StatusCode::kCorrupt) << text;

@@ -12,11 +12,11 @@ using namespace std::chrono_literals;
 TEST(MailboxTest, PreservesRequestOrder) {
   Mailbox mailbox;
   mailbox.post({control::Pause{}, {}});
-  mailbox.post({control::SetLearningRate{0.5}, {}});
+  mailbox.post({control::SetSetting{"a", "1"}, {}});
   const auto taken = mailbox.take();
   ASSERT_EQ(taken.size(), 2u);
   EXPECT_EQ(taken[0].command, control::Command(control::Pause{}));
-  EXPECT_EQ(taken[1].command, control::Command(control::SetLearningRate{0.5}));
+  EXPECT_EQ(taken[1].command, control::Command(control::SetSetting{"a", "1"}));
   EXPECT_TRUE(mailbox.take().empty());
 }
 

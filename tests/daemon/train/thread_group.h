@@ -62,7 +62,12 @@ class ThreadGroup {
     }
     Status check_same(const group::SharedSettings&, const std::stop_token&) override { return {}; }
     Result<std::string> text_of_chief(const std::string& text, const std::stop_token&) override {
-      return text;
+      const std::pair<std::string, int> meeting{"meeting " + std::to_string(++meetings_), 0};
+      std::unique_lock lock(all_.mutex_);
+      if (is_chief()) all_.texts_[meeting] = text;
+      all_.changed_.notify_all();
+      all_.changed_.wait(lock, [&] { return all_.texts_.contains(meeting); });
+      return all_.texts_[meeting];
     }
     Result<std::vector<std::string>> gather(const std::string& text,
                                             const std::stop_token&) override {
@@ -86,6 +91,7 @@ class ThreadGroup {
     ThreadGroup& all_;
     const int rank_;
     Tensors started_;
+    uint64_t meetings_ = 0;
   };
 
   // The first half of the ranks plus the second half.

@@ -423,13 +423,30 @@ TEST_F(TrainerGroupTest, SavesOnRequestOfOtherRank) {
 TEST_F(TrainerGroupTest, ChangesLearningRateOnAllRanksAtSameStep) {
   open(shared_config(20), 2);
   chief().on_batch = [this](uint64_t ticket) {
-    if (ticket == 4 * 8) chief().ask(control::SetLearningRate{.lr = 0.002});
+    if (ticket == 4 * 8) chief().ask(control::SetSetting{"optimizer.lr", "0.002"});
   };
   train_to_end();
-  EXPECT_NE(chief().state_->lr_scale, 1);
-  EXPECT_EQ(rank(1).state_->lr_scale, chief().state_->lr_scale);
+  ASSERT_EQ(chief().state_->settings.size(), 1u);
+  EXPECT_EQ(rank(1).state_->settings, chief().state_->settings);
   expect_same_records(rank(1), chief());
   EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr(R"("lr":)")));
+}
+
+TEST_F(TrainerGroupTest, RestoresSettingAndEndsEarlierOnAllRanks) {
+  open(shared_config(20), 2);
+  chief().on_row = [this](const metrics::TrainMetrics& row) {
+    if (row.step != 3) return;
+    chief().ask(control::SetSetting{"optimizer.lr", "0.002"});
+    chief().ask(control::SetSetting{"train.max_steps", "15"});
+    chief().ask(control::UnsetSetting{"optimizer.lr"});
+    chief().ask(control::SetSetting{"log.level", "loud"});
+  };
+  train_to_end();
+  EXPECT_EQ(rank(1).state_->step, 15u);
+  EXPECT_EQ(rank(1).state_->settings, chief().state_->settings);
+  expect_same_records(rank(1), chief());
+  EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr(R"({"step":4,)"), HasSubstr(R"({"step":5,)"),
+                                            HasSubstr(R"({"step":6,)"), HasSubstr("got 'loud'")));
 }
 
 TEST_F(TrainerGroupTest, PausesAllRanksUntilResumed) {

@@ -42,6 +42,7 @@ inline config::Config small_config(uint64_t steps) {
   // With dropout, the state of the generator matters.
   config.model.arch = config::MlpConfig{.hidden_sizes = {16}, .dropout = 0.1};
   config.task.task = config::RegressionTask{};
+  config.eval.datasets.clear();
   config.optimizer.set_lr(0.01);
   config.scheduler.warmup_steps = 2;
   config.train.max_steps = steps;

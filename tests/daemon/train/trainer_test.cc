@@ -193,8 +193,9 @@ TEST_F(TrainerTest, AnswersAnotherThreadWhileItTrainsAndSaves) {
       EXPECT_LE(run.writer_->stats().last_step, run.board_.step());
       if (num_commands > num_replies) continue;
       ++num_commands;
-      run.mailbox_.post({num_commands % 2 == 0 ? control::Command(control::SaveCheckpoint{})
-                                               : control::Command(control::SetLearningRate{0.001}),
+      run.mailbox_.post({num_commands % 2 == 0
+                             ? control::Command(control::SaveCheckpoint{})
+                             : control::Command(control::SetSetting{"optimizer.lr", "0.001"}),
                          [&](const Result<std::string>&) { ++num_replies; }});
     }
   });
@@ -243,25 +244,109 @@ TEST_F(TrainerTest, RemainsPausedAfterRollback) {
   EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
 }
 
-TEST_F(TrainerTest, ScalesScheduleAfterSetLrAcrossResume) {
+TEST_F(TrainerTest, ComputesScheduleFromLearningRateThatWasSetAcrossResume) {
   const auto config = small_config(12);
   {
     Session run(config, root_);
     run.on_row = [&](const metrics::TrainMetrics& row) {
-      if (row.step == 3) run.ask(control::SetLearningRate{0.001});
+      if (row.step == 3) run.ask(control::SetSetting{"optimizer.lr", "0.001"});
       if (row.step == 6) run.ask(control::Stop{});
     };
     ASSERT_TRUE(run.train().ok());
+    ASSERT_THAT(run.replies_, Not(IsEmpty()));
+    EXPECT_THAT(run.replies_[0],
+                AllOf(HasSubstr(R"({"step":3,"key":"optimizer.lr","value":0.001,)"),
+                      HasSubstr(R"("lr":)")));
+    EXPECT_EQ(run.board_.read()->live_settings.size(), 1u);
   }
   Session rest(config, root_);
   ASSERT_TRUE(rest.train().ok());
-  const auto planned = [&](uint64_t step) {
-    return learning_rate(config.scheduler, config.optimizer.lr(), step, config.train.max_steps);
-  };
-  const double scale = 0.001 / planned(3);
   ASSERT_FALSE(rest.rows_.empty());
   EXPECT_EQ(rest.rows_[0].step, 9u);
-  EXPECT_EQ(rest.rows_[0].lr, scale * planned(8)) << "to the last bit";
+  EXPECT_EQ(rest.rows_[0].lr, learning_rate(config.scheduler, 0.001, 8, config.train.max_steps))
+      << "to the last bit";
+}
+
+TEST_F(TrainerTest, RestoresConfiguredValueAfterUnset) {
+  const auto config = small_config(12);
+  Session run(config, root_);
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    if (row.step == 3) run.ask(control::SetSetting{"optimizer.lr", "0.001"});
+    if (row.step == 6) run.ask(control::UnsetSetting{"optimizer.lr"});
+  };
+  ASSERT_TRUE(run.train().ok());
+  ASSERT_EQ(run.rows_.size(), 4u);
+  const auto planned = [&](double lr, uint64_t step) {
+    return learning_rate(config.scheduler, lr, step, config.train.max_steps);
+  };
+  EXPECT_EQ(run.rows_[1].lr, planned(0.001, 5));
+  EXPECT_EQ(run.rows_[2].lr, planned(0.01, 8));
+  EXPECT_THAT(run.board_.read()->live_settings, IsEmpty());
+}
+
+TEST_F(TrainerTest, ChangesIntervalsOfReportsAndSaves) {
+  Session run(small_config(12), root_);
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    wait_until_saved(run);
+    if (row.step != 3) return;
+    run.ask(control::SetSetting{"metrics.log_every_steps", "2"});
+    run.ask(control::SetSetting{"checkpoint.save_every_steps", "5"});
+  };
+  ASSERT_TRUE(run.train().ok());
+  std::vector<uint64_t> reported;
+  for (const auto& row : run.rows_) reported.push_back(row.step);
+  EXPECT_THAT(reported, ElementsAre(3, 4, 6, 8, 10, 12));
+  EXPECT_THAT(run.saved(), ElementsAre(5, 10, 12));
+}
+
+// The ring ends at the step that was configured, so that a longer run needs another segment.
+TEST_F(TrainerTest, ContinuesInNextSegmentToLaterLastStep) {
+  const auto config = small_config(9);
+  {
+    Session run(config, root_);
+    run.on_row = [&](const metrics::TrainMetrics& row) {
+      if (row.step == 6) run.ask(control::SetSetting{"train.max_steps", "15"});
+    };
+    const auto outcome = run.train();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(*outcome, TrainerOutcome::kNewSettings);
+    EXPECT_THAT(run.saved(), ElementsAre(6));
+    EXPECT_THAT(run.replies_[0], HasSubstr(R"("key":"train.max_steps","value":15)"));
+    EXPECT_EQ(run.board_.read()->max_steps, 15u);
+  }
+  Session rest(config, root_);
+  EXPECT_EQ(rest.state_->settings.size(), 1u);
+  ASSERT_TRUE(rest.train().ok());
+  EXPECT_EQ(rest.rows_[0].lr, learning_rate(config.scheduler, 0.01, 8, 15));
+}
+
+TEST_F(TrainerTest, EndsAtEarlierLastStep) {
+  Session run(small_config(12), root_);
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    if (row.step != 6) return;
+    run.ask(control::SetSetting{"train.max_steps", "6"});
+    run.ask(control::SetSetting{"train.max_steps", "8"});
+  };
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, TrainerOutcome::kFinished);
+  EXPECT_EQ(run.state_->step, 8u);
+  EXPECT_THAT(run.saved(), ElementsAre(8));
+  ASSERT_EQ(run.replies_.size(), 2u);
+  EXPECT_THAT(run.replies_[0],
+              HasSubstr("train.max_steps: 6 is not above the current step 6; `stop` ends the run"));
+}
+
+TEST_F(TrainerTest, RejectsSettingsThatCannotChange) {
+  Session run(small_config(3), root_);
+  run.ask(control::SetSetting{"train.micro_batch_size", "8"});
+  run.ask(control::SetSetting{"optimizer.lr", "fast"});
+  run.ask(control::UnsetSetting{"optimizer.lr"});
+  ASSERT_TRUE(run.train().ok());
+  EXPECT_THAT(run.replies_, ElementsAre(HasSubstr("cannot change during the run"),
+                                        HasSubstr("optimizer.lr=fast: must be a number"),
+                                        HasSubstr("nothing to restore")));
+  EXPECT_THAT(run.state_->settings, IsEmpty());
 }
 
 TEST_F(TrainerTest, RepliesToCheckpointCommandAfterSave) {

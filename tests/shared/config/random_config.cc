@@ -566,6 +566,10 @@ Config random_config(std::mt19937_64& random) {
   fix_training(config, filler);
   fix_own_loss(config);
   fix_eval(config, filler);
+  for (EventCommand& item : config.run.on_event_command) {
+    item.events = {"daemon *", "checkpoint saved"};
+    if (item.command.empty() || item.command.front().empty()) item.command = {"a b"};
+  }
   return config;
 }
 

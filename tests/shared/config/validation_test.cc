@@ -127,6 +127,17 @@ TEST(ValidationTest, RequiresSettingsThatOthersNeed) {
   EXPECT_THAT(errors_of(kTextData, {"eval.every_steps=5"}),
               ElementsAre(HasSubstr("requires eval.checkpoints interval; remove it")));
   EXPECT_THAT(errors_of(kTextData, {"eval.every_steps=5", "eval.checkpoints=interval"}), IsEmpty());
+  EXPECT_THAT(
+      errors_of(kTextData, {"run.on_event_command=[{events: [checkpoint sved], command: [\"\"]}]"}),
+      UnorderedElementsAre(
+          HasSubstr("run.on_event_command[0].events: 'checkpoint sved' matches no event of level"),
+          HasSubstr("run.on_event_command[0].command: must start with a program")));
+  EXPECT_THAT(errors_of(kTextData, {"run.on_event_command=[{events: [], command: []}]"}),
+              UnorderedElementsAre(HasSubstr("events: must have the name of an event"),
+                                   HasSubstr("command: must start with a program")));
+  EXPECT_THAT(
+      errors_of(kTextData, {"run.on_event_command=[{events: checkpoint deleted}]"}),
+      UnorderedElementsAre(HasSubstr("matches no event"), HasSubstr("command: is required")));
   EXPECT_THAT(errors_of(kTextData, {"eval.on_best_command=[\"\", a]"}),
               ElementsAre(HasSubstr("must start with a program")));
 }

@@ -191,7 +191,7 @@ TEST(DiffConfigsTest, MarksWhatResumedRunMayChange) {
     return changes.empty() ? OnResume::kFree : changes[0].on_resume;
   };
   EXPECT_EQ(mark_of("run.dir=x"), OnResume::kFree);
-  EXPECT_EQ(mark_of("train.max_steps=9"), OnResume::kFree);
+  EXPECT_EQ(mark_of("train.max_steps=9"), OnResume::kLive);
   EXPECT_EQ(mark_of("data.train.refresh=epoch"), OnResume::kFree);
   EXPECT_EQ(mark_of("data.train.path=x"), OnResume::kFree);
   EXPECT_EQ(mark_of("log.level=debug"), OnResume::kLive);

@@ -119,7 +119,10 @@ const std::vector<MethodCase>& all_methods() {
       {Resume{}, "resume", ""},
       {SaveCheckpoint{}, "checkpoint", ""},
       {Stop{}, "stop", ""},
-      {SetLearningRate{2.5e-5}, "set lr 2.5e-05", R"({"lr":2.5e-05})"},
+      {SetSetting{"optimizer.lr", "2.5e-05"}, "set optimizer.lr 2.5e-05",
+       R"({"key":"optimizer.lr","value":"2.5e-05"})"},
+      {UnsetSetting{"log.level"}, "unset log.level", R"({"key":"log.level"})"},
+      {GetSettings{"train"}, "get", R"({"key":"train"})"},
       {Attach{}, "attach", ""},
       {Profile{.steps = 20, .kernels = true}, "profile 20 kernels",
        R"({"steps":20,"kernels":true})"},
@@ -149,8 +152,8 @@ TEST(GrammarTest, DescribesArgumentsInTextForm) {
   std::vector<std::string> forms;
   for (const MethodInfo& info : methods()) forms.push_back(info.text_form);
   EXPECT_THAT(forms, ElementsAre("hello", "help", "status", "threads", "pause", "resume",
-                                 "checkpoint", "stop", "set lr VALUE", "attach",
-                                 "profile STEPS [kernels]", "inspect_open GLOB [EVERY]",
+                                 "checkpoint", "stop", "get [KEY]", "set KEY VALUE", "unset KEY",
+                                 "attach", "profile STEPS [kernels]", "inspect_open GLOB [EVERY]",
                                  "inspect_read INSPECTION [AFTER]", "inspect_close INSPECTION"));
 }
 

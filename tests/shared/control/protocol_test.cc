@@ -35,9 +35,10 @@ INSTANTIATE_TEST_SUITE_P(
         ValidLine{"status\r", GetStatus{}}, ValidLine{"hello", Hello{}}, ValidLine{"help", Help{}},
         ValidLine{"pause", Pause{}}, ValidLine{"resume", Resume{}},
         ValidLine{"checkpoint", SaveCheckpoint{}}, ValidLine{"stop", Stop{}},
-        ValidLine{"set lr 1e-4", SetLearningRate{1e-4}, "null"},
-        ValidLine{"set  lr\t0.5", SetLearningRate{0.5}, "null"},
-        ValidLine{"set lr 999.9", SetLearningRate{999.9}, "null"},
+        ValidLine{"get", GetSettings{}}, ValidLine{"get log", GetSettings{"log"}},
+        ValidLine{"set optimizer.lr 1e-4", SetSetting{"optimizer.lr", "1e-4"}, "null"},
+        ValidLine{"set  log.level\tdebug", SetSetting{"log.level", "debug"}, "null"},
+        ValidLine{"unset log.level", UnsetSetting{"log.level"}, "null"},
         ValidLine{R"({"id":1,"method":"status"})", GetStatus{}, "1"},
         ValidLine{R"( {"method":"status"} )", GetStatus{}, "null"},
         ValidLine{R"({"jsonrpc":"2.0","id":-7,"method":"stop","params":{}})", Stop{}, "-7"},
@@ -45,8 +46,15 @@ INSTANTIATE_TEST_SUITE_P(
                   "18446744073709551615"},
         ValidLine{R"({"id":"a\"b","method":"hello"})", Hello{}, R"("a\"b")"},
         ValidLine{R"({"id":null,"method":"help"})", Help{}},
-        ValidLine{R"({"params":{"lr":1e-4},"method":"set","id":2})", SetLearningRate{1e-4}, "2"},
-        ValidLine{R"({"method":"set","params":{"lr":1}})", SetLearningRate{1.0}, "null"}));
+        ValidLine{R"({"params":{"value":2.5,"key":"a.b"},"method":"set","id":2})",
+                  SetSetting{"a.b", "2.5E0"}, "2"},
+        ValidLine{R"({"method":"set","params":{"key":"a.b","value":1}})", SetSetting{"a.b", "1"}},
+        ValidLine{R"({"method":"set","params":{"key":"a.b","value":null}})",
+                  SetSetting{"a.b", "null"}},
+        ValidLine{R"({"method":"set","params":{"key":"a.b","value":"auto"}})",
+                  SetSetting{"a.b", "auto"}},
+        ValidLine{R"({"method":"get","params":{}})", GetSettings{}},
+        ValidLine{R"({"method":"unset","params":{"key":"a.b"}})", UnsetSetting{"a.b"}}));
 
 struct InvalidLine {
   std::string line;
@@ -84,19 +92,15 @@ INSTANTIATE_TEST_SUITE_P(
                     InvalidLine{"STATUS", kMethod, "unknown method"},
                     InvalidLine{"status now", kParams, "no arguments"},
                     InvalidLine{"stop;", kMethod, "unknown method"},
-                    InvalidLine{"set", kParams, "a name and a value"},
-                    InvalidLine{"set lr", kParams, "a name and a value"},
-                    InvalidLine{"set lr 1 2", kParams, "a name and a value"},
-                    InvalidLine{"set momentum 0.9", kParams, "'momentum'"},
-                    InvalidLine{"set lr fast", kParams, "above 0 and below 1000"},
-                    InvalidLine{"set lr 0", kParams, "above 0"},
-                    InvalidLine{"set lr -1", kParams, "above 0"},
-                    InvalidLine{"set lr nan", kParams, "above 0"},
-                    InvalidLine{"set lr inf", kParams, "above 0"},
-                    InvalidLine{"set lr 1000", kParams, "below 1000"},
-                    InvalidLine{"set lr 1e999", kParams, "above 0"},
-                    InvalidLine{"set lr 1e-4x", kParams, "above 0"},
-                    InvalidLine{"set lr 0x1p-4", kParams, "above 0"},
+                    InvalidLine{"set", kParams, "a key and a value"},
+                    InvalidLine{"set log.level", kParams, "a key and a value"},
+                    InvalidLine{"set optimizer.lr 1 2", kParams, "a key and a value"},
+                    InvalidLine{"set " + std::string(257, 'a') + " 1", kParams,
+                                "a key and a value"},
+                    InvalidLine{"set a " + std::string(257, '1'), kParams, "a key and a value"},
+                    InvalidLine{"unset", kParams, "unset takes a key"},
+                    InvalidLine{"unset a b", kParams, "unset takes a key"},
+                    InvalidLine{"get a b", kParams, "get takes at most a key"},
                     InvalidLine{std::string("status\0", 7), kParse, "neither"},
                     InvalidLine{"\x01\x02\xff", kParse, "neither"},
                     InvalidLine{"st\xc3\xa4tus", kParse, "neither"},
@@ -119,23 +123,25 @@ INSTANTIATE_TEST_SUITE_P(
         InvalidLine{R"({"id":1,"jsonrpc":"1.0","method":"status"})", kShape, "2.0", "1"},
         InvalidLine{R"({"id":1,"jsonrpc":2,"method":"status"})", kShape, "2.0", "1"},
         InvalidLine{R"({"id":1,"method":"status","method":"stop"})", kShape, "duplicate", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"lr":1}})", kShape, "duplicate",
-                    "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":1e-4,"\u006cr":1}})", kShape,
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":"a","key":"b"}})", kShape,
+                    "duplicate", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":"a","\u006bey":"b"}})", kShape,
                     "duplicate", "1"},
         InvalidLine{R"({"id":1,"method":"status","params":{"a":1}})", kParams, "no params", "1"},
         InvalidLine{R"({"id":1,"method":"status","params":[]})", kParams, "no params", "1"},
-        InvalidLine{R"({"id":1,"method":"set"})", kParams, "one setting", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{}})", kParams, "one setting", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":1,"x":2}})", kParams, "one setting",
+        InvalidLine{R"({"id":1,"method":"set"})", kParams, "key is required", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":"a"}})", kParams, "value is required",
                     "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"loss":0}})", kParams, "'loss'", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":"1e-4"}})", kParams, "above 0", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":true}})", kParams, "above 0", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":null}})", kParams, "above 0", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":-0.0}})", kParams, "above 0", "1"},
-        InvalidLine{R"({"id":1,"method":"set","params":{"lr":{"value":1}}})", kParams, "above 0",
-                    "1"}));
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":"a","value":1,"x":2}})", kParams,
+                    "unknown field", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":1,"value":1}})", kParams,
+                    "key must be a string", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":"a","value":{"b":1}}})", kParams,
+                    "value must be a string", "1"},
+        InvalidLine{R"({"id":1,"method":"set","params":{"key":"a","value":""}})", kParams,
+                    "value must be a string", "1"},
+        InvalidLine{R"({"id":1,"method":"unset","params":{"key":7}})", kParams,
+                    "key must be a string", "1"}));
 
 TEST(ProtocolTest, RejectsDeepJsonWithoutRecursion) {
   std::string line = R"({"method":"status","params":)";
@@ -164,15 +170,16 @@ TEST(ProtocolTest, OmitsControlCharactersAndLimitsLengthOfErrors) {
 }
 
 // Null if the line is not a `set` request.
-const SetLearningRate* setting_in(const std::variant<Request, ProtocolError>& parsed) {
+const SetSetting* setting_in(const std::variant<Request, ProtocolError>& parsed) {
   const auto* const request = std::get_if<Request>(&parsed);
   const auto* const command = request ? std::get_if<Command>(&request->call) : nullptr;
-  return command ? std::get_if<SetLearningRate>(command) : nullptr;
+  return command ? std::get_if<SetSetting>(command) : nullptr;
 }
 
 TEST(ProtocolTest, NeverCrashesOnRandomLines) {
   std::mt19937 random(7);
-  const std::string seed = R"({"id":1,"method":"set","params":{"lr":1e-4}})";
+  const std::string seed =
+      R"({"id":1,"method":"set","params":{"key":"optimizer.lr","value":1e-4}})";
   for (int round = 0; round < 20000; ++round) {
     std::string line = seed;
     for (unsigned flips = random() % 4; flips > 0; --flips)
@@ -180,8 +187,8 @@ TEST(ProtocolTest, NeverCrashesOnRandomLines) {
     line.resize(random() % (line.size() + 1));
     const auto parsed = parse_request(line);
     if (const auto* set = setting_in(parsed)) {
-      EXPECT_GT(set->lr, 0);
-      EXPECT_LT(set->lr, kMaxLearningRate);
+      EXPECT_LE(set->key.size(), SetSetting::kMaxKeyBytes);
+      EXPECT_LE(set->value.size(), SetSetting::kMaxValueBytes);
     }
   }
 }
@@ -196,9 +203,9 @@ TEST(ProtocolTest, RoundTripsResultOnOneLine) {
 }
 
 TEST(ProtocolTest, ParsesRenderedRequest) {
-  const auto parsed = parse_request(render_request("5", "set", R"({"lr":0.25})"));
+  const auto parsed = parse_request(render_request("5", "set", R"({"key":"a","value":"b"})"));
   ASSERT_TRUE(std::holds_alternative<Request>(parsed));
-  EXPECT_EQ(std::get<Request>(parsed).call, Call(SetLearningRate{0.25}));
+  EXPECT_EQ(std::get<Request>(parsed).call, Call(SetSetting{"a", "b"}));
 }
 
 TEST(ProtocolTest, RejectsInvalidReply) {

@@ -1,19 +1,19 @@
-#include "evaluator/best_command.h"
+#include "shared/base/run_program.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <span>
 
 #include "shared/base/file.h"
 
-namespace stoker::evaluator {
+namespace stoker {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -23,9 +23,9 @@ constexpr auto kTermTimeout = 2s;
 
 class SpawnAttributes {
  public:
-  SpawnAttributes() {
+  explicit SpawnAttributes(int input) {
     posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
     posix_spawnattr_init(&attributes_);
     // The child must not inherit blocked signals or the ignored SIGPIPE. Its own process group lets
@@ -64,6 +64,17 @@ void terminate_group(pid_t pid, int pidfd) {
   (void)exits_within(pidfd, kTermTimeout);
 }
 
+// A file in memory, so that the program's speed of reading does not matter.
+Result<UniqueFd> make_input(std::string_view text) {
+  UniqueFd file(::memfd_create("input", MFD_CLOEXEC));
+  if (!file.valid()) return Status::from_errno(errno, "create a file in memory");
+  STOKER_RETURN_IF_ERROR(
+      default_file_system().write(file.get(), std::as_bytes(std::span(text)), "a file in memory"));
+  if (::lseek(file.get(), 0, SEEK_SET) != 0)
+    return Status::from_errno(errno, "rewind a file in memory");
+  return file;
+}
+
 Status to_status(int raw) {
   if (WIFSIGNALED(raw))
     return Status(StatusCode::kInternal, "killed by signal " + std::to_string(WTERMSIG(raw)));
@@ -73,13 +84,14 @@ Status to_status(int raw) {
 
 }  // namespace
 
-Status run_best_command(const std::vector<std::string>& command, const std::string& checkpoint_path,
-                        std::chrono::milliseconds timeout, std::stop_token stop) {
+Status run_program(const std::vector<std::string>& command, std::string_view input,
+                   std::chrono::milliseconds timeout, const std::stop_token& stop) {
   std::vector<char*> arguments;
   for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
-  arguments.push_back(const_cast<char*>(checkpoint_path.c_str()));
   arguments.push_back(nullptr);
-  const SpawnAttributes options;
+  const auto stdin_file = make_input(input);
+  if (!stdin_file.ok()) return stdin_file.status().with_context(command.front());
+  const SpawnAttributes options(stdin_file->get());
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, arguments[0], &options.actions_, &options.attributes_,
                                    arguments.data(), environ);
@@ -95,9 +107,10 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
   Status stop_reason;
   while (!exits_within(pidfd.get(), kPollInterval)) {
     if (stop.stop_requested())
-      stop_reason = Status(StatusCode::kCancelled, "the evaluator was stopped");
+      stop_reason = Status(StatusCode::kCancelled, "stopped before it ended");
     if (SteadyClock::now() >= deadline)
-      stop_reason = Status(StatusCode::kTimedOut, "exceeded eval.timeout_seconds");
+      stop_reason = Status(StatusCode::kTimedOut,
+                           "terminated after " + std::to_string(timeout.count()) + " ms");
     if (stop_reason.ok()) continue;
     terminate_group(pid, pidfd.get());
     break;
@@ -108,4 +121,4 @@ Status run_best_command(const std::vector<std::string>& command, const std::stri
   return result.ok() ? result : result.with_context(command.front());
 }
 
-}  // namespace stoker::evaluator
+}  // namespace stoker

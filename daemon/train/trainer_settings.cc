@@ -1,0 +1,81 @@
+// The part of Trainer that changes live settings.
+#include <utility>
+#include <variant>
+
+#include "daemon/train/trainer.h"
+#include "shared/base/log.h"
+
+namespace stoker::train {
+namespace {
+
+// These belong to the ring and its workers, which only a new segment can have.
+constexpr std::string_view kNumWorkers = "feed.num_workers";
+constexpr std::string_view kMaxSteps = "train.max_steps";
+
+std::string_view key_of(const control::Command& command) {
+  if (const auto* const set = std::get_if<control::SetSetting>(&command)) return set->key;
+  if (const auto* const unset = std::get_if<control::UnsetSetting>(&command)) return unset->key;
+  return {};
+}
+
+}  // namespace
+
+// What the ranks of a group cannot know of each other.
+Status Trainer::check_setting(const control::Command& command) const {
+  const std::string_view key = key_of(command);
+  if ((key != kNumWorkers && key != kMaxSteps) || !writer_.is_degraded()) return {};
+  return Status(StatusCode::kBusy,
+                std::string(key) +
+                    ": training continues from a checkpoint with the new value, and "
+                    "checkpoints cannot be written: " +
+                    writer_.stats().last_error);
+}
+
+void Trainer::execute(const control::SetSetting& command, const Done& done) {
+  change_settings(command.key,
+                  config::set_live(configured_, state_.settings, command.key, command.value), done);
+}
+
+void Trainer::execute(const control::UnsetSetting& command, const Done& done) {
+  change_settings(command.key, config::unset_live(configured_, state_.settings, command.key), done);
+}
+
+void Trainer::change_settings(const std::string& key, Result<config::LiveConfig> changed,
+                              const Done& done) {
+  if (!changed.ok()) return answer(done, changed.status());
+  const uint64_t max_steps = changed->config.train.max_steps;
+  if (max_steps <= state_.step)
+    return answer(
+        done, Status(StatusCode::kInvalidArgument,
+                     key + ": " + std::to_string(max_steps) + " is not above the current step " +
+                         std::to_string(state_.step) + "; `stop` ends the run"));
+  const config::SettingChange change{.key = key,
+                                     .previous = *config::value_of(config_, key),
+                                     .current = *config::value_of(changed->config, key)};
+  const bool changes_workers = changed->config.feed.num_workers != config_.feed.num_workers;
+  if (changes_workers || max_steps > last_step_) needs_new_segment_ = true;
+  state_.settings = std::move(changed->live);
+  config_ = std::move(changed->config);
+  publish_settings();
+  status_.lr = learning_rate();
+  publish(activity());
+  log_info("live setting changed", {{"step", state_.step},
+                                    {"key", key},
+                                    {"previous", change.previous},
+                                    {"current", change.current},
+                                    {"lr", status_.lr}});
+  if (on_setting_change_) on_setting_change_(state_.step, config_, change);
+  char lr[40];
+  std::snprintf(lr, sizeof lr, "%.17g", status_.lr);
+  answer_at_step(done, "\"key\":\"" + key + "\",\"value\":" +
+                           config::to_json_value(change.current) + ",\"lr\":" + lr);
+}
+
+void Trainer::publish_settings() {
+  status_.max_steps = config_.train.max_steps;
+  status_.live_settings.clear();
+  for (const config::LiveSetting& setting : state_.settings)
+    status_.live_settings.emplace_back(setting.key, setting.value);
+}
+
+}  // namespace stoker::train

@@ -1,0 +1,92 @@
+#include "ctl/plot_file.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+
+namespace stoker::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kSvg = "<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>\n";
+
+class PlotFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "stoker-plot-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    const char* const path = ::getenv("PATH");
+    path_before_ = path == nullptr ? "" : path;
+  }
+  void TearDown() override {
+    ::setenv("PATH", path_before_.c_str(), 1);
+    std::filesystem::remove_all(folder_);
+  }
+  // A program in place of rsvg-convert.
+  void install(const std::string& script) {
+    const std::string program = folder_ + "/rsvg-convert";
+    ASSERT_TRUE(write_file_atomically(default_file_system(), program, "#!/bin/sh\n" + script).ok());
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    ::setenv("PATH", (folder_ + ":" + path_before_).c_str(), 1);
+  }
+  std::string path(const char* name) const { return folder_ + "/" + name; }
+  std::string content(const char* name) const { return *read_file(path(name), 1 << 20); }
+
+  std::string folder_;
+  std::string path_before_;
+};
+
+TEST_F(PlotFileTest, WritesSvgUnchanged) {
+  ASSERT_TRUE(write_plot(kSvg, path("a.svg")).ok());
+  EXPECT_EQ(content("a.svg"), kSvg);
+}
+
+TEST_F(PlotFileTest, EmbedsImageInPageWithEscapedTitle) {
+  ASSERT_TRUE(write_plot(kSvg, path("loss & <b>.html")).ok());
+  const std::string page = content("loss & <b>.html");
+  EXPECT_THAT(page, HasSubstr("<title>loss &amp; &lt;b></title>"));
+  EXPECT_THAT(page, HasSubstr(kSvg));
+  EXPECT_THAT(page, Not(HasSubstr("http-equiv=\"refresh\"")));
+}
+
+TEST_F(PlotFileTest, ConvertsImageToPng) {
+  install(
+      "for option; do case $option in --output=*) file=${option#--output=};; esac; done\n"
+      "(echo \"$@\"; cat) > \"$file\"\n");
+  ASSERT_TRUE(write_plot(kSvg, path("a.png")).ok());
+  EXPECT_THAT(content("a.png"), HasSubstr("--format=png"));
+  EXPECT_THAT(content("a.png"), HasSubstr(kSvg));
+}
+
+TEST_F(PlotFileTest, LeavesNoFileAfterFailedConversion) {
+  install(
+      "for option; do case $option in --output=*) file=${option#--output=};; esac; done\n"
+      "touch \"$file\"; exit 3\n");
+  EXPECT_THAT(write_plot(kSvg, path("a.png")).message(), HasSubstr("rsvg-convert: exit code 3"));
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    files += entry.path().filename() == "rsvg-convert" ? 0 : 1;
+  EXPECT_EQ(files, 0u);
+}
+
+TEST_F(PlotFileTest, NamesMissingProgramAndPackage) {
+  ::setenv("PATH", folder_.c_str(), 1);
+  const Status written = write_plot(kSvg, path("a.png"));
+  EXPECT_EQ(written.code(), StatusCode::kNotFound);
+  EXPECT_THAT(written.message(), HasSubstr("apt install librsvg2-bin"));
+}
+
+TEST_F(PlotFileTest, RejectsOtherEndings) {
+  EXPECT_EQ(write_plot(kSvg, path("a.jpg")).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(plot_format_of("svg").has_value());
+}
+
+}  // namespace
+}  // namespace stoker::ctl

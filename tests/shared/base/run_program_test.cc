@@ -1,0 +1,81 @@
+#include "shared/base/run_program.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+
+namespace stoker {
+namespace {
+
+using namespace std::chrono_literals;
+
+class RunProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "stoker-program-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+};
+
+TEST_F(RunProgramTest, PassesArgumentsWithoutShell) {
+  const std::string to = folder_ + "/said";
+  const Status ran = run_program(
+      {"sh", "-c", "printf '%s|' \"$@\" > \"$0\"", to, "a b; $HOME", "/run/checkpoints/step-7"}, "",
+      10s, {});
+  ASSERT_TRUE(ran.ok()) << ran.to_string();
+  EXPECT_EQ(*read_file(to, 1000), "a b; $HOME|/run/checkpoints/step-7|");
+}
+
+TEST_F(RunProgramTest, PassesInputOfAnySizeWhetherReadOrNot) {
+  const std::string to = folder_ + "/size";
+  const std::string input(size_t{1} << 20, 'x');
+  const Status read = run_program({"sh", "-c", "wc -c > \"$0\"", to}, input, 10s, {});
+  ASSERT_TRUE(read.ok()) << read.to_string();
+  EXPECT_EQ(std::stoi(*read_file(to, 1000)), 1 << 20);
+  EXPECT_TRUE(run_program({"true"}, input, 10s, {}).ok());
+  EXPECT_TRUE(run_program({"sh", "-c", "! read x"}, "", 10s, {}).ok()) << "empty";
+}
+
+TEST_F(RunProgramTest, ReportsProgramAndCauseOnFailure) {
+  EXPECT_EQ(run_program({"sh", "-c", "exit 3"}, "", 10s, {}).message(), "sh: exit code 3");
+  EXPECT_EQ(run_program({"sh", "-c", "kill -9 $$"}, "", 10s, {}).message(),
+            "sh: killed by signal 9");
+  const Status missing = run_program({"/no/such/program"}, "", 10s, {});
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_NE(missing.message().find("/no/such/program"), std::string::npos);
+}
+
+TEST_F(RunProgramTest, KillsHungCommandWithItsChildren) {
+  const Status ran = run_program(
+      {"sh", "-c", "sleep 1000 & echo $! > \"$0\"; wait", folder_ + "/pid"}, "", 300ms, {});
+  EXPECT_EQ(ran.code(), StatusCode::kTimedOut);
+  EXPECT_EQ(ran.message(), "sh: terminated after 300 ms");
+}
+
+TEST_F(RunProgramTest, RestoresDefaultSigpipeForCommand) {
+  ::signal(SIGPIPE, SIG_IGN);  // as stokerd and stoker-eval do
+  EXPECT_EQ(run_program({"sh", "-c", "kill -PIPE $$"}, "", 10s, {}).message(),
+            "sh: killed by signal 13");
+  ::signal(SIGPIPE, SIG_DFL);
+}
+
+TEST_F(RunProgramTest, CancelsCommandOnStop) {
+  std::stop_source stop;
+  stop.request_stop();
+  const Status ran = run_program({"sh", "-c", "sleep 1000"}, "", 1000s, stop.get_token());
+  EXPECT_EQ(ran.code(), StatusCode::kCancelled);
+  EXPECT_EQ(ran.message(), "sh: stopped before it ended");
+}
+
+}  // namespace
+}  // namespace stoker

@@ -1,0 +1,121 @@
+// Settings that change while a run trains.
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <regex>
+
+#include <gmock/gmock.h>
+
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class LiveSettingsRunTest : public RunTest {
+ protected:
+  // A constant learning rate, so that the last step changes no other one.
+  Process start(const std::vector<std::string>& more) const {
+    return trainer(write_config(small_config()), run_dir(), joined(kConstant, more));
+  }
+  // The output of stokerctl, which must succeed.
+  std::string run_stokerctl(const std::vector<std::string>& words) const {
+    std::filesystem::remove(path("ctl.out"));
+    const auto exit = ctl(run_dir(), words, "ctl").wait(60s);
+    EXPECT_TRUE(exit && exit->code == 0) << log_of("ctl");
+    return log_of("ctl");
+  }
+  // The step at which it is.
+  uint64_t pause() const {
+    std::smatch step;
+    const std::string reply = run_stokerctl({"--json", "pause"});
+    return std::regex_search(reply, step, std::regex(R"("step":(\d+))")) ? std::stoull(step.str(1))
+                                                                         : 0;
+  }
+  bool has_record_after(uint64_t step) const { return newest_record_step(run_dir()) > step; }
+  size_t count_in_log(const std::string& text) const {
+    const std::string log = log_of("stokerd");
+    size_t count = 0;
+    for (size_t at = 0; (at = log.find(text, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+
+  static const inline std::vector<std::string> kConstant{
+      "--set", "scheduler={name: constant, warmup_steps: 0}"};
+};
+
+TEST_F(LiveSettingsRunTest, ContinuesWithOtherWorkersAndLastStepInSameProcess) {
+  Process trainer = start({"--set", "train.max_steps=20000"});
+  ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
+  const uint64_t first = pause();
+  ASSERT_LT(first, 20000u) << "the run ended before the pause";
+  run_stokerctl({"set", "feed.num_workers", "3"});
+  EXPECT_THAT(run_stokerctl({"set", "train.max_steps", "30000"}), HasSubstr("30000 at step "));
+  run_stokerctl({"resume"});
+  ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(first); }));
+
+  const uint64_t last = pause() + 20;
+  run_stokerctl({"set", "train.max_steps", std::to_string(last)});
+  EXPECT_THAT(run_stokerctl({"get"}),
+              ::testing::AllOf(HasSubstr("live, configured: 20000"), HasSubstr("optimizer.lr")));
+  run_stokerctl({"resume"});
+  const auto exit = trainer.wait(60s);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0);
+  EXPECT_EQ(newest_step(run_dir()), last);
+  EXPECT_EQ(count_in_log("daemon started"), 1u);
+  EXPECT_EQ(count_in_log("training started"), 2u);
+  EXPECT_THAT(text_of(run_dir() + "/config.yaml"), HasSubstr("max_steps: " + std::to_string(last)));
+  const std::string changes = text_of(run_dir() + "/setting_changes.jsonl");
+  EXPECT_THAT(changes, HasSubstr(R"("key":"feed.num_workers")"));
+  EXPECT_THAT(changes, HasSubstr(R"("previous":"20000","current":"30000")"));
+
+  ASSERT_EQ(train(write_config(small_config()), run_dir("whole"),
+                  joined(kConstant, {"--set", "train.max_steps=" + std::to_string(last)}))
+                .code,
+            0);
+  EXPECT_EQ(model_sha256(run_dir(), last), model_sha256(run_dir("whole"), last));
+}
+
+TEST_F(LiveSettingsRunTest, ResumesWithValuesUntilConfigurationChanges) {
+  const auto stop = [&](Process& trainer) {
+    trainer.signal(SIGTERM);
+    const auto exit = trainer.wait(60s);
+    ASSERT_TRUE(exit.has_value());
+    EXPECT_EQ(exit->code, 0);
+  };
+  const std::vector<std::string> long_run{"--set", "train.max_steps=1000000"};
+  {
+    Process trainer = start(long_run);
+    ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
+    run_stokerctl({"set", "optimizer.lr", "0.0005"});
+    run_stokerctl({"set", "checkpoint.keep_last", "7"});
+    run_stokerctl({"unset", "checkpoint.keep_last"});
+    stop(trainer);
+  }
+  const auto last_record = [&] { return deterministic_records(run_dir()).back(); };
+  {
+    const uint64_t step = newest_record_step(run_dir());
+    Process trainer = start(long_run);
+    ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(step); }));
+    EXPECT_THAT(last_record(), HasSubstr("\"lr\":5e-04"));
+    EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("live, configured: "));
+    EXPECT_THAT(run_stokerctl({"get", "checkpoint.keep_last"}), Not(HasSubstr("live")));
+    stop(trainer);
+    EXPECT_THAT(log_of("stokerd"), HasSubstr("live setting resumed key=optimizer.lr"));
+  }
+  const uint64_t step = newest_record_step(run_dir());
+  Process trainer = start(joined(long_run, {"--set", "optimizer.lr=0.25"}));
+  ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(step); }));
+  EXPECT_THAT(last_record(), HasSubstr("\"lr\":0.25"));
+  EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("--set"));
+  stop(trainer);
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("live setting dropped key=optimizer.lr"));
+}
+
+}  // namespace
+}  // namespace stoker::test
