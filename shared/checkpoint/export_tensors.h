@@ -1,5 +1,5 @@
 // export_tensors: exports the tensors of a checkpoint as one file for other programs: .safetensors,
-// or a file for torch.load(weights_only=True). Copies in chunks, so no tensor has to fit in memory.
+// or a file for torch.load(weights_only=True). Copies in chunks, so no tensor has to fit in memory, except transposed ones.
 //
 // Threads:  pure functions.
 // Blocking: until all data has been read and written.
@@ -17,6 +17,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/hashed_files.h"
+#include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/safetensors.h"
 
@@ -63,6 +64,9 @@ struct ExportPart {
   std::string name;  // "model"
   const SafetensorsFile* file = nullptr;
   TiedNames tied = {};  // written by export_torch() only: .safetensors files hold a tensor once
+  // export_safetensors() writes these names, and transposed weights, of which one at a time is in
+  // memory. kInvalidArgument: a tensor has none.
+  const HuggingFaceNames* names = nullptr;
 };
 
 // Tensors of a single part keep their names; with several parts, the name of the part and a dot are
