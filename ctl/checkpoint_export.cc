@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <boost/json.hpp>
@@ -10,9 +12,14 @@
 #include "ctl/run_locator.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
+#include "shared/base/file.h"
+#include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/huggingface_config.h"
+#include "shared/config/load_config.h"
+#include "shared/run/eval_result.h"
 
 namespace stoker::ctl {
 namespace {
@@ -57,9 +64,10 @@ Result<std::vector<Part>> export_parts(const VerifiedCheckpoint& checkpoint,
 // "step-000001200.optimizer.pt"
 std::string default_name(uint64_t step, const ExportOptions& request) {
   constexpr std::array kSuffixes{"", ".ema", ".optimizer", ".all"};
+  constexpr std::array kEndings{".safetensors", ".pt", ".huggingface"};
   return checkpoint::CheckpointStore::checkpoint_name(step) +
          kSuffixes[static_cast<size_t>(request.content)] +
-         (request.format == ExportFormat::kTorch ? ".pt" : ".safetensors");
+         kEndings[static_cast<size_t>(request.format)];
 }
 
 Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, const Console& console,
@@ -72,43 +80,195 @@ Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, cons
 
 }  // namespace
 
+namespace {
+
+// The parts of a checkpoint that are exported, opened.
+struct OpenParts {
+  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files;
+  std::vector<checkpoint::ExportPart> parts;
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+};
+
+Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent content) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> selected, export_parts(verified, content));
+  OpenParts open;
+  for (const Part& part : selected) {
+    STOKER_ASSIGN_OR_RETURN(auto file, verified.open_tensors(part.file));
+    open.tensors += file->tensors().size();
+    for (const TensorSpec& spec : file->tensors()) open.bytes += spec.bytes();
+    open.files.push_back(std::move(file));
+    const bool has_parameters = part.file == kModel.file || part.file == kEma.file;
+    open.parts.push_back(
+        {part.name, open.files.back().get(),
+         has_parameters ? verified.manifest().tied_parameters : checkpoint::TiedNames()});
+  }
+  return open;
+}
+
+Status write_tensors(const OpenParts& open, ExportFormat format, uint64_t step,
+                     const std::string& path, checkpoint::NewFile& out, const Console& console,
+                     Clock& clock) {
+  Progress progress(console, clock, "writing " + printable(path), open.bytes);
+  const auto on_bytes = [&](uint64_t count) { progress.add(count); };
+  STOKER_RETURN_IF_ERROR(
+      format == ExportFormat::kTorch
+          ? checkpoint::export_torch(open.parts, step, out, on_bytes)
+          : checkpoint::export_safetensors(open.parts, {{"format", "pt"}}, out, on_bytes));
+  return out.commit();
+}
+
+// A folder that appears with all of its files or not at all.
+class NewFolder {
+ public:
+  static Result<NewFolder> create(const std::string& path) {
+    if (std::filesystem::exists(std::filesystem::symlink_status(path)))
+      return Status(StatusCode::kAlreadyExists,
+                    path + ": already exists; remove it, or choose another name");
+    NewFolder folder(path, temporary_path(path));
+    STOKER_RETURN_IF_ERROR(default_file_system().make_directory(folder.temporary_));
+    return folder;
+  }
+  NewFolder(NewFolder&& other) noexcept
+      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+  NewFolder& operator=(NewFolder&&) = delete;
+  ~NewFolder() {
+    if (!temporary_.empty()) static_cast<void>(default_file_system().remove_tree(temporary_));
+  }
+
+  std::string operator/(const std::string& name) const { return join_path(temporary_, name); }
+  Status write(const std::string& name, const std::string& text) const {
+    return write_file_atomically(default_file_system(), *this / name, text);
+  }
+  Status commit() {
+    FileSystem& files = default_file_system();
+    STOKER_RETURN_IF_ERROR(files.sync_directory(temporary_));
+    STOKER_RETURN_IF_ERROR(files.rename_noreplace(temporary_, path_));
+    temporary_.clear();
+    const std::string parent = std::filesystem::path(path_).parent_path();
+    return files.sync_directory(parent.empty() ? "." : parent);
+  }
+
+ private:
+  NewFolder(std::string path, std::string temporary)
+      : path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+  std::string path_, temporary_;  // temporary_ is empty once committed
+};
+
+// The folder that the run started from, if it was one of Hugging Face and still exists.
+std::string source_folder(const config::Config& config) {
+  if (!config.model.pretrained) return {};
+  const std::string& path = config.model.pretrained->path;
+  return config::find_huggingface_config(path).empty() ? std::string() : path;
+}
+
+constexpr std::array kTokenIds{"bos_token_id", "eos_token_id", "pad_token_id"};
+
+// A JSON file of that folder; empty if there is none.
+boost::json::object read_object(const std::string& path) {
+  boost::system::error_code error;
+  const auto text = read_file(path, config::kMaxHuggingFaceConfigBytes);
+  const boost::json::value value = text.ok() ? parse_json(*text, error) : boost::json::value();
+  return value.is_object() ? value.as_object() : boost::json::object();
+}
+
+// config.json, and generation_config.json, with the ids of special tokens: those of the source.
+Status write_configs(const config::Config& config, const NewFolder& folder) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          config::format_huggingface_config(config.model.arch));
+  boost::json::object written = boost::json::parse(text).as_object();
+  const std::string source = source_folder(config);
+  const boost::json::object before =
+      source.empty() ? boost::json::object() : read_object(join_path(source, "config.json"));
+  boost::json::object generation = source.empty()
+                                       ? boost::json::object()
+                                       : read_object(join_path(source, "generation_config.json"));
+  for (const char* const id : kTokenIds) {
+    const boost::json::value* const found = before.if_contains(id);
+    written[id] = found == nullptr ? boost::json::value() : *found;
+    if (!generation.contains(id)) generation[id] = written[id];
+  }
+  STOKER_RETURN_IF_ERROR(folder.write("config.json", boost::json::serialize(written) + "\n"));
+  return folder.write("generation_config.json", boost::json::serialize(generation) + "\n");
+}
+
+// Text of a file for a line of Markdown.
+std::string inline_code(const std::string& text) {
+  std::string line = printable(text);
+  std::erase(line, '`');
+  return "`" + line + "`";
+}
+
+std::string model_card(const config::Config& config, const run::RunLayout& layout,
+                       const VerifiedCheckpoint& checkpoint, ExportContent content) {
+  const checkpoint::Manifest& manifest = checkpoint.manifest();
+  std::string text = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# " +
+                     inline_code(std::filesystem::path(layout.root()).filename()) +
+                     "\n\nTrained by stoker " + manifest.stoker_version + " with LibTorch " +
+                     manifest.torch_version + ".\n\n";
+  const auto add = [&text](const std::string& what, const std::string& value) {
+    text += "- " + what + ": " + value + "\n";
+  };
+  add("model", config.model.name());
+  if (config.model.pretrained) add("started from", inline_code(config.model.pretrained->path));
+  add("step", std::to_string(manifest.step) + " of " + std::to_string(config.train.max_steps));
+  add("weights", content == ExportContent::kEma ? "averaged (`train.ema_decay`)" : "trained");
+  add("samples per step",
+      std::to_string(config.train.micro_batch_size * config.train.gradient_accumulation_steps));
+  add("optimizer", std::string(config::to_string(config.optimizer.name())) + ", learning rate " +
+                       format_setting(config.optimizer.lr()));
+  add("seed", std::to_string(config.run.seed));
+  const auto result =
+      run::find_eval_result(layout.eval_dir(), manifest.step, checkpoint.manifest_sha256());
+  if (!result) return text;
+  for (const run::DatasetResult& dataset : result->datasets)
+    for (const auto& [metric, value] : dataset.metrics)
+      add(metric + " of " + inline_code(dataset.dataset), format_shortest(value));
+  return text;
+}
+
+Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions& request,
+                               const checkpoint::CheckpointEntry& entry, const std::string& path,
+                               const Console& console, Clock& clock) {
+  if (request.content != ExportContent::kModel && request.content != ExportContent::kEma)
+    return Status(StatusCode::kInvalidArgument,
+                  "--format huggingface has weights only; use it with --include model or ema");
+  STOKER_ASSIGN_OR_RETURN(const config::Config config,
+                          config::load_config(layout.config_file(), {}));
+  STOKER_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(path));
+  STOKER_RETURN_IF_ERROR(write_configs(config, folder));
+  STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
+  STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content));
+  open.parts.front().names = checkpoint::HuggingFaceNames::find(config.model.name());
+  STOKER_ASSIGN_OR_RETURN(
+      checkpoint::NewFile out,
+      checkpoint::NewFile::create(default_file_system(), folder / "model.safetensors"));
+  STOKER_RETURN_IF_ERROR(
+      write_tensors(open, request.format, entry.step, path, out, console, clock));
+  STOKER_RETURN_IF_ERROR(
+      folder.write("README.md", model_card(config, layout, verified, request.content)));
+  STOKER_RETURN_IF_ERROR(folder.commit());
+  return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
+}
+
+}  // namespace
+
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
                                    const Console& console, Clock& clock) {
   STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.selector));
   const std::string path =
       request.output.empty() ? default_name(entry.step, request) : request.output;
+  if (request.format == ExportFormat::kHuggingFace)
+    return export_folder(layout, request, entry, path, console, clock);
   // Create the output first, so that an existing file is reported before the slow verification.
   STOKER_ASSIGN_OR_RETURN(checkpoint::NewFile out,
                           checkpoint::NewFile::create(default_file_system(), path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
-  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files;
-  std::vector<checkpoint::ExportPart> parts;
-  Exported exported{.step = entry.step, .path = path};
-  uint64_t bytes = 0;
-  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> selected_parts,
-                          export_parts(verified, request.content));
-  for (const Part& part : selected_parts) {
-    STOKER_ASSIGN_OR_RETURN(auto file, verified.open_tensors(part.file));
-    exported.tensors += file->tensors().size();
-    for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();
-    files.push_back(std::move(file));
-    const bool has_parameters = part.file == kModel.file || part.file == kEma.file;
-    parts.push_back(
-        {part.name, files.back().get(),
-         has_parameters ? verified.manifest().tied_parameters : checkpoint::TiedNames()});
-  }
-  {
-    Progress progress(console, clock, "writing " + printable(path), bytes);
-    const auto on_bytes = [&](uint64_t count) { progress.add(count); };
-    const Status written =
-        request.format == ExportFormat::kTorch
-            ? checkpoint::export_torch(parts, entry.step, out, on_bytes)
-            : checkpoint::export_safetensors(parts, {{"format", "pt"}}, out, on_bytes);
-    STOKER_RETURN_IF_ERROR(written);
-    STOKER_RETURN_IF_ERROR(out.commit());
-  }
-  exported.bytes = out.bytes();
-  return exported;
+  STOKER_ASSIGN_OR_RETURN(const OpenParts open, open_parts(verified, request.content));
+  STOKER_RETURN_IF_ERROR(
+      write_tensors(open, request.format, entry.step, path, out, console, clock));
+  return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }
 
 std::string render_export(const Exported& exported) {

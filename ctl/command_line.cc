@@ -272,7 +272,8 @@ class Parser {
 
   void add_export() {
     CLI::App* const command =
-        add("export", Action::kExport, "Export tensors as safetensors or a PyTorch file");
+        add("export", Action::kExport,
+            "Export tensors as safetensors, a PyTorch file or a Hugging Face folder");
     command->add_option("STEP", command_.selector, "A step, latest or best")
         ->required()
         ->check(check_selector);
@@ -280,11 +281,14 @@ class Parser {
         ->add_option_function<std::string>(
             "--format",
             [this](const std::string& word) {
-              command_.format = word == "torch" ? ExportFormat::kTorch : ExportFormat::kSafetensors;
+              command_.format = word == "torch"         ? ExportFormat::kTorch
+                                : word == "huggingface" ? ExportFormat::kHuggingFace
+                                                        : ExportFormat::kSafetensors;
             },
-            "safetensors, or torch: what torch.load(weights_only=True) reads")
+            "safetensors; torch: what torch.load(weights_only=True) reads; huggingface: a folder "
+            "that transformers reads, for models gpt2 and llama")
         ->type_name("FORMAT")
-        ->check(CLI::IsMember({"safetensors", "torch"}))
+        ->check(CLI::IsMember({"safetensors", "torch", "huggingface"}))
         ->default_str("safetensors");
     command
         ->add_option_function<std::string>(
