@@ -17,10 +17,11 @@ namespace {
 at::Tensor scale_as_llama3(const at::Tensor& frequencies, const config::RopeScaling& scaling) {
   const auto original = static_cast<double>(scaling.original_max_position_embeddings);
   const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
-  const at::Tensor periods = 2 * std::numbers::pi / frequencies;
+  // Reciprocals, as Python divides a number by a tensor, so that the bits are those of transformers.
+  const at::Tensor periods = frequencies.reciprocal() * (2 * std::numbers::pi);
   const at::Tensor is_long = periods > original / low, is_short = periods < original / high;
   const at::Tensor extended = at::where(is_long, frequencies / scaling.factor, frequencies);
-  const at::Tensor smooth = (original / periods - low) / (high - low);
+  const at::Tensor smooth = (periods.reciprocal() * original - low) / (high - low);
   const at::Tensor between = (1 - smooth) * extended / scaling.factor + smooth * extended;
   return at::where(is_long.logical_or(is_short), extended, between);
 }
