@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,9 +13,14 @@
 #include "ctl/run_locator.h"
 #include "ctl/terminal.h"
 #include "ctl/text_format.h"
+#include "shared/base/file.h"
+#include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/export_tensors.h"
 #include "shared/checkpoint/store.h"
+#include "shared/config/huggingface_config.h"
+#include "shared/config/load_config.h"
+#include "shared/run/eval_result.h"
 
 namespace stoker::ctl {
 namespace {
@@ -30,6 +36,9 @@ constexpr Part kModel{"model", "model.safetensors"};
 constexpr Part kOptimizer{"optimizer", "optimizer.safetensors"};
 constexpr Part kTrainerState{"state", "trainer_state.safetensors"};
 constexpr Part kEma{"ema", "ema.safetensors"};
+
+// As PyTorch names the file of a torch.distributed.checkpoint; any *.safetensors is read.
+constexpr const char* kDcpFile = "model-00001-of-00001.safetensors";
 
 bool has_ema(const VerifiedCheckpoint& checkpoint) {
   return std::ranges::count(checkpoint.manifest().files, kEma.file,
@@ -67,87 +76,13 @@ Result<std::unique_ptr<checkpoint::TensorRangeSource>> open_part(
   return Source(std::move(file));
 }
 
-const char* suffix_of(ExportFormat format) {
-  switch (format) {
-    case ExportFormat::kSafetensors:
-      return ".safetensors";
-    case ExportFormat::kTorch:
-      return ".pt";
-    case ExportFormat::kDcp:
-      return ".dcp";
-  }
-  return "";
-}
-
 // "step-000001200.optimizer.pt"
 std::string default_name(uint64_t step, const ExportOptions& request) {
   constexpr std::array kSuffixes{"", ".ema", ".optimizer", ".all"};
+  constexpr std::array kEndings{".safetensors", ".pt", ".dcp", ".huggingface"};
   return checkpoint::CheckpointStore::checkpoint_name(step) +
-         kSuffixes[static_cast<size_t>(request.content)] + suffix_of(request.format);
-}
-
-// The output, which appears complete or not at all. For torch.distributed.checkpoint it is a folder.
-class Output {
- public:
-  static Result<Output> create(const std::string& path, ExportFormat format) {
-    FileSystem& files = default_file_system();
-    if (format != ExportFormat::kDcp) {
-      STOKER_ASSIGN_OR_RETURN(checkpoint::NewFile file, checkpoint::NewFile::create(files, path));
-      return Output(path, "", std::move(file));
-    }
-    std::error_code error;
-    if (std::filesystem::exists(std::filesystem::symlink_status(path, error)))
-      return Status(StatusCode::kAlreadyExists,
-                    path + ": already exists; remove it, or choose another name");
-    const std::string folder = temporary_path(path);
-    STOKER_RETURN_IF_ERROR(files.make_directory(folder));
-    auto file = checkpoint::NewFile::create(files, join_path(folder, kDcpFile));
-    if (file.ok()) return Output(path, folder, std::move(*file));
-    static_cast<void>(files.remove_tree(folder));
-    return file.status();
-  }
-  Output(Output&& other) noexcept
-      : path_(std::move(other.path_)),
-        folder_(std::exchange(other.folder_, "")),
-        file_(std::move(other.file_)) {}
-  Output& operator=(Output&&) = delete;
-  ~Output() {
-    if (!folder_.empty()) static_cast<void>(default_file_system().remove_tree(folder_));
-  }
-
-  checkpoint::NewFile& file() { return file_; }
-  Status commit() {
-    FileSystem& files = default_file_system();
-    STOKER_RETURN_IF_ERROR(file_.commit());
-    if (folder_.empty()) return {};
-    STOKER_RETURN_IF_ERROR(files.rename_noreplace(folder_, path_));
-    folder_.clear();
-    const std::string parent = std::filesystem::path(path_).parent_path().string();
-    return files.sync_directory(parent.empty() ? "." : parent);
-  }
-
- private:
-  // As PyTorch names it; any *.safetensors is read.
-  static constexpr const char* kDcpFile = "model-00001-of-00001.safetensors";
-  Output(std::string path, std::string folder, checkpoint::NewFile file)
-      : path_(std::move(path)), folder_(std::move(folder)), file_(std::move(file)) {}
-
-  std::string path_;
-  std::string folder_;  // before it is renamed; empty: the output is a file
-  checkpoint::NewFile file_;
-};
-
-Status write(ExportFormat format, const std::vector<checkpoint::ExportPart>& parts, uint64_t step,
-             checkpoint::NewFile& out, const checkpoint::OnBytes& on_bytes) {
-  switch (format) {
-    case ExportFormat::kSafetensors:
-      return checkpoint::export_safetensors(parts, {{"format", "pt"}}, out, on_bytes);
-    case ExportFormat::kTorch:
-      return checkpoint::export_torch(parts, step, out, on_bytes);
-    case ExportFormat::kDcp:
-      return checkpoint::export_state_dict(parts, out, on_bytes);
-  }
-  return {};
+         kSuffixes[static_cast<size_t>(request.content)] +
+         kEndings[static_cast<size_t>(request.format)];
 }
 
 Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, const Console& console,
@@ -158,6 +93,197 @@ Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, cons
                                                     [&](uint64_t bytes) { progress.add(bytes); });
 }
 
+// The parts of a checkpoint that are exported, opened.
+struct OpenParts {
+  std::vector<std::unique_ptr<checkpoint::TensorRangeSource>> files;
+  std::vector<checkpoint::ExportPart> parts;
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+};
+
+Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent content) {
+  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> selected, export_parts(verified, content));
+  OpenParts open;
+  for (const Part& part : selected) {
+    STOKER_ASSIGN_OR_RETURN(auto file, open_part(verified, part));
+    open.tensors += file->tensors().size();
+    for (const TensorSpec& spec : file->tensors()) open.bytes += spec.bytes();
+    open.files.push_back(std::move(file));
+    const bool has_parameters = part.file == kModel.file || part.file == kEma.file;
+    open.parts.push_back(
+        {part.name, open.files.back().get(),
+         has_parameters ? verified.manifest().tied_parameters : checkpoint::TiedNames()});
+  }
+  return open;
+}
+
+Status write_tensors(const OpenParts& open, ExportFormat format, uint64_t step,
+                     const std::string& path, checkpoint::NewFile& out, const Console& console,
+                     Clock& clock) {
+  Progress progress(console, clock, "writing " + printable(path), open.bytes);
+  const auto on_bytes = [&](uint64_t count) { progress.add(count); };
+  switch (format) {
+    case ExportFormat::kSafetensors:
+    case ExportFormat::kHuggingFace:
+      STOKER_RETURN_IF_ERROR(
+          checkpoint::export_safetensors(open.parts, {{"format", "pt"}}, out, on_bytes));
+      break;
+    case ExportFormat::kTorch:
+      STOKER_RETURN_IF_ERROR(checkpoint::export_torch(open.parts, step, out, on_bytes));
+      break;
+    case ExportFormat::kDcp:
+      STOKER_RETURN_IF_ERROR(checkpoint::export_state_dict(open.parts, out, on_bytes));
+      break;
+  }
+  return out.commit();
+}
+
+// A folder that appears with all of its files or not at all.
+class NewFolder {
+ public:
+  static Result<NewFolder> create(const std::string& path) {
+    if (std::filesystem::exists(std::filesystem::symlink_status(path)))
+      return Status(StatusCode::kAlreadyExists,
+                    path + ": already exists; remove it, or choose another name");
+    NewFolder folder(path, temporary_path(path));
+    STOKER_RETURN_IF_ERROR(default_file_system().make_directory(folder.temporary_));
+    return folder;
+  }
+  NewFolder(NewFolder&& other) noexcept
+      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+  NewFolder& operator=(NewFolder&&) = delete;
+  ~NewFolder() {
+    if (!temporary_.empty()) static_cast<void>(default_file_system().remove_tree(temporary_));
+  }
+
+  std::string operator/(const std::string& name) const { return join_path(temporary_, name); }
+  Status write(const std::string& name, const std::string& text) const {
+    return write_file_atomically(default_file_system(), *this / name, text);
+  }
+  Status commit() {
+    FileSystem& files = default_file_system();
+    STOKER_RETURN_IF_ERROR(files.sync_directory(temporary_));
+    STOKER_RETURN_IF_ERROR(files.rename_noreplace(temporary_, path_));
+    temporary_.clear();
+    const std::string parent = std::filesystem::path(path_).parent_path();
+    return files.sync_directory(parent.empty() ? "." : parent);
+  }
+
+ private:
+  NewFolder(std::string path, std::string temporary)
+      : path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+  std::string path_, temporary_;  // temporary_ is empty once committed
+};
+
+// The folder that the run started from, if it was one of Hugging Face and still exists.
+std::string source_folder(const config::Config& config) {
+  if (!config.model.pretrained) return {};
+  const std::string& path = config.model.pretrained->path;
+  return config::find_huggingface_config(path).empty() ? std::string() : path;
+}
+
+constexpr std::array kTokenIds{"bos_token_id", "eos_token_id", "pad_token_id"};
+
+// A JSON file of that folder; empty if there is none.
+boost::json::object read_object(const std::string& path) {
+  boost::system::error_code error;
+  const auto text = read_file(path, config::kMaxHuggingFaceConfigBytes);
+  const boost::json::value value = text.ok() ? parse_json(*text, error) : boost::json::value();
+  return value.is_object() ? value.as_object() : boost::json::object();
+}
+
+// The settings have null for the number of the tokenizer's tokens.
+void set_vocab_size(config::ModelVariant& arch, int64_t vocab_size) {
+  std::visit(
+      [&](auto& model) {
+        if constexpr (requires { model.vocab_size.value(); }) model.vocab_size = vocab_size;
+      },
+      arch);
+}
+
+// config.json, and generation_config.json, with the ids of special tokens: those of the source.
+Status write_configs(const config::Config& config, const NewFolder& folder) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text,
+                          config::format_huggingface_config(config.model.arch));
+  boost::json::object written = boost::json::parse(text).as_object();
+  const std::string source = source_folder(config);
+  const boost::json::object before =
+      source.empty() ? boost::json::object() : read_object(join_path(source, "config.json"));
+  boost::json::object generation = source.empty()
+                                       ? boost::json::object()
+                                       : read_object(join_path(source, "generation_config.json"));
+  for (const char* const id : kTokenIds) {
+    const boost::json::value* const found = before.if_contains(id);
+    written[id] = found == nullptr ? boost::json::value() : *found;
+    if (!generation.contains(id)) generation[id] = written[id];
+  }
+  STOKER_RETURN_IF_ERROR(folder.write("config.json", boost::json::serialize(written) + "\n"));
+  return folder.write("generation_config.json", boost::json::serialize(generation) + "\n");
+}
+
+// Text of a file for a line of Markdown.
+std::string inline_code(const std::string& text) {
+  std::string line = printable(text);
+  std::erase(line, '`');
+  return "`" + line + "`";
+}
+
+std::string model_card(const config::Config& config, const run::RunLayout& layout,
+                       const VerifiedCheckpoint& checkpoint, ExportContent content) {
+  const checkpoint::Manifest& manifest = checkpoint.manifest();
+  std::string text = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# " +
+                     inline_code(std::filesystem::path(layout.root()).filename()) +
+                     "\n\nTrained by stoker " + manifest.stoker_version + " with LibTorch " +
+                     manifest.torch_version + ".\n\n";
+  const auto add = [&text](const std::string& what, const std::string& value) {
+    text += "- " + what + ": " + value + "\n";
+  };
+  add("model", config.model.name());
+  if (config.model.pretrained) add("started from", inline_code(config.model.pretrained->path));
+  add("step", std::to_string(manifest.step) + " of " + std::to_string(config.train.max_steps));
+  add("weights", content == ExportContent::kEma ? "averaged (`train.ema_decay`)" : "trained");
+  add("samples per step",
+      std::to_string(config.train.micro_batch_size * config.train.gradient_accumulation_steps));
+  add("optimizer", std::string(config::to_string(config.optimizer.name())) + ", learning rate " +
+                       format_setting(config.optimizer.lr()));
+  add("seed", std::to_string(config.run.seed));
+  const auto result =
+      run::find_eval_result(layout.eval_dir(), manifest.step, checkpoint.manifest_sha256());
+  if (!result) return text;
+  for (const run::DatasetResult& dataset : result->datasets)
+    for (const auto& [metric, value] : dataset.metrics)
+      add(metric + " of " + inline_code(dataset.dataset), format_shortest(value));
+  return text;
+}
+
+Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions& request,
+                               const checkpoint::CheckpointEntry& entry, const std::string& path,
+                               const Console& console, Clock& clock) {
+  if (request.content != ExportContent::kModel && request.content != ExportContent::kEma)
+    return Status(StatusCode::kInvalidArgument,
+                  "--format huggingface has weights only; use it with --include model or ema");
+  STOKER_ASSIGN_OR_RETURN(config::Config config, config::load_config(layout.config_file(), {}));
+  // An unsupported model is reported before the slow verification.
+  STOKER_RETURN_IF_ERROR(config::format_huggingface_config(config.model.arch).status());
+  STOKER_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(path));
+  STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
+  STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content));
+  if (const TensorSpec* const tokens = open.files.front()->find("tok.weight"))
+    set_vocab_size(config.model.arch, tokens->shape.front());
+  STOKER_RETURN_IF_ERROR(write_configs(config, folder));
+  open.parts.front().names = checkpoint::HuggingFaceNames::find(config.model.name());
+  STOKER_ASSIGN_OR_RETURN(
+      checkpoint::NewFile out,
+      checkpoint::NewFile::create(default_file_system(), folder / "model.safetensors"));
+  STOKER_RETURN_IF_ERROR(
+      write_tensors(open, request.format, entry.step, path, out, console, clock));
+  STOKER_RETURN_IF_ERROR(
+      folder.write("README.md", model_card(config, layout, verified, request.content)));
+  STOKER_RETURN_IF_ERROR(folder.commit());
+  return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
+}
+
 }  // namespace
 
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
@@ -165,33 +291,23 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
   STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.selector));
   const std::string path =
       request.output.empty() ? default_name(entry.step, request) : request.output;
+  if (request.format == ExportFormat::kHuggingFace)
+    return export_folder(layout, request, entry, path, console, clock);
   // Create the output first, so that an existing file is reported before the slow verification.
-  STOKER_ASSIGN_OR_RETURN(Output out, Output::create(path, request.format));
+  std::optional<NewFolder> folder;
+  if (request.format == ExportFormat::kDcp) {
+    STOKER_ASSIGN_OR_RETURN(NewFolder created, NewFolder::create(path));
+    folder.emplace(std::move(created));
+  }
+  STOKER_ASSIGN_OR_RETURN(
+      checkpoint::NewFile out,
+      checkpoint::NewFile::create(default_file_system(), folder ? *folder / kDcpFile : path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
-  std::vector<std::unique_ptr<checkpoint::TensorRangeSource>> files;
-  std::vector<checkpoint::ExportPart> parts;
-  Exported exported{.step = entry.step, .path = path};
-  uint64_t bytes = 0;
-  STOKER_ASSIGN_OR_RETURN(const std::vector<Part> selected_parts,
-                          export_parts(verified, request.content));
-  for (const Part& part : selected_parts) {
-    STOKER_ASSIGN_OR_RETURN(auto file, open_part(verified, part));
-    exported.tensors += file->tensors().size();
-    for (const TensorSpec& spec : file->tensors()) bytes += spec.bytes();
-    files.push_back(std::move(file));
-    const bool has_parameters = part.file == kModel.file || part.file == kEma.file;
-    parts.push_back(
-        {part.name, files.back().get(),
-         has_parameters ? verified.manifest().tied_parameters : checkpoint::TiedNames()});
-  }
-  {
-    Progress progress(console, clock, "writing " + printable(path), bytes);
-    const auto on_bytes = [&](uint64_t count) { progress.add(count); };
-    STOKER_RETURN_IF_ERROR(write(request.format, parts, entry.step, out.file(), on_bytes));
-    STOKER_RETURN_IF_ERROR(out.commit());
-  }
-  exported.bytes = out.file().bytes();
-  return exported;
+  STOKER_ASSIGN_OR_RETURN(const OpenParts open, open_parts(verified, request.content));
+  STOKER_RETURN_IF_ERROR(
+      write_tensors(open, request.format, entry.step, path, out, console, clock));
+  if (folder) STOKER_RETURN_IF_ERROR(folder->commit());
+  return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }
 
 std::string render_export(const Exported& exported) {

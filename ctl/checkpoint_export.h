@@ -1,11 +1,11 @@
 // export_checkpoint: implements `stokerctl export`, which writes the tensors of a checkpoint to one
-// file, or a folder with one file, for use by other programs.
+// file, or a folder, for use by other programs.
 //
 // Threads:  stateless functions; they access only their arguments and the file system.
 // Blocking: reads the checkpoint twice (to verify and to copy it) and writes the file.
 // Errors:   kNotFound: no such checkpoint; kCorrupt: the checkpoint is corrupt; kAlreadyExists: the
-//           output file exists; kNoSpace, kIoError, kPermission. No output file is left behind on
-//           error.
+//           output exists; kNoSpace, kIoError, kPermission; kInvalidArgument: the model has no
+//           Hugging Face format. No output is left behind on error.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace stoker::ctl {
 
-enum class ExportFormat { kSafetensors, kTorch, kDcp };
+enum class ExportFormat { kSafetensors, kTorch, kDcp, kHuggingFace };
 enum class ExportContent { kModel, kEma, kOptimizer, kAll };
 
 struct ExportOptions {

@@ -294,7 +294,8 @@ class Parser {
 
   void add_export() {
     CLI::App* const command =
-        add("export", Action::kExport, "Export tensors as safetensors or for PyTorch");
+        add("export", Action::kExport,
+            "Export tensors as safetensors, for PyTorch or as a Hugging Face folder");
     command->add_option("STEP", command_.selector, "A step, latest or best")
         ->required()
         ->check(check_selector);
@@ -302,14 +303,16 @@ class Parser {
         ->add_option_function<std::string>(
             "--format",
             [this](const std::string& word) {
-              command_.format = word == "torch" ? ExportFormat::kTorch
-                                : word == "dcp" ? ExportFormat::kDcp
-                                                : ExportFormat::kSafetensors;
+              command_.format = word == "torch"         ? ExportFormat::kTorch
+                                : word == "dcp"         ? ExportFormat::kDcp
+                                : word == "huggingface" ? ExportFormat::kHuggingFace
+                                                        : ExportFormat::kSafetensors;
             },
             "safetensors; torch: what torch.load(weights_only=True) reads; dcp: a folder for "
-            "torch.distributed.checkpoint")
+            "torch.distributed.checkpoint; huggingface: a folder that transformers reads, for models "
+            "gpt2 and llama")
         ->type_name("FORMAT")
-        ->check(CLI::IsMember({"safetensors", "torch", "dcp"}))
+        ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface"}))
         ->default_str("safetensors");
     command
         ->add_option_function<std::string>(

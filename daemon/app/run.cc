@@ -114,7 +114,7 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
   if (!config.pretrained) return {};
   const std::string& path = config.pretrained->path;
   model::StateDictMapping mapping;
-  const Status status = state.load_pretrained(*config.pretrained, mapping);
+  const Status status = state.load_pretrained(config, mapping);
   if (!status.ok() && status.code() != StatusCode::kMismatch) return status;
   const bool written = write_load_report(mapping, path, layout);
   if (!status.ok())

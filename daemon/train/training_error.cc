@@ -102,9 +102,14 @@ std::string memory_saving_hints(const config::Config& config) {
            "--allow-batch-change)";
   }
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
-  const auto* const gpt = std::get_if<config::GptConfig>(&config.model.arch);
-  if (gpt != nullptr && !gpt->activation_checkpointing)
-    add("model.activation_checkpointing: true stores fewer activations");
+  const bool can_checkpoint = std::visit(
+      [](const auto& model) {
+        if constexpr (requires { model.activation_checkpointing; })
+          return !model.activation_checkpointing;
+        return false;
+      },
+      config.model.arch);
+  if (can_checkpoint) add("model.activation_checkpointing: true stores fewer activations");
   if (train.precision == config::Precision::kFp32 || train.precision == config::Precision::kTf32)
     add("train.precision: bf16 halves most activations");
   return text.empty() ? "only a smaller model uses less memory" : text;

@@ -308,7 +308,7 @@ void TrainingState::rewind(const Mark& mark) const {
   if (!device_.is_cpu()) set_generator_state(device_, mark.of_device);
 }
 
-Status TrainingState::load_pretrained(const config::PretrainedConfig& config,
+Status TrainingState::load_pretrained(const config::ModelConfig& config,
                                       model::StateDictMapping& mapping) {
   STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, mapping));
   if (ema_) ema_->reset_to_parameters();

@@ -42,7 +42,7 @@ class TrainingState : public LiveState {
                                                        const Optimizer::Shard& shard = {});
 
   // Replaces the random initial weights, see model::load_pretrained().
-  Status load_pretrained(const config::PretrainedConfig& config, model::StateDictMapping& mapping);
+  Status load_pretrained(const config::ModelConfig& config, model::StateDictMapping& mapping);
   enum class Restored { kFully, kPartially };
   // With `may_differ`, tensors without a counterpart of the same name, shape and dtype in the
   // checkpoint keep their initial values and are logged. Otherwise they are kMismatch.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -209,7 +210,38 @@ struct Source {
   TensorSpec spec;  // with its name in the exported file
   const ExportPart* part = nullptr;
   std::string name;  // its name in the part
+  bool is_transposed = false;
 };
+
+// A matrix with rows and columns exchanged.
+Status copy_transposed(const TensorRangeSource& file, const TensorSpec& spec,
+                       std::vector<std::byte>& chunk, const Append& append,
+                       const OnBytes& on_bytes) {
+  const auto rows = static_cast<size_t>(spec.shape[0]),
+             columns = static_cast<size_t>(spec.shape[1]);
+  const auto element = static_cast<size_t>(dtype_bytes(spec.dtype));
+  std::vector<std::byte> matrix(spec.bytes());
+  STOKER_RETURN_IF_ERROR(file.read_part(spec.name, 0, matrix));
+  chunk.resize(rows * element);
+  for (size_t column = 0; column < columns; ++column) {
+    for (size_t row = 0; row < rows; ++row)
+      std::memcpy(&chunk[row * element], &matrix[(row * columns + column) * element], element);
+    STOKER_RETURN_IF_ERROR(append(chunk));
+    if (on_bytes) on_bytes(chunk.size());
+  }
+  return {};
+}
+
+Status use_name_of(const HuggingFaceNames& names, Source& source) {
+  auto theirs = names.from_stoker(source.spec.name);
+  if (!theirs)
+    return Status(StatusCode::kInvalidArgument,
+                  "tensor '" + source.name + "' has no name in the Hugging Face format");
+  source.spec.name = std::move(theirs->name);
+  source.is_transposed = theirs->is_transposed && source.spec.shape.size() == 2;
+  if (source.is_transposed) std::ranges::reverse(source.spec.shape);
+  return {};
+}
 
 // An id with the length of the one that PyTorch computes from the archive's content; equal content
 // has equal ids.
@@ -236,9 +268,13 @@ Status write_sources(std::vector<Source> sources,
   STOKER_RETURN_IF_ERROR(out.append(std::as_bytes(std::span(head))));
   std::vector<std::byte> chunk;
   const Append append = [&out](std::span<const std::byte> bytes) { return out.append(bytes); };
-  for (const Source& source : sources)
-    STOKER_RETURN_IF_ERROR(copy_tensor(*source.part->file, *source.part->file->find(source.name),
-                                       chunk, append, on_bytes));
+  for (const Source& source : sources) {
+    const TensorRangeSource& file = *source.part->file;
+    const TensorSpec& spec = *file.find(source.name);
+    STOKER_RETURN_IF_ERROR(source.is_transposed
+                               ? copy_transposed(file, spec, chunk, append, on_bytes)
+                               : copy_tensor(file, spec, chunk, append, on_bytes));
+  }
   return {};
 }
 
@@ -258,6 +294,7 @@ Status export_safetensors(std::span<const ExportPart> parts,
   for (const ExportPart& part : parts) {
     for (const TensorSpec& spec : part.file->tensors()) {
       Source& source = sources.emplace_back(Source{spec, &part, spec.name});
+      if (part.names != nullptr) STOKER_RETURN_IF_ERROR(use_name_of(*part.names, source));
       if (parts.size() > 1) source.spec.name = part.name + '.' + spec.name;
     }
   }

@@ -1,6 +1,6 @@
 // export_tensors: exports the tensors of a checkpoint as one file for other programs: .safetensors,
 // one of a folder that torch.distributed.checkpoint reads, or a file for torch.load(weights_only=True).
-// Copies in chunks, so no tensor has to fit in memory.
+// Copies in chunks, so no tensor has to fit in memory, except transposed ones.
 //
 // Threads:  pure functions.
 // Blocking: until all data has been read and written.
@@ -18,6 +18,7 @@
 #include "shared/base/file.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/hashed_files.h"
+#include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/manifest.h"
 #include "shared/checkpoint/safetensors.h"
 
@@ -64,6 +65,9 @@ struct ExportPart {
   std::string name;  // "model"
   const TensorRangeSource* file = nullptr;
   TiedNames tied = {};  // not written by export_safetensors(), whose files hold a tensor once
+  // export_safetensors() writes these names, and transposed weights, of which one at a time is in
+  // memory. kInvalidArgument: a tensor has none.
+  const HuggingFaceNames* names = nullptr;
 };
 
 // Tensors of a single part keep their names; with several parts, the name of the part and a dot are

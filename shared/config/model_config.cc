@@ -4,6 +4,8 @@ namespace stoker::config {
 namespace {
 
 std::string name_of(const GptConfig&) { return "gpt"; }
+std::string name_of(const Gpt2Config&) { return "gpt2"; }
+std::string name_of(const LlamaConfig&) { return "llama"; }
 std::string name_of(const LstmLmConfig&) { return "lstm_lm"; }
 std::string name_of(const BlstmConfig&) { return "blstm"; }
 std::string name_of(const MlpConfig&) { return "mlp"; }
@@ -29,12 +31,17 @@ std::string ModelConfig::name() const {
   return std::visit([](const auto& model) { return name_of(model); }, arch);
 }
 
+bool ModelConfig::has_num_classes() const {
+  return !std::holds_alternative<GptConfig>(arch) && !std::holds_alternative<Gpt2Config>(arch) &&
+         !std::holds_alternative<LlamaConfig>(arch) && !std::holds_alternative<LstmLmConfig>(arch);
+}
+
 bool ModelConfig::is_language_model() const {
   const auto* const sequential = std::get_if<SequentialConfig>(&arch);
   if (sequential != nullptr)
     return !sequential->layers.empty() &&
            std::holds_alternative<EmbeddingLayer>(sequential->layers.front().variant());
-  return std::holds_alternative<GptConfig>(arch) || std::holds_alternative<LstmLmConfig>(arch);
+  return !has_num_classes();
 }
 
 std::optional<int64_t> ModelConfig::context_length() const {

@@ -185,6 +185,66 @@ struct GptConfig {
   bool operator==(const GptConfig&) const = default;
 };
 
+struct Gpt2Config {  // the defaults are the published model of 124 million parameters
+  int64_t num_layers = 12;
+  int64_t num_heads = 12;
+  int64_t embed_dim = 768;
+  std::optional<int64_t> mlp_dim;  // null: 4 x embed_dim
+  int64_t context_length = 1024;
+  std::optional<int64_t> vocab_size = 50257;  // null: that of the tokenizer
+  double layer_norm_eps = 1e-5;
+  bool tie_weights = true;  // the output layer shares the embedding's weights
+  double dropout = 0.1;
+  bool activation_checkpointing = false;  // recompute the blocks in the backward pass
+  bool operator==(const Gpt2Config&) const = default;
+
+  int64_t effective_mlp_dim() const { return mlp_dim.value_or(4 * embed_dim); }
+};
+
+enum class RopeType { kLinear, kLlama3 };
+template <>
+inline constexpr auto kWords<RopeType> = words("linear", "llama3");
+
+// Scaling of the frequencies of rotary position embeddings, for a longer context than they were
+// pretrained with.
+struct RopeScaling {
+  RopeType rope_type = RopeType::kLinear;           // required
+  double factor = 1;                                // required
+  double low_freq_factor = 1;                       // llama3
+  double high_freq_factor = 4;                      // llama3
+  int64_t original_max_position_embeddings = 8192;  // llama3
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// Llama, Mistral, Qwen2 and Qwen3.
+struct LlamaConfig {
+  int64_t num_layers = 6;
+  int64_t num_heads = 6;
+  std::optional<int64_t> num_key_value_heads;  // null: num_heads
+  int64_t embed_dim = 192;
+  std::optional<int64_t> head_dim;  // null: embed_dim / num_heads
+  std::optional<int64_t> mlp_dim;   // null: 8/3 x embed_dim, rounded up to a multiple of 256
+  int64_t context_length = 128;
+  std::optional<int64_t> vocab_size = 256;  // null: that of the tokenizer
+  double rope_theta = 10000;
+  std::optional<RopeScaling> rope_scaling;
+  double rms_norm_eps = 1e-6;
+  bool qkv_bias = false;   // Qwen2
+  bool proj_bias = false;  // of the attention's output
+  bool mlp_bias = false;
+  bool qk_norm = false;      // Qwen3
+  bool tie_weights = false;  // the output layer shares the embedding's weights
+  double attention_dropout = 0.0;
+  bool activation_checkpointing = false;  // recompute the blocks in the backward pass
+  bool operator==(const LlamaConfig&) const = default;
+
+  int64_t effective_num_key_value_heads() const { return num_key_value_heads.value_or(num_heads); }
+  int64_t effective_head_dim() const { return head_dim.value_or(embed_dim / num_heads); }
+  int64_t effective_mlp_dim() const {
+    return mlp_dim.value_or((8 * embed_dim / 3 + 255) / 256 * 256);
+  }
+};
+
 struct LstmLmConfig {
   int64_t num_layers = 1;
   int64_t hidden_size = 192;
@@ -328,10 +388,10 @@ struct CompiledConfig {
   std::string path;  // required; manifest.json of a folder written by stoker-export
   bool operator==(const CompiledConfig&) const = default;
 };
-using ModelVariant =
-    std::variant<GptConfig, LstmLmConfig, BlstmConfig, MlpConfig, Lenet5Config, ResnetConfig,
-                 VggConfig, AlexnetConfig, InceptionV3Config, VitConfig, CaptionerConfig,
-                 SequentialConfig, PluginConfig, TorchscriptConfig, CompiledConfig>;
+using ModelVariant = std::variant<GptConfig, Gpt2Config, LlamaConfig, LstmLmConfig, BlstmConfig,
+                                  MlpConfig, Lenet5Config, ResnetConfig, VggConfig, AlexnetConfig,
+                                  InceptionV3Config, VitConfig, CaptionerConfig, SequentialConfig,
+                                  PluginConfig, TorchscriptConfig, CompiledConfig>;
 // Renames tensors that match `from` to `to`: the text that the first * of `from` matches replaces
 // the first * of `to`, and so on.
 struct KeyMapping {
@@ -341,7 +401,8 @@ struct KeyMapping {
 };
 
 struct PretrainedConfig {
-  std::string path;  // checkpoint directory, .safetensors file, or file of torch.save
+  // Checkpoint directory, .safetensors file, file of torch.save, or Hugging Face folder
+  std::string path;
   std::vector<KeyMapping> key_mapping;  // the first match applies
   bool strict = true;                   // missing and unexpected tensors are an error
   std::vector<std::string> exclude;     // globs of tensors that are not loaded
@@ -350,7 +411,7 @@ struct PretrainedConfig {
 
 struct ModelConfig {
   ModelVariant arch;
-  // For all models except gpt and lstm_lm. Null: inferred from the data; for regression the number
+  // If has_num_classes(). Null: inferred from the data; for regression the number
   // of targets. 1 for binary_classification.
   std::optional<int64_t> num_classes;
   std::vector<InitRule> init;  // in the order of the file; the first match applies
@@ -361,6 +422,8 @@ struct ModelConfig {
 
   // The value of model.name: "gpt", "resnet50", "vit_b_16".
   std::string name() const;
+  // False for models whose outputs are the vocabulary.
+  bool has_num_classes() const;
   // True if the model predicts the next token of a sequence.
   bool is_language_model() const;
   // Maximum number of tokens of a sample; null if the model has no limit.

@@ -251,20 +251,160 @@ constexpr auto kVocabDetails =
     "the vocabulary. At least 256 for text whose tokens are bytes. A sample with a larger token id "
     "is a sample error."sv;
 
+Field num_heads_field(int64_t& num_heads, std::string_view details) {
+  return count_field("num_heads", num_heads, kMaxUnits, "Number of attention heads", details);
+}
+
+Field embed_dim_field(int64_t& embed_dim, std::string_view details) {
+  return count_field("embed_dim", embed_dim, kMaxUnits, "Size of the vector of each token",
+                     details);
+}
+
+Field activation_checkpointing_field(bool& activation_checkpointing) {
+  return {.name = "activation_checkpointing",
+          .target = &activation_checkpointing,
+          .help = "Recompute the blocks in the backward pass to save memory",
+          .details =
+              "Only the input of each block is stored. Less memory, about a third more "
+              "time per step, bit-for-bit the same results."};
+}
+
+Field tie_weights_field(bool& tie_weights, std::string_view details) {
+  return model_field({.name = "tie_weights",
+                      .target = &tie_weights,
+                      .help = "Share the weights of the embedding with the output layer",
+                      .details = details});
+}
+
+// A term that keeps a norm from dividing by 0.
+Field eps_field(std::string_view name, double& eps) {
+  return model_field({.name = name,
+                      .target = &eps,
+                      .help = "Number that the norms add to the variance",
+                      .min = 0,
+                      .max = 1,
+                      .exclusive_min = true});
+}
+
+constexpr auto kHeadsDetails = "Each head has embed_dim / num_heads dimensions."sv;
+constexpr auto kEmbedDimDetails =
+    "A multiple of num_heads. The number of parameters grows with its square."sv;
+
 Fields fields_of(GptConfig& gpt) {
   return {num_layers_field(gpt.num_layers, "Number of transformer blocks"),
-          count_field("num_heads", gpt.num_heads, kMaxUnits, "Number of attention heads",
-                      "Each head has embed_dim / num_heads dimensions."),
-          count_field("embed_dim", gpt.embed_dim, kMaxUnits, "Size of the vector of each token",
-                      "A multiple of num_heads. The number of parameters grows with its square."),
+          num_heads_field(gpt.num_heads, kHeadsDetails),
+          embed_dim_field(gpt.embed_dim, kEmbedDimDetails),
           context_length_field(gpt.context_length),
           vocab_size_field(gpt.vocab_size, kVocabDetails),
           dropout_field(gpt.dropout, kDropoutDetails),
-          {.name = "activation_checkpointing",
-           .target = &gpt.activation_checkpointing,
-           .help = "Recompute the blocks in the backward pass to save memory",
-           .details = "Only the input of each block is stored. Less memory, about a third more "
-                      "time per step, bit-for-bit the same results."}};
+          activation_checkpointing_field(gpt.activation_checkpointing)};
+}
+
+Fields fields_of(Gpt2Config& gpt2) {
+  return {num_layers_field(gpt2.num_layers, "Number of transformer blocks"),
+          num_heads_field(gpt2.num_heads, kHeadsDetails),
+          embed_dim_field(gpt2.embed_dim, kEmbedDimDetails),
+          count_field("mlp_dim", gpt2.mlp_dim, kMaxUnits,
+                      "Hidden size of the blocks' MLPs; null: 4 x embed_dim"),
+          context_length_field(gpt2.context_length),
+          vocab_size_field(gpt2.vocab_size, kVocabDetails),
+          eps_field("layer_norm_eps", gpt2.layer_norm_eps),
+          tie_weights_field(gpt2.tie_weights, "Saves vocab_size x embed_dim parameters."),
+          dropout_field(gpt2.dropout, kDropoutDetails),
+          activation_checkpointing_field(gpt2.activation_checkpointing)};
+}
+
+Field frequency_factor_field(std::string_view name, double& factor, std::string_view help) {
+  return model_field({.name = name,
+                      .target = &factor,
+                      .help = help,
+                      .details = "Only for llama3, where low_freq_factor is below "
+                                 "high_freq_factor.",
+                      .min = 0,
+                      .max = 1e6,
+                      .exclusive_min = true});
+}
+
+Fields rope_scaling_fields(RopeScaling& scaling) {
+  return {
+      model_field({.name = "rope_type",
+                   .target = choice(scaling.rope_type),
+                   .help = "Frequencies that are divided by factor: linear, llama3",
+                   .details = "linear: all. llama3: the low ones, gradually, as in Llama 3.1."}),
+      model_field({.name = "factor",
+                   .target = &scaling.factor,
+                   .help = "Ratio of the context length to that of the pretraining",
+                   .min = 1,
+                   .max = 1e6,
+                   .is_required = true,
+                   .example = "8"}),
+      frequency_factor_field("low_freq_factor", scaling.low_freq_factor,
+                             "Periods per original context below which frequencies are "
+                             "divided by factor"),
+      frequency_factor_field("high_freq_factor", scaling.high_freq_factor,
+                             "Periods per original context above which frequencies are kept"),
+      count_field("original_max_position_embeddings", scaling.original_max_position_embeddings, 1e9,
+                  "Context length of the pretraining", "Only for llama3.")};
+}
+
+Fields attention_fields(LlamaConfig& llama) {
+  return {num_heads_field(llama.num_heads, "Of the queries."),
+          count_field("num_key_value_heads", llama.num_key_value_heads, kMaxUnits,
+                      "Number of heads of keys and values; null: num_heads",
+                      "It must divide num_heads. 1 is multi-query attention."),
+          embed_dim_field(llama.embed_dim, "The number of parameters grows with its square."),
+          count_field("head_dim", llama.head_dim, kMaxUnits,
+                      "Size of each head, an even number; null: embed_dim / num_heads")};
+}
+
+Fields bias_fields(LlamaConfig& llama) {
+  return {model_field({.name = "qkv_bias",
+                       .target = &llama.qkv_bias,
+                       .help = "Add biases to queries, keys and values",
+                       .details = "Qwen2 has them."}),
+          model_field({.name = "proj_bias",
+                       .target = &llama.proj_bias,
+                       .help = "Add a bias to the output of the attention"}),
+          model_field({.name = "mlp_bias",
+                       .target = &llama.mlp_bias,
+                       .help = "Add biases to the linear layers of the MLPs"}),
+          model_field({.name = "qk_norm",
+                       .target = &llama.qk_norm,
+                       .help = "Normalize the queries and keys of each head",
+                       .details = "Qwen3 does."})};
+}
+
+Fields fields_of(LlamaConfig& llama) {
+  Fields fields{num_layers_field(llama.num_layers, "Number of transformer blocks")};
+  const auto add = [&fields](Fields more) {
+    for (Field& field : more) fields.push_back(std::move(field));
+  };
+  add(attention_fields(llama));
+  add({count_field("mlp_dim", llama.mlp_dim, kMaxUnits,
+                   "Hidden size of the blocks' MLPs; null: 8/3 x embed_dim, rounded up to a "
+                   "multiple of 256"),
+       context_length_field(llama.context_length),
+       vocab_size_field(llama.vocab_size, kVocabDetails),
+       model_field({.name = "rope_theta",
+                    .target = &llama.rope_theta,
+                    .help = "Base of the frequencies of rotary position embeddings",
+                    .min = 1,
+                    .max = 1e12,
+                    .exclusive_min = true}),
+       model_field({.name = "rope_scaling",
+                    .target = mapping<rope_scaling_fields>(llama.rope_scaling),
+                    .help = "Scaling of these frequencies for a longer context; null: none",
+                    .example = "{rope_type: llama3, factor: 8}"}),
+       eps_field("rms_norm_eps", llama.rms_norm_eps)});
+  add(bias_fields(llama));
+  add({tie_weights_field(llama.tie_weights, "Saves vocab_size x embed_dim parameters."),
+       model_field({.name = "attention_dropout",
+                    .target = &llama.attention_dropout,
+                    .help = "Fraction of the attention weights dropped in training; 0 to 0.99",
+                    .min = 0,
+                    .max = kMaxDropout}),
+       activation_checkpointing_field(llama.activation_checkpointing)});
+  return fields;
 }
 
 Fields fields_of(LstmLmConfig& lstm) {
@@ -274,10 +414,7 @@ Fields fields_of(LstmLmConfig& lstm) {
           context_length_field(lstm.context_length),
           vocab_size_field(lstm.vocab_size, kVocabDetails),
           dropout_field(lstm.dropout, kDropoutDetails),
-          model_field({.name = "tie_weights",
-                       .target = &lstm.tie_weights,
-                       .help = "Share the weights of the embedding with the output layer",
-                       .details = "Saves vocab_size x hidden_size parameters."})};
+          tie_weights_field(lstm.tie_weights, "Saves vocab_size x hidden_size parameters.")};
 }
 
 Fields fields_of(BlstmConfig& blstm) {
@@ -478,9 +615,12 @@ Fields key_mapping_fields(KeyMapping& mapping) {
 Fields pretrained_fields(PretrainedConfig& pretrained) {
   return {{.name = "path",
            .target = &pretrained.path,
-           .help = "Checkpoint directory, .safetensors file, or file of torch.save",
+           .help = "Checkpoint directory, .safetensors file, file of torch.save, or Hugging Face "
+                   "folder",
            .details = "Files of torch.save are .pt, .pth and .bin. Names and shapes of the tensors "
-                      "must be those of the model.",
+                      "must be those of the model. A Hugging Face folder, for gpt2 and llama, has "
+                      "the settings of the model in config.json; keys of model that are set must "
+                      "agree.",
            .is_required = true,
            .example = "resnet18.pt"},
           {.name = "key_mapping",
@@ -543,14 +683,9 @@ Fields common_fields(ModelConfig& model) {
                        .example = "10000"})};
 }
 
-bool has_num_classes(const ModelConfig& model) {
-  return !std::holds_alternative<GptConfig>(model.arch) &&
-         !std::holds_alternative<LstmLmConfig>(model.arch);
-}
-
 Fields model_fields(ModelConfig& model) {
   Fields fields = std::visit([](auto& each) { return fields_of(each); }, model.arch);
-  if (has_num_classes(model)) fields.push_back(num_outputs_field(model.num_classes));
+  if (model.has_num_classes()) fields.push_back(num_outputs_field(model.num_classes));
   for (Field& field : common_fields(model)) fields.push_back(std::move(field));
   return fields;
 }
@@ -606,10 +741,9 @@ void add_vits(std::vector<NamedModel>& models) {
 }
 
 std::vector<NamedModel> make_named_models() {
-  std::vector<NamedModel> models = {{"gpt", GptConfig{}},
-                                    {"lstm_lm", LstmLmConfig{}},
-                                    {"blstm", BlstmConfig{}},
-                                    {"mlp", MlpConfig{}},
+  std::vector<NamedModel> models = {{"gpt", GptConfig{}},      {"gpt2", Gpt2Config{}},
+                                    {"llama", LlamaConfig{}},  {"lstm_lm", LstmLmConfig{}},
+                                    {"blstm", BlstmConfig{}},  {"mlp", MlpConfig{}},
                                     {"lenet5", Lenet5Config{}}};
   add_resnets(models);
   add_vggs(models);
@@ -649,7 +783,9 @@ Variants model_variants(ModelConfig& model) {
       .keys = keys_of,
       .help = "Name of the model",
       .details =
-          "gpt, lstm_lm: language models, a decoder-only transformer and an LSTM. blstm: "
+          "gpt, gpt2, llama, lstm_lm: language models: decoder-only transformers, of which gpt2 "
+          "and llama (also Mistral, Qwen2 and Qwen3) are those of Hugging Face, and an LSTM. "
+          "blstm: "
           "bidirectional LSTM, for sequences of vectors or of tokens with labels. mlp: fully "
           "connected layers, for any input. lenet5: for small images. resnet8, 14, 20, 32, 44, 56: "
           "for small images such as CIFAR's. resnet18, 34, 50, 101, 152, vgg11, 13, 16, 19, each "

@@ -512,7 +512,8 @@ Section task_section(TaskConfig& task) {
   variants.noun = "task";
   variants.help = "Quantity that the model predicts";
   variants.details =
-      "language_modeling: the next token; for gpt, lstm_lm, and sequential with an embedding as "
+      "language_modeling: the next token; for gpt, gpt2, llama, lstm_lm, and sequential with an "
+      "embedding as "
       "its first layer. classification: the class of a sample. binary_classification: which of "
       "two classes, with one logit. regression: the numbers of the target. "
       "multilabel_classification: a target of zeros and ones, each label independently. "

@@ -133,9 +133,28 @@ class Validator {
                                "), got " + std::to_string(width));
   }
 
+  void validate_llama(const LlamaConfig& llama) {
+    const int64_t groups = llama.effective_num_key_value_heads();
+    if (llama.num_heads % groups != 0 && !errors_.has_error_for("model.num_heads"))
+      add_error("model.num_key_value_heads", "must divide model.num_heads (" +
+                                                 std::to_string(llama.num_heads) + "), got " +
+                                                 std::to_string(groups));
+    if (!llama.head_dim) validate_heads("model.embed_dim", llama.embed_dim, llama.num_heads);
+    if (llama.effective_head_dim() % 2 != 0 && !errors_.has_error_for("model.embed_dim"))
+      add_error(llama.head_dim ? "model.head_dim" : "model.embed_dim",
+                "must make the size of a head an even number, got " +
+                    std::to_string(llama.effective_head_dim()));
+    if (llama.rope_scaling && llama.rope_scaling->rope_type == RopeType::kLlama3 &&
+        llama.rope_scaling->low_freq_factor >= llama.rope_scaling->high_freq_factor)
+      add_error("model.rope_scaling.high_freq_factor", "must be above low_freq_factor");
+  }
+
   void validate_model() {
     if (const auto* const gpt = model<GptConfig>())
       validate_heads("model.embed_dim", gpt->embed_dim, gpt->num_heads);
+    if (const auto* const gpt2 = model<Gpt2Config>())
+      validate_heads("model.embed_dim", gpt2->embed_dim, gpt2->num_heads);
+    if (const auto* const llama = model<LlamaConfig>()) validate_llama(*llama);
     if (const auto* const vit = model<VitConfig>())
       validate_heads("model.hidden_dim", vit->hidden_dim, vit->num_heads);
     const auto* const captioner = model<CaptionerConfig>();
@@ -211,7 +230,8 @@ class Validator {
     const std::string model_name = config_.model.name();
     if (is_lm_task && !is_lm)
       add_error("task.name",
-                "language_modeling requires model gpt, lstm_lm, or sequential with an embedding as "
+                "language_modeling requires model gpt, gpt2, llama, lstm_lm, or sequential with an "
+                "embedding as "
                 "its first layer; for images and numbers set classification or regression");
     if (!is_lm_task && is_lm)
       add_error("task.name", std::string(to_string(config_.task.name())) +
@@ -291,9 +311,9 @@ class Validator {
       if (found->second.combines_datasets()) continue;
       const bool has_tokens = found->second.has_tokens();
       if (has_tokens && !is_lm)
-        add_error("model.name", config_.model.name() +
-                                    " does not accept token sequences, which data." + name +
-                                    " has; set gpt or lstm_lm, or blstm if they have labels");
+        add_error("model.name",
+                  config_.model.name() + " does not accept token sequences, which data." + name +
+                      " has; set gpt, gpt2, llama or lstm_lm, or blstm if they have labels");
       if (!has_tokens && is_lm)
         add_error("model.name", config_.model.name() + " requires token sequences; data." + name +
                                     " must have format text or tokens, or fields.text or "
@@ -407,6 +427,15 @@ void derive_min_lr(const ExplicitKeys& keys, const OptimizerConfig& optimizer,
 
 }  // namespace
 
+void apply_default_vocabulary(const ExplicitKeys& keys, Config& config) {
+  if (training_tokenizer(config) == nullptr || keys.contains("model.vocab_size")) return;
+  std::visit(
+      [](auto& model) {
+        if constexpr (requires { model.vocab_size.reset(); }) model.vocab_size.reset();
+      },
+      config.model.arch);
+}
+
 void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   derive_min_lr(keys, config.optimizer, config.scheduler);
   if (auto* const blstm = std::get_if<BlstmConfig>(&config.model.arch);
@@ -421,13 +450,6 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   const auto* const captioner = std::get_if<CaptionerConfig>(&config.model.arch);
   const std::vector<std::string> trained = sampled_datasets(config.data, "train");
   const auto first = trained.empty() ? config.data.end() : config.data.find(trained.front());
-  if (first != config.data.end() && first->second.text_tokenizer() != nullptr &&
-      !keys.contains("model.vocab_size"))
-    std::visit(
-        [](auto& model) {
-          if constexpr (requires { model.vocab_size.reset(); }) model.vocab_size.reset();
-        },
-        config.model.arch);
   for (auto& [name, dataset] : config.data) {
     SequenceConfig* const sequence = dataset.sequence();
     if (dataset.has_captions() && captioner != nullptr && !sequence->max_label_length)

@@ -9,6 +9,10 @@
 
 namespace stoker::config {
 
+// With a tokenizer of text, the default of model.vocab_size is null. Before the settings of a
+// pretrained model are read.
+void apply_default_vocabulary(const ExplicitKeys& keys, Config& config);
+
 // Applies defaults that depend on other settings, for settings that are not in `keys`.
 void apply_derived_defaults(const ExplicitKeys& keys, Config& config);
 

@@ -87,14 +87,26 @@ at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight,
   return output;
 }
 
-at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
-  const at::Tensor& weight = layer->weight;
+namespace {
+
+at::Tensor fastest_linear(const at::Tensor& input, const at::Tensor& weight,
+                          const at::Tensor& bias) {
   const bool is_plain = input.is_cpu() && input.scalar_type() == at::kFloat &&
                         weight.scalar_type() == at::kFloat && input.dim() > 1 &&
                         !at::autocast::is_autocast_enabled(at::kCPU);
   if (!is_plain || !onednn_is_faster() || input.numel() * weight.size(0) < kMinWork)
-    return at::linear(input, weight, layer->bias);
-  return onednn_linear(input, weight, layer->bias);
+    return at::linear(input, weight, bias);
+  return onednn_linear(input, weight, bias);
+}
+
+}  // namespace
+
+at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
+  return fastest_linear(input, layer->weight, layer->bias);
+}
+
+at::Tensor linear_without_bias(const at::Tensor& input, const at::Tensor& weight) {
+  return fastest_linear(input, weight, {});
 }
 
 }  // namespace stoker::model

@@ -2,14 +2,18 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <new>
 #include <set>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 
+#include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/torch_file.h"
+#include "shared/config/huggingface_config.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 
@@ -54,24 +58,55 @@ Status compare(const std::vector<TensorSpec>& tensors, const checkpoint::TensorS
   return differences.status(owner);
 }
 
-// Reads into a tensor of the same shape and of the same or a wider dtype.
+Status read_into(const at::Tensor& host, const std::string& name,
+                 const checkpoint::TensorSource& file) {
+  return file.read(name, {static_cast<std::byte*>(host.data_ptr()), host.nbytes()});
+}
+
+// Reads into a tensor of the same shape, or that of the transpose, and of the same or a wider dtype.
 Status read_tensor(const std::string& name, const at::Tensor& tensor,
-                   const checkpoint::TensorSource& file) {
-  const at::ScalarType type = to_scalar_type(file.find(name)->dtype);
-  const bool in_place =
-      tensor.device().is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type;
-  const at::Tensor host =
-      in_place ? tensor.detach() : at::empty(tensor.sizes(), at::TensorOptions().dtype(type));
-  STOKER_RETURN_IF_ERROR(
-      file.read(name, {static_cast<std::byte*>(host.data_ptr()), host.nbytes()}));
-  if (!in_place) tensor.detach().copy_(host);
+                   const checkpoint::TensorSource& file, bool is_transposed = false) {
+  const TensorSpec& spec = *file.find(name);
+  const at::ScalarType type = to_scalar_type(spec.dtype);
+  const bool in_place = tensor.device().is_cpu() && tensor.is_contiguous() &&
+                        tensor.scalar_type() == type && !is_transposed;
+  if (in_place) return read_into(tensor.detach(), name, file);
+  const at::Tensor host = at::empty(spec.shape, at::TensorOptions().dtype(type));
+  STOKER_RETURN_IF_ERROR(read_into(host, name, file));
+  tensor.detach().copy_(is_transposed ? host.t() : host);
   return {};
+}
+
+// Whether the file has the values of a tensor with rows, which was loaded, under another name, too.
+// Compares a part at a time.
+Status check_copy(const std::string& name, const at::Tensor& tensor,
+                  const checkpoint::TensorSource& file) {
+  constexpr int64_t kRows = 1024;
+  const TensorSpec& spec = *file.find(name);
+  const at::Tensor host =
+      at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)));
+  STOKER_RETURN_IF_ERROR(read_into(host, name, file));
+  for (int64_t row = 0; row < host.size(0); row += kRows) {
+    const int64_t count = std::min(kRows, host.size(0) - row);
+    const at::Tensor loaded = tensor.detach().narrow(0, row, count).to(at::kCPU);
+    if (!at::equal(host.narrow(0, row, count).to(loaded.scalar_type()), loaded))
+      return Status(StatusCode::kCorrupt,
+                    "'" + name +
+                        "' differs from the embedding, with which it is tied; set "
+                        "tie_word_embeddings in config.json to false, or remove it");
+  }
+  return {};
+}
+
+bool is_huggingface_folder(const std::string& path) {
+  return !config::find_huggingface_config(path).empty();
 }
 
 Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, path);
   if (!S_ISDIR(info.st_mode)) return checkpoint::open_tensor_file(path);
+  if (is_huggingface_folder(path)) return checkpoint::open_huggingface_folder(path);
   STOKER_ASSIGN_OR_RETURN(const auto saved, checkpoint::CheckpointStore::open_verified(path));
   STOKER_ASSIGN_OR_RETURN(auto file, saved.open_tensors("model.safetensors"));
   return std::unique_ptr<checkpoint::TensorSource>(std::move(file));
@@ -82,7 +117,10 @@ Status load_mapped(const NamedTensors& tensors, const checkpoint::TensorSource& 
   try {
     const at::NoGradGuard no_grad;
     for (const StateDictMapping::Load& load : mapping.loads)
-      STOKER_RETURN_IF_ERROR(read_tensor(load.from, tensors[load.tensor].second, file));
+      STOKER_RETURN_IF_ERROR(
+          read_tensor(load.from, tensors[load.tensor].second, file, load.is_transposed));
+    for (const StateDictMapping::Load& copy : mapping.copies)
+      STOKER_RETURN_IF_ERROR(check_copy(copy.from, tensors[copy.tensor].second, file));
     return {};
   } catch (const c10::Error& error) {
     return to_status(error, "load the model");
@@ -130,15 +168,21 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file) {
   return load_tensors(named_tensors(model), file, "the model");
 }
 
-Status load_pretrained(Model& model, const config::PretrainedConfig& config,
-                       StateDictMapping& mapping) {
-  const auto file = open_pretrained(config.path);
+Status load_pretrained(Model& model, const config::ModelConfig& config, StateDictMapping& mapping) {
+  const std::string& path = config.pretrained->path;
+  const bool is_huggingface = is_huggingface_folder(path);
+  if (is_huggingface)
+    STOKER_RETURN_IF_ERROR(
+        config::check_huggingface_config(config, path).with_context("model.pretrained.path"));
+  const auto file = open_pretrained(path);
   if (!file.ok()) return file.status().with_context("model.pretrained.path");
   const NamedTensors tensors = named_tensors(model);
   std::vector<TensorSpec> needed;
   for (const auto& [name, tensor] : tensors) needed.push_back(to_tensor_spec(name, tensor));
-  mapping = map_state_dict(needed, **file, config);
-  const std::string context = "model.pretrained.path: " + config.path;
+  mapping =
+      map_state_dict(needed, **file, *config.pretrained,
+                     is_huggingface ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr);
+  const std::string context = "model.pretrained.path: " + path;
   STOKER_RETURN_IF_ERROR(mapping.status().with_context(context));
   return load_mapped(tensors, **file, mapping).with_context(context);
 }

@@ -36,10 +36,11 @@ Status read_tensor_range(const std::string& name, const at::Tensor& tensor,
 // Loads all parameters and buffers.
 Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);
 
-// Loads model.pretrained: a checkpoint directory (verified first), a .safetensors file, or a file
-// written by torch.save. Fills `mapping` also if the result is kMismatch, which leaves the model
-// unchanged.
-Status load_pretrained(Model& model, const config::PretrainedConfig& config,
-                       StateDictMapping& mapping);
+// Loads `config.pretrained`, which is set: a checkpoint directory (verified first), a .safetensors
+// file, a file written by torch.save, or a Hugging Face folder, whose config.json must have the
+// settings of the model. Fills `mapping` also if the result is kMismatch, which leaves the model
+// unchanged. kInvalidArgument: the folder is of a model that is not supported. kCorrupt: also if
+// two copies of a tied weight differ.
+Status load_pretrained(Model& model, const config::ModelConfig& config, StateDictMapping& mapping);
 
 }  // namespace stoker::model

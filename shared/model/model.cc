@@ -21,6 +21,12 @@ struct ModelFactory {
   Result<ModelPtr> operator()(const config::GptConfig& config) const {
     return make_gpt(config, sample, classes);
   }
+  Result<ModelPtr> operator()(const config::Gpt2Config& config) const {
+    return make_gpt2(config, sample, classes);
+  }
+  Result<ModelPtr> operator()(const config::LlamaConfig& config) const {
+    return make_llama(config, sample, classes);
+  }
   Result<ModelPtr> operator()(const config::LstmLmConfig& config) const {
     return make_lstm(config, sample, classes);
   }

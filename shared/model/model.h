@@ -30,7 +30,7 @@ struct Outputs {
 
 class Model : public torch::nn::Module {
  public:
-  // gpt and lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …] or
+  // gpt, gpt2, llama, lstm_lm: [batch, time] I64 -> logits [batch, time, vocab]. Others: floats [batch, …] or
   // tokens [batch, time] I64 -> [batch, outputs], or [batch, time, outputs] for an output per time
   // step. The task converts batches to these inputs.
   virtual at::Tensor forward(const at::Tensor& input) = 0;

@@ -11,6 +11,10 @@ namespace stoker::model {
 using Samples = std::vector<TensorSpec>;
 
 Result<ModelPtr> make_gpt(const config::GptConfig& config, const Samples& sample, uint64_t classes);
+Result<ModelPtr> make_gpt2(const config::Gpt2Config& config, const Samples& sample,
+                           uint64_t classes);
+Result<ModelPtr> make_llama(const config::LlamaConfig& config, const Samples& sample,
+                            uint64_t classes);
 Result<ModelPtr> make_mlp(const config::MlpConfig& config, std::optional<int64_t> num_classes,
                           const Samples& sample, uint64_t classes);
 Result<ModelPtr> make_lenet5(const config::Lenet5Config& config, std::optional<int64_t> num_classes,

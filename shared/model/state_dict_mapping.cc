@@ -14,8 +14,8 @@ constexpr size_t kMaxNamed = 5;
 class StateDictMapper {
  public:
   StateDictMapper(const std::vector<TensorSpec>& needed, const checkpoint::TensorSource& file,
-                  const config::PretrainedConfig& config)
-      : needed_(needed), file_(file), strict_(config.strict) {
+                  const config::PretrainedConfig& config, const checkpoint::HuggingFaceNames* names)
+      : needed_(needed), file_(file), strict_(config.strict), names_(names) {
     for (const config::KeyMapping& rule : config.key_mapping)
       rules_.push_back({NameGlob(rule.from), rule, 0});
     for (const std::string& glob : config.exclude)
@@ -24,8 +24,14 @@ class StateDictMapper {
 
   StateDictMapping run() {
     rename();
+    if (names_ != nullptr) tie_head();
     for (size_t i = 0; i < needed_.size(); ++i) map_tensor(i);
-    for (const auto& [name, spec] : available_) add_unexpected(name, *spec);
+    std::erase_if(mapping_.copies, [&](const StateDictMapping::Load& copy) {  // not if excluded
+      return std::ranges::count(mapping_.loads, copy.tensor, &StateDictMapping::Load::tensor) == 0;
+    });
+    for (const StateDictMapping::Load& copy : mapping_.copies)
+      mapping_.loaded.push_back(to_string(needed_[copy.tensor]) + ", again from " + copy.from);
+    for (const auto& [name, found] : available_) add_unexpected(name, *found.spec);
     for (const std::string& other : file_.non_tensor_keys())
       mapping_.unexpected.push_back(other + ", not a tensor");
     check_used();
@@ -35,6 +41,10 @@ class StateDictMapper {
   }
 
  private:
+  struct Available {
+    const TensorSpec* spec;
+    bool is_transposed;
+  };
   struct Rule {
     NameGlob glob;
     config::KeyMapping rule;
@@ -46,19 +56,50 @@ class StateDictMapper {
   // Maps the names of the file to names in the model.
   void rename() {
     for (const TensorSpec& spec : file_.tensors()) {
-      std::string name = spec.name;
-      for (Rule& rule : rules_) {
-        const auto parts = rule.glob.match_parts(spec.name);
-        if (!parts) continue;
-        ++rule.matched;
-        name = expand_wildcards(rule.rule.to, *parts);
-        break;
+      const checkpoint::HuggingFaceNames::Name name = map_name(spec);
+      if (names_ != nullptr && names_->is_ignored(name.name)) {
+        mapping_.unexpected.push_back(to_string(spec) + ", a buffer without weights, ignored");
+        continue;
       }
-      const auto [other, is_new] = available_.emplace(name, &spec);
+      const auto [other, is_new] =
+          available_.emplace(name.name, Available{&spec, name.is_transposed});
       if (!is_new)
-        problem("'" + other->second->name + "' and '" + spec.name + "' are both mapped to '" +
-                name + "' by model.pretrained.key_mapping");
+        problem("'" + other->second.spec->name + "' and '" + spec.name + "' are both mapped to '" +
+                name.name + "'" + (rules_.empty() ? "" : " by model.pretrained.key_mapping"));
     }
+  }
+
+  checkpoint::HuggingFaceNames::Name map_name(const TensorSpec& spec) {
+    for (Rule& rule : rules_) {
+      const auto parts = rule.glob.match_parts(spec.name);
+      if (!parts) continue;
+      ++rule.matched;
+      return {expand_wildcards(rule.rule.to, *parts)};
+    }
+    auto known = names_ == nullptr ? std::nullopt : names_->to_stoker(spec.name);
+    return known ? *std::move(known) : checkpoint::HuggingFaceNames::Name{spec.name};
+  }
+
+  // A model with a tied head has the embedding only; a file can have either, or both.
+  void tie_head() {
+    const auto is_head = [](const TensorSpec& spec) {
+      return spec.name == checkpoint::kHeadWeight;
+    };
+    const auto head = available_.find(std::string(checkpoint::kHeadWeight));
+    if (head == available_.end() || std::ranges::any_of(needed_, is_head)) return;
+    const auto [embedding, is_only] =
+        available_.emplace(std::string(checkpoint::kEmbeddingWeight), head->second);
+    const TensorSpec& spec = *head->second.spec;
+    available_.erase(head);
+    if (is_only) return;
+    const TensorSpec& tied = *embedding->second.spec;
+    for (size_t i = 0; i < needed_.size(); ++i)
+      if (needed_[i].name == checkpoint::kEmbeddingWeight && spec.shape == tied.shape &&
+          spec.dtype == tied.dtype) {
+        mapping_.copies.push_back({i, spec.name});
+        return;
+      }
+    problem("has " + to_string(spec) + " and " + to_string(tied) + ", which are tied");
   }
 
   bool is_ignored(const std::string& name) {
@@ -83,17 +124,22 @@ class StateDictMapper {
       if (strict_) problem("missing " + to_string(needed));
       return;
     }
-    const TensorSpec& spec = *found->second;
+    const auto [found_spec, is_transposed] = found->second;
+    const TensorSpec& spec = *found_spec;
     available_.erase(found);
-    const bool fits = spec.shape == needed.shape &&
+    std::vector<int64_t> shape = spec.shape;
+    if (is_transposed) std::ranges::reverse(shape);
+    const bool fits = shape == needed.shape &&
                       (spec.dtype == needed.dtype || is_widening(spec.dtype, needed.dtype));
     if (!fits) {
-      problem("has " + to_string(spec) + ", expected " + to_string(needed));
+      problem("has " + to_string(spec) + ", expected " + to_string(needed) +
+              (is_transposed ? ", transposed" : ""));
       return;
     }
-    mapping_.loads.push_back({index, spec.name});
+    mapping_.loads.push_back({index, spec.name, is_transposed});
     mapping_.loaded.push_back(to_string(needed) + ", from " +
-                              (spec.dtype == needed.dtype ? spec.name : to_string(spec)));
+                              (spec.dtype == needed.dtype ? spec.name : to_string(spec)) +
+                              (is_transposed ? ", transposed" : ""));
   }
 
   void add_unexpected(const std::string& name, const TensorSpec& spec) {
@@ -121,8 +167,9 @@ class StateDictMapper {
   const std::vector<TensorSpec>& needed_;
   const checkpoint::TensorSource& file_;
   const bool strict_;
+  const checkpoint::HuggingFaceNames* const names_;
   std::vector<Rule> rules_, ignored_;
-  std::map<std::string, const TensorSpec*> available_;  // by mapped name
+  std::map<std::string, Available> available_;  // by mapped name
   StateDictMapping mapping_;
 };
 
@@ -152,8 +199,9 @@ std::string StateDictMapping::report() const {
 
 StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
                                 const checkpoint::TensorSource& file,
-                                const config::PretrainedConfig& config) {
-  return StateDictMapper(needed, file, config).run();
+                                const config::PretrainedConfig& config,
+                                const checkpoint::HuggingFaceNames* names) {
+  return StateDictMapper(needed, file, config, names).run();
 }
 
 bool is_widening(DType from, DType to) {

@@ -3,7 +3,7 @@
 // model.pretrained.
 //
 // Names are mapped first: the first rule of key_mapping whose `from` matches a name in the file
-// renames it. Then names on either side that match a glob of exclude are ignored. The remaining
+// renames it; in a Hugging Face folder, its table maps the other names. Then names on either side that match a glob of exclude are ignored. The remaining
 // names must agree; with strict: false, tensors that only one side has are ignored too.
 //
 // Threads: values.
@@ -15,6 +15,7 @@
 
 #include "shared/base/status.h"
 #include "shared/base/tensor_spec.h"
+#include "shared/checkpoint/huggingface.h"
 #include "shared/checkpoint/tensor_source.h"
 #include "shared/config/model_config.h"
 
@@ -24,8 +25,11 @@ struct StateDictMapping {
   struct Load {
     size_t tensor = 0;  // index in the model
     std::string from;   // in the file
+    bool is_transposed = false;
   };
   std::vector<Load> loads;
+  // Tensors of the file that must equal one of the model: a tied weight that is stored twice.
+  std::vector<Load> copies;
   // For display, one tensor per line: "blocks.0.qkv.bias F32 [576], from h.0.attn.bias".
   std::vector<std::string> loaded;
   std::vector<std::string> unexpected;  // in the file
@@ -38,10 +42,11 @@ struct StateDictMapping {
   std::string report() const;
 };
 
-// `needed`: the tensors of the model.
+// `needed`: the tensors of the model. `names`: of a Hugging Face folder, otherwise null.
 StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
                                 const checkpoint::TensorSource& file,
-                                const config::PretrainedConfig& config);
+                                const config::PretrainedConfig& config,
+                                const checkpoint::HuggingFaceNames* names = nullptr);
 
 // Whether `from` converts to `to` without loss: F16 and BF16 to F32.
 bool is_widening(DType from, DType to);

@@ -362,6 +362,91 @@ TEST_F(CheckpointCommandsTest, ExportWritesEmaWeightsOnlyWhenPresent) {
   EXPECT_NE((*checkpoint::SafetensorsFile::open(all))->find("ema.weight"), nullptr);
 }
 
+// A run of a model with a matrix, whose checkpoint of step 200 has averaged weights of 0.
+class HuggingFaceExportTest : public CheckpointCommandsTest {
+ protected:
+  void SetUp() override {
+    CheckpointCommandsTest::SetUp();
+    write_file(path("source/config.json"),
+               R"({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 2, "n_positions": 4,
+                   "vocab_size": 300, "eos_token_id": 7})");
+    write_file(path("source/generation_config.json"), R"({"temperature": 0.5})");
+    write_run("gpt2, pretrained: {path: " + path("source") + "}");
+    const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, zeros(12);
+    const auto tensors = [](const std::vector<float>& of) {
+      return checkpoint::TensorViews{
+          {.spec = {.name = "blocks.0.qkv.weight", .dtype = DType::kF32, .shape = {6, 2}},
+           .bytes = std::as_bytes(std::span(of))}};
+    };
+    checkpoint::CheckpointContent content;
+    content.manifest.step = 200;
+    content.manifest.live_settings = "{}";
+    content.model = content.optim = content.state = tensors(values);
+    content.ema = tensors(zeros);
+    checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
+    const auto committed = store.commit(content);
+    ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  }
+  void write_run(const std::string& model) {
+    write_file(layout().config_file(), "data: {train: {format: text, path: a}}\nmodel: {name: " +
+                                           model + "}\ntrain: {max_steps: 300}\n");
+  }
+  CommandResult export_to(const std::string& folder, const std::string& content = "model") {
+    return ctl({"export", "200", "--format", "huggingface", "--include", content, "--output",
+                path(folder)});
+  }
+  float first_after_transposition(const std::string& folder) {
+    const auto file = checkpoint::SafetensorsFile::open(path(folder) + "/model.safetensors");
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    const std::string name = "transformer.h.0.attn.c_attn.weight";
+    EXPECT_EQ(to_string((*file)->tensors().front()), name + " F32 [2, 6]");
+    std::vector<float> values(12);
+    EXPECT_TRUE((*file)->read(name, std::as_writable_bytes(std::span(values))).ok());
+    return values[1];
+  }
+};
+
+TEST_F(HuggingFaceExportTest, WritesAFolder) {
+  const CommandResult result = export_to("out");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(first_after_transposition("out"), 3);
+  const auto config = boost::json::parse(*read_file(path("out/config.json"), 1 << 20)).as_object();
+  EXPECT_EQ(config.at("model_type"), "gpt2");
+  EXPECT_EQ(config.at("n_embd"), 2);
+  EXPECT_EQ(config.at("eos_token_id"), 7);
+  const auto generation =
+      boost::json::parse(*read_file(path("out/generation_config.json"), 1 << 20)).as_object();
+  EXPECT_EQ(generation.at("temperature"), 0.5);
+  EXPECT_EQ(generation.at("eos_token_id"), 7);
+  const std::string card = *read_file(path("out/README.md"), 1 << 20);
+  EXPECT_THAT(card, HasSubstr("library_name: transformers"));
+  EXPECT_THAT(card, HasSubstr("- step: 200 of 300\n- weights: trained\n"));
+  EXPECT_THAT(card, HasSubstr("- started from: `" + path("source") + "`"));
+}
+
+TEST_F(HuggingFaceExportTest, WritesAveragedWeights) {
+  ASSERT_EQ(export_to("averaged", "ema").code, 0);
+  EXPECT_EQ(first_after_transposition("averaged"), 0);
+  EXPECT_THAT(*read_file(path("averaged/README.md"), 1 << 20), HasSubstr("weights: averaged"));
+}
+
+TEST_F(HuggingFaceExportTest, LeavesNothingBehindOnError) {
+  const auto num_entries = [&] {
+    return std::ranges::distance(std::filesystem::directory_iterator(root_));
+  };
+  const auto before = num_entries();
+  EXPECT_THAT(export_to("out", "optimizer").err, HasSubstr("use it with --include model or ema"));
+  flip_bit(file(200, "optimizer.safetensors"));
+  EXPECT_THAT(export_to("out").err, HasSubstr("optimizer.safetensors: SHA-256"));
+  write_run("gpt");
+  EXPECT_THAT(export_to("out").err, HasSubstr("model gpt has no Hugging Face format"));
+  EXPECT_EQ(num_entries(), before);
+  write_file(path("out"), "content");
+  write_run("gpt2");
+  EXPECT_THAT(export_to("out").err, HasSubstr("already exists"));
+  EXPECT_EQ(*read_file(path("out"), 100), "content");
+}
+
 TEST_F(CheckpointCommandsTest, ExportRejectsCorruptCheckpointAndExistingOutput) {
   write_checkpoint(200);
   write_file(path("existing"), "content");

@@ -173,6 +173,28 @@ LearningCase gpt_case() {
                                                 .dropout = 0.1});
 }
 
+LearningCase gpt2_case() {
+  return language_case("gpt2", config::Gpt2Config{.num_layers = 2,
+                                                  .num_heads = 2,
+                                                  .embed_dim = 24,
+                                                  .context_length = kSteps,
+                                                  .vocab_size = kTokens,
+                                                  .dropout = 0.1});
+}
+
+LearningCase llama_case() {
+  return language_case("llama", config::LlamaConfig{.num_layers = 2,
+                                                    .num_heads = 4,
+                                                    .num_key_value_heads = 2,
+                                                    .embed_dim = 24,
+                                                    .mlp_dim = 48,
+                                                    .context_length = kSteps,
+                                                    .vocab_size = kTokens,
+                                                    .qk_norm = true,
+                                                    .tie_weights = true,
+                                                    .attention_dropout = 0.1});
+}
+
 LearningCase sequential_case() {
   return language_case(
       "sequential_of_tokens",
@@ -221,8 +243,8 @@ INSTANTIATE_TEST_SUITE_P(Tasks, TaskLearningTest,
                                          token_case("blstm_of_tokens_last", Pooling::kLast),
                                          token_case("blstm_of_tokens_mean", Pooling::kMean),
                                          lstm_case("lstm", false, 0.1),
-                                         lstm_case("lstm_tied", true, 0.0), gpt_case(),
-                                         sequential_case()),
+                                         lstm_case("lstm_tied", true, 0.0), gpt_case(), gpt2_case(),
+                                         llama_case(), sequential_case()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

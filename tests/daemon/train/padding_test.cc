@@ -34,8 +34,14 @@ class PaddedTextTest : public ::testing::TestWithParam<std::string> {
                                     .hidden_size = 12,
                                     .context_length = kMaxLength,
                                     .vocab_size = kVocabulary};
-    const config::ModelConfig config{.arch = GetParam() == "gpt" ? config::ModelVariant(gpt)
-                                                                 : config::ModelVariant(lstm)};
+    const config::LlamaConfig llama{.num_layers = 2,
+                                    .num_heads = 2,
+                                    .embed_dim = 12,
+                                    .context_length = kMaxLength,
+                                    .vocab_size = kVocabulary};
+    const config::ModelConfig config{.arch = GetParam() == "gpt"     ? config::ModelVariant(gpt)
+                                             : GetParam() == "llama" ? config::ModelVariant(llama)
+                                                                     : config::ModelVariant(lstm)};
     model_ = *model::make_model(config, spec(kMaxLength, true), 0);
     for (const int64_t length : {7, 3, 2, 5})
       texts_.push_back(at::randint(1, kVocabulary, {length}, at::kInt));
@@ -119,7 +125,7 @@ TEST_P(PaddedTextTest, CountsOnlyValidTokensInEvaluation) {
   EXPECT_GT(std::abs(unmasked->report().metrics[0].second - metrics[0].second), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PaddedTextTest, ::testing::Values("gpt", "lstm"),
+INSTANTIATE_TEST_SUITE_P(Models, PaddedTextTest, ::testing::Values("gpt", "llama", "lstm"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

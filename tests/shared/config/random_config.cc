@@ -196,6 +196,16 @@ void fill_model(Config& config, Filler& filler) {
   const auto width = heads * static_cast<int64_t>(1 + filler.below(100));
   if (auto* const gpt = std::get_if<GptConfig>(&arch))
     gpt->num_heads = heads, gpt->embed_dim = width, gpt->vocab_size = 256 + filler.below(1000);
+  if (auto* const gpt2 = std::get_if<Gpt2Config>(&arch))
+    gpt2->num_heads = heads, gpt2->embed_dim = width, gpt2->vocab_size = 256 + filler.below(1000);
+  if (auto* const llama = std::get_if<LlamaConfig>(&arch)) {
+    llama->num_heads = heads, llama->embed_dim = 2 * width;
+    llama->vocab_size = 256 + filler.below(1000);
+    if (llama->num_key_value_heads) llama->num_key_value_heads = filler.coin() ? 1 : heads;
+    if (llama->head_dim) llama->head_dim = 2 * static_cast<int64_t>(1 + filler.below(100));
+    if (auto& scaling = llama->rope_scaling)
+      scaling->low_freq_factor /= 2, scaling->high_freq_factor = 1 + scaling->low_freq_factor;
+  }
   if (auto* const lstm = std::get_if<LstmLmConfig>(&arch))
     lstm->vocab_size = 256 + filler.below(1000);
   if (auto* const blstm = std::get_if<BlstmConfig>(&arch)) blstm->vocab_size += 256;

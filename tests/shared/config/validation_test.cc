@@ -187,7 +187,7 @@ TEST(ValidationTest, RequiresModelTaskAndDataThatFit) {
                             "format text or tokens")));
   EXPECT_THAT(errors_of(kImageData + "model: {name: lenet5}\n"), IsEmpty());
   EXPECT_THAT(errors_of("data: {train: {format: cifar10, path: a}}\nmodel: {name: lenet5}\n"),
-              ElementsAre(HasSubstr("task.name: language_modeling requires model gpt, lstm_lm")));
+              ElementsAre(HasSubstr("task.name: language_modeling requires model gpt, gpt2")));
   EXPECT_THAT(errors_of(kTextData + "model: {name: mlp}\ntask: {name: regression}\n"),
               ElementsAre(HasSubstr("model.name: mlp does not accept token sequences, which "
                                     "data.train has")));

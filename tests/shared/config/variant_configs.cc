@@ -43,7 +43,8 @@ std::string text_with_model(const std::string& model) {
   if (model == "sequential") keys += ", layers: [flatten, linear]";
   if (model == "captioner")
     return std::string(kCaptions) + "task: {name: captioning}\nmodel: {name: captioner}\n";
-  const bool has_tokens = model == "gpt" || model == "lstm_lm";
+  const bool has_tokens =
+      model == "gpt" || model == "gpt2" || model == "llama" || model == "lstm_lm";
   return (has_tokens ? kText : kImages + std::string("task: {name: classification}\n")) +
          "model: {" + keys + "}\n";
 }

@@ -174,7 +174,7 @@ TEST(Captioner, LoadsAPretrainedEncoder) {
                   .ok());
   const auto model = made(captioner(config::CaptionDecoder::kLstm));
   StateDictMapping mapping;
-  const Status loaded = load_pretrained(*model, pretrained, mapping);
+  const Status loaded = load_pretrained(*model, {.pretrained = pretrained}, mapping);
   ASSERT_TRUE(loaded.ok()) << loaded.to_string();
   size_t same = 0;
   for (const auto& [name, tensor] : named_tensors(*model))

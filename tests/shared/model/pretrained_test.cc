@@ -35,7 +35,7 @@ class LoadPretrainedTest : public ::testing::Test {
   }
   Status load(const std::string& file) {
     config_.path = scratch_ / file;
-    return load_pretrained(*model_, config_, mapping_);
+    return load_pretrained(*model_, {.arch = config::MlpConfig{}, .pretrained = config_}, mapping_);
   }
   void expect_loaded(const Status& status) {
     ASSERT_TRUE(status.ok()) << status.to_string();

@@ -140,5 +140,21 @@ TEST(StateDictMappingTest, WidensHalfToFloatButNotDouble) {
   EXPECT_THAT(mapping.loaded, ElementsAre("w F32 [2], from w BF16 [2]"));
 }
 
+TEST(StateDictMappingTest, LoadsCopiesOfATiedWeightOnlyIfItIsNotExcluded) {
+  const std::vector<TensorSpec> needed{f32("tok.weight", {4, 2}), f32("ln.weight")};
+  const FakeFile file(
+      {f32("wte.weight", {4, 2}), f32("lm_head.weight", {4, 2}), f32("ln_f.weight")});
+  const auto* const names = checkpoint::HuggingFaceNames::find("gpt2");
+  const StateDictMapping both = map_state_dict(needed, file, {}, names);
+  EXPECT_THAT(source_names(both), ElementsAre("wte.weight", "ln_f.weight"));
+  ASSERT_THAT(both.copies, SizeIs(1));
+  EXPECT_EQ(both.copies.front().from, "lm_head.weight");
+  EXPECT_THAT(both.loaded.back(), HasSubstr("tok.weight F32 [4, 2], again from lm_head.weight"));
+  const StateDictMapping excluded = map_state_dict(needed, file, {.exclude = {"tok.*"}}, names);
+  EXPECT_TRUE(excluded.status().ok()) << excluded.status().to_string();
+  EXPECT_THAT(source_names(excluded), ElementsAre("ln_f.weight"));
+  EXPECT_THAT(excluded.copies, IsEmpty());
+}
+
 }  // namespace
 }  // namespace stoker::model

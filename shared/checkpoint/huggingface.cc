@@ -1,0 +1,241 @@
+#include "shared/checkpoint/huggingface.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include <boost/json/object.hpp>
+
+#include "shared/base/file.h"
+#include "shared/base/glob.h"
+#include "shared/base/json_parser.h"
+#include "shared/checkpoint/safetensors.h"
+#include "shared/checkpoint/torch_file.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+constexpr char kWholeFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+constexpr char kTorchFile[] = "pytorch_model.bin";
+constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 20;
+constexpr size_t kMaxShards = 1000;  // open files
+
+bool file_exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+class ShardedTensors final : public TensorSource {
+ public:
+  void add(const TensorSpec& spec, const SafetensorsFile* shard) {
+    index_.emplace(spec.name, specs_.size());
+    specs_.push_back(spec);
+    shard_of_.push_back(shard);
+  }
+  SafetensorsFile* add_shard(std::unique_ptr<SafetensorsFile> shard) {
+    shards_.push_back(std::move(shard));
+    return shards_.back().get();
+  }
+
+  const std::vector<TensorSpec>& tensors() const override { return specs_; }
+  const TensorSpec* find(const std::string& name) const override {
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : &specs_[found->second];
+  }
+  Status read(const std::string& name, std::span<std::byte> out) const override {
+    const auto found = index_.find(name);
+    if (found == index_.end())
+      return Status(StatusCode::kNotFound, name + ": is not in the folder");
+    return shard_of_[found->second]->read(name, out);
+  }
+
+ private:
+  std::vector<std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<TensorSpec> specs_;
+  std::vector<const SafetensorsFile*> shard_of_;  // of specs_[i]
+  std::unordered_map<std::string, size_t> index_;
+};
+
+using WeightMap = std::map<std::string, std::string>;  // tensor -> file
+
+Status corrupt_folder(const std::string& path, const std::string& what) {
+  return Status(StatusCode::kCorrupt, path + ": " + what);
+}
+
+// A name of a file of the folder itself. Links are followed: the cache of Hugging Face has them.
+bool is_shard_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos && name.ends_with(".safetensors");
+}
+
+Result<WeightMap> read_index(const std::string& path) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxIndexBytes));
+  STOKER_ASSIGN_OR_RETURN(WeightMap weights,
+                          parse_json_object<WeightMap>(text, path, [](const auto& object) {
+                            WeightMap map;
+                            for (const auto& [name, file] : object.at("weight_map").as_object())
+                              map[std::string(name)] = std::string(file.as_string());
+                            return map;
+                          }));
+  if (weights.empty()) return corrupt_folder(path, "weight_map is empty");
+  for (const auto& [name, file] : weights)
+    if (!is_shard_name(file))
+      return corrupt_folder(path, "tensor '" + name + "' is in '" + file +
+                                      "', which is not a .safetensors file of this folder");
+  return weights;
+}
+
+// Files that are named like shards but that the index does not name.
+Status check_all_named(const std::string& path,
+                       const std::map<std::string, SafetensorsFile*>& named) {
+  static const NameGlob kShards("model-*-of-*.safetensors");
+  STOKER_ASSIGN_OR_RETURN(const auto files, list_directory(path));
+  for (const std::string& file : files)
+    if (kShards.matches(file) && !named.contains(file))
+      return corrupt_folder(join_path(path, file), std::string("is not in ") + kIndexFile +
+                                                       "; remove it if it is of another model");
+  return {};
+}
+
+Result<std::unique_ptr<TensorSource>> open_shards(const std::string& path) {
+  const std::string index = join_path(path, kIndexFile);
+  STOKER_ASSIGN_OR_RETURN(const WeightMap weights, read_index(index));
+  auto tensors = std::make_unique<ShardedTensors>();
+  std::map<std::string, SafetensorsFile*> shards;
+  for (const auto& [name, file] : weights) {
+    if (shards.contains(file)) continue;
+    if (shards.size() == kMaxShards)
+      return corrupt_folder(index, "names more than " + std::to_string(kMaxShards) + " files");
+    const std::string shard = join_path(path, file);
+    auto opened = SafetensorsFile::open(shard);
+    if (opened.status().code() == StatusCode::kNotFound)
+      return Status(StatusCode::kNotFound, shard + ": does not exist, but " + kIndexFile +
+                                               " has tensors in it; download it");
+    if (!opened.ok()) return opened.status();
+    shards[file] = tensors->add_shard(*std::move(opened));
+  }
+  STOKER_RETURN_IF_ERROR(check_all_named(path, shards));
+  for (const auto& [file, shard] : shards) {
+    for (const TensorSpec& spec : shard->tensors()) {
+      const auto found = weights.find(spec.name);
+      if (found == weights.end())
+        return corrupt_folder(join_path(path, file),
+                              "tensor '" + spec.name + "' is not in " + kIndexFile);
+      if (found->second != file)
+        return corrupt_folder(
+            join_path(path, file),
+            "tensor '" + spec.name + "' is in " + found->second + " according to " + kIndexFile);
+      tensors->add(spec, shard);
+    }
+  }
+  for (const auto& [name, file] : weights)
+    if (tensors->find(name) == nullptr)
+      return corrupt_folder(index, "tensor '" + name + "' is not in " + file);
+  return std::unique_ptr<TensorSource>(std::move(tensors));
+}
+
+// ---- Names
+
+using Module = HuggingFaceNames::Module;
+
+constexpr std::array kGpt2Modules{
+    Module{"tok", "wte"},
+    Module{"pos", "wpe"},
+    Module{"blocks.*.ln1", "h.*.ln_1"},
+    Module{"blocks.*.qkv", "h.*.attn.c_attn", true},
+    Module{"blocks.*.proj", "h.*.attn.c_proj", true},
+    Module{"blocks.*.ln2", "h.*.ln_2"},
+    Module{"blocks.*.up", "h.*.mlp.c_fc", true},
+    Module{"blocks.*.down", "h.*.mlp.c_proj", true},
+    Module{"ln", "ln_f"},
+};
+constexpr std::array<std::string_view, 2> kGpt2Ignored{"h.*.attn.bias", "h.*.attn.masked_bias"};
+
+constexpr std::array kLlamaModules{
+    Module{"tok", "embed_tokens"},
+    Module{"blocks.*.ln1", "layers.*.input_layernorm"},
+    Module{"blocks.*.q", "layers.*.self_attn.q_proj"},
+    Module{"blocks.*.k", "layers.*.self_attn.k_proj"},
+    Module{"blocks.*.v", "layers.*.self_attn.v_proj"},
+    Module{"blocks.*.q_norm", "layers.*.self_attn.q_norm"},
+    Module{"blocks.*.k_norm", "layers.*.self_attn.k_norm"},
+    Module{"blocks.*.proj", "layers.*.self_attn.o_proj"},
+    Module{"blocks.*.ln2", "layers.*.post_attention_layernorm"},
+    Module{"blocks.*.gate", "layers.*.mlp.gate_proj"},
+    Module{"blocks.*.up", "layers.*.mlp.up_proj"},
+    Module{"blocks.*.down", "layers.*.mlp.down_proj"},
+    Module{"ln", "norm"},
+};
+constexpr std::array<std::string_view, 2> kLlamaIgnored{"layers.*.self_attn.rotary_emb.inv_freq",
+                                                        "rotary_emb.inv_freq"};
+
+constexpr std::string_view kTheirHead = "lm_head.weight";  // without prefix
+
+struct SplitName {
+  std::string_view module, parameter;  // "h.0.attn.c_attn", "weight"
+};
+std::optional<SplitName> split_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const SplitName split{name.substr(0, dot), name.substr(dot + 1)};
+  if (split.parameter != "weight" && split.parameter != "bias") return std::nullopt;
+  return split;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TensorSource>> open_huggingface_folder(const std::string& path) {
+  const std::string whole = join_path(path, kWholeFile), torch = join_path(path, kTorchFile);
+  const bool has_index = file_exists(join_path(path, kIndexFile));
+  if (has_index && file_exists(whole))
+    return corrupt_folder(path, std::string("has ") + kWholeFile + " and " + kIndexFile +
+                                    "; remove the one that is not of this model");
+  if (has_index) return open_shards(path);
+  if (file_exists(whole)) return open_tensor_file(whole);
+  if (file_exists(torch)) return open_tensor_file(torch);
+  return Status(StatusCode::kNotFound,
+                path + ": has neither " + kWholeFile + ", " + kIndexFile + " nor " + kTorchFile);
+}
+
+const HuggingFaceNames* HuggingFaceNames::find(std::string_view model_name) {
+  static const HuggingFaceNames kGpt2("transformer.", kGpt2Modules, kGpt2Ignored);
+  static const HuggingFaceNames kLlama("model.", kLlamaModules, kLlamaIgnored);
+  if (model_name == "gpt2") return &kGpt2;
+  if (model_name == "llama") return &kLlama;
+  return nullptr;
+}
+
+std::optional<HuggingFaceNames::Name> HuggingFaceNames::to_stoker(std::string_view theirs) const {
+  if (theirs == kTheirHead) return Name{std::string(kHeadWeight)};
+  const auto split = split_name(without_prefix(theirs));
+  if (!split) return std::nullopt;
+  for (const Module& module : modules_)
+    if (const auto parts = NameGlob(module.theirs).match_parts(split->module))
+      return Name{expand_wildcards(module.name, *parts) + '.' + std::string(split->parameter),
+                  module.is_transposed && split->parameter == "weight"};
+  return std::nullopt;
+}
+
+std::optional<HuggingFaceNames::Name> HuggingFaceNames::from_stoker(std::string_view name) const {
+  if (name == kHeadWeight) return Name{std::string(kTheirHead)};
+  const auto split = split_name(name);
+  if (!split) return std::nullopt;
+  for (const Module& module : modules_)
+    if (const auto parts = NameGlob(module.name).match_parts(split->module))
+      return Name{std::string(prefix_) + expand_wildcards(module.theirs, *parts) + '.' +
+                      std::string(split->parameter),
+                  module.is_transposed && split->parameter == "weight"};
+  return std::nullopt;
+}
+
+bool HuggingFaceNames::is_ignored(std::string_view theirs) const {
+  return std::ranges::any_of(ignored_, [&](std::string_view pattern) {
+    return NameGlob(pattern).matches(without_prefix(theirs));
+  });
+}
+
+}  // namespace stoker::checkpoint

@@ -1,0 +1,562 @@
+#include "shared/config/huggingface_config.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <initializer_list>
+#include <span>
+#include <utility>
+
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "shared/base/file.h"
+#include "shared/base/json_parser.h"
+
+namespace stoker::config {
+namespace {
+
+namespace json = boost::json;
+
+constexpr double kMaxSize = 1e6, kMaxVocabulary = 1e7,
+                 kMaxBlocks = 1000;  // as in settings_model.cc
+
+// ---- Settings and the fields that hold them
+
+template <typename C>
+struct Setting {
+  using Member = std::variant<int64_t C::*, std::optional<int64_t> C::*, double C::*, bool C::*,
+                              std::optional<RopeScaling> C::*>;
+  std::string_view key;    // below model
+  std::string_view field;  // of config.json
+  Member member;
+  double max = kMaxSize;
+  bool is_required = false;
+  bool has_own_field = true;  // false: read and written separately
+  bool is_compared = true;    // false: does not change what the weights compute
+};
+
+using Gpt2Setting = Setting<Gpt2Config>;
+using LlamaSetting = Setting<LlamaConfig>;
+
+std::span<const Gpt2Setting> settings_of(const Gpt2Config&) {
+  static const std::array kSettings{
+      Gpt2Setting{"num_layers", "n_layer", &Gpt2Config::num_layers, kMaxBlocks, true},
+      Gpt2Setting{"num_heads", "n_head", &Gpt2Config::num_heads, kMaxSize, true},
+      Gpt2Setting{"embed_dim", "n_embd", &Gpt2Config::embed_dim, kMaxSize, true},
+      Gpt2Setting{"mlp_dim", "n_inner", &Gpt2Config::mlp_dim},
+      Gpt2Setting{"context_length", "n_positions", &Gpt2Config::context_length, kMaxSize, true},
+      Gpt2Setting{"vocab_size", "vocab_size", &Gpt2Config::vocab_size, kMaxVocabulary, true},
+      Gpt2Setting{"layer_norm_eps", "layer_norm_epsilon", &Gpt2Config::layer_norm_eps, 1},
+      Gpt2Setting{"tie_weights", "tie_word_embeddings", &Gpt2Config::tie_weights},
+      Gpt2Setting{.key = "dropout",
+                  .field = "resid_pdrop",
+                  .member = &Gpt2Config::dropout,
+                  .has_own_field = false,
+                  .is_compared = false}};
+  return kSettings;
+}
+
+LlamaSetting own_setting(std::string_view key, std::string_view field,
+                         LlamaSetting::Member member) {
+  return {.key = key, .field = field, .member = member, .has_own_field = false};
+}
+
+std::span<const LlamaSetting> settings_of(const LlamaConfig&) {
+  static const std::array kSettings{
+      LlamaSetting{"num_layers", "num_hidden_layers", &LlamaConfig::num_layers, kMaxBlocks, true},
+      LlamaSetting{"num_heads", "num_attention_heads", &LlamaConfig::num_heads, kMaxSize, true},
+      LlamaSetting{"num_key_value_heads", "num_key_value_heads", &LlamaConfig::num_key_value_heads},
+      LlamaSetting{"embed_dim", "hidden_size", &LlamaConfig::embed_dim, kMaxSize, true},
+      LlamaSetting{"head_dim", "head_dim", &LlamaConfig::head_dim},
+      LlamaSetting{"mlp_dim", "intermediate_size", &LlamaConfig::mlp_dim, kMaxSize, true},
+      LlamaSetting{"context_length", "max_position_embeddings", &LlamaConfig::context_length,
+                   kMaxSize, true},
+      LlamaSetting{"vocab_size", "vocab_size", &LlamaConfig::vocab_size, kMaxVocabulary, true},
+      own_setting("rope_theta", "rope_theta", &LlamaConfig::rope_theta),
+      own_setting("rope_scaling", "rope_scaling", &LlamaConfig::rope_scaling),
+      LlamaSetting{"rms_norm_eps", "rms_norm_eps", &LlamaConfig::rms_norm_eps, 1},
+      own_setting("qkv_bias", "attention_bias", &LlamaConfig::qkv_bias),
+      own_setting("proj_bias", "attention_bias", &LlamaConfig::proj_bias),
+      own_setting("mlp_bias", "mlp_bias", &LlamaConfig::mlp_bias),
+      own_setting("qk_norm", "model_type", &LlamaConfig::qk_norm),
+      LlamaSetting{"tie_weights", "tie_word_embeddings", &LlamaConfig::tie_weights},
+      LlamaSetting{.key = "attention_dropout",
+                   .field = "attention_dropout",
+                   .member = &LlamaConfig::attention_dropout,
+                   .max = 0.99,
+                   .is_compared = false}};
+  return kSettings;
+}
+
+// With the values that null stands for.
+Gpt2Config with_sizes(Gpt2Config gpt2) {
+  gpt2.mlp_dim = gpt2.effective_mlp_dim();
+  return gpt2;
+}
+LlamaConfig with_sizes(LlamaConfig llama) {
+  llama.num_key_value_heads = llama.effective_num_key_value_heads();
+  llama.head_dim = llama.effective_head_dim();
+  llama.mlp_dim = llama.effective_mlp_dim();
+  return llama;
+}
+
+// ---- Reading
+
+// An error in a field; converted to a status by parse_huggingface_config().
+struct FieldError {
+  StatusCode code;
+  std::string message;
+};
+
+[[noreturn]] void reject_field(std::string_view field, const std::string& what,
+                               StatusCode code = StatusCode::kInvalidArgument) {
+  throw FieldError{code, "'" + std::string(field) + "' " + what};
+}
+
+std::string setting_text(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+std::string text_of(const json::value& value) {
+  constexpr size_t kMaxText = 80;
+  if (value.is_double()) return setting_text(value.as_double());
+  return one_line(json::serialize(value), kMaxText);
+}
+
+[[noreturn]] void reject_value(std::string_view field, const json::value& value,
+                               const std::string& expected) {
+  reject_field(field, "must be " + expected + ", got " + text_of(value), StatusCode::kCorrupt);
+}
+
+// Null if it is absent.
+json::value field_value(const json::object& object, std::string_view field) {
+  const json::value* const found = object.if_contains(field);
+  return found == nullptr ? json::value() : *found;
+}
+
+int64_t read_count(std::string_view field, const json::value& value, double max) {
+  if (value.is_int64() && value.as_int64() >= 1 && static_cast<double>(value.as_int64()) <= max)
+    return value.as_int64();
+  reject_value(field, value, "an integer from 1 to " + std::to_string(static_cast<int64_t>(max)));
+}
+
+// A number above `min`, or from it.
+struct Range {
+  double min, max;
+  bool includes_min = false;
+};
+
+double read_real(std::string_view field, const json::value& value, const Range& range) {
+  boost::system::error_code error;
+  const double number = value.is_number() ? value.to_number<double>(error) : range.min - 1;
+  const bool is_above = number > range.min || (range.includes_min && number == range.min);
+  if (!error && is_above && number <= range.max) return number;
+  const std::string min = setting_text(range.min), max = setting_text(range.max);
+  reject_value(field, value,
+               range.includes_min ? "a number from " + min + " to " + max
+                                  : "a number above " + min + " and at most " + max);
+}
+
+bool read_bool(std::string_view field, const json::value& value) {
+  if (value.is_bool()) return value.as_bool();
+  reject_value(field, value, "true or false");
+}
+
+template <typename C>
+void read_setting(const Setting<C>& setting, const json::value& value, C& config) {
+  std::visit(
+      [&](auto member) {
+        using T = std::decay_t<decltype(config.*member)>;
+        if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>)
+          config.*member = read_count(setting.field, value, setting.max);
+        else if constexpr (std::is_same_v<T, double>)
+          config.*member = read_real(setting.field, value,
+                                     {0, setting.max, /*includes_min=*/!setting.is_compared});
+        else if constexpr (std::is_same_v<T, bool>)
+          config.*member = read_bool(setting.field, value);
+      },
+      setting.member);
+}
+
+// The fields of the table; the others keep their defaults.
+template <typename C>
+void read_settings_of(const json::object& object, C& config) {
+  for (const Setting<C>& setting : settings_of(config)) {
+    if (!setting.has_own_field) continue;
+    const json::value value = field_value(object, setting.field);
+    if (!value.is_null())
+      read_setting(setting, value, config);
+    else if (setting.is_required)
+      reject_field(setting.field, "is missing", StatusCode::kCorrupt);
+  }
+}
+
+// Fields that are supported with one value, which they also have if they are absent.
+void require_value(const json::object& object, std::string_view field, const json::value& wanted) {
+  const json::value value = field_value(object, field);
+  if (!value.is_null() && value != wanted)
+    reject_field(field, text_of(value) + " is not supported (only " + text_of(wanted) + ")");
+}
+
+void require_activation(const json::object& object, std::string_view field,
+                        std::initializer_list<std::string_view> supported) {
+  const json::value value = field_value(object, field);
+  if (value.is_null() ||
+      (value.is_string() && std::ranges::count(supported, value.as_string()) > 0))
+    return;
+  std::string words;
+  for (const std::string_view word : supported)
+    words += (words.empty() ? "" : ", ") + std::string(word);
+  reject_field(field, text_of(value) + " is not supported (only " + words + ")");
+}
+
+Gpt2Config read_gpt2(const json::object& object) {
+  require_activation(object, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  require_value(object, "add_cross_attention", false);
+  require_value(object, "scale_attn_weights", true);
+  require_value(object, "scale_attn_by_inverse_layer_idx", false);
+  require_value(object, "reorder_and_upcast_attn", false);
+  Gpt2Config gpt2;
+  read_settings_of(object, gpt2);
+  std::vector<double> rates;
+  for (const std::string_view field : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    const json::value value = field_value(object, field);
+    rates.push_back(value.is_null() ? gpt2.dropout : read_real(field, value, {0, 0.99, true}));
+  }
+  if (rates[0] != rates[1] || rates[0] != rates[2])
+    reject_field("resid_pdrop", "differs from embd_pdrop or attn_pdrop, which is not supported");
+  gpt2.dropout = rates[0];
+  return gpt2;
+}
+
+void read_rope_scaling(const json::object& object, LlamaConfig& llama) {
+  const json::value parameters = field_value(object, "rope_parameters");  // transformers 5
+  const std::string_view name = parameters.is_null() ? "rope_scaling" : "rope_parameters";
+  const json::value found = parameters.is_null() ? field_value(object, name) : parameters;
+  json::value theta = field_value(object, "rope_theta");
+  if (!found.is_null() && !found.is_object()) reject_value(name, found, "an object or null");
+  const json::object scaling = found.is_null() ? json::object() : found.as_object();
+  if (const json::value inner = field_value(scaling, "rope_theta"); !inner.is_null()) theta = inner;
+  if (!theta.is_null()) llama.rope_theta = read_real("rope_theta", theta, {1, 1e12});
+  for (const json::object* const each : {&object, &scaling})
+    if (const json::value share = field_value(*each, "partial_rotary_factor");
+        !share.is_null() && read_real("partial_rotary_factor", share, {0, 1}) != 1)
+      reject_field("partial_rotary_factor", text_of(share) + " is not supported (only 1)");
+  json::value type = field_value(scaling, "rope_type");
+  if (type.is_null()) type = field_value(scaling, "type");
+  if (type.is_null() || type == "default") return;
+  RopeScaling& rope = llama.rope_scaling.emplace();
+  if (type == "linear")
+    rope.rope_type = RopeType::kLinear;
+  else if (type == "llama3")
+    rope.rope_type = RopeType::kLlama3;
+  else
+    reject_field(name, "has the type " + text_of(type) +
+                           ", which is not supported (only default, linear, llama3)");
+  rope.factor = read_real("factor", field_value(scaling, "factor"), {1, kMaxSize, true});
+  if (rope.rope_type == RopeType::kLinear) return;
+  rope.low_freq_factor =
+      read_real("low_freq_factor", field_value(scaling, "low_freq_factor"), {0, kMaxSize});
+  rope.high_freq_factor = read_real("high_freq_factor", field_value(scaling, "high_freq_factor"),
+                                    {rope.low_freq_factor, kMaxSize});
+  rope.original_max_position_embeddings =
+      read_count("original_max_position_embeddings",
+                 field_value(scaling, "original_max_position_embeddings"), 1e9);
+}
+
+// A window that hides no token of a sequence is not a window.
+void reject_sliding_window(const json::object& object, const std::string& model_type,
+                           int64_t context_length) {
+  const json::value types = field_value(object, "layer_types");
+  if (!types.is_null() && !types.is_array()) reject_value("layer_types", types, "a list");
+  if (types.is_array())
+    for (const json::value& type : types.as_array())
+      if (type != "full_attention")
+        reject_field("layer_types", "has " + text_of(type) +
+                                        ", which is not supported (only "
+                                        "full_attention)");
+  const bool is_qwen = model_type.starts_with("qwen");
+  if (model_type == "llama" || (is_qwen && field_value(object, "use_sliding_window") != true))
+    return;
+  const json::value* const found = object.if_contains("sliding_window");
+  const json::value window =
+      found == nullptr ? json::value(4096) : *found;  // transformers' default
+  if (window.is_null()) return;
+  if (read_count("sliding_window", window, 1e12) < context_length)
+    reject_field("sliding_window",
+                 text_of(window) +
+                     " is not supported: it is shorter than max_position_embeddings (" +
+                     std::to_string(context_length) + ")");
+}
+
+LlamaConfig read_llama(const json::object& object, const std::string& model_type) {
+  require_activation(object, "hidden_act", {"silu", "swish"});
+  LlamaConfig llama;
+  read_settings_of(object, llama);
+  // transformers' default is not that of Llama.
+  if (model_type != "llama" && !llama.num_key_value_heads)
+    reject_field("num_key_value_heads", "is missing", StatusCode::kCorrupt);
+  if (model_type == "qwen3" && !object.contains("head_dim")) llama.head_dim = 128;
+  read_rope_scaling(object, llama);
+  reject_sliding_window(object, model_type, llama.context_length);
+  const auto flag = [&](std::string_view field) {
+    const json::value value = field_value(object, field);
+    return !value.is_null() && read_bool(field, value);
+  };
+  if (model_type == "qwen2") llama.qkv_bias = true;
+  if (model_type == "llama" || model_type == "qwen3")
+    llama.qkv_bias = llama.proj_bias = flag("attention_bias");
+  if (model_type == "llama") llama.mlp_bias = flag("mlp_bias");
+  llama.qk_norm = model_type == "qwen3";
+  const int64_t groups = llama.effective_num_key_value_heads();
+  if (llama.num_heads % groups != 0)
+    reject_field("num_key_value_heads", "does not divide num_attention_heads",
+                 StatusCode::kCorrupt);
+  if (llama.effective_head_dim() < 2 || llama.effective_head_dim() % 2 != 0)
+    reject_field("head_dim", "must be an even number", StatusCode::kCorrupt);
+  return llama;
+}
+
+constexpr std::array<std::string_view, 5> kModelTypes{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+
+HuggingFaceConfig read_object(const json::object& object) {
+  const json::value type = field_value(object, "model_type");
+  if (!type.is_string() || std::ranges::count(kModelTypes, type.as_string()) == 0) {
+    std::string words;
+    for (const std::string_view word : kModelTypes)
+      words += (words.empty() ? "" : ", ") + std::string(word);
+    reject_field("model_type", text_of(type) + " is not supported (only " + words + ")");
+  }
+  if (!field_value(object, "quantization_config").is_null())
+    reject_field("quantization_config",
+                 "is not supported; use the folder of the model in full precision");
+  HuggingFaceConfig config{.model_type = std::string(type.as_string()), .arch = {}};
+  if (config.model_type == "gpt2") {
+    const Gpt2Config gpt2 = read_gpt2(object);
+    if (gpt2.embed_dim % gpt2.num_heads != 0)
+      reject_field("n_embd", "is not a multiple of n_head", StatusCode::kCorrupt);
+    config.arch = gpt2;
+  } else {
+    config.arch = read_llama(object, config.model_type);
+  }
+  return config;
+}
+
+// ---- Differences
+
+std::string setting_text(int64_t value) { return std::to_string(value); }
+std::string setting_text(const std::optional<int64_t>& value) {
+  return value ? std::to_string(*value) : "null";
+}
+std::string setting_text(bool value) { return value ? "true" : "false"; }
+std::string setting_text(const std::optional<RopeScaling>& value) {
+  if (!value) return "null";
+  std::string text = "{rope_type: " + std::string(to_string(value->rope_type)) +
+                     ", factor: " + setting_text(value->factor);
+  if (value->rope_type == RopeType::kLlama3)
+    text += ", low_freq_factor: " + setting_text(value->low_freq_factor) +
+            ", high_freq_factor: " + setting_text(value->high_freq_factor) +
+            ", original_max_position_embeddings: " +
+            setting_text(value->original_max_position_embeddings);
+  return text + "}";
+}
+
+// "model.embed_dim is 768, n_embd 1024; …", of the settings for which `is_compared(key)`; empty if
+// there are none.
+template <typename C, typename IsCompared>
+std::string list_differences(const C& ours, const C& theirs, const IsCompared& is_compared) {
+  const C a = with_sizes(ours), b = with_sizes(theirs);
+  std::string text;
+  for (const Setting<C>& setting : settings_of(ours)) {
+    if (!setting.is_compared || !is_compared("model." + std::string(setting.key))) continue;
+    std::visit(
+        [&](auto member) {
+          // Other arguments of linear scaling have no effect.
+          const std::string is = setting_text(a.*member), wanted = setting_text(b.*member);
+          if (is != wanted)
+            text += (text.empty() ? "" : "; ") + ("model." + std::string(setting.key)) + " is " +
+                    is + ", but " + std::string(setting.field) + " " + wanted;
+        },
+        setting.member);
+  }
+  return text;
+}
+
+Result<HuggingFaceConfig> read_file_of(const std::string& file) {
+  STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(file, kMaxHuggingFaceConfigBytes));
+  return parse_huggingface_config(text, file);
+}
+
+std::string stoker_name(const HuggingFaceConfig& config) {
+  return std::holds_alternative<Gpt2Config>(config.arch) ? "gpt2" : "llama";
+}
+
+template <typename C>
+bool has_all_settings(const ExplicitKeys& keys, const C& config) {
+  return std::ranges::all_of(settings_of(config), [&](const auto& setting) {
+    return keys.contains("model." + std::string(setting.key));
+  });
+}
+
+template <typename C>
+void apply_settings(const C& theirs, const std::string& file, const ExplicitKeys& keys, C& ours,
+                    ConfigErrors& errors) {
+  for (const Setting<C>& setting : settings_of(ours))
+    if (!keys.contains("model." + std::string(setting.key)))
+      std::visit([&](auto member) { ours.*member = theirs.*member; }, setting.member);
+  const std::string differences =
+      list_differences(ours, theirs, [&](const std::string& key) { return keys.contains(key); });
+  if (!differences.empty())
+    errors.add(keys.location_of("model.pretrained.path"), "model.pretrained.path",
+               file + " has other settings: " + differences + "; remove these keys of model");
+}
+
+}  // namespace
+
+std::string find_huggingface_config(const std::string& path) {
+  std::string file = join_path(path, "config.json");
+  struct stat info {};
+  return ::stat(file.c_str(), &info) == 0 ? file : std::string();
+}
+
+Result<HuggingFaceConfig> parse_huggingface_config(std::string_view text, const std::string& path) {
+  boost::system::error_code error;
+  const json::value value = parse_json(text, error);
+  if (error) return Status(StatusCode::kCorrupt, path + ": not JSON: " + error.message());
+  if (!value.is_object()) return Status(StatusCode::kCorrupt, path + ": must be a JSON object");
+  try {
+    return read_object(value.as_object());
+  } catch (const FieldError& wrong) {
+    return Status(wrong.code, path + ": " + wrong.message);
+  }
+}
+
+void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigErrors& errors) {
+  if (!config.model.pretrained || errors.has_error_for("model.pretrained")) return;
+  const auto apply = [&](auto& ours) {
+    using C = std::decay_t<decltype(ours)>;
+    if (has_all_settings(keys, ours)) return;
+    const std::string file = find_huggingface_config(config.model.pretrained->path);
+    if (file.empty()) return;
+    const auto add_error = [&](const std::string& message) {
+      errors.add(keys.location_of("model.pretrained.path"), "model.pretrained.path", message);
+    };
+    const auto found = read_file_of(file);
+    if (!found.ok()) return add_error(found.status().message());
+    const C* const theirs = std::get_if<C>(&found->arch);
+    if (theirs == nullptr)
+      return add_error(file + " has model_type '" + found->model_type + "', which is model " +
+                       stoker_name(*found) + "; set model.name: " + stoker_name(*found));
+    apply_settings(*theirs, file, keys, ours, errors);
+  };
+  if (auto* const gpt2 = std::get_if<Gpt2Config>(&config.model.arch)) apply(*gpt2);
+  if (auto* const llama = std::get_if<LlamaConfig>(&config.model.arch)) apply(*llama);
+}
+
+Status check_huggingface_config(const ModelConfig& model, const std::string& path) {
+  const std::string file = find_huggingface_config(path);
+  STOKER_ASSIGN_OR_RETURN(const HuggingFaceConfig found, read_file_of(file));
+  if (model.name() != stoker_name(found))
+    return Status(StatusCode::kMismatch, file + ": has model_type '" + found.model_type +
+                                             "', but model.name is " + model.name() +
+                                             "; set model.name: " + stoker_name(found));
+  const std::string differences = std::visit(
+      [&](const auto& theirs) -> std::string {
+        using C = std::decay_t<decltype(theirs)>;
+        if constexpr (std::is_same_v<C, Gpt2Config> || std::is_same_v<C, LlamaConfig>)
+          return list_differences(std::get<C>(model.arch), theirs,
+                                  [](const std::string&) { return true; });
+        return {};
+      },
+      found.arch);
+  if (differences.empty()) return {};
+  return Status(StatusCode::kMismatch, file + ": has other settings: " + differences);
+}
+
+// ---- Writing
+
+namespace {
+
+template <typename C>
+void write_settings(const C& config, json::object& object) {
+  const C full = with_sizes(config);
+  for (const Setting<C>& setting : settings_of(config)) {
+    if (!setting.has_own_field) continue;
+    std::visit(
+        [&](auto member) {
+          const auto& value = full.*member;
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, std::optional<int64_t>>)
+            object[setting.field] = value ? json::value(*value) : json::value();
+          else if constexpr (!std::is_same_v<T, std::optional<RopeScaling>>)
+            object[setting.field] = value;
+        },
+        setting.member);
+  }
+}
+
+json::object write_object(const Gpt2Config& gpt2) {
+  json::object object{{"architectures", {"GPT2LMHeadModel"}},
+                      {"model_type", "gpt2"},
+                      {"activation_function", "gelu_new"}};
+  write_settings(gpt2, object);
+  for (const std::string_view field : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
+    object[field] = gpt2.dropout;
+  return object;
+}
+
+// Mistral without a sliding window is Llama.
+Result<json::object> write_object(const LlamaConfig& llama) {
+  const bool is_qwen2 = !llama.qk_norm && llama.qkv_bias && !llama.proj_bias;
+  if ((llama.qkv_bias != llama.proj_bias && !is_qwen2) ||
+      (llama.mlp_bias && (is_qwen2 || llama.qk_norm)))
+    return Status(StatusCode::kInvalidArgument,
+                  "no model_type of Hugging Face has these settings together: model.qkv_bias " +
+                      setting_text(llama.qkv_bias) + ", proj_bias " +
+                      setting_text(llama.proj_bias) + ", mlp_bias " + setting_text(llama.mlp_bias) +
+                      ", qk_norm " + setting_text(llama.qk_norm));
+  const std::string type = llama.qk_norm ? "qwen3" : is_qwen2 ? "qwen2" : "llama";
+  const std::string architecture = llama.qk_norm ? "Qwen3" : is_qwen2 ? "Qwen2" : "Llama";
+  json::object object{{"architectures", {architecture + "ForCausalLM"}},
+                      {"model_type", type},
+                      {"hidden_act", "silu"}};
+  write_settings(llama, object);
+  if (!is_qwen2) object["attention_bias"] = llama.qkv_bias;
+  if (type == "llama")
+    object["mlp_bias"] = llama.mlp_bias;
+  else
+    object["use_sliding_window"] = false;
+  object["rope_theta"] = llama.rope_theta;
+  object["rope_scaling"] = nullptr;
+  if (!llama.rope_scaling) return object;
+  const RopeScaling& rope = *llama.rope_scaling;
+  json::object scaling{{"rope_type", to_string(rope.rope_type)}, {"factor", rope.factor}};
+  if (rope.rope_type == RopeType::kLlama3) {
+    scaling["low_freq_factor"] = rope.low_freq_factor;
+    scaling["high_freq_factor"] = rope.high_freq_factor;
+    scaling["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+  }
+  object["rope_scaling"] = std::move(scaling);
+  return object;
+}
+
+}  // namespace
+
+Result<std::string> format_huggingface_config(const ModelVariant& arch) {
+  Result<json::object> object = [&]() -> Result<json::object> {
+    if (const auto* const gpt2 = std::get_if<Gpt2Config>(&arch)) return write_object(*gpt2);
+    if (const auto* const llama = std::get_if<LlamaConfig>(&arch)) return write_object(*llama);
+    return Status(StatusCode::kInvalidArgument,
+                  "model " + ModelConfig{.arch = arch}.name() +
+                      " has no Hugging Face format (only gpt2, llama)");
+  }();
+  if (!object.ok()) return object.status();
+  (*object)["torch_dtype"] = "float32";
+  return json::serialize(*object);
+}
+
+}  // namespace stoker::config

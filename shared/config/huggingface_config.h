@@ -1,0 +1,45 @@
+// HuggingFaceConfig: the settings of a model in config.json of a Hugging Face folder.
+//
+// Threads:  pure functions, except for their output arguments.
+// Blocking: read the file.
+// Errors:   kInvalidArgument: a model_type, or a field that changes the result, that stoker does not
+//           support; kCorrupt: not JSON, or a field is missing, out of range or of another type;
+//           kNotFound, kIoError. The message names the file and the field.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "shared/base/status.h"
+#include "shared/config/config.h"
+#include "shared/config/config_errors.h"
+
+namespace stoker::config {
+
+inline constexpr uint64_t kMaxHuggingFaceConfigBytes = 1 << 20;
+
+struct HuggingFaceConfig {
+  std::string model_type;  // "mistral"
+  ModelVariant arch;       // of model gpt2 or llama
+};
+
+// The path of config.json if `path` is a folder with one, otherwise empty.
+std::string find_huggingface_config(const std::string& path);
+
+// `path` is used in messages.
+Result<HuggingFaceConfig> parse_huggingface_config(std::string_view json, const std::string& path);
+
+// The text of config.json for a model gpt2 or llama with F32 weights. kInvalidArgument: another
+// model, or no model_type has this combination of settings.
+Result<std::string> format_huggingface_config(const ModelVariant& arch);
+
+// If model.pretrained.path is a Hugging Face folder for model gpt2 or llama: sets the settings that
+// are not in `keys` to those of config.json. Reads nothing if `keys` has all of them, as in the
+// configuration of a run.
+void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigErrors& errors);
+
+// Whether the model has the settings of the folder. Dropout and activation checkpointing may
+// differ. kMismatch: lists all differences.
+Status check_huggingface_config(const ModelConfig& model, const std::string& path);
+
+}  // namespace stoker::config

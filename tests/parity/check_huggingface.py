@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""check_huggingface.py FOLDER: loads what parity_huggingface_test exported for the cases of
+make_huggingface.py with transformers: no missing or unexpected names, and the same logits."""
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+TOLERANCE = 1e-5  # relative to the largest logit
+
+
+def check(case):
+    expected = load_file(case / "expected.safetensors")
+    model, report = AutoModelForCausalLM.from_pretrained(case / "exported", output_loading_info=True)
+    different = {what: names for what, names in report.items() if names}
+    assert not different, f"{case.name}: {different}"
+    with torch.no_grad():
+        logits = model.eval()(expected["tokens0"][:, :-1]).logits
+    error = (logits - expected["logits"]).abs().max() / expected["logits"].abs().max()
+    assert error <= TOLERANCE, f"{case.name}: logits differ by {error:.1e}"
+    return error.item()
+
+
+def main():
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    cases = sorted(path.parent for path in Path(sys.argv[1]).glob("*/exported"))
+    assert cases, f"{sys.argv[1]}: nothing was exported"
+    print(f"{len(cases)} exported folders loaded; largest difference of logits {max(map(check, cases)):.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Writes the folders of parity_huggingface_test.cc: make_huggingface.py FOLDER [COUNT [SEED]].
+
+Each subfolder has a small model with a random configuration and random weights as transformers saves
+it, and expected.safetensors: tokens, the logits and the gradient of every parameter in the first
+step, and the losses and weights of ten steps of AdamW. COUNT (50) configurations per model_type, in
+single and in double precision. The golden folders are those of COUNT 0: one or two per model_type, in
+single precision.
+"""
+import random
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.mistral.modeling_mistral import MistralRMSNorm
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
+from transformers.utils import logging
+
+STEPS = 10
+# A large eps: the gradients of the keys' biases are almost 0, and AdamW divides rounding by rounding.
+LR, BETAS, EPS, WEIGHT_DECAY = 1e-3, (0.9, 0.95), 1e-3, 0.1
+
+
+def normalize(self, x):
+    """transformers normalizes in single precision also if the model is in double."""
+    if x.dtype == torch.float64:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.variance_epsilon)
+    return type(self).original_forward(self, x)
+
+
+for norm in (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm):
+    norm.original_forward, norm.forward = norm.forward, normalize
+
+
+def rope_parameters(rng):
+    theta = rng.choice([10000.0, 500000.0, 1000000.0])
+    kind = rng.choice(["default", "default", "linear", "llama3"])
+    parameters = {"rope_type": kind, "rope_theta": theta}
+    if kind != "default":
+        parameters["factor"] = rng.choice([2.0, 4.0, 8.0])
+    if kind == "llama3":
+        original = rng.choice([8, 64, 512])
+        parameters |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": original}
+    return parameters
+
+
+def gpt2(rng):
+    heads = rng.randint(1, 4)
+    return GPT2Config(
+        n_layer=rng.randint(1, 3),
+        n_head=heads,
+        n_embd=heads * rng.randint(4, 9),
+        n_inner=rng.choice([None, rng.randint(3, 40)]),
+        n_positions=rng.randint(20, 32),
+        vocab_size=rng.randint(11, 67),
+        layer_norm_epsilon=rng.choice([1e-5, 1e-6, 1e-3]),
+        tie_word_embeddings=rng.random() < 0.7,
+        activation_function=rng.choice(["gelu_new", "gelu_pytorch_tanh"]),
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        initializer_range=0.1,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+
+
+def of_llama_family(config):
+    def make(rng):
+        groups, per_group = rng.choice([1, 2, 4]), rng.choice([1, 2, 3, 4])
+        heads, head_dim = groups * per_group, 2 * rng.randint(1, 6)
+        arguments = {
+            "num_hidden_layers": rng.randint(1, 3),
+            "num_attention_heads": heads,
+            "num_key_value_heads": groups,
+            "hidden_size": heads * head_dim,
+            "intermediate_size": rng.randint(3, 40),
+            "max_position_embeddings": rng.randint(20, 32),
+            "vocab_size": rng.randint(11, 67),
+            "rms_norm_eps": rng.choice([1e-5, 1e-6, 1e-3]),
+            "tie_word_embeddings": rng.random() < 0.5,
+            "rope_parameters": rope_parameters(rng),
+            "initializer_range": 0.1,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+        }
+        if config is not Qwen2Config:
+            arguments["head_dim"] = head_dim
+            if rng.random() < 0.5:
+                arguments["hidden_size"] = heads * rng.randint(2, 6)
+        if config in (LlamaConfig, Qwen3Config):
+            arguments["attention_bias"] = rng.random() < 0.5
+        if config is LlamaConfig:
+            arguments["mlp_bias"] = rng.random() < 0.5
+        if config is MistralConfig:
+            arguments["sliding_window"] = rng.choice([None, 32])
+        return config(**arguments)
+
+    return make
+
+
+MAKERS = {
+    "gpt2": gpt2,
+    "llama": of_llama_family(LlamaConfig),
+    "mistral": of_llama_family(MistralConfig),
+    "qwen2": of_llama_family(Qwen2Config),
+    "qwen3": of_llama_family(Qwen3Config),
+}
+
+
+def loss_of(logits, tokens):
+    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def write_case(folder, config, seed, dtype):
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype).train()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # with biases of 0 and norms of 1 errors would not show
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(folder)
+    # At least two tokens: with one, the gradients of queries and keys are 0 except for rounding.
+    samples, length = 1 + seed % 3, max(2, 1 + seed % 19)
+    batches = [torch.randint(config.vocab_size, (samples, length + 1)) for _ in range(2)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
+    expected, losses = {"tokens0": batches[0], "tokens1": batches[1]}, []
+    for step in range(STEPS):
+        tokens = batches[step % 2]
+        optimizer.zero_grad()
+        logits = model(tokens[:, :-1], use_cache=False).logits
+        loss = loss_of(logits, tokens)
+        loss.backward()
+        if step == 0:
+            expected["logits"] = logits.detach().clone()
+            expected |= {f"gradient/{name}": p.grad.clone() for name, p in model.named_parameters()}
+        losses.append(loss.detach())
+        optimizer.step()
+    expected |= {f"final/{name}": p.detach() for name, p in model.named_parameters()}
+    save_file(expected | {"losses": torch.stack(losses)}, folder / "expected.safetensors")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+def main():
+    folder, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 50
+    first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    golden = {"gpt2": (3, 26), "llama": (27, 39), "mistral": (11,), "qwen2": (13,), "qwen3": (40,)}
+    for name, make in MAKERS.items():
+        for seed in range(first, first + count) if count > 0 else golden[name]:
+            config = make(random.Random(f"{name} {seed}"))
+            write_case(folder / f"{name}_{seed}", config, seed, torch.float32)
+            if count > 0:
+                write_case(folder / f"{name}_{seed}_double", config, seed, torch.float64)
+
+
+if __name__ == "__main__":
+    main()

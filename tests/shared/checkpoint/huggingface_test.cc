@@ -1,0 +1,201 @@
+// Hugging Face folders: which files have the tensors, corrupt and hostile indexes, names.
+#include "shared/checkpoint/huggingface.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+#include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/safetensors.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::checkpoint {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string kFirst = "model-00001-of-00002.safetensors",
+                  kSecond = "model-00002-of-00002.safetensors";
+
+class HuggingFaceFolderTest : public testing::Test {
+ protected:
+  void write_shard(const std::string& file, const std::vector<OwnedTensor>& tensors) {
+    std::filesystem::remove(scratch_ / file);
+    ASSERT_TRUE(
+        write_safetensors(default_file_system(), scratch_.path(), file, views_of(tensors), {})
+            .ok());
+  }
+  void write_index(const std::string& weight_map) {
+    test::write_whole(scratch_ / "model.safetensors.index.json",
+                      R"({"metadata": {"total_size": 8}, "weight_map": )" + weight_map + "}");
+  }
+  // Tensors a and b in one file, c in another.
+  void write_folder() {
+    write_shard(kFirst,
+                {make_tensor("a", DType::kF32, {2, 3}, 1), make_tensor("b", DType::kBF16, {4}, 2)});
+    write_shard(kSecond, {make_tensor("c", DType::kF16, {5}, 3)});
+    write_index(R"({"a": ")" + kFirst + R"(", "b": ")" + kFirst + R"(", "c": ")" + kSecond +
+                R"("})");
+  }
+  std::string error() { return open_huggingface_folder(scratch_.path()).status().message(); }
+
+  test::TemporaryDirectory scratch_;
+};
+
+TEST_F(HuggingFaceFolderTest, ReadsTensorsOfAllShards) {
+  write_folder();
+  const auto folder = open_huggingface_folder(scratch_.path());
+  ASSERT_TRUE(folder.ok()) << folder.status().to_string();
+  std::vector<std::string> specs;
+  for (const TensorSpec& spec : (*folder)->tensors()) specs.push_back(to_string(spec));
+  EXPECT_THAT(specs, ElementsAre("a F32 [2, 3]", "b BF16 [4]", "c F16 [5]"));
+  std::vector<std::byte> bytes(10);
+  ASSERT_TRUE((*folder)->read("c", bytes).ok());
+  EXPECT_EQ(bytes, make_tensor("c", DType::kF16, {5}, 3).bytes);
+  EXPECT_EQ((*folder)->read("d", bytes).code(), StatusCode::kNotFound);
+}
+
+TEST_F(HuggingFaceFolderTest, ReadsASingleFile) {
+  write_shard("model.safetensors", {make_tensor("a", DType::kF32, {2})});
+  const auto folder = open_huggingface_folder(scratch_.path());
+  ASSERT_TRUE(folder.ok()) << folder.status().to_string();
+  EXPECT_NE((*folder)->find("a"), nullptr);
+}
+
+TEST_F(HuggingFaceFolderTest, NeedsAFileWithTensors) {
+  EXPECT_THAT(error(), HasSubstr("has neither model.safetensors, model.safetensors.index.json nor "
+                                 "pytorch_model.bin"));
+}
+
+TEST_F(HuggingFaceFolderTest, RejectsTwoSources) {
+  write_folder();
+  write_shard("model.safetensors", {make_tensor("a", DType::kF32, {2})});
+  EXPECT_THAT(error(), HasSubstr("has model.safetensors and model.safetensors.index.json"));
+}
+
+TEST_F(HuggingFaceFolderTest, NamesAMissingShard) {
+  write_folder();
+  std::filesystem::remove(scratch_ / kSecond);
+  EXPECT_THAT(error(), AllOf(HasSubstr(kSecond + ": does not exist"), HasSubstr("download it")));
+}
+
+TEST_F(HuggingFaceFolderTest, NamesAShardThatIsNotInTheIndex) {
+  write_folder();
+  write_shard("model-00003-of-00003.safetensors", {make_tensor("d", DType::kF32, {2})});
+  EXPECT_THAT(error(), HasSubstr("model-00003-of-00003.safetensors: is not in model.safetensors"));
+}
+
+TEST_F(HuggingFaceFolderTest, RejectsFilesOutsideOfTheFolder) {
+  for (const char* const file :
+       {"../other.safetensors", "/etc/model.safetensors", "sub/a.safetensors", "..", "",
+        ".hidden.safetensors", "config.json", "a.safetensors\\u0000.safetensors"}) {
+    write_index(R"({"a": ")" + std::string(file) + R"("})");
+    EXPECT_THAT(error(), HasSubstr("which is not a .safetensors file of this folder")) << file;
+  }
+}
+
+TEST_F(HuggingFaceFolderTest, RejectsAnIndexThatDiffersFromTheShards) {
+  write_folder();
+  write_index(R"({"a": ")" + kFirst + R"(", "c": ")" + kSecond + R"("})");
+  EXPECT_THAT(error(), HasSubstr("tensor 'b' is not in model.safetensors.index.json"));
+  write_index(R"({"a": ")" + kFirst + R"(", "b": ")" + kSecond + R"(", "c": ")" + kSecond +
+              R"("})");
+  EXPECT_THAT(error(), HasSubstr("tensor 'b' is in " + kSecond + " according to"));
+  write_index(R"({"a": ")" + kFirst + R"(", "b": ")" + kFirst + R"(", "c": ")" + kSecond +
+              R"(", "d": ")" + kSecond + R"("})");
+  EXPECT_THAT(error(), HasSubstr("tensor 'd' is not in " + kSecond));
+}
+
+TEST_F(HuggingFaceFolderTest, RejectsATensorInTwoShards) {
+  write_folder();
+  write_shard(kSecond, {make_tensor("a", DType::kF32, {2, 3}), make_tensor("c", DType::kF16, {5})});
+  EXPECT_THAT(error(), HasSubstr(kSecond + ": tensor 'a' is in " + kFirst + " according to"));
+}
+
+TEST_F(HuggingFaceFolderTest, RejectsAnInvalidIndex) {
+  for (const char* const index : {"[]", R"({"a": 1})", "null", "{"}) {
+    write_index(index);
+    EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: ")) << index;
+  }
+  write_index("{}");
+  EXPECT_THAT(error(), HasSubstr("weight_map is empty"));
+}
+
+TEST(HuggingFaceNamesTest, MapsBothWays) {
+  const auto* const gpt2 = HuggingFaceNames::find("gpt2");
+  const auto* const llama = HuggingFaceNames::find("llama");
+  struct Pair {
+    const HuggingFaceNames* names;
+    std::string ours, theirs;
+    bool is_transposed;
+  };
+  for (const auto& [names, ours, theirs, is_transposed] : std::vector<Pair>{
+           {gpt2, "tok.weight", "transformer.wte.weight", false},
+           {gpt2, "blocks.11.qkv.weight", "transformer.h.11.attn.c_attn.weight", true},
+           {gpt2, "blocks.11.qkv.bias", "transformer.h.11.attn.c_attn.bias", false},
+           {gpt2, "blocks.0.down.weight", "transformer.h.0.mlp.c_proj.weight", true},
+           {gpt2, "head.weight", "lm_head.weight", false},
+           {llama, "blocks.3.proj.weight", "model.layers.3.self_attn.o_proj.weight", false},
+           {llama, "blocks.3.q_norm.weight", "model.layers.3.self_attn.q_norm.weight", false},
+           {llama, "ln.weight", "model.norm.weight", false}}) {
+    const auto from = names->from_stoker(ours), to = names->to_stoker(theirs);
+    ASSERT_TRUE(from && to) << ours;
+    EXPECT_EQ(from->name, theirs);
+    EXPECT_EQ(to->name, ours);
+    EXPECT_EQ(from->is_transposed, is_transposed) << ours;
+    EXPECT_EQ(to->is_transposed, is_transposed) << ours;
+  }
+}
+
+TEST(HuggingFaceNamesTest, AcceptsTheModelWithoutHeadAndIgnoresItsBuffers) {
+  const auto* const gpt2 = HuggingFaceNames::find("gpt2");
+  EXPECT_EQ(gpt2->to_stoker("h.0.ln_1.bias")->name, "blocks.0.ln1.bias");
+  EXPECT_TRUE(gpt2->is_ignored("h.0.attn.bias"));
+  EXPECT_TRUE(gpt2->is_ignored("transformer.h.0.attn.masked_bias"));
+  EXPECT_FALSE(gpt2->is_ignored("h.0.attn.c_attn.bias"));
+  EXPECT_FALSE(gpt2->to_stoker("score.weight"));
+  EXPECT_FALSE(gpt2->to_stoker("h"));
+  EXPECT_TRUE(
+      HuggingFaceNames::find("llama")->is_ignored("model.layers.0.self_attn.rotary_emb.inv_freq"));
+  EXPECT_EQ(HuggingFaceNames::find("gpt"), nullptr);
+}
+
+TEST_F(HuggingFaceFolderTest, IsExportedWithItsNamesAndTransposedWeights) {
+  OwnedTensor weight = make_tensor("blocks.0.qkv.weight", DType::kF32, {6, 2});
+  write_shard("ours.safetensors", {weight, make_tensor("blocks.0.qkv.bias", DType::kF32, {6})});
+  const auto ours = SafetensorsFile::open(scratch_ / "ours.safetensors");
+  const std::vector<ExportPart> parts{
+      {.name = "model", .file = ours->get(), .names = HuggingFaceNames::find("gpt2")}};
+  auto out = NewFile::create(default_file_system(), scratch_ / "model.safetensors");
+  ASSERT_TRUE(export_safetensors(parts, {}, *out, {}).ok());
+  ASSERT_TRUE(out->commit().ok());
+  const auto theirs = SafetensorsFile::open(scratch_ / "model.safetensors");
+  ASSERT_TRUE(theirs.ok()) << theirs.status().to_string();
+  const std::string name = "transformer.h.0.attn.c_attn.weight";
+  EXPECT_EQ(to_string(*(*theirs)->find(name)), name + " F32 [2, 6]");
+  std::vector<float> before(12), after(12);
+  ASSERT_TRUE((*ours)->read(weight.spec.name, std::as_writable_bytes(std::span(before))).ok());
+  ASSERT_TRUE((*theirs)->read(name, std::as_writable_bytes(std::span(after))).ok());
+  for (size_t row = 0; row < 6; ++row)
+    for (size_t column = 0; column < 2; ++column)
+      EXPECT_EQ(std::memcmp(&before[row * 2 + column], &after[column * 6 + row], 4), 0);
+}
+
+TEST_F(HuggingFaceFolderTest, IsNotExportedWithUnknownNames) {
+  write_shard("ours.safetensors", {make_tensor("fc.weight", DType::kF32, {6})});
+  const auto ours = SafetensorsFile::open(scratch_ / "ours.safetensors");
+  const std::vector<ExportPart> parts{
+      {.name = "model", .file = ours->get(), .names = HuggingFaceNames::find("gpt2")}};
+  auto out = NewFile::create(default_file_system(), scratch_ / "model.safetensors");
+  EXPECT_THAT(export_safetensors(parts, {}, *out, {}).message(),
+              HasSubstr("tensor 'fc.weight' has no name in the Hugging Face format"));
+}
+
+}  // namespace
+}  // namespace stoker::checkpoint

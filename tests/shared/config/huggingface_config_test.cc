@@ -1,0 +1,288 @@
+// config.json of Hugging Face folders: settings, what is not supported, and what must agree.
+#include "shared/config/huggingface_config.h"
+
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/shared/config/config_text.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::config::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kGpt2[] =
+    R"("model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 16, "n_positions": 32,
+       "vocab_size": 300)";
+constexpr char kSizes[] =
+    R"("num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+       "hidden_size": 16, "intermediate_size": 24, "max_position_embeddings": 64,
+       "vocab_size": 300)";
+
+std::string object(const std::string& fields, const std::string& more = "") {
+  return "{" + fields + (more.empty() ? "" : ", " + more) + "}";
+}
+std::string of_type(const std::string& type, const std::string& more = "") {
+  return object("\"model_type\": \"" + type + "\", " + kSizes, more);
+}
+
+template <typename C>
+C read_as(const std::string& json) {
+  const auto config = parse_huggingface_config(json, "config.json");
+  EXPECT_TRUE(config.ok()) << config.status().to_string();
+  return config.ok() ? std::get<C>(config->arch) : C();
+}
+LlamaConfig llama(const std::string& type, const std::string& more = "") {
+  return read_as<LlamaConfig>(of_type(type, more));
+}
+std::string error_of(const std::string& json) {
+  return parse_huggingface_config(json, "config.json").status().message();
+}
+
+TEST(HuggingFaceConfigTest, ReadsGpt2) {
+  const auto gpt2 = read_as<Gpt2Config>(object(kGpt2, R"("layer_norm_epsilon": 1e-6)"));
+  const Gpt2Config expected{.num_layers = 2,
+                            .num_heads = 4,
+                            .embed_dim = 16,
+                            .context_length = 32,
+                            .vocab_size = 300,
+                            .layer_norm_eps = 1e-6};
+  EXPECT_EQ(gpt2, expected);
+}
+
+TEST(HuggingFaceConfigTest, ReadsLlamaAndItsRelatives) {
+  LlamaConfig expected{.num_layers = 2,
+                       .num_heads = 4,
+                       .num_key_value_heads = 2,
+                       .embed_dim = 16,
+                       .mlp_dim = 24,
+                       .context_length = 64,
+                       .vocab_size = 300};
+  EXPECT_EQ(llama("llama"), expected);
+  EXPECT_EQ(llama("mistral", R"("sliding_window": null)"), expected);
+  expected.qkv_bias = true;
+  EXPECT_EQ(llama("qwen2", R"("use_sliding_window": false, "sliding_window": 8)"), expected);
+  expected.proj_bias = expected.mlp_bias = true;
+  EXPECT_EQ(llama("llama", R"("attention_bias": true, "mlp_bias": true)"), expected);
+  expected.qkv_bias = expected.proj_bias = expected.mlp_bias = false;
+  expected.qk_norm = expected.tie_weights = true;
+  expected.head_dim = 128;
+  EXPECT_EQ(llama("qwen3", R"("tie_word_embeddings": true)"), expected) << "its default head_dim";
+}
+
+TEST(HuggingFaceConfigTest, ReadsRopeOfEveryVersion) {
+  const RopeScaling linear{.rope_type = RopeType::kLinear, .factor = 2};
+  for (const char* const text :
+       {R"("rope_theta": 500000, "rope_scaling": {"type": "linear", "factor": 2})",
+        R"("rope_theta": 500000.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0})",
+        R"("rope_parameters": {"rope_theta": 5e5, "rope_type": "linear", "factor": 2})"}) {
+    EXPECT_EQ(llama("llama", text).rope_theta, 500000) << text;
+    EXPECT_EQ(llama("llama", text).rope_scaling, linear) << text;
+  }
+  const RopeScaling llama3{.rope_type = RopeType::kLlama3,
+                           .factor = 8,
+                           .low_freq_factor = 1,
+                           .high_freq_factor = 4,
+                           .original_max_position_embeddings = 8192};
+  EXPECT_EQ(llama("llama",
+                  R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+                     "high_freq_factor": 4, "original_max_position_embeddings": 8192})")
+                .rope_scaling,
+            llama3);
+  EXPECT_EQ(llama("llama", R"("rope_parameters": {"rope_type": "default"})").rope_scaling,
+            std::nullopt);
+}
+
+struct Unsupported {
+  std::string json, message;
+};
+
+TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
+  const std::string gpt2 = kGpt2;
+  for (const auto& [json, message] : std::vector<Unsupported>{
+           {R"({"model_type": "bert"})",
+            "'model_type' \"bert\" is not supported (only gpt2, llama, mistral, qwen2, qwen3)"},
+           {"{}", "'model_type' null is not supported"},
+           {object(gpt2, R"("activation_function": "relu")"),
+            "'activation_function' \"relu\" is not supported (only gelu_new, gelu_pytorch_tanh)"},
+           {object(gpt2, R"("scale_attn_weights": false)"),
+            "'scale_attn_weights' false is not supported (only true)"},
+           {object(gpt2, R"("attn_pdrop": 0.2)"), "'resid_pdrop' differs from embd_pdrop"},
+           {of_type("llama", R"("hidden_act": "gelu")"),
+            "'hidden_act' \"gelu\" is not supported (only silu, swish)"},
+           {of_type("llama", R"("quantization_config": {"bits": 4})"),
+            "'quantization_config' is not supported"},
+           {of_type("llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4})"),
+            "'rope_scaling' has the type \"yarn\", which is not supported (only default, linear, "
+            "llama3)"},
+           {of_type("llama", R"("rope_scaling": {"type": "dynamic", "factor": 4})"),
+            "has the type \"dynamic\""},
+           {of_type("llama", R"("partial_rotary_factor": 0.5)"),
+            "'partial_rotary_factor' 0.5 is not supported"},
+           {of_type("mistral", R"("sliding_window": 32)"),
+            "'sliding_window' 32 is not supported: it is shorter than max_position_embeddings "
+            "(64)"},
+           {of_type("qwen2", R"("use_sliding_window": true, "sliding_window": 32)"),
+            "'sliding_window' 32 is not supported"},
+           {of_type("qwen3", R"("layer_types": ["full_attention", "sliding_attention"])"),
+            "'layer_types' has \"sliding_attention\""}})
+    EXPECT_THAT(error_of(json), HasSubstr(message)) << json;
+}
+
+TEST(HuggingFaceConfigTest, AcceptsAWindowThatHidesNothing) {
+  EXPECT_EQ(llama("mistral", R"("sliding_window": 64)").context_length, 64);
+  EXPECT_EQ(llama("mistral").context_length, 64) << "transformers' default is 4096";
+}
+
+TEST(HuggingFaceConfigTest, RejectsFieldsOfAnotherTypeOrRange) {
+  for (const auto& [json, message] : std::vector<Unsupported>{
+           {"[", "not JSON"},
+           {"[]", "must be a JSON object"},
+           {R"({"model_type": "gpt2"})", "'n_layer' is missing"},
+           {object(kGpt2, R"("n_inner": 0)"),
+            "'n_inner' must be an integer from 1 to 1000000, got 0"},
+           {object(kGpt2, R"("n_inner": 1e3)"), "'n_inner' must be an integer"},
+           {object(kGpt2, R"("tie_word_embeddings": 1)"),
+            "'tie_word_embeddings' must be true or false, got 1"},
+           {object(kGpt2, R"("layer_norm_epsilon": 0)"), "'layer_norm_epsilon' must be a number"},
+           {R"({"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 16, "n_positions": 32,
+              "vocab_size": 300})",
+            "'n_embd' is not a multiple of n_head"},
+           {of_type("llama", R"("head_dim": 3)"), "'head_dim' must be an even number"},
+           {of_type("llama", R"("rope_scaling": 3)"), "'rope_scaling' must be an object or null"},
+           {of_type("llama", R"("rope_scaling": {"type": "linear"})"), "'factor' must be a number"},
+           {R"({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
+              "num_key_value_heads": 3, "hidden_size": 16, "intermediate_size": 24,
+              "max_position_embeddings": 64, "vocab_size": 300})",
+            "'num_key_value_heads' does not divide num_attention_heads"}})
+    EXPECT_THAT(error_of(json), HasSubstr(message)) << json;
+}
+
+// What transformers does not find in the file has its own default, not that of Llama.
+TEST(HuggingFaceConfigTest, RequiresKeyValueHeadsButForLlama) {
+  const std::string sizes =
+      R"("num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 16,
+         "intermediate_size": 24, "max_position_embeddings": 64, "vocab_size": 300)";
+  EXPECT_THAT(error_of(object(R"("model_type": "llama")", sizes)), IsEmpty());
+  EXPECT_THAT(error_of(object(R"("model_type": "qwen2")", sizes)),
+              HasSubstr("'num_key_value_heads' is missing"));
+}
+
+TEST(HuggingFaceConfigTest, WritesWhatItReads) {
+  Gpt2Config gpt2{.num_layers = 3, .mlp_dim = 100, .layer_norm_eps = 1e-3, .tie_weights = false};
+  gpt2.dropout = 0;
+  LlamaConfig of_llama{.num_heads = 4,
+                       .num_key_value_heads = 2,
+                       .embed_dim = 16,
+                       .head_dim = 6,
+                       .mlp_dim = 24,
+                       .rope_theta = 1e6,
+                       .rope_scaling = RopeScaling{.rope_type = RopeType::kLlama3, .factor = 8},
+                       .rms_norm_eps = 1e-5,
+                       .attention_dropout = 0.25};
+  std::vector<ModelVariant> models{gpt2, of_llama};
+  of_llama.rope_scaling = RopeScaling{.rope_type = RopeType::kLinear, .factor = 3};
+  of_llama.qkv_bias = true;
+  models.emplace_back(of_llama);  // Qwen2
+  of_llama.proj_bias = of_llama.mlp_bias = true;
+  models.emplace_back(of_llama);
+  of_llama.mlp_bias = false;
+  of_llama.qk_norm = true;
+  models.emplace_back(of_llama);  // Qwen3
+  for (const ModelVariant& model : models) {
+    const auto text = format_huggingface_config(model);
+    ASSERT_TRUE(text.ok()) << text.status().to_string();
+    const auto read = parse_huggingface_config(*text, "config.json");
+    ASSERT_TRUE(read.ok()) << read.status().to_string() << *text;
+    EXPECT_TRUE(read->arch == model) << *text;
+  }
+}
+
+TEST(HuggingFaceConfigTest, NamesSettingsThatNoModelTypeHas) {
+  EXPECT_THAT(
+      format_huggingface_config(LlamaConfig{.qkv_bias = true, .mlp_bias = true}).status().message(),
+      HasSubstr("no model_type of Hugging Face has these settings together: model.qkv_bias true, "
+                "proj_bias false, mlp_bias true, qk_norm false"));
+  EXPECT_THAT(format_huggingface_config(GptConfig()).status().message(),
+              HasSubstr("model gpt has no Hugging Face format (only gpt2, llama)"));
+}
+
+class HuggingFaceFolderTest : public testing::Test {
+ protected:
+  std::string with(const std::string& model) {
+    return "data: {train: {format: text, path: a}}\nmodel: {" + model +
+           ", pretrained: {path: " + scratch_.path() + "}}\n";
+  }
+  void write(const std::string& json) { stoker::test::write_whole(scratch_ / "config.json", json); }
+  stoker::test::TemporaryDirectory scratch_;
+};
+
+TEST_F(HuggingFaceFolderTest, DeterminesTheSettings) {
+  write(of_type("qwen2", R"("attention_dropout": 0.1)"));
+  const Config config = valid_config(with("name: llama"));
+  LlamaConfig expected = llama("qwen2");
+  expected.attention_dropout = 0.1;
+  EXPECT_TRUE(config.model.arch == ModelVariant(expected)) << to_yaml(config);
+  EXPECT_EQ(config.data.at("train").sequence()->block_size, 64) << "of its context length";
+}
+
+TEST_F(HuggingFaceFolderTest, MustAgreeWithSettingsOfBoth) {
+  write(object(kGpt2));
+  EXPECT_THAT(errors_of(with("name: gpt2, embed_dim: 16, mlp_dim: 64, num_layers: 2")), IsEmpty());
+  EXPECT_THAT(
+      errors_of(with("name: gpt2, embed_dim: 20, num_layers: 3, tie_weights: false")),
+      ElementsAre(HasSubstr("config.json has other settings: model.num_layers is 3, but n_layer 2; "
+                            "model.embed_dim is 20, but n_embd 16; model.tie_weights is false, but "
+                            "tie_word_embeddings true; remove these keys of model")));
+}
+
+TEST_F(HuggingFaceFolderTest, LeavesDropoutToTheConfiguration) {
+  write(object(kGpt2));
+  const Config config = valid_config(with("name: gpt2, dropout: 0.3"));
+  EXPECT_EQ(std::get<Gpt2Config>(config.model.arch).dropout, 0.3);
+  EXPECT_TRUE(check_huggingface_config(config.model, scratch_.path()).ok());
+}
+
+TEST_F(HuggingFaceFolderTest, MustBeOfTheModel) {
+  write(object(kGpt2));
+  EXPECT_THAT(errors_of(with("name: llama")),
+              ElementsAre(HasSubstr("config.json has model_type 'gpt2', which is model gpt2; set "
+                                    "model.name: gpt2")));
+  write("{}");
+  EXPECT_THAT(errors_of(with("name: llama")), ElementsAre(HasSubstr("'model_type' null")));
+}
+
+// The configuration of a run has all settings, and the folder may be gone or another one.
+TEST_F(HuggingFaceFolderTest, IsNotReadIfAllSettingsAreGiven) {
+  write(of_type("llama"));
+  const Config config = valid_config(with("name: llama"));
+  write("not JSON");
+  EXPECT_TRUE(valid_config(to_yaml(config)) == config);
+}
+
+TEST_F(HuggingFaceFolderTest, IsComparedWhenItIsLoaded) {
+  write(of_type("llama"));
+  Config config = valid_config(with("name: llama"));
+  EXPECT_TRUE(check_huggingface_config(config.model, scratch_.path()).ok());
+  std::get<LlamaConfig>(config.model.arch).rope_scaling = RopeScaling{.factor = 2};
+  EXPECT_THAT(
+      check_huggingface_config(config.model, scratch_.path()).message(),
+      HasSubstr("has other settings: model.rope_scaling is {rope_type: linear, factor: 2}, but "
+                "rope_scaling null"));
+  config.model.arch = MlpConfig();
+  EXPECT_THAT(check_huggingface_config(config.model, scratch_.path()).message(),
+              HasSubstr("has model_type 'llama', but model.name is mlp; set model.name: llama"));
+}
+
+TEST_F(HuggingFaceFolderTest, CannotBeAPipe) {
+  ASSERT_EQ(::mkfifo((scratch_ / "config.json").c_str(), 0600), 0);
+  EXPECT_THAT(errors_of(with("name: llama")), ElementsAre(HasSubstr("config.json")));
+}
+
+}  // namespace
+}  // namespace stoker::config::test
