@@ -29,7 +29,7 @@ bool file_exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-class ShardedTensors final : public TensorSource {
+class FolderTensors final : public TensorSource {
  public:
   void add(const TensorSpec& spec, const SafetensorsFile* shard) {
     index_.emplace(spec.name, specs_.size());
@@ -104,7 +104,7 @@ Status check_all_named(const std::string& path,
 Result<std::unique_ptr<TensorSource>> open_shards(const std::string& path) {
   const std::string index = join_path(path, kIndexFile);
   STOKER_ASSIGN_OR_RETURN(const WeightMap weights, read_index(index));
-  auto tensors = std::make_unique<ShardedTensors>();
+  auto tensors = std::make_unique<FolderTensors>();
   std::map<std::string, SafetensorsFile*> shards;
   for (const auto& [name, file] : weights) {
     if (shards.contains(file)) continue;
