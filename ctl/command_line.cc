@@ -309,7 +309,8 @@ class Parser {
                                                         : ExportFormat::kSafetensors;
             },
             "safetensors; torch: what torch.load(weights_only=True) reads; dcp: a folder for "
-            "torch.distributed.checkpoint; huggingface: a folder that transformers reads, for models "
+            "torch.distributed.checkpoint; huggingface: a folder that transformers reads, for "
+            "models "
             "gpt2 and llama")
         ->type_name("FORMAT")
         ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface"}))

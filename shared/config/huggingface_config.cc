@@ -26,7 +26,7 @@ constexpr double kMaxSize = 1e6, kMaxVocabulary = 1e7,
 // ---- Settings and the fields that hold them
 
 template <typename C>
-struct Setting {
+struct MappedSetting {
   using Member = std::variant<int64_t C::*, std::optional<int64_t> C::*, double C::*, bool C::*,
                               std::optional<RopeScaling> C::*>;
   std::string_view key;    // below model
@@ -38,8 +38,8 @@ struct Setting {
   bool is_compared = true;    // false: does not change what the weights compute
 };
 
-using Gpt2Setting = Setting<Gpt2Config>;
-using LlamaSetting = Setting<LlamaConfig>;
+using Gpt2Setting = MappedSetting<Gpt2Config>;
+using LlamaSetting = MappedSetting<LlamaConfig>;
 
 std::span<const Gpt2Setting> settings_of(const Gpt2Config&) {
   static const std::array kSettings{
@@ -167,7 +167,7 @@ bool read_bool(std::string_view field, const json::value& value) {
 }
 
 template <typename C>
-void read_setting(const Setting<C>& setting, const json::value& value, C& config) {
+void read_setting(const MappedSetting<C>& setting, const json::value& value, C& config) {
   std::visit(
       [&](auto member) {
         using T = std::decay_t<decltype(config.*member)>;
@@ -185,7 +185,7 @@ void read_setting(const Setting<C>& setting, const json::value& value, C& config
 // The fields of the table; the others keep their defaults.
 template <typename C>
 void read_settings_of(const json::object& object, C& config) {
-  for (const Setting<C>& setting : settings_of(config)) {
+  for (const MappedSetting<C>& setting : settings_of(config)) {
     if (!setting.has_own_field) continue;
     const json::value value = field_value(object, setting.field);
     if (!value.is_null())
@@ -371,7 +371,7 @@ template <typename C, typename IsCompared>
 std::string list_differences(const C& ours, const C& theirs, const IsCompared& is_compared) {
   const C a = with_sizes(ours), b = with_sizes(theirs);
   std::string text;
-  for (const Setting<C>& setting : settings_of(ours)) {
+  for (const MappedSetting<C>& setting : settings_of(ours)) {
     if (!setting.is_compared || !is_compared("model." + std::string(setting.key))) continue;
     std::visit(
         [&](auto member) {
@@ -405,7 +405,7 @@ bool has_all_settings(const ExplicitKeys& keys, const C& config) {
 template <typename C>
 void apply_settings(const C& theirs, const std::string& file, const ExplicitKeys& keys, C& ours,
                     ConfigErrors& errors) {
-  for (const Setting<C>& setting : settings_of(ours))
+  for (const MappedSetting<C>& setting : settings_of(ours))
     if (!keys.contains("model." + std::string(setting.key)))
       std::visit([&](auto member) { ours.*member = theirs.*member; }, setting.member);
   const std::string differences =
@@ -484,7 +484,7 @@ namespace {
 template <typename C>
 void write_settings(const C& config, json::object& object) {
   const C full = with_sizes(config);
-  for (const Setting<C>& setting : settings_of(config)) {
+  for (const MappedSetting<C>& setting : settings_of(config)) {
     if (!setting.has_own_field) continue;
     std::visit(
         [&](auto member) {
