@@ -21,12 +21,12 @@ DeviceSetup gpt2(bool tiny) {
                                  .sample = {{.name = "tokens",
                                              .dtype = DType::kI32,
                                              .shape = {model.context_length + 1}}},
-                                 .classes = static_cast<uint64_t>(model.vocab_size),
+                                 .classes = static_cast<uint64_t>(*model.vocab_size),
                                  .batch = tiny ? 2u : 16u},
                     .unit = "tokens"};
   setup.train.precision = config::Precision::kBf16;
   setup.units = setup.training.batch * static_cast<uint64_t>(model.context_length);
-  setup.embedding_parameters = (model.vocab_size + model.context_length) * model.embed_dim;
+  setup.embedding_parameters = (*model.vocab_size + model.context_length) * model.embed_dim;
   return setup;
 }
 

@@ -64,7 +64,6 @@ class Validator {
       const std::string key = "run.on_event_command[" + std::to_string(i) + "]";
       if (item.command.empty() || item.command.front().empty())
         add_error(key + ".command", "must start with a program");
-      if (item.events.empty()) add_error(key + ".events", "must have the name of an event");
       for (const std::string& pattern : item.events)
         if (!matches_event(pattern))
           add_error(key + ".events", quoted(pattern) +

@@ -133,8 +133,8 @@ TEST(ValidationTest, RequiresSettingsThatOthersNeed) {
           HasSubstr("run.on_event_command[0].events: 'checkpoint sved' matches no event of level"),
           HasSubstr("run.on_event_command[0].command: must start with a program")));
   EXPECT_THAT(errors_of(kTextData, {"run.on_event_command=[{events: [], command: []}]"}),
-              UnorderedElementsAre(HasSubstr("events: must have the name of an event"),
-                                   HasSubstr("command: must start with a program")));
+              UnorderedElementsAre(HasSubstr("events: must not be empty"),
+                                   HasSubstr("command: must not be empty")));
   EXPECT_THAT(
       errors_of(kTextData, {"run.on_event_command=[{events: checkpoint deleted}]"}),
       UnorderedElementsAre(HasSubstr("matches no event"), HasSubstr("command: is required")));
