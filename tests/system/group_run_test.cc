@@ -298,8 +298,9 @@ TEST_F(GroupRunTest, RejectsShardedParameters) {
       joined({program("stokerd")}, arguments(run_dir(), {"--set", "distributed.shard=parameters"})),
       log_path(0));
   EXPECT_EQ(code_of(process), 78);
-  EXPECT_THAT(output_of(0),
-              HasSubstr("distributed.shard=parameters: must be none or optimizer, got 'parameters'"));
+  EXPECT_THAT(
+      output_of(0),
+      HasSubstr("distributed.shard=parameters: must be none or optimizer, got 'parameters'"));
 }
 
 TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {
