@@ -178,7 +178,8 @@ TEST_F(ControlCommandsTest, ServesClientLibrary) {
   start_serving();
   auto connected = control::Client::connect(options_.socket_path, 20s);
   ASSERT_TRUE(connected.ok()) << connected.status().to_string();
-  EXPECT_EQ(*connected->call("set", R"({"lr":0.5})", 20s), R"({"step":1200})");
+  EXPECT_EQ(*connected->call("set", R"({"key":"optimizer.lr","value":0.5})", 20s),
+            R"({"step":1200})");
   training_.answer_with(Status(StatusCode::kNoSpace, "the disk is full"));
   const auto failed = connected->call("checkpoint", "", 20s);
   ASSERT_FALSE(failed.ok());
