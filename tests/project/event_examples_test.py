@@ -157,6 +157,16 @@ def test_mlflow(event, run_dir, environment, calls):
            [["batch", "r1", [["train/loss", 1.25, 20]], []],
             ["batch", "r1", [["val/accuracy", 0.5, 20]], []], ["end", "r1", "FINISHED"]],
            calls_of(calls)[1:])
+    # A rollback has replaced step 20, by a longer line; then one has truncated the file to step 10.
+    original = (run_dir / "metrics/train.jsonl").read_text()
+    (run_dir / "metrics/train.jsonl").write_text(original.splitlines(keepends=True)[0])
+    add_records(run_dir, "train.jsonl", {"step": 20, "loss": 1.0625, "wall_time": "later"}, {"step": 30, "loss": 0.5})
+    run("mlflow_log.py", {**event, "event": "checkpoint saved"}, *arguments, **environment)
+    expect("calls after a rollback", [["batch", "r1", [["train/loss", 0.5, 30]], []]], calls_of(calls)[1:])
+    (run_dir / "metrics/train.jsonl").write_text(original.splitlines(keepends=True)[0])
+    run("mlflow_log.py", {**event, "event": "checkpoint saved"}, *arguments, **environment)
+    expect("calls after a truncation", [], calls_of(calls)[1:])
+    (run_dir / "metrics/train.jsonl").write_text(original)
 
 
 def test_wandb(event, environment, calls):

@@ -7,7 +7,7 @@
           command: [/opt/mlflow/bin/python, /usr/local/lib/stoker/mlflow_log.py, http://localhost:5000, my-experiment]
 
 Each event copies the records that metrics/*.jsonl has gained. RUN/mlflow.json has the ID of the
-MLflow run and the copied bytes.
+MLflow run, the copied bytes and the last step of them.
 """
 
 import json
@@ -21,15 +21,22 @@ from mlflow.tracking import MlflowClient
 BATCH = 1000  # the limit of a request
 
 
-def read_new(path, position):
-    """The complete lines after `position`, which is 0 again if the file was truncated, and its new value."""
+def read_new(path, position, last_step):
+    """The records of the complete lines after `position`, and its new value. A rollback truncates the file and
+    other lines follow: if none begins at `position`, all records of steps after `last_step`."""
     if not path.exists():
         return [], 0
     with path.open("rb") as file:
-        file.seek(position if position <= path.stat().st_size else 0)
+        file.seek(max(position - 1, 0))
+        is_same = position == 0 or file.read(1) == b"\n"
+        if not is_same:
+            file.seek(0)
         text = file.read()
         end = text.rfind(b"\n") + 1
-        return [json.loads(line) for line in text[:end].splitlines()], file.tell() - len(text) + end
+        records = [json.loads(line) for line in text[:end].splitlines()]
+        if not is_same:
+            records = [record for record in records if record["step"] > last_step]
+        return records, file.tell() - len(text) + end
 
 
 def metrics_of(records, timestamp):
@@ -63,6 +70,7 @@ def main():
         experiment_id = experiment.experiment_id if experiment else client.create_experiment(sys.argv[2])
         run = client.create_run(experiment_id, run_name=run_dir.name)
         state = {"run_id": run.info.run_id, "positions": {}, "has_settings": False}
+    state.setdefault("last_steps", {})
     run_id = state["run_id"]
     if not state["has_settings"] and (run_dir / "config.yaml").exists():
         settings = list(settings_of(run_dir / "config.yaml"))
@@ -71,11 +79,16 @@ def main():
         state["has_settings"] = True
     timestamp = int(time.time() * 1000)
     for name in ("train", "eval"):
-        records, position = read_new(run_dir / "metrics" / f"{name}.jsonl", state["positions"].get(name, 0))
+        records, position = read_new(
+            run_dir / "metrics" / f"{name}.jsonl",
+            state["positions"].get(name, 0),
+            state["last_steps"].get(name, 0),
+        )
         metrics = list(metrics_of(records, timestamp))
         for i in range(0, len(metrics), BATCH):
             client.log_batch(run_id, metrics=metrics[i : i + BATCH])
         state["positions"][name] = position
+        state["last_steps"][name] = max([state["last_steps"].get(name, 0)] + [record["step"] for record in records])
     if event["event"] == "daemon exited":
         status = {"finished": "FINISHED", "failed": "FAILED"}.get(event["state"], "KILLED")
         client.set_terminated(run_id, status)
