@@ -27,15 +27,17 @@ class SpawnAttributes {
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
+    // Libraries and the process that started this one can have opened descriptors without
+    // close-on-exec.
+    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
     posix_spawnattr_init(&attributes_);
-    // The child must not inherit blocked signals or the ignored SIGPIPE. Its own process group lets
-    // end_group() kill its children too.
-    sigset_t none, ignored;
+    // The child must not inherit blocked or ignored signals, such as SIGPIPE. Its own process group
+    // lets terminate_group() kill its children too.
+    sigset_t none, all;
     sigemptyset(&none);
-    sigemptyset(&ignored);
-    sigaddset(&ignored, SIGPIPE);
+    sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &ignored);
+    posix_spawnattr_setsigdefault(&attributes_, &all);
     posix_spawnattr_setpgroup(&attributes_, 0);
     posix_spawnattr_setflags(
         &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);

@@ -62,11 +62,23 @@ TEST_F(RunProgramTest, KillsHungCommandWithItsChildren) {
   EXPECT_EQ(ran.message(), "sh: terminated after 300 ms");
 }
 
-TEST_F(RunProgramTest, RestoresDefaultSigpipeForCommand) {
-  ::signal(SIGPIPE, SIG_IGN);  // as stokerd and stoker-eval do
-  EXPECT_EQ(run_program({"sh", "-c", "kill -PIPE $$"}, "", 10s, {}).message(),
-            "sh: killed by signal 13");
-  ::signal(SIGPIPE, SIG_DFL);
+TEST_F(RunProgramTest, RestoresDefaultSignalsForCommand) {
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGHUP}) {  // ignored by stokerd, or by nohup
+    const auto previous = ::signal(number, SIG_IGN);
+    EXPECT_EQ(
+        run_program({"sh", "-c", "ulimit -c 0; kill -$0 $$", std::to_string(number)}, "", 10s, {})
+            .message(),
+        "sh: killed by signal " + std::to_string(number));
+    ::signal(number, previous);
+  }
+}
+
+TEST_F(RunProgramTest, ClosesDescriptorsOfThisProcess) {
+  const UniqueFd inherited(::dup(STDERR_FILENO));  // without close-on-exec
+  ASSERT_TRUE(inherited.valid());
+  const std::string path = "/proc/self/fd/" + std::to_string(inherited.get());
+  const Status ran = run_program({"test", "!", "-e", path}, "", 10s, {});
+  EXPECT_TRUE(ran.ok()) << ran.to_string();
 }
 
 TEST_F(RunProgramTest, CancelsCommandOnStop) {
