@@ -144,19 +144,14 @@ Result<bool> Trainer::switch_dataset_version() {
   return save_for_next_segment("new dataset version");
 }
 
-Result<bool> Trainer::save_for_new_settings() {
-  if (!needs_new_segment_) return false;
-  return save_for_next_segment("new settings");
-}
-
 // A nonfinite state must not be saved, so the run does not switch to another segment from it.
 Result<bool> Trainer::save_for_next_segment(const std::string& reason) {
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
   if (action != NonfiniteGuard::NonfiniteAction::kContinue) return false;
   publish(control::TrainerState::kSaving);
-  instrumentation_.finish(reason);
   STOKER_RETURN_IF_ERROR(save_last(false));
+  instrumentation_.finish(reason);
   return true;
 }
 

@@ -214,8 +214,8 @@ class Trainer {
   std::unique_ptr<StepEngine> engine_;  // its functions use the members above
 
   const decltype(TrainerStart::on_setting_change) on_setting_change_;
-  const uint64_t last_step_;        // up to which the ring has batches
-  bool needs_new_segment_ = false;  // for the live settings
+  const uint64_t last_step_;  // up to which the ring has batches
+  std::string segment_key_;   // live setting that the next segment has; empty: none
   bool stop_requested_ = false;
   bool is_preempted_ = false;  // by the launcher
   bool has_data_ended_ = false;

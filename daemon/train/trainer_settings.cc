@@ -53,7 +53,7 @@ void Trainer::change_settings(const std::string& key, Result<config::LiveConfig>
                                      .previous = *config::value_of(config_, key),
                                      .current = *config::value_of(changed->config, key)};
   const bool changes_workers = changed->config.feed.num_workers != config_.feed.num_workers;
-  if (changes_workers || max_steps > last_step_) needs_new_segment_ = true;
+  if (changes_workers || max_steps > last_step_) segment_key_ = key;
   state_.settings = std::move(changed->live);
   config_ = std::move(changed->config);
   publish_settings();
@@ -69,6 +69,21 @@ void Trainer::change_settings(const std::string& key, Result<config::LiveConfig>
   std::snprintf(lr, sizeof lr, "%.17g", status_.lr);
   answer_at_step(done, "\"key\":\"" + key + "\",\"value\":" +
                            config::to_json_value(change.current) + ",\"lr\":" + lr);
+}
+
+// At step 0 there is no state to save, from which producers that cannot send again would continue.
+Result<bool> Trainer::save_for_new_settings() {
+  if (segment_key_.empty() || state_.step == 0) return false;
+  // The ranks of a group do not know whether the others have saved, and the ring ends at the last step.
+  const bool must_save = maybe_group_.has_value() || state_.step >= last_step_;
+  if (!must_save && writer_.is_degraded()) return false;
+  Result<bool> saved = save_for_next_segment("new settings");
+  if (saved.ok() || must_save || !writer_.is_degraded()) return saved;
+  STOKER_RETURN_IF_ERROR(check_saving());
+  log_warn("setting change deferred",
+           {{"key", segment_key_}, {"effective", "after the next checkpoint"}});
+  publish(control::TrainerState::kTraining);
+  return false;
 }
 
 void Trainer::publish_settings() {

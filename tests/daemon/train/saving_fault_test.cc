@@ -87,6 +87,43 @@ TEST_F(TrainerDiskErrorTest, FailsRunOnWriteErrorWhenConfigured) {
   }
 }
 
+TEST_F(TrainerDiskErrorTest, DefersNewSegmentUntilCheckpointIsSaved) {
+  auto config = slow_config(40);
+  config.checkpoint.save_every_steps = 2;
+  Session run(config, root_, kNoPoison, ModelContext{.files = files_, .delays = {1ms, 1ms}});
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    wait_until_saved(run);
+    if (row.step == 3) {
+      files_.fail_at(files_.operations().size() + 1, {.error = ENOSPC, .from_here_on = true});
+      run.ask(control::SetSetting{"feed.num_workers", "3"});
+    }
+    if (row.step == 6) files_.heal();
+  };
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, TrainerOutcome::kNewSettings);
+  EXPECT_GE(run.state_->step, 6U);
+  EXPECT_LE(run.state_->step, 12U);
+  EXPECT_THAT(run.replies_, ElementsAre(HasSubstr(R"("key":"feed.num_workers","value":3)")));
+  EXPECT_EQ(run.saved().front(), 2U);
+  EXPECT_EQ(run.saved().back(), run.state_->step);
+}
+
+TEST_F(TrainerDiskErrorTest, FailsRunWhenRingEndsBeforeCheckpointIsSaved) {
+  Session run(slow_config(6), root_, kNoPoison,
+              ModelContext{.files = files_, .delays = {1ms, 1ms}});
+  run.on_row = [&](const metrics::TrainMetrics& row) {
+    wait_until_saved(run);
+    if (row.step != 3) return;
+    files_.fail_at(files_.operations().size() + 1, {.error = ENOSPC, .from_here_on = true});
+    run.ask(control::SetSetting{"train.max_steps", "9"});
+  };
+  const auto outcome = run.train();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.status().message(), HasSubstr("the last state could not be saved"));
+  EXPECT_EQ(run.state_->step, 6U);
+}
+
 // With rare checkpoints the next regular save can be hours away.
 TEST_F(TrainerDiskErrorTest, RetriesFailedSaveBeforeNextIsDue) {
   ManualClock clock;

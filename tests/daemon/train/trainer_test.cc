@@ -320,6 +320,16 @@ TEST_F(TrainerTest, ContinuesInNextSegmentToLaterLastStep) {
   EXPECT_EQ(rest.rows_[0].lr, learning_rate(config.scheduler, 0.01, 8, 15));
 }
 
+// The ring holds batches of producers that cannot send them again.
+TEST_F(TrainerTest, ContinuesInNextSegmentAfterFirstStep) {
+  Session run(small_config(9), root_);
+  run.ask(control::SetSetting{"feed.num_workers", "3"});
+  const auto outcome = run.train();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, TrainerOutcome::kNewSettings);
+  EXPECT_THAT(run.saved(), ElementsAre(1));
+}
+
 TEST_F(TrainerTest, EndsAtEarlierLastStep) {
   Session run(small_config(12), root_);
   run.on_row = [&](const metrics::TrainMetrics& row) {
