@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 #include <utility>
 
@@ -77,9 +78,12 @@ void ProducerHistory::assign(std::span<const std::byte> parts) const {
 std::vector<std::byte> ProducerHistory::copy_needed(
     const std::function<bool(const Part&)>& is_needed) const {
   std::vector<std::byte> copy;
+  std::map<std::string, uint64_t, std::greater<>> ends;  // kEndOfStream is the last
   const uint64_t end = history_.range().end;
   for (uint64_t at = history_.range().begin; at < end;) {
     const auto part = part_at(at, end);
+    if (part && part->bytes == 0) ends[part->name] = part->offset;
+    if (part && part->bytes > 0) ends.clear();  // more was sent
     std::vector<std::byte> bytes(part && is_needed(*part) ? part->bytes : 0);
     if (part && history_.copy(part->at, bytes)) {
       if (!bytes.empty()) {
@@ -94,6 +98,11 @@ std::vector<std::byte> ProducerHistory::copy_needed(
     const uint64_t begin = history_.range().begin;
     if (begin <= at) break;
     at = begin;
+  }
+  if (!ends.contains(std::string(kEndOfStream))) return copy;
+  for (const auto& [name, offset] : ends) {
+    const auto head = encode(name, offset, 0);
+    copy.insert(copy.end(), head.begin(), head.end());
   }
   return copy;
 }

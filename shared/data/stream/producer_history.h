@@ -48,7 +48,7 @@ class ProducerHistory {
 
   // Only these parts, as copy_needed() returns them; the last ones, if that is too little memory.
   void assign(std::span<const std::byte> parts) const;
-  // The required parts that have bytes.
+  // The required parts that have bytes and, if the stream has ended, where each producer did.
   std::vector<std::byte> copy_needed(const std::function<bool(const Part&)>& is_needed) const;
 
   // What is known of each producer: contiguous parts, ascending. A part replaces what was known from

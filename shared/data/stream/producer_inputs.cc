@@ -37,6 +37,11 @@ struct SharedHistory {
     maybe_history->append(name, offset, bytes);
     ends[name] = offset + bytes.size();
   }
+  // Also for a producer that has not sent anything yet.
+  void open(const std::string& name, uint64_t offset) {
+    const std::lock_guard lock(mutex);
+    ends.try_emplace(name, offset);
+  }
   // Nothing more is sent.
   void end_stream() {
     if (!maybe_history) return;
@@ -262,6 +267,7 @@ class ProducerInputs final : public StreamInputs {
     producer.invalid.clear();
     producer.reader = connection.descriptor;
     producer.process = connection.process;
+    history_->open(name, from.offset);
     // If it has gone, the end follows.
     (void)send_line(*connection.descriptor, hello_reply(from.offset, from.record));
     return std::unique_ptr<ByteInput>(

@@ -176,6 +176,29 @@ TEST_F(ProducerHistoryTest, HasEndOfStreamUntilMoreIsSent) {
   EXPECT_EQ(all_of("a"), "one two");
 }
 
+TEST_F(ProducerHistoryTest, CopiesEndOfStreamUntilMoreIsSent) {
+  const std::string end(ProducerHistory::kEndOfStream);
+  const auto copy_none = [&] { return history_.copy_needed([](const auto&) { return false; }); };
+  append("a", 0, "one");
+  append("a", 3, "");
+  EXPECT_THAT(copy_none(), IsEmpty());
+  for (int times = 0; times < 2; ++times) {  // also by a later process
+    append("a", 3, "");
+    append("b", 7, "");
+    append(end, 0, "");
+  }
+  const auto ended = copy_none();
+  append("a", 3, " two");
+  EXPECT_THAT(copy_none(), IsEmpty());
+  history_.assign(ended);
+  auto known = history_.by_name();
+  ASSERT_THAT(known, SizeIs(3));
+  EXPECT_TRUE(known.contains(end));
+  EXPECT_EQ(known["a"].front().offset, 3u);
+  EXPECT_EQ(known["b"].front().offset, 7u);
+  EXPECT_THAT(ended, SizeIs(3 * 16 + 2));
+}
+
 TEST_F(ProducerHistoryTest, IgnoresInvalidParts) {
   append("a", 0, "one");
   const uint64_t end = bytes_.range().end;
@@ -583,6 +606,40 @@ TEST_F(ContinuedProducersTest, HasEndedIfAllThatWasSentIsSaved) {
     open({}, {{.name = "a", .next = {.offset = 7, .record = 2}}}, history_);
     EXPECT_EQ(next(), "");
   }
+}
+
+// As when training continues in another segment, which has only what it needs.
+TEST_F(ContinuedProducersTest, HasEndedAfterCopyOfWhatIsNeeded) {
+  open({}, {}, history_);
+  ProducerClient a(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  auto input = open_input("a");
+  a.send("one");
+  a.close();
+  EXPECT_EQ(testing::read_rest(*input).bytes, "one");
+  inputs_->close("a", {.offset = 3, .record = 1}, {});
+  ProducerClient end(socket(), testing::kEndOfStream);
+  EXPECT_EQ(next(), "");
+  const ProducerHistory history(history_);
+  for (int segment = 0; segment < 2; ++segment) {
+    history.assign(history.copy_needed([](const auto& part) { return part.end() > 3; }));
+    open({}, {{.name = "a", .next = {.offset = 3, .record = 1}}}, history_);
+    EXPECT_EQ(next(), "");
+  }
+}
+
+TEST_F(ContinuedProducersTest, HasEndedIfProducerHasSentNothing) {
+  open({}, {}, history_);
+  ProducerClient a(socket(), hello("a"));
+  EXPECT_EQ(next(), "a");
+  auto input = open_input("a");
+  a.close();
+  EXPECT_EQ(testing::read_rest(*input).bytes, "");
+  inputs_->close("a", {}, {});
+  ProducerClient end(socket(), testing::kEndOfStream);
+  EXPECT_EQ(next(), "");
+  open({}, {{.name = "a", .next = {}}}, history_);
+  EXPECT_EQ(next(), "");
 }
 
 TEST_F(ContinuedProducersTest, HasNotEndedIfSomethingThatWasSentIsNotSaved) {
