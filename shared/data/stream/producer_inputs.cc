@@ -345,6 +345,7 @@ class ProducerInputs final : public StreamInputs {
     const auto is_open = [](const auto& entry) { return entry.second.is_open; };
     if (!names_ended_ || std::ranges::any_of(producers_, is_open)) return;
     history_->end_stream();
+    accept_end_requests();
     for (const Connection& connection : end_requests_)
       (void)send_line(*connection.descriptor, end_reply());
     end_requests_.clear();
@@ -412,16 +413,39 @@ class ProducerInputs final : public StreamInputs {
         waiting_.wait(-1);
         return;
       }
-      Connection connection{.descriptor = std::make_shared<const UniqueFd>(std::move(fd)),
-                            .deadline = Clock::now() + options_.hello_timeout};
-      const auto peer = peer_of(connection.fd());
-      if (peer) connection.process = peer->process;
-      if (!peer || !is_permitted(peer->uid)) {
-        reject(connection, "not permitted: neither the owner of the run, nor in control.operators",
-               false);
-        continue;
-      }
-      hellos_.push_back(std::move(connection));
+      if (auto connection = admit(std::move(fd))) hellos_.push_back(*std::move(connection));
+    }
+  }
+
+  // nullopt: rejected.
+  std::optional<Connection> admit(UniqueFd fd) {
+    Connection connection{.descriptor = std::make_shared<const UniqueFd>(std::move(fd)),
+                          .deadline = Clock::now() + options_.hello_timeout};
+    const auto peer = peer_of(connection.fd());
+    if (peer) connection.process = peer->process;
+    if (peer && is_permitted(peer->uid)) return connection;
+    reject(connection, "not permitted: neither the owner of the run, nor in control.operators",
+           false);
+    return std::nullopt;
+  }
+
+  // Of processes that have connected since next() returned the end, which is not called any more.
+  // Requires mutex_.
+  void accept_end_requests() {
+    for (size_t i = 0; i < options_.max_hellos; ++i) {
+      UniqueFd fd(::accept4(listening_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd.valid()) return;
+      auto connection = admit(std::move(fd));
+      if (!connection) continue;
+      std::array<char, kMaxHelloBytes> bytes;
+      const size_t got =
+          receive(connection->fd(), std::as_writable_bytes(std::span(bytes))).value_or(0);
+      const std::string_view received(bytes.data(), got);
+      const auto hello = parse_hello(received.substr(0, received.find('\n')));
+      if (hello && hello->ends_stream)
+        end_requests_.push_back(*std::move(connection));
+      else
+        reject(*connection, kEnded, false);
     }
   }
 
@@ -511,7 +535,7 @@ class ProducerInputs final : public StreamInputs {
   // Own synchronization.
   SourceWait waiting_;
 
-  // Used by the thread that calls next().
+  // Used by the thread that calls next(); after the end, guarded by mutex_.
   std::vector<Connection> hellos_;  // that have not sent their first line
   bool has_ended_ = false;
   LineLimit rejected_lines_;

@@ -489,8 +489,12 @@ TEST_F(ProducerInputsTest, EndsAfterProducersThatAreConnected) {
   a.close();
   EXPECT_EQ(testing::read_rest(*input).bytes, "bytes");
   EXPECT_EQ(end.read_line(0ms), "");
+  ProducerClient second(socket(), testing::kEndOfStream);
+  ProducerClient late(socket(), hello("b"));
   inputs_->close("a", {.offset = 5, .record = 1}, {});
   EXPECT_EQ(end.read_line(), R"({"format":1,"end":true})");
+  EXPECT_EQ(second.read_line(), R"({"format":1,"end":true})");
+  EXPECT_THAT(late.read_line(), HasSubstr("the stream has ended"));
 }
 
 TEST_F(ProducerInputsTest, StopsWhileItWaits) {
