@@ -56,8 +56,8 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalC
 // Handles SIGHUP: reads the configuration again, applies log.level, and logs every other key that
 // differs. A level that was set during the run holds until that of the file changes. An invalid
 // configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
-// with.
-void reload_config(const config::Config& now, const CommandLine& command, Run& run) {
+// with. In a group the chief changes the settings of the run.
+void reload_config(const config::Config& now, const CommandLine& command, bool is_chief, Run& run) {
   const auto fresh = config::load_config(command.config, command.overrides);
   if (!fresh.ok()) {
     log_error("configuration reload rejected", {{"error", fresh.status().message()}});
@@ -74,9 +74,11 @@ void reload_config(const config::Config& now, const CommandLine& command, Run& r
     set_log_level(LogLevel::kInfo);  // logs the next line at any configured level
     log_info("configuration reloaded", {{"log.level", config::to_string(level)}});
     set_log_level(level);
-    if (is_live)
+    if (is_live && is_chief)
       run.post(control::UnsetSetting{.key = kLogLevelKey},
-               [level](const Result<std::string>&) { set_log_level(level); });
+               [level](const Result<std::string>& unset) {
+                 if (unset.ok()) set_log_level(level);
+               });
   }
   for (const config::SettingChange& change : config::diff_configs(now, *fresh))
     if (change.key != kLogLevelKey && change.key != "run.dir")
@@ -334,7 +336,7 @@ void DaemonApp::on_signal(int number) {
   if (is_preempted_ && number == SIGTERM) return;
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
-      reload_config(config_, command_, *run_);
+      reload_config(config_, command_, is_chief(), *run_);
       if (training_) notifier_.ready();  // before that it would report that startup is complete
       return;
     case service::SignalAction::kSave:
