@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not stop
 constexpr auto kJoinGrace = 30s;
+constexpr auto kHangGrace = 5s;
 
 constexpr const char* kSigterm = "SIGTERM";
 constexpr const char* kLogLevelKey = "log.level";
@@ -423,11 +424,15 @@ void DaemonApp::tick() {
   });
 }
 
-// Without a return: a thread does not end.
-void DaemonApp::exit_now(const run::ExitStatus& end) {
+// Without a return: a thread does not end. `grace`: for the programs of events.
+void DaemonApp::exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace) {
   set_progress_line("");
   if (directory_) (void)directory_->save_exit_status(end);
   flush_log();
+  if (event_commands_ && grace > 0ms) {
+    event_commands_->stop(grace);
+    flush_log();
+  }
   ::_exit(end.exit_code);
 }
 
@@ -445,7 +450,8 @@ void DaemonApp::check_group_hang(const control::TrainerStatus& status) {
             "rank " + std::to_string(launch_.environment.rank) +
                 " has exchanged nothing with the others for " + std::to_string(seconds) +
                 " s; its trainer is at: " + activity,
-            static_cast<int>(ExitCode::kCollectiveTimedOut)});
+            static_cast<int>(ExitCode::kCollectiveTimedOut)},
+           kHangGrace);
 }
 
 void DaemonApp::check_stop_deadline(const control::TrainerStatus& status) {
@@ -550,9 +556,26 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                              {"step", end.step},
                              {"reason", end.reason},
                              {"exit_code", end.exit_code}});
-  if (event_commands_) event_commands_->stop(service::EventCommands::kTimeout);
+  flush_log();
+  stop_event_commands();
   flush_log();
   return code;
+}
+
+// At most until the deadline of a preemption. Nothing handles signals any more: the next one ends the
+// process, except the SIGTERM that launchers repeat.
+void DaemonApp::stop_event_commands() {
+  if (!event_commands_) return;
+  std::chrono::milliseconds grace = service::EventCommands::kTimeout;
+  boost::system::error_code ignored;
+  signals_.remove(SIGINT, ignored);
+  if (is_preempted_) {
+    const auto rest = preemption_.deadline - (clock_.monotonic() - stop_requested_at_);
+    grace = std::clamp(std::chrono::floor<std::chrono::milliseconds>(rest), 0ms, grace);
+  } else {
+    signals_.remove(SIGTERM, ignored);
+  }
+  event_commands_->stop(grace);
 }
 
 }  // namespace stoker::app

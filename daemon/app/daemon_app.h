@@ -74,12 +74,13 @@ class DaemonApp {
   ExitCode exit_already_finished(const run::EarlyStopRequest& request);
   void tick();
   // Ends the process, whatever its threads do.
-  [[noreturn]] void exit_now(const run::ExitStatus& end);
+  [[noreturn]] void exit_now(const run::ExitStatus& end, std::chrono::milliseconds grace = {});
   void check_group_hang(const control::TrainerStatus& status);
   void check_stop_deadline(const control::TrainerStatus& status);
   void publish_wait(const control::TrainerStatus& status);
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
+  void stop_event_commands();
   // Resets the restart count after success; does not count a configuration error or a checkpoint
   // that stays locked.
   void finalize_restart_count(bool ended_well, ExitCode code);

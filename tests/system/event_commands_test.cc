@@ -1,4 +1,9 @@
 // run.on_event_command.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+
 #include <gmock/gmock.h>
 
 #include "tests/system/run_fixture.h"
@@ -6,6 +11,7 @@
 namespace stoker::test {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -31,6 +37,21 @@ TEST_F(EventCommandsRunTest, IgnoresFailureOfProgram) {
   EXPECT_EQ(train(config, run_dir(), {"--set", "train.max_steps=20"}).code, 0);
   EXPECT_THAT(log_of("stokerd"),
               HasSubstr("event command failed for_event=\"daemon exited\" error="));
+}
+
+// The program runs until its file is removed.
+TEST_F(EventCommandsRunTest, EndsAtSignalWhileProgramRuns) {
+  const std::string program = "echo > \"$0\"; while [ -e \"$0\" ]; do sleep 0.1; done";
+  const std::string config = write_config(
+      small_config("run: {on_event_command: [{events: \"daemon exited\", command: [sh, -c, '" +
+                   program + "', " + path("events") + "]}]}\n"));
+  Process trainer = this->trainer(config, run_dir(), {"--set", "train.max_steps=20"});
+  ASSERT_TRUE(wait_until(60s, [&] { return ::access(path("events").c_str(), F_OK) == 0; }));
+  trainer.signal(SIGTERM);
+  const auto ended = trainer.wait(20s);  // the program has 30 s
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_THAT(text_of(run_dir() + "/exit_status.json"), HasSubstr(R"("state":"finished")"));
+  EXPECT_THAT(log_of("stokerd"), HasSubstr("daemon exited"));
 }
 
 }  // namespace
