@@ -777,6 +777,30 @@ TEST_F(ExternalProducerTest, BlocksProducerWhileTrainingIsPaused) {
   EXPECT_FALSE(trainer.wait(0ms).has_value());
 }
 
+TEST_F(ExternalProducerTest, EndsInNextSegmentAndAtNextStart) {
+  const std::string config = external_config("capacity: 1000, num_threads: 1");
+  {
+    Process trainer = this->trainer(config, run_dir());
+    ProducerClient client = connect(hello("sim"));
+    ASSERT_EQ(client.read_offset(), 0u);
+    client.send(records(16));
+    ASSERT_TRUE(wait_until(60s, [&] { return has_step(1); })) << log_of("stokerd");
+    const auto paused = ctl(run_dir(), {"pause"}, "pause").wait(30s);
+    ASSERT_TRUE(paused && paused->code == 0) << log_of("pause");
+    client.send(records(784));
+    client.finish();
+    EXPECT_EQ(client.read_offset(), records(16).size() + records(784).size());
+    EXPECT_EQ(ProducerClient(socket(), kEndOfStream).read_line(), "{\"format\":1,\"end\":true}");
+    const auto set = ctl(run_dir(), {"set", "feed.num_workers", "3"}, "set").wait(30s);
+    ASSERT_TRUE(set && set->code == 0) << log_of("set");
+    const auto resumed = ctl(run_dir(), {"resume"}, "resume").wait(30s);
+    ASSERT_TRUE(resumed && resumed->code == 0) << log_of("resume");
+    expect_end(trainer, 50);
+  }
+  Process again = this->trainer(config, run_dir());
+  expect_end(again, 50);
+}
+
 TEST_F(ExternalProducerTest, EndsAlthoughWorkerThatWasAskedToIsKilled) {
   Process trainer = this->trainer(external_config("capacity: 1000, num_threads: 1"), run_dir());
   ProducerClient client = connect(hello("sim"));
