@@ -32,6 +32,7 @@ constexpr std::chrono::seconds kCheckInterval{1};  // of ranks that have exited
 }  // namespace
 
 struct ShardedCommit::Message {
+  uint64_t segment = 0;  // set by send()
   uint64_t snapshot = 0;
   std::string event;
   std::string directory = {};
@@ -154,7 +155,8 @@ Status ShardedCommit::write_shard(const CheckpointContent& content, const std::s
 
 Status ShardedCommit::send(const Message& message) {
   return group_.send_text(kTextName,
-                          json::serialize(json::object{{"snapshot", message.snapshot},
+                          json::serialize(json::object{{"segment", options_.segment},
+                                                       {"snapshot", message.snapshot},
                                                        {"event", message.event},
                                                        {"directory", message.directory},
                                                        {"error", message.error},
@@ -171,6 +173,7 @@ Result<ShardedCommit::Message> ShardedCommit::wait_for_message(
       return std::string(fields.at(key).as_string());
     };
     return Message{
+        .segment = fields.at("segment").to_number<uint64_t>(),
         .snapshot = fields.at("snapshot").to_number<uint64_t>(),
         .event = text("event"),
         .directory = text("directory"),
@@ -184,7 +187,8 @@ Result<ShardedCommit::Message> ShardedCommit::wait_for_message(
     if (!text.empty()) {
       STOKER_ASSIGN_OR_RETURN(const Message message,
                               parse_json_object<Message>(text, group_.name_of(rank), parse));
-      if (message.snapshot == snapshot_ && accepts(message)) return message;
+      if (message.segment == options_.segment && message.snapshot == snapshot_ && accepts(message))
+        return message;
     }
     const Deadline now = steady_clock::now();
     if (now >= deadline) return Status(StatusCode::kTimedOut, "no message");

@@ -33,6 +33,8 @@ namespace stoker::train {
 struct ShardedCommitOptions {
   std::chrono::milliseconds timeout{600'000};   // for the files of the other ranks
   std::chrono::milliseconds poll_interval{20};  // of the texts of the group
+  // Counted in the process, equal on all ranks: texts of an earlier object of the group are ignored.
+  uint64_t segment = 1;
 };
 
 class ShardedCommit {

@@ -126,6 +126,29 @@ TEST_F(ShardedCommitTest, ReportsErrorToAllRanksAndCommitsNextSnapshot) {
   expect_saved(8);
 }
 
+// As after a change of train.max_steps: the group and its texts stay, the snapshots are counted anew.
+TEST_F(ShardedCommitTest, CommitsInSecondSegmentOfGroup) {
+  ShardedCommitOptions options{.poll_interval = std::chrono::milliseconds(1)};
+  open(options);
+  for (const auto& result : commit(8)) ASSERT_TRUE(result.ok()) << result.status().to_string();
+  commits_.clear();
+  stores_.clear();
+  options.segment = 2;
+  {
+    // Before the chief has begun, there is only its last text of the first segment.
+    CheckpointStore store(directory_, default_file_system());
+    ShardedCommit early(group_.rank(1), store, default_file_system(), options);
+    std::stop_source stopped;
+    stopped.request_stop();
+    EXPECT_EQ(early.commit(content(1, 16), stopped.get_token()).status().code(),
+              StatusCode::kCancelled);
+  }
+  open(options);
+  for (const auto& result : commit(16)) EXPECT_TRUE(result.ok()) << result.status().to_string();
+  expect_saved(16);
+  expect_no_leftovers();
+}
+
 TEST_F(ShardedCommitTest, NamesRankThatDoesNotWrite) {
   open({.timeout = std::chrono::milliseconds(0), .poll_interval = std::chrono::milliseconds(1)});
   const auto result = rank(0).commit(content(0, 8), stop_.get_token());
@@ -152,7 +175,7 @@ TEST_F(ShardedCommitTest, WritesOnlyIntoDirectoryOfUnfinishedCheckpoint) {
   std::jthread other([this] { (void)rank(1).commit(content(1, 8), stop_.get_token()); });
   ASSERT_TRUE(group_.rank(0)
                   .send_text("checkpoint",
-                             R"({"snapshot":1,"event":"begun","directory":"../.tmp-step-1",)"
+                             R"({"segment":1,"snapshot":1,"event":"begun","directory":"../.tmp-step-1",)"
                              R"("error":"","name":"","bytes":0,"sha256":""})")
                   .ok());
   std::string answer;
