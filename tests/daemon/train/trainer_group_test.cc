@@ -309,6 +309,24 @@ TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
   EXPECT_EQ(saved[1], 6u);
 }
 
+TEST_F(TrainerGroupTest, RecordsSameHistogramsWithShards) {
+  auto config = sharded_config(6);
+  config.metrics.histogram_every_steps = 3;
+  Session alone(config, root_);
+  ASSERT_TRUE(alone.train().ok());
+  open_shared(config, 2, fresh());
+  train_to_end();
+  const auto histograms = [](const Session& run) {
+    std::string text;
+    for (const auto& [step, summaries] : run.histograms_)
+      for (const auto& [name, summary] : summaries)
+        text += std::to_string(step) + ' ' + name + ' ' + metrics::to_json_fields(summary) + '\n';
+    return text;
+  };
+  EXPECT_THAT(histograms(alone), HasSubstr("6 gradients/"));
+  EXPECT_EQ(histograms(chief()), histograms(alone));
+}
+
 TEST_F(TrainerGroupTest, TrainsShardsWithSumsOfBackend) {
   auto config = sharded_config(8);
   config.distributed.reduction = config::Reduction::kAllReduce;
