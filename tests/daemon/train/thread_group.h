@@ -85,7 +85,11 @@ class ThreadGroup {
     Status check_ranks() override { return {}; }
     Status check_newest() override { return {}; }
     std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
-    void report_failure(const Status&) override {}
+    void report_failure(const Status& reason) override {
+      const std::lock_guard lock(all_.mutex_);
+      all_.failure_ = name_of(rank_) + " failed: " + reason.to_string();
+      all_.changed_.notify_all();
+    }
 
    private:
     ThreadGroup& all_;
@@ -123,7 +127,8 @@ class ThreadGroup {
       collectives_ = collective;
       changed_.notify_all();
     } else {
-      changed_.wait(lock, [&] { return collectives_ >= collective; });
+      changed_.wait(lock, [&] { return collectives_ >= collective || !failure_.empty(); });
+      if (collectives_ < collective) return Status(StatusCode::kPeerLost, failure_);
     }
     if (collective == lost_at_) return Status(StatusCode::kPeerLost, "rank 1 exited");
     for (size_t k = 0; k < tensors.size(); ++k) tensors[k].copy_(sums_[k]);
@@ -149,6 +154,7 @@ class ThreadGroup {
   std::vector<Tensors> contributions_;
   Tensors sums_;
   std::map<std::pair<std::string, int>, std::string> texts_;
+  std::string failure_;  // of a rank
   size_t arrived_ = 0;
   uint64_t collectives_ = 0;
   uint64_t lost_at_ = 0;

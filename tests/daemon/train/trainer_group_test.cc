@@ -59,7 +59,10 @@ class TrainerGroupTest : public TrainerTest {
     {
       std::vector<std::jthread> threads;
       for (size_t rank = 0; rank < ranks_.size(); ++rank)
-        threads.emplace_back([this, &outcomes, rank] { outcomes[rank] = ranks_[rank]->train(); });
+        threads.emplace_back([this, &outcomes, rank] {
+          auto& outcome = outcomes[rank] = ranks_[rank]->train();
+          if (!outcome.ok()) group_->rank(static_cast<int>(rank)).report_failure(outcome.status());
+        });
     }
     return outcomes;
   }
@@ -285,6 +288,29 @@ TEST_F(TrainerGroupTest, SavesShardsAtStepsAndOnRequest) {
   // A request that is taken between two steps, and not while waiting for a batch, needs one more.
   EXPECT_THAT(chief().saved(), ElementsAre(0, AnyOf(3, 4), 6, AnyOf(8, 9), 11));
   EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr("\"step\":")));
+}
+
+// As after a failure of the workers, or a stop of the process, of one rank.
+TEST_F(TrainerGroupTest, SavesNoShardsWhenOneRankEndsAlone) {
+  for (const bool is_stop : {false, true}) {
+    open_shared(sharded_config(20), 2, fresh());
+    rank(1).on_batch = [&](uint64_t ticket) {
+      if (ticket != 4 * 5 + 2) return;  // in step 6
+      if (is_stop) {
+        rank(1).stop_.request_stop();
+      } else {
+        rank(1).ring_->close();
+      }
+    };
+    rank(1).is_valid = [](const feed::ReceivedBatch& batch) { return batch.ticket != 4 * 5 + 2; };
+    const auto outcomes = train();
+    EXPECT_EQ(outcomes[1].status().code(), StatusCode::kCancelled);
+    EXPECT_THAT(outcomes[1].status().message(),
+                HasSubstr("training ended on this rank only, at step 5; its part of"));
+    EXPECT_EQ(outcomes[0].status().code(), StatusCode::kPeerLost);
+    EXPECT_THAT(outcomes[0].status().message(), HasSubstr("rank 1 failed: "));
+    EXPECT_THAT(chief().saved(), IsEmpty());
+  }
 }
 
 TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
