@@ -289,10 +289,10 @@ Result<WrittenFile> write_optimizer_shard(FileSystem& files, const std::string& 
 // Fails early instead of after gigabytes of writes. Two programs that check at the same time can
 // both succeed; the reservation of the files is authoritative.
 Status CheckpointStore::check_free_space(const CheckpointContent& content) const {
-  const uint64_t needed =
-      bytes_of(content.model) +
-      bytes_of(content.optim) * static_cast<uint64_t>(std::max(content.num_shards, 1)) +
-      bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
+  const uint64_t optim_bytes =
+      content.num_shards > 0 ? content.optim_bytes : bytes_of(content.optim);
+  const uint64_t needed = bytes_of(content.model) + optim_bytes + bytes_of(content.state) +
+                          bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
   return Status(StatusCode::kNoSpace,
