@@ -335,6 +335,41 @@ TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
   EXPECT_EQ(saved[1], 6u);
 }
 
+TEST_F(TrainerGroupTest, CountsSkippedSaveOnceDuringPause) {
+  auto config = sharded_config(8);
+  config.checkpoint.save_every_steps = 1;
+  std::promise<void> gate;
+  group_ = std::make_unique<ThreadGroup>(2);
+  const std::string folder = fresh();
+  for (const int rank : {0, 1}) {
+    ModelContext context;
+    context.maybe_group = &group_->rank(rank);
+    if (rank == 0) context.before_commit = [opened = gate.get_future().share()] { opened.wait(); };
+    ranks_.push_back(std::make_unique<Session>(config, folder, kNoPoison, std::move(context)));
+  }
+  chief().on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 2) chief().ask(control::Pause{});  // in step 3
+  };
+  std::jthread client([&] {
+    const auto wait_until = [](const std::function<bool()>& is_so) {
+      while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    wait_until([&] { return chief().board_.read()->state == control::TrainerState::kPaused; });
+    const uint64_t skipped = chief().writer_->stats().skipped;
+    EXPECT_GT(skipped, 0u);
+    std::promise<bool> saved;
+    chief().mailbox_.post({control::SaveCheckpoint{},
+                           [&saved](Result<std::string> reply) { saved.set_value(reply.ok()); }});
+    const uint64_t exchanges = chief().channels_.group_exchanges;
+    wait_until([&] { return chief().channels_.group_exchanges >= exchanges + 3; });
+    EXPECT_EQ(chief().writer_->stats().skipped, skipped);
+    gate.set_value();
+    EXPECT_TRUE(saved.get_future().get());
+    chief().mailbox_.post({control::Resume{}, [](const Result<std::string>&) {}});
+  });
+  train_to_end();
+}
+
 TEST_F(TrainerGroupTest, RecordsSameHistogramsWithShards) {
   auto config = sharded_config(6);
   config.metrics.histogram_every_steps = 3;
