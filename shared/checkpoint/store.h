@@ -152,7 +152,7 @@ class CheckpointStore {
   // Checks that directory_ is still the directory of the first operation, or stores it on the first
   // call.
   Status check_directory();
-  Status remove_unfinished();
+  Status remove_unfinished(const std::string& own);
 
   std::string directory_;
   FileSystem& files_;

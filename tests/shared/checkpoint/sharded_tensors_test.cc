@@ -235,6 +235,20 @@ TEST_F(ShardedCheckpointTest, RemovesLeftoversOfKilledProcesses) {
   }
 }
 
+// As while a process of an earlier attempt still writes to it.
+TEST_F(ShardedCheckpointTest, CommitsDespiteLeftoverThatCannotBeRemoved) {
+  ASSERT_TRUE(store_.commit(content_).ok());
+  const std::string left = directory_ + "/.tmp-step-000000006-0123456789abcdef";
+  std::filesystem::create_directory(left);
+  content_.manifest.step = 8;
+  const uint64_t before = files_.operations().size();
+  files_.fail_at(before + 3, {.error = ENOTEMPTY});
+  const auto committed = store_.commit(content_);
+  ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  EXPECT_EQ(files_.operations()[before + 2].kind, test::Operation::Kind::kRemoveTree);
+  EXPECT_TRUE(std::filesystem::exists(left));
+}
+
 TEST_F(ShardedCheckpointTest, ReportsMissingTruncatedAndCorruptPart) {
   ASSERT_TRUE(store_.commit(content_).ok());
   const std::string whole = *read_file(second_file(), 1 << 20);
