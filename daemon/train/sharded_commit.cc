@@ -206,6 +206,7 @@ Result<ShardedCommit::Message> ShardedCommit::wait_for_message(
   };
   const ScopedActivity waiting(kWaitForShards);
   Deadline next_check = steady_clock::now() + kCheckInterval;
+  Status lost;
   while (true) {
     STOKER_ASSIGN_OR_RETURN(const std::string text, group_.receive_text(kTextName, rank));
     if (!text.empty()) {
@@ -213,10 +214,13 @@ Result<ShardedCommit::Message> ShardedCommit::wait_for_message(
                               parse_json_object<Message>(text, group_.name_of(rank), parse));
       if (message.segment == options_.segment && accepts(message)) return message;
     }
+    STOKER_RETURN_IF_ERROR(lost);
     const Deadline now = steady_clock::now();
     if (now >= deadline) return Status(StatusCode::kTimedOut, "no message");
     if (now >= next_check) {
-      STOKER_RETURN_IF_ERROR(group_.check_ranks());
+      // Another one may have exited after its message. This one too, which is read once more.
+      lost = group_.check_rank(rank);
+      if (!lost.ok()) continue;
       next_check = now + kCheckInterval;
     }
     if (!sleep_until(stop, now + options_.poll_interval))

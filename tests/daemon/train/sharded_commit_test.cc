@@ -1,5 +1,6 @@
 #include "daemon/train/sharded_commit.h"
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -198,6 +199,36 @@ TEST_F(ShardedCommitTest, TakesPartAgainAfterMissedEnd) {
   (void)rank(1).commit(content(1, 16), stop_.get_token());
   EXPECT_THAT(*group_.rank(0).receive_text("checkpoint", 1),
               HasSubstr(R"("snapshot":3,"event":"written")"));
+}
+
+// As at the end of a run: the texts of the chief must last until all ranks have read them.
+TEST_F(ShardedCommitTest, InformsAllRanksThoughOthersHaveExited) {
+  open();
+  const Status failed(StatusCode::kIoError, "disk full");
+  const auto inform = [&](int other) {
+    EXPECT_THAT(rank(other).commit(content(other, 8), stop_.get_token()).status().message(),
+                HasSubstr("disk full"));
+  };
+  std::atomic<bool> is_announced = false;
+  std::jthread chief([&] {
+    rank(0).announce(failed, stop_.get_token());
+    is_announced = true;
+  });
+  inform(2);
+  group_.exit(2);
+  // Longer than the interval in which the chief checks the ranks.
+  while (group_.checks() < 2 && !is_announced) std::this_thread::yield();
+  EXPECT_FALSE(is_announced);
+  inform(1);
+}
+
+TEST_F(ShardedCommitTest, NamesRankThatHasExited) {
+  open();
+  group_.exit(1);
+  const auto result = rank(0).commit(content(0, 8), stop_.get_token());
+  EXPECT_EQ(result.status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(result.status().message(), HasSubstr("rank 1 exited"));
+  expect_no_leftovers();
 }
 
 TEST_F(ShardedCommitTest, EndsWaitOnStop) {
