@@ -287,6 +287,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   STOKER_ASSIGN_OR_RETURN(config::LiveSettings settings, choose_settings(saved));
   STOKER_ASSIGN_OR_RETURN(SegmentStart start, create_state(std::move(data), saved, device));
   STOKER_ASSIGN_OR_RETURN(start.config, config::with_live_settings(config_, settings));
+  start.number = ++num_segments_;
   start.store = std::move(store);
   start.maybe_stream_input = maybe_stream_input_.get();
   start.continues_stream = has_read_stream_;

@@ -167,6 +167,7 @@ class Run final : public server::TrainingControl {
   bool is_data_exhausted_ = false;
   std::unique_ptr<StreamInput> maybe_stream_input_;  // opened once, for all segments
   bool has_read_stream_ = false;                     // a segment has ended
+  uint64_t num_segments_ = 0;                        // that have been prepared
   std::optional<config::LiveSettings>
       live_settings_;            // of the segment before; nullopt: there is none
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones

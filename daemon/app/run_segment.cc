@@ -103,7 +103,8 @@ void record_setting_change(const run::RunLayout& layout, const run::SettingChang
 RunSegment::RunSegment(const config::Config& config, const RunFiles& files,
                        DatasetRefresher* maybe_refresher, Clock& clock, SegmentStart start,
                        group::ProcessGroup* maybe_group)
-    : configured_(config),
+    : number_(start.number),
+      configured_(config),
       config_(std::move(start.config)),
       layout_(files.run),
       rank_layout_(files.rank),
@@ -179,7 +180,7 @@ Status RunSegment::open_outputs() {
 
 // Each rank writes its part of a checkpoint, the chief commits it.
 void RunSegment::share_commits(writer::WriterOptions& saving) {
-  train::ShardedCommitOptions options;
+  train::ShardedCommitOptions options{.segment = number_};
   options.timeout = std::chrono::milliseconds(
       static_cast<int64_t>(1e3 * config_.distributed.start_timeout_seconds));
   sharded_commit_ = std::make_unique<train::ShardedCommit>(*maybe_group_, *store_,

@@ -57,6 +57,7 @@ struct RunFiles {
 
 // What a segment starts from; prepared by Run.
 struct SegmentStart {
+  uint64_t number = 1;    // counted in the process, equal on all ranks of a group
   config::Config config;  // in effect, with the live settings of the state
   std::unique_ptr<data::Dataset> data;
   data::order::SamplePlan plan;
@@ -135,6 +136,7 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   void save_profile(train::RecordedProfile recorded, train::Done done) override;
 
   // Constant after construction.
+  const uint64_t number_;
   const config::Config& configured_;
   const config::Config config_;  // in effect at the start of the segment
   const run::RunLayout& layout_;

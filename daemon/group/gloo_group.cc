@@ -99,7 +99,7 @@ class GlooGroup final : public ProcessGroup {
     return keys_.set(text_key(name, rank()), text);
   }
   Result<std::string> receive_text(const std::string& name, int of_rank) override;
-  Status check_ranks() override;
+  Status check_rank(int rank) override;
   Status check_newest() override { return group::check_newest(*store_, prefix_); }
   std::string name_of(int rank) override { return describe_rank(keys_, environment_, rank); }
   void report_failure(const Status& reason) override;
@@ -399,9 +399,9 @@ Result<std::string> GlooGroup::receive_text(const std::string& name, int of_rank
   return text.value_or("");
 }
 
-Status GlooGroup::check_ranks() {
+Status GlooGroup::check_rank(int rank) {
   STOKER_RETURN_IF_ERROR(check_failed(keys_, environment_));
-  return check_killed(keys_, environment_, has_exited_);
+  return check_killed(keys_, environment_, has_exited_, rank);
 }
 
 // ---- failures ------------------------------------------------------------------------------------

@@ -70,9 +70,9 @@ class ProcessGroup {
   // sent under this name; empty: none.
   virtual Status send_text(const std::string& name, const std::string& text) = 0;
   virtual Result<std::string> receive_text(const std::string& name, int of_rank) = 0;
-  // kPeerLost, which names the rank, if one has failed or is known to have exited: on the host of this
-  // one. The chief knows of all ranks, the others of the chief.
-  virtual Status check_ranks() = 0;
+  // kPeerLost, which names the rank, if any has failed, or `rank` is known to have exited: on the host
+  // of this one. The chief knows of all ranks, the others of the chief.
+  virtual Status check_rank(int rank) = 0;
   // kPeerLost if this group has been replaced by another one, or cannot be reached: nothing of the run
   // may be changed any more.
   virtual Status check_newest() = 0;
@@ -111,7 +111,7 @@ class SingleProcessGroup final : public ProcessGroup {
   }
   Status send_text(const std::string&, const std::string&) override { return {}; }
   Result<std::string> receive_text(const std::string&, int) override { return std::string(); }
-  Status check_ranks() override { return {}; }
+  Status check_rank(int) override { return {}; }
   Status check_newest() override { return {}; }
   std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
   void report_failure(const Status&) override {}

@@ -284,18 +284,21 @@ bool is_known_to_have_exited(const std::optional<StartRecord>& record, int rank,
 
 Status check_killed(Store& keys, const LaunchEnvironment& environment,
                     const HasExited& has_exited) {
-  if (!has_exited) return {};
   const int end = environment.is_chief() ? environment.world_size : 1;
-  for (int rank = 0; rank < end; ++rank) {
-    if (rank == environment.rank || !has_exited(rank)) continue;
-    const auto record = find_start_record(keys, rank);
-    if (!is_known_to_have_exited(record, rank, has_exited)) continue;
-    STOKER_RETURN_IF_ERROR(check_failed(keys, environment));  // it may have told why
-    return Status(StatusCode::kPeerLost, name_of(environment, rank, record) +
-                                             " exited without a reason; see its log, and that of "
-                                             "the kernel for the OOM killer");
-  }
+  for (int rank = 0; rank < end; ++rank)
+    STOKER_RETURN_IF_ERROR(check_killed(keys, environment, has_exited, rank));
   return {};
+}
+
+Status check_killed(Store& keys, const LaunchEnvironment& environment, const HasExited& has_exited,
+                    int rank) {
+  if (!has_exited || rank == environment.rank || !has_exited(rank)) return {};
+  const auto record = find_start_record(keys, rank);
+  if (!is_known_to_have_exited(record, rank, has_exited)) return {};
+  STOKER_RETURN_IF_ERROR(check_failed(keys, environment));  // it may have told why
+  return Status(StatusCode::kPeerLost, name_of(environment, rank, record) +
+                                           " exited without a reason; see its log, and that of "
+                                           "the kernel for the OOM killer");
 }
 
 Status check_newest(Store& store, const std::string& prefix) {

@@ -58,6 +58,8 @@ Status check_failed(Store& keys, const LaunchEnvironment& environment);
 // kPeerLost, which names the rank, if one of those that this rank can wait for was killed: the chief
 // for any that has joined, the others for the chief.
 Status check_killed(Store& keys, const LaunchEnvironment& environment, const HasExited& has_exited);
+Status check_killed(Store& keys, const LaunchEnvironment& environment, const HasExited& has_exited,
+                    int rank);  // the same for one rank
 
 // kPeerLost if another group has begun after that of `prefix`, or the store does not respond: this
 // process has been replaced, and must not change the run any more.

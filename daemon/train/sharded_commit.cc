@@ -28,10 +28,17 @@ constexpr const char* kInformed = "informed";
 constexpr ThreadActivity kWaitForShards{.operation = "wait for checkpoint files of other ranks",
                                         .is_waiting = true};
 constexpr std::chrono::seconds kCheckInterval{1};  // of ranks that have exited
+// The chief writes its files, waits for the others, and reads theirs, between two of its messages.
+constexpr int kChiefTimeouts = 4;
+
+std::string in_seconds(std::chrono::milliseconds time) {
+  return std::to_string(time.count() / 1000) + " s";
+}
 
 }  // namespace
 
 struct ShardedCommit::Message {
+  uint64_t segment = 0;  // set by send()
   uint64_t snapshot = 0;
   std::string event;
   std::string directory = {};
@@ -67,8 +74,8 @@ Result<Manifest> ShardedCommit::commit(const CheckpointContent& content,
 Result<std::vector<WrittenFile>> ShardedCommit::collect(const std::string& directory,
                                                         const std::stop_token& stop) {
   const Deadline deadline = steady_clock::now() + options_.timeout;
-  const auto answers = [&directory](const Message& message) {
-    return message.directory == directory &&
+  const auto answers = [this, &directory](const Message& message) {
+    return message.snapshot == snapshot_ && message.directory == directory &&
            (message.event == kWritten || message.event == kFailed);
   };
   std::vector<WrittenFile> files;
@@ -77,7 +84,8 @@ Result<std::vector<WrittenFile>> ShardedCommit::collect(const std::string& direc
     if (message.status().code() == StatusCode::kTimedOut)
       return Status(StatusCode::kTimedOut,
                     group_.name_of(rank) + " has not written its file of the checkpoint within " +
-                        std::to_string(options_.timeout.count() / 1000) + " s");
+                        in_seconds(options_.timeout) +
+                        "; see its log, or raise distributed.start_timeout_seconds");
     if (!message.ok()) return message.status();
     if (message->event == kFailed)
       return Status(StatusCode::kIoError, group_.name_of(rank) + ": " + message->error);
@@ -97,10 +105,13 @@ void ShardedCommit::announce(const Result<Manifest>& result, const std::stop_tok
   const Deadline deadline = steady_clock::now() + options_.timeout;
   bool is_informed = send(end).ok();
   for (int rank = 1; rank < group_.world_size() && is_informed; ++rank)
-    is_informed =
-        wait_for_message(
-            rank, [](const Message& message) { return message.event == kInformed; }, deadline, stop)
-            .ok();
+    is_informed = wait_for_message(
+                      rank,
+                      [this](const Message& message) {
+                        return message.snapshot == snapshot_ && message.event == kInformed;
+                      },
+                      deadline, stop)
+                      .ok();
   ++snapshot_;
 }
 
@@ -108,22 +119,35 @@ void ShardedCommit::announce(const Result<Manifest>& result, const std::stop_tok
 
 Result<Manifest> ShardedCommit::take_part(const CheckpointContent& content,
                                           const std::stop_token& stop) {
-  const uint64_t snapshot = snapshot_;
+  const uint64_t snapshot = snapshot_++;  // whatever becomes of it, as on the chief
+  const auto timeout = kChiefTimeouts * options_.timeout;
   std::string written;  // the last directory
   while (true) {
     const auto message = wait_for_message(
         0,
-        [&written](const Message& each) {
+        [&](const Message& each) {
+          if (each.snapshot != snapshot) return each.snapshot > snapshot;
           return each.event != kBegun || each.directory != written;
         },
-        kNoDeadline, stop);
+        steady_clock::now() + timeout, stop);
+    if (message.status().code() == StatusCode::kTimedOut)
+      return Status(StatusCode::kTimedOut,
+                    group_.name_of(0) + " has not continued the checkpoint within " +
+                        in_seconds(timeout) +
+                        "; see its log, or raise distributed.start_timeout_seconds");
     if (!message.ok()) return message.status();
+    if (message->snapshot > snapshot) {
+      snapshot_ = message->event == kBegun ? message->snapshot : message->snapshot + 1;
+      return Status(StatusCode::kIoError,
+                    group_.name_of(0) +
+                        " is at another checkpoint; whether this one was saved is "
+                        "in its log");
+    }
     if (message->event == kBegun) {
       written = message->directory;
-      STOKER_RETURN_IF_ERROR(write_shard(content, written));
+      STOKER_RETURN_IF_ERROR(write_shard(content, snapshot, written));
       continue;
     }
-    ++snapshot_;
     STOKER_RETURN_IF_ERROR(send({.snapshot = snapshot, .event = kInformed}));
     if (message->event == kCommitted) return content.manifest;
     return Status(StatusCode::kIoError, group_.name_of(0) + ": " + message->error);
@@ -131,8 +155,9 @@ Result<Manifest> ShardedCommit::take_part(const CheckpointContent& content,
 }
 
 // Reports an error of the disk to the chief, which decides what follows.
-Status ShardedCommit::write_shard(const CheckpointContent& content, const std::string& directory) {
-  Message answer{.snapshot = snapshot_, .event = kWritten, .directory = directory};
+Status ShardedCommit::write_shard(const CheckpointContent& content, uint64_t snapshot,
+                                  const std::string& directory) {
+  Message answer{.snapshot = snapshot, .event = kWritten, .directory = directory};
   const bool is_valid =
       directory.starts_with(".tmp-step-") && directory.find('/') == std::string::npos;
   auto file = is_valid
@@ -154,7 +179,8 @@ Status ShardedCommit::write_shard(const CheckpointContent& content, const std::s
 
 Status ShardedCommit::send(const Message& message) {
   return group_.send_text(kTextName,
-                          json::serialize(json::object{{"snapshot", message.snapshot},
+                          json::serialize(json::object{{"segment", options_.segment},
+                                                       {"snapshot", message.snapshot},
                                                        {"event", message.event},
                                                        {"directory", message.directory},
                                                        {"error", message.error},
@@ -171,6 +197,7 @@ Result<ShardedCommit::Message> ShardedCommit::wait_for_message(
       return std::string(fields.at(key).as_string());
     };
     return Message{
+        .segment = fields.at("segment").to_number<uint64_t>(),
         .snapshot = fields.at("snapshot").to_number<uint64_t>(),
         .event = text("event"),
         .directory = text("directory"),
@@ -179,17 +206,21 @@ Result<ShardedCommit::Message> ShardedCommit::wait_for_message(
   };
   const ScopedActivity waiting(kWaitForShards);
   Deadline next_check = steady_clock::now() + kCheckInterval;
+  Status lost;
   while (true) {
     STOKER_ASSIGN_OR_RETURN(const std::string text, group_.receive_text(kTextName, rank));
     if (!text.empty()) {
       STOKER_ASSIGN_OR_RETURN(const Message message,
                               parse_json_object<Message>(text, group_.name_of(rank), parse));
-      if (message.snapshot == snapshot_ && accepts(message)) return message;
+      if (message.segment == options_.segment && accepts(message)) return message;
     }
+    STOKER_RETURN_IF_ERROR(lost);
     const Deadline now = steady_clock::now();
     if (now >= deadline) return Status(StatusCode::kTimedOut, "no message");
     if (now >= next_check) {
-      STOKER_RETURN_IF_ERROR(group_.check_ranks());
+      // Another one may have exited after its message. This one too, which is read once more.
+      lost = group_.check_rank(rank);
+      if (!lost.ok()) continue;
       next_check = now + kCheckInterval;
     }
     if (!sleep_until(stop, now + options_.poll_interval))

@@ -4,11 +4,13 @@
 // the checkpoint, and tells the others the result.
 //
 // All ranks take the same snapshots, in the same order. After an error the chief begins again, with
-// another directory, into which the others write their snapshots again.
+// another directory, into which the others write their snapshots again. A rank that has missed the end
+// of a snapshot reports it as failed, and takes part in the next one.
 //
 // Threads:  the thread of the CheckpointWriter.
-// Blocking: until all ranks have written, at most for `timeout` on the chief; a stop, or a rank that is
-//           known to have exited, ends the wait.
+// Blocking: until all ranks have written, at most for `timeout` on the chief, and on the others for a
+//           multiple of it without a message of the chief; a stop, or a rank that is known to have
+//           exited, ends the wait.
 // Owner:    what the constructor takes by reference must outlive this object.
 // Errors:   those of CheckpointStore::commit(); of other ranks with their names. kPeerLost: a rank has
 //           exited. kTimedOut: the chief has waited for too long. kCancelled: stopped.
@@ -33,6 +35,8 @@ namespace stoker::train {
 struct ShardedCommitOptions {
   std::chrono::milliseconds timeout{600'000};   // for the files of the other ranks
   std::chrono::milliseconds poll_interval{20};  // of the texts of the group
+  // Counted in the process, equal on all ranks: texts of an earlier object of the group are ignored.
+  uint64_t segment = 1;
 };
 
 class ShardedCommit {
@@ -56,9 +60,10 @@ class ShardedCommit {
                                                        const std::stop_token& stop);
   Result<checkpoint::Manifest> take_part(const checkpoint::CheckpointContent& content,
                                          const std::stop_token& stop);
-  Status write_shard(const checkpoint::CheckpointContent& content, const std::string& directory);
+  Status write_shard(const checkpoint::CheckpointContent& content, uint64_t snapshot,
+                     const std::string& directory);
   Status send(const Message& message);
-  // Until the rank has sent a message about the current snapshot that `accepts` is true for.
+  // Until the rank has sent a message of this segment that `accepts` is true for.
   Result<Message> wait_for_message(int rank, const std::function<bool(const Message&)>& accepts,
                                    Deadline deadline, const std::stop_token& stop);
 
@@ -66,7 +71,7 @@ class ShardedCommit {
   checkpoint::CheckpointStore& store_;
   FileSystem& files_;
   const ShardedCommitOptions options_;
-  uint64_t snapshot_ = 1;  // number of the current one, equal on all ranks
+  uint64_t snapshot_ = 1;  // number of the next one, or on the chief the current one
 };
 
 }  // namespace stoker::train

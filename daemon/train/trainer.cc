@@ -197,7 +197,15 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   publish(finished ? control::TrainerState::kSaving : control::TrainerState::kStopping);
   STOKER_ASSIGN_OR_RETURN(const NonfiniteGuard::NonfiniteAction action,
                           read_device_metrics_blocking());
-  if (action == NonfiniteGuard::NonfiniteAction::kContinue) {
+  Status ended_alone;
+  if (is_sharded_ && !finished && !stop_requested_) {
+    // The others are in the next step: they save nothing now, and must learn why this rank ends.
+    ended_alone =
+        Status(StatusCode::kCancelled,
+               "training ended on this rank only, at step " + std::to_string(state_.step) +
+                   "; its part of the optimizer state cannot be saved without the others");
+    reject_saving(ended_alone);
+  } else if (action == NonfiniteGuard::NonfiniteAction::kContinue) {
     STOKER_RETURN_IF_ERROR(save_last(stop.stop_requested()));
   } else {
     log_warn("final checkpoint skipped",
@@ -207,6 +215,7 @@ Result<TrainerOutcome> Trainer::end_run(std::stop_token stop) {
   instrumentation_.finish("training ended");
   reject_deferred();
   channels_.mailbox.close();
+  STOKER_RETURN_IF_ERROR(ended_alone);
   if (state_.step >= config_.train.max_steps) return TrainerOutcome::kFinished;
   if (has_data_ended_) return TrainerOutcome::kDataExhausted;
   return is_preempted_ ? TrainerOutcome::kPreempted : TrainerOutcome::kStopped;

@@ -140,9 +140,9 @@ Status Trainer::sum_over_ranks() {
   return maybe_group_->is_chief() ? receive_quarantine() : Status();
 }
 
-// Of the shards that the other ranks have updated.
+// Of the shards that the other ranks have updated. In no phase: at the start of Phase::kOptimizer the
+// gradients are complete, here they are zero.
 Status Trainer::gather_parameters() {
-  const PhaseScope optimizer(instrumentation_.maybe_observer(), Phase::kOptimizer);
   return state_.optimizer().gather_parameters(
       [this](const at::Tensor& flat, const std::vector<int64_t>& ends) {
         const ScopedActivity waiting(kWaitForParameters);

@@ -46,7 +46,8 @@ bool Trainer::must_announce_save(uint64_t step) {
       (reason != SaveReason::kNone && step != state_.step) || !save_requests_.empty();
   if (!is_due) return false;
   if (writer_.wait_idle(std::chrono::milliseconds(0))) return true;
-  if (reason == SaveReason::kSteps) record_skipped_save(step);
+  // Once: a pause asks again and again.
+  if (reason == SaveReason::kSteps && step != state_.step) record_skipped_save(step);
   return false;
 }
 

@@ -264,8 +264,11 @@ void TrainingState::for_each_tensor(const Visit& visit) const {
 }
 
 void TrainingState::copy_to(writer::Snapshot& snapshot) const {
-  if (optimizer_->is_sharded())
-    snapshot.set_shard(optimizer_->num_shards(), optimizer_->state_ranges());
+  if (optimizer_->is_sharded()) {
+    uint64_t bytes = 0;
+    for (const TensorSpec& spec : optimizer_->complete_state()) bytes += spec.bytes();
+    snapshot.set_shard(optimizer_->num_shards(), bytes, optimizer_->state_ranges());
+  }
   for_each_tensor(
       [&snapshot](writer::Part part, const std::string& name, const at::Tensor& tensor) {
         const at::Tensor source = tensor.detach();

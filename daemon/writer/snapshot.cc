@@ -44,7 +44,7 @@ void Snapshot::reserve(uint64_t bytes) {
 
 void Snapshot::begin() {
   entries_.clear();
-  set_shard(0, {});
+  set_shard(0, 0, {});
   // What did not fit before, as the growing history of a stream, has further blocks. Too small
   // ones are dropped; the first, with the parameters, is never allocated and pinned again.
   while (blocks_.size() > kMaxBlocks) {
@@ -74,6 +74,7 @@ std::span<std::byte> Snapshot::add(Part part, TensorSpec spec) {
 checkpoint::CheckpointContent Snapshot::content() const {
   checkpoint::CheckpointContent content{.manifest = manifest_};
   content.num_shards = num_shards_;
+  content.optim_bytes = optim_bytes_;
   content.ranges = ranges_;
   const auto views_for = [&content](Part part) -> checkpoint::TensorViews& {
     switch (part) {

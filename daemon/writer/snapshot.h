@@ -54,10 +54,11 @@ class Snapshot {
   // Memory for one tensor, to be filled by the caller; valid until the next begin().
   std::span<std::byte> add(Part part, TensorSpec spec);
   checkpoint::Manifest& manifest() { return manifest_; }
-  // Of a sharded optimizer state, of which this process has one part; see CheckpointContent. Until
-  // the next begin().
-  void set_shard(int num_shards, checkpoint::TensorRanges ranges) {
+  // Of a sharded optimizer state, of which this process has one part; see CheckpointContent.
+  // `bytes`: of all shards. Until the next begin().
+  void set_shard(int num_shards, uint64_t bytes, checkpoint::TensorRanges ranges) {
     num_shards_ = num_shards;
+    optim_bytes_ = bytes;
     ranges_ = std::move(ranges);
   }
 
@@ -86,6 +87,7 @@ class Snapshot {
   checkpoint::Manifest manifest_;
   std::vector<Entry> entries_;
   int num_shards_ = 0;
+  uint64_t optim_bytes_ = 0;  // of all shards
   checkpoint::TensorRanges ranges_;
   std::vector<Block> blocks_;  // filled in this order
   size_t current_ = 0;         // the block that is filled

@@ -289,10 +289,10 @@ Result<WrittenFile> write_optimizer_shard(FileSystem& files, const std::string& 
 // Fails early instead of after gigabytes of writes. Two programs that check at the same time can
 // both succeed; the reservation of the files is authoritative.
 Status CheckpointStore::check_free_space(const CheckpointContent& content) const {
-  const uint64_t needed =
-      bytes_of(content.model) +
-      bytes_of(content.optim) * static_cast<uint64_t>(std::max(content.num_shards, 1)) +
-      bytes_of(content.state) + bytes_of(content.ema) + kSmallFilesBytes;
+  const uint64_t optim_bytes =
+      content.num_shards > 0 ? content.optim_bytes : bytes_of(content.optim);
+  const uint64_t needed = bytes_of(content.model) + optim_bytes + bytes_of(content.state) +
+                          bytes_of(content.ema) + kSmallFilesBytes;
   STOKER_ASSIGN_OR_RETURN(const uint64_t free, files_.free_bytes(directory_));
   if (free >= needed) return {};
   return Status(StatusCode::kNoSpace,
@@ -301,13 +301,21 @@ Status CheckpointStore::check_free_space(const CheckpointContent& content) const
                     " MiB are free; free disk space, or lower checkpoint.keep_last");
 }
 
-// What earlier attempts have left.
-Status CheckpointStore::remove_unfinished() {
+// What earlier attempts have left. Only `own`, the name of the next one, must go: into the others,
+// other processes can still write, or hold files open on a network file system. clean_up() removes
+// them at the next start.
+Status CheckpointStore::remove_unfinished(const std::string& own) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory_));
   std::vector<std::string> hidden;
   for (const std::string& name : names)
     if (name.starts_with(std::string(kTemporaryPrefix) + kStepPrefix)) hidden.push_back(name);
-  return delete_directory(files_, directory_, hidden);
+  if (hidden.empty()) return {};
+  STOKER_RETURN_IF_ERROR(files_.sync_directory(directory_));  // as delete_directory()
+  for (const std::string& name : hidden) {
+    const Status removed = files_.remove_tree(join_path(directory_, name));
+    if (!removed.ok() && name == own) return removed;
+  }
+  return {};
 }
 
 Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
@@ -326,7 +334,7 @@ Result<Manifest> CheckpointStore::commit(const CheckpointContent& content) {
   if (!is_rooted_) STOKER_RETURN_IF_ERROR(sync_parent_directories(files_, directory_));
   is_rooted_ = true;
   STOKER_RETURN_IF_ERROR(check_free_space(content));
-  STOKER_RETURN_IF_ERROR(remove_unfinished());
+  STOKER_RETURN_IF_ERROR(remove_unfinished(hidden));
   STOKER_RETURN_IF_ERROR(files_.make_directory(temporary));
   if (content.num_shards > 0) {
     const Status begun = content.maybe_others->begin(hidden);

@@ -46,6 +46,7 @@ struct CheckpointContent {
   TensorViews ema;    // -> ema.safetensors: averaged weights; no file if empty
 
   int num_shards = 0;                   // of the optimizer state; 0: not sharded
+  uint64_t optim_bytes = 0;             // of all shards; required with `num_shards`
   TensorRanges ranges;                  // of tensors of `optim` that are not complete
   OtherShards* maybe_others = nullptr;  // required with `num_shards`
 };
@@ -151,7 +152,7 @@ class CheckpointStore {
   // Checks that directory_ is still the directory of the first operation, or stores it on the first
   // call.
   Status check_directory();
-  Status remove_unfinished();
+  Status remove_unfinished(const std::string& own);
 
   std::string directory_;
   FileSystem& files_;

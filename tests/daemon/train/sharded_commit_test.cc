@@ -1,5 +1,6 @@
 #include "daemon/train/sharded_commit.h"
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -61,6 +62,15 @@ class ShardedCommitTest : public testing::Test {
       });
     threads.clear();
     return results;
+  }
+  // As the chief does.
+  void send_begun(int snapshot, const std::string& directory = ".tmp-step-1") {
+    const std::string number = std::to_string(snapshot);
+    ASSERT_TRUE(group_.rank(0)
+                    .send_text("checkpoint", R"({"segment":1,"snapshot":)" + number +
+                                                 R"(,"event":"begun","directory":")" + directory +
+                                                 R"(","error":"","name":"","bytes":0,"sha256":""})")
+                    .ok());
   }
   void expect_saved(uint64_t step) {
     const auto opened =
@@ -126,12 +136,98 @@ TEST_F(ShardedCommitTest, ReportsErrorToAllRanksAndCommitsNextSnapshot) {
   expect_saved(8);
 }
 
+// As after a change of train.max_steps: the group and its texts stay, the snapshots are counted anew.
+TEST_F(ShardedCommitTest, CommitsInSecondSegmentOfGroup) {
+  ShardedCommitOptions options{.poll_interval = std::chrono::milliseconds(1)};
+  open(options);
+  for (const auto& result : commit(8)) ASSERT_TRUE(result.ok()) << result.status().to_string();
+  commits_.clear();
+  stores_.clear();
+  options.segment = 2;
+  {
+    // Before the chief has begun, there is only its last text of the first segment.
+    CheckpointStore store(directory_, default_file_system());
+    ShardedCommit early(group_.rank(1), store, default_file_system(), options);
+    std::stop_source stopped;
+    stopped.request_stop();
+    EXPECT_EQ(early.commit(content(1, 16), stopped.get_token()).status().code(),
+              StatusCode::kCancelled);
+  }
+  open(options);
+  for (const auto& result : commit(16)) EXPECT_TRUE(result.ok()) << result.status().to_string();
+  expect_saved(16);
+  expect_no_leftovers();
+}
+
 TEST_F(ShardedCommitTest, NamesRankThatDoesNotWrite) {
   open({.timeout = std::chrono::milliseconds(0), .poll_interval = std::chrono::milliseconds(1)});
   const auto result = rank(0).commit(content(0, 8), stop_.get_token());
   EXPECT_EQ(result.status().code(), StatusCode::kTimedOut);
-  EXPECT_THAT(result.status().message(),
-              HasSubstr("rank 1 has not written its file of the checkpoint within 0 s"));
+  EXPECT_THAT(
+      result.status().message(),
+      HasSubstr("rank 1 has not written its file of the checkpoint within 0 s; see its log, "
+                "or raise distributed.start_timeout_seconds"));
+  expect_no_leftovers();
+}
+
+TEST_F(ShardedCommitTest, EndsWaitForChiefAndTakesPartInNextSnapshot) {
+  open({.timeout = std::chrono::milliseconds(0), .poll_interval = std::chrono::milliseconds(1)});
+  for (const int other : {1, 2}) {
+    const auto result = rank(other).commit(content(other, 8), stop_.get_token());
+    EXPECT_EQ(result.status().code(), StatusCode::kTimedOut);
+    EXPECT_THAT(result.status().message(),
+                HasSubstr("rank 0 has not continued the checkpoint within 0 s; see its log, or "
+                          "raise distributed.start_timeout_seconds"));
+  }
+  rank(0).announce(Status(StatusCode::kIoError, "not begun"), stop_.get_token());
+  send_begun(2);
+  fs::create_directories(directory_ + "/.tmp-step-1");
+  for (const int other : {1, 2}) {
+    (void)rank(other).commit(content(other, 16), stop_.get_token());
+    EXPECT_THAT(*group_.rank(0).receive_text("checkpoint", other),
+                HasSubstr(R"("snapshot":2,"event":"written")"));
+  }
+}
+
+TEST_F(ShardedCommitTest, TakesPartAgainAfterMissedEnd) {
+  open({.timeout = std::chrono::milliseconds(0), .poll_interval = std::chrono::milliseconds(1)});
+  send_begun(3);
+  fs::create_directories(directory_ + "/.tmp-step-1");
+  const auto missed = rank(1).commit(content(1, 8), stop_.get_token());
+  EXPECT_EQ(missed.status().code(), StatusCode::kIoError);
+  EXPECT_THAT(missed.status().message(), HasSubstr("rank 0 is at another checkpoint; whether"));
+  (void)rank(1).commit(content(1, 16), stop_.get_token());
+  EXPECT_THAT(*group_.rank(0).receive_text("checkpoint", 1),
+              HasSubstr(R"("snapshot":3,"event":"written")"));
+}
+
+// As at the end of a run: the texts of the chief must last until all ranks have read them.
+TEST_F(ShardedCommitTest, InformsAllRanksThoughOthersHaveExited) {
+  open();
+  const Status failed(StatusCode::kIoError, "disk full");
+  const auto inform = [&](int other) {
+    EXPECT_THAT(rank(other).commit(content(other, 8), stop_.get_token()).status().message(),
+                HasSubstr("disk full"));
+  };
+  std::atomic<bool> is_announced = false;
+  std::jthread chief([&] {
+    rank(0).announce(failed, stop_.get_token());
+    is_announced = true;
+  });
+  inform(2);
+  group_.exit(2);
+  // Longer than the interval in which the chief checks the ranks.
+  while (group_.checks() < 2 && !is_announced) std::this_thread::yield();
+  EXPECT_FALSE(is_announced);
+  inform(1);
+}
+
+TEST_F(ShardedCommitTest, NamesRankThatHasExited) {
+  open();
+  group_.exit(1);
+  const auto result = rank(0).commit(content(0, 8), stop_.get_token());
+  EXPECT_EQ(result.status().code(), StatusCode::kPeerLost);
+  EXPECT_THAT(result.status().message(), HasSubstr("rank 1 exited"));
   expect_no_leftovers();
 }
 
@@ -150,11 +246,7 @@ TEST_F(ShardedCommitTest, EndsWaitOnStop) {
 TEST_F(ShardedCommitTest, WritesOnlyIntoDirectoryOfUnfinishedCheckpoint) {
   open();
   std::jthread other([this] { (void)rank(1).commit(content(1, 8), stop_.get_token()); });
-  ASSERT_TRUE(group_.rank(0)
-                  .send_text("checkpoint",
-                             R"({"snapshot":1,"event":"begun","directory":"../.tmp-step-1",)"
-                             R"("error":"","name":"","bytes":0,"sha256":""})")
-                  .ok());
+  send_begun(1, "../.tmp-step-1");
   std::string answer;
   while (answer.empty()) {
     answer = *group_.rank(0).receive_text("checkpoint", 1);

@@ -1,6 +1,7 @@
 // ThreadGroup: a process group whose ranks are threads of one process.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -28,6 +29,13 @@ class ThreadGroup {
   group::ProcessGroup& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   // All ranks lose their peers in this collective, counted from 1.
   void lose_at(uint64_t collective) { lost_at_ = collective; }
+  // check_rank() reports it.
+  void exit(int rank) {
+    const std::lock_guard lock(mutex_);
+    exited_ = rank;
+    checks_ = 0;
+  }
+  uint64_t checks() const { return checks_; }  // of the ranks since then
   uint64_t collectives() const { return collectives_; }
   // Elements of the sums that a rank has started, in order.
   const std::vector<int64_t>& started_sizes(int rank) const {
@@ -82,10 +90,19 @@ class ThreadGroup {
       const std::lock_guard lock(all_.mutex_);
       return all_.texts_[{name, of_rank}];
     }
-    Status check_ranks() override { return {}; }
+    Status check_rank(int rank) override {
+      const std::lock_guard lock(all_.mutex_);
+      ++all_.checks_;
+      if (all_.exited_ != rank) return {};
+      return Status(StatusCode::kPeerLost, name_of(rank) + " exited");
+    }
     Status check_newest() override { return {}; }
     std::string name_of(int rank) override { return "rank " + std::to_string(rank); }
-    void report_failure(const Status&) override {}
+    void report_failure(const Status& reason) override {
+      const std::lock_guard lock(all_.mutex_);
+      all_.failure_ = name_of(rank_) + " failed: " + reason.to_string();
+      all_.changed_.notify_all();
+    }
 
    private:
     ThreadGroup& all_;
@@ -123,7 +140,8 @@ class ThreadGroup {
       collectives_ = collective;
       changed_.notify_all();
     } else {
-      changed_.wait(lock, [&] { return collectives_ >= collective; });
+      changed_.wait(lock, [&] { return collectives_ >= collective || !failure_.empty(); });
+      if (collectives_ < collective) return Status(StatusCode::kPeerLost, failure_);
     }
     if (collective == lost_at_) return Status(StatusCode::kPeerLost, "rank 1 exited");
     for (size_t k = 0; k < tensors.size(); ++k) tensors[k].copy_(sums_[k]);
@@ -149,6 +167,9 @@ class ThreadGroup {
   std::vector<Tensors> contributions_;
   Tensors sums_;
   std::map<std::pair<std::string, int>, std::string> texts_;
+  std::string failure_;  // of a rank
+  int exited_ = -1;      // rank
+  std::atomic<uint64_t> checks_ = 0;
   size_t arrived_ = 0;
   uint64_t collectives_ = 0;
   uint64_t lost_at_ = 0;

@@ -59,7 +59,10 @@ class TrainerGroupTest : public TrainerTest {
     {
       std::vector<std::jthread> threads;
       for (size_t rank = 0; rank < ranks_.size(); ++rank)
-        threads.emplace_back([this, &outcomes, rank] { outcomes[rank] = ranks_[rank]->train(); });
+        threads.emplace_back([this, &outcomes, rank] {
+          auto& outcome = outcomes[rank] = ranks_[rank]->train();
+          if (!outcome.ok()) group_->rank(static_cast<int>(rank)).report_failure(outcome.status());
+        });
     }
     return outcomes;
   }
@@ -287,6 +290,29 @@ TEST_F(TrainerGroupTest, SavesShardsAtStepsAndOnRequest) {
   EXPECT_THAT(chief().replies_, ElementsAre(HasSubstr("\"step\":")));
 }
 
+// As after a failure of the workers, or a stop of the process, of one rank.
+TEST_F(TrainerGroupTest, SavesNoShardsWhenOneRankEndsAlone) {
+  for (const bool is_stop : {false, true}) {
+    open_shared(sharded_config(20), 2, fresh());
+    rank(1).on_batch = [&](uint64_t ticket) {
+      if (ticket != 4 * 5 + 2) return;  // in step 6
+      if (is_stop) {
+        rank(1).stop_.request_stop();
+      } else {
+        rank(1).ring_->close();
+      }
+    };
+    rank(1).is_valid = [](const feed::ReceivedBatch& batch) { return batch.ticket != 4 * 5 + 2; };
+    const auto outcomes = train();
+    EXPECT_EQ(outcomes[1].status().code(), StatusCode::kCancelled);
+    EXPECT_THAT(outcomes[1].status().message(),
+                HasSubstr("training ended on this rank only, at step 5; its part of"));
+    EXPECT_EQ(outcomes[0].status().code(), StatusCode::kPeerLost);
+    EXPECT_THAT(outcomes[0].status().message(), HasSubstr("rank 1 failed: "));
+    EXPECT_THAT(chief().saved(), IsEmpty());
+  }
+}
+
 TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
   open_shared(sharded_config(6), 2, fresh());
   chief().on_batch = [this](uint64_t ticket) {
@@ -307,6 +333,59 @@ TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
   ASSERT_EQ(saved.size(), 2u);
   EXPECT_LT(saved[0], 4u);
   EXPECT_EQ(saved[1], 6u);
+}
+
+TEST_F(TrainerGroupTest, CountsSkippedSaveOnceDuringPause) {
+  auto config = sharded_config(8);
+  config.checkpoint.save_every_steps = 1;
+  std::promise<void> gate;
+  group_ = std::make_unique<ThreadGroup>(2);
+  const std::string folder = fresh();
+  for (const int rank : {0, 1}) {
+    ModelContext context;
+    context.maybe_group = &group_->rank(rank);
+    if (rank == 0) context.before_commit = [opened = gate.get_future().share()] { opened.wait(); };
+    ranks_.push_back(std::make_unique<Session>(config, folder, kNoPoison, std::move(context)));
+  }
+  chief().on_batch = [this](uint64_t ticket) {
+    if (ticket == 4 * 2) chief().ask(control::Pause{});  // in step 3
+  };
+  std::jthread client([&] {
+    const auto wait_until = [](const std::function<bool()>& is_so) {
+      while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    wait_until([&] { return chief().board_.read()->state == control::TrainerState::kPaused; });
+    const uint64_t skipped = chief().writer_->stats().skipped;
+    EXPECT_GT(skipped, 0u);
+    std::promise<bool> saved;
+    chief().mailbox_.post({control::SaveCheckpoint{},
+                           [&saved](Result<std::string> reply) { saved.set_value(reply.ok()); }});
+    const uint64_t exchanges = chief().channels_.group_exchanges;
+    wait_until([&] { return chief().channels_.group_exchanges >= exchanges + 3; });
+    EXPECT_EQ(chief().writer_->stats().skipped, skipped);
+    gate.set_value();
+    EXPECT_TRUE(saved.get_future().get());
+    chief().mailbox_.post({control::Resume{}, [](const Result<std::string>&) {}});
+  });
+  train_to_end();
+}
+
+TEST_F(TrainerGroupTest, RecordsSameHistogramsWithShards) {
+  auto config = sharded_config(6);
+  config.metrics.histogram_every_steps = 3;
+  Session alone(config, root_);
+  ASSERT_TRUE(alone.train().ok());
+  open_shared(config, 2, fresh());
+  train_to_end();
+  const auto histograms = [](const Session& run) {
+    std::string text;
+    for (const auto& [step, summaries] : run.histograms_)
+      for (const auto& [name, summary] : summaries)
+        text += std::to_string(step) + ' ' + name + ' ' + metrics::to_json_fields(summary) + '\n';
+    return text;
+  };
+  EXPECT_THAT(histograms(alone), HasSubstr("6 gradients/"));
+  EXPECT_EQ(histograms(chief()), histograms(alone));
 }
 
 TEST_F(TrainerGroupTest, TrainsShardsWithSumsOfBackend) {

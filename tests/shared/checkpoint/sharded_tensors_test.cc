@@ -155,6 +155,7 @@ class ShardedCheckpointTest : public StoreFixture {
     content_ = state_.content();
     content_.optim = views_of(first_);
     content_.num_shards = 2;
+    content_.optim_bytes = 40;
     content_.ranges = {{"exp_avg.w", {{10}, 0}}};
     CheckpointContent other;
     other.optim = views_of(second_);
@@ -234,6 +235,20 @@ TEST_F(ShardedCheckpointTest, RemovesLeftoversOfKilledProcesses) {
   }
 }
 
+// As while a process of an earlier attempt still writes to it.
+TEST_F(ShardedCheckpointTest, CommitsDespiteLeftoverThatCannotBeRemoved) {
+  ASSERT_TRUE(store_.commit(content_).ok());
+  const std::string left = directory_ + "/.tmp-step-000000006-0123456789abcdef";
+  std::filesystem::create_directory(left);
+  content_.manifest.step = 8;
+  const uint64_t before = files_.operations().size();
+  files_.fail_at(before + 3, {.error = ENOTEMPTY});
+  const auto committed = store_.commit(content_);
+  ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  EXPECT_EQ(files_.operations()[before + 2].kind, test::Operation::Kind::kRemoveTree);
+  EXPECT_TRUE(std::filesystem::exists(left));
+}
+
 TEST_F(ShardedCheckpointTest, ReportsMissingTruncatedAndCorruptPart) {
   ASSERT_TRUE(store_.commit(content_).ok());
   const std::string whole = *read_file(second_file(), 1 << 20);
@@ -264,11 +279,14 @@ TEST_F(ShardedCheckpointTest, DeletesAllParts) {
 TEST_F(ShardedCheckpointTest, CountsSpaceOfAllParts) {
   CheckpointContent alone = content_;
   alone.num_shards = 0;
-  content_.num_shards = kMaxOptimizerShards;
   const std::vector<OwnedTensor> large{make_tensor("exp_avg.w", DType::kF32, {1 << 20}, 1)};
   content_.optim = alone.optim = views_of(large);
   files_.set_free_bytes(uint64_t{8} << 20);
   ASSERT_TRUE(store_.commit(alone).ok());
+  // Not that of the own part times the number of parts: they can have different sizes.
+  content_.optim_bytes = uint64_t{6} << 20;
+  EXPECT_TRUE(store_.check_free_space(content_).ok());
+  content_.optim_bytes = uint64_t{8} << 20;
   EXPECT_EQ(store_.check_free_space(content_).code(), StatusCode::kNoSpace);
 }
 
