@@ -1,10 +1,15 @@
 #include "ctl/checkpoint_export.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -141,12 +146,16 @@ Status write_tensors(const OpenParts& open, ExportFormat format, uint64_t step,
 // A folder that appears with all of its files or not at all.
 class NewFolder {
  public:
-  static Result<NewFolder> create(const std::string& path) {
+  static Result<NewFolder> create(std::string path) {
+    while (path.ends_with('/')) path.pop_back();
+    if (path.empty()) return Status(StatusCode::kInvalidArgument, "the folder has no name");
     if (std::filesystem::exists(std::filesystem::symlink_status(path)))
       return Status(StatusCode::kAlreadyExists,
                     path + ": already exists; remove it, or choose another name");
     NewFolder folder(path, temporary_path(path));
-    STOKER_RETURN_IF_ERROR(default_file_system().make_directory(folder.temporary_));
+    // Readable by all, like the files.
+    if (::mkdir(folder.temporary_.c_str(), 0755) != 0)
+      return Status::from_errno(errno, "mkdir " + std::exchange(folder.temporary_, {}));
     return folder;
   }
   NewFolder(NewFolder&& other) noexcept
@@ -158,7 +167,10 @@ class NewFolder {
 
   std::string operator/(const std::string& name) const { return join_path(temporary_, name); }
   Status write(const std::string& name, const std::string& text) const {
-    return write_file_atomically(default_file_system(), *this / name, text);
+    STOKER_ASSIGN_OR_RETURN(checkpoint::NewFile file,
+                            checkpoint::NewFile::create(default_file_system(), *this / name));
+    STOKER_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(text))));
+    return file.commit();
   }
   Status commit() {
     FileSystem& files = default_file_system();
@@ -193,20 +205,95 @@ boost::json::object read_object(const std::string& path) {
   return value.is_object() ? value.as_object() : boost::json::object();
 }
 
-// The settings have null for the number of the tokenizer's tokens.
-void set_vocab_size(config::ModelVariant& arch, int64_t vocab_size) {
-  std::visit(
-      [&](auto& model) {
-        if constexpr (requires { model.vocab_size.value(); }) model.vocab_size = vocab_size;
-      },
-      arch);
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+// The parameters of a model with these settings.
+Shapes parameter_shapes(const config::Gpt2Config& gpt2) {
+  const int64_t width = gpt2.embed_dim, mlp = gpt2.effective_mlp_dim(), vocab = *gpt2.vocab_size;
+  Shapes shapes{{"tok.weight", {vocab, width}}, {"pos.weight", {gpt2.context_length, width}}};
+  const auto add_norm = [&](const std::string& name) {
+    shapes[name + ".weight"] = shapes[name + ".bias"] = {width};
+  };
+  const auto add_linear = [&](const std::string& name, int64_t inputs, int64_t outputs) {
+    shapes[name + ".weight"] = {outputs, inputs};
+    shapes[name + ".bias"] = {outputs};
+  };
+  for (int64_t i = 0; i < gpt2.num_layers; ++i) {
+    const std::string block = "blocks." + std::to_string(i) + ".";
+    add_norm(block + "ln1");
+    add_linear(block + "qkv", width, 3 * width);
+    add_linear(block + "proj", width, width);
+    add_norm(block + "ln2");
+    add_linear(block + "up", width, mlp);
+    add_linear(block + "down", mlp, width);
+  }
+  add_norm("ln");
+  if (!gpt2.tie_weights) shapes["head.weight"] = {vocab, width};
+  return shapes;
+}
+
+Shapes parameter_shapes(const config::LlamaConfig& llama) {
+  const int64_t width = llama.embed_dim, mlp = llama.effective_mlp_dim(),
+                head = llama.effective_head_dim(), heads = llama.num_heads * head,
+                groups = llama.effective_num_key_value_heads() * head, vocab = *llama.vocab_size;
+  Shapes shapes{{"tok.weight", {vocab, width}}, {"ln.weight", {width}}};
+  for (int64_t i = 0; i < llama.num_layers; ++i) {
+    const std::string block = "blocks." + std::to_string(i) + ".";
+    const auto add_linear = [&](const char* name, int64_t inputs, int64_t outputs, bool bias) {
+      shapes[block + name + ".weight"] = {outputs, inputs};
+      if (bias) shapes[block + name + ".bias"] = {outputs};
+    };
+    shapes[block + "ln1.weight"] = shapes[block + "ln2.weight"] = {width};
+    if (llama.qk_norm) shapes[block + "q_norm.weight"] = shapes[block + "k_norm.weight"] = {head};
+    add_linear("q", width, heads, llama.qkv_bias);
+    add_linear("k", width, groups, llama.qkv_bias);
+    add_linear("v", width, groups, llama.qkv_bias);
+    add_linear("proj", heads, width, llama.proj_bias);
+    for (const char* const name : {"gate", "up"}) add_linear(name, width, mlp, llama.mlp_bias);
+    add_linear("down", mlp, width, llama.mlp_bias);
+  }
+  if (!llama.tie_weights) shapes["head.weight"] = {vocab, width};
+  return shapes;
+}
+
+// config.json describes the settings of the run, which can be others than those that the checkpoint
+// was saved with. Sets vocab_size if the settings have null. kMismatch: the tensors are others.
+Status check_settings(const checkpoint::TensorRangeSource& file, config::ModelVariant& arch) {
+  const auto mismatch = [&](const std::string& is, const std::string& wanted) {
+    return Status(StatusCode::kMismatch, "the checkpoint has " + is +
+                                             ", but the model of the run's config.yaml has " +
+                                             wanted +
+                                             "; restore the settings that it was trained "
+                                             "with");
+  };
+  const TensorSpec* const tokens = file.find("tok.weight");
+  if (tokens == nullptr || tokens->shape.size() != 2)
+    return mismatch(tokens == nullptr ? "no tok.weight" : to_string(*tokens),
+                    "a tok.weight of 2 dimensions");
+  const auto check = [&](auto& model) -> Status {
+    if (!model.vocab_size) model.vocab_size = tokens->shape.front();
+    Shapes wanted = parameter_shapes(model);
+    for (const TensorSpec& spec : file.tensors()) {
+      const auto found = wanted.find(spec.name);
+      if (found == wanted.end()) return mismatch(to_string(spec), "no such tensor");
+      if (found->second != spec.shape)
+        return mismatch(to_string(spec),
+                        to_string(TensorSpec{spec.name, spec.dtype, found->second}));
+      wanted.erase(found);
+    }
+    return wanted.empty() ? Status() : mismatch("no " + wanted.begin()->first, "one");
+  };
+  if (auto* const gpt2 = std::get_if<config::Gpt2Config>(&arch)) return check(*gpt2);
+  if (auto* const llama = std::get_if<config::LlamaConfig>(&arch)) return check(*llama);
+  return {};
 }
 
 // config.json, and generation_config.json, with the ids of special tokens: those of the source.
 Status write_configs(const config::Config& config, const NewFolder& folder) {
   STOKER_ASSIGN_OR_RETURN(const std::string text,
                           config::format_huggingface_config(config.model.arch));
-  boost::json::object written = boost::json::parse(text).as_object();
+  boost::system::error_code error;
+  boost::json::object written = parse_json(text, error).as_object();
   const std::string source = source_folder(config);
   const boost::json::object before =
       source.empty() ? boost::json::object() : read_object(join_path(source, "config.json"));
@@ -269,8 +356,10 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   STOKER_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
   STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content));
-  if (const TensorSpec* const tokens = open.files.front()->find("tok.weight"))
-    set_vocab_size(config.model.arch, tokens->shape.front());
+  if (verified.manifest().config_digest != config::digest(config))
+    console.err << "stokerctl: warning: " << printable(layout.config_file())
+                << " was changed since the checkpoint was saved; config.json has its settings\n";
+  STOKER_RETURN_IF_ERROR(check_settings(*open.files.front(), config.model.arch));
   STOKER_RETURN_IF_ERROR(write_configs(config, folder));
   open.parts.front().names = checkpoint::HuggingFaceNames::find(config.model.name());
   STOKER_ASSIGN_OR_RETURN(

@@ -5,7 +5,8 @@
 // Blocking: reads the checkpoint twice (to verify and to copy it) and writes the file.
 // Errors:   kNotFound: no such checkpoint; kCorrupt: the checkpoint is corrupt; kAlreadyExists: the
 //           output exists; kNoSpace, kIoError, kPermission; kInvalidArgument: the model has no
-//           Hugging Face format. No output is left behind on error.
+//           Hugging Face format; kMismatch: config.yaml describes another model than that of the
+//           checkpoint. No output is left behind on error.
 #pragma once
 
 #include <cstdint>

@@ -330,9 +330,12 @@ class Parser {
         ->default_str("model");
     command
         ->add_option("--output", command_.output,
-                     "File or folder to write (default: step-N.safetensors, .pt or .dcp, here); "
-                     "must not exist")
-        ->type_name("FILE");
+                     "File or folder to write (default: step-N.safetensors, .pt, .dcp or "
+                     ".huggingface, here); must not exist")
+        ->type_name("FILE")
+        ->check([](const std::string& path) {
+          return std::string(path.empty() ? "must not be empty" : "");
+        });
   }
 
   std::vector<std::string> names() const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <initializer_list>
 #include <span>
@@ -20,7 +21,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr double kMaxSize = 1e6, kMaxVocabulary = 1e7,
+constexpr double kMaxSize = 1e6, kMaxVocabulary = 1e7, kMaxContext = 1e7,
                  kMaxBlocks = 1000;  // as in settings_model.cc
 
 // ---- Settings and the fields that hold them
@@ -47,7 +48,7 @@ std::span<const Gpt2Setting> settings_of(const Gpt2Config&) {
       Gpt2Setting{"num_heads", "n_head", &Gpt2Config::num_heads, kMaxSize, true},
       Gpt2Setting{"embed_dim", "n_embd", &Gpt2Config::embed_dim, kMaxSize, true},
       Gpt2Setting{"mlp_dim", "n_inner", &Gpt2Config::mlp_dim},
-      Gpt2Setting{"context_length", "n_positions", &Gpt2Config::context_length, kMaxSize, true},
+      Gpt2Setting{"context_length", "n_positions", &Gpt2Config::context_length, kMaxContext, true},
       Gpt2Setting{"vocab_size", "vocab_size", &Gpt2Config::vocab_size, kMaxVocabulary, true},
       Gpt2Setting{"layer_norm_eps", "layer_norm_epsilon", &Gpt2Config::layer_norm_eps, 1},
       Gpt2Setting{"tie_weights", "tie_word_embeddings", &Gpt2Config::tie_weights},
@@ -73,7 +74,7 @@ std::span<const LlamaSetting> settings_of(const LlamaConfig&) {
       LlamaSetting{"head_dim", "head_dim", &LlamaConfig::head_dim},
       LlamaSetting{"mlp_dim", "intermediate_size", &LlamaConfig::mlp_dim, kMaxSize, true},
       LlamaSetting{"context_length", "max_position_embeddings", &LlamaConfig::context_length,
-                   kMaxSize, true},
+                   kMaxContext, true},
       LlamaSetting{"vocab_size", "vocab_size", &LlamaConfig::vocab_size, kMaxVocabulary, true},
       own_setting("rope_theta", "rope_theta", &LlamaConfig::rope_theta),
       own_setting("rope_scaling", "rope_scaling", &LlamaConfig::rope_scaling),
@@ -132,6 +133,11 @@ std::string text_of(const json::value& value) {
   reject_field(field, "must be " + expected + ", got " + text_of(value), StatusCode::kCorrupt);
 }
 
+[[noreturn]] void reject_large_value(std::string_view field, const json::value& value,
+                                     const std::string& max) {
+  reject_field(field, text_of(value) + " is not supported (at most " + max + ")");
+}
+
 // Null if it is absent.
 json::value field_value(const json::object& object, std::string_view field) {
   const json::value* const found = object.if_contains(field);
@@ -139,9 +145,12 @@ json::value field_value(const json::object& object, std::string_view field) {
 }
 
 int64_t read_count(std::string_view field, const json::value& value, double max) {
-  if (value.is_int64() && value.as_int64() >= 1 && static_cast<double>(value.as_int64()) <= max)
-    return value.as_int64();
-  reject_value(field, value, "an integer from 1 to " + std::to_string(static_cast<int64_t>(max)));
+  const std::string max_text = std::to_string(static_cast<int64_t>(max));
+  const bool is_large = value.is_uint64() ||  // above those of int64
+                        (value.is_int64() && static_cast<double>(value.as_int64()) > max);
+  if (is_large) reject_large_value(field, value, max_text);
+  if (value.is_int64() && value.as_int64() >= 1) return value.as_int64();
+  reject_value(field, value, "an integer from 1 to " + max_text);
 }
 
 // A number above `min`, or from it.
@@ -154,7 +163,8 @@ double read_real(std::string_view field, const json::value& value, const Range& 
   boost::system::error_code error;
   const double number = value.is_number() ? value.to_number<double>(error) : range.min - 1;
   const bool is_above = number > range.min || (range.includes_min && number == range.min);
-  if (!error && is_above && number <= range.max) return number;
+  if (!error && number > range.max) reject_large_value(field, value, setting_text(range.max));
+  if (!error && is_above) return number;
   const std::string min = setting_text(range.min), max = setting_text(range.max);
   reject_value(field, value,
                range.includes_min ? "a number from " + min + " to " + max
@@ -233,23 +243,17 @@ Gpt2Config read_gpt2(const json::object& object) {
   return gpt2;
 }
 
-void read_rope_scaling(const json::object& object, LlamaConfig& llama) {
-  const json::value parameters = field_value(object, "rope_parameters");  // transformers 5
-  const std::string_view name = parameters.is_null() ? "rope_scaling" : "rope_parameters";
-  const json::value found = parameters.is_null() ? field_value(object, name) : parameters;
-  json::value theta = field_value(object, "rope_theta");
-  if (!found.is_null() && !found.is_object()) reject_value(name, found, "an object or null");
-  const json::object scaling = found.is_null() ? json::object() : found.as_object();
-  if (const json::value inner = field_value(scaling, "rope_theta"); !inner.is_null()) theta = inner;
-  if (!theta.is_null()) llama.rope_theta = read_real("rope_theta", theta, {1, 1e12});
-  for (const json::object* const each : {&object, &scaling})
-    if (const json::value share = field_value(*each, "partial_rotary_factor");
-        !share.is_null() && read_real("partial_rotary_factor", share, {0, 1}) != 1)
-      reject_field("partial_rotary_factor", text_of(share) + " is not supported (only 1)");
+// `scaling`: the object of the field `name`.
+std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::string_view name,
+                                             const json::object& scaling) {
+  for (const auto& [key, value] : scaling)
+    if (value.is_object())
+      reject_field(name, "has settings of their own for layers of type '" + one_line(key, 80) +
+                             "', which is not supported");
   json::value type = field_value(scaling, "rope_type");
   if (type.is_null()) type = field_value(scaling, "type");
-  if (type.is_null() || type == "default") return;
-  RopeScaling& rope = llama.rope_scaling.emplace();
+  if (type.is_null() || type == "default") return std::nullopt;
+  RopeScaling rope;
   if (type == "linear")
     rope.rope_type = RopeType::kLinear;
   else if (type == "llama3")
@@ -258,14 +262,49 @@ void read_rope_scaling(const json::object& object, LlamaConfig& llama) {
     reject_field(name, "has the type " + text_of(type) +
                            ", which is not supported (only default, linear, llama3)");
   rope.factor = read_real("factor", field_value(scaling, "factor"), {1, kMaxSize, true});
-  if (rope.rope_type == RopeType::kLinear) return;
+  if (rope.rope_type == RopeType::kLinear) return rope;
   rope.low_freq_factor =
       read_real("low_freq_factor", field_value(scaling, "low_freq_factor"), {0, kMaxSize});
   rope.high_freq_factor = read_real("high_freq_factor", field_value(scaling, "high_freq_factor"),
                                     {rope.low_freq_factor, kMaxSize});
-  rope.original_max_position_embeddings =
-      read_count("original_max_position_embeddings",
-                 field_value(scaling, "original_max_position_embeddings"), 1e9);
+  constexpr std::string_view kOriginal = "original_max_position_embeddings";
+  const json::value original = field_value(scaling, kOriginal);
+  rope.original_max_position_embeddings = read_count(kOriginal, original, 1e9);
+  if (const json::value outer = field_value(object, kOriginal);
+      !outer.is_null() && outer != original)
+    reject_field(kOriginal, text_of(outer) + " differs from that of " + std::string(name) + ", " +
+                                text_of(original));
+  return rope;
+}
+
+void read_rope(const json::object& object, LlamaConfig& llama) {
+  std::optional<std::optional<RopeScaling>> scaling;  // set once read
+  json::value theta = field_value(object, "rope_theta");
+  const auto read_share = [](const json::object& from) {
+    const json::value share = field_value(from, "partial_rotary_factor");
+    if (!share.is_null() && read_real("partial_rotary_factor", share, {0, 1}) != 1)
+      reject_field("partial_rotary_factor", text_of(share) + " is not supported (only 1)");
+  };
+  read_share(object);
+  // Versions before and from transformers 5.
+  for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
+    const json::value found = field_value(object, name);
+    if (found.is_null()) continue;
+    if (!found.is_object()) reject_value(name, found, "an object or null");
+    const json::object& fields = found.as_object();
+    read_share(fields);
+    const json::value inner = field_value(fields, "rope_theta");
+    if (!inner.is_null() && !theta.is_null() && inner != theta)
+      reject_field("rope_theta", text_of(theta) + " differs from that of " + std::string(name) +
+                                     ", " + text_of(inner));
+    if (!inner.is_null()) theta = inner;
+    const std::optional<RopeScaling> read = read_rope_scaling(object, name, fields);
+    if (scaling && *scaling != read)
+      reject_field(name, "differs from rope_scaling; remove the wrong one");
+    scaling = read;
+  }
+  if (!theta.is_null()) llama.rope_theta = read_real("rope_theta", theta, {1, 1e12});
+  llama.rope_scaling = scaling.value_or(std::nullopt);
 }
 
 // A window that hides no token of a sequence is not a window.
@@ -301,7 +340,7 @@ LlamaConfig read_llama(const json::object& object, const std::string& model_type
   if (model_type != "llama" && !llama.num_key_value_heads)
     reject_field("num_key_value_heads", "is missing", StatusCode::kCorrupt);
   if (model_type == "qwen3" && !object.contains("head_dim")) llama.head_dim = 128;
-  read_rope_scaling(object, llama);
+  read_rope(object, llama);
   reject_sliding_window(object, model_type, llama.context_length);
   const auto flag = [&](std::string_view field) {
     const json::value value = field_value(object, field);
@@ -334,6 +373,7 @@ HuggingFaceConfig read_object(const json::object& object) {
   if (!field_value(object, "quantization_config").is_null())
     reject_field("quantization_config",
                  "is not supported; use the folder of the model in full precision");
+  require_value(object, "is_causal", true);
   HuggingFaceConfig config{.model_type = std::string(type.as_string()), .arch = {}};
   if (config.model_type == "gpt2") {
     const Gpt2Config gpt2 = read_gpt2(object);
@@ -395,6 +435,17 @@ std::string stoker_name(const HuggingFaceConfig& config) {
   return std::holds_alternative<Gpt2Config>(config.arch) ? "gpt2" : "llama";
 }
 
+// A file of tensors, which has no settings.
+bool names_a_file(std::string_view path) {
+  constexpr std::array<std::string_view, 4> kEndings{".safetensors", ".pt", ".pth", ".bin"};
+  return std::ranges::any_of(kEndings, [&](std::string_view end) { return path.ends_with(end); });
+}
+
+bool is_missing(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 template <typename C>
 bool has_all_settings(const ExplicitKeys& keys, const C& config) {
   return std::ranges::all_of(settings_of(config), [&](const auto& setting) {
@@ -405,6 +456,7 @@ bool has_all_settings(const ExplicitKeys& keys, const C& config) {
 template <typename C>
 void apply_settings(const C& theirs, const std::string& file, const ExplicitKeys& keys, C& ours,
                     ConfigErrors& errors) {
+  if (!ours.vocab_size) ours.vocab_size = theirs.vocab_size;
   for (const MappedSetting<C>& setting : settings_of(ours))
     if (!keys.contains("model." + std::string(setting.key)))
       std::visit([&](auto member) { ours.*member = theirs.*member; }, setting.member);
@@ -439,12 +491,21 @@ void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigEr
   if (!config.model.pretrained || errors.has_error_for("model.pretrained")) return;
   const auto apply = [&](auto& ours) {
     using C = std::decay_t<decltype(ours)>;
-    if (has_all_settings(keys, ours)) return;
-    const std::string file = find_huggingface_config(config.model.pretrained->path);
-    if (file.empty()) return;
+    const bool has_all = has_all_settings(keys, ours);
+    if (has_all && ours.vocab_size) return;
     const auto add_error = [&](const std::string& message) {
       errors.add(keys.location_of("model.pretrained.path"), "model.pretrained.path", message);
     };
+    const std::string& path = config.model.pretrained->path;
+    const std::string file = find_huggingface_config(path);
+    if (file.empty()) {
+      // The defaults would be the sizes of another model.
+      if (!has_all && !names_a_file(path) && is_missing(path))
+        add_error(quoted(path) +
+                  " does not exist, and model lacks settings, which a Hugging Face folder would "
+                  "have; correct the path");
+      return;
+    }
     const auto found = read_file_of(file);
     if (!found.ok()) return add_error(found.status().message());
     const C* const theirs = std::get_if<C>(&found->arch);
@@ -509,7 +570,8 @@ json::object write_object(const Gpt2Config& gpt2) {
   return object;
 }
 
-// Mistral without a sliding window is Llama.
+// Mistral without a sliding window is Llama, but with any embed_dim: LlamaConfig of transformers
+// requires a multiple of num_heads.
 Result<json::object> write_object(const LlamaConfig& llama) {
   const bool is_qwen2 = !llama.qk_norm && llama.qkv_bias && !llama.proj_bias;
   if ((llama.qkv_bias != llama.proj_bias && !is_qwen2) ||
@@ -519,17 +581,28 @@ Result<json::object> write_object(const LlamaConfig& llama) {
                       setting_text(llama.qkv_bias) + ", proj_bias " +
                       setting_text(llama.proj_bias) + ", mlp_bias " + setting_text(llama.mlp_bias) +
                       ", qk_norm " + setting_text(llama.qk_norm));
-  const std::string type = llama.qk_norm ? "qwen3" : is_qwen2 ? "qwen2" : "llama";
-  const std::string architecture = llama.qk_norm ? "Qwen3" : is_qwen2 ? "Qwen2" : "Llama";
-  json::object object{{"architectures", {architecture + "ForCausalLM"}},
+  const bool is_qwen = llama.qk_norm || is_qwen2;
+  const bool is_mistral = !is_qwen && llama.embed_dim % llama.num_heads != 0;
+  if (is_mistral && (llama.qkv_bias || llama.mlp_bias))
+    return Status(StatusCode::kInvalidArgument,
+                  "transformers has no model with biases whose model.embed_dim (" +
+                      setting_text(llama.embed_dim) + ") is not a multiple of num_heads (" +
+                      setting_text(llama.num_heads) + "), without model.qk_norm");
+  const auto [type, architecture] = llama.qk_norm ? std::pair("qwen3", "Qwen3")
+                                    : is_qwen2    ? std::pair("qwen2", "Qwen2")
+                                    : is_mistral  ? std::pair("mistral", "Mistral")
+                                                  : std::pair("llama", "Llama");
+  json::object object{{"architectures", {std::string(architecture) + "ForCausalLM"}},
                       {"model_type", type},
                       {"hidden_act", "silu"}};
   write_settings(llama, object);
-  if (!is_qwen2) object["attention_bias"] = llama.qkv_bias;
-  if (type == "llama")
-    object["mlp_bias"] = llama.mlp_bias;
-  else
+  if (!is_qwen2 && !is_mistral) object["attention_bias"] = llama.qkv_bias;
+  if (is_qwen)
     object["use_sliding_window"] = false;
+  else if (is_mistral)
+    object["sliding_window"] = nullptr;
+  else
+    object["mlp_bias"] = llama.mlp_bias;
   object["rope_theta"] = llama.rope_theta;
   object["rope_scaling"] = nullptr;
   if (!llama.rope_scaling) return object;

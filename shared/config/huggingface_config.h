@@ -2,8 +2,8 @@
 //
 // Threads:  pure functions, except for their output arguments.
 // Blocking: read the file.
-// Errors:   kInvalidArgument: a model_type, or a field that changes the result, that stoker does not
-//           support; kCorrupt: not JSON, or a field is missing, out of range or of another type;
+// Errors:   kInvalidArgument: a model_type, a size, or a field that changes the result, that stoker
+//           does not support; kCorrupt: not JSON, or a field is missing, out of range or of another type;
 //           kNotFound, kIoError. The message names the file and the field.
 #pragma once
 
@@ -34,8 +34,9 @@ Result<HuggingFaceConfig> parse_huggingface_config(std::string_view json, const 
 Result<std::string> format_huggingface_config(const ModelVariant& arch);
 
 // If model.pretrained.path is a Hugging Face folder for model gpt2 or llama: sets the settings that
-// are not in `keys` to those of config.json. Reads nothing if `keys` has all of them, as in the
-// configuration of a run.
+// are not in `keys` to those of config.json; also model.vocab_size if it is null. Reads nothing if
+// the configuration has all of them, as that of a run. An error of model.pretrained.path: it does
+// not exist, is not named like a file of tensors, and settings are missing.
 void apply_huggingface_config(const ExplicitKeys& keys, Config& config, ConfigErrors& errors);
 
 // Whether the model has the settings of the folder. Dropout and activation checkpointing may

@@ -12,9 +12,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr double kMaxUnits = 1e6;    // per layer
-constexpr double kMaxOutputs = 1e7;  // classes or vocabulary tokens
-constexpr double kMaxPixels = 1e5;   // per side
+constexpr double kMaxUnits = 1e6;          // per layer
+constexpr double kMaxOutputs = 1e7;        // classes or vocabulary tokens
+constexpr double kMaxContextLength = 1e7;  // tokens
+constexpr double kMaxPixels = 1e5;         // per side
 constexpr double kMaxLayers = 1000;
 constexpr double kMaxDropout = 0.99;
 constexpr double kMaxInit = 1e6;  // absolute value of an argument of an initialization
@@ -236,7 +237,7 @@ constexpr auto kDropoutDetails =
     "loss decreases."sv;
 
 Field context_length_field(int64_t& context_length) {
-  return count_field("context_length", context_length, kMaxUnits,
+  return count_field("context_length", context_length, kMaxContextLength,
                      "Maximum number of tokens in a sequence",
                      "At least the sequence.block_size of every dataset.");
 }

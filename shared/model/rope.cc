@@ -1,5 +1,7 @@
 #include "shared/model/rope.h"
 
+#include <algorithm>
+#include <bit>
 #include <numbers>
 
 #include <ATen/core/grad_mode.h>
@@ -49,15 +51,19 @@ Rope::Rope(int64_t head_dim, double theta, const std::optional<config::RopeScali
 
 RopeTables Rope::tables(int64_t time, const at::Tensor& like) {
   const at::NoGradGuard no_grad;
-  const bool is_current = longest_.cos.defined() && longest_.cos.size(0) >= time &&
-                          longest_.cos.device() == like.device() &&
-                          longest_.cos.scalar_type() == like.scalar_type();
-  if (!is_current) {
+  auto found = std::ranges::find_if(tables_, [&](const RopeTables& tables) {
+    return tables.cos.size(0) >= time && tables.cos.device() == like.device() &&
+           tables.cos.scalar_type() == like.scalar_type();
+  });
+  if (found == tables_.end()) {
+    // Powers of 2, so that growing lengths make few tables.
+    const auto length = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(time)));
     const at::Tensor angles =
-        at::outer(at::arange(time, at::TensorOptions().dtype(at::kFloat)), frequencies_);
-    longest_ = {angles.cos().to(like.options()), angles.sin().to(like.options())};
+        at::outer(at::arange(length, at::TensorOptions().dtype(at::kFloat)), frequencies_);
+    tables_.push_back({angles.cos().to(like.options()), angles.sin().to(like.options())});
+    found = tables_.end() - 1;
   }
-  return {longest_.cos.narrow(0, 0, time), longest_.sin.narrow(0, 0, time)};
+  return {found->cos.narrow(0, 0, time), found->sin.narrow(0, 0, time)};
 }
 
 at::Tensor rotate(const at::Tensor& x, const RopeTables& tables) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -24,12 +25,12 @@ class Rope {
   Rope(int64_t head_dim, double theta, const std::optional<config::RopeScaling>& scaling);
 
   // The tables of positions 0 to time - 1 for values like `like`. Computed in F32, as the published
-  // models were trained, and kept for the next call.
+  // models were trained, and kept while the object exists: a captured CUDA graph reads them again.
   RopeTables tables(int64_t time, const at::Tensor& like);
 
  private:
   at::Tensor frequencies_;  // F32 [head_dim / 2]
-  RopeTables longest_;
+  std::vector<RopeTables> tables_;
 };
 
 // `x` [batch, heads, time, head_dim].

@@ -70,14 +70,20 @@ class StateDictMapper {
   }
 
   checkpoint::HuggingFaceNames::Name map_name(const TensorSpec& spec) {
+    std::optional<std::string> renamed;
     for (Rule& rule : rules_) {
       const auto parts = rule.glob.match_parts(spec.name);
       if (!parts) continue;
       ++rule.matched;
-      return {expand_wildcards(rule.rule.to, *parts)};
+      renamed = expand_wildcards(rule.rule.to, *parts);
+      break;
     }
-    auto known = names_ == nullptr ? std::nullopt : names_->to_stoker(spec.name);
-    return known ? *std::move(known) : checkpoint::HuggingFaceNames::Name{spec.name};
+    const std::string& name = renamed ? *renamed : spec.name;
+    if (names_ == nullptr) return {name};
+    if (auto known = names_->to_stoker(name)) return *std::move(known);
+    // A rule changes the name of a tensor, not its layout.
+    const auto theirs = renamed ? names_->from_stoker(name) : std::nullopt;
+    return {name, theirs && theirs->is_transposed};
   }
 
   // A model with a tied head has the embedding only; a file can have either, or both.
@@ -86,7 +92,9 @@ class StateDictMapper {
       return spec.name == checkpoint::kHeadWeight;
     };
     const auto head = available_.find(std::string(checkpoint::kHeadWeight));
-    if (head == available_.end() || std::ranges::any_of(needed_, is_head)) return;
+    if (head == available_.end() || std::ranges::any_of(needed_, is_head) ||
+        is_ignored(head->first))
+      return;
     const auto [embedding, is_only] =
         available_.emplace(std::string(checkpoint::kEmbeddingWeight), head->second);
     const TensorSpec& spec = *head->second.spec;

@@ -3,8 +3,10 @@
 // model.pretrained.
 //
 // Names are mapped first: the first rule of key_mapping whose `from` matches a name in the file
-// renames it; in a Hugging Face folder, its table maps the other names. Then names on either side that match a glob of exclude are ignored. The remaining
-// names must agree; with strict: false, tensors that only one side has are ignored too.
+// renames it. Then the names of a Hugging Face folder are mapped by its table; a rule can also give
+// the name in the model itself, and the tensor is transposed as that of the table. Then names on
+// either side that match a glob of exclude are ignored. The remaining names must agree; with strict:
+// false, tensors that only one side has are ignored too.
 //
 // Threads: values.
 #pragma once

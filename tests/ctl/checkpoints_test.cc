@@ -1,5 +1,9 @@
+#include <sys/stat.h>
+
 #include <array>
 #include <limits>
+#include <map>
+#include <numeric>
 
 #include <boost/json.hpp>
 
@@ -10,6 +14,7 @@
 #include "shared/base/hash.h"
 #include "shared/checkpoint/store.h"
 #include "shared/checkpoint/torch_file.h"
+#include "shared/config/load_config.h"
 #include "tests/ctl/run_fixture.h"
 
 namespace stoker::ctl {
@@ -372,15 +377,39 @@ class HuggingFaceExportTest : public CheckpointCommandsTest {
                    "vocab_size": 300, "eos_token_id": 7})");
     write_file(path("source/generation_config.json"), R"({"temperature": 0.5})");
     write_run("gpt2, pretrained: {path: " + path("source") + "}");
-    const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, zeros(12);
+    std::vector<float> values(600);
+    std::iota(values.begin(), values.end(), 1.0f);
+    const std::vector<float> zeros(600);
     const auto tensors = [](const std::vector<float>& of) {
-      return checkpoint::TensorViews{
-          {.spec = {.name = "blocks.0.qkv.weight", .dtype = DType::kF32, .shape = {6, 2}},
-           .bytes = std::as_bytes(std::span(of))}};
+      checkpoint::TensorViews views;
+      for (const auto& [name, shape] :
+           std::map<std::string, std::vector<int64_t>>{{"tok.weight", {300, 2}},
+                                                       {"pos.weight", {4, 2}},
+                                                       {"blocks.0.ln1.weight", {2}},
+                                                       {"blocks.0.ln1.bias", {2}},
+                                                       {"blocks.0.qkv.weight", {6, 2}},
+                                                       {"blocks.0.qkv.bias", {6}},
+                                                       {"blocks.0.proj.weight", {2, 2}},
+                                                       {"blocks.0.proj.bias", {2}},
+                                                       {"blocks.0.ln2.weight", {2}},
+                                                       {"blocks.0.ln2.bias", {2}},
+                                                       {"blocks.0.up.weight", {8, 2}},
+                                                       {"blocks.0.up.bias", {8}},
+                                                       {"blocks.0.down.weight", {2, 8}},
+                                                       {"blocks.0.down.bias", {2}},
+                                                       {"ln.weight", {2}},
+                                                       {"ln.bias", {2}}}) {
+        const TensorSpec spec{.name = name, .dtype = DType::kF32, .shape = shape};
+        views.push_back({.spec = spec, .bytes = std::as_bytes(std::span(of)).first(spec.bytes())});
+      }
+      return views;
     };
     checkpoint::CheckpointContent content;
     content.manifest.step = 200;
     content.manifest.live_settings = "{}";
+    const auto config = config::load_config(layout().config_file(), {});
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+    content.manifest.config_digest = config::digest(*config);
     content.model = content.optim = content.state = tensors(values);
     content.ema = tensors(zeros);
     checkpoint::CheckpointStore store(layout().checkpoints_dir(), default_file_system());
@@ -399,7 +428,8 @@ class HuggingFaceExportTest : public CheckpointCommandsTest {
     const auto file = checkpoint::SafetensorsFile::open(path(folder) + "/model.safetensors");
     EXPECT_TRUE(file.ok()) << file.status().to_string();
     const std::string name = "transformer.h.0.attn.c_attn.weight";
-    EXPECT_EQ(to_string((*file)->tensors().front()), name + " F32 [2, 6]");
+    const TensorSpec* const spec = (*file)->find(name);
+    EXPECT_EQ(spec == nullptr ? "" : to_string(*spec), name + " F32 [2, 6]");
     std::vector<float> values(12);
     EXPECT_TRUE((*file)->read(name, std::as_writable_bytes(std::span(values))).ok());
     return values[1];
@@ -422,6 +452,56 @@ TEST_F(HuggingFaceExportTest, WritesAFolder) {
   EXPECT_THAT(card, HasSubstr("library_name: transformers"));
   EXPECT_THAT(card, HasSubstr("- step: 200 of 300\n- weights: trained\n"));
   EXPECT_THAT(card, HasSubstr("- started from: `" + path("source") + "`"));
+}
+
+TEST_F(HuggingFaceExportTest, ComparesTheSettingsWithTheCheckpoint) {
+  EXPECT_EQ(export_to("same").err, "");
+  const std::string sizes =
+      "num_heads: 1, embed_dim: 2, context_length: 4, vocab_size: 300, num_layers: ";
+  write_run("gpt2, layer_norm_eps: 1.0e-4, " + sizes + "1");
+  const CommandResult changed = export_to("changed");
+  EXPECT_EQ(changed.code, 0);
+  EXPECT_THAT(changed.err, HasSubstr("config.yaml was changed since the checkpoint was saved; "
+                                     "config.json has its settings"));
+  for (const auto& [model, message] : std::map<std::string, std::string>{
+           {"gpt2, mlp_dim: 4, " + sizes + "1",
+            "the checkpoint has blocks.0.down.weight F32 [2, 8], but the model of the run's "
+            "config.yaml has blocks.0.down.weight F32 [2, 4]"},
+           {"gpt2, " + sizes + "2",
+            "the checkpoint has no blocks.1.down.bias, but the model of the run's config.yaml has "
+            "one; restore the settings that it was trained with"},
+           {"gpt2, tie_weights: false, " + sizes + "1", "the checkpoint has no head.weight"},
+           {"llama, " + sizes + "1",
+            "but the model of the run's config.yaml has no such tensor"}}) {
+    write_run(model);
+    const CommandResult result = export_to("other");
+    EXPECT_NE(result.code, 0) << model;
+    EXPECT_THAT(result.err, HasSubstr(message)) << model;
+    EXPECT_FALSE(std::filesystem::exists(path("other")));
+  }
+}
+
+TEST_F(HuggingFaceExportTest, WritesAFolderThatAllCanRead) {
+  using std::filesystem::perms;
+  const mode_t before = ::umask(022);
+  const CommandResult result = export_to("out//");
+  ::umask(before);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto mode_of = [&](const std::string& name) {
+    return std::filesystem::status(path(name)).permissions() & perms::mask;
+  };
+  EXPECT_EQ(mode_of("out"), perms(0755));
+  for (const char* const name :
+       {"config.json", "generation_config.json", "README.md", "model.safetensors"})
+    EXPECT_EQ(mode_of(std::string("out/") + name), perms(0644)) << name;
+}
+
+TEST_F(HuggingFaceExportTest, RequiresANameForTheFolder) {
+  const auto error_of = [&](const std::string& output) {
+    return ctl({"export", "200", "--format", "huggingface", "--output", output}).err;
+  };
+  EXPECT_THAT(error_of(""), HasSubstr("must not be empty"));
+  EXPECT_THAT(error_of("/"), HasSubstr("the folder has no name"));
 }
 
 TEST_F(HuggingFaceExportTest, WritesAveragedWeights) {

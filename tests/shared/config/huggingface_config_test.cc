@@ -96,6 +96,10 @@ TEST(HuggingFaceConfigTest, ReadsRopeOfEveryVersion) {
             llama3);
   EXPECT_EQ(llama("llama", R"("rope_parameters": {"rope_type": "default"})").rope_scaling,
             std::nullopt);
+  EXPECT_EQ(llama("llama", R"("rope_parameters": {"rope_type": "linear", "factor": 2.0},
+                              "rope_scaling": {"type": "linear", "factor": 2})")
+                .rope_scaling,
+            linear);
 }
 
 struct Unsupported {
@@ -124,6 +128,21 @@ TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
             "has the type \"dynamic\""},
            {of_type("llama", R"("partial_rotary_factor": 0.5)"),
             "'partial_rotary_factor' 0.5 is not supported"},
+           {of_type("llama", R"("rope_parameters": {"rope_type": "default"},
+                                "rope_scaling": {"type": "linear", "factor": 2})"),
+            "'rope_parameters' differs from rope_scaling; remove the wrong one"},
+           {of_type("llama", R"("rope_theta": 10000, "rope_parameters": {"rope_theta": 5e5})"),
+            "'rope_theta' 10000 differs from that of rope_parameters, 5e+05"},
+           {of_type("llama", R"("original_max_position_embeddings": 4096,
+                                "rope_scaling": {"rope_type": "llama3", "factor": 8,
+                                  "low_freq_factor": 1, "high_freq_factor": 4,
+                                  "original_max_position_embeddings": 8192})"),
+            "'original_max_position_embeddings' 4096 differs from that of rope_scaling, 8192"},
+           {of_type("qwen3", R"("rope_parameters": {"full_attention": {"rope_theta": 5e5}})"),
+            "'rope_parameters' has settings of their own for layers of type 'full_attention'"},
+           {of_type("llama", R"("is_causal": false)"),
+            "'is_causal' false is not supported (only true)"},
+           {object(gpt2, R"("is_causal": false)"), "'is_causal' false is not supported"},
            {of_type("mistral", R"("sliding_window": 32)"),
             "'sliding_window' 32 is not supported: it is shorter than max_position_embeddings "
             "(64)"},
@@ -132,6 +151,26 @@ TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
            {of_type("qwen3", R"("layer_types": ["full_attention", "sliding_attention"])"),
             "'layer_types' has \"sliding_attention\""}})
     EXPECT_THAT(error_of(json), HasSubstr(message)) << json;
+}
+
+TEST(HuggingFaceConfigTest, DoesNotSupportValuesAboveItsLimits) {
+  for (const auto& [json, message] : std::vector<Unsupported>{
+           {of_type("llama", R"("head_dim": 1000001)"),
+            "'head_dim' 1000001 is not supported (at most 1000000)"},
+           {of_type("llama", R"("head_dim": 9223372036854775808)"), "is not supported (at most"},
+           {of_type("llama", R"("rope_theta": 1e13)"),
+            "'rope_theta' 1e+13 is not supported (at most 1e+12)"}}) {
+    const Status status = parse_huggingface_config(json, "config.json").status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << json;
+    EXPECT_THAT(status.message(), HasSubstr(message)) << json;
+  }
+  const auto longest = read_as<Gpt2Config>(
+      R"({"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 16, "n_positions": 10000000,
+          "vocab_size": 300})");
+  EXPECT_EQ(longest.context_length, 10'000'000);
+  EXPECT_THAT(errors_of("data: {train: {format: text, path: a}}\n"
+                        "model: {name: gpt2, context_length: 10000000}\n"),
+              IsEmpty());
 }
 
 TEST(HuggingFaceConfigTest, AcceptsAWindowThatHidesNothing) {
@@ -194,6 +233,9 @@ TEST(HuggingFaceConfigTest, WritesWhatItReads) {
   of_llama.mlp_bias = false;
   of_llama.qk_norm = true;
   models.emplace_back(of_llama);  // Qwen3
+  of_llama.qkv_bias = of_llama.proj_bias = of_llama.qk_norm = false;
+  of_llama.embed_dim = 18;
+  models.emplace_back(of_llama);  // Mistral
   for (const ModelVariant& model : models) {
     const auto text = format_huggingface_config(model);
     ASSERT_TRUE(text.ok()) << text.status().to_string();
@@ -208,6 +250,12 @@ TEST(HuggingFaceConfigTest, NamesSettingsThatNoModelTypeHas) {
       format_huggingface_config(LlamaConfig{.qkv_bias = true, .mlp_bias = true}).status().message(),
       HasSubstr("no model_type of Hugging Face has these settings together: model.qkv_bias true, "
                 "proj_bias false, mlp_bias true, qk_norm false"));
+  EXPECT_THAT(format_huggingface_config(
+                  LlamaConfig{.num_heads = 4, .embed_dim = 18, .head_dim = 4, .mlp_bias = true})
+                  .status()
+                  .message(),
+              HasSubstr("transformers has no model with biases whose model.embed_dim (18) is not a "
+                        "multiple of num_heads (4), without model.qk_norm"));
   EXPECT_THAT(format_huggingface_config(GptConfig()).status().message(),
               HasSubstr("model gpt has no Hugging Face format (only gpt2, llama)"));
 }
@@ -229,6 +277,25 @@ TEST_F(HuggingFaceFolderTest, DeterminesTheSettings) {
   expected.attention_dropout = 0.1;
   EXPECT_TRUE(config.model.arch == ModelVariant(expected)) << to_yaml(config);
   EXPECT_EQ(config.data.at("train").sequence()->block_size, 64) << "of its context length";
+}
+
+TEST_F(HuggingFaceFolderTest, DeterminesAVocabularyOfNull) {
+  write(object(kGpt2));
+  const Config config = valid_config(with("name: gpt2, vocab_size: null"));
+  EXPECT_EQ(config.model.vocab_size(), 300);
+}
+
+TEST_F(HuggingFaceFolderTest, MustExistUnlessAllSettingsAreGiven) {
+  const auto of_path = [&](const std::string& path) {
+    return "data: {train: {format: text, path: a}}\nmodel: {name: gpt2, pretrained: {path: " +
+           path + "}}\n";
+  };
+  EXPECT_THAT(errors_of(of_path(scratch_ / "gone")),
+              ElementsAre(HasSubstr("' does not exist, and model lacks settings, which a "
+                                    "Hugging Face folder would have; correct the path")));
+  EXPECT_THAT(errors_of(of_path(scratch_ / "gone.pt")), IsEmpty()) << "found when it is loaded";
+  stoker::test::write_whole(scratch_ / "weights", "");
+  EXPECT_THAT(errors_of(of_path(scratch_ / "weights")), IsEmpty());
 }
 
 TEST_F(HuggingFaceFolderTest, MustAgreeWithSettingsOfBoth) {

@@ -244,5 +244,16 @@ TEST(RopeTest, ReturnsTheSameTablesForAnotherLength) {
   EXPECT_EQ(rope.tables(3, like.to(at::kDouble)).cos.scalar_type(), at::kDouble);
 }
 
+// A captured CUDA graph reads them at the same address.
+TEST(RopeTest, KeepsTheTablesOfShorterBatches) {
+  Rope rope(8, 10000, {});
+  const at::Tensor like = at::tensor({0.0f});
+  const void* const address = rope.tables(4, like).cos.data_ptr();
+  const at::Tensor longer = rope.tables(8, like).cos;
+  EXPECT_NE(longer.data_ptr(), address);
+  EXPECT_EQ(rope.tables(4, like).cos.data_ptr(), address);
+  EXPECT_EQ(rope.tables(7, like).cos.data_ptr(), longer.data_ptr());
+}
+
 }  // namespace
 }  // namespace stoker::model

@@ -156,5 +156,36 @@ TEST(StateDictMappingTest, LoadsCopiesOfATiedWeightOnlyIfItIsNotExcluded) {
   EXPECT_THAT(excluded.copies, IsEmpty());
 }
 
+TEST(StateDictMappingTest, DoesNotTieAnExcludedHead) {
+  const FakeFile file({f32("wte.weight", {4, 2}), f32("lm_head.weight", {5, 2})});
+  const StateDictMapping mapping =
+      map_state_dict({f32("tok.weight", {4, 2})}, file, {.exclude = {"head.weight"}},
+                     checkpoint::HuggingFaceNames::find("gpt2"));
+  EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+  EXPECT_THAT(source_names(mapping), ElementsAre("wte.weight"));
+  EXPECT_THAT(mapping.copies, IsEmpty());
+  EXPECT_THAT(mapping.unexpected,
+              ElementsAre("lm_head.weight F32 [5, 2] (here head.weight), ignored"));
+}
+
+TEST(StateDictMappingTest, MapsRenamedTensorsByTheTableOfTheFolder) {
+  const std::vector<TensorSpec> needed{f32("blocks.0.proj.weight", {2, 2}), f32("ln.weight")};
+  const FakeFile file({f32("base.h.0.attn.c_proj.weight", {2, 2}), f32("base.ln_f.weight"),
+                       f32("base.h.0.attn.masked_bias", {1})});
+  const auto* const names = checkpoint::HuggingFaceNames::find("gpt2");
+  const std::vector<config::KeyMapping> to_theirs{{"base.*", "transformer.*"}};
+  const std::vector<config::KeyMapping> to_ours{
+      {"base.h.*.attn.c_proj.weight", "blocks.*.proj.weight"},
+      {"base.ln_f.*", "ln.*"},
+      {"base.*", "transformer.*"}};
+  for (const auto& rules : {to_theirs, to_ours}) {
+    const StateDictMapping mapping = map_state_dict(needed, file, {.key_mapping = rules}, names);
+    EXPECT_TRUE(mapping.status().ok()) << mapping.status().to_string();
+    ASSERT_THAT(mapping.loads, SizeIs(2));
+    EXPECT_TRUE(mapping.loads[0].is_transposed) << "square, so that the shape does not tell";
+    EXPECT_FALSE(mapping.loads[1].is_transposed);
+  }
+}
+
 }  // namespace
 }  // namespace stoker::model
