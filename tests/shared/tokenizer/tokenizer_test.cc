@@ -264,12 +264,15 @@ TEST(TokenizerFile, RejectsPatterns) {
     expect_error(to_json(file), StatusCode::kCorrupt, message);
   };
   expect("(", "the pattern is not valid");
-  expect("a*", "can match an empty text");
+  for (const std::string pattern : {"a*", "(?=a)", "a*(?=b)", "b?(?=a)", "(?:a|)", ""})
+    expect(pattern, "can match an empty text");
   expect("a\\b", "'\\b' is not supported");
   expect("\\p{Han}", "'\\p{Han}' is not supported");
   expect("(?<=a)b", "is not supported");
   expect("[a[b]]", "is not supported");
   expect("[a", "a class is not closed");
+  for (const std::string pattern : {"(*FAIL)", "(*UCP)a", "(?:a(*SKIP)b)"})
+    expect(pattern, "'(*' is not supported");
   expect("^a", "'^' is not supported");
   expect("a{1,3}+", "'}+' is not supported");
   expect("a\\", "ends with a backslash");
