@@ -79,7 +79,7 @@ struct MappedText {
   // The position of the original text; nullopt within a change.
   std::optional<size_t> original(size_t at) const;
 };
-// Of valid UTF-8. kOutOfMemory.
+// Of UTF-8, else kCorrupt.
 Result<MappedText> normalize_nfc(std::string_view text);
 
 }  // namespace stoker::tokenizer

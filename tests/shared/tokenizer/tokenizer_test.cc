@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "shared/tokenizer/tokenizer_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tokenizer_files.h"
 
@@ -113,6 +114,34 @@ TEST(Tokenizer, NormalizesToComposedCharacters) {
   file.normalizer = R"({"type": "NFC"})";
   const auto tokenizer = parsed(to_json(file));
   EXPECT_EQ(tokenizer->decode(encode(tokenizer, "cafe\u0301 \u0301")), "caf\u00e9 \u0301");
+}
+
+TEST(Tokenizer, NormalizesManyMarksInOrderOfClass) {
+  // By class: 230, 202 and 240; then 129 and 130 from one character of class 0.
+  std::string marks, above, cedillas, iotas;
+  for (int i = 0; i < 100'000; ++i) {
+    marks += "\u0300\u0327\u0345";
+    cedillas += "\u0327";
+    above += "\u0300";
+    iotas += "\u0345";
+  }
+  const auto normal = normalize_nfc("a" + marks);
+  ASSERT_TRUE(normal.ok());
+  EXPECT_EQ(normal->text, "\u00e0" + cedillas + above.substr(2) + iotas);
+  std::string pairs, first, second;
+  for (int i = 0; i < 100'000; ++i) {
+    pairs += "\u0f73";
+    first += "\u0f71";
+    second += "\u0f72";
+  }
+  EXPECT_EQ(normalize_nfc(pairs)->text, first + second);
+}
+
+TEST(Tokenizer, NormalizesOnlyUtf8) {
+  EXPECT_EQ(normalize_nfc("a\xff").status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(normalize_nfc("a\xff").status().message(), HasSubstr("not UTF-8"));
+  EXPECT_EQ(normalize_nfc("\uac00\u11a8 \u1100\u1161 \u212b \u0958 \u0344")->text,
+            "\uac01 \uac00 \u00c5 \u0915\u093c \u0308\u0301");
 }
 
 TEST(Tokenizer, UsesWholePiecesWithIgnoreMerges) {
