@@ -234,6 +234,15 @@ TEST(TokenizerFile, RejectsInvalidTokens) {
                "has no token for byte 33");
 }
 
+TEST(TokenizerFile, LimitsBytesOfAddedTokens) {
+  auto file = small_tokenizer();
+  file.added_tokens = {std::string(kMaxTokenBytes, 'x')};
+  EXPECT_NE(parsed(to_json(file)), nullptr);
+  file.added_tokens = {std::string(kMaxTokenBytes + 1, 'x')};
+  expect_error(to_json(file), StatusCode::kCorrupt,
+               "added_tokens[0].content: has 1025 bytes, more than the 1024 of a token");
+}
+
 TEST(TokenizerFile, RejectsInvalidMerges) {
   const std::string file = to_json(small_tokenizer());
   expect_error(replaced(file, "[\"t\", \"o\"]", "[\"t\", \"xy\"]"), StatusCode::kCorrupt,
@@ -376,6 +385,11 @@ TEST(Tiktoken, RejectsInvalidFiles) {
                "line 2: must be a token in Base64");
   expect_error(replaced(file, "AQ== 1\n", "AQ== 99999999\n"), StatusCode::kCorrupt,
                "line 2: the rank must be a number");
+  const std::string longest(kMaxTokenBytes, 'x');
+  expect_error(replaced(file, "AQ== 1\n", base64(longest + 'x') + " 1\n"), StatusCode::kCorrupt,
+               "line 2: the token has 1025 bytes, more than 1024");
+  expect_error(replaced(file, "AQ== 1\n", base64(longest) + " 1\n"), StatusCode::kCorrupt,
+               "has no token for byte 1");
   expect_error(replaced(file, "AQ== 1\n", "AQEB 1\n"), StatusCode::kCorrupt,
                "has no token for byte 1");
 }
