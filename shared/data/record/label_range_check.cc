@@ -176,6 +176,15 @@ LabelRangeCheck::RowError LabelRangeCheck::check_rows(
   return first;
 }
 
+Status check_tokenizer_size(const config::Config& config, uint64_t num_tokens) {
+  const auto vocabulary = find_vocabulary(config, 0);
+  if (!vocabulary || num_tokens <= static_cast<uint64_t>(vocabulary->size)) return {};
+  return Status(StatusCode::kMismatch, vocabulary->key + " is " + std::to_string(vocabulary->size) +
+                                           ", but data.train.tokenizer has " +
+                                           std::to_string(num_tokens) +
+                                           " tokens; set it to at least that");
+}
+
 std::unique_ptr<Dataset> with_range_check(const config::Config& config,
                                           std::unique_ptr<Dataset> data) {
   LabelRangeCheck limits = LabelRangeCheck::of(config, data->spec(), data->classes());

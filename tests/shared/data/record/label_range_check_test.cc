@@ -58,6 +58,21 @@ TEST(LabelRangeCheckTest, ReportsOutOfVocabTokenWithPositionAndBound) {
   EXPECT_FALSE(verdict(limits, std::vector<int32_t>{0, -1, 0, 0}, 1).status.ok());
 }
 
+TEST(LabelRangeCheckTest, RejectsTokenizerLargerThanVocabularyOfLabeledText) {
+  const std::string labeled =
+      "data: {train: {format: jsonl, path: a, fields: {text: t, label: y}, tokenizer: {path: "
+      "t.json}, sequence: {max_length: 9}}}\n"
+      "task: {name: classification}\nmodel: {name: blstm, hidden_size: 2";
+  EXPECT_EQ(check_tokenizer_size(config_of(labeled + "}\n"), 261).message(),
+            "model.vocab_size is 256, but data.train.tokenizer has 261 tokens; set it to at least "
+            "that");
+  EXPECT_TRUE(check_tokenizer_size(config_of(labeled + ", vocab_size: 261}\n"), 261).ok());
+  EXPECT_TRUE(check_tokenizer_size(config_of("data: {train: {format: text, path: t.txt, tokenizer: "
+                                             "{path: t.json}}}\nmodel: {name: gpt}\n"),
+                                   70000)
+                  .ok());
+}
+
 TEST(LabelRangeCheckTest, ChecksTokensAgainstTokenizerIfModelHasNoVocabSize) {
   const config::Config config = config_of(
       "data: {train: {format: text, path: t.txt, tokenizer: {path: t.json}}}\n"
