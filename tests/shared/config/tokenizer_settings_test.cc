@@ -33,8 +33,8 @@ TEST(TokenizerSettings, TakeTokenizerAndVocabularyOfTrainingData) {
 
 TEST(TokenizerSettings, AreThoseOfMixture) {
   const std::string mixture =
-      "data: {train: {format: mixture, mixture: {a: 1, b: 1}}, a: {format: tokens, path: a}, b: " +
-      kTokenized + ", val: {format: text, path: c";
+      "data: {train: {mixture: {a: 1, b: 1}}, a: {format: tokens, path: a}, b: " + kTokenized +
+      ", val: {format: text, path: c";
   const Config config = valid_config(mixture + "}}\n");
   EXPECT_EQ(training_tokenizer(config)->path, "t.json");
   EXPECT_EQ(config.data.at("val").text_tokenizer()->path, "t.json");
