@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -58,6 +59,16 @@ Result<config::TaskConfig> resolve_class_weights(const config::TaskConfig& task,
                 saved.path() +
                     ": has no class weights, because task.class_weights was "
                     "not balanced; set task.class_weights to a list of values");
+}
+
+// The tokens of other data, such as files of tokens, are those of the tokenizer too.
+void set_vocab_size(config::ModelConfig& model, const tokenizer::Tokenizer& tokenizer) {
+  std::visit(
+      [&](auto& arch) {
+        if constexpr (requires { arch.vocab_size.has_value(); })
+          if (!arch.vocab_size) arch.vocab_size = static_cast<int64_t>(tokenizer.size());
+      },
+      model.arch);
 }
 
 // ---- Text generation
@@ -301,17 +312,20 @@ struct CheckpointEvaluator::State {
     const std::string* const path = config.model.user_code_path();
     return path == nullptr ? std::string() : *path;
   }
+  std::string tokenizer_path() const {
+    const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config);
+    return tokenizer == nullptr ? "the configuration" : tokenizer->path;
+  }
   Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_weights(
       const checkpoint::VerifiedCheckpoint& checkpoint) const {
     STOKER_RETURN_IF_ERROR(
         model::check_same_file(checkpoint.manifest().model_file, model_file, user_code_path())
             .with_context(checkpoint.path()));
-    if (maybe_tokenizer)
-      STOKER_RETURN_IF_ERROR(model::check_same_file(checkpoint.manifest().tokenizer,
-                                                    maybe_tokenizer->digest(),
-                                                    config::training_tokenizer(config)->path,
-                                                    "data.train.tokenizer.path")
-                                 .with_context(checkpoint.path()));
+    STOKER_RETURN_IF_ERROR(
+        model::check_same_file(checkpoint.manifest().tokenizer,
+                               maybe_tokenizer ? maybe_tokenizer->digest() : std::string(),
+                               tokenizer_path(), "data.train.tokenizer.path")
+            .with_context(checkpoint.path()));
     auto opened = checkpoint.open_tensors(weights_file());
     if (opened.status().code() != StatusCode::kNotFound || !config.eval.use_ema) return opened;
     return Status(StatusCode::kMismatch,
@@ -338,23 +352,28 @@ CheckpointEvaluator::CheckpointEvaluator(std::unique_ptr<State> state) : state_(
 CheckpointEvaluator::~CheckpointEvaluator() = default;
 
 Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
-    const config::Config& config, const Indexes& indexes, Clock& clock,
+    const config::Config& options, const Indexes& indexes, Clock& clock,
     const std::string& feed_program, const std::stop_token& stop) {
-  at::set_num_threads(config.eval.num_threads ? *config.eval.num_threads : num_usable_cores());
-  if (config.eval.datasets.empty())
+  at::set_num_threads(options.eval.num_threads ? *options.eval.num_threads : num_usable_cores());
+  if (options.eval.datasets.empty())
     return Status(StatusCode::kInvalidArgument,
                   "eval.datasets: is empty; set it to the datasets to evaluate on");
-  auto state = std::make_unique<State>(config, clock);
+  std::unique_ptr<State> state;
   try {
+    config::Config config = options;
+    std::shared_ptr<const tokenizer::Tokenizer> maybe_tokenizer;
+    if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config)) {
+      STOKER_ASSIGN_OR_RETURN(maybe_tokenizer, tokenizer::Tokenizer::read(tokenizer->path));
+      set_vocab_size(config.model, *maybe_tokenizer);
+    }
+    state = std::make_unique<State>(config, clock);
+    state->maybe_tokenizer = std::move(maybe_tokenizer);
     ClassMapping train;
     if (!indexes.train.empty()) train = load_class_mapping(config, indexes.train);
     STOKER_ASSIGN_OR_RETURN(
         state->datasets, open_evaluated_datasets(config, indexes.own, train, feed_program, stop));
     const data::Dataset& first = *state->datasets.front().data;
     STOKER_ASSIGN_OR_RETURN(state->model_file, model::file_digest(config.model));
-    if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config)) {
-      STOKER_ASSIGN_OR_RETURN(state->maybe_tokenizer, tokenizer::Tokenizer::read(tokenizer->path));
-    }
     config::ModelConfig model = config.model;
     model.init.clear();  // weights are always loaded, and drawing them can take minutes
     STOKER_ASSIGN_OR_RETURN(state->model, model::make_model(model, first.spec(), first.classes()));

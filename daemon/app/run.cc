@@ -460,6 +460,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
   STOKER_ASSIGN_OR_RETURN(manifest.model_file, model::file_digest(config_.model));
   if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config_)) {
     STOKER_ASSIGN_OR_RETURN(const auto read, tokenizer::Tokenizer::read(tokenizer->path));
+    STOKER_RETURN_IF_ERROR(data::record::check_tokenizer_size(config_, read->size()));
     manifest.tokenizer = read->digest();
   }
   manifest.config_digest = config::digest(config_);

@@ -159,13 +159,16 @@ class DataValidator {
 
   // All datasets must have that of the first one trained on, whose tokens are the model's classes.
   void validate_tokenizer(const TokenizerConfig& tokenizer) {
-    const std::vector<std::string> trained = sampled_datasets(config_);
-    const auto first = trained.empty() ? config_.data.end() : config_.data.find(trained.front());
-    if (first == config_.data.end() || first->second.tokenizer() == nullptr) return;
-    const auto& expected = *first->second.tokenizer();
-    if (expected ? *expected != tokenizer : first->second.has_text())
-      add("tokenizer", "must be that of data." + first->first +
-                           (expected ? "; remove it to use that one" : ", which has none"));
+    for (const std::string& name : sampled_datasets(config_)) {
+      const auto trained = config_.data.find(name);
+      if (trained == config_.data.end() || trained->second.tokenizer() == nullptr) continue;
+      const auto& expected = *trained->second.tokenizer();
+      if (!expected && !trained->second.has_text()) continue;
+      if (!expected || *expected != tokenizer)
+        add("tokenizer", "must be that of data." + name +
+                             (expected ? "; remove it to use that one" : ", which has none"));
+      return;
+    }
   }
 
   void validate_record(const DatasetConfig& dataset, const RecordConfig& record) {

@@ -449,16 +449,19 @@ void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {
   const auto* const captioner = std::get_if<CaptionerConfig>(&config.model.arch);
   const std::vector<std::string> trained = sampled_datasets(config.data, "train");
   const auto first = trained.empty() ? config.data.end() : config.data.find(trained.front());
+  std::optional<TokenizerConfig> tokenizer_of_text;
+  if (const TokenizerConfig* const tokenizer = training_tokenizer(config))
+    tokenizer_of_text = *tokenizer;
   for (auto& [name, dataset] : config.data) {
     SequenceConfig* const sequence = dataset.sequence();
     if (dataset.has_captions() && captioner != nullptr && !sequence->max_label_length)
       sequence->max_label_length = captioner->max_length;
-    const bool takes_tokenizer =
-        first != config.data.end() && dataset.tokenizer() != nullptr &&
-        !dataset.tokenizer()->has_value() &&
-        ((dataset.has_captions() && first->second.has_captions()) ||
-         (dataset.has_text() && first->second.text_tokenizer() != nullptr));
-    if (takes_tokenizer) *dataset.tokenizer() = *first->second.tokenizer();
+    if (dataset.tokenizer() != nullptr && !dataset.tokenizer()->has_value()) {
+      if (dataset.has_text())
+        *dataset.tokenizer() = tokenizer_of_text;
+      else if (dataset.has_captions() && first != config.data.end() && first->second.has_captions())
+        *dataset.tokenizer() = *first->second.tokenizer();
+    }
     if (sequence == nullptr || sequence->block_size) continue;
     if (dataset.has_tokens() && !dataset.has_variable_length())
       sequence->block_size = config.model.context_length().value_or(GptConfig{}.context_length);

@@ -21,6 +21,7 @@ const BytePairEncoding::Merge* BytePairEncoding::find_merge(int32_t left, int32_
 
 void BytePairEncoding::encode(std::string_view piece, Memory& memory,
                               std::vector<int32_t>& ids) const {
+  if (piece.empty()) return;
   if (piece.size() == 1) return ids.push_back(byte_ids_[static_cast<unsigned char>(piece[0])]);
   if (!whole_pieces_.empty()) {
     const auto whole = whole_pieces_.find(piece);

@@ -67,6 +67,7 @@ class PatternTranslator {
   }
 
   Status translate_group() {
+    if (is_next("(*")) return unsupported("(*");  // a verb of PCRE2
     if (!is_next("(?")) {
       take(1);
       return {};
@@ -187,10 +188,10 @@ Result<SplitPattern> SplitPattern::compile_translated(std::string_view pattern, 
                                             std::string(reinterpret_cast<char*>(message.data())));
   }
   auto owned = std::make_shared<const Code>(code);
-  uint32_t min_characters = 0;
-  pcre2_pattern_info(code, PCRE2_INFO_MINLENGTH, &min_characters);
-  if (min_characters == 0)
-    return Status(StatusCode::kCorrupt, "the pattern can match an empty text");
+  // Not PCRE2_INFO_MINLENGTH, which can count characters that a lookahead only inspects.
+  uint32_t can_be_empty = 0;
+  pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &can_be_empty);
+  if (can_be_empty != 0) return Status(StatusCode::kCorrupt, "the pattern can match an empty text");
   // Without it, matching is slower.
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   return SplitPattern(std::move(owned));
@@ -213,6 +214,8 @@ Result<SplitPattern::Match> SplitPattern::find(std::string_view text, size_t fro
     return Status(StatusCode::kCorrupt,
                   "the pattern of the tokenizer takes too long or too much memory on a text");
   const size_t* const ends = pcre2_get_ovector_pointer(memory.data);
+  if (ends[1] <= ends[0])
+    return Status(StatusCode::kCorrupt, "the pattern of the tokenizer matches an empty text");
   return Match{.end = Match::End::kFound, .range = {.begin = ends[0], .end = ends[1]}};
 }
 

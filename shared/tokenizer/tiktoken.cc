@@ -102,6 +102,9 @@ Status read_ranks(std::string_view file, TokenIds& ranks, std::vector<std::strin
     auto token = decode_base64(line.substr(0, std::min(space, line.size())));
     if (space == std::string_view::npos || !token)
       return bad_line(number, "must be a token in Base64, a space and its rank");
+    if (token->size() > kMaxTokenBytes)
+      return bad_line(number, "the token has " + std::to_string(token->size()) +
+                                  " bytes, more than " + std::to_string(kMaxTokenBytes));
     size_t rank = 0;
     const char* const last = line.data() + line.size();
     const auto parsed = std::from_chars(line.data() + space + 1, last, rank);

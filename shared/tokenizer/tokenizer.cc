@@ -3,10 +3,12 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
-#include <cstdlib>
+#include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "shared/base/file.h"
 #include "shared/base/hash.h"
@@ -82,6 +84,42 @@ std::optional<size_t> MappedText::original(size_t at) const {
   return change.in.end + (at - change.out.end);
 }
 
+namespace {
+
+int combining_class(int32_t character) { return utf8proc_get_property(character)->combining_class; }
+
+// Normalization form C. Marks are sorted here, because utf8proc takes quadratic time for many.
+Result<std::string> compose(std::string_view text) {
+  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  std::vector<utf8proc_int32_t> characters;
+  characters.reserve(text.size() + 1);
+  while (!text.empty()) {
+    utf8proc_int32_t character = 0;
+    const auto bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                        static_cast<utf8proc_ssize_t>(text.size()), &character);
+    if (bytes <= 0) return Status(StatusCode::kCorrupt, "a text to normalize is not UTF-8");
+    std::array<utf8proc_int32_t, 16> parts{};  // canonical: at most 4
+    int boundary = 0;
+    const auto num_parts =
+        utf8proc_decompose_char(character, parts.data(), parts.size(), kOptions, &boundary);
+    characters.insert(characters.end(), parts.begin(), parts.begin() + num_parts);
+    text.remove_prefix(static_cast<size_t>(bytes));
+  }
+  const auto is_mark = [](int32_t character) { return combining_class(character) != 0; };
+  for (auto at = characters.begin(); at != characters.end();) {
+    const auto first = std::find_if(at, characters.end(), is_mark);
+    at = std::find_if_not(first, characters.end(), is_mark);
+    std::ranges::stable_sort(first, at, {}, combining_class);
+  }
+  const auto size = static_cast<utf8proc_ssize_t>(characters.size());
+  characters.push_back(0);  // space for the terminating byte
+  const auto bytes = utf8proc_reencode(characters.data(), size, kOptions);
+  if (bytes < 0) return Status(StatusCode::kInternal, utf8proc_errmsg(bytes));
+  return std::string(reinterpret_cast<const char*>(characters.data()), static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
 Result<MappedText> normalize_nfc(std::string_view text) {
   MappedText normal;
   size_t copied = 0;
@@ -91,15 +129,7 @@ Result<MappedText> normalize_nfc(std::string_view text) {
     size_t end = begin + 1;
     while (end < text.size() && static_cast<unsigned char>(text[end]) >= 0x80) ++end;
     if (end > begin + 1 || static_cast<unsigned char>(text[begin]) >= 0x80) {
-      utf8proc_uint8_t* mapped = nullptr;
-      const auto size =
-          utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + begin),
-                       static_cast<utf8proc_ssize_t>(end - begin), &mapped,
-                       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-      if (size < 0)
-        return Status(StatusCode::kOutOfMemory, "not enough memory to normalize a text");
-      const std::string_view composed(reinterpret_cast<const char*>(mapped),
-                                      static_cast<size_t>(size));
+      STOKER_ASSIGN_OR_RETURN(const std::string composed, compose(text.substr(begin, end - begin)));
       if (composed != text.substr(begin, end - begin)) {
         normal.text += text.substr(copied, begin - copied);
         const size_t out = normal.text.size();
@@ -108,7 +138,6 @@ Result<MappedText> normalize_nfc(std::string_view text) {
             {.out = {.begin = out, .end = normal.text.size()}, .in = {.begin = begin, .end = end}});
         copied = end;
       }
-      std::free(mapped);
     }
     begin = end;
   }

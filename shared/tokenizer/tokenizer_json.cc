@@ -293,6 +293,10 @@ class JsonReader {
       STOKER_RETURN_IF_ERROR(check_value(entry, field, key, false));
     const std::string content = text_in(entry, "content");
     if (content.empty()) return wrong(field + ".content", "must be a text that is not empty");
+    if (content.size() > kMaxTokenBytes)
+      return wrong(field + ".content", "has " + std::to_string(content.size()) +
+                                           " bytes, more than the " +
+                                           std::to_string(kMaxTokenBytes) + " of a token");
     const json::value* const value = find(entry, "id");
     if (value == nullptr) return wrong(field + ".id", "is missing");
     STOKER_ASSIGN_OR_RETURN(const int32_t id, id_of(*value, field + ".id"));

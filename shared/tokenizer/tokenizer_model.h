@@ -20,6 +20,9 @@ namespace stoker::tokenizer {
 
 // Ids are indices of vectors, and labels of a loss.
 inline constexpr size_t kMaxTokens = size_t{1} << 22;
+// Of tokens whose parts or positions are searched for, which takes time quadratic in their bytes;
+// above that of every known encoding.
+inline constexpr size_t kMaxTokenBytes = 1024;
 
 // Tokens that are found in a text before it is split; of those that start at the same byte, the
 // longest.
@@ -79,7 +82,7 @@ struct MappedText {
   // The position of the original text; nullopt within a change.
   std::optional<size_t> original(size_t at) const;
 };
-// Of valid UTF-8. kOutOfMemory.
+// Of UTF-8, else kCorrupt.
 Result<MappedText> normalize_nfc(std::string_view text);
 
 }  // namespace stoker::tokenizer

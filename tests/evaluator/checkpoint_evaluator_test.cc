@@ -11,6 +11,7 @@
 #include "shared/data/pipeline/open_dataset.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tokenizer_files.h"
 
 namespace stoker::evaluator {
 namespace {
@@ -276,6 +277,66 @@ TEST_F(CheckpointEvaluatorTest, ReportsFileOfOutOfVocabToken) {
   EXPECT_NE(rejected.message().find("dataset val: " + file), std::string::npos)
       << rejected.message();
   EXPECT_NE(rejected.message().find("token 600"), std::string::npos) << rejected.message();
+}
+
+TEST_F(CheckpointEvaluatorTest, EvaluatesFilesOfTokensOfTheTokenizer) {
+  const auto write = [&](const std::string& name, const std::string& content) {
+    ASSERT_TRUE(write_file_atomically(default_file_system(), scratch_ / name, content).ok());
+  };
+  write("t.json", test::to_json(test::small_tokenizer()));
+  write("a.txt", "to be or not to be");
+  const auto evaluate = [&](uint16_t last) {
+    const std::vector<uint16_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, last};
+    write("t.bin",
+          {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(uint16_t)});
+    const auto config =
+        config::parse_config("data:\n  train: {format: text, path: " + (scratch_ / "a.txt") +
+                                 ", tokenizer: {path: " + (scratch_ / "t.json") +
+                                 "}}\n  val: {format: tokens, path: " + (scratch_ / "t.bin") +
+                                 "}\nmodel: {name: lstm_lm, hidden_size: 4, context_length: 4}\n",
+                             "test.yaml", {"feed.num_processes=0"});
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    const auto evaluator =
+        CheckpointEvaluator::create(*config, {.own = scratch_ / "eval"}, system_clock());
+    EXPECT_TRUE(evaluator.ok()) << evaluator.status().to_string();
+    return evaluator.ok() ? (*evaluator)->measure_file(scratch_ / "lstm.safetensors", {}).status()
+                          : evaluator.status();
+  };
+  std::vector<checkpoint::OwnedTensor> tensors;
+  tensors.push_back(checkpoint::make_tensor("tok.weight", DType::kF32, {261, 4}, 1));
+  tensors.push_back(checkpoint::make_tensor("lstm.weight_ih_l0", DType::kF32, {16, 4}, 2));
+  tensors.push_back(checkpoint::make_tensor("lstm.weight_hh_l0", DType::kF32, {16, 4}, 3));
+  tensors.push_back(checkpoint::make_tensor("lstm.bias_ih_l0", DType::kF32, {16}, 4));
+  tensors.push_back(checkpoint::make_tensor("lstm.bias_hh_l0", DType::kF32, {16}, 5));
+  tensors.push_back(checkpoint::make_tensor("head.weight", DType::kF32, {261, 4}, 6));
+  ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(),
+                                            "lstm.safetensors", checkpoint::views_of(tensors), {})
+                  .ok());
+  EXPECT_TRUE(evaluate(260).ok()) << evaluate(260).to_string();
+  EXPECT_NE(evaluate(261).message().find("token 261"), std::string::npos)
+      << evaluate(261).to_string();
+}
+
+TEST_F(CheckpointEvaluatorTest, RejectsCheckpointOfTokenizerThatIsNotConfigured) {
+  std::vector<checkpoint::OwnedTensor> tensors;
+  tensors.push_back(checkpoint::make_tensor("0.weight", DType::kF32, {2, 3}, 1));
+  checkpoint::CheckpointContent content;
+  content.manifest.live_settings = "{}";
+  content.manifest.step = 1;
+  content.manifest.tokenizer = std::string(64, 'a');
+  content.model = content.optim = content.state = checkpoint::views_of(tensors);
+  checkpoint::CheckpointStore store(scratch_ / "checkpoints", default_file_system());
+  ASSERT_TRUE(store.commit(content).ok());
+  const auto evaluator = create({});
+  ASSERT_TRUE(evaluator.ok());
+  const auto saved = store.open_newest({});
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  const Status rejected = (*evaluator)->measure(*saved, {}).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(rejected.message().find("was trained with another data.train.tokenizer.path, SHA-256 "
+                                    "aaaaaaaaaaaa; the configuration had none"),
+            std::string::npos)
+      << rejected.message();
 }
 
 TEST_F(CheckpointEvaluatorTest, LimitsSamplesToConfiguredMaximum) {

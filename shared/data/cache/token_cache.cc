@@ -99,6 +99,7 @@ class TokenCacheBuilder {
     hash.update("tokens " + std::to_string(kPartVersion) + ' ' + tokenizer_->digest() + '\n');
     files.add_to(hash);
     identity_ = hash.finish_hex();
+    metadata_.names = {tokenizer_->digest()};
   }
 
   Result<files::IndexMetadata> build() {
@@ -192,9 +193,12 @@ class TokenCacheBuilder {
     for (uint64_t document = begin.document; document < end.document; ++document)
       num_bytes_ += files_.stamp(document).size;
     num_bytes_ += end.offset - begin.offset;
-    progress_(num_bytes_ >> 20, "MiB of text tokenized");
+    num_encoded_ = num_bytes_;
+    report();
     return end;
   }
+
+  void report() const { progress_(num_encoded_ >> 20, "MiB of text tokenized"); }
 
   Status check_tokens(int fd, uint64_t bytes, uint32_t expected, const std::string& path) const {
     std::vector<std::byte> buffer(std::min(bytes, kWindowBytes));
@@ -220,10 +224,22 @@ class TokenCacheBuilder {
       STOKER_RETURN_IF_ERROR(default_file_system().write(fd, packed, path));
       footer.crc = crc32c(packed, footer.crc);
       footer.num_tokens += ids.size();
-      progress_((num_bytes_ + bytes) >> 20, "MiB of text tokenized");
+      num_encoded_ = num_bytes_ + bytes;
+      report();
     }
+    // Else the part would keep tokens of a text that changed while it was read.
+    for (uint64_t document = begin.document;
+         document < at.document || (document == at.document && at.offset > 0); ++document)
+      STOKER_RETURN_IF_ERROR(check_unchanged(document));
     footer.end = at;
     return default_file_system().write(fd, std::as_bytes(std::span(&footer, 1)), path);
+  }
+
+  Status check_unchanged(uint64_t document) const {
+    struct stat info {};
+    const std::string path = files_.path(document);
+    if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+    return files_.check(document, info);
   }
 
   // Encodes text from `at` on, and moves it. Returns the number of its bytes.
@@ -252,12 +268,10 @@ class TokenCacheBuilder {
   Result<TextTokenizer::Part> tokenize(const TextPosition& at, std::string_view text,
                                        bool ends_text) {
     if (!maybe_tokenizing_) {
-      maybe_tokenizing_ =
-          request_.maybe_sandbox == nullptr
-              ? std::make_unique<LocalTokenizer>(tokenizer_)
-              : request_.maybe_sandbox->make_tokenizer(request_.name, tokenizer_->digest(), [this] {
-                  progress_(num_bytes_ >> 20, "MiB of text tokenized");
-                });
+      maybe_tokenizing_ = request_.maybe_sandbox == nullptr
+                              ? std::make_unique<LocalTokenizer>(tokenizer_)
+                              : request_.maybe_sandbox->make_tokenizer(
+                                    request_.name, tokenizer_->digest(), [this] { report(); });
     }
     const std::string where =
         files_.path(at.document) + ": the text at offset " + std::to_string(at.offset);
@@ -314,7 +328,8 @@ class TokenCacheBuilder {
   std::unique_ptr<TextTokenizer> maybe_tokenizing_;  // null before the first text
   std::string window_;
   files::IndexMetadata metadata_;
-  uint64_t num_bytes_ = 0;  // of text in the parts so far
+  uint64_t num_bytes_ = 0;    // of text in the parts so far
+  uint64_t num_encoded_ = 0;  // also in the part that is written
   size_t num_reused_ = 0;
 };
 
@@ -345,6 +360,11 @@ Result<files::IndexMetadata> build_token_cache(
       TokenCacheBuilder(request, files, std::move(tokenizer), progress, part_bytes).build());
   remove_unused_parts(request, metadata.made);
   return metadata;
+}
+
+bool is_token_cache_of(const tokenizer::Tokenizer& tokenizer,
+                       const files::IndexMetadata& metadata) {
+  return metadata.names.size() == 1 && metadata.names[0] == tokenizer.digest();
 }
 
 Result<std::vector<uint64_t>> token_cache_bytes(const files::IndexMetadata& metadata,

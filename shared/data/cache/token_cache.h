@@ -33,13 +33,17 @@ inline uint64_t token_width(const tokenizer::Tokenizer& tokenizer) {
   return tokenizer.size() <= 65536 ? 2 : 4;
 }
 
-// Returns metadata with the files in `made` and their numbers of tokens in `numbers`.
+// Returns metadata with the files in `made`, their numbers of tokens in `numbers`, and the digest of
+// the tokenizer in `names`.
 // `part_bytes`: of the text of a file.
 inline constexpr uint64_t kTokenPartBytes = uint64_t{64} << 20;
 Result<files::IndexMetadata> build_token_cache(
     const DatasetRequest& request, const files::FileTable& files,
     std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const files::ScanProgress& progress,
     uint64_t part_bytes = kTokenPartBytes);
+
+// Whether these are tokens of this tokenizer.
+bool is_token_cache_of(const tokenizer::Tokenizer& tokenizer, const files::IndexMetadata& metadata);
 
 // The bytes of tokens in each file of `made`. kCorrupt if that is not metadata of this function.
 Result<std::vector<uint64_t>> token_cache_bytes(const files::IndexMetadata& metadata,

@@ -30,6 +30,9 @@ struct DatasetFormatOps {
   Result<files::IndexMetadata> (*build_metadata)(const DatasetRequest& request,
                                                  const files::FileTable& files,
                                                  const files::ScanProgress& progress);
+  // Whether the metadata of an index with the same settings and files can be used; null: always.
+  Result<bool> (*is_current)(const DatasetRequest& request,
+                             const files::IndexMetadata& metadata) = nullptr;
   // Opens the dataset without accessing any file, except to fill a cache. The index can come from
   // disk: inconsistent metadata is kCorrupt.
   Result<std::unique_ptr<Dataset>> (*open)(const DatasetRequest& request, files::Index index);

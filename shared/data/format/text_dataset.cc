@@ -84,10 +84,21 @@ Result<files::IndexMetadata> build_text_metadata(const DatasetRequest& request,
   return cache::build_token_cache(request, files, std::move(tokenizer), progress);
 }
 
+// The tokenizer can have changed after the settings of the index were read.
+Result<bool> is_text_metadata_current(const DatasetRequest& request,
+                                      const files::IndexMetadata& metadata) {
+  STOKER_ASSIGN_OR_RETURN(const auto tokenizer, read_tokenizer(request));
+  return !tokenizer || cache::is_token_cache_of(*tokenizer, metadata);
+}
+
 Result<std::unique_ptr<Dataset>> open_tokenized(const DatasetRequest& request, files::Index index,
                                                 const tokenizer::Tokenizer& tokenizer) {
   STOKER_ASSIGN_OR_RETURN(const SplitFraction split, SplitFraction::of(request));
   STOKER_ASSIGN_OR_RETURN(const uint64_t block_size, block_size_of(request));
+  if (!cache::is_token_cache_of(tokenizer, index.metadata))
+    return Status(StatusCode::kMismatch,
+                  request.key("tokenizer.path") +
+                      ": the file changed after its text was tokenized; restart to tokenize again");
   TokenStream stream{.width = cache::token_width(tokenizer), .classes = tokenizer.size()};
   auto bytes = cache::token_cache_bytes(index.metadata, stream.width);
   if (!bytes) return bytes.status().with_context("data." + request.name);
@@ -121,6 +132,7 @@ const DatasetFormatOps& text_format() {
                                                .fingerprint_text = text_fingerprint_text,
                                                .scan = scan_text,
                                                .build_metadata = build_text_metadata,
+                                               .is_current = is_text_metadata_current,
                                                .open = open_text,
                                                .has_rows = true};
   return kFormatOps;

@@ -217,7 +217,11 @@ Result<std::unique_ptr<Dataset>> scan_and_open(const DatasetRequest& request,
   STOKER_ASSIGN_OR_RETURN(wanted.files, kind.scan(request, progress));
   wanted.is_validated = !needs_validation(config);
   files::Index index;
-  if (!take_cached(path, wanted, index)) {
+  bool is_cached = take_cached(path, wanted, index);
+  if (is_cached && kind.is_current != nullptr) {
+    STOKER_ASSIGN_OR_RETURN(is_cached, kind.is_current(request, index.metadata));
+  }
+  if (!is_cached) {
     STOKER_RETURN_IF_ERROR(make_directories(default_file_system(), index_dir));
     STOKER_RETURN_IF_ERROR(remove_temporary_files(default_file_system(), index_dir));
     if (supports_append(config)) wanted.files.allow_append();

@@ -19,8 +19,8 @@ struct Vocabulary {
   std::string key = "model.vocab_size";
 };
 
-// nullopt if the configuration does not define it.
-std::optional<Vocabulary> find_vocabulary(const config::Config& config) {
+// nullopt if neither the configuration nor a tokenizer with `classes` tokens defines it.
+std::optional<Vocabulary> find_vocabulary(const config::Config& config, uint64_t classes) {
   const config::ModelConfig& model = config.model;
   if (const auto* const sequential = std::get_if<config::SequentialConfig>(&model.arch)) {
     const auto* const embedding =
@@ -38,6 +38,13 @@ std::optional<Vocabulary> find_vocabulary(const config::Config& config) {
     return std::nullopt;
   }
   if (const auto size = model.vocab_size()) return Vocabulary{*size};
+  const bool is_of_tokenizer = std::visit(
+      [](const auto& arch) {
+        return requires { arch.vocab_size; };
+      },
+      model.arch);
+  if (is_of_tokenizer && classes > 0)
+    return Vocabulary{static_cast<int64_t>(classes), "the vocabulary size of the tokenizer"};
   return std::nullopt;
 }
 
@@ -104,7 +111,7 @@ class RangeCheckedDataset final : public DatasetDecorator {
 LabelRangeCheck LabelRangeCheck::of(const config::Config& config,
                                     const std::vector<TensorSpec>& sample, uint64_t classes) {
   LabelRangeCheck limits;
-  const auto vocabulary = find_vocabulary(config);
+  const auto vocabulary = find_vocabulary(config, classes);
   const auto answers =
       std::max(static_cast<int64_t>(classes), config.model.num_classes.value_or(0));
   const bool is_ctc = config.task.name() == config::TaskName::kCtc;
@@ -167,6 +174,15 @@ LabelRangeCheck::RowError LabelRangeCheck::check_rows(
     }
   }
   return first;
+}
+
+Status check_tokenizer_size(const config::Config& config, uint64_t num_tokens) {
+  const auto vocabulary = find_vocabulary(config, 0);
+  if (!vocabulary || num_tokens <= static_cast<uint64_t>(vocabulary->size)) return {};
+  return Status(StatusCode::kMismatch, vocabulary->key + " is " + std::to_string(vocabulary->size) +
+                                           ", but data.train.tokenizer has " +
+                                           std::to_string(num_tokens) +
+                                           " tokens; set it to at least that");
 }
 
 std::unique_ptr<Dataset> with_range_check(const config::Config& config,

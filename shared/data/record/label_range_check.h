@@ -63,4 +63,8 @@ class LabelRangeCheck {
 std::unique_ptr<Dataset> with_range_check(const config::Config& config,
                                           std::unique_ptr<Dataset> data);
 
+// kMismatch, with both, if a tokenizer has more tokens than the vocabulary of the model, which the
+// classes of data with labels do not tell.
+Status check_tokenizer_size(const config::Config& config, uint64_t num_tokens);
+
 }  // namespace stoker::data::record

@@ -31,6 +31,17 @@ TEST(TokenizerSettings, TakeTokenizerAndVocabularyOfTrainingData) {
   EXPECT_EQ(valid_config("data: {train: {format: text, path: a}}\n").model.vocab_size(), 256);
 }
 
+TEST(TokenizerSettings, AreThoseOfMixture) {
+  const std::string mixture =
+      "data: {train: {mixture: {a: 1, b: 1}}, a: {format: tokens, path: a}, b: " + kTokenized +
+      ", val: {format: text, path: c";
+  const Config config = valid_config(mixture + "}}\n");
+  EXPECT_EQ(training_tokenizer(config)->path, "t.json");
+  EXPECT_EQ(config.data.at("val").text_tokenizer()->path, "t.json");
+  EXPECT_THAT(errors_of(mixture + ", tokenizer: {path: other}}}\n"),
+              ElementsAre(HasSubstr("data.val.tokenizer: must be that of data.b; remove it")));
+}
+
 TEST(TokenizerSettings, HaveCacheFolder) {
   const Config config = valid_config(
       "data: {train: {format: text, path: a, tokenizer: {path: t.json}, cache: {dir: /c}}}\n");

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "shared/tokenizer/tokenizer_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tokenizer_files.h"
 
@@ -115,6 +116,34 @@ TEST(Tokenizer, NormalizesToComposedCharacters) {
   EXPECT_EQ(tokenizer->decode(encode(tokenizer, "cafe\u0301 \u0301")), "caf\u00e9 \u0301");
 }
 
+TEST(Tokenizer, NormalizesManyMarksInOrderOfClass) {
+  // By class: 230, 202 and 240; then 129 and 130 from one character of class 0.
+  std::string marks, above, cedillas, iotas;
+  for (int i = 0; i < 100'000; ++i) {
+    marks += "\u0300\u0327\u0345";
+    cedillas += "\u0327";
+    above += "\u0300";
+    iotas += "\u0345";
+  }
+  const auto normal = normalize_nfc("a" + marks);
+  ASSERT_TRUE(normal.ok());
+  EXPECT_EQ(normal->text, "\u00e0" + cedillas + above.substr(2) + iotas);
+  std::string pairs, first, second;
+  for (int i = 0; i < 100'000; ++i) {
+    pairs += "\u0f73";
+    first += "\u0f71";
+    second += "\u0f72";
+  }
+  EXPECT_EQ(normalize_nfc(pairs)->text, first + second);
+}
+
+TEST(Tokenizer, NormalizesOnlyUtf8) {
+  EXPECT_EQ(normalize_nfc("a\xff").status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(normalize_nfc("a\xff").status().message(), HasSubstr("not UTF-8"));
+  EXPECT_EQ(normalize_nfc("\uac00\u11a8 \u1100\u1161 \u212b \u0958 \u0344")->text,
+            "\uac01 \uac00 \u00c5 \u0915\u093c \u0308\u0301");
+}
+
 TEST(Tokenizer, UsesWholePiecesWithIgnoreMerges) {
   auto file = small_tokenizer();
   // "ob" is merged first, so that merges do not make "tobe".
@@ -205,6 +234,15 @@ TEST(TokenizerFile, RejectsInvalidTokens) {
                "has no token for byte 33");
 }
 
+TEST(TokenizerFile, LimitsBytesOfAddedTokens) {
+  auto file = small_tokenizer();
+  file.added_tokens = {std::string(kMaxTokenBytes, 'x')};
+  EXPECT_NE(parsed(to_json(file)), nullptr);
+  file.added_tokens = {std::string(kMaxTokenBytes + 1, 'x')};
+  expect_error(to_json(file), StatusCode::kCorrupt,
+               "added_tokens[0].content: has 1025 bytes, more than the 1024 of a token");
+}
+
 TEST(TokenizerFile, RejectsInvalidMerges) {
   const std::string file = to_json(small_tokenizer());
   expect_error(replaced(file, "[\"t\", \"o\"]", "[\"t\", \"xy\"]"), StatusCode::kCorrupt,
@@ -264,12 +302,15 @@ TEST(TokenizerFile, RejectsPatterns) {
     expect_error(to_json(file), StatusCode::kCorrupt, message);
   };
   expect("(", "the pattern is not valid");
-  expect("a*", "can match an empty text");
+  for (const std::string pattern : {"a*", "(?=a)", "a*(?=b)", "b?(?=a)", "(?:a|)", ""})
+    expect(pattern, "can match an empty text");
   expect("a\\b", "'\\b' is not supported");
   expect("\\p{Han}", "'\\p{Han}' is not supported");
   expect("(?<=a)b", "is not supported");
   expect("[a[b]]", "is not supported");
   expect("[a", "a class is not closed");
+  for (const std::string pattern : {"(*FAIL)", "(*UCP)a", "(?:a(*SKIP)b)"})
+    expect(pattern, "'(*' is not supported");
   expect("^a", "'^' is not supported");
   expect("a{1,3}+", "'}+' is not supported");
   expect("a\\", "ends with a backslash");
@@ -344,6 +385,11 @@ TEST(Tiktoken, RejectsInvalidFiles) {
                "line 2: must be a token in Base64");
   expect_error(replaced(file, "AQ== 1\n", "AQ== 99999999\n"), StatusCode::kCorrupt,
                "line 2: the rank must be a number");
+  const std::string longest(kMaxTokenBytes, 'x');
+  expect_error(replaced(file, "AQ== 1\n", base64(longest + 'x') + " 1\n"), StatusCode::kCorrupt,
+               "line 2: the token has 1025 bytes, more than 1024");
+  expect_error(replaced(file, "AQ== 1\n", base64(longest) + " 1\n"), StatusCode::kCorrupt,
+               "has no token for byte 1");
   expect_error(replaced(file, "AQ== 1\n", "AQEB 1\n"), StatusCode::kCorrupt,
                "has no token for byte 1");
 }

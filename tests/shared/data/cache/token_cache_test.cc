@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "shared/data/files/index.h"
 #include "shared/data/files/scan.h"
 #include "shared/data/sandbox.h"
 #include "tests/shared/data/folder_fixture.h"
@@ -34,12 +35,15 @@ class FakeSandbox final : public Sandbox {
 
   class Tokenizing final : public TextTokenizer {
    public:
-    Tokenizing(const FakeSandbox& sandbox, const std::string& digest)
-        : sandbox_(sandbox), encoder_(*tokenizer::Tokenizer::read(sandbox.path_)) {
+    Tokenizing(const FakeSandbox& sandbox, const std::string& digest, std::function<void()> report)
+        : sandbox_(sandbox),
+          report_(std::move(report)),
+          encoder_(*tokenizer::Tokenizer::read(sandbox.path_)) {
       EXPECT_EQ(encoder_.tokenizer().digest(), digest);
     }
     Result<Part> tokenize(std::string_view text, bool begins, bool ends) override {
       ++sandbox_.num_texts;
+      report_();
       Part part;
       const auto encoded =
           encoder_.encode_part(text, {.begins_section = begins, .ends_text = ends}, part.ids);
@@ -52,11 +56,12 @@ class FakeSandbox final : public Sandbox {
 
    private:
     const FakeSandbox& sandbox_;
+    const std::function<void()> report_;
     tokenizer::TextEncoder encoder_;
   };
   std::unique_ptr<TextTokenizer> make_tokenizer(const std::string&, const std::string& digest,
-                                                std::function<void()>) const override {
-    return std::make_unique<Tokenizing>(*this, digest);
+                                                std::function<void()> report) const override {
+    return std::make_unique<Tokenizing>(*this, digest, std::move(report));
   }
   std::unique_ptr<JpegRewriter> make_rewriter(const std::string&) const override { return nullptr; }
   Result<std::unique_ptr<Dataset>> open_reader(const std::string&, const std::string&,
@@ -71,6 +76,13 @@ class FakeSandbox final : public Sandbox {
   const std::string path_;
   const Change change_;
 };
+
+// Text of several windows of 1 MiB.
+std::string long_text() {
+  std::string content;
+  while (content.size() < (5u << 20)) content += "to be or not to be\n";
+  return content;
+}
 
 class TokenCacheTest : public testing::FolderFixture {
  protected:
@@ -153,6 +165,55 @@ TEST_F(TokenCacheTest, HasFingerprintOfTokenizer) {
   EXPECT_EQ(files, 1u) << "those of the first tokenizer are removed";
 }
 
+TEST_F(TokenCacheTest, TokenizesAgainIfIndexIsOfAnotherTokenizer) {
+  write("data/1", "to be");
+  const FakeSandbox sandbox(path("t.json"));
+  ASSERT_TRUE(run("index", text(1), &sandbox).ok());
+  ASSERT_EQ(sandbox.num_texts, 1u);
+  // As if the tokenizer had changed and was restored while its text was encoded.
+  const std::string file = path("index/train.index");
+  auto index = files::load_index(file);
+  ASSERT_TRUE(index.ok()) << index.status().to_string();
+  const std::string digest = index->metadata.names.at(0);
+  index->metadata.names = {std::string(64, '0')};
+  ASSERT_TRUE(files::save_index(*index, file).ok());
+  const auto opened = pipeline::open_indexed("train", text(1), path("index"), "");
+  EXPECT_EQ(opened.status().code(), StatusCode::kMismatch);
+  EXPECT_THAT(opened.status().message(),
+              HasSubstr("data.train.tokenizer.path: the file changed after its text was "
+                        "tokenized; restart to tokenize again"));
+  ASSERT_TRUE(run("index", text(1), &sandbox).ok());
+  EXPECT_EQ(files::load_index(file)->metadata.names, std::vector{digest});
+}
+
+TEST_F(TokenCacheTest, KeepsNoTokensOfTextThatChanges) {
+  write("data", long_text());
+  bool is_changed = false;
+  const auto change = [&](uint64_t count, std::string_view) {
+    if (count < 2 || is_changed) return;
+    is_changed = true;
+    write("data", std::string(long_text().size(), 'x') + "more");
+  };
+  const auto built = build(text(1), 4 << 20, change);
+  EXPECT_TRUE(is_changed);
+  EXPECT_EQ(built.status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(built.status().message(), HasSubstr("since it was indexed; restart"));
+  const auto names = list_directory(index_dir());
+  for (const std::string& name : *names) EXPECT_FALSE(name.ends_with(".tokens")) << name;
+}
+
+TEST_F(TokenCacheTest, ReportsProgressWithinPartFromWorkerProcess) {
+  write("data", long_text());
+  uint64_t reported = 0;
+  const files::ScanProgress progress = [&](uint64_t count, std::string_view) {
+    EXPECT_GE(count, reported);
+    reported = count;
+  };
+  const FakeSandbox sandbox(path("t.json"));
+  ASSERT_TRUE(pipeline::open_dataset("train", text(1), path("index"), progress, 0, &sandbox).ok());
+  EXPECT_GE(reported, 4u);
+}
+
 TEST_F(TokenCacheTest, NamesTokenizerInErrors) {
   write("data/1", "to be");
   write("t.json", "{");
@@ -192,13 +253,6 @@ TEST_F(TokenCacheTest, HasSameTokensInPartsAndSandbox) {
   EXPECT_GT(sandbox.num_texts, 0u);
   for (uint64_t sample = 0; sample < (*local)->size(); ++sample)
     EXPECT_EQ(read_sample(**sandboxed, sample).tensors, read_sample(**local, sample).tensors);
-}
-
-// Text of several windows of 1 MiB.
-std::string long_text() {
-  std::string content;
-  while (content.size() < (5u << 20)) content += "to be or not to be\n";
-  return content;
 }
 
 TEST_F(TokenCacheTest, ContinuesAfterInterruption) {

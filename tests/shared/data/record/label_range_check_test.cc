@@ -58,6 +58,35 @@ TEST(LabelRangeCheckTest, ReportsOutOfVocabTokenWithPositionAndBound) {
   EXPECT_FALSE(verdict(limits, std::vector<int32_t>{0, -1, 0, 0}, 1).status.ok());
 }
 
+TEST(LabelRangeCheckTest, RejectsTokenizerLargerThanVocabularyOfLabeledText) {
+  const std::string labeled =
+      "data: {train: {format: jsonl, path: a, fields: {text: t, label: y}, tokenizer: {path: "
+      "t.json}, sequence: {max_length: 9}}}\n"
+      "task: {name: classification}\nmodel: {name: blstm, hidden_size: 2";
+  EXPECT_EQ(check_tokenizer_size(config_of(labeled + "}\n"), 261).message(),
+            "model.vocab_size is 256, but data.train.tokenizer has 261 tokens; set it to at least "
+            "that");
+  EXPECT_TRUE(check_tokenizer_size(config_of(labeled + ", vocab_size: 261}\n"), 261).ok());
+  EXPECT_TRUE(check_tokenizer_size(config_of("data: {train: {format: text, path: t.txt, tokenizer: "
+                                             "{path: t.json}}}\nmodel: {name: gpt}\n"),
+                                   70000)
+                  .ok());
+}
+
+TEST(LabelRangeCheckTest, ChecksTokensAgainstTokenizerIfModelHasNoVocabSize) {
+  const config::Config config = config_of(
+      "data: {train: {format: text, path: t.txt, tokenizer: {path: t.json}}}\n"
+      "model: {name: gpt, context_length: 3}\n");
+  ASSERT_EQ(config.model.vocab_size(), std::nullopt);
+  const std::vector<TensorSpec> sample{{.name = "tokens", .dtype = DType::kI32, .shape = {4}}};
+  const auto limits = LabelRangeCheck::of(config, sample, 50);
+  EXPECT_TRUE(verdict(limits, std::vector<int32_t>{0, 49, 1, 2}, 1).status.ok());
+  EXPECT_EQ(verdict(limits, std::vector<int32_t>{0, 50, 1, 2}, 1).status.message(),
+            "token 50 at index 1: the vocabulary size of the tokenizer is 50, so tokens are from 0 "
+            "to 49");
+  EXPECT_FALSE(LabelRangeCheck::of(config, sample, 0).any());
+}
+
 TEST(LabelRangeCheckTest, ReportsFirstInvalidRowOfBatch) {
   const auto limits = LabelRangeCheck::of(
       config_of(kLanguage), {{.name = "tokens", .dtype = DType::kI32, .shape = {2}}}, 0);
