@@ -248,7 +248,7 @@ std::optional<RopeScaling> read_rope_scaling(const json::object& object, std::st
                                              const json::object& scaling) {
   for (const auto& [key, value] : scaling)
     if (value.is_object())
-      reject_field(name, "has settings of their own for layers of type '" + one_line(key, 80) +
+      reject_field(name, "has separate settings for layers of type '" + one_line(key, 80) +
                              "', which is not supported");
   json::value type = field_value(scaling, "rope_type");
   if (type.is_null()) type = field_value(scaling, "type");

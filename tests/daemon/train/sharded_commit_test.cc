@@ -136,7 +136,7 @@ TEST_F(ShardedCommitTest, ReportsErrorToAllRanksAndCommitsNextSnapshot) {
   expect_saved(8);
 }
 
-// As after a change of train.max_steps: the group and its texts stay, the snapshots are counted anew.
+// As after a change of train.max_steps: the group and its texts stay, the snapshots are counted from 1 again.
 TEST_F(ShardedCommitTest, CommitsInSecondSegmentOfGroup) {
   ShardedCommitOptions options{.poll_interval = std::chrono::milliseconds(1)};
   open(options);

@@ -139,7 +139,7 @@ TEST(HuggingFaceConfigTest, RejectsWhatChangesTheResult) {
                                   "original_max_position_embeddings": 8192})"),
             "'original_max_position_embeddings' 4096 differs from that of rope_scaling, 8192"},
            {of_type("qwen3", R"("rope_parameters": {"full_attention": {"rope_theta": 5e5}})"),
-            "'rope_parameters' has settings of their own for layers of type 'full_attention'"},
+            "'rope_parameters' has separate settings for layers of type 'full_attention'"},
            {of_type("llama", R"("is_causal": false)"),
             "'is_causal' false is not supported (only true)"},
            {object(gpt2, R"("is_causal": false)"), "'is_causal' false is not supported"},
