@@ -190,7 +190,8 @@ TEST_F(TrainerTest, AnswersAnotherThreadWhileItTrainsAndSaves) {
       const auto status = run.board_.read();
       EXPECT_GE(status->step, step);
       step = status->step;
-      EXPECT_LE(run.writer_->stats().last_step, run.board_.step());
+      const uint64_t last_saved = run.writer_->stats().last_step;  // read before the other
+      EXPECT_LE(last_saved, run.board_.step());
       if (num_commands > num_replies) continue;
       ++num_commands;
       run.mailbox_.post({num_commands % 2 == 0
