@@ -433,7 +433,7 @@ TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
     EXPECT_TRUE(wait_until(
         kPatience, [&] { return output_of(rank).find("training paused") != std::string::npos; }));
   const uint64_t paused_at = newest_record_step(run);
-  control({"set", "lr", "0.001"});
+  control({"set", "optimizer.lr", "0.001"});
   EXPECT_EQ(newest_record_step(run), paused_at);
   control({"status"});
   EXPECT_THAT(log_of("status"), ContainsRegex("group       2 ranks; slowest: rank [01], "));
@@ -451,7 +451,7 @@ TEST_F(GroupRunTest, AppliesCommandsOnAllRanks) {
     const size_t at = log.find(event);
     return at == std::string::npos ? "" : log.substr(at, log.find('\n', at) - at);
   };
-  for (const char* const event : {"training paused step=", "learning rate changed step="}) {
+  for (const char* const event : {"training paused step=", "live setting changed step="}) {
     EXPECT_NE(line_of(0, event), "");
     EXPECT_EQ(line_of(0, event), line_of(1, event));
   }

@@ -103,9 +103,11 @@ TEST_F(RunLifecycleTest, ProducesIdenticalBytesForSameConfig) {
 
 TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   const std::string config = write_config(small_config());
-  ASSERT_EQ(train(config, run_dir("uninterrupted")).code, 0);
+  // Enough for the signal to arrive before the last one.
+  const std::vector<std::string> steps{"--set", "train.max_steps=4000"};
+  ASSERT_EQ(train(config, run_dir("uninterrupted"), steps).code, 0);
   {
-    Process trainer = this->trainer(config, run_dir());
+    Process trainer = this->trainer(config, run_dir(), steps);
     ASSERT_TRUE(wait_until(30s, [&] { return num_records(run_dir()) > 5; }));
     trainer.signal(SIGTERM);
     const auto exit = trainer.wait(30s);
@@ -116,9 +118,9 @@ TEST_F(RunLifecycleTest, SavesOnSigtermAndResumesBitForBit) {
   ASSERT_EQ(state.phase, run::RunState::Phase::kEnded);
   EXPECT_EQ(state.end->outcome, run::RunOutcome::kStopped);
   EXPECT_EQ(newest_step(run_dir()), state.end->step) << "the last step was not saved";
-  ASSERT_LT(state.end->step, 400u) << "the run ended before the signal";
-  ASSERT_EQ(train(config, run_dir()).code, 0);
-  EXPECT_EQ(model_sha256(run_dir(), 400), model_sha256(run_dir("uninterrupted"), 400));
+  ASSERT_LT(state.end->step, 4000u) << "the run ended before the signal";
+  ASSERT_EQ(train(config, run_dir(), steps).code, 0);
+  EXPECT_EQ(model_sha256(run_dir(), 4000), model_sha256(run_dir("uninterrupted"), 4000));
   EXPECT_EQ(deterministic_records(run_dir()), deterministic_records(run_dir("uninterrupted")));
 }
 

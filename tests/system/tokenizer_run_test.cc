@@ -58,7 +58,7 @@ TEST_F(TokenizerRunTest, TrainsEvaluatesAndGeneratesText) {
 }
 
 TEST_F(TokenizerRunTest, RejectsSmallerVocabularyOfModel) {
-  EXPECT_EQ(train(config(", vocab_size: 260"), run_dir()).code, 65) << log_of("stokerd");
+  EXPECT_EQ(train(config(", vocab_size: 260"), run_dir()).code, 78) << log_of("stokerd");
   EXPECT_THAT(log_of("stokerd"),
               HasSubstr("model.vocab_size is 260, but the data has 261 different tokens"));
 }
