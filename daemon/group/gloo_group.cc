@@ -216,7 +216,10 @@ Status GlooGroup::wait_for(Phase& all, const std::stop_token& stop) {
   int failed_peer = 0;
   const Status completed = wait_for_each(all, stop, failed_peer);
   if (completed.code() == StatusCode::kPeerLost) return lose(all, failed_peer, completed.message());
-  if (!completed.ok()) close(all);
+  if (!completed.ok())
+    close(all);
+  else
+    all.transfers.clear();  // or they keep the connections open when a later phase fails
   return completed;
 }
 
@@ -415,7 +418,7 @@ std::string GlooGroup::describe(const FailedRank& failed) {
   return name + " exited, hangs or cannot be reached";
 }
 
-// Closes the connections. Unfinished transfers would keep them open.
+// Closes the connections. Transfers would keep them open.
 void GlooGroup::close(Phase& last) {
   started_.clear();
   last.transfers.clear();

@@ -308,6 +308,20 @@ TEST_F(GroupTest, NamesKilledRankOnAllOthers) {
   }
 }
 
+// Only rank 0 notices it at once; rank 2 does when rank 0 closes its connections.
+TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
+  const auto ranks = start_all(3, {.scenario = "half-sum"});
+  ASSERT_TRUE(wait_for_output(*ranks[2], "broadcasts 1\n")) << output_of(*ranks[2]);
+  ASSERT_TRUE(ranks[1]->kill());
+  for (const size_t survivor : {0, 2}) {
+    EXPECT_EQ(exit_code_of(*ranks[survivor]), 73);
+    EXPECT_THAT(
+        output_of(*ranks[survivor]),
+        ContainsRegex("error peer lost: rank 1 \\([^ ]+, pid " + std::to_string(ranks[1]->pid()) +
+                      "\\) exited, hangs or cannot be reached; rank [02] lost rank [01] in "));
+  }
+}
+
 TEST_F(GroupTest, NamesKilledChief) {
   const auto ranks = start_all(3, {.scenario = "forever"});
   ASSERT_TRUE(wait_for_output(*ranks[0], "collectives 20\n")) << output_of(*ranks[0]);

@@ -110,6 +110,19 @@ Status run_forever(ProcessGroup& group, int idle_rank, const std::stop_token& st
   }
 }
 
+// Rank 0 sums. The others take part in the first half of that only, the exchange of the summands, which
+// has the messages of a gather. Of the second half, rank 2 gets the sums of rank 0, as in a broadcast.
+Status run_half_sum(ProcessGroup& group, const std::stop_token& stop) {
+  const at::Tensor tensor = fill(group.rank(), 3);
+  if (group.is_chief()) return group.all_reduce_ordered({tensor}, stop);
+  STOKER_RETURN_IF_ERROR(group.all_gather(tensor, {1, 2, 3}, stop));
+  while (group.rank() == 1) ::pause();
+  for (int i = 1;; ++i) {
+    STOKER_RETURN_IF_ERROR(group.broadcast(fill(group.rank(), 1), 0, stop));
+    print("broadcasts " + std::to_string(i));
+  }
+}
+
 Status run(const std::string& scenario, const GroupOptions& options, const std::stop_token& stop) {
   STOKER_ASSIGN_OR_RETURN(auto environment,
                           parse_launch_environment(read_environment_variables(), "runs/test"));
@@ -119,6 +132,7 @@ Status run(const std::string& scenario, const GroupOptions& options, const std::
   if (scenario == "collectives") return run_collectives(*group, stop);
   if (scenario == "checks") return run_checks(*group, stop);
   if (scenario == "allreduce") return run_all_reduces(*group, stop);
+  if (scenario == "half-sum") return run_half_sum(*group, stop);
   const Status ended = run_forever(*group, scenario == "idle" ? 1 : -1, stop);
   if (ended.code() == StatusCode::kOutOfMemory) group->report_failure(ended);
   return ended;
