@@ -552,6 +552,7 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
                 {{"path", layout_.exit_status_file()}, {"error", written.to_string()}});
     }
   }
+  restore_default_signals();
   log_info("daemon exited", {{"state", run::to_string(end.outcome)},
                              {"step", end.step},
                              {"reason", end.reason},
@@ -562,18 +563,21 @@ ExitCode DaemonApp::finish(const Status& status, uint64_t step) {
   return code;
 }
 
-// At most until the deadline of a preemption. Nothing handles signals any more: the next one ends the
-// process, except the SIGTERM that launchers repeat.
+// Nothing handles signals any more: the next one ends the process, except the SIGTERM that launchers
+// repeat.
+void DaemonApp::restore_default_signals() {
+  boost::system::error_code ignored;
+  signals_.remove(SIGINT, ignored);
+  if (!is_preempted_) signals_.remove(SIGTERM, ignored);
+}
+
+// At most until the deadline of a preemption.
 void DaemonApp::stop_event_commands() {
   if (!event_commands_) return;
   std::chrono::milliseconds grace = service::EventCommands::kTimeout;
-  boost::system::error_code ignored;
-  signals_.remove(SIGINT, ignored);
   if (is_preempted_) {
     const auto rest = preemption_.deadline - (clock_.monotonic() - stop_requested_at_);
     grace = std::clamp(std::chrono::floor<std::chrono::milliseconds>(rest), 0ms, grace);
-  } else {
-    signals_.remove(SIGTERM, ignored);
   }
   event_commands_->stop(grace);
 }

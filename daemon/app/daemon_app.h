@@ -80,6 +80,7 @@ class DaemonApp {
   void publish_wait(const control::TrainerStatus& status);
   void publish_pause_state(const control::TrainerStatus& status);
   ExitCode finish(const Status& status, uint64_t step);
+  void restore_default_signals();
   void stop_event_commands();
   // Resets the restart count after success; does not count a configuration error or a checkpoint
   // that stays locked.
