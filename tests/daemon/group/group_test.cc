@@ -308,7 +308,7 @@ TEST_F(GroupTest, NamesKilledRankOnAllOthers) {
   }
 }
 
-// Only rank 0 notices it at once; rank 2 does when rank 0 closes its connections.
+// Only rank 0 notices it; rank 2 does when rank 0 closes its connections.
 TEST_F(GroupTest, NamesRankKilledBetweenHalvesOfSum) {
   const auto ranks = start_all(3, {.scenario = "half-sum"});
   ASSERT_TRUE(wait_for_output(*ranks[2], "broadcasts 1\n")) << output_of(*ranks[2]);
