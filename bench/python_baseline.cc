@@ -54,9 +54,7 @@ std::shared_ptr<PythonBaseline> find_python_baseline(const std::string& benchmar
 Result<std::shared_ptr<PythonBaseline>> PythonBaseline::start(
     const std::string& python, const std::string& script,
     const std::vector<std::string>& arguments) {
-  const char* const installed = std::getenv("STOKER_BENCH_FOLDER");  // set by installed copies
-  const std::string folder = installed != nullptr ? installed : STOKER_BENCH_FOLDER;
-  std::vector<std::string> command{python, folder + "/" + script};
+  std::vector<std::string> command{python, STOKER_BENCH_FOLDER "/" + script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)

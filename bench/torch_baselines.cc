@@ -20,11 +20,8 @@ Result<std::vector<Baseline>> torch_baselines(const TorchTraining& training,
       return Status(StatusCode::kMismatch, name + " has " + std::to_string(baseline->greeting()) +
                                                " parameters and buffers, stoker has " +
                                                std::to_string(training.parameters));
-    baselines.push_back({name,
-                         [baseline, seconds = std::to_string(options.seconds),
-                          units = training.units]() -> Result<double> {
-                           STOKER_ASSIGN_OR_RETURN(const double steps, baseline->request(seconds));
-                           return steps * units;
+    baselines.push_back({name, [baseline, seconds = std::to_string(options.seconds)] {
+                           return baseline->request(seconds);
                          }});
   }
   return baselines;

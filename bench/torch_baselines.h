@@ -18,7 +18,6 @@ struct TorchTraining {
   std::string script;  // file in bench/
   std::string setup;   // JSON argument of the script
   int64_t parameters = 0;
-  double units = 1;  // units per step, as in Trial::unit
 };
 
 // Empty without STOKER_PYTHON; unavailable baselines are omitted and reported. With options.quick,
