@@ -61,16 +61,6 @@ Result<config::TaskConfig> resolve_class_weights(const config::TaskConfig& task,
                     "not balanced; set task.class_weights to a list of values");
 }
 
-// The tokens of other data, such as files of tokens, are those of the tokenizer too.
-void set_vocab_size(config::ModelConfig& model, const tokenizer::Tokenizer& tokenizer) {
-  std::visit(
-      [&](auto& arch) {
-        if constexpr (requires { arch.vocab_size.has_value(); })
-          if (!arch.vocab_size) arch.vocab_size = static_cast<int64_t>(tokenizer.size());
-      },
-      model.arch);
-}
-
 // ---- Text generation
 
 constexpr int64_t kTopK = 40;
@@ -364,7 +354,9 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     std::shared_ptr<const tokenizer::Tokenizer> maybe_tokenizer;
     if (const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config)) {
       STOKER_ASSIGN_OR_RETURN(maybe_tokenizer, tokenizer::Tokenizer::read(tokenizer->path));
-      set_vocab_size(config.model, *maybe_tokenizer);
+      // The tokens of other data, such as files of tokens, are those of the tokenizer too.
+      if (auto* const vocabulary = config.model.output_vocabulary(); vocabulary && !*vocabulary)
+        *vocabulary = static_cast<int64_t>(maybe_tokenizer->size());
     }
     state = std::make_unique<State>(config, clock);
     state->maybe_tokenizer = std::move(maybe_tokenizer);

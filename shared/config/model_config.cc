@@ -31,9 +31,15 @@ std::string ModelConfig::name() const {
   return std::visit([](const auto& model) { return name_of(model); }, arch);
 }
 
-bool ModelConfig::has_num_classes() const {
-  return !std::holds_alternative<GptConfig>(arch) && !std::holds_alternative<Gpt2Config>(arch) &&
-         !std::holds_alternative<LlamaConfig>(arch) && !std::holds_alternative<LstmLmConfig>(arch);
+const std::optional<int64_t>* ModelConfig::output_vocabulary() const {
+  return std::visit(
+      [](const auto& model) -> const std::optional<int64_t>* {
+        if constexpr (requires { model.vocab_size.has_value(); })
+          return &model.vocab_size;
+        else
+          return nullptr;
+      },
+      arch);
 }
 
 bool ModelConfig::is_language_model() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -422,8 +423,13 @@ struct ModelConfig {
 
   // The value of model.name: "gpt", "resnet50", "vit_b_16".
   std::string name() const;
-  // False for models whose outputs are the vocabulary.
-  bool has_num_classes() const;
+  // model.vocab_size, which can be null, of a model whose outputs are the vocabulary; null pointer for
+  // the others.
+  const std::optional<int64_t>* output_vocabulary() const;
+  std::optional<int64_t>* output_vocabulary() {
+    return const_cast<std::optional<int64_t>*>(std::as_const(*this).output_vocabulary());
+  }
+  bool has_num_classes() const { return output_vocabulary() == nullptr; }
   // True if the model predicts the next token of a sequence.
   bool is_language_model() const;
   // Maximum number of tokens of a sample; null if the model has no limit.

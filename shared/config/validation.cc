@@ -428,11 +428,7 @@ void derive_min_lr(const ExplicitKeys& keys, const OptimizerConfig& optimizer,
 
 void apply_default_vocabulary(const ExplicitKeys& keys, Config& config) {
   if (training_tokenizer(config) == nullptr || keys.contains("model.vocab_size")) return;
-  std::visit(
-      [](auto& model) {
-        if constexpr (requires { model.vocab_size.reset(); }) model.vocab_size.reset();
-      },
-      config.model.arch);
+  if (auto* const vocabulary = config.model.output_vocabulary()) vocabulary->reset();
 }
 
 void apply_derived_defaults(const ExplicitKeys& keys, Config& config) {

@@ -68,6 +68,10 @@ torch::nn::Linear make_linear(int64_t inputs, int64_t outputs, bool bias) {
   return torch::nn::Linear(torch::nn::LinearOptions(inputs, outputs).bias(bias));
 }
 
+at::Tensor drop_out(const at::Tensor& x, double rate, bool is_training) {
+  return rate > 0 && is_training ? at::dropout(x, rate, true) : x;
+}
+
 class DecoderBlock : public torch::nn::Module {
  public:
   explicit DecoderBlock(const DecoderSettings& settings) : settings_(settings) {
@@ -165,7 +169,7 @@ class DecoderBlock : public torch::nn::Module {
   }
 
   at::Tensor drop(const at::Tensor& x) const {
-    return settings_.dropout > 0 && is_training() ? at::dropout(x, settings_.dropout, true) : x;
+    return drop_out(x, settings_.dropout, is_training());
   }
 
   const DecoderSettings& settings_;  // of the model
@@ -204,7 +208,7 @@ class Decoder : public Model {
       rope = settings_.rope->tables(input.size(1), x);
     else
       x = x + pos_->weight.narrow(0, 0, input.size(1));
-    if (settings_.dropout > 0 && is_training()) x = at::dropout(x, settings_.dropout, true);
+    x = drop_out(x, settings_.dropout, is_training());
     for (const auto& block : blocks_)
       x = settings_.activation_checkpointing ? run_checkpointed(*block, x, rope)
                                              : block->forward(x, rope);

@@ -141,11 +141,15 @@ Status read_tensor_range(const std::string& name, const at::Tensor& tensor,
                         {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
 }
 
+std::vector<TensorSpec> to_tensor_specs(const NamedTensors& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, tensor] : tensors) specs.push_back(to_tensor_spec(name, tensor));
+  return specs;
+}
+
 Status load_tensors(const NamedTensors& tensors, const checkpoint::TensorRangeSource& file,
                     const std::string& owner) {
-  std::vector<TensorSpec> complete;
-  for (const auto& [name, tensor] : tensors) complete.push_back(to_tensor_spec(name, tensor));
-  return load_tensor_ranges(tensors, {}, complete, file, owner);
+  return load_tensor_ranges(tensors, {}, to_tensor_specs(tensors), file, owner);
 }
 
 Status load_tensor_ranges(const NamedTensors& tensors, const checkpoint::TensorRanges& ranges,
@@ -177,10 +181,8 @@ Status load_pretrained(Model& model, const config::ModelConfig& config, StateDic
   const auto file = open_pretrained(path);
   if (!file.ok()) return file.status().with_context("model.pretrained.path");
   const NamedTensors tensors = named_tensors(model);
-  std::vector<TensorSpec> needed;
-  for (const auto& [name, tensor] : tensors) needed.push_back(to_tensor_spec(name, tensor));
   mapping =
-      map_state_dict(needed, **file, *config.pretrained,
+      map_state_dict(to_tensor_specs(tensors), **file, *config.pretrained,
                      is_huggingface ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr);
   const std::string context = "model.pretrained.path: " + path;
   STOKER_RETURN_IF_ERROR(mapping.status().with_context(context));

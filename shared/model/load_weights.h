@@ -19,6 +19,8 @@
 
 namespace stoker::model {
 
+std::vector<TensorSpec> to_tensor_specs(const NamedTensors& tensors);
+
 // `file` must contain exactly `tensors`. `owner` ("the model") is used in messages. Tensors on the
 // CPU are read in place.
 Status load_tensors(const NamedTensors& tensors, const checkpoint::TensorRangeSource& file,

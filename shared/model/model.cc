@@ -81,20 +81,15 @@ at::Tensor Model::loss(const std::vector<at::Tensor>& /*inputs*/,
 namespace {
 
 // Sets model.vocab_size: null to the number of tokens in the data.
-Status set_vocab_size(config::ModelVariant& arch, uint64_t classes) {
-  return std::visit(
-      [classes](auto& model) -> Status {
-        if constexpr (requires { model.vocab_size.has_value(); }) {
-          if (model.vocab_size) return {};
-          if (classes == 0)
-            return Status(StatusCode::kMismatch,
-                          "model.vocab_size: null needs data with a tokenizer, or text whose "
-                          "tokens are bytes; set it to the number of tokens");
-          model.vocab_size = static_cast<int64_t>(classes);
-        }
-        return {};
-      },
-      arch);
+Status set_vocab_size(config::ModelConfig& model, uint64_t classes) {
+  std::optional<int64_t>* const vocabulary = model.output_vocabulary();
+  if (vocabulary == nullptr || *vocabulary) return {};
+  if (classes == 0)
+    return Status(StatusCode::kMismatch,
+                  "model.vocab_size: null needs data with a tokenizer, or text whose "
+                  "tokens are bytes; set it to the number of tokens");
+  *vocabulary = static_cast<int64_t>(classes);
+  return {};
 }
 
 }  // namespace
@@ -102,10 +97,10 @@ Status set_vocab_size(config::ModelVariant& arch, uint64_t classes) {
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes) {
   try {
-    config::ModelVariant arch = config.arch;
-    STOKER_RETURN_IF_ERROR(set_vocab_size(arch, classes));
-    STOKER_ASSIGN_OR_RETURN(ModelPtr model,
-                            std::visit(ModelFactory{config.num_classes, sample, classes}, arch));
+    config::ModelConfig sized = config;
+    STOKER_RETURN_IF_ERROR(set_vocab_size(sized, classes));
+    STOKER_ASSIGN_OR_RETURN(
+        ModelPtr model, std::visit(ModelFactory{config.num_classes, sample, classes}, sized.arch));
     STOKER_RETURN_IF_ERROR(initialize(*model, config.init));
     if (const auto* const blstm = std::get_if<config::BlstmConfig>(&config.arch))
       add_forget_bias(*model, *blstm);

@@ -38,12 +38,7 @@ std::optional<Vocabulary> find_vocabulary(const config::Config& config, uint64_t
     return std::nullopt;
   }
   if (const auto size = model.vocab_size()) return Vocabulary{*size};
-  const bool is_of_tokenizer = std::visit(
-      [](const auto& arch) {
-        return requires { arch.vocab_size; };
-      },
-      model.arch);
-  if (is_of_tokenizer && classes > 0)
+  if (model.output_vocabulary() != nullptr && classes > 0)
     return Vocabulary{static_cast<int64_t>(classes), "the vocabulary size of the tokenizer"};
   return std::nullopt;
 }
