@@ -158,8 +158,8 @@ Result<Manifest> ShardedCommit::take_part(const CheckpointContent& content,
 Status ShardedCommit::write_shard(const CheckpointContent& content, uint64_t snapshot,
                                   const std::string& directory) {
   Message answer{.snapshot = snapshot, .event = kWritten, .directory = directory};
-  const bool is_valid =
-      directory.starts_with(".tmp-step-") && directory.find('/') == std::string::npos;
+  const bool is_valid = checkpoint::CheckpointStore::is_unfinished_name(directory) &&
+                        directory.find('/') == std::string::npos;
   auto file = is_valid
                   ? checkpoint::write_optimizer_shard(
                         files_, join_path(store_.directory(), directory), content, group_.rank())

@@ -151,10 +151,7 @@ Result<bool> load_partial(const model::NamedTensors& tensors,
 
 Result<bool> load_partial(const model::NamedTensors& tensors,
                           const checkpoint::SafetensorsFile& file, const std::string& owner) {
-  std::vector<TensorSpec> complete;
-  for (const auto& [name, tensor] : tensors)
-    complete.push_back(model::to_tensor_spec(name, tensor));
-  return load_partial(tensors, {}, complete, file, owner);
+  return load_partial(tensors, {}, model::to_tensor_specs(tensors), file, owner);
 }
 
 }  // namespace

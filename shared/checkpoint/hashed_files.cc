@@ -194,4 +194,15 @@ Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& pa
                                           std::to_string(bytes) + " bytes");
 }
 
+Status verify_file(int fd, uint64_t bytes, const WrittenFile& file, const std::string& path,
+                   const std::string& verb, const OnBytes& on_bytes) {
+  if (bytes != file.bytes)
+    return Status(StatusCode::kCorrupt, path + ": has " + std::to_string(bytes) + " bytes, " +
+                                            std::to_string(file.bytes) + " were " + verb);
+  STOKER_ASSIGN_OR_RETURN(const std::string found, sha256_of_file(fd, file.bytes, path, on_bytes));
+  if (found == file.sha256) return {};
+  return Status(StatusCode::kCorrupt,
+                path + ": SHA-256 is " + found + ", " + verb + " was " + file.sha256);
+}
+
 }  // namespace stoker::checkpoint

@@ -55,4 +55,9 @@ using OnBytes = std::function<void(uint64_t bytes)>;
 Result<std::string> sha256_of_file(int fd, uint64_t bytes, const std::string& path,
                                    const OnBytes& on_bytes = {});
 
+// Whether a file of `bytes` bytes is `file`. kCorrupt: size or SHA-256 differ from what was `verb`
+// ("committed", "written"). Otherwise as sha256_of_file().
+Status verify_file(int fd, uint64_t bytes, const WrittenFile& file, const std::string& path,
+                   const std::string& verb, const OnBytes& on_bytes = {});
+
 }  // namespace stoker::checkpoint

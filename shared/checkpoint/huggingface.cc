@@ -209,27 +209,27 @@ const HuggingFaceNames* HuggingFaceNames::find(std::string_view model_name) {
   return nullptr;
 }
 
-std::optional<HuggingFaceNames::Name> HuggingFaceNames::to_stoker(std::string_view theirs) const {
-  if (theirs == kTheirHead) return Name{std::string(kHeadWeight)};
-  const auto split = split_name(without_prefix(theirs));
+std::optional<HuggingFaceNames::Name> HuggingFaceNames::translate(
+    std::string_view name, std::string_view Module::*from, std::string_view Module::*to) const {
+  const auto split = split_name(name);
   if (!split) return std::nullopt;
   for (const Module& module : modules_)
-    if (const auto parts = NameGlob(module.theirs).match_parts(split->module))
-      return Name{expand_wildcards(module.name, *parts) + '.' + std::string(split->parameter),
+    if (const auto parts = NameGlob(module.*from).match_parts(split->module))
+      return Name{expand_wildcards(module.*to, *parts) + '.' + std::string(split->parameter),
                   module.is_transposed && split->parameter == "weight"};
   return std::nullopt;
 }
 
+std::optional<HuggingFaceNames::Name> HuggingFaceNames::to_stoker(std::string_view theirs) const {
+  if (theirs == kTheirHead) return Name{std::string(kHeadWeight)};
+  return translate(without_prefix(theirs), &Module::theirs, &Module::name);
+}
+
 std::optional<HuggingFaceNames::Name> HuggingFaceNames::from_stoker(std::string_view name) const {
   if (name == kHeadWeight) return Name{std::string(kTheirHead)};
-  const auto split = split_name(name);
-  if (!split) return std::nullopt;
-  for (const Module& module : modules_)
-    if (const auto parts = NameGlob(module.name).match_parts(split->module))
-      return Name{std::string(prefix_) + expand_wildcards(module.theirs, *parts) + '.' +
-                      std::string(split->parameter),
-                  module.is_transposed && split->parameter == "weight"};
-  return std::nullopt;
+  auto theirs = translate(name, &Module::name, &Module::theirs);
+  if (theirs) theirs->name.insert(0, prefix_);
+  return theirs;
 }
 
 bool HuggingFaceNames::is_ignored(std::string_view theirs) const {

@@ -55,6 +55,8 @@ class HuggingFaceNames {
       : prefix_(prefix), modules_(modules), ignored_(ignored) {}
 
  private:
+  std::optional<Name> translate(std::string_view name, std::string_view Module::*from,
+                                std::string_view Module::*to) const;
   std::string_view without_prefix(std::string_view theirs) const {
     return theirs.starts_with(prefix_) ? theirs.substr(prefix_.size()) : theirs;
   }

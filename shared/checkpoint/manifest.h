@@ -83,7 +83,7 @@ struct Manifest {
   // not recorded, written by an earlier release. A resume truncates sample_errors.jsonl to the
   // steps up to `step`.
   std::optional<uint64_t> sample_errors;
-  std::string live_settings;  // JSON object of the settings changed at runtime ({"lr": 1e-4}); "{}"
+  std::string live_settings;  // JSON object of the settings changed at runtime; "{}"
 
   bool operator==(const Manifest&) const = default;
 };

@@ -39,7 +39,7 @@ Status delete_directory(FileSystem& files, const std::string& directory,
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kTrashPrefix = ".trash-";
 constexpr char kLatestName[] = "latest";
-constexpr char kStepPrefix[] = "step-";
+constexpr std::string_view kStepPrefix = "step-";
 
 }  // namespace
 
@@ -52,12 +52,15 @@ std::string CheckpointStore::checkpoint_name(uint64_t step) {
   return name;
 }
 
+bool CheckpointStore::is_unfinished_name(const std::string& name) {
+  return name.starts_with(std::string(kTemporaryPrefix) + std::string(kStepPrefix));
+}
+
 std::optional<uint64_t> CheckpointStore::parse_checkpoint_name(const std::string& name) {
-  constexpr std::string_view kPrefix = kStepPrefix;
-  if (!name.starts_with(kPrefix)) return std::nullopt;
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
   uint64_t step = 0;
   const char* const end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, step);
+  const auto parsed = std::from_chars(name.data() + kStepPrefix.size(), end, step);
   // Accepts only the spelling of checkpoint_name(), so that every step has a unique name.
   if (parsed.ec != std::errc() || parsed.ptr != end || checkpoint_name(step) != name)
     return std::nullopt;
@@ -186,14 +189,7 @@ Status verify_shard(FileSystem& files, const std::string& directory, const Writt
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
   if (!S_ISREG(info.st_mode)) return Status(StatusCode::kCorrupt, path + ": not a regular file");
-  if (static_cast<uint64_t>(info.st_size) != shard.bytes)
-    return Status(StatusCode::kCorrupt, path + ": has " + std::to_string(info.st_size) +
-                                            " bytes, " + std::to_string(shard.bytes) +
-                                            " were written");
-  STOKER_ASSIGN_OR_RETURN(const std::string sha256, sha256_of_file(fd.get(), shard.bytes, path));
-  if (sha256 == shard.sha256) return {};
-  return Status(StatusCode::kCorrupt,
-                path + ": SHA-256 is " + sha256 + ", written was " + shard.sha256);
+  return verify_file(fd.get(), static_cast<uint64_t>(info.st_size), shard, path, "written");
 }
 
 Status add_other_shards(FileSystem& files, const std::string& directory,
@@ -308,7 +304,7 @@ Status CheckpointStore::remove_unfinished(const std::string& own) {
   STOKER_ASSIGN_OR_RETURN(const auto names, list_directory(directory_));
   std::vector<std::string> hidden;
   for (const std::string& name : names)
-    if (name.starts_with(std::string(kTemporaryPrefix) + kStepPrefix)) hidden.push_back(name);
+    if (is_unfinished_name(name)) hidden.push_back(name);
   if (hidden.empty()) return {};
   STOKER_RETURN_IF_ERROR(files_.sync_directory(directory_));  // as delete_directory()
   for (const std::string& name : hidden) {

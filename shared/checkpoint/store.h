@@ -105,6 +105,8 @@ class CheckpointStore {
   const std::string& directory() const { return directory_; }
   static std::string checkpoint_name(uint64_t step);  // "step-000001200"
   static std::optional<uint64_t> parse_checkpoint_name(const std::string& name);
+  // Of a directory in which commit() writes a checkpoint: ".tmp-step-…".
+  static bool is_unfinished_name(const std::string& name);
 
   // All directories named step-N, oldest first, not verified. Empty if the directory is missing.
   Result<std::vector<CheckpointEntry>> list() const;

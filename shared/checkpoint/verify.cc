@@ -130,18 +130,6 @@ Result<std::string> read_all(const OpenFile& file, uint64_t max_bytes, const std
   return text;
 }
 
-Status verify_file(const OpenFile& open, const WrittenFile& file, const std::string& path,
-                   const OnBytes& on_bytes) {
-  if (open.bytes != file.bytes)
-    return Status(StatusCode::kCorrupt, path + ": has " + std::to_string(open.bytes) + " bytes, " +
-                                            std::to_string(file.bytes) + " were committed");
-  STOKER_ASSIGN_OR_RETURN(const std::string found,
-                          sha256_of_file(open.fd.get(), file.bytes, path, on_bytes));
-  if (found == file.sha256) return {};
-  return Status(StatusCode::kCorrupt,
-                path + ": SHA-256 is " + found + ", committed was " + file.sha256);
-}
-
 }  // namespace
 
 Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& given_path,
@@ -182,8 +170,9 @@ Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& giv
   }
   for (size_t i = 0; i < opened.size(); ++i) {
     const WrittenFile& file = manifest.files[i];
-    STOKER_RETURN_IF_ERROR(
-        verify_file(opened[i], file, join_path(checkpoint_path, file.name), on_bytes));
+    STOKER_RETURN_IF_ERROR(verify_file(opened[i].fd.get(), opened[i].bytes, file,
+                                       join_path(checkpoint_path, file.name), "committed",
+                                       on_bytes));
     checkpoint.files_.push_back({file.name, std::move(opened[i].fd)});
   }
   checkpoint.files_.push_back({kChecksumsName, std::move(sums_file.fd)});
