@@ -353,21 +353,6 @@ std::string render_plot(const std::vector<Curve>& curves, const std::string& x_n
   return out + "\n" + indent + " " + x_labels(*x, width, x_name) + "\n";
 }
 
-namespace {
-
-constexpr double kWidth = 720, kHeight = 400;
-constexpr double kLeft = 64, kRight = 36, kTop = 36, kBottom = 44;
-constexpr int kXTicks = 6, kYTicks = 6;
-constexpr double kOneStep = 1;
-constexpr std::array<std::string_view, 8> kColors{"#1f77b4", "#e6761a", "#9a4fb5", "#2a9d5c",
-                                                  "#d6455d", "#8c6d31", "#17a2b8", "#c2529b"};
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
@@ -383,6 +368,21 @@ std::string escaped(std::string_view text) {
     }
   }
   return out;
+}
+
+namespace {
+
+constexpr double kWidth = 720, kHeight = 400;
+constexpr double kLeft = 64, kRight = 36, kTop = 36, kBottom = 44;
+constexpr int kXTicks = 6, kYTicks = 6;
+constexpr double kOneStep = 1;
+constexpr std::array<std::string_view, 8> kColors{"#1f77b4", "#e6761a", "#9a4fb5", "#2a9d5c",
+                                                  "#d6455d", "#8c6d31", "#17a2b8", "#c2529b"};
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
 }
 
 struct SvgDrawing {

@@ -46,4 +46,7 @@ std::string render_plot(const std::vector<Curve>& curves, const std::string& x_n
 // The axes are those of render_plot(). Empty if no curve has a finite point.
 std::string render_svg(const std::vector<Curve>& curves, const std::string& x_name);
 
+// Text of an SVG image or an HTML page.
+std::string escaped(std::string_view text);
+
 }  // namespace stoker::ctl

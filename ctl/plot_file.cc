@@ -5,21 +5,14 @@
 #include <chrono>
 #include <filesystem>
 
+#include "ctl/plot.h"
 #include "shared/base/file.h"
 #include "shared/base/run_program.h"
-#include "shared/base/utf8.h"
 
 namespace stoker::ctl {
 namespace {
 
 constexpr std::chrono::seconds kConversionTimeout{60};
-
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text))
-    out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return out;
-}
 
 // Twice the size in pixels, for screens with a high resolution.
 Status write_png(const std::string& svg, const std::string& path) {
@@ -46,8 +39,7 @@ std::optional<PlotFormat> plot_format_of(std::string_view path) {
 }
 
 std::string to_html(const std::string& svg, std::string_view title) {
-  return "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" +
-         escape_html(title) +
+  return "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" + escaped(title) +
          "</title>\n<meta name=\"viewport\" content=\"width=device-width\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
          "'unsafe-inline'\">\n"

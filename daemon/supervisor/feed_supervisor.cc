@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <thread>
 #include <utility>
 
 #include "shared/base/cgroup.h"

@@ -21,17 +21,12 @@ using group::SharedCommand;
 
 namespace {
 
-bool changes_setting(const control::Command& command) {
-  return std::holds_alternative<control::SetSetting>(command) ||
-         std::holds_alternative<control::UnsetSetting>(command);
-}
-
 // "KEY\nVALUE", or "KEY" to unset it.
 std::string to_text(const control::Command& command) {
-  if (const auto* const set = std::get_if<control::SetSetting>(&command))
-    return set->key + '\n' + set->value;
-  const auto* const unset = std::get_if<control::UnsetSetting>(&command);
-  return unset != nullptr ? unset->key : "";
+  const std::string* const key = control::changed_setting(command);
+  if (key == nullptr) return "";
+  const auto* const set = std::get_if<control::SetSetting>(&command);
+  return set != nullptr ? *key + '\n' + set->value : *key;
 }
 
 }  // namespace
@@ -50,7 +45,8 @@ bool Trainer::defer(const Request& request) {
     return true;
   }
   if (!std::holds_alternative<control::Pause>(command) &&
-      !std::holds_alternative<control::Resume>(command) && !changes_setting(command))
+      !std::holds_alternative<control::Resume>(command) &&
+      control::changed_setting(command) == nullptr)
     return false;
   shared_requests_.push_back(request);
   return true;
@@ -72,7 +68,7 @@ ControlRecord Trainer::own_record(uint64_t step_to_save) {
   const control::Command& command = shared_requests_.front().command;
   if (std::holds_alternative<control::Pause>(command)) own.command = SharedCommand::kPause;
   if (std::holds_alternative<control::Resume>(command)) own.command = SharedCommand::kResume;
-  if (changes_setting(command)) own.command = SharedCommand::kChangeSetting;
+  if (control::changed_setting(command) != nullptr) own.command = SharedCommand::kChangeSetting;
   return own;
 }
 

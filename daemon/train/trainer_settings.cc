@@ -1,6 +1,5 @@
 // The part of Trainer that changes live settings.
 #include <utility>
-#include <variant>
 
 #include "daemon/train/trainer.h"
 #include "shared/base/log.h"
@@ -12,20 +11,15 @@ namespace {
 constexpr std::string_view kNumWorkers = "feed.num_workers";
 constexpr std::string_view kMaxSteps = "train.max_steps";
 
-std::string_view key_of(const control::Command& command) {
-  if (const auto* const set = std::get_if<control::SetSetting>(&command)) return set->key;
-  if (const auto* const unset = std::get_if<control::UnsetSetting>(&command)) return unset->key;
-  return {};
-}
-
 }  // namespace
 
 // What the ranks of a group cannot know of each other.
 Status Trainer::check_setting(const control::Command& command) const {
-  const std::string_view key = key_of(command);
-  if ((key != kNumWorkers && key != kMaxSteps) || !writer_.is_degraded()) return {};
+  const std::string* const key = control::changed_setting(command);
+  const bool needs_segment = key != nullptr && (*key == kNumWorkers || *key == kMaxSteps);
+  if (!needs_segment || !writer_.is_degraded()) return {};
   return Status(StatusCode::kBusy,
-                std::string(key) +
+                *key +
                     ": training continues from a checkpoint with the new value, and "
                     "checkpoints cannot be written: " +
                     writer_.stats().last_error);

@@ -89,6 +89,13 @@ struct OpenInspection {
 using Command = std::variant<Pause, Resume, SaveCheckpoint, Stop, SetSetting, UnsetSetting, Profile,
                              OpenInspection>;
 
+// The key of the setting that it sets or unsets. Null: it changes none.
+inline const std::string* changed_setting(const Command& command) {
+  if (const auto* const set = std::get_if<SetSetting>(&command)) return &set->key;
+  const auto* const unset = std::get_if<UnsetSetting>(&command);
+  return unset != nullptr ? &unset->key : nullptr;
+}
+
 // ---- Answered immediately by the control server
 
 struct Hello {

@@ -2,7 +2,7 @@
 // docs/control-protocol.md.
 //
 // One request per line, one reply per line. A request is a JSON object,
-// {"id":1,"method":"set","params":{"lr":1e-4}}, or plain words as typed by a person: `set lr 1e-4`.
+// {"id":1,"method":"pause"}, or plain words as typed by a person: `set optimizer.lr 1e-4`.
 // A reply is {"id":1,"result":{…}} or
 // {"id":1,"error":{"code":…,"message":"…","data":{"kind":"busy"}}}. A request with an unknown
 // method or field is rejected without any effect.

@@ -84,7 +84,6 @@ json::object control_json(const TrainerStatus::Control& control) {
           {"connections_dropped", control.connections_dropped}};
 }
 
-// Reads the fields of one object and records the first one that has the wrong type.
 json::array settings_json(const std::vector<std::pair<std::string, std::string>>& settings) {
   json::array list;
   for (const auto& [key, value] : settings)
@@ -92,6 +91,7 @@ json::array settings_json(const std::vector<std::pair<std::string, std::string>>
   return list;
 }
 
+// Reads the fields of one object and records the first one that has the wrong type.
 class FieldReader {
  public:
   FieldReader(const json::object& object, std::string prefix, std::string& first_error)

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -242,7 +243,14 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view file,
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::read(const std::string& path) {
   STOKER_ASSIGN_OR_RETURN(const std::string file, read_file(path, kMaxFileBytes));
-  return parse(file, path);
+  // A dataset needs it for its fingerprint, its index and its samples.
+  static std::mutex mutex;
+  static std::shared_ptr<const Tokenizer> last;
+  const std::lock_guard lock(mutex);
+  if (last == nullptr || last->digest() != sha256_hex(file)) {
+    STOKER_ASSIGN_OR_RETURN(last, parse(file, path));
+  }
+  return last;
 }
 
 // ---- Encoding
@@ -350,15 +358,11 @@ class TextEncoder::PartEncoder {
   // `at`: of the text in its section.
   Status split_text(std::string_view text, size_t at, bool is_complete) {
     std::string with_space;
-    if (model_.adds_prefix_space && begins_section_ && text[0] != ' ') {
-      with_space = ' ' + std::string(text);
-      text = with_space;
-      // Positions are those after the space; none is committed within it.
-      begins_section_ = false;
-      return split(0, text, at, 1, is_complete);
-    }
+    const bool adds_space = model_.adds_prefix_space && begins_section_ && text[0] != ' ';
+    if (adds_space) text = with_space = ' ' + std::string(text);
     begins_section_ = false;
-    return split(0, text, at, 0, is_complete);
+    // Positions are those after the space; none is committed within it.
+    return split(0, text, at, adds_space ? 1 : 0, is_complete);
   }
 
   // `added`: bytes at the start of the text that are not in its section.

@@ -67,7 +67,7 @@ Result<TokenizerModel> parse_tokenizer_json(std::string_view file);
 // kCorrupt also if the number of ranks is that of no known encoding.
 Result<TokenizerModel> parse_tiktoken(std::string_view file);
 
-// Sets end_token to the first known name among these tokens; -1: not there.
+// The end token is the first of these names that is a token.
 inline constexpr std::array<std::string_view, 4> kEndTokens{"<|endoftext|>", "<|end_of_text|>",
                                                             "<eos>", "</s>"};
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::ctl {
 namespace {
@@ -20,26 +21,21 @@ constexpr const char* kSvg = "<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>\n
 class PlotFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "stoker-plot-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
     const char* const path = ::getenv("PATH");
     path_before_ = path == nullptr ? "" : path;
   }
-  void TearDown() override {
-    ::setenv("PATH", path_before_.c_str(), 1);
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { ::setenv("PATH", path_before_.c_str(), 1); }
   // A program in place of rsvg-convert.
   void install(const std::string& script) {
-    const std::string program = folder_ + "/rsvg-convert";
+    const std::string program = folder_ / "rsvg-convert";
     ASSERT_TRUE(write_file_atomically(default_file_system(), program, "#!/bin/sh\n" + script).ok());
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    ::setenv("PATH", (folder_ + ":" + path_before_).c_str(), 1);
+    ::setenv("PATH", (folder_.path() + ":" + path_before_).c_str(), 1);
   }
-  std::string path(const char* name) const { return folder_ + "/" + name; }
+  std::string path(const char* name) const { return folder_ / name; }
   std::string content(const char* name) const { return *read_file(path(name), 1 << 20); }
 
-  std::string folder_;
+  const test::TemporaryDirectory folder_;
   std::string path_before_;
 };
 
@@ -71,13 +67,13 @@ TEST_F(PlotFileTest, LeavesNoFileAfterFailedConversion) {
       "touch \"$file\"; exit 3\n");
   EXPECT_THAT(write_plot(kSvg, path("a.png")).message(), HasSubstr("rsvg-convert: exit code 3"));
   size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
     files += entry.path().filename() == "rsvg-convert" ? 0 : 1;
   EXPECT_EQ(files, 0u);
 }
 
 TEST_F(PlotFileTest, NamesMissingProgramAndPackage) {
-  ::setenv("PATH", folder_.c_str(), 1);
+  ::setenv("PATH", folder_.path().c_str(), 1);
   const Status written = write_plot(kSvg, path("a.png"));
   EXPECT_EQ(written.code(), StatusCode::kNotFound);
   EXPECT_THAT(written.message(), HasSubstr("apt install librsvg2-bin"));

@@ -265,12 +265,6 @@ Status write_group(int fd, const std::string& path, const Contents& contents) {
   return default_file_system().write(fd, joined, path);
 }
 
-uint64_t size_in_bytes(const files::FileTable& files) {
-  uint64_t bytes = 0;
-  for (size_t file = 0; file < files.size(); ++file) bytes += files.stamp(file).size;
-  return bytes;
-}
-
 PackFooter footer_of(const std::vector<PackEntry>& entries, const std::string& identity) {
   assert(identity.size() == kIdentityDigits);
   PackFooter footer{.crc = crc32c(std::as_bytes(std::span(entries))), .files = entries.size()};
@@ -342,7 +336,7 @@ Status open_pack(const files::FileTable& files, const PackOptions& packing,
 // Creates and opens it. kAlreadyExists as CacheLocation::create().
 Status build_pack(const files::FileTable& files, const PackOptions& packing,
                   const files::ScanProgress& progress, files::IndexMetadata& metadata) {
-  const uint64_t bytes = size_in_bytes(files);
+  const uint64_t bytes = files.total_bytes();
   const uint64_t more = packing.maybe_rewriter != nullptr ? bytes / kRewritingPart : 0;
   STOKER_RETURN_IF_ERROR(files::check_free_space(packing.location.path(), bytes + more,
                                                  "a pack of the files", packing.setting)

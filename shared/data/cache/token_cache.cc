@@ -93,7 +93,7 @@ class TokenCacheBuilder {
         tokenizer_(std::move(tokenizer)),
         width_(token_width(*tokenizer_)),
         progress_(progress) {
-    for (size_t file = 0; file < files.size(); ++file) total_bytes_ += files.stamp(file).size;
+    total_bytes_ = files.total_bytes();
     part_bytes_ = std::max(part_bytes, total_bytes_ / kMaxParts);
     Sha256 hash;
     hash.update("tokens " + std::to_string(kPartVersion) + ' ' + tokenizer_->digest() + '\n');

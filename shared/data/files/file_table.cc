@@ -19,6 +19,12 @@ std::string_view FileTable::name(size_t file) const {
   return std::string_view(names_).substr(begin, rows_[file].name_end - begin);
 }
 
+uint64_t FileTable::total_bytes() const {
+  uint64_t bytes = 0;
+  for (const Row& row : rows_) bytes += row.stamp.size;
+  return bytes;
+}
+
 std::string FileTable::path(size_t file) const {
   // Built by appending, because this runs for each small file that is read.
   const std::string_view last = name(file);

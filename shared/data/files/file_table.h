@@ -39,6 +39,7 @@ class FileTable {
   std::string path(size_t file) const;  // root and name, for open() and messages
   const FileStamp& stamp(size_t file) const { return rows_[file].stamp; }
   uint64_t name_bytes() const { return names_.size(); }
+  uint64_t total_bytes() const;  // of the indexed files
   // The files may be appended to after they were indexed; bytes after their indexed size are not
   // read.
   void allow_append() { allows_append_ = true; }
