@@ -77,7 +77,7 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "configuration reload rejected", kError, "error",
      "The configuration file is invalid; the previous one stays in effect."},
     {LogTopic::kRun, "setting change deferred", kWarn, "key effective",
-     "A setting in the file differs from the running one, and cannot change during a run."},
+     "A setting does not take effect now: it differs in the file, or its checkpoint failed."},
     {LogTopic::kRun, "event command failed", kWarn, "for_event error duration_seconds",
      "run.on_event_command: the program could not be started, failed, or took more than 30 s."},
     {LogTopic::kRun, "event command skipped", kWarn, "for_event count reason",

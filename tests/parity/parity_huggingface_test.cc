@@ -21,6 +21,7 @@
 #include "shared/config/huggingface_config.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::parity {
@@ -87,13 +88,10 @@ class HuggingFaceParityTest : public testing::TestWithParam<std::string> {
     for (const auto& [name, tensor] : model::named_tensors(*model_))
       views.push_back({model::to_tensor_spec(name, tensor),
                        {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
-    const auto layout = checkpoint::make_safetensors_layout("model.safetensors", views, {});
-    ASSERT_TRUE(layout.ok()) << layout.status().to_string();
     const test::TemporaryDirectory scratch;
-    std::string bytes;
-    for (const auto& piece : layout->content.pieces)
-      bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    test::write_whole(scratch / "model.safetensors", bytes);
+    const auto written = checkpoint::write_safetensors(default_file_system(), scratch.path(),
+                                                       "model.safetensors", views, {});
+    ASSERT_TRUE(written.ok()) << written.status().to_string();
     const auto file = checkpoint::SafetensorsFile::open(scratch / "model.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     const std::vector<checkpoint::ExportPart> parts{

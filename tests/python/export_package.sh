@@ -5,11 +5,15 @@
 # Exits with code 77 without PyTorch or pip.
 . "$1/tests/parity/python_or_skip.sh"
 set -e
-source_dir=$1 out=$2
+out=$2
 export PATH="$3:$PATH" TORCHINDUCTOR_CACHE_DIR="$folder/cache"
 names=mlp
 if [ "${STOKER_FAULT_TESTS:-}" = full ]; then names='mlp mlp_bf16 gpt tagger'; fi
-stamp=$(cat "$1"/python/pyproject.toml "$1"/python/stoker_export/*.py "$1/tests/python/export_models.py" "$1/README.md" | sha256sum)
+section=$(sed -n '/^## A Python module/,/^## Operation/p' "$1/README.md")
+stamp=$({
+  cat "$1"/python/pyproject.toml "$1"/python/stoker_export/*.py "$1/tests/python/export_models.py"
+  printf '%s\n' "$section"
+} | sha256sum)
 stale=
 for name in $names; do
   if [ "$(cat "$out/$name.stamp" 2>/dev/null)" != "$stamp" ]; then stale="$stale $name"; fi
@@ -26,7 +30,7 @@ cd "$folder"
 
 # run NAME: the command of the README that starts with NAME.
 run() {
-  command=$(sed -n "/^## A Python module/,/^## Operation/{s/ *#.*//; /^$1 /p}" "$source_dir/README.md")
+  command=$(printf '%s\n' "$section" | sed -n "s/ *#.*//; /^$1 /p")
   [ -n "$command" ] || { echo "README.md has no command $1" >&2; exit 1; }
   echo "\$ $command"
   eval "$command"

@@ -1,4 +1,4 @@
-// ReservedPort: a TCP port of the loopback interface for the chief of a group.
+// ReservedPort: a TCP port of the loopback interface, such as for the chief of a group.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,7 +11,8 @@
 
 namespace stoker::test {
 
-// A port that no other process gets, but a process that listens with SO_REUSEADDR.
+// A port on which no process listens, and which no other process gets but one that listens with
+// SO_REUSEADDR.
 class ReservedPort {
  public:
   ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

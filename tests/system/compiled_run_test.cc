@@ -15,7 +15,7 @@
 
 #include "shared/checkpoint/safetensors.h"
 #include "tests/support/python_script.h"
-#include "tests/system/reserved_port.h"
+#include "tests/support/reserved_port.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/checkpoint/store.h"
-#include "tests/system/reserved_port.h"
+#include "tests/support/reserved_port.h"
 #include "tests/system/run_fixture.h"
 
 namespace stoker::test {

@@ -1,11 +1,9 @@
 #include "daemon/group/socket_address.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/reserved_port.h"
 
 namespace stoker::group {
 namespace {
@@ -16,25 +14,6 @@ using ::testing::HasSubstr;
 constexpr const char* kLoopbackHost = "127.0.0.1";
 
 Deadline in(milliseconds timeout) { return std::chrono::steady_clock::now() + timeout; }
-
-// A port on which no process listens, reserved as long as the object exists.
-class ClosedPort {
- public:
-  ClosedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-    number_ = ntohs(address.sin_port);
-  }
-  uint16_t number() const { return number_; }
-
- private:
-  UniqueFd fd_;
-  uint16_t number_ = 0;
-};
 
 TEST(SocketAddressTest, ListensOnFreePortOfOneAddressOnly) {
   const auto listening = listen_on(kLoopbackHost, 0);
@@ -65,7 +44,7 @@ TEST(SocketAddressTest, ReportsAddressOfAnotherHost) {
 }
 
 TEST(SocketAddressTest, ReportsLastErrorAtDeadline) {
-  const ClosedPort port;
+  const test::ReservedPort port;
   const auto found = wait_for_listener(kLoopbackHost, port.number(), in(milliseconds(500)), {});
   EXPECT_EQ(found.status().code(), StatusCode::kTimedOut);
   EXPECT_EQ(found.status().message(),
@@ -73,7 +52,7 @@ TEST(SocketAddressTest, ReportsLastErrorAtDeadline) {
 }
 
 TEST(SocketAddressTest, StopsWaitingOnRequest) {
-  const ClosedPort port;
+  const test::ReservedPort port;
   std::stop_source stop;
   stop.request_stop();
   const auto found =

@@ -1,7 +1,5 @@
 #include "daemon/service/event_commands.h"
 
-#include <stdlib.h>
-
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::service {
 namespace {
@@ -24,24 +23,19 @@ using ::testing::SizeIs;
 
 class EventCommandsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "stoker-events-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
-    ASSERT_TRUE(init_log({.file = log_file(), .console = false}).ok());
-  }
+  void SetUp() override { ASSERT_TRUE(init_log({.file = log_file(), .console = false}).ok()); }
   void TearDown() override {
     flush_log();
     ASSERT_TRUE(init_log({.console = false}).ok());
-    std::filesystem::remove_all(folder_);
   }
-  std::string log_file() const { return folder_ + "/log"; }
+  std::string log_file() const { return folder_ / "log"; }
   std::string log_text() const {
     flush_log();
     return *read_file(log_file(), 1 << 20);
   }
   // Appends its input to the file `out`.
   std::vector<std::string> recorder() const { return {"sh", "-c", "cat >> \"$0\"", out()}; }
-  std::string out() const { return folder_ + "/out"; }
+  std::string out() const { return folder_ / "out"; }
   std::vector<std::string> lines() const {
     std::vector<std::string> lines;
     std::ifstream file(out());
@@ -51,10 +45,10 @@ class EventCommandsTest : public ::testing::Test {
   // The same, once the file `go` exists.
   std::vector<std::string> waiting_recorder() const {
     return {"sh", "-c", "until [ -e \"$1\" ]; do sleep 0.01; done; cat >> \"$0\"", out(),
-            folder_ + "/go"};
+            folder_ / "go"};
   }
 
-  std::string folder_;
+  const test::TemporaryDirectory folder_;
 };
 
 TEST_F(EventCommandsTest, PassesMatchingEventsInOrderAsJsonLines) {
@@ -115,7 +109,7 @@ TEST_F(EventCommandsTest, DropsAndCountsEventsBehindSlowProgram) {
   EventCommands commands({{.events = {"*"}, .command = waiting_recorder()}}, "r");
   constexpr size_t kEvents = EventCommands::kCapacity + 10;
   for (size_t i = 0; i < kEvents; ++i) log_info("training paused", {{"step", i}});
-  std::ofstream(folder_ + "/go").close();
+  std::ofstream(folder_ / "go").close();
   commands.stop(60s);
   const size_t ran = lines().size();
   EXPECT_GE(ran, EventCommands::kCapacity);

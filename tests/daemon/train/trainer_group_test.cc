@@ -69,6 +69,13 @@ class TrainerGroupTest : public TrainerTest {
   void train_to_end() {
     for (const auto& outcome : train()) ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   }
+  // From other threads.
+  static void wait_until(const std::function<bool()>& is_so) {
+    while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  static void wait_until_paused(Session& session) {
+    wait_until([&] { return session.board_.read()->state == control::TrainerState::kPaused; });
+  }
   Session& rank(size_t rank) { return *ranks_[rank]; }
   Session& chief() { return rank(0); }
 
@@ -320,8 +327,7 @@ TEST_F(TrainerGroupTest, SavesShardsDuringPause) {
   };
   std::jthread client([this] {
     std::promise<bool> saved;
-    while (chief().board_.read()->state != control::TrainerState::kPaused)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_until_paused(chief());
     chief().mailbox_.post({control::SaveCheckpoint{},
                            [&saved](Result<std::string> reply) { saved.set_value(reply.ok()); }});
     EXPECT_TRUE(saved.get_future().get());
@@ -351,10 +357,7 @@ TEST_F(TrainerGroupTest, CountsSkippedSaveOnceDuringPause) {
     if (ticket == 4 * 2) chief().ask(control::Pause{});  // in step 3
   };
   std::jthread client([&] {
-    const auto wait_until = [](const std::function<bool()>& is_so) {
-      while (!is_so()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    };
-    wait_until([&] { return chief().board_.read()->state == control::TrainerState::kPaused; });
+    wait_until_paused(chief());
     const uint64_t skipped = chief().writer_->stats().skipped;
     EXPECT_GT(skipped, 0u);
     std::promise<bool> saved;
@@ -536,8 +539,7 @@ TEST_F(TrainerGroupTest, PausesAllRanksUntilResumed) {
   std::vector<uint64_t> paused_at;
   std::jthread client([this, &paused_at] {
     for (const auto& session : ranks_) {
-      while (session->board_.read()->state != control::TrainerState::kPaused)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      wait_until_paused(*session);
       paused_at.push_back(session->board_.step());
     }
     chief().ask(control::Resume{});
@@ -552,8 +554,7 @@ TEST_F(TrainerGroupTest, StopsWhilePaused) {
   open(shared_config(1000), 2);
   chief().ask(control::Pause{});
   std::jthread client([this] {
-    while (rank(1).board_.read()->state != control::TrainerState::kPaused)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_until_paused(rank(1));
     rank(1).ask(control::Stop{});
   });
   for (const auto& outcome : train()) {

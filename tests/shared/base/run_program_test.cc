@@ -3,13 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker {
 namespace {
@@ -18,17 +15,11 @@ using namespace std::chrono_literals;
 
 class RunProgramTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "stoker-program-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_;
+  const test::TemporaryDirectory folder_;
 };
 
 TEST_F(RunProgramTest, PassesArgumentsWithoutShell) {
-  const std::string to = folder_ + "/said";
+  const std::string to = folder_ / "said";
   const Status ran = run_program(
       {"sh", "-c", "printf '%s|' \"$@\" > \"$0\"", to, "a b; $HOME", "/run/checkpoints/step-7"}, "",
       10s, {});
@@ -37,7 +28,7 @@ TEST_F(RunProgramTest, PassesArgumentsWithoutShell) {
 }
 
 TEST_F(RunProgramTest, PassesInputOfAnySizeWhetherReadOrNot) {
-  const std::string to = folder_ + "/size";
+  const std::string to = folder_ / "size";
   const std::string input(size_t{1} << 20, 'x');
   const Status read = run_program({"sh", "-c", "wc -c > \"$0\"", to}, input, 10s, {});
   ASSERT_TRUE(read.ok()) << read.to_string();
@@ -57,7 +48,7 @@ TEST_F(RunProgramTest, ReportsProgramAndCauseOnFailure) {
 
 TEST_F(RunProgramTest, KillsHungCommandWithItsChildren) {
   const Status ran = run_program(
-      {"sh", "-c", "sleep 1000 & echo $! > \"$0\"; wait", folder_ + "/pid"}, "", 300ms, {});
+      {"sh", "-c", "sleep 1000 & echo $! > \"$0\"; wait", folder_ / "pid"}, "", 300ms, {});
   EXPECT_EQ(ran.code(), StatusCode::kTimedOut);
   EXPECT_EQ(ran.message(), "sh: terminated after 300 ms");
 }

@@ -5,29 +5,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include "shared/model/autocast.h"
 #include "shared/model/model.h"
+#include "tests/shared/model/peak_memory.h"
 
 namespace stoker::model {
 namespace {
-
-// Records the peak memory of the tensors of this thread.
-class PeakMemory : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-    bytes_ += bytes;
-    max_bytes_ = std::max(max_bytes_, bytes_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t max_bytes() const { return max_bytes_; }
-
- private:
-  int64_t bytes_ = 0, max_bytes_ = 0;
-};
 
 struct PassResult {
   at::Tensor logits;

@@ -8,7 +8,6 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +17,7 @@
 #include "shared/model/load_weights.h"
 #include "shared/model/torch_dtype.h"
 #include "tests/shared/checkpoint/checkpoint_fixture.h"
+#include "tests/shared/model/peak_memory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace stoker::model {
@@ -28,20 +28,6 @@ using testing::Contains;
 using testing::HasSubstr;
 
 using Weights = std::vector<std::pair<std::string, at::Tensor>>;  // by the names of transformers
-
-// The most bytes of tensors that this thread has allocated at a time.
-class PeakBytes : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-    bytes_ += bytes;
-    max_bytes_ = std::max(max_bytes_, bytes_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t max_bytes() const { return max_bytes_; }
-
- private:
-  int64_t bytes_ = 0, max_bytes_ = 0;
-};
 
 config::Gpt2Config tiny_gpt2() {
   return {.num_layers = 2, .num_heads = 2, .embed_dim = 8, .context_length = 8, .vocab_size = 20};
@@ -260,7 +246,7 @@ TEST_F(HuggingFacePretrainedTest, KeepsOneTensorInMemory) {
     else
       start(tiny_llama());
     write_file("model.safetensors", random_weights());
-    const auto peak = std::make_shared<PeakBytes>();
+    const auto peak = std::make_shared<PeakMemory>();
     {
       const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
       ASSERT_TRUE(load().ok());

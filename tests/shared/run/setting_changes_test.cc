@@ -1,13 +1,9 @@
 #include "shared/run/setting_changes.h"
 
-#include <stdlib.h>
-
-#include <filesystem>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shared/base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::run {
 namespace {
@@ -27,16 +23,14 @@ const SettingChange kSecond{.time = "2026-01-31T12:00:01.123Z",
                             .current = "auto"};
 
 TEST(SettingChangesTest, ReadsWhatWasWrittenAndIgnoresInvalidLines) {
-  std::string folder = ::testing::TempDir() + "stoker-changes-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/setting_changes.jsonl";
+  const test::TemporaryDirectory folder;
+  const std::string path = folder / "setting_changes.jsonl";
   EXPECT_THAT(*read_setting_changes(path), IsEmpty());
   const std::string text = to_json(kFirst) + "\n[]\n{\"step\":1}\n" +
                            R"({"time":"a","step":-1,"key":"b","previous":"c","current":"d"})" +
                            "\n" + to_json(kSecond) + "\n{\"time\":\"20";
-  ASSERT_TRUE(write_file_atomically(default_file_system(), path, text).ok());
+  test::write_whole(path, text);
   EXPECT_THAT(*read_setting_changes(path), ElementsAre(kFirst, kSecond));
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
