@@ -204,6 +204,9 @@ Status Run::compare_with_group() {
 
 Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
                                             const std::function<void()>& on_training) {
+  // stoker-eval would fail hours later.
+  const Status evaluable = model::check_eval_batch_size(config_.model, config_.eval);
+  if (!evaluable.ok()) return preparation_outcome(evaluable);
   std::string resume = command_.resume;
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
