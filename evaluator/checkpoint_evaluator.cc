@@ -348,6 +348,7 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
   if (options.eval.datasets.empty())
     return Status(StatusCode::kInvalidArgument,
                   "eval.datasets: is empty; set it to the datasets to evaluate on");
+  STOKER_RETURN_IF_ERROR(model::check_eval_batch_size(options.model, options.eval));
   std::unique_ptr<State> state;
   try {
     config::Config config = options;

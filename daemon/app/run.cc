@@ -204,6 +204,9 @@ Status Run::compare_with_group() {
 
 Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
                                             const std::function<void()>& on_training) {
+  // stoker-eval would fail hours later.
+  const Status evaluable = model::check_eval_batch_size(config_.model, config_.eval);
+  if (!evaluable.ok()) return preparation_outcome(evaluable);
   std::string resume = command_.resume;
   std::unique_ptr<data::Dataset> data;  // reused by all segments unless it is refreshed
   if (!maybe_refresher_) {
@@ -487,7 +490,8 @@ Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentSt
   STOKER_ASSIGN_OR_RETURN(start.save_after_resume,
                           load_checkpoint(*start.state, saved, start.manifest,
                                           changed_config(start.config), command_.allowed));
-  if (start.state->stream)
+  // Also of a checkpoint from before the first batch. Other data starts over.
+  if (maybe_stream_input_ && manifest.data_digest == start.manifest.data_digest)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, saved.manifest_sha256()));
   STOKER_RETURN_IF_ERROR(resolve_dataset_version(start, &manifest));
   if (is_chief()) {

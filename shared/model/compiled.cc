@@ -40,6 +40,7 @@
 #include "shared/model/layer_builder.h"
 #include "shared/model/load_weights.h"
 #include "shared/model/model_factories.h"
+#include "shared/model/model_file.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
 #include "shared/model/user_model.h"
@@ -391,11 +392,9 @@ Status Compiled::prepare_training(const config::TrainConfig& config, c10::Device
     return mismatch(std::string("was exported for ") + (manifest_.is_bf16 ? "bf16" : "fp32") +
                     ", train.precision is " + (is_bf16 ? "bf16" : "fp32") +
                     ": export it with another --precision");
-  if (config.micro_batch_size < manifest_.min_batch ||
-      config.micro_batch_size > manifest_.max_batch)
-    return mismatch("was exported for batches of " + std::to_string(manifest_.min_batch) + " to " +
-                    std::to_string(manifest_.max_batch) + " samples, train.micro_batch_size is " +
-                    std::to_string(config.micro_batch_size));
+  const Status sized =
+      validate_batch_size(manifest_, "train.micro_batch_size", config.micro_batch_size);
+  if (!sized.ok()) return mismatch(sized.message());
   STOKER_ASSIGN_OR_RETURN(const SelfTestBatch batch, read_self_test());
   const int threads = at::get_num_threads();
   try {
@@ -428,13 +427,21 @@ Status verify_file(const std::string& folder, const char* name, const std::strin
                 path + ": its SHA-256 is not that of manifest.json: export the module again");
 }
 
-Result<ModelPtr> make(const config::CompiledConfig& config, const Samples& sample) {
+// The path of the manifest without symlinks, and what it says.
+Result<std::pair<std::string, CompiledManifest>> read_manifest(
+    const config::CompiledConfig& config) {
   std::error_code error;
   if (std::filesystem::is_directory(config.path, error))
     return Status(StatusCode::kInvalidArgument, "is a folder: name its manifest.json");
-  STOKER_ASSIGN_OR_RETURN(const std::string path, trusted_file(config.path));
+  STOKER_ASSIGN_OR_RETURN(std::string path, trusted_file(config.path));
   STOKER_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxManifestBytes));
-  STOKER_ASSIGN_OR_RETURN(const CompiledManifest manifest, parse_compiled_manifest(text, path));
+  STOKER_ASSIGN_OR_RETURN(CompiledManifest manifest, parse_compiled_manifest(text, path));
+  return std::pair(std::move(path), std::move(manifest));
+}
+
+Result<ModelPtr> make(const config::CompiledConfig& config, const Samples& sample) {
+  STOKER_ASSIGN_OR_RETURN(const auto read, read_manifest(config));
+  const auto& [path, manifest] = read;
   STOKER_ASSIGN_OR_RETURN(const auto flags, cpu_flags());
   STOKER_RETURN_IF_ERROR(validate_platform(manifest, TORCH_VERSION, flags));
   STOKER_ASSIGN_OR_RETURN(const LossBatch batch, make_loss_batch(sample));
@@ -459,6 +466,16 @@ Result<ModelPtr> make_compiled(const config::CompiledConfig& config, const Sampl
   } catch (const c10::Error& error) {
     return with_model_path(user_model_error(error, "load"), config.path);
   }
+}
+
+Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval) {
+  const auto* const compiled = std::get_if<config::CompiledConfig>(&model.arch);
+  if (compiled == nullptr || eval.datasets.empty()) return {};
+  const auto read = read_manifest(*compiled);
+  return with_model_path(read.ok()
+                             ? validate_batch_size(read->second, "eval.batch_size", eval.batch_size)
+                             : read.status(),
+                         compiled->path);
 }
 
 }  // namespace stoker::model

@@ -203,6 +203,16 @@ Result<std::vector<std::string>> cpu_flags() {
   return flags;
 }
 
+Status validate_batch_size(const CompiledManifest& manifest, std::string_view key,
+                           int64_t samples) {
+  if (samples >= manifest.min_batch && samples <= manifest.max_batch) return {};
+  return Status(StatusCode::kMismatch,
+                "was exported for batches of " + std::to_string(manifest.min_batch) + " to " +
+                    std::to_string(manifest.max_batch) + " samples, " + std::string(key) + " is " +
+                    std::to_string(samples) +
+                    ": change it, or export the module with another --max-batch");
+}
+
 Status validate_compiled_batch(const CompiledManifest& manifest,
                                const std::vector<TensorSpec>& inputs,
                                const std::vector<TensorSpec>& targets) {

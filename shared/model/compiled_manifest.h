@@ -64,6 +64,9 @@ Status validate_platform(const CompiledManifest& manifest, std::string_view torc
                          const std::vector<std::string>& available_cpu_flags);
 Result<std::vector<std::string>> cpu_flags();
 
+// kMismatch: `samples`, the value of the setting `key`, is out of the range of batch sizes.
+Status validate_batch_size(const CompiledManifest& manifest, std::string_view key, int64_t samples);
+
 // kMismatch: the batches of the run have other inputs or targets than the package; names both sides.
 Status validate_compiled_batch(const CompiledManifest& manifest,
                                const std::vector<TensorSpec>& inputs,

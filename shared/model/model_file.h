@@ -1,4 +1,5 @@
-// The digest of the code file of a user-defined model (model.path: a plugin or a TorchScript module).
+// The code file of a user-defined model (model.path: a plugin, a TorchScript module, or the manifest of a
+// compiled module).
 //
 // Threads: any.
 #pragma once
@@ -7,6 +8,7 @@
 
 #include "shared/base/status.h"
 #include "shared/config/model_config.h"
+#include "shared/config/run_config.h"
 
 namespace stoker::model {
 
@@ -14,6 +16,11 @@ namespace stoker::model {
 // without a file. Logs it. kNotFound, kIoError; kInvalidArgument: not a regular file; kCorrupt: the
 // file is being written.
 Result<std::string> file_digest(const config::ModelConfig& config);
+
+// Whether the model takes the batches of the evaluation, before any data is read. Only a compiled module
+// limits them; its manifest is read. kMismatch: eval.batch_size is out of its range; others as
+// make_model().
+Status check_eval_batch_size(const config::ModelConfig& model, const config::EvalConfig& eval);
 
 // Weights are valid only with the code, and the tokenizer, that they were trained with.
 // kInvalidArgument if `saved`, the Manifest::model_file or tokenizer of a checkpoint, is not empty

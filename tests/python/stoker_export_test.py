@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 import stoker_export
 from export_models import mlp
-from stoker_export import ExportError, export
+from stoker_export import ExportError, compiler, export
 
 
 class Branch(nn.Module):
@@ -77,6 +78,13 @@ class ErrorsTest(unittest.TestCase):
     def test_batch_on_another_device(self):
         module, loss, (x, y) = mlp()
         self.assertIn("move the module and the batch to the CPU", self.error(module, loss, (x.to("meta"), y)))
+
+    def test_module_on_a_gpu(self):
+        weight = types.SimpleNamespace(device=torch.device("cuda:0"))
+        with self.assertRaises(ExportError) as caught:
+            compiler.check_on_cpu("weight", weight)
+        self.assertEqual(str(caught.exception), "weight is on cuda:0: move the module and the batch to the CPU; stokerd runs "
+                                                "compiled models on the CPU only")
 
     def test_batch_of_one_sample(self):
         module, loss, (x, y) = mlp()

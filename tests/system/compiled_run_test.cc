@@ -239,12 +239,27 @@ TEST_F(CompiledRunTest, TrainsSameParametersInTwoProcesses) {
 TEST_F(CompiledRunTest, RejectsWhatDoesNotFitWithOneLine) {
   EXPECT_THAT(error_with({"train.precision=bf16"}), HasSubstr("was exported for fp32"));
   EXPECT_THAT(error_with({"train.micro_batch_size=4097"}), HasSubstr("for batches of 1 to 4096"));
+  EXPECT_THAT(error_with({"eval.batch_size=4097"}),
+              HasSubstr("for batches of 1 to 4096 samples, eval.batch_size is 4097"));
   EXPECT_THAT(error_with({"data.train.input_shape=[31]", "data.val.input_shape=[31]"}),
               HasSubstr("the data has F32 [31]"));
   EXPECT_THAT(error_with({"train.channels_last=true"}), HasSubstr("train.channels_last"));
   EXPECT_THAT(error_with({"model.path=" + path("mlp")}),
               HasSubstr("is a folder: name its manifest.json"));
   EXPECT_THAT(error_with({"model.name=mlp", "task.name=custom"}), HasSubstr("task.name"));
+}
+
+TEST_F(CompiledRunTest, EvaluatorRejectsBatchSizeAtStart) {
+  ASSERT_EQ(train(config_, run_dir(), {"--set", "train.max_steps=4"}).code, 0) << log_of("stokerd");
+  // Also without a checkpoint to evaluate.
+  for (const char* const mode : {"--once", "--follow"}) {
+    const auto exit = evaluator(run_dir(), {mode, "--set", "eval.batch_size=4097"}).wait(90s);
+    ASSERT_TRUE(exit.has_value());
+    EXPECT_EQ(exit->code, 78);
+    EXPECT_THAT(log_of("stoker-eval"),
+                HasSubstr("for batches of 1 to 4096 samples, eval.batch_size is 4097"));
+    fs::remove_all(run_dir() + "/checkpoints");
+  }
 }
 
 TEST_F(CompiledRunTest, TrainsInBf16WhatWasExportedForIt) {

@@ -1,8 +1,13 @@
 #include "shared/model/compiled_manifest.h"
 
+#include <fstream>
+
 #include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "shared/model/model_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace stoker::model {
 namespace {
@@ -147,6 +152,28 @@ TEST(CompiledManifestTest, ComparesTheBatch) {
               HasSubstr("with the input F32 [8] per sample; the data has F32 [9]"));
   EXPECT_THAT(validate_compiled_batch(manifest, input, {}).message(),
               HasSubstr("with the targets I64 [] per sample; the data has nothing"));
+}
+
+// Before any data is read, and without the other files of the package.
+TEST(CompiledManifestTest, ComparesTheBatchSizeOfTheEvaluation) {
+  const test::TemporaryDirectory folder;
+  const std::string path = folder / "manifest.json";
+  std::ofstream(path) << json::serialize(good());
+  const config::ModelConfig model{.arch = config::CompiledConfig{.path = path}};
+  const auto check = [](const config::ModelConfig& of, int64_t samples) {
+    return check_eval_batch_size(of, {.datasets = {"val"}, .batch_size = samples});
+  };
+  EXPECT_TRUE(check(model, 64).ok());
+  const Status status = check(model, 65);
+  EXPECT_EQ(status.code(), StatusCode::kMismatch);
+  EXPECT_EQ(status.message(), "model.path: " + path +
+                                  ": was exported for batches of 1 to 64 samples, eval.batch_size "
+                                  "is 65: change it, or export the module with another "
+                                  "--max-batch");
+  EXPECT_TRUE(check_eval_batch_size(model, {.datasets = {}, .batch_size = 65}).ok());
+  EXPECT_TRUE(check({.arch = config::MlpConfig{}}, 65).ok());
+  EXPECT_EQ(check({.arch = config::CompiledConfig{.path = path + "x"}}, 1).code(),
+            StatusCode::kNotFound);
 }
 
 }  // namespace
