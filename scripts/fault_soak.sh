@@ -130,7 +130,7 @@ wait_for() {
   done
 }
 
-newest_checkpoint() { find "$run/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1; }
+newest_checkpoint() { find "$run/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1 || true; }
 # Only stokerd has the changed clock: a worker process may not read the file that says which.
 start_trainer() {
   local clock=()

@@ -50,7 +50,7 @@ commands() {
     /^```$/ { inside = 0; marked = 0 }
     inside && blocks == wanted { print }' wanted="$1" "$page" | sed "s|/var/lib/stoker|$work/var/lib/stoker|g; s|/etc/stoker|$work/etc/stoker|g; s|/backup|$work/backup|g"
 }
-newest() { find "$1/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1; }
+newest() { find "$1/checkpoints" -maxdepth 1 -name 'step-*' -printf '%f\n' 2>/dev/null | sort | tail -n 1 || true; }
 # wait_for_newer RUN CHECKPOINT
 wait_for_newer() {
   local i

@@ -101,7 +101,7 @@ SH
       [[ $(grep -c 'checkpoint saved' "$work/stokerd.out") -lt 5 ]] || break
       sleep 0.1
     done
-    read -r init <"/proc/$outer/task/$outer/children"
+    read -r init <"/proc/$outer/task/$outer/children" || true
     sleep 0.5
     zombies=$(pgrep --parent "$init" --runstates Z --count || true)
     kill -TERM "$init"

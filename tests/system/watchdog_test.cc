@@ -72,7 +72,9 @@ TEST_F(WatchdogRunTest, EndsStartThatWaitsForData) {
                  "{format: csv, path: " + path("hanging.csv") + ", fields: {label: label}}");
   Process process = start_hanging("open hanging.csv", config, "start");
   const std::string stacks = expect_end(process, "start");
-  if (has_stacks()) EXPECT_THAT(stacks, HasSubstr("Run::open_data"));
+  if (has_stacks()) {
+    EXPECT_THAT(stacks, HasSubstr("Run::open_data"));
+  }
 }
 
 TEST_F(WatchdogRunTest, EndsStepThatNeverReturns) {
@@ -83,13 +85,17 @@ TEST_F(WatchdogRunTest, EndsStepThatNeverReturns) {
                  "/odd_plugin.so, args: {does: hangs}}\n");
   Process process = start(config, "step");
   const std::string stacks = expect_end(process, "step");
-  if (has_stacks()) EXPECT_THAT(stacks, HasSubstr("DefectiveModel::forward"));
+  if (has_stacks()) {
+    EXPECT_THAT(stacks, HasSubstr("DefectiveModel::forward"));
+  }
 }
 
 TEST_F(WatchdogRunTest, EndsCheckpointOnDiskThatDoesNotAnswer) {
-  Process process = start_hanging("fsync checkpoints/", small_config(), "checkpoint");
+  Process process = start_hanging("fsync model.safetensors", small_config(), "checkpoint");
   const std::string stacks = expect_end(process, "checkpoint");
-  if (has_stacks()) EXPECT_THAT(stacks, HasSubstr("CheckpointWriter::run"));
+  if (has_stacks()) {
+    EXPECT_THAT(stacks, HasSubstr("CheckpointWriter::run"));
+  }
 }
 
 TEST_F(WatchdogRunTest, EndsWaitForStoppedWorkers) {
