@@ -2,7 +2,7 @@
 # of the few libraries that belong neither to the C/C++ runtime nor to LibTorch.
 #
 #   bin/            stokerd, stoker-eval, stokerctl, stoker-web, stoker-libtorch
-#   libexec/stoker/ stoker-feed; gpu-check/
+#   libexec/stoker/ stoker-feed, stoker-stacks; gpu-check/
 #   lib/stoker/     libraries, the CUDA module, and `torch`: a link to LibTorch, set by stoker-libtorch
 #   share/          man pages, bash completion, stoker/config
 #

@@ -28,7 +28,7 @@ HELP
 
 packages=(
   g++ cmake ninja-build ccache pkg-config
-  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev
+  libboost-json1.81-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libssl-dev libisal-dev libsystemd-dev libdw-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev zlib1g-dev libzstd-dev libpcre2-dev libutf8proc-dev
   prometheus-cpp-dev libjs-chart.js libncurses-dev libgmock-dev spin
 )

@@ -4,6 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -12,6 +16,7 @@
 #include "daemon/app/resume_checkpoint.h"
 #include "daemon/app/version.h"
 #include "daemon/group/failure_record.h"
+#include "daemon/service/stack_traces.h"
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/load_config.h"
@@ -26,6 +31,13 @@ constexpr auto kTick = 500ms;
 constexpr auto kStartingGrace = 3s;  // maximum wait for a scan that does not stop
 constexpr auto kJoinGrace = 30s;
 constexpr auto kHangGrace = 5s;
+constexpr auto kExitGrace = 5s;       // for the main thread to exit
+constexpr auto kStacksTimeout = 60s;  // with LibTorch's CUDA part there are gigabytes of symbols
+constexpr auto kStacksWriteTimeout = 5s;
+// Renewed at each tick, so it only has to outlast a slow tick.
+constexpr auto kExtension = 60s;
+
+constexpr ThreadActivity kWatchTraining{.operation = "watch training", .is_waiting = true};
 
 constexpr const char* kSigterm = "SIGTERM";
 constexpr const char* kLogLevelKey = "log.level";
@@ -52,6 +64,12 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalC
   }
   if (request->rule != rule.to_text()) return std::nullopt;
   return *std::move(request);
+}
+
+// Phases of which systemd would otherwise limit the duration. The watchdog does.
+bool is_in_long_phase(control::TrainerState state) {
+  return state == control::TrainerState::kStarting || state == control::TrainerState::kStopping ||
+         state == control::TrainerState::kSaving;
 }
 
 // Handles SIGHUP: reads the configuration again, applies log.level, and logs every other key that
@@ -118,7 +136,7 @@ DaemonApp::DaemonApp(config::Config config, CommandLine command, Clock& clock,
       clock_(clock),
       signals_(io_, SIGINT, SIGTERM),
       timer_(io_),
-      notifier_(is_chief() ? service::SystemdNotifier() : service::SystemdNotifier("", {})),
+      notifier_(is_chief() ? service::SystemdNotifier() : service::SystemdNotifier("")),
       hang_detector_(nanoseconds_of(config_.distributed.timeout_seconds),
                      nanoseconds_of(config_.distributed.start_timeout_seconds)) {
   signals_.add(SIGHUP);
@@ -142,13 +160,14 @@ ExitCode DaemonApp::run() {
       std::make_unique<Run>(config_, command_, layout_, clock_, is_in_group() ? &launch_ : nullptr);
   if (const Status served = start_control(); !served.ok()) return leave_group(served);
   if (const Status served = start_http(); !served.ok()) return leave_group(served);
-  watchdog_ =
-      std::make_unique<service::Watchdog>(notifier_, clock_, [this] { return run_->progress(); });
   wait_for_signal();
   start_training();
+  start_watchdog();
   tick();
   io_.run();  // until training_ended()
 
+  watchdog_.request_stop();
+  (void)watchdog_.join(kJoinGrace);
   const Status joined = trainer_.join(kJoinGrace);
   set_progress_line("");
   if (!trainer_.all_joined()) {
@@ -311,6 +330,51 @@ void DaemonApp::start_training() {
   });
 }
 
+void DaemonApp::start_watchdog() {
+  watchdog_.start("watchdog", [this](const std::stop_token& stop) -> Status {
+    const ScopedActivity activity(kWatchTraining);
+    service::Watchdog watchdog(config_.watchdog, clock_, [this] { return run_->watched(); });
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    for (std::unique_lock lock(mutex); !stop.stop_requested();
+         stopped.wait_for(lock, stop, kTick, [] { return false; }))
+      if (const auto expired = watchdog.check()) end_hung_run(*expired);
+    return {};
+  });
+}
+
+// On the watchdog's thread: any other one can hang, and so can the run directory.
+void DaemonApp::end_hung_run(const service::Watchdog::Expired& expired) {
+  const run::RunLayout own =
+      is_chief() ? layout_ : layout_of_rank(layout_, launch_.environment.rank);
+  const std::string path = own.stack_traces_file(to_iso8601(clock_.wall()));
+  save_stacks(path);
+  run::ExitStatus end{
+      run::RunOutcome::kFailed, expired.step,
+      "watchdog: no progress for " +
+          std::to_string(std::chrono::floor<std::chrono::seconds>(expired.idle).count()) +
+          " s in phase " + std::string(control::to_string(expired.phase)) + "; stacks in " + path,
+      static_cast<int>(ExitCode::kInternal)};
+  boost::asio::post(io_, [this, end] { exit_now(end, kHangGrace); });
+  std::this_thread::sleep_for(kHangGrace + kExitGrace);  // then the main thread hangs, too
+  flush_log();
+  ::_exit(end.exit_code);
+}
+
+void DaemonApp::save_stacks(const std::string& path) {
+  const auto program = service::find_stacks_program();
+  auto traces = program.ok() ? service::collect_stack_traces(*program, kStacksTimeout)
+                             : Result<service::StackTraces>(program.status());
+  if (!traces.ok())
+    return log_warn("stack traces incomplete", {{"reason", traces.status().to_string()}});
+  for (const std::string& missing : traces->missing)
+    log_warn("stack traces incomplete", {{"reason", missing}});
+  const Status saved = service::save_stack_traces(path, traces->text, kStacksWriteTimeout);
+  if (saved.ok()) return log_info("stack traces saved", {{"path", path}});
+  log_warn("file write failed", {{"path", path}, {"error", saved.to_string()}});
+  std::cerr << traces->text << std::flush;
+}
+
 void DaemonApp::training_ended() {
   notifier_.stopping();
   run_->close();
@@ -407,7 +471,8 @@ void DaemonApp::tick() {
     if (is_chief()) handle_early_stop_request();
   }
   publish_wait(*status);
-  watchdog_->tick(*status);
+  notifier_.alive();
+  if (is_in_long_phase(status->state)) notifier_.extend_timeout(kExtension);
   check_group_hang(*status);
   check_stop_deadline(*status);
   const bool starting = !training_ && stop_requested_;

@@ -32,6 +32,7 @@
 #include "daemon/service/run_directory.h"
 #include "daemon/service/signal_policy.h"
 #include "daemon/service/systemd_notifier.h"
+#include "daemon/service/watchdog.h"
 #include "shared/base/clock.h"
 #include "shared/base/coordinator.h"
 #include "shared/base/file.h"
@@ -64,6 +65,9 @@ class DaemonApp {
   control::TrainerStatus status() const;
   Status count_start();
   void start_training();
+  void start_watchdog();
+  void end_hung_run(const service::Watchdog::Expired& expired);
+  void save_stacks(const std::string& path);
   void training_ended();
 
   void wait_for_signal();
@@ -132,7 +136,8 @@ class DaemonApp {
   std::unique_ptr<server::ControlServer> control_;
   std::unique_ptr<monitoring::MonitoringServer> http_;
   std::optional<server::ListeningSocket> maybe_http_socket_;  // removed before http_ closes it
-  std::unique_ptr<service::Watchdog> watchdog_;
+
+  Coordinator watchdog_;  // its thread uses run_
 };
 
 }  // namespace stoker::app

@@ -33,6 +33,7 @@
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_sandbox.h"
 #include "shared/model/model_file.h"
+#include "shared/run/setting_changes.h"
 #include "shared/tokenizer/tokenizer.h"
 
 namespace stoker::app {
@@ -223,6 +224,7 @@ Result<run::RunOutcome> Run::train_segments(std::stop_token stop,
       on_training();
     }
     const auto outcome = segment.train(channels_, stop);
+    channels_.board.set_phase(control::TrainerPhase::kStart);
     live_settings_ = segment.live_settings();
     const Status shut_down = segment.shut_down();
     if (!outcome.ok()) return outcome.status();
@@ -275,6 +277,7 @@ RunSegment* Run::publish(std::unique_ptr<RunSegment> segment) {
 Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> data,
                                                  const std::string& resume) {
   STOKER_RETURN_IF_ERROR(check_stop());
+  channels_.board.record_progress();
   train::prepare_environment(config_.run);
   STOKER_ASSIGN_OR_RETURN(const c10::Device device, train::open_device(config_.train.device));
   config::TrainConfig numerics = config_.train;
@@ -301,6 +304,7 @@ Result<std::unique_ptr<RunSegment>> Run::prepare(std::unique_ptr<data::Dataset> 
   if (group_) STOKER_RETURN_IF_ERROR(synchronize(start, !saved));
   STOKER_RETURN_IF_ERROR(write_file_atomically(default_file_system(), own_layout_.config_file(),
                                                config::to_yaml(start.config)));
+  if (saved && is_chief() && !live_settings_) remove_lost_setting_changes(*saved);
   if (is_chief())
     STOKER_RETURN_IF_ERROR(
         feed::snapshot_sample_weights(weights_, layout_.index_dir(), start.state->ticket));
@@ -347,6 +351,23 @@ Result<config::LiveSettings> Run::choose_settings(const ResumeCheckpoint& saved)
                                       {"reason", reason}});
   }
   return std::move(resumed.kept);
+}
+
+// The record of the changes, unlike the settings, is not part of the checkpoint.
+void Run::remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& saved) const {
+  const auto state = train::parse_live_state(saved.manifest().live_settings);
+  if (!state.ok()) return;  // choose_settings() has reported it
+  const auto value_of = [&](const std::string& key) {
+    for (const config::LiveSetting& setting : state->settings)
+      if (setting.key == key) return setting.value;
+    const auto configured = config::value_of(config_, key);
+    return configured.ok() ? *configured : std::string();
+  };
+  const std::string path = layout_.setting_changes_file();
+  const Status removed =
+      run::remove_lost_changes(default_file_system(), path, saved.manifest().step, value_of);
+  if (!removed.ok())
+    log_warn("setting changes not recorded", {{"path", path}, {"error", removed.to_string()}});
 }
 
 Status Run::synchronize(SegmentStart& start, bool is_new) {
@@ -588,6 +609,19 @@ std::shared_ptr<const control::TrainerStatus> Run::status() const {
   status->memory.peak_rss_bytes = memory.peak_bytes;
   status->uptime_seconds = seconds_between(started_, clock_.monotonic());
   return status;
+}
+
+service::WatchedRun Run::watched() {
+  service::WatchedRun now{.phase = channels_.board.phase(),
+                          .progress = channels_.board.progress(),
+                          .save_progress = std::nullopt,
+                          .step = channels_.board.step()};
+  // The ranks have timeouts for each other, the settings of `distributed`.
+  if (maybe_launch_ != nullptr) now.phase = control::TrainerPhase::kUnwatched;
+  if (const std::unique_lock lock(mutex_, std::try_to_lock); lock)
+    watched_save_ = segment_ ? segment_->save_progress() : std::nullopt;
+  now.save_progress = watched_save_;
+  return now;
 }
 
 ThreadList Run::threads() const {

@@ -32,6 +32,7 @@
 #include "daemon/app/group_launch.h"
 #include "daemon/group/process_group.h"
 #include "daemon/server/training_control.h"
+#include "daemon/service/watchdog.h"
 #include "daemon/train/trainer_channels.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
@@ -84,8 +85,10 @@ class Run final : public server::TrainingControl {
   bool is_data_exhausted() const { return is_data_exhausted_; }
   // Exchanges with the other ranks of a group so far; nullopt: none is expected now.
   std::optional<uint64_t> group_exchanges() const;
-  uint64_t step() const { return channels_.board.step(); }          // completed
-  uint64_t progress() const { return channels_.board.progress(); }  // see StatusBoard
+  uint64_t step() const { return channels_.board.step(); }  // completed
+  // What the watchdog observes; from one thread. Waits for no lock that another thread can hold while it
+  // hangs.
+  service::WatchedRun watched();
 
   // TrainingControl
   std::shared_ptr<const control::TrainerStatus> status() const override;
@@ -137,6 +140,7 @@ class Run final : public server::TrainingControl {
   ResumeCompatibility changed_config(const config::Config& now) const;
   // Of the segment before, or of the checkpoint.
   Result<config::LiveSettings> choose_settings(const ResumeCheckpoint& saved) const;
+  void remove_lost_setting_changes(const checkpoint::VerifiedCheckpoint& saved) const;
   // Makes the states of the ranks equal, or finds that they are not.
   Status synchronize(SegmentStart& start, bool is_new);
   bool is_chief() const { return !group_ || group_->is_chief(); }
@@ -171,6 +175,8 @@ class Run final : public server::TrainingControl {
   std::optional<config::LiveSettings>
       live_settings_;            // of the segment before; nullopt: there is none
   feed::SampleWeights weights_;  // read once, so that a rollback uses the same ones
+
+  std::optional<uint64_t> watched_save_;  // only for watched()
 
   mutable std::mutex mutex_;
   // The pointer is guarded by mutex_, which the trainer thread needs only to change it.

@@ -431,6 +431,12 @@ void RunSegment::add_live(control::TrainerStatus& status) const {
   if (saved.degraded && trains) status.state = control::TrainerState::kDegraded;
 }
 
+std::optional<uint64_t> RunSegment::save_progress() const {
+  const auto stats = writer_->stats();
+  if (!stats.in_flight) return std::nullopt;
+  return stats.saved + stats.failures;
+}
+
 void RunSegment::add_feed(control::TrainerStatus::Feed& status) const {
   const ring::RingCounters counters = ring_->counters();
   status.ready_batches = counters.ready;

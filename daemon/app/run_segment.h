@@ -4,7 +4,7 @@
 // A segment ends with the run, with a rollback, or when training switches to a new dataset version;
 // the last two are followed by another segment.
 //
-// Threads:   the trainer thread; add_live(), stream_threads() and attach() from any thread after open().
+// Threads:   the trainer thread; add_live(), save_progress(), stream_threads() and attach() from any thread after open().
 // Blocking:  open() for files and for starting the workers; train() until the segment ends;
 //            shut_down() for the workers and writers, up to 10 s each; roll_back() and
 //            apply_refresh() for the disk; the rest never.
@@ -99,6 +99,8 @@ class RunSegment final : private train::BatchSource, private train::MetricsSink 
   const config::LiveSettings& live_settings() const { return state_->settings; }
   // Adds what the ring, the workers and the checkpoint writer report.
   void add_live(control::TrainerStatus& status) const;
+  // Changes with each attempt to write the checkpoint that is in progress; nullopt: none is.
+  std::optional<uint64_t> save_progress() const;
   ThreadList stream_threads() const { return feed_->stream_threads(); }
   // As FeedSupervisor::attach().
   Result<supervisor::Attachment> attach(supervisor::ExternalProcess process);

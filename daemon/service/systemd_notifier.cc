@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -23,35 +22,11 @@ std::string from_environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-std::optional<uint64_t> parse_number(std::string_view text) {
-  uint64_t number = 0;
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || end != last) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
-std::optional<std::chrono::microseconds> find_watchdog_interval(std::string_view usec,
-                                                                std::string_view pid, int own_pid) {
-  if (!pid.empty() && parse_number(pid) != static_cast<uint64_t>(own_pid)) return std::nullopt;
-  const auto number = parse_number(usec);
-  constexpr uint64_t kMax =
-      1ull << 53;  // 285 years; a larger value is an error and would overflow nanoseconds
-  if (!number.has_value() || *number == 0 || *number > kMax) return std::nullopt;
-  return std::chrono::microseconds(*number);
-}
+SystemdNotifier::SystemdNotifier() : SystemdNotifier(from_environment("NOTIFY_SOCKET")) {}
 
-SystemdNotifier::SystemdNotifier()
-    : SystemdNotifier(
-          from_environment("NOTIFY_SOCKET"),
-          service::find_watchdog_interval(from_environment("WATCHDOG_USEC"),
-                                          from_environment("WATCHDOG_PID"), ::getpid())) {}
-
-SystemdNotifier::SystemdNotifier(std::string socket,
-                                 std::optional<std::chrono::microseconds> maybe_watchdog)
-    : maybe_watchdog_(maybe_watchdog) {
+SystemdNotifier::SystemdNotifier(std::string socket) {
   if (!socket.empty()) connect(std::move(socket));
 }
 
@@ -106,77 +81,6 @@ void SystemdNotifier::status(std::string_view text) {
 
 void SystemdNotifier::extend_timeout(std::chrono::microseconds by) {
   send("EXTEND_TIMEOUT_USEC=" + std::to_string(by.count()));
-}
-
-namespace {
-
-using control::TrainerState;
-using namespace std::chrono_literals;
-
-constexpr std::chrono::nanoseconds kWarnAfter = 30s;
-// Renewed at each tick, so it only has to outlast a slow tick.
-constexpr auto kExtension = 60s;
-
-}  // namespace
-
-Watchdog::Watchdog(SystemdNotifier& notifier, Clock& clock, std::function<uint64_t()> progress)
-    : notifier_(notifier),
-      clock_(clock),
-      progress_(std::move(progress)),
-      // Half the interval, so that the warning is logged before systemd kills the process.
-      warn_after_(notifier.find_watchdog_interval()
-                      ? std::chrono::nanoseconds(*notifier.find_watchdog_interval()) / 2
-                      : kWarnAfter),
-      seen_(progress_()),
-      moved_at_(clock.monotonic()) {}
-
-void Watchdog::tick(const control::TrainerStatus& status) {
-  const uint64_t now = progress_();
-  const bool moved = now != seen_;
-  if (moved) {
-    if (logged_)
-      log_info("training recovered",
-               {{"duration_seconds", std::chrono::duration<double>(stalled_for()).count()}});
-    seen_ = now;
-    moved_at_ = clock_.monotonic();
-    logged_ = false;
-  }
-  const bool may_stand = may_stall(status.state);
-  const bool transition =
-      status.state == TrainerState::kStarting || status.state == TrainerState::kStopping;
-  if ((moved || may_stand) && transition) notifier_.extend_timeout(kExtension);
-  if (moved || may_stand) {
-    notifier_.alive();
-  } else if (stalled_for() >= warn_after_) {
-    log_stall(status);
-  }
-}
-
-bool Watchdog::may_stall(TrainerState state) const {
-  switch (state) {
-    case TrainerState::kPaused:
-    case TrainerState::kStarting:
-      return true;
-    case TrainerState::kSaving:
-    case TrainerState::kStopping:
-      return stalled_for() < kMaxSaveDuration;
-    case TrainerState::kTraining:
-    case TrainerState::kDegraded:
-      return false;
-  }
-  return false;
-}
-
-void Watchdog::log_stall(const control::TrainerStatus& status) {
-  if (std::exchange(logged_, true)) return;
-  log_error(
-      "training stalled",
-      {{"duration_seconds", std::chrono::duration<double>(stalled_for()).count()},
-       {"state", control::to_string(status.state)},
-       {"step", status.step},
-       {"ready_batches", status.feed.ready_batches},
-       {"hint", status.feed.ready_batches == 0 ? "no batch is ready: check the workers and the disk"
-                                               : "batches are ready: the step itself hangs"}});
 }
 
 }  // namespace stoker::service

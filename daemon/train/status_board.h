@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "shared/control/trainer_phase.h"
 #include "shared/control/trainer_status.h"
 
 namespace stoker::train {
@@ -31,6 +32,9 @@ class StatusBoard {
   // check whether it changed.
   void record_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  // Written by the trainer thread; relaxed order, as above.
+  void set_phase(control::TrainerPhase phase) { phase_.store(phase, std::memory_order_relaxed); }
+  control::TrainerPhase phase() const { return phase_.load(std::memory_order_relaxed); }
   void set_step(uint64_t step) { step_.store(step, std::memory_order_relaxed); }
   // More recent than the step of the published status.
   uint64_t step() const { return step_.load(std::memory_order_relaxed); }
@@ -38,10 +42,27 @@ class StatusBoard {
  private:
   std::atomic<uint64_t> progress_{0};
   std::atomic<uint64_t> step_{0};
+  std::atomic<control::TrainerPhase> phase_{control::TrainerPhase::kStart};
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::shared_ptr<const control::TrainerStatus> current_ =
       std::make_shared<const control::TrainerStatus>();
+};
+
+// A phase of the trainer until the end of the block.
+class ScopedPhase {
+ public:
+  ScopedPhase(StatusBoard& board, control::TrainerPhase phase)
+      : board_(board), before_(board.phase()) {
+    board_.set_phase(phase);
+  }
+  ~ScopedPhase() { board_.set_phase(before_); }
+  ScopedPhase(const ScopedPhase&) = delete;
+  ScopedPhase& operator=(const ScopedPhase&) = delete;
+
+ private:
+  StatusBoard& board_;
+  const control::TrainerPhase before_;
 };
 
 }  // namespace stoker::train

@@ -294,6 +294,7 @@ Status Trainer::wait_while_paused(std::stop_token stop) {
   log_info("training paused", {{"step", state_.step}});
   publish(control::TrainerState::kPaused);
   const ScopedActivity paused(kPaused);
+  const ScopedPhase unwatched(channels_.board, control::TrainerPhase::kUnwatched);
   const nanoseconds began = clock_.monotonic();
   while (channels_.is_paused && !stop_requested_ && !stop.stop_requested()) {
     if (may_save()) channels_.mailbox.wait(kPollInterval);
@@ -320,6 +321,7 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
   using NextBatch = std::optional<feed::ReceivedBatch>;
   const PhaseScope waiting(instrumentation_.maybe_observer(), Phase::kDataWait);
   const ScopedActivity activity(kWaitForBatch);
+  const ScopedPhase phase(channels_.board, control::TrainerPhase::kData);
   const nanoseconds began = clock_.monotonic();
   while (true) {
     // Polls more often while the device still reads slots that the workers wait for.
@@ -348,6 +350,7 @@ Result<std::optional<feed::ReceivedBatch>> Trainer::next_batch(uint64_t ticket,
 }
 
 Result<bool> Trainer::do_step(std::stop_token stop) {
+  channels_.board.set_phase(control::TrainerPhase::kStep);
   if (state_.changes_frozen()) {
     engine_->synchronize();
     state_.update_frozen();

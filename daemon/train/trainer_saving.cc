@@ -53,6 +53,8 @@ bool Trainer::must_announce_save(uint64_t step) {
 
 // The chief announces a snapshot when its own writer is idle; those of the others are about to be.
 void Trainer::wait_for_writer() {
+  // The watchdog has a timeout for what the writer does.
+  const ScopedPhase phase(channels_.board, control::TrainerPhase::kUnwatched);
   while (!writer_.wait_idle(kPollInterval)) channels_.board.record_progress();
 }
 
@@ -97,6 +99,7 @@ bool Trainer::try_save() {
 }
 
 void Trainer::fill(writer::Snapshot& snapshot) {
+  const ScopedPhase phase(channels_.board, control::TrainerPhase::kCheckpoint);
   const PhaseScope snapping(instrumentation_.maybe_observer(), Phase::kSnapshot);
   checkpoint::Manifest& manifest = snapshot.manifest();
   manifest = manifest_;

@@ -85,11 +85,17 @@ inline constexpr LogEventInfo kAll[] = {
      "Logged for the first event that is dropped, and at the end with their number."},
     {LogTopic::kRun, "sd_notify failed", kWarn, "socket error message",
      "systemd does not read the state of the service. Only the first failure is logged."},
-    {LogTopic::kRun, "training stalled", kError, "duration_seconds state step ready_batches hint",
-     "No step for half of the watchdog's interval; `state` and `ready_batches` tell what training "
-     "waits for. Under systemd, the watchdog ends the service after the whole interval."},
-    {LogTopic::kRun, "training recovered", kInfo, "duration_seconds",
+    {LogTopic::kRun, "training stalled", kWarn,
+     "phase duration_seconds timeout_seconds step waiting_for",
+     "No progress for half of the timeout of this phase (watchdog.PHASE_timeout_seconds)."},
+    {LogTopic::kRun, "training recovered", kInfo, "phase duration_seconds",
      "Progress after `training stalled`."},
+    {LogTopic::kRun, "watchdog expired", kError, "phase duration_seconds step waiting_for hint",
+     "No progress for the whole timeout: the process saves its stacks and exits with 70."},
+    {LogTopic::kRun, "stack traces saved", kInfo, "path",
+     "The stacks of all threads and worker processes, after `watchdog expired`."},
+    {LogTopic::kRun, "stack traces incomplete", kWarn, "reason",
+     "Which stacks could not be read, and what would permit it."},
     {LogTopic::kRun, "shutdown requested", kInfo, "signal hint",
      "A signal ends the program; stokerd finishes and saves the current step."},
     {LogTopic::kRun, "shutdown already in progress", kWarn, "additional_reason",
@@ -103,8 +109,8 @@ inline constexpr LogEventInfo kAll[] = {
     {LogTopic::kRun, "daemon failed", kError, "error", "The run ends with an error."},
     {LogTopic::kRun, "daemon exited", kInfo, "state step reason exit_code",
      "The last event of a process of stokerd, except after `startup cancelled`, `exit forced`, "
-     "`group hang detected`, `stop deadline exceeded` and `threads not joined`; also in "
-     "exit_status.json."},
+     "`watchdog expired`, `group hang detected`, `stop deadline exceeded` and "
+     "`threads not joined`; also in exit_status.json."},
     {LogTopic::kRun, "file write failed", kWarn | kError, "path error",
      "A state file of the run directory could not be written."},
     {LogTopic::kRun, "log lines dropped", kWarn, "count total reason",

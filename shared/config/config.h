@@ -38,6 +38,7 @@ struct Config {
   CheckpointConfig checkpoint;
   EvalConfig eval;
   MetricsConfig metrics;
+  WatchdogConfig watchdog;
   ControlConfig control;
   HttpConfig http;
   LogConfig log;

@@ -125,6 +125,16 @@ struct MetricsConfig {
   bool operator==(const MetricsConfig&) const = default;
 };
 
+// A phase that makes no progress for this long ends the process; null: never.
+struct WatchdogConfig {
+  std::optional<double> start_timeout_seconds = 600;
+  std::optional<double> step_timeout_seconds = 60;
+  std::optional<double> checkpoint_timeout_seconds = 600;  // of a whole checkpoint
+  std::optional<double> data_timeout_seconds = 600;
+
+  bool operator==(const WatchdogConfig&) const = default;
+};
+
 struct ControlConfig {
   std::optional<std::string> socket = "auto";  // auto, a path, or null: none
   std::vector<std::string> operators;  // users with the operate role, in addition to owner and root

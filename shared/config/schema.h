@@ -283,6 +283,7 @@ Section run_section(RunConfig& run);
 Section checkpoint_section(CheckpointConfig& checkpoint);
 Section eval_section(EvalConfig& eval);
 Section metrics_section(MetricsConfig& metrics);
+Section watchdog_section(WatchdogConfig& watchdog);
 Section control_section(ControlConfig& control);
 Section log_section(LogConfig& log);
 

@@ -651,6 +651,55 @@ Section metrics_section(MetricsConfig& metrics) {
       .variants = {}};
 }
 
+namespace {
+
+// The texts must be constants.
+Field timeout_field(std::string_view name, std::optional<double>& seconds, std::string_view help,
+                    std::string_view details) {
+  return {.name = name,
+          .target = &seconds,
+          .help = help,
+          .details = details,
+          .min = 0,
+          .max = 1e6,
+          .exclusive_min = true};
+}
+
+}  // namespace
+
+Section watchdog_section(WatchdogConfig& watchdog) {
+  return {
+      .key = "watchdog",
+      .help =
+          "Time without progress after which a phase of training has hung. Half of it is logged as "
+          "a warning; then stokerd saves the stacks of its threads and worker processes in logs/ "
+          "and exits with code 70. Not while training is paused",
+      .fields = {timeout_field("start_timeout_seconds", watchdog.start_timeout_seconds,
+                               "Seconds without progress before training, or null",
+                               "Above 0, at most 1000000; null: never. Reading an index is "
+                               "progress; the verification of a "
+                               "checkpoint, and the creation of the model, are not divided. In a "
+                               "group: distributed.start_timeout_seconds instead."),
+                 timeout_field("step_timeout_seconds", watchdog.step_timeout_seconds,
+                               "Seconds of a micro-batch, or null",
+                               "Above 0, at most 1000000; null: never. Set it above the time of "
+                               "the slowest one, which is the first on a "
+                               "device that compiles kernels. In a group: "
+                               "distributed.timeout_seconds instead."),
+                 timeout_field("checkpoint_timeout_seconds", watchdog.checkpoint_timeout_seconds,
+                               "Seconds to write a checkpoint, or null",
+                               "Above 0, at most 1000000; null: never. Of each attempt, from the "
+                               "copy of the state to the commit. Set it "
+                               "above twice the duration_ms of `checkpoint saved`."),
+                 timeout_field("data_timeout_seconds", watchdog.data_timeout_seconds,
+                               "Seconds to wait for a batch, or null",
+                               "Above 0, at most 1000000; null: never. Set it above "
+                               "feed.worker_timeout_seconds, after which a worker that "
+                               "hangs is replaced. Waiting for the producer of a stream does not "
+                               "count. In a group: distributed.timeout_seconds instead.")},
+      .variants = {}};
+}
+
 Section control_section(ControlConfig& control) {
   return {.key = "control",
           .help = "Control socket and permissions",
@@ -717,6 +766,7 @@ std::vector<Section> all_sections(Config& config) {
   sections.push_back(checkpoint_section(config.checkpoint));
   sections.push_back(eval_section(config.eval));
   sections.push_back(metrics_section(config.metrics));
+  sections.push_back(watchdog_section(config.watchdog));
   sections.push_back(control_section(config.control));
   sections.push_back(http_section(config.http));
   sections.push_back(log_section(config.log));

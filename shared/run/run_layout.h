@@ -37,6 +37,10 @@ class RunLayout {
   std::string tensorboard_dir() const { return at("tensorboard"); }
   std::string logs_dir() const { return at("logs"); }
   std::string trainer_log() const { return at("logs/stokerd.log"); }
+  // Of a process that its watchdog has ended at `time`.
+  std::string stack_traces_file(const std::string& time) const {
+    return logs_dir() + "/stacks-" + time + ".txt";
+  }
   std::string evaluator_log() const { return at("logs/stoker-eval.log"); }
   // For model.pretrained.
   std::string pretrained_load_report() const { return at("logs/pretrained_load_report.txt"); }

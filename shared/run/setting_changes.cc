@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
+#include <set>
 #include <sstream>
 
 #include <boost/json.hpp>
 
-#include "shared/base/file.h"
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 
@@ -56,6 +57,25 @@ Result<std::vector<SettingChange>> read_setting_changes(const std::string& path)
   for (std::string line; std::getline(lines, line);)
     if (auto change = parse(line)) changes.push_back(*std::move(change));
   return changes;
+}
+
+Status remove_lost_changes(FileSystem& files, const std::string& path, uint64_t step,
+                           const std::function<std::string(const std::string& key)>& value_of) {
+  STOKER_ASSIGN_OR_RETURN(auto changes, read_setting_changes(path));
+  std::set<std::string> known;  // keys whose last change the checkpoint has
+  std::vector<SettingChange> kept;
+  for (const SettingChange& change : changes | std::views::reverse) {
+    const bool is_lost =
+        change.step > step || (change.step == step && !known.contains(change.key) &&
+                               change.current != value_of(change.key));
+    if (is_lost) continue;
+    known.insert(change.key);
+    kept.push_back(change);
+  }
+  if (kept.size() == changes.size()) return {};
+  std::string text;
+  for (const SettingChange& change : kept | std::views::reverse) text += to_json(change) + "\n";
+  return write_file_atomically(files, path, text);
 }
 
 }  // namespace stoker::run

@@ -41,6 +41,7 @@ usr/lib/systemd/system/system-stoker.slice
 usr/lib/sysusers.d/stoker.conf
 usr/lib/tmpfiles.d/stoker.conf
 usr/libexec/stoker/stoker-feed
+usr/libexec/stoker/stoker-stacks
 usr/share/bash-completion/completions/stoker-eval
 usr/share/bash-completion/completions/stoker-web
 usr/share/bash-completion/completions/stokerctl

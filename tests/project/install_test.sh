@@ -17,7 +17,7 @@ fail() {
 for program in stokerd stoker-eval stokerctl stoker-web; do
   "$prefix/bin/$program" --version
 done
-[[ -x $prefix/libexec/stoker/stoker-feed ]]
+[[ -x $prefix/libexec/stoker/stoker-feed && -x $prefix/libexec/stoker/stoker-stacks ]]
 grep -q "^ExecStart=$prefix/bin/stokerd " "$prefix/lib/systemd/system/stokerd@.service"
 grep -q "^ExecStart=$prefix/bin/stoker-eval " "$prefix/lib/systemd/system/stoker-eval@.service"
 
@@ -37,7 +37,7 @@ tree="$scratch/far away/stoker"
 ln -s "$libtorch" "$scratch/another-torch"
 "$tree/bin/stoker-libtorch" "$scratch/another-torch"
 [[ $("$tree/bin/stoker-libtorch" --show) == "$(readlink -f "$libtorch")" ]] || fail "--show prints another LibTorch"
-for program in bin/stokerd bin/stoker-eval bin/stokerctl libexec/stoker/stoker-feed; do
+for program in bin/stokerd bin/stoker-eval bin/stokerctl libexec/stoker/stoker-{feed,stacks}; do
   needed=$(ldd "$tree/$program")
   ! grep 'not found' <<<"$needed" || fail "$program lacks libraries"
   # Only the C and C++ runtime of the system and libsystemd, with what that needs, are allowed; LibTorch

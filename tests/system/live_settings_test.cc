@@ -1,6 +1,7 @@
 // Settings that change while a run trains.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <regex>
@@ -115,6 +116,33 @@ TEST_F(LiveSettingsRunTest, ResumesWithValuesUntilConfigurationChanges) {
   EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("--set"));
   stop(trainer);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("live setting dropped key=optimizer.lr"));
+}
+
+// A change that is lost with the steps after the last checkpoint is not in the record of changes.
+TEST_F(LiveSettingsRunTest, RecordsAfterCrashOnlyChangesThatRunStillHas) {
+  const std::vector<std::string> rarely{"--set", "train.max_steps=1000000", "--set",
+                                        "checkpoint.save_every_steps=null"};
+  {
+    Process trainer = start(rarely);
+    ASSERT_TRUE(wait_until(60s, [&] { return num_records(run_dir()) > 0; }));
+    pause();
+    run_stokerctl({"set", "optimizer.lr", "0.0005"});
+    run_stokerctl({"checkpoint"});
+    run_stokerctl({"set", "optimizer.lr", "0.0007"});  // the same step
+    run_stokerctl({"set", "checkpoint.keep_last", "7"});
+    ASSERT_TRUE(wait_until(60s, [&] {
+      return text_of(run_dir() + "/setting_changes.jsonl").find("keep_last") != std::string::npos;
+    }));
+    trainer.signal(SIGKILL);
+    ASSERT_TRUE(trainer.wait(60s).has_value());
+  }
+  const uint64_t saved = newest_step(run_dir());
+  Process trainer = start(rarely);
+  ASSERT_TRUE(wait_until(60s, [&] { return has_record_after(saved); })) << log_of("stokerd");
+  EXPECT_THAT(run_stokerctl({"get", "optimizer.lr"}), HasSubstr("0.0005"));
+  const std::string changes = text_of(run_dir() + "/setting_changes.jsonl");
+  EXPECT_EQ(std::ranges::count(changes, '\n'), 1) << changes;
+  EXPECT_THAT(changes, HasSubstr(R"("key":"optimizer.lr")"));
 }
 
 }  // namespace

@@ -67,14 +67,12 @@ class SystemdServiceTest : public RunTest {};
 TEST_F(SystemdServiceTest, SendsReadyStatusWatchdogAndStoppingToSystemd) {
   service::NotifyListener manager(service::NotifyListener::Kind::kPath);
   ::setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
-  ::setenv("WATCHDOG_USEC", "2000000", 1);
   const std::string config = write_config(small_config());
   // With checkpoints by steps, a slow disk would keep the state at "saving".
   Process trainer = this->trainer(
       config, run_dir(),
       {"--set", "train.max_steps=1000000", "--set", "checkpoint.save_every_steps=null"});
   ::unsetenv("NOTIFY_SOCKET");
-  ::unsetenv("WATCHDOG_USEC");
   std::string heard;
   const auto hears = [&](const std::string& words) {
     return wait_until(30s, [&] {
@@ -82,6 +80,7 @@ TEST_F(SystemdServiceTest, SendsReadyStatusWatchdogAndStoppingToSystemd) {
       return heard.find(words) != std::string::npos;
     });
   };
+  EXPECT_TRUE(hears("EXTEND_TIMEOUT_USEC=")) << heard;
   EXPECT_TRUE(hears("READY=1")) << heard;
   EXPECT_TRUE(hears("STATUS=training  step ")) << heard;
   EXPECT_TRUE(hears("WATCHDOG=1")) << heard;

@@ -1,4 +1,6 @@
 // A plugin whose model has the defect selected by the argument `does`.
+#include <unistd.h>
+
 #include <stdexcept>
 
 #include <ATen/ops/zeros.h>
@@ -30,6 +32,8 @@ class DefectiveModel : public stoker::plugin::Model {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
+    if (does_ == "hangs" && ++num_calls_ > 20)
+      while (true) ::pause();
     if (does_ == "throws in forward") throw std::runtime_error("failed\nin a layer");
     if (does_ == "fails in forward") return linear_(input.narrow(1, 0, 100000));
     if (does_ == "wrong shape") return linear_(input.flatten(1)).unsqueeze(1);
@@ -55,6 +59,7 @@ class DefectiveModel : public stoker::plugin::Model {
 
   const std::string does_;
   const int64_t outputs_;
+  int num_calls_ = 0;
   torch::nn::Linear linear_{nullptr};
   torch::nn::Embedding table_{nullptr};
   at::Tensor scale_, num_samples_;
