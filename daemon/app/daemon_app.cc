@@ -227,7 +227,7 @@ Status DaemonApp::open_rank_directory() {
 // is an error on each of them.
 ExitCode DaemonApp::leave_group(const Status& reason) {
   if (is_in_group() && supported_.ok())
-    (void)open_process_group(config_, launch_.environment, layout_, reason, {});
+    (void)open_process_group(config_, launch_.environment, layout_, reason, nullptr, {});
   return finish(reason, 0);
 }
 
@@ -511,10 +511,10 @@ void DaemonApp::check_group_hang(const control::TrainerStatus& status) {
   const int64_t seconds = std::chrono::floor<std::chrono::seconds>(*idle).count();
   log_error("group hang detected",
             {{"step", status.step}, {"seconds", seconds}, {"activity", activity}});
-  exit_now({run::RunOutcome::kFailed, run_->step(),
-            "rank " + std::to_string(launch_.environment.rank) +
-                " has exchanged nothing with the others for " + std::to_string(seconds) +
-                " s; its trainer is at: " + activity,
+  const std::string reason = "rank " + std::to_string(launch_.environment.rank) +
+                             " has exchanged nothing with the others for " +
+                             std::to_string(seconds) + " s; its trainer is at: " + activity;
+  exit_now({run::RunOutcome::kFailed, run_->step(), reason + run_->record_flight(reason),
             static_cast<int>(ExitCode::kCollectiveTimedOut)},
            kHangGrace);
 }
@@ -538,8 +538,9 @@ void DaemonApp::check_stop_deadline(const control::TrainerStatus& status) {
   const uint64_t saved = status.checkpoint.last_saved_step;
   log_error("stop deadline exceeded",
             {{"step", saved}, {"hint", "the run resumes from this checkpoint"}});
-  exit_now({run::RunOutcome::kPreempted, saved,
-            reason_ + "; the last checkpoint was not complete in time", preemption_.exit_code});
+  const std::string reason = reason_ + "; the last checkpoint was not complete in time";
+  exit_now({run::RunOutcome::kPreempted, saved, reason + run_->record_flight(reason),
+            preemption_.exit_code});
 }
 
 void DaemonApp::publish_wait(const control::TrainerStatus& status) {

@@ -12,6 +12,7 @@
 #include "daemon/app/version.h"
 #include "daemon/group/core_share.h"
 #include "daemon/group/gloo_group.h"
+#include "daemon/group/recorded_group.h"
 #include "shared/base/cgroup.h"
 #include "shared/base/file.h"
 #include "shared/base/log.h"
@@ -152,10 +153,11 @@ group::SharedSettings shared_settings(const config::Config& config) {
 
 Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
     const config::Config& config, const group::LaunchEnvironment& launch,
-    const run::RunLayout& layout, const Status& ready, const std::stop_token& stop) {
+    const run::RunLayout& layout, const Status& ready, group::FlightRecorder* maybe_recorder,
+    const std::stop_token& stop) {
   std::error_code error;
   const auto directory = std::filesystem::absolute(layout.root(), error).lexically_normal();
-  return group::open_group(
+  auto opened = group::open_group(
       launch,
       {.run_id = directory.string(),
        .interface = config.distributed.interface,
@@ -167,9 +169,23 @@ Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
              const auto locked = is_locked(layout_of_rank(layout, rank).lock_file());
              return locked.ok() && !*locked;
            },
+       .on_lost =
+           [maybe_recorder](const std::string& reason) {
+             if (maybe_recorder != nullptr) group::write_flight_record(*maybe_recorder, reason);
+           },
        .ready = ready,
        .on_listening = {}},
       stop);
+  if (!opened.ok() || maybe_recorder == nullptr) return opened;
+  return std::unique_ptr<group::ProcessGroup>(
+      std::make_unique<group::RecordedGroup>(*std::move(opened), *maybe_recorder));
+}
+
+group::FlightRecorder::Owner recorder_of(const group::LaunchEnvironment& launch,
+                                         const run::RunLayout& layout) {
+  return {.rank = launch.rank,
+          .world_size = launch.world_size,
+          .path = layout_of_rank(layout, launch.rank).flight_recorder_file()};
 }
 
 run::RunLayout layout_of_rank(const run::RunLayout& layout, int rank) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/group/flight_recorder.h"
 #include "daemon/group/launch_environment.h"
 #include "daemon/group/process_group.h"
 #include "shared/base/status.h"
@@ -40,10 +41,16 @@ config::Config without_duties_of_chief(config::Config config);
 // The settings that must be the same on all ranks.
 group::SharedSettings shared_settings(const config::Config& config);
 
-// `ready`: why this rank cannot take part, which the others are told; or ok.
+// `ready`: why this rank cannot take part, which the others are told; or ok. `maybe_recorder`:
+// of the collectives; must outlive the group.
 Result<std::unique_ptr<group::ProcessGroup>> open_process_group(
     const config::Config& config, const group::LaunchEnvironment& launch,
-    const run::RunLayout& layout, const Status& ready, const std::stop_token& stop);
+    const run::RunLayout& layout, const Status& ready, group::FlightRecorder* maybe_recorder,
+    const std::stop_token& stop);
+
+// `layout`: of the run.
+group::FlightRecorder::Owner recorder_of(const group::LaunchEnvironment& launch,
+                                         const run::RunLayout& layout);
 
 // Where rank `rank` writes what only it needs: log, lock, sample errors.
 run::RunLayout layout_of_rank(const run::RunLayout& layout, int rank);

@@ -20,6 +20,7 @@
 #include "daemon/app/stream_history_file.h"
 #include "daemon/app/tensorboard_summary.h"
 #include "daemon/app/version.h"
+#include "daemon/group/recorded_group.h"
 #include "daemon/train/device.h"
 #include "daemon/train/numerics.h"
 #include "daemon/train/training_error.h"
@@ -150,6 +151,9 @@ Run::Run(const config::Config& config, const CommandLine& command, const run::Ru
       started_(clock.monotonic()),
       channels_(clock),
       evaluator_(layout, clock),
+      maybe_recorder_(maybe_launch ? std::make_unique<group::FlightRecorder>(
+                                         recorder_of(maybe_launch->environment, layout), clock)
+                                   : nullptr),
       maybe_refresher_(feed::is_refreshable(config)
                            ? std::make_unique<DatasetRefresher>(config, layout)
                            : nullptr) {}
@@ -175,7 +179,7 @@ Result<run::RunOutcome> Run::train_in_group(std::stop_token stop,
                                             const std::function<void()>& on_training) {
   set_progress_line("waiting for the other ranks");
   auto opened = open_process_group(config_, maybe_launch_->environment, layout_, {},
-                                   preparation_stop_.get_token());
+                                   maybe_recorder_.get(), preparation_stop_.get_token());
   set_progress_line("");
   if (!opened.ok()) return preparation_outcome(opened.status());
   group_ = *std::move(opened);
@@ -575,6 +579,12 @@ Status Run::resolve_dataset_version(SegmentStart& start, const checkpoint::Manif
 std::optional<uint64_t> Run::group_exchanges() const {
   if (!channels_.expects_exchange) return std::nullopt;
   return channels_.group_exchanges.load(std::memory_order_relaxed);
+}
+
+std::string Run::record_flight(const std::string& reason) const {
+  if (!maybe_recorder_) return "";
+  group::write_flight_record(*maybe_recorder_, reason);
+  return group::where_written(*maybe_recorder_);
 }
 
 void Run::request_stop(bool is_preemption) {

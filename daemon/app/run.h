@@ -30,6 +30,7 @@
 #include "daemon/app/command_line.h"
 #include "daemon/app/evaluator_status_reader.h"
 #include "daemon/app/group_launch.h"
+#include "daemon/group/flight_recorder.h"
 #include "daemon/group/process_group.h"
 #include "daemon/server/training_control.h"
 #include "daemon/service/watchdog.h"
@@ -85,6 +86,9 @@ class Run final : public server::TrainingControl {
   bool is_data_exhausted() const { return is_data_exhausted_; }
   // Exchanges with the other ranks of a group so far; nullopt: none is expected now.
   std::optional<uint64_t> group_exchanges() const;
+  // Writes the last collectives of this rank, which leaves because of `reason`. Returns where they are, to
+  // append to the reason; empty without a group.
+  std::string record_flight(const std::string& reason) const;
   uint64_t step() const { return channels_.board.step(); }  // completed
   // What the watchdog observes; from one thread. Waits for no lock that another thread can hold while it
   // hangs.
@@ -158,6 +162,7 @@ class Run final : public server::TrainingControl {
   // Own synchronization.
   train::TrainerChannels channels_;
   const EvaluatorStatusReader evaluator_;
+  const std::unique_ptr<group::FlightRecorder> maybe_recorder_;  // of a group
   // Only ever becomes true; relaxed order would do, because nothing else is passed with it.
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> is_preempted_{false};  // the same

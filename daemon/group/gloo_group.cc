@@ -77,6 +77,7 @@ class GlooGroup final : public ProcessGroup {
         timeout_(options.timeout),
         start_timeout_(options.start_timeout),
         has_exited_(options.has_exited),
+        on_lost_(options.on_lost),
         store_(std::move(store)),
         prefix_(prefix),
         keys_(*store_, prefix),
@@ -147,6 +148,7 @@ class GlooGroup final : public ProcessGroup {
   const milliseconds timeout_;
   const milliseconds start_timeout_;
   const HasExited has_exited_;
+  const std::function<void(const std::string&)> on_lost_;
   const std::unique_ptr<TcpStore> store_;
   const std::string prefix_;
   PrefixedStore keys_;
@@ -374,7 +376,7 @@ Status GlooGroup::finish_all_reduce(const std::stop_token& stop) {
 // ---- meetings in the store -----------------------------------------------------------------------
 
 Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_token& stop) {
-  if (!backend_) return begin_collective();
+  STOKER_RETURN_IF_ERROR(begin_collective());
   Status same = check_same_settings(keys_, environment_, std::to_string(++meetings_), settings,
                                     start_wait(), stop);
   if (same.code() == StatusCode::kMismatch) {
@@ -385,14 +387,14 @@ Status GlooGroup::check_same(const SharedSettings& settings, const std::stop_tok
 }
 
 Result<std::string> GlooGroup::text_of_chief(const std::string& text, const std::stop_token& stop) {
-  if (!backend_) return begin_collective();
+  STOKER_RETURN_IF_ERROR(begin_collective());
   return receive_from_chief(keys_, environment_, std::to_string(++meetings_), text, start_wait(),
                             stop);
 }
 
 Result<std::vector<std::string>> GlooGroup::gather(const std::string& text,
                                                    const std::stop_token& stop) {
-  if (!backend_) return begin_collective();
+  STOKER_RETURN_IF_ERROR(begin_collective());
   return gather_at_chief(keys_, environment_, std::to_string(++meetings_), text, start_wait(),
                          stop);
 }
@@ -427,10 +429,12 @@ void GlooGroup::close(Phase& last) {
 
 // The error of a collective that failed because of a peer.
 Status GlooGroup::lose(Phase& last, int peer, const std::string& reason) {
-  const std::string noticed =
-      "; rank " + std::to_string(rank()) + " lost " +
+  const std::string lost =
+      "rank " + std::to_string(rank()) + " lost " +
       (peer == kUnknownRank ? "another rank" : "rank " + std::to_string(peer)) + " in collective " +
       std::to_string(collectives_) + ": " + reason;
+  if (on_lost_) on_lost_(lost);  // first: a launcher can kill this process any time now
+  const std::string noticed = "; " + lost;
   const Status written =
       write_failure_record(keys_, {.rank = rank(), .lost_rank = peer, .reason = reason});
   close(last);  // so that the other ranks notice
@@ -502,9 +506,13 @@ Result<std::string> choose_address(const LaunchEnvironment& environment,
   if (options.interface == "auto" && environment.is_single_node())
     return std::string(kLoopbackAddress);
   STOKER_ASSIGN_OR_RETURN(auto address, own_address(options.interface, store_address));
-  if (!environment.is_single_node() && is_loopback(address))
-    return loopback_error(environment, address);
-  return address;
+  if (environment.is_single_node() || !is_loopback(address)) return address;
+  if (options.interface == "auto") return loopback_error(environment, address);
+  return Status(StatusCode::kInvalidArgument,
+                "distributed.interface: " + options.interface + " has the address " + address +
+                    " on " + host_name() +
+                    ", which other nodes cannot reach; name an interface in the network of the "
+                    "nodes");
 }
 
 Result<c10::intrusive_ptr<c10d::Backend>> connect_ranks(const LaunchEnvironment& environment,

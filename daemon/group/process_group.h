@@ -34,6 +34,9 @@ class ProcessGroup {
   virtual int world_size() const = 0;
   bool is_chief() const { return rank() == 0; }
 
+  // The step of the collectives that follow, for records of them.
+  virtual void begin_step(uint64_t) {}
+
   // Overwrites the tensor by that of rank `root`.
   virtual Status broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) = 0;
   // Overwrites each tensor by its sum over all ranks, added in a fixed tree: the first half of the

@@ -357,6 +357,7 @@ Result<bool> Trainer::do_step(std::stop_token stop) {
     engine_->drop_captured_work();
   }
   instrumentation_.enter_step(state_.step + 1);
+  if (maybe_group_) maybe_group_->group().begin_step(state_.step + 1);
   step_start_ = clock_.monotonic();
   waited_before_step_ = interval_.waited;
   const auto parts = static_cast<int64_t>(share_.length());

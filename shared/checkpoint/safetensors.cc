@@ -335,7 +335,8 @@ Result<SafetensorsContent> make_safetensors_layout(
 // ---- Reading
 
 struct SafetensorsFile::State {
-  UniqueFd fd;
+  UniqueFd fd;  // or `open`
+  Opener open;
   std::string path;
   uint64_t data_begin = 0;
   std::vector<TensorSpec> specs;
@@ -403,6 +404,15 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open_fd(
   return std::unique_ptr<SafetensorsFile>(new SafetensorsFile(std::move(state)));
 }
 
+Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open_for_each_read(
+    Opener open, const std::string& path_in_messages) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd, open());
+  STOKER_ASSIGN_OR_RETURN(auto file, open_fd(std::move(fd), path_in_messages));
+  file->state_->fd.reset();
+  file->state_->open = std::move(open);
+  return file;
+}
+
 const std::vector<TensorSpec>& SafetensorsFile::tensors() const { return state_->specs; }
 
 const std::string& SafetensorsFile::path() const { return state_->path; }
@@ -435,9 +445,10 @@ Status SafetensorsFile::read_part(const std::string& name, uint64_t offset,
   if (offset > spec.bytes() || out.size() > spec.bytes() - offset)
     return Status(StatusCode::kInvalidArgument,
                   state_->path + ": the requested bytes exceed " + to_string(spec));
-  return read_exactly(state_->fd.get(),
-                      state_->data_begin + state_->offsets[found->second] + offset, out,
-                      state_->path);
+  const uint64_t begin = state_->data_begin + state_->offsets[found->second] + offset;
+  if (!state_->open) return read_exactly(state_->fd.get(), begin, out, state_->path);
+  STOKER_ASSIGN_OR_RETURN(const UniqueFd fd, state_->open());
+  return read_exactly(fd.get(), begin, out, state_->path);
 }
 
 }  // namespace stoker::checkpoint

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,9 +76,16 @@ Result<SafetensorsContent> make_safetensors_layout(
 // A file opened for reading. The header is validated; tensors are read on demand with pread.
 class SafetensorsFile final : public TensorRangeSource {
  public:
+  // Opens the file once more; it must return the same content each time.
+  using Opener = std::function<Result<UniqueFd>()>;
+
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path);
   static Result<std::unique_ptr<SafetensorsFile>> open_fd(UniqueFd fd,
                                                           const std::string& path_in_messages);
+  // Opens the file for each read and closes it after that: for more files than a process may have
+  // open. Errors of `open` are those of reads.
+  static Result<std::unique_ptr<SafetensorsFile>> open_for_each_read(
+      Opener open, const std::string& path_in_messages);
   ~SafetensorsFile() override;
 
   const std::vector<TensorSpec>& tensors() const override;

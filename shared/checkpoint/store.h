@@ -61,9 +61,19 @@ struct CheckpointEntry {
   std::string path;
 };
 
-// A checkpoint opened for reading. All files are opened and share-locked first, so that retention
-// on a local file system cannot remove some of them, and every byte is verified against SHA256SUMS
-// before anything is used.
+// Distinguishes a file from one that replaces it, and from itself after a write.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+
+// A checkpoint opened for reading. All files but the parts of a sharded optimizer state are opened and
+// share-locked first, so that retention on a local file system cannot remove some of them, and every byte
+// is verified against SHA256SUMS before anything is used. The parts, of which there can be more than a
+// process may open, are opened for each read; the lock of SHA256SUMS protects them.
 class VerifiedCheckpoint {
  public:
   const std::string& path() const { return path_; }
@@ -71,7 +81,8 @@ class VerifiedCheckpoint {
   const std::string& manifest_sha256() const { return manifest_sha256_; }
   // Opened through the verified descriptors. kNotFound: no such file in this checkpoint.
   Result<std::unique_ptr<SafetensorsFile>> open_tensors(const std::string& file_name) const;
-  // The complete optimizer state, whatever number of files it has. kCorrupt: they do not fit.
+  // The complete optimizer state, whatever number of files it has. Parts must not be read after the end
+  // of this object. kCorrupt: they do not fit, or one was replaced after it was verified.
   Result<std::unique_ptr<ShardedTensors>> open_optimizer() const;
 
  private:
@@ -80,10 +91,16 @@ class VerifiedCheckpoint {
     std::string name;
     UniqueFd fd;
   };
+  // A file that is closed between reads.
+  struct ClosedFile {
+    std::string name;
+    FileIdentity identity;  // of the file that was verified
+  };
   std::string path_;
   Manifest manifest_;
   std::string manifest_sha256_;
   std::vector<LockedFile> files_;
+  std::vector<ClosedFile> shards_;
 };
 
 // A checkpoint that was not deleted, because it cannot be locked.

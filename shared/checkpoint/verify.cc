@@ -93,7 +93,15 @@ std::string resolve_symlink(const std::string& path) {
 struct OpenFile {
   UniqueFd fd;
   uint64_t bytes = 0;
+  FileIdentity identity;
 };
+
+FileIdentity identity_of(const struct stat& info) {
+  return {.device = info.st_dev,
+          .inode = info.st_ino,
+          .bytes = static_cast<uint64_t>(info.st_size),
+          .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
 
 // Opens and share-locks a file: delete_checkpoints() does not delete a checkpoint whose SHA256SUMS
 // is locked. Open files stay readable even if the file system does not support locks.
@@ -114,7 +122,17 @@ Result<OpenFile> open_locked(const std::string& directory, const std::string& na
   if (::flock(opened->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return Status(StatusCode::kBusy,
                   path + ": locked exclusively by " + describe_lock_holder(path));
-  return OpenFile{std::move(*opened), static_cast<uint64_t>(info.st_size)};
+  return OpenFile{std::move(*opened), static_cast<uint64_t>(info.st_size), identity_of(info)};
+}
+
+// The file that was verified.
+Result<UniqueFd> open_again(const std::string& path, const FileIdentity& verified) {
+  STOKER_ASSIGN_OR_RETURN(UniqueFd fd,
+                          default_file_system().open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status::from_errno(errno, "stat " + path);
+  if (identity_of(info) == verified) return fd;
+  return Status(StatusCode::kCorrupt, path + ": was replaced or changed after it was verified");
 }
 
 Result<std::string> read_all(const OpenFile& file, uint64_t max_bytes, const std::string& path) {
@@ -163,17 +181,30 @@ Result<VerifiedCheckpoint> CheckpointStore::open_verified(const std::string& giv
                   manifest_path + ": is of step " + std::to_string(manifest.step));
   STOKER_RETURN_IF_ERROR(compare_checksums(manifest, sums, checksums_path));
 
-  std::vector<OpenFile> opened;
+  const auto verify = [&](const OpenFile& open, const WrittenFile& file) {
+    return verify_file(open.fd.get(), open.bytes, file, join_path(checkpoint_path, file.name),
+                       "committed", on_bytes);
+  };
+  std::vector<std::string> shards;
+  for (int index = 0; index < manifest.optimizer_shards; ++index)
+    shards.push_back(optimizer_shard_name(index, manifest.optimizer_shards));
+  std::vector<OpenFile> opened;  // of the files that are no shards
+  std::vector<const WrittenFile*> whole;
   for (const WrittenFile& file : manifest.files) {
+    if (std::ranges::binary_search(shards, file.name)) continue;
     STOKER_ASSIGN_OR_RETURN(OpenFile open, open_locked(checkpoint_path, file.name));
     opened.push_back(std::move(open));
+    whole.push_back(&file);
   }
   for (size_t i = 0; i < opened.size(); ++i) {
-    const WrittenFile& file = manifest.files[i];
-    STOKER_RETURN_IF_ERROR(verify_file(opened[i].fd.get(), opened[i].bytes, file,
-                                       join_path(checkpoint_path, file.name), "committed",
-                                       on_bytes));
-    checkpoint.files_.push_back({file.name, std::move(opened[i].fd)});
+    STOKER_RETURN_IF_ERROR(verify(opened[i], *whole[i]));
+    checkpoint.files_.push_back({whole[i]->name, std::move(opened[i].fd)});
+  }
+  for (const std::string& name : shards) {
+    const auto file = std::ranges::find(manifest.files, name, &WrittenFile::name);
+    STOKER_ASSIGN_OR_RETURN(const OpenFile open, open_locked(checkpoint_path, name));
+    STOKER_RETURN_IF_ERROR(verify(open, *file));
+    checkpoint.shards_.push_back({name, open.identity});
   }
   checkpoint.files_.push_back({kChecksumsName, std::move(sums_file.fd)});
   return checkpoint;
@@ -192,10 +223,14 @@ Result<std::unique_ptr<SafetensorsFile>> VerifiedCheckpoint::open_tensors(
 
 Result<std::unique_ptr<ShardedTensors>> VerifiedCheckpoint::open_optimizer() const {
   std::vector<std::unique_ptr<SafetensorsFile>> files;
-  const int count = manifest_.optimizer_shards;
-  for (int index = 0; index < std::max(count, 1); ++index) {
-    STOKER_ASSIGN_OR_RETURN(auto file, open_tensors(count > 0 ? optimizer_shard_name(index, count)
-                                                              : "optimizer.safetensors"));
+  for (const auto& [name, identity] : shards_) {
+    const std::string path = join_path(path_, name);
+    const auto open = [path, identity] { return open_again(path, identity); };
+    STOKER_ASSIGN_OR_RETURN(auto file, SafetensorsFile::open_for_each_read(open, path));
+    files.push_back(std::move(file));
+  }
+  if (files.empty()) {
+    STOKER_ASSIGN_OR_RETURN(auto file, open_tensors("optimizer.safetensors"));
     files.push_back(std::move(file));
   }
   return ShardedTensors::create(std::move(files));

@@ -42,6 +42,8 @@ class RunLayout {
     return logs_dir() + "/stacks-" + time + ".txt";
   }
   std::string evaluator_log() const { return at("logs/stoker-eval.log"); }
+  // The last collectives of a rank of a group, after it has lost another one.
+  std::string flight_recorder_file() const { return at("logs/flight_recorder.jsonl"); }
   // For model.pretrained.
   std::string pretrained_load_report() const { return at("logs/pretrained_load_report.txt"); }
   // Of a rank of a group other than the chief: its log, lock and sample errors, at the paths of a run.

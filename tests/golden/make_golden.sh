@@ -1,14 +1,27 @@
 #!/usr/bin/env bash
-# make_golden.sh BIN_DIR: writes tests/golden/format-N, where N is the checkpoint format of the stokerd
-# in BIN_DIR. Run once per format before its first release; existing files are never replaced.
+# make_golden.sh BIN_DIR [tiny|sharded]: writes tests/golden/format-N, where N is the format in which the stokerd in
+# BIN_DIR writes checkpoints of the run tiny.yaml, or sharded.yaml, which four processes train. Run once per format before
+# its first release; existing files are never replaced.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-bin=$(cd "${1:?usage: make_golden.sh BIN_DIR}" && pwd)
+bin=$(cd "${1:?usage: make_golden.sh BIN_DIR [tiny|sharded]}" && pwd)
+name=${2:-tiny}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-"$bin/stokerd" --config "$here/tiny.yaml" --run-dir "$scratch/run"
+train=("$bin/stokerd" --config "$here/$name.yaml" --run-dir "$scratch/run")
+if [[ $name == sharded ]]; then
+  export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT="${MASTER_PORT:-29511}"
+  ranks=()
+  for rank in 0 1 2 3; do
+    RANK=$rank LOCAL_RANK=$rank "${train[@]}" &
+    ranks+=($!)
+  done
+  for rank in "${ranks[@]}"; do wait "$rank"; done
+else
+  "${train[@]}"
+fi
 cd "$scratch/run"
 format=$(sed -n 's/^{"format":\([0-9]*\),.*/\1/p' checkpoints/step-000000004/manifest.json)
 golden=$here/format-$format

@@ -33,8 +33,20 @@ class GoldenCheckpointTest : public RunTest, public ::testing::WithParamInterfac
     RunTest::SetUp();
     copy_tree(STOKER_GOLDEN "/" + GetParam(), run_dir());
   }
+  bool is_sharded() const { return GetParam() == "format-3"; }
+  std::string config() const {
+    return is_sharded() ? STOKER_GOLDEN "/sharded.yaml" : STOKER_GOLDEN "/tiny.yaml";
+  }
   std::string checkpoint_path() const {
     return run_dir() + "/checkpoints/" + checkpoint::CheckpointStore::checkpoint_name(kStep);
+  }
+  static void expect_tensor(const checkpoint::TensorSource& tensors, const std::string& name,
+                            const std::string& type) {
+    const TensorSpec* const found = tensors.find(name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(to_string(*found), name + " " + type);
+    std::vector<std::byte> bytes(found->bytes());
+    EXPECT_TRUE(tensors.read(name, bytes).ok());
   }
   // The loss of each step, from metrics/train.jsonl.
   static std::vector<double> losses(const std::string& run) {
@@ -56,37 +68,49 @@ TEST_P(GoldenCheckpointTest, VerifiesWithUnchangedContents) {
   const checkpoint::Manifest& manifest = opened->manifest();
   EXPECT_EQ("format-" + std::to_string(manifest.format), GetParam());
   EXPECT_EQ(manifest.step, kStep);
-  EXPECT_EQ(manifest.next_ticket, kStep);
-  EXPECT_EQ(manifest.world_size, 1);
+  EXPECT_EQ(manifest.next_ticket, is_sharded() ? 4 * kStep : kStep);
+  EXPECT_EQ(manifest.world_size, is_sharded() ? 4 : 1);
+  EXPECT_EQ(manifest.optimizer_shards, is_sharded() ? 4 : 0);
   EXPECT_THAT(manifest.live_settings, HasSubstr("lr_scale"));
-  for (const auto& [file, name, spec] :
-       {std::tuple("model.safetensors", "0.weight", "0.weight F32 [4, 4]"),
-        {"model.safetensors", "3.bias", "3.bias F32 [3]"},
-        {"optimizer.safetensors", "exp_avg_sq.3.weight", "exp_avg_sq.3.weight F32 [3, 4]"},
-        {"optimizer.safetensors", "step.0.bias", "step.0.bias F32 []"},
-        {"trainer_state.safetensors", "interval.steps", "interval.steps I64 []"}}) {
-    const auto tensors = opened->open_tensors(file);
-    ASSERT_TRUE(tensors.ok()) << tensors.status().to_string();
-    const TensorSpec* const found = (*tensors)->find(name);
-    ASSERT_NE(found, nullptr) << name;
-    EXPECT_EQ(to_string(*found), spec);
-    std::vector<std::byte> bytes(found->bytes());
-    EXPECT_TRUE((*tensors)->read(name, bytes).ok());
+  const std::string units = is_sharded() ? "40" : "4";  // of the hidden layer
+  const auto model = opened->open_tensors("model.safetensors");
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  expect_tensor(**model, "0.weight", "F32 [" + units + ", 4]");
+  expect_tensor(**model, "3.bias", "F32 [3]");
+  const auto optimizer = opened->open_optimizer();
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  expect_tensor(**optimizer, "exp_avg_sq.0.weight", "F32 [" + units + ", 4]");
+  expect_tensor(**optimizer, "exp_avg_sq.3.weight", "F32 [3, " + units + "]");
+  expect_tensor(**optimizer, "step.0.bias", "F32 []");
+  const auto state = opened->open_tensors("trainer_state.safetensors");
+  ASSERT_TRUE(state.ok()) << state.status().to_string();
+  expect_tensor(**state, "interval.steps", "I64 []");
+}
+
+// Parts of a parameter are in two files.
+TEST_P(GoldenCheckpointTest, HasRangesIfSharded) {
+  if (!is_sharded()) GTEST_SKIP() << "the optimizer state is one file";
+  size_t parts = 0;
+  for (int index = 0; index < 4; ++index) {
+    const auto file = checkpoint::SafetensorsFile::open(checkpoint_path() + "/" +
+                                                        checkpoint::optimizer_shard_name(index, 4));
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    parts += (*file)->find("exp_avg.0.weight") != nullptr ? 1 : 0;
   }
+  EXPECT_GT(parts, 1u);
 }
 
 // The losses are close to those of an uninterrupted run of this build, within the differences
 // between processors and LibTorch versions. Without the optimizer state or the sample order they
 // would differ more.
 TEST_P(GoldenCheckpointTest, ResumesRun) {
-  const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "train.max_steps=12", "--set",
                                          "checkpoint.save_every_steps=12"};
-  EXPECT_EQ(train(config, run_dir(), more).code, 0);
+  EXPECT_EQ(train(config(), run_dir(), more).code, 0);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("run resumed step=4"));
   EXPECT_EQ(newest_step(run_dir()), 12U);
   const std::vector<double> resumed = losses(run_dir());
-  EXPECT_EQ(train(config, run_dir("uninterrupted"), more).code, 0);
+  EXPECT_EQ(train(config(), run_dir("uninterrupted"), more).code, 0);
   const std::vector<double> uninterrupted = losses(run_dir("uninterrupted"));
   ASSERT_EQ(resumed.size(), 12U);
   ASSERT_EQ(uninterrupted.size(), 12U);
@@ -95,10 +119,9 @@ TEST_P(GoldenCheckpointTest, ResumesRun) {
 }
 
 TEST_P(GoldenCheckpointTest, LoadsAsPretrainedWeights) {
-  const std::string config = STOKER_GOLDEN "/tiny.yaml";
   const std::vector<std::string> more = {"--set", "model.pretrained.path=" + checkpoint_path(),
                                          "--set", "model.pretrained.exclude=[\"3.*\"]"};
-  EXPECT_EQ(train(config, run_dir("new"), more).code, 0);
+  EXPECT_EQ(train(config(), run_dir("new"), more).code, 0);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("loaded=2 unexpected=2 missing=2"));
   EXPECT_THAT(text_of(run_dir("new") + "/logs/pretrained_load_report.txt"),
               HasSubstr("missing    3.bias F32 [3], ignored\n"));
@@ -113,7 +136,7 @@ TEST_P(GoldenCheckpointTest, IsRejectedWithNewerFormat) {
   std::string sums = *read_file(checkpoint_path() + "/SHA256SUMS", 1 << 20);
   sums.replace(sums.find(old_sum), old_sum.size(), sha256_hex(manifest));
   write_whole(checkpoint_path() + "/SHA256SUMS", sums);
-  EXPECT_NE(train(STOKER_GOLDEN "/tiny.yaml", run_dir()).code, 0);
+  EXPECT_NE(train(config(), run_dir()).code, 0);
   EXPECT_THAT(log_of("stokerd"), HasSubstr("format 4; this version reads up to 3"));
   EXPECT_EQ(*read_file(checkpoint_path() + "/manifest.json", 1 << 20), manifest);
 }

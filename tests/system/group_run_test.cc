@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <boost/json.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,12 +25,13 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
+namespace json = boost::json;
 
 constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
 
 class GroupRunTest : public RunTest {
  protected:
-  // With dropout, and four micro-batches per step, of which each rank has a part.
+  // With dropout, and several micro-batches per step, of which each rank has a part.
   void configure(uint64_t steps) {
     write_config(small_config("distributed: {reduction: ordered}\n"), "group.yaml");
     max_steps_ = std::to_string(steps);
@@ -38,9 +40,10 @@ class GroupRunTest : public RunTest {
                                      const std::vector<std::string>& more = {}) const {
     return joined(
         {"--config", path("group.yaml"), "--run-dir", run, "--set", "train.max_steps=" + max_steps_,
-         "--set", "train.gradient_accumulation_steps=4", "--set", "train.micro_batch_size=4",
-         "--set", "checkpoint.save_every_steps=8", "--set", "metrics.log_every_steps=1", "--set",
-         "metrics.tensorboard=false", "--set", "control.socket=" + socket_},
+         "--set", "train.gradient_accumulation_steps=" + std::to_string(micro_batches_), "--set",
+         "train.micro_batch_size=4", "--set", "checkpoint.save_every_steps=8", "--set",
+         "metrics.log_every_steps=1", "--set", "metrics.tensorboard=false", "--set",
+         "control.socket=" + socket_},
         more);
   }
   // Until it is stopped. Another number of steps changes no byte of the steps before.
@@ -53,8 +56,8 @@ class GroupRunTest : public RunTest {
     max_steps_ = "1000000";
   }
   void end_at(uint64_t step) { max_steps_ = std::to_string(step); }
-  void train_alone(const std::string& run) {
-    Process process(joined({program("stokerd")}, arguments(run)), path("alone.out"));
+  void train_alone(const std::string& run, const std::vector<std::string>& more = {}) {
+    Process process(joined({program("stokerd")}, arguments(run, more)), path("alone.out"));
     EXPECT_EQ(code_of(process), 0);
   }
 
@@ -114,6 +117,18 @@ class GroupRunTest : public RunTest {
     EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
   }
 
+  // Of a rank, in whose directory it is.
+  static std::string flight_record(const std::string& directory) {
+    return directory + "/logs/flight_recorder.jsonl";
+  }
+  static json::object last_collective(const std::string& directory) {
+    const std::string text = text_of(flight_record(directory));
+    const size_t end = text.rfind('\n');
+    if (end == std::string::npos || end == 0) return {};
+    const size_t begin = text.rfind('\n', end - 1) + 1;
+    return json::parse(text.substr(begin, end - begin)).as_object();
+  }
+
   // All tensors of the newest checkpoint, in one file whatever number of files it has.
   std::string export_of(const std::string& run, const std::string& what) {
     const std::string output = path("export-" + std::to_string(++exports_) + ".safetensors");
@@ -129,6 +144,24 @@ class GroupRunTest : public RunTest {
     EXPECT_TRUE(export_of(run, "optimizer") == export_of(other, "optimizer")) << run;
     EXPECT_EQ(deterministic_records(run), deterministic_records(other)) << run;
   }
+  // Starts the run with each number of ranks and stops it after a few steps; ends it with two.
+  void train_in_turns(const std::vector<int>& world_sizes) {
+    configure_endless();
+    const std::string run = run_dir("changing");
+    for (const int world_size : world_sizes) {
+      const uint64_t before = newest_record_step(run);
+      auto ranks = start_group(world_size, run);
+      ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
+      // A stop of one rank is one of all, after the same step.
+      ranks.back()->signal(SIGTERM);
+      expect_success(ranks);
+      EXPECT_EQ(newest_step(run), newest_record_step(run));
+    }
+    end_at(newest_step(run) + 4);
+    expect_success(start_group(2, run));
+    train_alone(run_dir(kAlone));
+    expect_same_run(run, run_dir(kAlone));
+  }
   static std::vector<std::string> unfinished(const std::string& run) {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(run + "/checkpoints"))
@@ -141,6 +174,7 @@ class GroupRunTest : public RunTest {
   const std::vector<std::string> kSharded{"--set", "distributed.shard=optimizer"};
   int exports_ = 0;
   const ReservedPort port_;
+  int micro_batches_ = 4;  // per step
   std::string max_steps_;
   std::string socket_ = "null";
 };
@@ -161,22 +195,20 @@ TEST_F(GroupRunTest, TrainsSameBytesWithAnyNumberOfProcesses) {
   }
 }
 
-TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) {
-  configure_endless();
-  const std::string run = run_dir("changing");
-  for (const int world_size : {2, 4, 1}) {
-    const uint64_t before = newest_record_step(run);
-    auto ranks = start_group(world_size, run);
-    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) > before + 3; }));
-    // A stop of one rank is one of all, after the same step.
-    ranks.back()->signal(SIGTERM);
-    expect_success(ranks);
-    EXPECT_EQ(newest_step(run), newest_record_step(run));
-  }
-  end_at(newest_step(run) + 4);
-  expect_success(start_group(2, run));
+// Four times as many as the cores of a small machine.
+TEST_F(GroupRunTest, TrainsSameBytesWithEightProcesses) {
+  micro_batches_ = 8;
+  configure(8);
   train_alone(run_dir(kAlone));
-  expect_same_run(run, run_dir(kAlone));
+  expect_success(start_group(8, run_dir("run-8")));
+  expect_same_run(run_dir("run-8"), run_dir(kAlone));
+}
+
+TEST_F(GroupRunTest, ContinuesWithOtherNumberOfProcesses) { train_in_turns({2, 4, 1}); }
+
+TEST_F(GroupRunTest, ContinuesWithOneAndFourAfterEightProcesses) {
+  micro_batches_ = 8;
+  train_in_turns({8, 1, 4});
 }
 
 TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
@@ -191,6 +223,17 @@ TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizer) {
     EXPECT_EQ(unfinished(run), std::vector<std::string>());
     EXPECT_FALSE(fs::exists(run + "/ranks/1/checkpoints"));
   }
+}
+
+// Each thread updates a part of a large parameter, which begins elsewhere in a shard than in the complete
+// parameter; sizes are odd, so that no border is one of vectors.
+TEST_F(GroupRunTest, TrainsSameBytesWithShardedOptimizerAndSeveralThreads) {
+  configure(6);
+  const std::vector<std::string> large{"--set", "train.num_threads=2", "--set",
+                                       "model.hidden_sizes=[611, 307]"};
+  train_alone(run_dir(kAlone), large);
+  expect_success(start_group(2, run_dir(), joined(kSharded, large)));
+  expect_same_state(run_dir(), run_dir(kAlone));
 }
 
 TEST_F(GroupRunTest, ContinuesShardedRunWithOtherNumberOfProcesses) {
@@ -317,6 +360,13 @@ TEST_F(GroupRunTest, EndsAllRanksAndNamesKilledOne) {
   }
   EXPECT_THAT(text_of(run + "/exit_status.json"), HasSubstr("\"exit_code\":73"));
   EXPECT_EQ(newest_step(run) % 8, 0u) << "a step that was not complete has been saved";
+  for (const std::string& directory : {run, run + "/ranks/2"}) {
+    const json::object last = last_collective(directory);
+    EXPECT_EQ(last.at("operation"), "all_reduce_ordered");
+    EXPECT_EQ(last.at("state"), "started");
+    EXPECT_GT(last.at("step").to_number<int64_t>(), 8);
+    EXPECT_THAT(text_of(flight_record(directory)), HasSubstr("\"reason\":\"rank 1 ("));
+  }
 }
 
 TEST_F(GroupRunTest, NamesStoppedRankAndEndsOneThatHangs) {
@@ -335,6 +385,13 @@ TEST_F(GroupRunTest, NamesStoppedRankAndEndsOneThatHangs) {
   EXPECT_THAT(output_of(1),
               ContainsRegex("group hang detected step=[0-9]+ seconds=[0-9]+ activity=\"wait for "
                             "batch\""));
+  // The chief waits in a collective that rank 1 has not begun.
+  const json::object chief = last_collective(run);
+  const json::object hanging = last_collective(run + "/ranks/1");
+  EXPECT_EQ(chief.at("state"), "started");
+  EXPECT_EQ(hanging.at("state"), "completed");
+  EXPECT_EQ(chief.at("sequence").to_number<int64_t>(),
+            hanging.at("sequence").to_number<int64_t>() + 1);
 }
 
 TEST_F(GroupRunTest, NoticesRankThatIsKilledBeforeTraining) {

@@ -1,5 +1,7 @@
 #include "shared/checkpoint/sharded_tensors.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -265,6 +267,74 @@ TEST_F(ShardedCheckpointTest, ReportsMissingTruncatedAndCorruptPart) {
   EXPECT_THAT(reason(), HasSubstr("optimizer-00002-of-00002.safetensors: has "));
   std::filesystem::remove(second_file());
   EXPECT_THAT(reason(), HasSubstr("optimizer-00002-of-00002.safetensors: missing"));
+}
+
+// Of the process, while the object exists. Files that are open stay open.
+class OpenFileLimit {
+ public:
+  explicit OpenFileLimit(rlim_t limit) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit lower = before_;
+    lower.rlim_cur = limit;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  }
+  ~OpenFileLimit() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  OpenFileLimit(const OpenFileLimit&) = delete;
+  OpenFileLimit& operator=(const OpenFileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(ShardedCheckpointTest, HasMoreShardsThanProcessMayOpenFiles) {
+  constexpr int kShards = 400;
+  const OwnedTensor complete = make_tensor("exp_avg.w", DType::kF32, {kShards}, 1);
+  std::vector<std::vector<OwnedTensor>> elements;
+  std::vector<CheckpointContent> parts(kShards);
+  for (int i = 0; i < kShards; ++i) {
+    const auto begin = complete.bytes.begin() + 4 * i;
+    elements.push_back({{.spec = {"exp_avg.w", DType::kF32, {1}}, .bytes = {begin, begin + 4}}});
+    auto& part = parts[static_cast<size_t>(i)];
+    part.optim = views_of(elements.back());
+    part.num_shards = kShards;
+    part.ranges = {{"exp_avg.w", {{kShards}, static_cast<uint64_t>(i)}}};
+  }
+  content_.optim = parts[0].optim;
+  content_.num_shards = kShards;
+  content_.ranges = parts[0].ranges;
+  parts.erase(parts.begin());
+  others_ = std::make_unique<FakeShards>(files_, directory_, parts);
+  content_.maybe_others = others_.get();
+
+  const OpenFileLimit limit(64);
+  const auto committed = store_.commit(content_);
+  ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  const auto opened = CheckpointStore::open_verified(path_of(7));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const auto optimizer = opened->open_optimizer();
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  EXPECT_EQ((*optimizer)->num_files(), static_cast<size_t>(kShards));
+  std::vector<std::byte> bytes(complete.bytes.size());
+  ASSERT_TRUE((*optimizer)->read("exp_avg.w", bytes).ok());
+  EXPECT_EQ(bytes, complete.bytes);
+}
+
+TEST_F(ShardedCheckpointTest, ReportsShardThatIsReplacedAfterItWasVerified) {
+  ASSERT_TRUE(store_.commit(content_).ok());
+  const auto opened = CheckpointStore::open_verified(path_of(7));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const auto optimizer = opened->open_optimizer();
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  const std::string copy = second_file() + ".copy";
+  std::filesystem::copy_file(second_file(), copy);
+  std::filesystem::rename(copy, second_file());
+  std::vector<std::byte> bytes(40);
+  for (const Status& status :
+       {(*optimizer)->read("exp_avg.w", bytes), opened->open_optimizer().status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr("optimizer-00002-of-00002.safetensors: was replaced or "
+                                            "changed after it was verified"));
+  }
 }
 
 TEST_F(ShardedCheckpointTest, DeletesAllParts) {

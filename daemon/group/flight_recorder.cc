@@ -1,0 +1,103 @@
+#include "daemon/group/flight_recorder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "daemon/group/socket_address.h"
+
+namespace stoker::group {
+namespace {
+
+namespace json = boost::json;
+
+double in_ms(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+}  // namespace
+
+void CollectiveSizes::add(int64_t elements_of_tensor, uint64_t bytes_of_tensor) {
+  if (tensors < kMaxListed) elements[tensors] = elements_of_tensor;
+  ++tensors;
+  bytes += bytes_of_tensor;
+}
+
+FlightRecorder::FlightRecorder(Owner owner, Clock& clock)
+    : owner_(std::move(owner)), clock_(clock) {}
+
+void FlightRecorder::begin_step(uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+}
+
+bool FlightRecorder::has_steps() const {
+  const std::lock_guard lock(mutex_);
+  return step_ > 0;
+}
+
+uint64_t FlightRecorder::start(const char* operation, const CollectiveSizes& sizes) {
+  const auto now = clock_.wall();
+  const std::lock_guard lock(mutex_);
+  const uint64_t sequence = ++recorded_;
+  at(sequence) = {.sequence = sequence,
+                  .operation = operation,
+                  .step = step_,
+                  .sizes = sizes,
+                  .started_at = now,
+                  .started = clock_.monotonic()};
+  return sequence;
+}
+
+void FlightRecorder::complete(uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  Collective& collective = at(sequence);
+  if (collective.sequence != sequence) return;
+  collective.completed = clock_.monotonic();
+  collective.is_complete = true;
+}
+
+std::string FlightRecorder::to_jsonl(const std::string& reason) const {
+  const std::lock_guard lock(mutex_);
+  std::string lines = json::serialize(json::object{{"rank", owner_.rank},
+                                                   {"world_size", owner_.world_size},
+                                                   {"host", host_name()},
+                                                   {"pid", ::getpid()},
+                                                   {"written_at", to_iso8601(clock_.wall())},
+                                                   {"reason", reason},
+                                                   {"collectives", recorded_}}) +
+                      '\n';
+  const uint64_t first = recorded_ > kCapacity ? recorded_ - kCapacity + 1 : 1;
+  for (uint64_t sequence = first; sequence <= recorded_; ++sequence) {
+    const Collective& each = ring_[sequence % kCapacity];
+    const auto listed = each.sizes.elements.begin();
+    json::object fields{
+        {"sequence", sequence},
+        {"operation", each.operation},
+        {"step", each.step},
+        {"state", each.is_complete ? "completed" : "started"},
+        {"started_at", to_iso8601(each.started_at)},
+        {"tensors", each.sizes.tensors},
+        {"bytes", each.sizes.bytes},
+        {"sizes",
+         json::array(listed, listed + static_cast<std::ptrdiff_t>(std::min(
+                                          each.sizes.tensors, CollectiveSizes::kMaxListed)))}};
+    if (each.is_complete) {
+      const auto took = each.completed - each.started;
+      fields["finished_at"] = to_iso8601(
+          each.started_at + std::chrono::duration_cast<std::chrono::system_clock::duration>(took));
+      fields["ms"] = in_ms(took);
+    }
+    lines += json::serialize(fields) + '\n';
+  }
+  return lines;
+}
+
+Status FlightRecorder::write(FileSystem& files, const std::string& reason) const {
+  return write_file_atomically(files, owner_.path, to_jsonl(reason));
+}
+
+}  // namespace stoker::group

@@ -1,0 +1,86 @@
+// FlightRecorder: the last collectives of this rank, which it writes to a file when the group has lost a
+// rank or hangs. The files of all ranks show which rank is at another collective than the others.
+//
+// As PyTorch's Flight Recorder, which records collectives of Python programs.
+//
+// Threads:  every method may be called from any thread; none waits for a collective.
+// Memory:   constant: the last kCapacity collectives.
+// Errors:   write(): those of write_file_atomically(); an earlier file is then unchanged.
+// Format:   docs/distributed.md.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "shared/base/clock.h"
+#include "shared/base/file.h"
+#include "shared/base/status.h"
+
+namespace stoker::group {
+
+// The tensors of a collective.
+struct CollectiveSizes {
+  static constexpr size_t kMaxListed = 8;
+
+  void add(int64_t elements, uint64_t bytes);
+
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+  std::array<int64_t, kMaxListed> elements{};  // of the first tensors
+};
+
+class FlightRecorder {
+ public:
+  static constexpr size_t kCapacity = 512;
+
+  struct Owner {
+    int rank = 0;
+    int world_size = 1;
+    std::string path;  // of the file
+  };
+  // `clock` must outlive this object.
+  explicit FlightRecorder(Owner owner, Clock& clock = system_clock());
+
+  // The step of the collectives that start from now on; before the first call 0.
+  void begin_step(uint64_t step);
+  bool has_steps() const;
+  // Returns the sequence number, from 1. `operation` must be a literal.
+  uint64_t start(const char* operation, const CollectiveSizes& sizes = {});
+  void complete(uint64_t sequence);  // no effect if it is not recorded any more
+
+  // Replaces the file. `reason`: why this rank leaves.
+  Status write(FileSystem& files, const std::string& reason) const;
+  const std::string& path() const { return owner_.path; }
+  // A line for the rank, and one for each collective, oldest first.
+  std::string to_jsonl(const std::string& reason) const;
+
+ private:
+  struct Collective {
+    uint64_t sequence = 0;
+    const char* operation = "";
+    uint64_t step = 0;
+    CollectiveSizes sizes;
+    std::chrono::system_clock::time_point started_at;
+    std::chrono::nanoseconds started{0};
+    std::chrono::nanoseconds completed{0};
+    bool is_complete = false;
+  };
+
+  Collective& at(uint64_t sequence) { return ring_[sequence % kCapacity]; }
+
+  // Constant after construction.
+  const Owner owner_;
+  Clock& clock_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::array<Collective, kCapacity> ring_;
+  uint64_t recorded_ = 0;
+  uint64_t step_ = 0;
+};
+
+}  // namespace stoker::group

@@ -1,0 +1,97 @@
+#include "daemon/group/recorded_group.h"
+
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+#include "shared/base/log.h"
+
+namespace stoker::group {
+namespace {
+
+CollectiveSizes sizes_of(const std::vector<at::Tensor>& tensors) {
+  CollectiveSizes sizes;
+  for (const at::Tensor& tensor : tensors) sizes.add(tensor.numel(), tensor.nbytes());
+  return sizes;
+}
+
+}  // namespace
+
+Status RecordedGroup::end(uint64_t sequence, const Status& status) {
+  if (status.ok()) recorder_.complete(sequence);
+  if (status.code() != StatusCode::kPeerLost || std::exchange(is_lost_, true)) return status;
+  write_flight_record(recorder_, status.message());
+  return Status(status.code(), status.message() + where_written(recorder_));
+}
+
+Status RecordedGroup::broadcast(const at::Tensor& tensor, int root, const std::stop_token& stop) {
+  const uint64_t sequence = recorder_.start("broadcast", sizes_of({tensor}));
+  return end(sequence, group_->broadcast(tensor, root, stop));
+}
+
+Status RecordedGroup::all_reduce_ordered(const std::vector<at::Tensor>& tensors,
+                                         const std::stop_token& stop) {
+  const uint64_t sequence = recorder_.start("all_reduce_ordered", sizes_of(tensors));
+  return end(sequence, group_->all_reduce_ordered(tensors, stop));
+}
+
+Status RecordedGroup::all_gather(const at::Tensor& flat, const std::vector<int64_t>& ends,
+                                 const std::stop_token& stop) {
+  const uint64_t sequence = recorder_.start("all_gather", sizes_of({flat}));
+  return end(sequence, group_->all_gather(flat, ends, stop));
+}
+
+Status RecordedGroup::start_all_reduce(const at::Tensor& tensor) {
+  started_.push_back(recorder_.start("all_reduce", sizes_of({tensor})));
+  const Status started = group_->start_all_reduce(tensor);
+  return started.ok() ? started : end(started_.back(), started);
+}
+
+// Only the end of the last one is known.
+Status RecordedGroup::finish_all_reduce(const std::stop_token& stop) {
+  const Status finished = group_->finish_all_reduce(stop);
+  const auto sequences = std::exchange(started_, {});
+  if (!finished.ok()) return end(0, finished);
+  for (const uint64_t sequence : sequences) recorder_.complete(sequence);
+  return finished;
+}
+
+Status RecordedGroup::check_same(const SharedSettings& settings, const std::stop_token& stop) {
+  const uint64_t sequence = recorder_.start("check_same");
+  return end(sequence, group_->check_same(settings, stop));
+}
+
+Result<std::string> RecordedGroup::text_of_chief(const std::string& text,
+                                                 const std::stop_token& stop) {
+  const uint64_t sequence = recorder_.start("text_of_chief");
+  auto received = group_->text_of_chief(text, stop);
+  const Status status = end(sequence, received.status());
+  if (!status.ok()) return status;
+  return received;
+}
+
+Result<std::vector<std::string>> RecordedGroup::gather(const std::string& text,
+                                                       const std::stop_token& stop) {
+  const uint64_t sequence = recorder_.start("gather");
+  auto gathered = group_->gather(text, stop);
+  const Status status = end(sequence, gathered.status());
+  if (!status.ok()) return status;
+  return gathered;
+}
+
+void RecordedGroup::report_failure(const Status& reason) {
+  if (!is_lost_ && recorder_.has_steps()) write_flight_record(recorder_, reason.to_string());
+  group_->report_failure(reason);
+}
+
+void write_flight_record(const FlightRecorder& recorder, const std::string& reason) {
+  const Status written = recorder.write(default_file_system(), reason);
+  if (!written.ok())
+    log_warn("file write failed", {{"path", recorder.path()}, {"error", written.to_string()}});
+}
+
+std::string where_written(const FlightRecorder& recorder) {
+  return "; this rank's last collectives: " + recorder.path();
+}
+
+}  // namespace stoker::group

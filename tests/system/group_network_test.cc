@@ -1,0 +1,243 @@
+// Runs of two ranks on two hosts, which are network namespaces joined by cables (veth) that can be cut.
+// Skipped where they cannot be made: that needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/group/socket_address.h"
+#include "daemon/group/tcp_store.h"
+#include "shared/base/file.h"
+#include "tests/system/run_fixture.h"
+
+namespace stoker::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Contains;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr auto kPatience = 110s;  // beyond every wait of a test that succeeds
+constexpr int kPort = 29500;      // free in a new namespace
+constexpr int kTimeoutSeconds = 5;
+
+// Names of the interfaces, on both hosts. The first one has the route to rank 0 and to the store.
+constexpr const char* kMain = "main0";
+constexpr const char* kSecond = "second0";
+
+std::string main_address(int host) { return "10.77.0." + std::to_string(host + 1); }
+
+class GroupNetworkTest : public RunTest {
+ protected:
+  void SetUp() override {
+    RunTest::SetUp();
+    Process probe({"unshare", "--net", "ip", "link", "add", "type", "veth"}, path("probe.out"));
+    const auto permitted = probe.wait(kPatience);
+    if (!permitted || permitted->code != 0 || permitted->signal != 0)
+      GTEST_SKIP() << "no network namespaces here: " << text_of(path("probe.out"));
+    for (auto& host : hosts_) host = make_host();
+    connect(kMain, "10.77.0.");
+    connect(kSecond, "10.78.0.");
+  }
+
+  // Runs a program on a host, or on this one.
+  std::vector<std::string> on_host(int host, const std::vector<std::string>& command) const {
+    return joined({"nsenter", "--net=" + namespace_of(host)}, command);
+  }
+  void run(const std::vector<std::string>& command) const {
+    Process process(command, path("ip.out"));
+    const auto ended = process.wait(kPatience);
+    ASSERT_TRUE(ended && ended->code == 0) << joined_text(command) << text_of(path("ip.out"));
+  }
+  void set_link(const std::string& interface, const std::string& state) const {
+    run(on_host(1, {"ip", "link", "set", interface, state}));
+  }
+  void cut(const std::string& interface) const { set_link(interface, "down"); }
+  void mend(const std::string& interface) const { set_link(interface, "up"); }
+
+  // As an agent of torchrun on host 1. Without it the chief serves the store, on host 0.
+  void serve_store_on_second_host() {
+    ::signal(SIGPIPE, SIG_IGN);
+    std::thread server([this] {
+      const UniqueFd network(::open(namespace_of(1).c_str(), O_RDONLY | O_CLOEXEC));
+      ASSERT_EQ(::setns(network.get(), CLONE_NEWNET), 0);
+      auto listening = group::listen_on(main_address(1), kPort);
+      ASSERT_TRUE(listening.ok()) << listening.status().message();
+      auto store = group::TcpStore::serve(*std::move(listening), {.prefix = "", .server = "test"});
+      ASSERT_TRUE(store.ok()) << store.status().message();
+      agent_ = *std::move(store);
+    });
+    server.join();
+  }
+
+  std::vector<std::string> arguments(const std::string& run, uint64_t steps,
+                                     const std::vector<std::string>& more = {}) const {
+    std::string config = small_config("distributed: {reduction: ordered, timeout_seconds: " +
+                                      std::to_string(kTimeoutSeconds) + "}\n");
+    const size_t begin = config.find("{name: cosine");
+    config.replace(begin, config.find('\n', begin) - begin, "{name: constant}");
+    write_config(config, "group.yaml");
+    return joined(
+        {program("stokerd"), "--config", path("group.yaml"), "--run-dir", run, "--set",
+         "train.max_steps=" + std::to_string(steps), "--set", "train.gradient_accumulation_steps=2",
+         "--set", "checkpoint.save_every_steps=1", "--set", "metrics.log_every_steps=1", "--set",
+         "metrics.tensorboard=false", "--set", "control.socket=null"},
+        more);
+  }
+  // A rank on each host.
+  void start(const std::string& run, uint64_t steps, const std::vector<std::string>& more = {}) {
+    ranks_.clear();
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::vector<std::string> variables{
+          "/usr/bin/env",
+          "MASTER_ADDR=" + main_address(agent_ ? 1 : 0),
+          "MASTER_PORT=" + std::to_string(kPort),
+          "RANK=" + std::to_string(rank),
+          "WORLD_SIZE=2",
+          "LOCAL_RANK=0",
+          "LOCAL_WORLD_SIZE=1",
+          std::string("TORCHELASTIC_USE_AGENT_STORE=") + (agent_ ? "True" : "")};
+      ranks_.push_back(std::make_unique<Process>(
+          on_host(rank, joined(variables, arguments(run, steps, more))), log_path(rank)));
+    }
+  }
+  void wait_for_steps(const std::string& run, uint64_t more) {
+    const uint64_t before = newest_record_step(run);
+    ASSERT_TRUE(wait_until(kPatience, [&] { return newest_record_step(run) >= before + more; }))
+        << text_of(log_path(0)) << text_of(log_path(1));
+  }
+  void expect_codes(int code) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto exit = ranks_[static_cast<size_t>(rank)]->wait(kPatience);
+      ASSERT_TRUE(exit) << "rank " << rank << " is still running";
+      EXPECT_EQ(exit->code, code) << text_of(log_path(rank));
+    }
+  }
+  // The run that no network has disturbed.
+  void expect_same_as_alone(const std::string& run, uint64_t steps) {
+    Process alone(arguments(run_dir("alone"), steps), path("alone.out"));
+    const auto exit = alone.wait(kPatience);
+    ASSERT_TRUE(exit && exit->code == 0) << text_of(path("alone.out"));
+    EXPECT_EQ(newest_step(run), steps);
+    EXPECT_EQ(model_sha256(run, steps), model_sha256(run_dir("alone"), steps));
+    EXPECT_EQ(deterministic_records(run), deterministic_records(run_dir("alone")));
+  }
+  std::string log_path(int rank) const { return path("rank-" + std::to_string(rank) + ".out"); }
+
+  std::vector<std::unique_ptr<Process>> ranks_;
+
+ private:
+  static std::string joined_text(const std::vector<std::string>& command) {
+    std::string text;
+    for (const std::string& word : command) text += word + ' ';
+    return text;
+  }
+  std::string namespace_of(int host) const {
+    return "/proc/" + std::to_string(hosts_[static_cast<size_t>(host)]->pid()) + "/ns/net";
+  }
+  // A process whose network namespace is the host. It ends with the last process in it.
+  std::unique_ptr<Process> make_host() const {
+    auto host = std::make_unique<Process>(
+        std::vector<std::string>{"unshare", "--net", "sleep", "infinity"}, path("host.out"));
+    const std::string own = fs::read_symlink("/proc/self/ns/net");
+    EXPECT_TRUE(wait_until(kPatience, [&] {
+      std::error_code error;
+      const fs::path link = "/proc/" + std::to_string(host->pid()) + "/ns/net";
+      return fs::read_symlink(link, error) != own && !error;
+    }));
+    return host;
+  }
+  void connect(const std::string& interface, const std::string& prefix) const {
+    run({"ip", "link", "add", interface, "netns", std::to_string(hosts_[0]->pid()), "type", "veth",
+         "peer", "name", interface, "netns", std::to_string(hosts_[1]->pid())});
+    for (int host = 0; host < 2; ++host) {
+      run(on_host(host, {"ip", "link", "set", "lo", "up"}));
+      run(on_host(host, {"ip", "address", "add", prefix + std::to_string(host + 1) + "/24", "dev",
+                         interface}));
+      run(on_host(host, {"ip", "link", "set", interface, "up"}));
+    }
+  }
+
+  std::array<std::unique_ptr<Process>, 2> hosts_;
+  std::unique_ptr<group::TcpStore> agent_;
+};
+
+TEST_F(GroupNetworkTest, UsesInterfaceOfRouteToRank0) {
+  cut(kSecond);
+  start(run_dir(), 12);
+  expect_codes(0);
+  expect_same_as_alone(run_dir(), 12);
+}
+
+TEST_F(GroupNetworkTest, UsesInterfaceOfSettings) {
+  start(run_dir(), 1'000'000, {"--set", std::string("distributed.interface=") + kSecond});
+  wait_for_steps(run_dir(), 5);
+  cut(kMain);  // steps need no store
+  wait_for_steps(run_dir(), 20);
+  cut(kSecond);
+  expect_codes(73);
+}
+
+TEST_F(GroupNetworkTest, RejectsInterfaceThatOtherHostsCannotReach) {
+  start(run_dir(), 12, {"--set", "distributed.interface=lo"});
+  std::vector<int> codes;
+  for (const auto& rank : ranks_) {
+    const auto exit = rank->wait(kPatience);
+    ASSERT_TRUE(exit);
+    codes.push_back(exit->code);
+  }
+  EXPECT_THAT(codes, Contains(78));  // the other one may have been told
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_THAT(text_of(log_path(rank)),
+                HasSubstr("distributed.interface: lo has the address 127."));
+}
+
+TEST_F(GroupNetworkTest, NamesRankBehindCutLinkAndResumesWithSameBytes) {
+  start(run_dir(), 1'000'000);
+  wait_for_steps(run_dir(), 5);
+  cut(kMain);
+  const auto began = std::chrono::steady_clock::now();
+  expect_codes(73);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  RecordProperty("seconds_to_exit", std::to_string(took.count()));  // kTimeoutSeconds + 10 at most
+  EXPECT_THAT(text_of(log_path(0)), ContainsRegex("rank 1 \\([^ ]+, pid [0-9]+\\) exited, hangs or "
+                                                  "cannot be reached"));
+  EXPECT_THAT(text_of(log_path(1)), HasSubstr("rank 0 exited, hangs or cannot be reached"));
+  mend(kMain);
+  const uint64_t end = newest_step(run_dir()) + 4;
+  start(run_dir(), end);
+  expect_codes(0);
+  expect_same_as_alone(run_dir(), end);
+}
+
+// The store is on the other host, as under torchrun. Steps use the second link.
+TEST_F(GroupNetworkTest, CommitsNothingWhenChiefIsCutOffFromStore) {
+  serve_store_on_second_host();
+  start(run_dir(), 1'000'000, {"--set", std::string("distributed.interface=") + kSecond});
+  wait_for_steps(run_dir(), 5);
+  cut(kMain);
+  ASSERT_TRUE(wait_until(kPatience, [&] {
+    return text_of(log_path(0)).find("checkpoint write failed") != std::string::npos;
+  })) << text_of(log_path(0));
+  EXPECT_THAT(text_of(log_path(0)), ContainsRegex("checkpoint write failed step=[^\n]* store on "));
+  const uint64_t saved = newest_step(run_dir());
+  wait_for_steps(run_dir(), 5);
+  cut(kSecond);
+  expect_codes(73);
+  EXPECT_EQ(newest_step(run_dir()), saved);
+  EXPECT_GT(newest_record_step(run_dir()), saved + 5);
+}
+
+}  // namespace
+}  // namespace stoker::test
