@@ -10,6 +10,7 @@
 
 #include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
+#include "daemon/app/run_files.h"
 #include "daemon/app/version.h"
 #include "daemon/group/failure_record.h"
 #include "shared/base/log.h"
@@ -54,15 +55,16 @@ std::optional<run::EarlyStopRequest> find_early_stop_request(const config::EvalC
   return *std::move(request);
 }
 
-// Handles SIGHUP: reads the configuration again, applies log.level, and logs every other key that
+// Handles SIGHUP and `reload`: reads the configuration again, applies log.level, and logs every other key that
 // differs. A level that was set during the run holds until that of the file changes. An invalid
 // configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
 // with. In a group the chief changes the settings of the run.
-void reload_config(const config::Config& now, const CommandLine& command, bool is_chief, Run& run) {
+Status reload_config(const config::Config& now, const CommandLine& command, bool is_chief,
+                     Run& run) {
   const auto fresh = config::load_config(command.config, command.overrides);
   if (!fresh.ok()) {
     log_error("configuration reload rejected", {{"error", fresh.status().message()}});
-    return;
+    return fresh.status();
   }
   const auto status = run.status();
   const auto live = std::ranges::find(status->live_settings, kLogLevelKey,
@@ -84,6 +86,7 @@ void reload_config(const config::Config& now, const CommandLine& command, bool i
   for (const config::SettingChange& change : config::diff_configs(now, *fresh))
     if (change.key != kLogLevelKey && change.key != "run.dir")
       log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
+  return {};
 }
 
 // The configuration of this rank.
@@ -267,6 +270,10 @@ Status DaemonApp::start_control() {
   STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
   options.run = identity_;
+  options.execute_file_request = [this](const control::FileRequest& request) {
+    return execute_file_request(layout_, clock_, request);
+  };
+  options.reload = [this] { return reload_config(config_, command_, is_chief(), *run_); };
   control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
 }
@@ -337,7 +344,7 @@ void DaemonApp::on_signal(int number) {
   if (is_preempted_ && number == SIGTERM) return;
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
-      reload_config(config_, command_, is_chief(), *run_);
+      (void)reload_config(config_, command_, is_chief(), *run_);
       if (training_) notifier_.ready();  // before that it would report that startup is complete
       return;
     case service::SignalAction::kSave:
