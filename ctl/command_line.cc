@@ -378,9 +378,8 @@ class Parser {
   }
 
   void add_evaluate() {
-    CLI::App* const command =
-        add("evaluate", Action::kEvaluate,
-            "Ask stoker-eval to evaluate a checkpoint now, even if it was evaluated before");
+    CLI::App* const command = add("evaluate", Action::kEvaluate,
+                                  "Request an evaluation of a checkpoint, even if it has one");
     command->add_option("STEP", command_.selector, "A step, latest or best")
         ->required()
         ->check(check_selector);

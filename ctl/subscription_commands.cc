@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kReplyTimeout = 10s;
 constexpr std::chrono::milliseconds kReceiveTimeout = 1h;  // then it waits again
-constexpr size_t kTimeBytes = 24;                          // "2026-01-31T12:00:00.123Z"
-constexpr size_t kLevelBytes = 8;
+constexpr size_t kEventTimeBytes = 24;                     // "2026-01-31T12:00:00.123Z"
+constexpr size_t kEventLevelBytes = 8;
 
 ExitCode fail_reply(const Status& status, const Console& console) {
   return console.fail(status, exit_code_for_reply(status));
@@ -51,7 +51,7 @@ ExitCode print_events(DaemonClient& client, const CommandLine& command, const Co
     }
     const auto text = format_event_line(notification->params);
     if (!text.ok()) return fail_reply(text.status(), console);
-    if (text->substr(0, kTimeBytes) <= after) continue;
+    if (text->substr(0, kEventTimeBytes) <= after) continue;
     console.out << (command.json ? notification->params : *text) << "\n" << std::flush;
   }
   return ExitCode::kIoError;  // our output has no reader any more
@@ -63,8 +63,9 @@ std::string last_time(const std::string& log) {
   for (size_t at = 0; at < log.size();) {
     const size_t end = std::min(log.find('\n', at), log.size());
     const std::string line = log.substr(at, end - at);
-    if (line.size() >= kTimeBytes && line[kTimeBytes - 1] == 'Z') time = line.substr(0, kTimeBytes);
-    if (line.starts_with(R"({"time":")")) time = line.substr(9, kTimeBytes);
+    if (line.size() >= kEventTimeBytes && line[kEventTimeBytes - 1] == 'Z')
+      time = line.substr(0, kEventTimeBytes);
+    if (line.starts_with(R"({"time":")")) time = line.substr(9, kEventTimeBytes);
     at = end + 1;
   }
   return time;
@@ -75,7 +76,7 @@ std::string last_time(const std::string& log) {
 Result<std::string> format_event_line(const std::string& event_json) {
   return parse_json_object<std::string>(event_json, "the event", [](const json::object& event) {
     std::string level = printable(std::string_view(event.at("level").as_string()));
-    level.resize(std::max(level.size(), kLevelBytes), ' ');
+    level.resize(std::max(level.size(), kEventLevelBytes), ' ');
     std::string line = printable(std::string_view(event.at("time").as_string())) + " " + level +
                        printable(std::string_view(event.at("event").as_string()));
     for (const auto& field : event)

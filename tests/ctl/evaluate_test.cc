@@ -99,7 +99,7 @@ TEST_F(EvaluateCommandTest, WaitsForMetrics) {
   const CommandResult result =
       wait_for({"evaluate", "200", "--wait"}, run::Outcome::kEvaluated, "");
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("step 200: valid bits_per_byte 1.8034, loss 1.2500\n"));
+  EXPECT_THAT(result.out, HasSubstr("step 200: valid loss 1.250, bits_per_byte 1.803\n"));
   EXPECT_THAT(result.err, HasSubstr("no stoker-eval is running"));
   const auto json = boost::json::parse(
       wait_for({"--json", "evaluate", "200", "--wait"}, run::Outcome::kEvaluated, "").out);
@@ -117,7 +117,8 @@ TEST_F(EvaluateCommandTest, WaitFailsWithReasonOfEvaluator) {
 
 TEST_F(EvaluateCommandTest, RetentionKeepsRequestedCheckpoint) {
   write_file(layout().config_file(),
-             "data: {train: {format: text, path: x}}\ncheckpoint: {keep_last: 1}\n");
+             "data: {train: {format: text, path: x}}\n"
+             "checkpoint: {keep_last: 1, keep_unevaluated: 2}\n");
   EXPECT_THAT(ctl({"list"}).out, Not(HasSubstr("kept: unevaluated")));
   ASSERT_EQ(ctl({"evaluate", "200"}).code, 0);
   EXPECT_THAT(ctl({"list"}).out, ::testing::ContainsRegex(" 200 .* kept: unevaluated"));
