@@ -29,6 +29,8 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo inspect 'blocks.0.*' --gradients --histograms
                                               show live statistics of the gradients of a block
   stokerctl --run-dir runs/demo checkpoint    save a checkpoint now; return when it is durable
+  stokerctl --run-dir runs/demo evaluate 1200 --wait
+                                              evaluate step 1200 now and show its metrics
   stokerctl --run-dir runs/demo list          list the checkpoints, the best one marked
   stokerctl --run-dir runs/demo verify 1200   verify the checksums of step 1200
   stokerctl --run-dir runs/demo diff 800 1200 compare the weights of two checkpoints
@@ -37,6 +39,8 @@ constexpr const char* kFooter = R"(Examples:
   stokerctl --run-dir runs/demo show-batch 1200
                                               list the samples of step 1200
   stokerctl --run-dir runs/demo logs -f       follow the trainer's log
+  stokerctl --run-dir runs/demo events 'checkpoint *'
+                                              show these events as they happen
   stokerctl --run-dir runs/demo plot --output loss.svg
                                               write the loss curves to an image file
   stokerctl report --html report.html runs/a runs/b
@@ -46,9 +50,9 @@ constexpr const char* kFooter = R"(Examples:
   cd runs/demo && stokerctl report            inside a run directory --run-dir is not needed
   stokerctl --json status | jq .loss          for scripts
 
-status, top, watch, threads, pause, resume, checkpoint, stop, get, set, unset, profile and inspect
-need a running stokerd. The others read the run directory only: the run may be running, have ended,
-or be a copy elsewhere.
+status, top, watch, threads, pause, resume, checkpoint, stop, reload, events, get, set, unset,
+profile and inspect need a running stokerd. The others use the run directory only: the run may be
+running, have ended, or be a copy elsewhere. With --socket, logs and evaluate ask stokerd instead.
 
 Exit codes: 0 success, 64 usage error, 65 verify found a corrupt checkpoint, 69 stokerd is not
 reachable, 74 I/O error or permission, 75 stokerd is busy, 78 not a run directory, or no data yet.)";
@@ -58,10 +62,13 @@ std::string check_selector(const std::string& text) {
   return "'" + printable(text) + "' is not a valid step; use an integer, latest or best";
 }
 
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 // CLI11 would parse "-3" as a very large unsigned number.
 std::string check_step(const std::string& text) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (digits && text.size() <= 18) return "";
+  if (is_number(text) && text.size() <= 18) return "";
   return "'" + printable(text) + "' is not a valid step; use an integer";
 }
 
@@ -140,11 +147,38 @@ class Parser {
     add_method(control::GetThreads{}, Action::kThreads);
     add_command(control::Pause{});
     add_command(control::Resume{});
-    add_command(control::SaveCheckpoint{});
+    add_checkpoint();
     add_command(control::Stop{});
+    add_method(control::Reload{}, Action::kReload);
+    add_events();
     add_settings();
     add_profile();
     add_inspect_options();
+  }
+
+  // Of commands that take longer than a step.
+  static void add_no_wait(CLI::App& command, bool& no_wait) {
+    command.add_flag("--no-wait", no_wait,
+                     "Return immediately, with the number of the job that `events` shows");
+  }
+
+  void add_checkpoint() {
+    CLI::App* const command = add_method(control::SaveCheckpoint{}, Action::kCommand);
+    add_no_wait(*command, no_wait_);
+    command->callback([this] { set_request(control::SaveCheckpoint{.wait = !no_wait_}); });
+  }
+
+  void add_events() {
+    CLI::App* const command =
+        add("events", Action::kEvents, "Show the events of stokerd as they happen, until it exits");
+    command
+        ->add_option("PATTERN", command_.subscription.events,
+                     "Names of events, such as 'checkpoint *' (default: all)")
+        ->check([](const std::string& pattern) {
+          const bool fits =
+              !pattern.empty() && pattern.size() <= control::Subscribe::kMaxPatternBytes;
+          return std::string(fits ? "" : "must have 1 to 256 bytes");
+        });
   }
 
   void add_settings() {
@@ -173,7 +207,11 @@ class Parser {
         ->type_name("FILE");
     command->add_flag("--kernels", profile_.kernels,
                       "Record LibTorch's profile as well: operators, on a GPU kernels");
-    command->callback([this] { set_request(profile_); });
+    add_no_wait(*command, no_wait_);
+    command->callback([this] {
+      profile_.wait = !no_wait_;
+      set_request(profile_);
+    });
   }
 
   void add_inspect_options() {
@@ -233,6 +271,7 @@ class Parser {
         ->check(check_selector);
     diff->add_flag("--all", command_.all, "Show all tensors, not only the 20 that changed most");
     add_export();
+    add_evaluate();
     add_commands_for_history();
   }
 
@@ -338,6 +377,18 @@ class Parser {
         });
   }
 
+  void add_evaluate() {
+    CLI::App* const command = add("evaluate", Action::kEvaluate,
+                                  "Request an evaluation of a checkpoint, even if it has one");
+    command->add_option("STEP", command_.selector, "A step, latest or best")
+        ->required()
+        ->check(check_selector);
+    CLI::Option* const wait =
+        command->add_flag("--wait", command_.wait, "Return when it is evaluated, with the metrics");
+    command->add_flag("--dry-run", command_.dry_run, "Only show what would be requested")
+        ->excludes(wait);
+  }
+
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const CLI::App* command : app_.get_subcommands({})) names.push_back(command->get_name());
@@ -359,9 +410,15 @@ class Parser {
 
   void check_combination() const {
     const std::string name = app_.get_subcommands().front()->get_name();
-    const bool reads_directory = command_.action >= Action::kList;
-    if (reads_directory && !command_.socket.empty())
+    const bool reads_directory = command_.action >= Action::kEvaluate;
+    const bool works_remotely =
+        command_.action == Action::kLogs || command_.action == Action::kEvaluate;
+    if (works_remotely && !command_.socket.empty()) check_remote(name);
+    if (reads_directory && !works_remotely && !command_.socket.empty())
       throw CLI::ValidationError(name + " reads a run directory; use --run-dir, not --socket");
+    if (name == "profile" && !command_.output.empty() && no_wait_)
+      throw CLI::ValidationError(
+          "profile --output copies the trace when it is written; omit --no-wait");
     if (name == "profile" && !command_.output.empty() && !command_.socket.empty())
       throw CLI::ValidationError(
           "profile --output copies from the run directory; use --run-dir, not --socket");
@@ -380,8 +437,24 @@ class Parser {
       throw CLI::ValidationError("show-batch: the first step is 1");
   }
 
+  // With --socket, without access to the run directory.
+  void check_remote(const std::string& name) const {
+    if (command_.action == Action::kEvaluate &&
+        (command_.wait || command_.dry_run || !is_number(command_.selector)))
+      throw CLI::ValidationError(
+          "evaluate --wait, --dry-run, latest and best need the run directory; use --run-dir, not "
+          "--socket");
+    if (command_.action == Action::kLogs &&
+        (command_.all || (command_.follow && (command_.evaluator || command_.rank))))
+      throw CLI::ValidationError(
+          name +
+          ": --all, and -f of another log than stokerd's, need the run directory; use "
+          "--run-dir, not --socket");
+  }
+
   CLI::App app_;
   CommandLine command_;
+  bool no_wait_ = false;
   control::SetSetting set_;
   control::UnsetSetting unset_;
   control::Profile profile_;

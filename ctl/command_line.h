@@ -23,6 +23,9 @@ enum class Action {
   kThreads,
   kSettings,
   kCommand,  // sent to stokerd: CommandLine::request
+  kEvents,
+  kReload,
+  kEvaluate,
   kList,
   kVerify,
   kDiff,
@@ -37,15 +40,16 @@ enum class Action {
 
 struct CommandLine {
   Action action = Action::kStatus;
-  std::string run_dir;            // --run-dir; empty: the current directory
-  std::string socket;             // --socket; empty: the socket of the run directory
-  bool json = false;              // --json
-  control::Command request;       // command to send to stokerd
-  control::GetSettings settings;  // get [KEY]
-  std::optional<uint64_t> step;   // show-batch N
-  std::string dataset;            // class-report --dataset; empty: first with per-class metrics
+  std::string run_dir;              // --run-dir; empty: the current directory
+  std::string socket;               // --socket; empty: the socket of the run directory
+  bool json = false;                // --json
+  control::Command request;         // command to send to stokerd
+  control::GetSettings settings;    // get [KEY]
+  control::Subscribe subscription;  // events [PATTERN]
+  std::optional<uint64_t> step;     // show-batch N
+  std::string dataset;              // class-report --dataset; empty: first with per-class metrics
   std::string selector =
-      "latest";  // verify [STEP], class-report [STEP], export STEP, the first STEP of diff
+      "latest";  // verify [STEP], class-report [STEP], export STEP, evaluate STEP, first STEP of diff
   std::string second_selector;                       // the second STEP of diff
   ExportFormat format = ExportFormat::kSafetensors;  // export --format
   ExportContent content = ExportContent::kModel;     // export --include
@@ -57,6 +61,8 @@ struct CommandLine {
   bool all = false;               // verify --all, diff --all, logs --all
   uint64_t lines = 20;            // logs -n
   bool follow = false;            // logs -f
+  bool wait = false;              // evaluate --wait
+  bool dry_run = false;           // evaluate --dry-run
   bool evaluator = false;         // logs --evaluator
   std::optional<int> rank;        // logs --rank
 };

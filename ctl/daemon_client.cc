@@ -63,9 +63,12 @@ Status check_user(const control::Client& client, const std::string& directory) {
 // symlink points to a path that another one uses now.
 Status check_run(control::Client& client, const run::RunLayout& layout) {
   STOKER_ASSIGN_OR_RETURN(const auto expected, control::identify_run(layout.root()));
-  const auto reply = client.call("hello", "", kHelloTimeout);
+  const auto reply = client.call("hello", control::to_params(control::Hello{}), kHelloTimeout);
   if (!reply.ok()) return describe_error(reply.status(), layout);
   const auto hello = control::parse_hello_reply(*reply);
+  if (hello.status().code() == StatusCode::kMismatch)
+    return Status(StatusCode::kUnreachable,
+                  printable(client.path()) + ": " + printable(hello.status().message()));
   if (!hello.ok())
     return Status(hello.status().code(), printable(client.path()) + ": " +
                                              printable(hello.status().message()) +

@@ -30,6 +30,10 @@ class DaemonClient {
 
   // Returns the result, a JSON object on one line.
   Result<std::string> request(const control::Call& call, std::chrono::milliseconds timeout);
+  // The next line of a subscription.
+  Result<std::string> receive(std::chrono::milliseconds timeout) {
+    return client_.receive(timeout);
+  }
   // True if training is paused. Waits at most 10 seconds.
   bool is_paused();
   // nullopt if only --socket was given.

@@ -49,7 +49,9 @@ std::string format_result(const std::string& done, const std::string& reply) {
   boost::system::error_code error;
   const auto value = boost::json::parse(reply, error);
   if (error || !value.is_object()) return done;
+  const auto* const job = value.as_object().if_contains("job");
   const auto* step = value.as_object().if_contains("step");
+  if (step == nullptr && job != nullptr) return done + ", job " + text_of(*job);
   if (step == nullptr) return done;
   const auto number = step->to_number<uint64_t>(error);
   if (error) return done;
@@ -79,8 +81,8 @@ class CommandRunner {
 
   ExitCode operator()(const control::Pause&) const { return change("paused", kChangeTimeout); }
   ExitCode operator()(const control::Resume&) const { return change("resumed", kChangeTimeout); }
-  ExitCode operator()(const control::SaveCheckpoint&) const {
-    return change("saved", kSaveTimeout);
+  ExitCode operator()(const control::SaveCheckpoint& save) const {
+    return save.wait ? change("saved", kSaveTimeout) : change("started", kStatusTimeout);
   }
   ExitCode operator()(const control::Stop&) const { return change("stopping", kSaveTimeout); }
   ExitCode operator()(const control::SetSetting& set) const {
@@ -277,6 +279,15 @@ ExitCode show_settings(const CommandLine& command, const Console& console) {
   return ExitCode::kSuccess;
 }
 
+ExitCode reload_configuration(const CommandLine& command, const Console& console) {
+  auto client = DaemonClient::open(command);
+  if (!client.ok()) return console.fail(client.status(), exit_code_for_reply(client.status()));
+  const auto reply = client->request(control::Reload{}, kStatusTimeout);
+  if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
+  console.out << (command.json ? *reply : "reloaded; the log shows what changed") << "\n";
+  return ExitCode::kSuccess;
+}
+
 ExitCode run_command(const CommandLine& command, const Console& console) {
   return std::visit(CommandRunner(command, console), command.request);
 }
@@ -389,6 +400,10 @@ ExitCode record_profile(const control::Profile& request, const CommandLine& comm
     console.err << "stokerctl: training is paused; the profile starts when it resumes\n";
   const auto reply = client->request(request, kProfileTimeout);
   if (!reply.ok()) return console.fail(reply.status(), exit_code_for_reply(reply.status()));
+  if (!request.wait) {
+    console.out << (command.json ? *reply : format_result("started", *reply)) << "\n";
+    return ExitCode::kSuccess;
+  }
   const auto text = render_profile(*reply, console.style);
   if (!text.ok()) return console.fail(text.status(), exit_code_for_reply(text.status()));
   console.out << (command.json ? *reply + "\n" : *text);

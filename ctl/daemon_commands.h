@@ -21,6 +21,8 @@ ExitCode watch_status(const CommandLine& command, const Console& console,
 ExitCode show_threads(const CommandLine& command, const Console& console);
 // get: settings with their values and origins
 ExitCode show_settings(const CommandLine& command, const Console& console);
+// reload: the daemon reads its configuration again
+ExitCode reload_configuration(const CommandLine& command, const Console& console);
 // pause, resume, checkpoint, stop, set, unset, profile, inspect: CommandLine::request
 ExitCode run_command(const CommandLine& command, const Console& console);
 

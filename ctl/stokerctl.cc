@@ -7,7 +7,9 @@
 #include "ctl/command_line.h"
 #include "ctl/daemon_commands.h"
 #include "ctl/directory_commands.h"
+#include "ctl/evaluate_command.h"
 #include "ctl/run_locator.h"
+#include "ctl/subscription_commands.h"
 #include "ctl/terminal.h"
 #include "ctl/top.h"
 
@@ -51,6 +53,16 @@ ExitCode run(const CommandLine& command, const Console& console) {
       return show_settings(command, console);
     case Action::kCommand:
       return run_command(command, console);
+    case Action::kEvents:
+      return follow_events(command, console);
+    case Action::kReload:
+      return reload_configuration(command, console);
+    case Action::kEvaluate:
+      if (!command.socket.empty()) return evaluate_remotely(command, console);
+      return run_on_directory(command, console,
+                              [](const auto& layout, const auto& options, const auto& out) {
+                                return evaluate(layout, options, out, 200ms);
+                              });
     case Action::kList:
       return run_on_directory(command, console, show_list);
     case Action::kVerify:
@@ -64,6 +76,7 @@ ExitCode run(const CommandLine& command, const Console& console) {
     case Action::kShowBatch:
       return run_on_directory(command, console, show_batch);
     case Action::kLogs:
+      if (!command.socket.empty()) return show_remote_logs(command, console);
       return run_on_directory(command, console,
                               [](const auto& layout, const auto& options, const auto& out) {
                                 return show_logs(layout, options, out, 200ms);

@@ -29,7 +29,10 @@ void BestTracker::add(uint64_t step, const std::string& manifest_sha256, const s
 void BestTracker::add_point(MetricHistory& track, const run::BestValue& point) {
   if (const auto known = track.by_step.find(point.step); known != track.by_step.end()) {
     run::BestValue& previous = track.points[known->second];
-    if (previous.manifest_sha256 == point.manifest_sha256) return;
+    if (previous.manifest_sha256 == point.manifest_sha256) {
+      previous.value = point.value;
+      return;
+    }
     previous.value = std::numeric_limits<double>::quiet_NaN();
   }
   track.by_step[point.step] = track.points.size();

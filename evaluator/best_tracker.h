@@ -5,7 +5,8 @@
 // The outcome does not depend on when the evaluator was started: the same results give the same
 // best checkpoint and history. Of equal values the earlier one wins. If a step was evaluated again
 // because the run resumed from an earlier checkpoint, the later result replaces the earlier one,
-// whose checkpoint no longer exists.
+// whose checkpoint no longer exists. A later result of the same checkpoint takes the place of the
+// earlier one.
 //
 // Threads: one.
 #pragma once

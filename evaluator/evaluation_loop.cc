@@ -54,6 +54,7 @@ EvaluationLoop::EvaluationLoop(FileSystem& files, Clock& clock, const config::Co
 Status EvaluationLoop::open() {
   STOKER_RETURN_IF_ERROR(make_directories(files_, layout_.eval_dir()));
   STOKER_RETURN_IF_ERROR(remove_temporary_files(files_, layout_.eval_dir()));
+  STOKER_RETURN_IF_ERROR(make_directories(files_, layout_.evaluation_requests_dir()));
   STOKER_ASSIGN_OR_RETURN(outcome_log_,
                           OutcomeLog::open(files_, layout_.evaluation_outcomes_file()));
   attempt_counts_ = AttemptCounts::open(files_, layout_.attempts_file());
@@ -65,7 +66,7 @@ Status EvaluationLoop::open() {
   for (const auto& [step, manifest] : results_->found()) {
     if (outcome_log_->find(step, manifest) != nullptr) continue;
     request_early_stop(step);
-    STOKER_RETURN_IF_ERROR(record_outcome(Outcome::kEvaluated, {step, ""}, manifest, ""));
+    STOKER_RETURN_IF_ERROR(record_outcome(Outcome::kEvaluated, {{step, ""}, {}}, manifest, ""));
   }
   return {};
 }
@@ -95,8 +96,53 @@ std::vector<checkpoint::CheckpointEntry> EvaluationLoop::pending(
   return due;
 }
 
-EvaluationLoop::LoopResult EvaluationLoop::wait_time(const checkpoint::CheckpointEntry& entry,
+Result<std::vector<EvaluationLoop::Task>> EvaluationLoop::requested(
+    const std::vector<checkpoint::CheckpointEntry>& entries) {
+  STOKER_ASSIGN_OR_RETURN(const auto requests, run::read_evaluation_requests(layout_));
+  for (const auto& invalid : requests.invalid) {
+    if (kept_requests_.contains(invalid.path)) continue;
+    log_warn("evaluation request invalid", {{"path", invalid.path}, {"error", invalid.reason}});
+    remove_request(invalid.path);
+  }
+  std::vector<Task> tasks;
+  for (const run::EvaluationRequest& request : requests.pending) {
+    if (outcome_log_->has_request(request.id)) {  // a crash came before the removal
+      if (!kept_requests_.contains(request.path)) remove_request(request.path);
+      continue;
+    }
+    const auto entry = std::ranges::find(entries, request.step, &checkpoint::CheckpointEntry::step);
+    if (entry != entries.end()) {
+      tasks.push_back({*entry, request});
+    } else {
+      STOKER_RETURN_IF_ERROR(reject_request(
+          request, "no checkpoint of step " + std::to_string(request.step) + ", or not any more"));
+    }
+  }
+  return tasks;
+}
+
+Status EvaluationLoop::reject_request(const run::EvaluationRequest& request,
+                                      const std::string& reason) {
+  log_warn("evaluation request invalid", {{"path", request.path}, {"error", reason}});
+  STOKER_RETURN_IF_ERROR(outcome_log_->append({.step = request.step,
+                                               .outcome = Outcome::kSuperseded,
+                                               .reason = reason,
+                                               .request_id = request.id},
+                                              to_iso8601(clock_.wall())));
+  remove_request(request.path);
+  return {};
+}
+
+void EvaluationLoop::remove_request(const std::string& path) {
+  const Status removed = files_.remove_file(path);
+  if (removed.ok() || removed.code() == StatusCode::kNotFound) return;
+  kept_requests_.insert(path);
+  log_warn("evaluation request not removed", {{"path", path}, {"error", removed.message()}});
+}
+
+EvaluationLoop::LoopResult EvaluationLoop::wait_time(const Task& task,
                                                      const LoopState& loop_state) const {
+  const checkpoint::CheckpointEntry& entry = task.entry;
   LoopResult wait{.maybe_due_at = nanoseconds{0}, .waiting_for = ""};
   const auto delay_until = [&](nanoseconds time, std::string why) {
     if (time <= *wait.maybe_due_at) return;
@@ -105,7 +151,7 @@ EvaluationLoop::LoopResult EvaluationLoop::wait_time(const checkpoint::Checkpoin
   };
   if (const auto retry = not_before_.find(entry.path); retry != not_before_.end())
     delay_until(retry->second, "the next attempt at step " + std::to_string(entry.step));
-  if (!loop_state.paced || loop_state.run_ended) return wait;
+  if (!loop_state.paced || loop_state.run_ended || !task.request.id.empty()) return wait;
   if (config_.eval.start_delay_seconds > 0)
     delay_until(start_time_ + to_nanoseconds(config_.eval.start_delay_seconds),
                 "eval.start_delay_seconds");
@@ -151,15 +197,18 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
     attempt_counts_->retain_only(steps);
     if (!entries.empty() && state_of(entries.back()) != run::EvaluationState::kPending)
       newest_resolved_ = std::max(newest_resolved_, entries.back().step);
+    STOKER_ASSIGN_OR_RETURN(std::vector<Task> tasks, requested(entries));
     const auto due = pending(entries, loop_state);
-    if (has_reached_step(due, loop_state.until))
-      return LoopResult{.num_considered = num_considered};
-    std::optional<checkpoint::CheckpointEntry> next;
+    const bool has_reached = has_reached_step(due, loop_state.until);
+    if (has_reached && tasks.empty()) return LoopResult{.num_considered = num_considered};
+    for (const auto& entry : due)
+      if (!has_reached) tasks.push_back({entry, {}});
+    std::optional<Task> next;
     LoopResult soonest;
-    for (const auto& entry : due) {
-      const LoopResult wait = wait_time(entry, loop_state);
+    for (const Task& task : tasks) {
+      const LoopResult wait = wait_time(task, loop_state);
       if (*wait.maybe_due_at <= clock_.monotonic()) {
-        next = entry;
+        next = task;
         break;
       }
       if (!soonest.maybe_due_at || *wait.maybe_due_at < *soonest.maybe_due_at) soonest = wait;
@@ -176,42 +225,50 @@ Result<EvaluationLoop::LoopResult> EvaluationLoop::evaluate_due(const LoopState&
 
 // ---- Evaluation of one checkpoint
 
-Status EvaluationLoop::evaluate_checkpoint(const checkpoint::CheckpointEntry& entry,
-                                           std::stop_token stop) {
+Status EvaluationLoop::evaluate_checkpoint(const Task& task, std::stop_token stop) {
+  const checkpoint::CheckpointEntry& entry = task.entry;
   last_evaluation_start_ = clock_.monotonic();
   const auto checkpoint = checkpoint::CheckpointStore::open_verified(entry.path);
   const std::string manifest =
       checkpoint.ok() ? checkpoint->manifest_sha256() : manifest_sha256_of(entry.path);
   if (const int previous = attempt_counts_->count(entry.step, manifest);
       previous >= config_.eval.max_attempts) {
-    return record_outcome(Outcome::kFailed, entry, manifest,
+    return record_outcome(Outcome::kFailed, task, manifest,
                           "the evaluator crashed " + std::to_string(previous) +
                               " times on this checkpoint: killed, or out of memory");
   }
   attempt_counts_->begin(entry.step, manifest);
-  if (!checkpoint.ok()) return handle_failure(entry, manifest, checkpoint.status());
-  auto evaluated = evaluate_or_reuse(entry, *checkpoint, stop);
-  if (!evaluated.ok()) return handle_failure(entry, manifest, evaluated.status());
+  if (!checkpoint.ok()) return handle_failure(task, manifest, checkpoint.status());
+  auto evaluated = evaluate_or_reuse(task, *checkpoint, stop);
+  if (!evaluated.ok()) return handle_failure(task, manifest, evaluated.status());
   if (const Status recorded = results_->record(evaluated->result, evaluated->artifacts);
       !recorded.ok()) {
     if (recorded.code() == StatusCode::kInvalidArgument) return recorded;
-    return handle_failure(entry, manifest, recorded);
+    return handle_failure(task, manifest, recorded);
   }
   handle_result(evaluated->result, entry.path, stop);
-  return handle_failure(entry, manifest, {});
+  // A request to evaluate an earlier checkpoint does not end the run.
+  if (task.request.id.empty()) request_early_stop(entry.step);
+  return handle_failure(task, manifest, {});
 }
 
 Result<Evaluation> EvaluationLoop::evaluate_or_reuse(
-    const checkpoint::CheckpointEntry& entry, const checkpoint::VerifiedCheckpoint& checkpoint,
-    std::stop_token stop) {
-  if (auto result = results_->find_recorded(entry.step, checkpoint.manifest_sha256())) {
+    const Task& task, const checkpoint::VerifiedCheckpoint& checkpoint, std::stop_token stop) {
+  const uint64_t step = task.entry.step;
+  auto result = task.request.id.empty()
+                    ? results_->find_recorded(step, checkpoint.manifest_sha256())
+                    : std::nullopt;
+  if (result) {
     auto artifacts = std::vector<Artifact>();
     for (const run::DatasetResult& dataset : result->datasets)
-      for (Artifact& view : read_artifacts(layout_, entry.step, dataset.dataset))
+      for (Artifact& view : read_artifacts(layout_, step, dataset.dataset))
         artifacts.push_back(std::move(view));
     return Evaluation{*std::move(result), std::move(artifacts)};
   }
-  log_info("evaluation started", {{"step", entry.step}});
+  if (task.request.id.empty())
+    log_info("evaluation started", {{"step", step}});
+  else
+    log_info("evaluation started", {{"step", step}, {"request_id", task.request.id}});
   return evaluate_(checkpoint, stop);
 }
 
@@ -232,7 +289,6 @@ void EvaluationLoop::handle_result(const run::EvalResult& result,
                 {{"step", result.step}, {"error", ran.message()}});
     }
   }
-  request_early_stop(result.step);
 }
 
 void EvaluationLoop::request_early_stop(uint64_t step) {
@@ -252,10 +308,11 @@ void EvaluationLoop::request_early_stop(uint64_t step) {
 
 // ---- Outcomes
 
-Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
-                                      const std::string& manifest_sha256, const Status& error) {
+Status EvaluationLoop::handle_failure(const Task& task, const std::string& manifest_sha256,
+                                      const Status& error) {
+  const checkpoint::CheckpointEntry& entry = task.entry;
   if (error.code() != StatusCode::kBusy) busy_.erase(entry.path);
-  if (error.ok()) return record_outcome(Outcome::kEvaluated, entry, manifest_sha256, "");
+  if (error.ok()) return record_outcome(Outcome::kEvaluated, task, manifest_sha256, "");
   if (error.code() == StatusCode::kCancelled) {  // stop requested; the checkpoint stays pending
     attempt_counts_->undo(entry.step, manifest_sha256);
     return {};
@@ -265,8 +322,9 @@ Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
   if (error.code() == StatusCode::kNotFound || is_deleted(entry.path)) {
     log_info("checkpoint superseded", {{"step", entry.step}, {"reason", error.message()}});
     attempt_counts_->remove(entry.step, manifest_sha256);
-    if (manifest_sha256.empty()) return {};  // no longer listed, so no outcome is needed
-    return record_outcome(Outcome::kSuperseded, entry, manifest_sha256, error.message());
+    // No longer listed, so only a request needs an outcome.
+    if (manifest_sha256.empty() && task.request.id.empty()) return {};
+    return record_outcome(Outcome::kSuperseded, task, manifest_sha256, error.message());
   }
   // Another program has locked the checkpoint, or no process can be started now. Retention locks a
   // checkpoint only until it has renamed it.
@@ -280,30 +338,34 @@ Status EvaluationLoop::handle_failure(const checkpoint::CheckpointEntry& entry,
   }
   if (error.code() == StatusCode::kCorrupt || error.code() == StatusCode::kMismatch) {
     log_error("checkpoint corrupt", {{"step", entry.step}, {"reason", error.message()}});
-    return record_outcome(Outcome::kCorrupt, entry, manifest_sha256, error.message());
+    return record_outcome(Outcome::kCorrupt, task, manifest_sha256, error.message());
   }
-  return retry_or_fail(entry, manifest_sha256, error);
+  return retry_or_fail(task, manifest_sha256, error);
 }
 
-Status EvaluationLoop::retry_or_fail(const checkpoint::CheckpointEntry& entry,
-                                     const std::string& manifest_sha256, const Status& error) {
+Status EvaluationLoop::retry_or_fail(const Task& task, const std::string& manifest_sha256,
+                                     const Status& error) {
+  const checkpoint::CheckpointEntry& entry = task.entry;
   const int attempts = attempt_counts_->count(entry.step, manifest_sha256);
   log_warn("evaluation failed", {{"step", entry.step},
                                  {"attempt", attempts},
                                  {"max_attempts", config_.eval.max_attempts},
                                  {"error", error.to_string()}});
   if (attempts >= config_.eval.max_attempts)
-    return record_outcome(Outcome::kFailed, entry, manifest_sha256, error.message());
+    return record_outcome(Outcome::kFailed, task, manifest_sha256, error.message());
   not_before_[entry.path] = clock_.monotonic() + backoff_time(attempts);
   return {};
 }
 
-Status EvaluationLoop::record_outcome(Outcome outcome, const checkpoint::CheckpointEntry& entry,
+Status EvaluationLoop::record_outcome(Outcome outcome, const Task& task,
                                       const std::string& manifest_sha256,
                                       const std::string& reason) {
+  const checkpoint::CheckpointEntry& entry = task.entry;
   const int attempts = std::max(1, attempt_counts_->count(entry.step, manifest_sha256));
   STOKER_RETURN_IF_ERROR(outcome_log_->append(
-      {entry.step, manifest_sha256, outcome, attempts, reason}, to_iso8601(clock_.wall())));
+      {entry.step, manifest_sha256, outcome, attempts, reason, task.request.id},
+      to_iso8601(clock_.wall())));
+  if (!task.request.id.empty()) remove_request(task.request.path);
   attempt_counts_->remove(entry.step, manifest_sha256);
   not_before_.erase(entry.path);
   if (!entry.path.empty()) newest_resolved_ = std::max(newest_resolved_, entry.step);

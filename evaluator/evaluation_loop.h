@@ -1,5 +1,6 @@
-// EvaluationLoop: evaluates and records every pending checkpoint exactly once. It owns the attempt
-// counts, the outcome log and the results, and acts on new results.
+// EvaluationLoop: evaluates and records every pending checkpoint exactly once, and first those that
+// are requested (evaluation_requests.h). It owns the attempt counts, the outcome log and the results,
+// and acts on new results.
 //
 // The evaluation itself is a callback (checkpoint_evaluator.h), so this code does not depend on
 // LibTorch.
@@ -12,7 +13,8 @@
 //           (kInvalidArgument), or only checkpoints remain that another program keeps locked
 //           (kBusy). A checkpoint that cannot be evaluated is not an error; its outcome is logged.
 // Crash:    after a crash at any point and a restart, each checkpoint has exactly one result, one
-//           record per dataset and one outcome.
+//           record per dataset and one outcome. A requested evaluation is repeated unless its outcome
+//           was recorded.
 #pragma once
 
 #include <chrono>
@@ -20,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -33,6 +36,7 @@
 #include "shared/checkpoint/store.h"
 #include "shared/config/config.h"
 #include "shared/run/evaluation_queue.h"
+#include "shared/run/evaluation_requests.h"
 #include "shared/run/run_layout.h"
 
 namespace stoker::evaluator {
@@ -70,29 +74,37 @@ class EvaluationLoop {
   uint64_t newest_resolved() const { return newest_resolved_; }
 
  private:
+  struct Task {
+    checkpoint::CheckpointEntry entry;
+    run::EvaluationRequest request;  // without id: none
+  };
+  // The requests that are not finished. Removes the others and invalid ones.
+  Result<std::vector<Task>> requested(const std::vector<checkpoint::CheckpointEntry>& entries);
+  // Records a request whose checkpoint does not exist as superseded.
+  Status reject_request(const run::EvaluationRequest& request, const std::string& reason);
+  void remove_request(const std::string& path);
   // The pending ones of `entries`, in evaluation order.
   std::vector<checkpoint::CheckpointEntry> pending(
       const std::vector<checkpoint::CheckpointEntry>& entries, const LoopState& loop_state) const;
   bool has_reached_step(const std::vector<checkpoint::CheckpointEntry>& due, uint64_t until) const;
   run::EvaluationState state_of(const checkpoint::CheckpointEntry& entry) const;
-  LoopResult wait_time(const checkpoint::CheckpointEntry& entry, const LoopState& loop_state) const;
+  LoopResult wait_time(const Task& task, const LoopState& loop_state) const;
   // kBusy: nothing but an entry of `due` has been waited for, for too long.
   Status check_busy(const std::vector<checkpoint::CheckpointEntry>& due) const;
-  Status evaluate_checkpoint(const checkpoint::CheckpointEntry& entry, std::stop_token stop);
-  // Returns the recorded result if the checkpoint was evaluated before a crash, else evaluates it.
-  Result<Evaluation> evaluate_or_reuse(const checkpoint::CheckpointEntry& entry,
+  Status evaluate_checkpoint(const Task& task, std::stop_token stop);
+  // Returns the recorded result if the checkpoint was evaluated before a crash, else, or on request,
+  // evaluates it.
+  Result<Evaluation> evaluate_or_reuse(const Task& task,
                                        const checkpoint::VerifiedCheckpoint& checkpoint,
                                        std::stop_token stop);
-  // Runs eval.on_best_command for a new best result and requests an early stop if one is due.
+  // Runs eval.on_best_command for a new best result.
   void handle_result(const run::EvalResult& result, const std::string& checkpoint_path,
                      std::stop_token stop);
   void request_early_stop(uint64_t step);
-  Status handle_failure(const checkpoint::CheckpointEntry& entry,
-                        const std::string& manifest_sha256, const Status& error);
-  Status retry_or_fail(const checkpoint::CheckpointEntry& entry, const std::string& manifest_sha256,
-                       const Status& error);
-  Status record_outcome(Outcome outcome, const checkpoint::CheckpointEntry& entry,
-                        const std::string& manifest_sha256, const std::string& reason);
+  Status handle_failure(const Task& task, const std::string& manifest_sha256, const Status& error);
+  Status retry_or_fail(const Task& task, const std::string& manifest_sha256, const Status& error);
+  Status record_outcome(Outcome outcome, const Task& task, const std::string& manifest_sha256,
+                        const std::string& reason);
 
   // Constant after construction.
   FileSystem& files_;
@@ -111,7 +123,8 @@ class EvaluationLoop {
     std::chrono::nanoseconds since;
     std::string reason;
   };
-  std::map<std::string, Busy> busy_;  // by checkpoint path, until another result
+  std::map<std::string, Busy> busy_;     // by checkpoint path, until another result
+  std::set<std::string> kept_requests_;  // paths of requests that could not be removed
   // Since when no more checkpoints are expected: the run has ended, or this is not followed.
   std::optional<std::chrono::nanoseconds> last_checkpoint_time_;
   std::optional<std::chrono::nanoseconds> last_evaluation_start_;  // start of the last evaluation

@@ -383,7 +383,8 @@ Status EvaluatorApp::evaluate_once(std::stop_token stop) {
 }
 
 Status EvaluatorApp::follow(std::stop_token stop) {
-  DirectoryWatcher watch({layout_.root(), layout_.checkpoints_dir()});
+  DirectoryWatcher watch(
+      {layout_.root(), layout_.checkpoints_dir(), layout_.evaluation_requests_dir()});
   const auto poll = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(config_.eval.poll_interval_seconds));
   while (!stop.stop_requested()) {

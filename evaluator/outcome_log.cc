@@ -38,7 +38,7 @@ void OutcomeLog::read_lines(std::string_view text) {
     if (end == std::string_view::npos) return;  // partial; truncated by open()
     const auto entry = run::parse_outcome_record(text.substr(0, end));
     if (entry) {
-      entries_[{entry->step, entry->manifest_sha256}] = *entry;
+      add(*entry);
     } else {
       log_warn("outcome record invalid", {{"path", path_}, {"line", number}});
     }
@@ -50,8 +50,14 @@ Status OutcomeLog::append(const EvaluationOutcome& entry, std::string_view wall_
   const std::string line = run::to_json_line(entry, wall_time);
   STOKER_RETURN_IF_ERROR(files_->write(fd_.get(), std::as_bytes(std::span(line)), path_));
   STOKER_RETURN_IF_ERROR(files_->sync(fd_.get(), path_));
-  entries_[{entry.step, entry.manifest_sha256}] = entry;
+  add(entry);
   return {};
+}
+
+void OutcomeLog::add(const EvaluationOutcome& entry) {
+  const auto [known, is_new] = entries_.try_emplace({entry.step, entry.manifest_sha256}, entry);
+  if (!is_new && entry.replaces(known->second.outcome)) known->second = entry;
+  if (!entry.request_id.empty()) finished_requests_.insert(entry.request_id);
 }
 
 const EvaluationOutcome* OutcomeLog::find(uint64_t step, const std::string& manifest_sha256) const {

@@ -1,7 +1,8 @@
 // OutcomeLog: the final outcome of each checkpoint, one JSON object per line in
 // RUN/eval/outcomes.jsonl.
 //
-// Checkpoints are identified by step and manifest SHA-256. Outcomes do not change.
+// Checkpoints are identified by step and manifest SHA-256. Only a requested evaluation changes an
+// outcome.
 //
 // Threads: one.
 // Errors:  open(): kIoError, kPermission. Truncated and invalid lines are dropped and logged; those
@@ -35,16 +36,22 @@ class OutcomeLog {
   // The last outcome of this checkpoint, or nullptr.
   const EvaluationOutcome* find(uint64_t step, const std::string& manifest_sha256) const;
   std::set<uint64_t> evaluated_steps() const;
+  // Whether an outcome of this request is recorded.
+  bool has_request(const std::string& request_id) const {
+    return finished_requests_.contains(request_id);
+  }
 
  private:
   OutcomeLog(FileSystem& files, std::string path, UniqueFd fd)
       : files_(&files), path_(std::move(path)), fd_(std::move(fd)) {}
   void read_lines(std::string_view text);
+  void add(const EvaluationOutcome& entry);
 
   FileSystem* files_;  // must outlive this object
   std::string path_;
   UniqueFd fd_;
   std::map<std::pair<uint64_t, std::string>, EvaluationOutcome> entries_;
+  std::set<std::string> finished_requests_;
 };
 
 }  // namespace stoker::evaluator

@@ -14,9 +14,10 @@
 namespace stoker::evaluator {
 namespace {
 
+// Of one evaluation: a requested one of the same checkpoint has another creation time.
 std::string record_key(uint64_t step, const std::string& dataset,
-                       const std::string& manifest_sha256) {
-  return std::to_string(step) + " " + dataset + " " + manifest_sha256;
+                       const std::string& manifest_sha256, const std::string& created) {
+  return std::to_string(step) + " " + dataset + " " + manifest_sha256 + " " + created;
 }
 
 metrics::EvalMetrics to_eval_metrics(const run::EvalResult& result,
@@ -87,7 +88,8 @@ Status ResultRecorder::read_records() {
   for (const metrics::MetricsRecord& record : read.records) {
     const auto parsed = metrics::eval_metrics_from(record);
     if (!parsed.ok()) continue;
-    records_.insert(record_key(parsed->step, parsed->dataset, parsed->manifest_sha256));
+    records_.insert(
+        record_key(parsed->step, parsed->dataset, parsed->manifest_sha256, parsed->wall_time));
     values_.add(parsed->step, parsed->manifest_sha256, parsed->dataset, parsed->metrics);
   }
   return {};
@@ -115,7 +117,8 @@ Status ResultRecorder::add_missing_results() {
 
 bool ResultRecorder::has_all_records(const run::EvalResult& result) const {
   return std::ranges::all_of(result.datasets, [&](const run::DatasetResult& dataset) {
-    return records_.contains(record_key(result.step, dataset.dataset, result.manifest_sha256));
+    return records_.contains(
+        record_key(result.step, dataset.dataset, result.manifest_sha256, result.created));
   });
 }
 
@@ -145,7 +148,8 @@ Status ResultRecorder::add_missing_records(const run::EvalResult& result) {
     values_.add(result.step, result.manifest_sha256, dataset.dataset, dataset.metrics);
   STOKER_RETURN_IF_ERROR(write_best());
   for (const run::DatasetResult& dataset : result.datasets) {
-    const std::string key = record_key(result.step, dataset.dataset, result.manifest_sha256);
+    const std::string key =
+        record_key(result.step, dataset.dataset, result.manifest_sha256, result.created);
     if (records_.contains(key)) continue;
     // A TensorBoard error must not block the recording of results.
     if (const Status status = write_tensorboard(result.step, dataset); !status.ok())

@@ -70,7 +70,7 @@ class ResultRecorder {
   const run::Monitor monitor_;
   BestTracker values_;
   std::optional<run::BestCheckpoint> best_;  // contents of best.json
-  std::set<std::string> records_;            // "step dataset manifest" of the records in eval.jsonl
+  std::set<std::string> records_;            // "step dataset manifest created" of eval.jsonl
   std::vector<Found> found_;
   std::unique_ptr<Sinks> sinks_;
 };

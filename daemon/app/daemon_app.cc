@@ -14,6 +14,7 @@
 
 #include "daemon/app/group_start.h"
 #include "daemon/app/resume_checkpoint.h"
+#include "daemon/app/run_files.h"
 #include "daemon/app/version.h"
 #include "daemon/group/failure_record.h"
 #include "daemon/service/stack_traces.h"
@@ -72,15 +73,16 @@ bool is_in_long_phase(control::TrainerState state) {
          state == control::TrainerState::kSaving;
 }
 
-// Handles SIGHUP: reads the configuration again, applies log.level, and logs every other key that
+// Handles SIGHUP and `reload`: reads the configuration again, applies log.level, and logs every other key that
 // differs. A level that was set during the run holds until that of the file changes. An invalid
 // configuration is logged and rejected as a whole. `now`: the configuration that the daemon was started
 // with. In a group the chief changes the settings of the run.
-void reload_config(const config::Config& now, const CommandLine& command, bool is_chief, Run& run) {
+Status reload_config(const config::Config& now, const CommandLine& command, bool is_chief,
+                     Run& run) {
   const auto fresh = config::load_config(command.config, command.overrides);
   if (!fresh.ok()) {
     log_error("configuration reload rejected", {{"error", fresh.status().message()}});
-    return;
+    return fresh.status();
   }
   const auto status = run.status();
   const auto live = std::ranges::find(status->live_settings, kLogLevelKey,
@@ -102,6 +104,7 @@ void reload_config(const config::Config& now, const CommandLine& command, bool i
   for (const config::SettingChange& change : config::diff_configs(now, *fresh))
     if (change.key != kLogLevelKey && change.key != "run.dir")
       log_warn("setting change deferred", {{"key", change.key}, {"effective", "next start"}});
+  return {};
 }
 
 // The configuration of this rank.
@@ -286,6 +289,10 @@ Status DaemonApp::start_control() {
   STOKER_ASSIGN_OR_RETURN(options.operators, server::resolve_operators(config_.control.operators));
   options.build = stoker_version();
   options.run = identity_;
+  options.execute_file_request = [this](const control::FileRequest& request) {
+    return execute_file_request(layout_, clock_, request);
+  };
+  options.reload = [this] { return reload_config(config_, command_, is_chief(), *run_); };
   control_ = std::make_unique<server::ControlServer>(io_, clock_, *run_, std::move(options));
   return control_->start();
 }
@@ -401,7 +408,7 @@ void DaemonApp::on_signal(int number) {
   if (is_preempted_ && number == SIGTERM) return;
   switch (policy_.on_signal(number)) {
     case service::SignalAction::kReload:
-      reload_config(config_, command_, is_chief(), *run_);
+      (void)reload_config(config_, command_, is_chief(), *run_);
       if (training_) notifier_.ready();  // before that it would report that startup is complete
       return;
     case service::SignalAction::kSave:

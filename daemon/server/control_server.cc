@@ -12,8 +12,11 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "daemon/server/event_feed.h"
+#include "daemon/server/file_requests.h"
 #include "daemon/server/listening_socket.h"
 #include "daemon/server/request_handler.h"
+#include "shared/base/glob.h"
 #include "shared/base/log.h"
 
 namespace stoker::server {
@@ -48,8 +51,13 @@ class ControlServer::Impl final : public SessionEvents {
         io_(io),
         acceptor_(io),
         pause_(io),
+        status_timer_(io),
         replies_(std::make_shared<ReplyQueue>(io)),
-        handler_(training, clock, options_.limits, options_.build, options_.run, replies_) {}
+        events_(std::make_shared<EventFeed>(
+            io, [this](const auto& events, uint64_t dropped) { send_events(events, dropped); })),
+        files_(options_.execute_file_request, options_.limits.file_requests),
+        handler_(training, clock, options_.limits, options_.build, options_.run, replies_, files_,
+                 options_.reload, [this](Session& session) { on_subscribe(session); }) {}
 
   Status start();
   void stop();
@@ -68,6 +76,13 @@ class ControlServer::Impl final : public SessionEvents {
   Status admit(const Peer& peer);
   void reject_peer(int fd, const Status& why);
 
+  // Subscriptions.
+  void on_subscribe(Session& session);
+  void send_events(const std::vector<EventFeed::Event>& events, uint64_t dropped);
+  void wait_for_status_period();
+  void send_status();
+  bool has_subscription() const;
+
   // Constant after construction.
   const ServerOptions options_;
   const Authorizer authorizer_;
@@ -80,7 +95,12 @@ class ControlServer::Impl final : public SessionEvents {
   bool linked_ = false;
   UniqueFd reserve_descriptor_;
   std::optional<std::chrono::nanoseconds> maybe_last_warning_;
+  asio::steady_timer status_timer_;
+  bool is_status_timer_running_ = false;
+  uint64_t num_status_periods_ = 0;
   const std::shared_ptr<ReplyQueue> replies_;
+  const std::shared_ptr<EventFeed> events_;
+  FileRequests files_;
   RequestHandler handler_;
   std::vector<std::shared_ptr<Session>> sessions_;
   // Handlers that run after this object is destroyed check this flag.
@@ -121,6 +141,8 @@ void ControlServer::Impl::stop() {
   error_code ignored;
   acceptor_.close(ignored);
   pause_.cancel();
+  status_timer_.cancel();
+  events_->close();
   replies_->deliver();
   replies_->close();
   for (const auto& session : std::vector(sessions_))
@@ -140,6 +162,62 @@ void ControlServer::Impl::on_ended(Session& session, bool exceeded_limit) {
   std::erase_if(sessions_,
                 [&](const auto& open_session) { return open_session.get() == &session; });
   counters.connections = sessions_.size();
+  if (!has_subscription()) events_->stop();
+}
+
+// ---- Subscriptions
+
+bool ControlServer::Impl::has_subscription() const {
+  return std::ranges::any_of(
+      sessions_, [](const auto& session) { return session->maybe_subscription() != nullptr; });
+}
+
+void ControlServer::Impl::on_subscribe(Session& session) {
+  const control::Subscribe* const subscription = session.maybe_subscription();
+  if (subscription == nullptr) return;  // ended by its reply
+  events_->start();
+  if (subscription->status_seconds == 0) return;
+  session.notify(control::render_notification("status", handler_.status_json()));
+  if (!std::exchange(is_status_timer_running_, true)) wait_for_status_period();
+}
+
+// A session can end while it is sent a line, so both iterate over a copy.
+void ControlServer::Impl::send_events(const std::vector<EventFeed::Event>& events,
+                                      uint64_t dropped) {
+  for (const auto& session : std::vector(sessions_)) {
+    const control::Subscribe* const subscription = session->maybe_subscription();
+    if (subscription == nullptr || subscription->events.empty()) continue;
+    const NameGlob pattern(subscription->events);
+    for (const EventFeed::Event& event : events)
+      if (pattern.matches(event.name))
+        session->notify(control::render_notification("event", event.json));
+    if (dropped > 0)
+      session->notify(control::render_notification("events_dropped",
+                                                   "{\"count\":" + std::to_string(dropped) + "}"));
+  }
+}
+
+void ControlServer::Impl::wait_for_status_period() {
+  status_timer_.expires_after(options_.limits.status_period);
+  status_timer_.async_wait([this, alive = alive_](const error_code& error) {
+    if (*alive && !error) send_status();
+  });
+}
+
+void ControlServer::Impl::send_status() {
+  ++num_status_periods_;
+  std::string line;
+  bool is_wanted = false;
+  for (const auto& session : std::vector(sessions_)) {
+    const control::Subscribe* const subscription = session->maybe_subscription();
+    if (subscription == nullptr || subscription->status_seconds == 0) continue;
+    is_wanted = true;
+    if (num_status_periods_ % subscription->status_seconds != 0) continue;
+    if (line.empty()) line = control::render_notification("status", handler_.status_json());
+    session->notify(line);
+  }
+  is_status_timer_running_ = is_wanted;
+  if (is_wanted) wait_for_status_period();
 }
 
 // ---- Accepting

@@ -1,8 +1,8 @@
 // ControlServer: serves the control socket; docs/control-protocol.md specifies the protocol.
 //
-// Threads:   one, which runs the io_context (the daemon's main thread). Training replies from its
-//            own threads. The replies are passed on safely, even if the client or this server is
-//            already gone.
+// Threads:   one, which runs the io_context (the daemon's main thread), and a separate one for
+//            files. Training replies from its own threads, and events arrive on any. These are passed
+//            on safely, even if the client or this server is already gone.
 // Blocking:  only start(), as ListeningSocket::open(). It acquires no lock of the trainer and reads
 //            only the published status.
 // Ownership: io, clock and training must outlive this object. The caller holds run/LOCK during its
@@ -22,6 +22,7 @@
 #include "daemon/server/training_control.h"
 #include "shared/base/clock.h"
 #include "shared/base/status.h"
+#include "shared/control/command.h"
 #include "shared/control/hello_reply.h"
 
 namespace boost::asio {
@@ -38,6 +39,9 @@ struct ServerOptions {
   std::string build;             // stoker's version, for `hello`
   control::RunIdentity run;      // for `hello` and `status`
   Limits limits;
+  // Executes requests about files of the run directory, on one thread of the server; null: none.
+  std::function<Result<std::string>(const control::FileRequest&)> execute_file_request;
+  std::function<Status()> reload;  // on the io_context thread; null: it cannot
   std::function<Result<Peer>(int fd)> peer_of = &peer_of_socket;
 };
 

@@ -26,7 +26,11 @@ struct Limits {
   double denials_logged_burst = 5;
   // From the first byte of a line to its newline; also for reading the last reply.
   std::chrono::milliseconds line_time{5000};
-  std::chrono::milliseconds idle_time{60000};  // without a request, while none is in flight
+  // Without a request, while none is in flight; or, subscribed, while the client reads nothing.
+  std::chrono::milliseconds idle_time{60000};
+  // Between two status lines of a subscription with an interval of 1 s.
+  std::chrono::milliseconds status_period{1000};
+  size_t file_requests = 8;  // waiting for the thread that reads and writes files
   // Delay before the next accept after a rejected connection.
   std::chrono::milliseconds rejection_pause{10};
   // The same after accept failed for lack of descriptors or memory.

@@ -46,6 +46,38 @@ void log_change(const Peer& peer, const std::string& words, const Status& result
   }
 }
 
+void log_job_end(uint64_t job, const Peer& peer, const std::string& words, const Status& result) {
+  const std::string outcome = result.to_string();
+  if (result.ok()) {
+    log_info("control command", {{"command", words},
+                                 {"uid", peer.uid},
+                                 {"pid", peer.pid},
+                                 {"result", outcome},
+                                 {"job", job}});
+  } else {
+    log_warn("control command", {{"command", words},
+                                 {"uid", peer.uid},
+                                 {"pid", peer.pid},
+                                 {"result", outcome},
+                                 {"job", job}});
+  }
+}
+
+// `result`, a JSON object, with the number of its job.
+std::string with_job(const std::string& result, uint64_t job) {
+  const size_t end = result.rfind('}');
+  if (end == std::string::npos) return result;
+  const bool is_empty = result.find_first_not_of("{ ") == end;
+  return result.substr(0, end) + (is_empty ? "" : ",") + "\"job\":" + std::to_string(job) + "}";
+}
+
+// Whether the client waits for the end of the job that the command starts. Empty: it starts none.
+std::optional<bool> waits_for_job(const control::Command& command) {
+  if (const auto* const save = std::get_if<control::SaveCheckpoint>(&command)) return save->wait;
+  if (const auto* const profile = std::get_if<control::Profile>(&command)) return profile->wait;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void RequestHandler::handle(Session& session, std::string_view line) {
@@ -179,10 +211,38 @@ void RequestHandler::execute(Session& session, const std::string& id, const cont
     reject(session, busy(id, "read the reply to the previous attach first"), false);
 }
 
-// ---- Passed to training
+void RequestHandler::execute(Session& session, const std::string& id,
+                             const control::Subscribe& call) {
+  session.subscribe(call);
+  reply(session, id, std::string("{}"));
+  on_subscribe_(session);
+}
+
+void RequestHandler::execute(Session& session, const std::string& id, const control::Reload& call) {
+  const Status reloaded =
+      reload_ ? reload_() : Status(StatusCode::kPermission, "this stokerd cannot reload");
+  log_change(session.peer(), control::to_words(call), reloaded);
+  reply(session, id, reloaded.ok() ? Result<std::string>("{}") : reloaded);
+}
+
+// ---- Passed to other threads
+
+void RequestHandler::execute(Session& session, const std::string& id,
+                             const control::FileRequest& call) {
+  session.begin_request();
+  const bool is_change = std::holds_alternative<control::Evaluate>(call);
+  files_.post(call, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
+                     words = control::to_words(call), is_change](Result<std::string> result) {
+    if (is_change) log_change(peer, words, result.status());
+    replies->put(to, result.ok() ? control::render_result(id, *result)
+                                 : control::render_error(
+                                       {id, control::ErrorCode::kFailed, result.status()}));
+  });
+}
 
 void RequestHandler::execute(Session& session, const std::string& id,
                              const control::Command& command) {
+  if (const auto waits = waits_for_job(command)) return start_job(session, id, command, *waits);
   session.begin_request();
   training_.post(
       command, [replies = replies_, to = session.weak_from_this(), id, peer = session.peer(),
@@ -193,6 +253,28 @@ void RequestHandler::execute(Session& session, const std::string& id,
                                      : control::render_error(
                                            {id, control::ErrorCode::kFailed, result.status()}));
       });
+}
+
+// The reply comes at the end of the job, or immediately with its number.
+void RequestHandler::start_job(Session& session, const std::string& id,
+                               const control::Command& command, bool waits) {
+  const uint64_t job = next_job_++;
+  const std::string words = control::to_words(command);
+  log_info(
+      "job started",
+      {{"job", job}, {"command", words}, {"uid", session.peer().uid}, {"pid", session.peer().pid}});
+  if (waits)
+    session.begin_request();
+  else
+    session.send(control::render_result(id, with_job("{}", job)));
+  training_.post(command, [replies = replies_, to = session.weak_from_this(), id,
+                           peer = session.peer(), words, job, waits](Result<std::string> result) {
+    log_job_end(job, peer, words, result.status());
+    if (!waits) return;
+    replies->put(to, result.ok() ? control::render_result(id, with_job(*result, job))
+                                 : control::render_error(
+                                       {id, control::ErrorCode::kFailed, result.status()}));
+  });
 }
 
 }  // namespace stoker::server

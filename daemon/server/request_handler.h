@@ -1,19 +1,21 @@
 // RequestHandler: parses, authorizes and executes a request line and sends the reply.
 //
-// Threads:   the io_context thread only. Training replies from other threads through the
-//            ReplyQueue.
+// Threads:   the io_context thread only. Training and FileRequests reply from other
+//            threads through the ReplyQueue.
 // Blocking:  never.
-// Ownership: training, the clock and limits must outlive this object.
+// Ownership: training, the clock, limits and files must outlive this object.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "daemon/server/file_requests.h"
 #include "daemon/server/rate_limiter.h"
 #include "daemon/server/reply_queue.h"
 #include "daemon/server/session.h"
@@ -25,14 +27,19 @@ namespace stoker::server {
 
 class RequestHandler {
  public:
+  // `files`, `reload`: of ServerOptions; `on_subscribe` is called after each subscription.
   RequestHandler(TrainingControl& training, Clock& clock, const Limits& limits, std::string build,
-                 control::RunIdentity run, std::shared_ptr<ReplyQueue> replies)
+                 control::RunIdentity run, std::shared_ptr<ReplyQueue> replies, FileRequests& files,
+                 std::function<Status()> reload, std::function<void(Session&)> on_subscribe)
       : training_(training),
         clock_(clock),
         limits_(limits),
         build_(std::move(build)),
         run_(std::move(run)),
         replies_(std::move(replies)),
+        files_(files),
+        reload_(std::move(reload)),
+        on_subscribe_(std::move(on_subscribe)),
         requests_(clock, limits.requests_per_s),
         changes_(clock, limits.changes_per_s),
         denials_(clock, limits.denials_logged_per_s, limits.denials_logged_burst) {}
@@ -42,6 +49,7 @@ class RequestHandler {
   bool admit_connection(uid_t uid) { return requests_.try_acquire(uid); }
 
   control::TrainerStatus::Control& counters() { return counters_; }
+  std::string status_json() const;
 
  private:
   void reject(Session& session, const control::ProtocolError& error, bool close_session);
@@ -61,12 +69,15 @@ class RequestHandler {
   void execute(Session& session, const std::string& id, const control::GetStatus&);
   void execute(Session& session, const std::string& id, const control::GetThreads&);
   void execute(Session& session, const std::string& id, const control::GetSettings& call);
+  void execute(Session& session, const std::string& id, const control::Subscribe& call);
+  void execute(Session& session, const std::string& id, const control::Reload& call);
+  void execute(Session& session, const std::string& id, const control::FileRequest& call);
   void execute(Session& session, const std::string& id, const control::Attach& call);
   void execute(Session& session, const std::string& id, const control::ReadInspection& call);
   void execute(Session& session, const std::string& id, const control::CloseInspection& call);
   void execute(Session& session, const std::string& id, const control::Command& command);
-
-  std::string status_json() const;
+  void start_job(Session& session, const std::string& id, const control::Command& command,
+                 bool waits);
 
   TrainingControl& training_;
   Clock& clock_;
@@ -74,6 +85,10 @@ class RequestHandler {
   const std::string build_;
   const control::RunIdentity run_;
   const std::shared_ptr<ReplyQueue> replies_;
+  FileRequests& files_;
+  const std::function<Status()> reload_;
+  const std::function<void(Session&)> on_subscribe_;
+  uint64_t next_job_ = 1;
   RateLimiter requests_;
   RateLimiter changes_;
   RateLimiter denials_;

@@ -130,6 +130,7 @@ void Session::on_input_closed() {
 
 void Session::send(const std::string& line) {
   if (ended_ || closing_) return;
+  if (output_.empty()) last_output_ = std::chrono::steady_clock::now();
   output_ += line;
   output_ += '\n';
   record_activity();
@@ -138,6 +139,11 @@ void Session::send(const std::string& line) {
     exceeded_limit_ = true;
     end();  // the peer does not read, so it cannot receive an error
   }
+}
+
+void Session::notify(const std::string& line) {
+  send(line);
+  arm_timer();
 }
 
 bool Session::send_with(const std::string& line, UniqueFd attachment) {
@@ -175,6 +181,7 @@ void Session::write() {
     if (error) return end();  // the peer is gone
     output_.erase(0, sent);
     record_activity();
+    last_output_ = last_activity_;
   }
 }
 
@@ -210,7 +217,9 @@ void Session::record_activity() { last_activity_ = std::chrono::steady_clock::no
 std::optional<Session::Time> Session::find_deadline() const {
   if (closing_) return last_activity_ + limits_.line_time;
   if (!input_.empty()) return line_start_ + limits_.line_time;
-  if (in_flight_ > 0) return std::nullopt;  // the client is waiting for a reply
+  if (maybe_subscription_ && !output_.empty()) return last_output_ + limits_.idle_time;
+  if (in_flight_ > 0 || maybe_subscription_)
+    return std::nullopt;  // the client is waiting for a reply or an event
   return last_activity_ + limits_.idle_time;
 }
 
@@ -236,6 +245,10 @@ void Session::on_timer() {
     return close_with_error(protocol_error_line(
         StatusCode::kTimedOut, "incomplete line after " + seconds_text(limits_.line_time)));
   }
+  if (maybe_subscription_) {
+    exceeded_limit_ = true;
+    return end();  // it does not read
+  }
   close_with_error(protocol_error_line(StatusCode::kTimedOut,
                                        "no request for " + seconds_text(limits_.idle_time)));
 }
@@ -244,7 +257,7 @@ void Session::on_timer() {
 
 void Session::end_if_done() {
   if (ended_ || !output_.empty()) return;
-  if (closing_ || (input_closed_ && in_flight_ == 0)) end();
+  if (closing_ || (input_closed_ && in_flight_ == 0 && !maybe_subscription_)) end();
 }
 
 void Session::end() {

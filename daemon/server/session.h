@@ -20,6 +20,7 @@
 
 #include "daemon/server/limits.h"
 #include "daemon/server/peer.h"
+#include "shared/control/command.h"
 
 namespace stoker::server {
 
@@ -47,6 +48,13 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t in_flight() const { return in_flight_; }
 
   void send(const std::string& line);  // no effect after the session has ended
+  // A line without a request, to a client that is subscribed.
+  void notify(const std::string& line);
+  // From now on the client need not send requests.
+  void subscribe(control::Subscribe subscription) { maybe_subscription_ = std::move(subscription); }
+  const control::Subscribe* maybe_subscription() const {
+    return maybe_subscription_ && !closing_ ? &*maybe_subscription_ : nullptr;
+  }
   // Sends a line with a file descriptor attached to its first byte. False: the previous descriptor
   // has not been sent yet, and nothing was queued.
   bool send_with(const std::string& line, UniqueFd attachment);
@@ -90,6 +98,8 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t in_flight_ = 0;
   Time line_start_;     // start time; valid while input_ is not empty
   Time last_activity_;  // last input line, reply, or output accepted by the peer
+  Time last_output_;    // accepted by the peer, or the first that is not
+  std::optional<control::Subscribe> maybe_subscription_;
   bool waiting_for_writable_ = false;
   bool input_closed_ = false;
   bool closing_ = false;  // the last line is queued, and input is ignored

@@ -29,7 +29,7 @@ EventCommands::EventCommands(const std::vector<config::EventCommand>& commands, 
   }
   if (rules_.empty()) return;
   thread_.start("event commands", [this](const std::stop_token& stop) { return run(stop); });
-  set_event_listener([this](LogLevel level, std::string_view name, Fields fields) {
+  listening_ = EventListening([this](LogLevel level, std::string_view name, Fields fields) {
     on_event(level, name, fields);
   });
 }
@@ -100,7 +100,7 @@ void EventCommands::log_dropped(std::string_view event, uint64_t count, const ch
 
 void EventCommands::stop(milliseconds grace) {
   if (rules_.empty()) return;
-  set_event_listener({});
+  listening_.stop();
   {
     std::unique_lock lock(mutex_);
     if (std::exchange(is_stopping_, true)) return;

@@ -70,6 +70,7 @@ class EventCommands {
   bool is_stopping_ = false;
   bool has_ended_ = false;
 
+  EventListening listening_;
   Coordinator thread_;  // uses the members above
 };
 

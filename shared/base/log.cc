@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -315,7 +316,9 @@ struct Log {
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<ConsoleSink> console;
   std::shared_ptr<spdlog::logger> logger;
-  std::shared_ptr<const EventListener> listener;  // null: none
+  std::map<uint64_t, std::shared_ptr<const EventListener>> listeners;  // by EventListening::id_
+  uint64_t next_listener = 1;
+  std::atomic<bool> has_listeners{false};  // written under mutex
   // Written by the thread that logs the number.
   std::atomic<uint64_t> reported_drops{0};
   std::atomic<std::chrono::steady_clock::time_point> next_drop_report{};
@@ -327,9 +330,15 @@ Log& state() {
   return *log;
 }
 
-std::shared_ptr<const EventListener> current_listener() {
-  const std::lock_guard lock(state().mutex);
-  return state().listener;
+// Called without the lock, so that a listener can be added or removed meanwhile.
+void call_listeners(LogLevel level, std::string_view event, Fields fields) {
+  if (!state().has_listeners.load()) return;
+  std::vector<std::shared_ptr<const EventListener>> listeners;
+  {
+    const std::lock_guard lock(state().mutex);
+    for (const auto& [id, listener] : state().listeners) listeners.push_back(listener);
+  }
+  for (const auto& listener : listeners) (*listener)(level, event, fields);
 }
 
 std::shared_ptr<spdlog::logger> current_logger() {
@@ -359,8 +368,7 @@ bool report_drops(spdlog::logger& logger, bool always) {
 }
 
 void emit(LogLevel level, std::string_view event, Fields fields) {
-  if (level >= LogLevel::kInfo)
-    if (const auto listener = current_listener()) (*listener)(level, event, fields);
+  if (level >= LogLevel::kInfo) call_listeners(level, event, fields);
   const auto logger = current_logger();
   if (!logger) {
     if (level >= LogLevel::kInfo) write_to_stderr(format_event(event, fields) + "\n");
@@ -408,10 +416,26 @@ std::string format_json_event(LogLevel level, std::string_view event, Fields fie
   return {line.data(), line.size() - 1};
 }
 
-void set_event_listener(EventListener listener) {
-  auto next = listener ? std::make_shared<const EventListener>(std::move(listener)) : nullptr;
-  const std::lock_guard lock(state().mutex);
-  state().listener.swap(next);
+EventListening::EventListening(EventListener listener) {
+  auto next = std::make_shared<const EventListener>(std::move(listener));
+  Log& log = state();
+  const std::lock_guard lock(log.mutex);
+  id_ = log.next_listener++;
+  log.listeners.emplace(id_, std::move(next));
+  log.has_listeners = true;
+}
+
+void EventListening::stop() {
+  const uint64_t id = std::exchange(id_, 0);
+  if (id == 0) return;
+  Log& log = state();
+  std::shared_ptr<const EventListener> removed;  // destroyed without the lock
+  const std::lock_guard lock(log.mutex);
+  const auto found = log.listeners.find(id);
+  if (found == log.listeners.end()) return;
+  removed = std::move(found->second);
+  log.listeners.erase(found);
+  log.has_listeners = !log.listeners.empty();
 }
 
 Status init_log(const LogOptions& options) {

@@ -25,6 +25,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "shared/base/log_events.h"
 #include "shared/base/log_level.h"
@@ -82,9 +83,26 @@ void log_warn(LogEvent<LogLevel::kWarn> event, Fields fields = {});
 void log_error(LogEvent<LogLevel::kError> event, Fields fields = {});
 
 // Called for each event of level info or above, whatever the log's level, on the thread that logs it:
-// it must not block, throw or log. Empty: none.
+// it must not block, throw or log.
 using EventListener = std::function<void(LogLevel level, std::string_view event, Fields fields)>;
-void set_event_listener(EventListener listener);
+
+// Calls a listener until stop(); a call on another thread can end later.
+class EventListening {
+ public:
+  EventListening() = default;
+  explicit EventListening(EventListener listener);
+  EventListening(EventListening&& other) noexcept { std::swap(id_, other.id_); }
+  EventListening& operator=(EventListening&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~EventListening() { stop(); }
+
+  void stop();
+
+ private:
+  uint64_t id_ = 0;  // 0: none
+};
 
 // A line of the JSON format, without the newline, with the current time.
 std::string format_json_event(LogLevel level, std::string_view event, Fields fields);

@@ -31,6 +31,11 @@ class Client {
   // Sends `line` unchanged and returns the reply line, both without the newline.
   Result<std::string> exchange(std::string_view line, std::chrono::milliseconds timeout);
 
+  // The next line, for notifications; without the newline.
+  Result<std::string> receive(std::chrono::milliseconds timeout) {
+    return read_line(std::chrono::steady_clock::now() + timeout);
+  }
+
   const std::string& path() const { return path_; }
   // The process that listens on the socket; 0 if it is not visible from here.
   pid_t peer_pid() const;

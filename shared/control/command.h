@@ -14,6 +14,8 @@
 
 namespace stoker::control {
 
+inline constexpr uint64_t kProtocolVersion = 2;
+
 // ---- Executed by the trainer between two steps
 
 struct Pause {
@@ -25,6 +27,8 @@ struct Resume {
 };
 
 struct SaveCheckpoint {
+  bool wait = true;  // reply when it is durable, not when the job is started
+
   bool operator==(const SaveCheckpoint&) const = default;
 };
 
@@ -60,6 +64,7 @@ struct Profile {
 
   uint64_t steps = 0;
   bool kernels = false;  // include LibTorch's profiler
+  bool wait = true;      // reply when the trace is written, not when the job is started
 
   Status validate() const;
   bool operator==(const Profile&) const = default;
@@ -99,6 +104,9 @@ inline const std::string* changed_setting(const Command& command) {
 // ---- Answered immediately by the control server
 
 struct Hello {
+  uint64_t protocol_version = kProtocolVersion;  // that the client speaks
+
+  Status validate() const;
   bool operator==(const Hello&) const = default;
 };
 
@@ -121,6 +129,23 @@ struct GetSettings {
   bool operator==(const GetSettings&) const = default;
 };
 
+// Sends events of the log and the status to the client, until it closes the connection or subscribes
+// again.
+struct Subscribe {
+  static constexpr size_t kMaxPatternBytes = 256;
+  static constexpr uint64_t kMaxStatusSeconds = 3600;
+
+  std::string events = "*";     // pattern of event names; empty: none
+  uint64_t status_seconds = 0;  // interval of the status; 0: none
+
+  bool operator==(const Subscribe&) const = default;
+};
+
+// Reads the configuration file again, as SIGHUP does.
+struct Reload {
+  bool operator==(const Reload&) const = default;
+};
+
 // Attaches the client's process to the ring as a producer.
 struct Attach {
   bool operator==(const Attach&) const = default;
@@ -139,7 +164,30 @@ struct CloseInspection {
   bool operator==(const CloseInspection&) const = default;
 };
 
-using Call = std::variant<Hello, Help, GetStatus, GetThreads, GetSettings, Attach, ReadInspection,
-                          CloseInspection, Command>;
+// ---- Executed by the control server on a thread for files of the run directory
+
+// Asks the evaluator to evaluate a checkpoint, even if it was evaluated before.
+struct Evaluate {
+  uint64_t step = 0;
+
+  bool operator==(const Evaluate&) const = default;
+};
+
+// The last lines of a log.
+struct ReadLogs {
+  static constexpr uint64_t kMaxLines = 10'000;
+  static constexpr uint64_t kMaxBytes = 256 << 10;  // fewer lines if they are longer
+
+  uint64_t lines = 20;
+  bool evaluator = false;
+  uint64_t rank = 0;
+
+  bool operator==(const ReadLogs&) const = default;
+};
+
+using FileRequest = std::variant<Evaluate, ReadLogs>;
+
+using Call = std::variant<Hello, Help, GetStatus, GetThreads, GetSettings, Subscribe, Reload,
+                          Attach, ReadInspection, CloseInspection, FileRequest, Command>;
 
 }  // namespace stoker::control

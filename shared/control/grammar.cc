@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <tuple>
 #include <type_traits>
@@ -51,9 +52,34 @@ struct Row {
   std::string_view example = {};  // of params
 };
 
-constexpr std::array<Argument<Profile>, 2> kProfileArguments = {{
+constexpr Argument<Hello> kHelloArguments[] = {
+    {"protocol_version", &Hello::protocol_version, Form::kOptional, 1, kMaxNumber},
+};
+
+constexpr Argument<SaveCheckpoint> kCheckpointArguments[] = {
+    {"wait", &SaveCheckpoint::wait, Form::kField},
+};
+
+constexpr Argument<Subscribe> kSubscribeArguments[] = {
+    {"events", &Subscribe::events, Form::kOptional, 0, Subscribe::kMaxPatternBytes},
+    {"status_seconds", &Subscribe::status_seconds, Form::kOptional, 0,
+     Subscribe::kMaxStatusSeconds},
+};
+
+constexpr Argument<Evaluate> kEvaluateArguments[] = {
+    {"step", &Evaluate::step, Form::kRequired, 0, kMaxNumber},
+};
+
+constexpr Argument<ReadLogs> kLogsArguments[] = {
+    {"lines", &ReadLogs::lines, Form::kOptional, 0, ReadLogs::kMaxLines},
+    {"evaluator", &ReadLogs::evaluator, Form::kOptional},
+    {"rank", &ReadLogs::rank, Form::kField, 0, 1 << 16},
+};
+
+constexpr std::array<Argument<Profile>, 3> kProfileArguments = {{
     {"steps", &Profile::steps, Form::kRequired, 1, Profile::kMaxSteps},
     {"kernels", &Profile::kernels, Form::kOptional},
+    {"wait", &Profile::wait, Form::kField},
 }};
 
 constexpr std::array<Argument<OpenInspection>, 8> kOpenArguments = {{
@@ -96,13 +122,16 @@ constexpr Argument<UnsetSetting> kUnsetArguments[] = {
 constexpr bool kReads = false, kChanges = true;
 
 constexpr std::tuple kRows{
-    Row<Hello>{"hello", kReads, "protocol version, build and methods"},
+    Row<Hello>{"hello", kReads, "protocol version, build and methods", "", kHelloArguments,
+               "hello takes the protocol version of the client, for example: hello 2",
+               R"({"protocol_version":2})"},
     Row<Help>{"help", kReads, "this list"},
     Row<GetStatus>{"status", kReads, "show the training status"},
     Row<GetThreads>{"threads", kReads, "list the threads and what each of them does"},
     Row<Pause>{"pause", kChanges, "pause after the current step"},
     Row<Resume>{"resume", kChanges, "resume training"},
-    Row<SaveCheckpoint>{"checkpoint", kChanges, "save a checkpoint now", "it is durable"},
+    Row<SaveCheckpoint>{"checkpoint", kChanges, "save a checkpoint now", "it is durable",
+                        kCheckpointArguments, "checkpoint takes no arguments", R"({"wait":false})"},
     Row<Stop>{"stop", kChanges, "finish the step, save a checkpoint, exit"},
     Row<GetSettings>{"get", kReads, "show the settings that can change, or those of a key", "",
                      kGetArguments, "get takes at most a key, for example: get train.max_steps",
@@ -113,6 +142,19 @@ constexpr std::tuple kRows{
     Row<UnsetSetting>{"unset", kChanges, "restore the configuration's value of a setting", "",
                       kUnsetArguments, "unset takes a key, for example: unset optimizer.lr",
                       R"({"key":"optimizer.lr"})"},
+    Row<Subscribe>{"subscribe", kReads, "send events and the status until the connection ends", "",
+                   kSubscribeArguments,
+                   "subscribe takes a pattern of event names and an interval of the status in "
+                   "seconds, for example: subscribe checkpoint* 5",
+                   R"({"events":"*","status_seconds":5})"},
+    Row<ReadLogs>{"logs", kChanges, "show the last lines of the log", "", kLogsArguments,
+                  "logs takes a number of lines, at most 10000, for example: logs 20, or logs 20 "
+                  "evaluator",
+                  R"({"lines":20,"evaluator":false,"rank":0})"},
+    Row<Evaluate>{"evaluate", kChanges, "ask the evaluator to evaluate a checkpoint again", "",
+                  kEvaluateArguments, "evaluate takes a step, for example: evaluate 1200",
+                  R"({"step":1200})"},
+    Row<Reload>{"reload", kChanges, "read the configuration file again, as SIGHUP does"},
     Row<Attach>{"attach", kChanges, "the ring, as a file descriptor, to fill batches"},
     Row<Profile>{"profile", kChanges, "profile the next steps", "the trace is written",
                  kProfileArguments,
@@ -140,7 +182,7 @@ auto with_row(const Call& call, const Visit& visit) {
   return std::visit(
       [&](const auto& value) {
         using C = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<C, Command>) {
+        if constexpr (std::is_same_v<C, Command> || std::is_same_v<C, FileRequest>) {
           return std::visit(
               [&](const auto& command) {
                 return visit(std::get<Row<std::decay_t<decltype(command)>>>(kRows), command);
@@ -309,7 +351,8 @@ std::string text_form(const Row<C>& row) {
   for (const Argument<C>& argument : positional_arguments(row)) {
     std::string word(argument.name);
     const bool is_flag = std::holds_alternative<bool C::*>(argument.member);
-    if (!is_flag) std::ranges::transform(word, word.begin(), [](char c) { return c - 'a' + 'A'; });
+    if (!is_flag)
+      std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::toupper(c); });
     form += argument.form == Form::kRequired ? " " + word : " [" + word + "]";
   }
   return form;
@@ -349,7 +392,17 @@ std::vector<MethodInfo> method_infos(const Row<C>&... row) {
   return {MethodInfo{row.name, row.changes_state, text_form(row), row.text, row.waits_for}...};
 }
 
+// Methods of protocol version 1 that have another name now.
+constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"tap", "inspect_open"}, {"tap_rows", "inspect_read"}, {"untap", "inspect_close"}};
+
 Status unknown_method(std::string_view name) {
+  for (const auto& [old_name, new_name] : kRenamed)
+    if (name == old_name)
+      return Status(StatusCode::kNotFound,
+                    quote_for_message(name) + " is " + std::string(new_name) +
+                        " in protocol version 2; this client speaks version 1, use the stokerctl "
+                        "of this stokerd's release");
   std::string names;
   for (const MethodInfo& info : methods()) names += " " + std::string(info.name);
   return Status(StatusCode::kNotFound,
@@ -374,6 +427,13 @@ Result<Call> parse_by_name(std::string_view method, Params params) {
 }
 
 }  // namespace
+
+Status Hello::validate() const {
+  if (protocol_version == kProtocolVersion) return {};
+  return invalid("stokerd speaks protocol version " + std::to_string(kProtocolVersion) +
+                 ", the client version " + std::to_string(protocol_version) +
+                 "; use the stokerctl of this stokerd's release");
+}
 
 Status Profile::validate() const {
   if (!kernels || steps <= kMaxKernelSteps) return {};

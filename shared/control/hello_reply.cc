@@ -48,6 +48,13 @@ Result<HelloReply> parse_hello_reply(std::string_view text) {
   const json::value value = parse_json(text, error);
   try {
     const json::object& fields = value.as_object();
+    if (const auto version = fields.at("protocol_version").to_number<uint64_t>();
+        version != kProtocolVersion)
+      return Status(StatusCode::kMismatch,
+                    "stokerd " + std::string(fields.at("stoker_version").as_string()) +
+                        " speaks protocol version " + std::to_string(version) +
+                        ", this client version " + std::to_string(kProtocolVersion) +
+                        "; use the stokerctl of its release");
     return HelloReply{.stoker_version = fields.at("stoker_version").as_string().c_str(),
                       .role = fields.at("role").as_string().c_str(),
                       .run = {.run_dir = fields.at("run_dir").as_string().c_str(),

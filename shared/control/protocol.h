@@ -20,8 +20,6 @@
 
 namespace stoker::control {
 
-inline constexpr int kProtocolVersion = 2;
-
 // ---- Limits of a line. Limits of a connection are in daemon/server/limits.h.
 inline constexpr size_t kMaxLineBytes = 64 << 10;  // without the newline
 inline constexpr int kMaxDepth = 32;               // nesting depth of JSON
@@ -53,6 +51,16 @@ struct ProtocolError {
 // `line` without its newline; a trailing carriage return is accepted. kParseError: neither JSON nor
 // plain words. The peer does not speak this protocol, and its further input cannot be trusted.
 std::variant<Request, ProtocolError> parse_request(std::string_view line);
+
+// A line that a client gets without a request: a notification of JSON-RPC 2.0. `params` is a JSON
+// object.
+std::string render_notification(std::string_view method, std::string_view params);
+struct Notification {
+  std::string method;
+  std::string params;  // a JSON object
+};
+// kCorrupt: not a notification.
+Result<Notification> parse_notification(std::string_view line);
 
 // Lines without the newline. `result` is a JSON object; line breaks in it are replaced by spaces.
 std::string render_request(std::string_view id, std::string_view method, std::string_view params);

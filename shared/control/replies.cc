@@ -47,6 +47,17 @@ std::string render_result(std::string_view id, std::string_view result) {
   return line;
 }
 
+std::string render_notification(std::string_view method, std::string_view params) {
+  return "{\"method\":\"" + std::string(method) + "\",\"params\":" + std::string(params) + "}";
+}
+
+Result<Notification> parse_notification(std::string_view line) {
+  return parse_json_object<Notification>(line, "the line", [](const json::object& root) {
+    return Notification{.method = root.at("method").as_string().c_str(),
+                        .params = json::serialize(root.at("params").as_object())};
+  });
+}
+
 std::string render_error(const ProtocolError& protocol_error) {
   const std::string kind(to_string(protocol_error.why.code()));
   const json::object error{{"code", static_cast<int>(protocol_error.code)},

@@ -12,6 +12,7 @@
 #include "shared/base/clock.h"
 #include "shared/checkpoint/verify.h"
 #include "shared/run/evaluation_outcomes.h"
+#include "shared/run/evaluation_requests.h"
 
 namespace stoker::retention {
 namespace {
@@ -42,16 +43,20 @@ std::vector<double> compute_scores(const run::RunLayout& layout, uint64_t step,
   return scores;
 }
 
-// Marks the checkpoints that the evaluator is going to evaluate, by the evaluator's own rule.
+// Marks the checkpoints that the evaluator is going to evaluate, by the evaluator's own rule or on
+// request.
 void mark_unevaluated(std::vector<CheckpointInfo>& checkpoints,
                       const std::map<uint64_t, run::EvaluationState>& states,
-                      std::set<uint64_t> evaluated_steps, const run::SelectionPolicy& policy) {
+                      std::set<uint64_t> evaluated_steps, const run::SelectionPolicy& policy,
+                      const std::vector<run::EvaluationRequest>& requests) {
   run::EvaluationQueue queue{.evaluated_steps = std::move(evaluated_steps)};
   for (const auto& [step, state] : states) queue.steps.push_back(step);
   queue.state = [&](uint64_t step) { return states.at(step); };
   const auto pending = run::pending_steps(queue, policy);
   for (CheckpointInfo& info : checkpoints)
-    info.is_unevaluated = std::ranges::find(pending, info.step) != pending.end();
+    info.is_unevaluated =
+        std::ranges::find(pending, info.step) != pending.end() ||
+        std::ranges::find(requests, info.step, &run::EvaluationRequest::step) != requests.end();
 }
 
 std::chrono::seconds to_seconds(double seconds) {
@@ -102,7 +107,9 @@ Result<std::vector<CheckpointInfo>> collect_checkpoint_info(
     info.maybe_created = parse_iso8601(check->manifest.created_at);
     info.scores = compute_scores(layout, entry.step, manifest, required.monitors);
   }
-  mark_unevaluated(checkpoints, states, outcomes.evaluated_steps(), required.selection);
+  const auto requests = run::read_evaluation_requests(layout);
+  mark_unevaluated(checkpoints, states, outcomes.evaluated_steps(), required.selection,
+                   requests.ok() ? requests->pending : std::vector<run::EvaluationRequest>());
   return checkpoints;
 }
 

@@ -21,11 +21,17 @@ Outcome outcome_of(std::string_view word) {
   return static_cast<Outcome>(found - kOutcomes.begin());
 }
 
+std::string request_id_in(const json::object& root) {
+  const json::value* const id = root.if_contains("request_id");
+  return id != nullptr ? std::string(id->as_string()) : std::string();
+}
+
 EvaluationOutcome outcome_in(const json::object& root) {
   return {.step = root.at("step").to_number<uint64_t>(),
           .manifest_sha256 = root.at("manifest_sha256").as_string().c_str(),
           .outcome = outcome_of(root.at("outcome").as_string()),
-          .reason = {}};
+          .reason = {},
+          .request_id = request_id_in(root)};
 }
 
 template <typename Read>
@@ -38,13 +44,19 @@ std::optional<EvaluationOutcome> try_read(std::string_view line, Read read) {
 }  // namespace
 
 std::string to_json_line(const EvaluationOutcome& entry, std::string_view wall_time) {
-  return json::serialize(json::object{{"step", entry.step},
-                                      {"manifest_sha256", entry.manifest_sha256},
-                                      {"outcome", kOutcomes[static_cast<size_t>(entry.outcome)]},
-                                      {"attempts", entry.attempts},
-                                      {"reason", entry.reason},
-                                      {"wall_time", wall_time}}) +
-         "\n";
+  json::object record{{"step", entry.step},
+                      {"manifest_sha256", entry.manifest_sha256},
+                      {"outcome", kOutcomes[static_cast<size_t>(entry.outcome)]},
+                      {"attempts", entry.attempts},
+                      {"reason", entry.reason},
+                      {"wall_time", wall_time}};
+  if (!entry.request_id.empty()) record["request_id"] = entry.request_id;
+  return json::serialize(record) + "\n";
+}
+
+bool EvaluationOutcome::replaces(Outcome earlier) const {
+  const bool is_finding = outcome == Outcome::kEvaluated || outcome == Outcome::kCorrupt;
+  return request_id.empty() || is_finding || earlier != Outcome::kEvaluated;
 }
 
 std::optional<EvaluationOutcome> parse_outcome_record(std::string_view line) {
@@ -62,7 +74,10 @@ std::optional<EvaluationOutcome> parse_outcome(std::string_view line) {
 
 void EvaluationOutcomes::add_line(std::string_view text) {
   const auto entry = parse_outcome(text);
-  if (entry) outcomes_[{entry->step, entry->manifest_sha256}] = entry->outcome;
+  if (!entry) return;
+  const auto [known, is_new] =
+      outcomes_.try_emplace({entry->step, entry->manifest_sha256}, entry->outcome);
+  if (!is_new && entry->replaces(known->second)) known->second = entry->outcome;
 }
 
 EvaluationState EvaluationOutcomes::state(uint64_t step, const std::string& manifest_sha256) const {

@@ -22,7 +22,7 @@ namespace stoker::run {
 
 inline constexpr uint64_t kMaxEvaluationOutcomesBytes = 256ull << 20;  // of eval/outcomes.jsonl
 
-// Every outcome is final: the evaluator does not process the checkpoint again.
+// Every outcome is final: the evaluator processes the checkpoint again only on request.
 enum class Outcome { kEvaluated, kCorrupt, kSuperseded, kFailed };
 
 struct EvaluationOutcome {
@@ -30,7 +30,12 @@ struct EvaluationOutcome {
   std::string manifest_sha256;  // empty if the manifest could not be read
   Outcome outcome = Outcome::kEvaluated;
   int attempts = 1;
-  std::string reason;  // for every outcome except kEvaluated
+  std::string reason;           // for every outcome except kEvaluated
+  std::string request_id = {};  // of the EvaluationRequest; empty: by eval.checkpoints
+
+  // Whether this outcome, recorded later, is the state of a checkpoint that had `earlier`. If a
+  // requested evaluation fails, the result of the earlier one remains.
+  bool replaces(Outcome earlier) const;
 };
 
 // Includes the newline.

@@ -47,6 +47,12 @@ TEST(CtlCommandLineTest, ParsesOptionsOfEachCommand) {
             control::Command(control::SetSetting{"optimizer.lr", "1e-4"}));
   EXPECT_EQ(parse({"checkpoint"}).result.command->request,
             control::Command(control::SaveCheckpoint{}));
+  EXPECT_EQ(parse({"checkpoint", "--no-wait"}).result.command->request,
+            control::Command(control::SaveCheckpoint{.wait = false}));
+  EXPECT_EQ(parse({"profile", "20", "--no-wait"}).result.command->request,
+            control::Command(control::Profile{.steps = 20, .wait = false}));
+  EXPECT_EQ(parse({"events", "checkpoint *"}).result.command->subscription.events, "checkpoint *");
+  EXPECT_TRUE(parse({"--socket", "b", "logs", "-f"}).result.command->follow);
   EXPECT_EQ(parse({"profile", "20", "--kernels"}).result.command->request,
             control::Command(control::Profile{.steps = 20, .kernels = true}));
   const auto inspect = parse({"inspect", "*", "--every", "5"});
@@ -116,6 +122,14 @@ TEST(CtlCommandLineTest, RejectsUsageErrorsWith64AndOneLine) {
       {{"--run-dir", "a", "--socket", "b", "status"}, "excludes"},
       {{"--socket", "b", "list"}, "use --run-dir"},
       {{"--socket", "b", "profile", "5", "--output", "c"}, "use --run-dir"},
+      {{"profile", "5", "--output", "c", "--no-wait"}, "omit --no-wait"},
+      {{"evaluate"}, "STEP is required"},
+      {{"evaluate", "newest"}, "newest"},
+      {{"--socket", "b", "evaluate", "latest"}, "use --run-dir"},
+      {{"--socket", "b", "evaluate", "5", "--wait"}, "use --run-dir"},
+      {{"--socket", "b", "logs", "--all"}, "use --run-dir"},
+      {{"--socket", "b", "logs", "-f", "--evaluator"}, "use --run-dir"},
+      {{"events", ""}, "1 to 256 bytes"},
       {{"--json", "plot"}, "metrics/*.jsonl"},
   };
   for (const auto& [words, text] : cases) {

@@ -301,7 +301,8 @@ TEST_F(DaemonCommandsTest, ProfilePrintsTableAndCopiesTraceFile) {
   EXPECT_THAT(ctl({"--json", "profile", "20", "--kernels"}).out, HasSubstr(R"("total_ms":400,)"));
   EXPECT_EQ(ctl({"profile", "101", "--kernels"}).code, 64);
   const auto requests = fake.stop();
-  EXPECT_THAT(requests.back(), HasSubstr(R"("profile","params":{"steps":20,"kernels":true})"));
+  EXPECT_THAT(requests.back(),
+              HasSubstr(R"("profile","params":{"steps":20,"kernels":true,"wait":true})"));
 }
 
 TEST_F(DaemonCommandsTest, ProfileCopiesNoFileOutsideOfRunDirectory) {

@@ -72,6 +72,15 @@ TEST_F(BestTrackerTest, IgnoresRepeatedResult) {
   EXPECT_EQ(best_.find_best(), before);
 }
 
+TEST_F(BestTrackerTest, ReplacesValueOfSameCheckpointInItsPlace) {
+  add(10, 2);
+  add(20, 3);
+  add(10, 2);
+  ASSERT_EQ(best_.find_best()->history.size(), 1u) << "step 20 was never the best";
+  add(10, 4);
+  EXPECT_EQ(best_.find_best()->step, 20u);
+}
+
 TEST_F(BestTrackerTest, RestoresBestWithoutMetricsRecords) {
   add(10, 3, 0.9);
   add(20, 1, 0.2);

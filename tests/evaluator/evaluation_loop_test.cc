@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "shared/base/hash.h"
+#include "shared/base/log.h"
 #include "shared/run/early_stopping.h"
 #include "tests/evaluator/loop_fixture.h"
 
@@ -82,6 +83,106 @@ TEST_F(EvaluationLoopTest, StopsAfterRequestedStep) {
   EXPECT_EQ(evaluated_, (Steps{10, 20}));
   ASSERT_TRUE(loop->evaluate_due({.until = 25}, {}).ok());
   EXPECT_EQ(evaluated_, (Steps{10, 20, 30})) << "the first that is past it";
+}
+
+// ---- Requests
+
+TEST_F(EvaluationLoopTest, EvaluatesRequestedCheckpointAgain) {
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  loop_result(*open());
+  const std::string id = request(20).id;
+  const auto loop = open();
+  loop_result(*loop);
+  EXPECT_EQ(evaluated_, (Steps{10, 20, 30, 20}));
+  EXPECT_EQ(outcomes().back(), "20 evaluated");
+  EXPECT_EQ(*metrics::read_records(layout_.evaluation_outcomes_file())
+                 ->records.back()
+                 .find_text("request_id"),
+            id);
+  EXPECT_EQ(num_requests(), 0u);
+  loop_result(*loop);
+  loop_result(*open());
+  EXPECT_EQ(evaluated_.size(), 4u) << "once per request";
+  EXPECT_EQ(run::read_best(layout_.best_file())->step, 30u);
+}
+
+TEST_F(EvaluationLoopTest, EvaluatesRequestedCheckpointsFirstAndRegardlessOfPolicyAndPace) {
+  config_.eval.checkpoints = config::CheckpointSelection::kLatest;
+  config_.eval.start_delay_seconds = 60;
+  for (const uint64_t step : {10, 20, 30}) commit(step);
+  request(10);
+  const auto loop = open();
+  EXPECT_EQ(loop_result(*loop, true).waiting_for, "eval.start_delay_seconds");
+  EXPECT_EQ(evaluated_, Steps{10});
+  clock_.advance(60s);
+  loop_result(*loop, true);
+  EXPECT_EQ(evaluated_, (Steps{10, 30}));
+}
+
+TEST_F(EvaluationLoopTest, RecordsRequestWithoutCheckpointAsSuperseded) {
+  commit(10);
+  request(7);
+  loop_result(*open());
+  EXPECT_EQ(outcomes(), (Lines{"7 superseded", "10 evaluated"}));
+  EXPECT_NE(reason(0).find("no checkpoint of step 7"), std::string::npos);
+  EXPECT_EQ(num_requests(), 0u);
+}
+
+TEST_F(EvaluationLoopTest, WarnsOnceOfInvalidRequest) {
+  const auto loop = open();
+  const std::string path = layout_.evaluation_requests_dir() + "/step-000000010.json";
+  std::ofstream(path) << "garbage";
+  fs::create_directories(layout_.evaluation_requests_dir() + "/folder/file");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) loop_result(*loop);
+  flush_log();
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto count = [&](const std::string& words) {
+    size_t found = 0;
+    for (size_t at = log.find(words); at != std::string::npos; at = log.find(words, at + 1))
+      ++found;
+    return found;
+  };
+  EXPECT_EQ(count("evaluation request invalid path=" + path), 1u) << log;
+  EXPECT_EQ(count("evaluation request invalid"), 2u) << log;
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_EQ(outcomes(), Lines{});
+}
+
+TEST_F(EvaluationLoopTest, KeepsResultWhenRequestedEvaluationFails) {
+  config_.eval.max_attempts = 1;
+  commit(10);
+  loop_result(*open());
+  request(10);
+  error_ = [](const auto&) { return Status(StatusCode::kInternal, "no luck"); };
+  loop_result(*open());
+  EXPECT_EQ(outcomes(), (Lines{"10 evaluated", "10 failed"}));
+  EXPECT_EQ(num_requests(), 0u);
+  loop_result(*open());
+  EXPECT_EQ(evaluated_.size(), 2u) << "the checkpoint still counts as evaluated";
+}
+
+TEST_F(EvaluationLoopTest, RemovesRequestWhoseOutcomeWasRecordedBeforeCrash) {
+  commit(10);
+  const run::EvaluationRequest known = request(10);
+  const auto content = read_file(known.path, 4096);
+  loop_result(*open());
+  std::ofstream(known.path) << *content;
+  loop_result(*open());
+  EXPECT_EQ(evaluated_, Steps{10});
+  EXPECT_EQ(num_requests(), 0u);
+}
+
+TEST_F(EvaluationLoopTest, RequestedEvaluationDoesNotEndRun) {
+  config_.eval.early_stopping.patience = 1;
+  for (const uint64_t step : {30, 40}) commit(step);
+  const auto loop = open();
+  loop_result(*loop);
+  ASSERT_TRUE(fs::remove(layout_.early_stop_file()));
+  request(40);
+  loop_result(*loop);
+  EXPECT_EQ(evaluated_, (Steps{30, 40, 40}));
+  EXPECT_FALSE(fs::exists(layout_.early_stop_file()));
 }
 
 // ---- Outcomes

@@ -36,6 +36,12 @@ class EvaluationLoopBaseTest : public checkpoint::StoreFixture {
     result.created = "then";
     return result;
   }
+  run::EvaluationRequest request(uint64_t step) {
+    const auto made = run::request_evaluation(files_, layout_, step, clock_);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? *made : run::EvaluationRequest();
+  }
+  size_t num_requests() const { return run::read_evaluation_requests(layout_)->pending.size(); }
 
   Result<Evaluation> evaluate(const checkpoint::VerifiedCheckpoint& checkpoint) {
     evaluated_.push_back(checkpoint.manifest().step);

@@ -54,6 +54,21 @@ TEST_F(ResultRecorderTest, RetainsBestAcrossRestart) {
   EXPECT_EQ(run::read_best(layout_->best_file())->step, 40u);
 }
 
+TEST_F(ResultRecorderTest, RecordsEachEvaluationOfCheckpointOnce) {
+  run::EvalResult again = result(10, 1.5);
+  again.created = "later";
+  {
+    const auto log = open();
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(log->record(result(10, 2.0)).ok());
+    EXPECT_EQ(rows(), 1u);
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(log->record(again).ok());
+    EXPECT_EQ(rows(), 2u);
+  }
+  const auto log = open();
+  EXPECT_EQ(rows(), 2u);
+  EXPECT_EQ(log->best()->value, 1.5);
+}
+
 TEST_F(ResultRecorderTest, ChoosesBestByMonitor) {
   auto log = *ResultRecorder::open(default_file_system(), *layout_, {"val", "accuracy"}, false);
   run::EvalResult good = result(10, 1.0);

@@ -36,6 +36,9 @@ class ControlServerTest : public testing::Test {
 
   TestClient client() const { return TestClient(options_.socket_path); }
 
+  // Runs on the server thread, later.
+  void post(std::function<void()> function) { boost::asio::post(io_, std::move(function)); }
+
   // Read on the server thread.
   control::TrainerStatus::Control counters();
   // Waits until `condition` holds for the counters; false on timeout.

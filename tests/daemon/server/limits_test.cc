@@ -100,7 +100,7 @@ TEST_F(ConnectionLimitsTest, DoesNotTimeOutClientWithPendingReply) {
   auto idle = client();
   EXPECT_THAT(idle.read_line(), HasSubstr("no request for"));  // so the idle time has passed
   pending[0](std::string(R"({"step":4})"));
-  EXPECT_EQ(waiting.read_line(), R"({"id":null,"result":{"step":4}})");
+  EXPECT_EQ(waiting.read_line(), R"({"id":null,"result":{"step":4,"job":1}})");
 }
 
 TEST_F(ConnectionLimitsTest, RejectsRequestsBeyondInFlightLimit) {
@@ -144,6 +144,31 @@ TEST_F(ConnectionLimitsTest, DropsClientThatNeverReadsWithoutBlockingOthers) {
   }
   EXPECT_TRUE(dropped(counters()));
   EXPECT_THAT(other.request("status"), HasSubstr("\"connections\":1"));
+}
+
+// 10,000 open together, some of which send bytes slowly, and some never read.
+TEST_F(ConnectionLimitsTest, SurvivesTenThousandConnections) {
+  constexpr size_t kConnections = 10'000;
+  options_.limits.rejection_pause = 0ms;
+  options_.limits.requests_per_s = 1e6;
+  options_.limits.line_time = 1h;
+  start_serving();
+  auto operator_client = client();
+  std::vector<TestClient> admitted;
+  for (size_t i = 1; i < options_.limits.connections; ++i) admitted.push_back(client());
+  for (TestClient& peer : admitted) ASSERT_THAT(peer.request("subscribe"), HasSubstr("result"));
+  for (size_t i = admitted.size() + 1; i < kConnections; ++i) {
+    auto peer = client();
+    if (i % 100 == 0) {
+      (void)peer.send("x");
+      for (TestClient& slow : admitted) ASSERT_TRUE(slow.send("s"));
+      ASSERT_THAT(operator_client.request("status"), HasSubstr("\"state\""));
+    }
+    ASSERT_THAT(peer.read_line(), HasSubstr("32 clients are connected, the maximum"));
+  }
+  const auto counted = counters();
+  EXPECT_EQ(counted.connections, options_.limits.connections);
+  EXPECT_EQ(counted.connections_accepted + counted.connections_rejected, kConnections);
 }
 
 TEST_F(ConnectionLimitsTest, DisconnectsUserAboveRequestRateUntilTimePasses) {

@@ -111,21 +111,27 @@ struct MethodCase {
 
 const std::vector<MethodCase>& all_methods() {
   static const std::vector<MethodCase> cases = {
-      {Hello{}, "hello", ""},
+      {Hello{}, "hello", R"({"protocol_version":2})"},
       {Help{}, "help", ""},
       {GetStatus{}, "status", ""},
       {GetThreads{}, "threads", ""},
       {Pause{}, "pause", ""},
       {Resume{}, "resume", ""},
-      {SaveCheckpoint{}, "checkpoint", ""},
+      {SaveCheckpoint{.wait = false}, "checkpoint", R"({"wait":false})"},
       {Stop{}, "stop", ""},
       {SetSetting{"optimizer.lr", "2.5e-05"}, "set optimizer.lr 2.5e-05",
        R"({"key":"optimizer.lr","value":"2.5e-05"})"},
       {UnsetSetting{"log.level"}, "unset log.level", R"({"key":"log.level"})"},
       {GetSettings{"train"}, "get", R"({"key":"train"})"},
+      {Subscribe{.events = "checkpoint *", .status_seconds = 5}, "subscribe",
+       R"({"events":"checkpoint *","status_seconds":5})"},
+      {FileRequest(ReadLogs{.lines = 3, .evaluator = true, .rank = 1}), "logs evaluator",
+       R"({"lines":3,"evaluator":true,"rank":1})"},
+      {FileRequest(Evaluate{1200}), "evaluate 1200", R"({"step":1200})"},
+      {Reload{}, "reload", ""},
       {Attach{}, "attach", ""},
       {Profile{.steps = 20, .kernels = true}, "profile 20 kernels",
-       R"({"steps":20,"kernels":true})"},
+       R"({"steps":20,"kernels":true,"wait":true})"},
       {OpenInspection{.glob = "a.*", .gradients = false}, "inspect_open a.*",
        R"({"glob":"a.*","every":1,"steps":0,"parameters":true,"gradients":false,)"
        R"("activations":true,"inputs":false,"histograms":false})"},
@@ -151,9 +157,11 @@ TEST(GrammarTest, ParsesWhatItRenders) {
 TEST(GrammarTest, DescribesArgumentsInTextForm) {
   std::vector<std::string> forms;
   for (const MethodInfo& info : methods()) forms.push_back(info.text_form);
-  EXPECT_THAT(forms, ElementsAre("hello", "help", "status", "threads", "pause", "resume",
-                                 "checkpoint", "stop", "get [KEY]", "set KEY VALUE", "unset KEY",
-                                 "attach", "profile STEPS [kernels]", "inspect_open GLOB [EVERY]",
+  EXPECT_THAT(forms, ElementsAre("hello [PROTOCOL_VERSION]", "help", "status", "threads", "pause",
+                                 "resume", "checkpoint", "stop", "get [KEY]", "set KEY VALUE",
+                                 "unset KEY", "subscribe [EVENTS] [STATUS_SECONDS]",
+                                 "logs [LINES] [evaluator]", "evaluate STEP", "reload", "attach",
+                                 "profile STEPS [kernels]", "inspect_open GLOB [EVERY]",
                                  "inspect_read INSPECTION [AFTER]", "inspect_close INSPECTION"));
 }
 

@@ -74,6 +74,15 @@ TEST(HelloReplyTest, RendersValidUtf8) {
   EXPECT_EQ(parsed->run.run_dir, "/r\xEF\xBF\xBD");
 }
 
+TEST(HelloReplyTest, RejectsOtherProtocolVersion) {
+  const auto parsed = parse_hello_reply(R"({"protocol_version":1,"stoker_version":"0.9"})");
+  EXPECT_EQ(parsed.status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(
+      parsed.status().message(),
+      "stokerd 0.9 speaks protocol version 1, this client version 2; use the stokerctl of its "
+      "release");
+}
+
 TEST(HelloReplyTest, RejectsReplyWithoutRunIdentity) {
   for (const char* const text :
        {"", "[]", "{}", R"({"stoker_version":"1","role":"read"})",

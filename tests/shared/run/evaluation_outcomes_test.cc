@@ -50,6 +50,28 @@ TEST(EvaluationOutcomesTest, UsesLastRecordOfCheckpoint) {
   EXPECT_FALSE(outcomes.is_corrupt(1, "m"));
 }
 
+TEST(EvaluationOutcomesTest, KeepsResultWhenRequestedEvaluationFails) {
+  const auto requested = [](uint64_t step, Outcome outcome) {
+    return to_json_line({.step = step,
+                         .manifest_sha256 = "m",
+                         .outcome = outcome,
+                         .reason = "why",
+                         .request_id = "r"},
+                        "w");
+  };
+  EvaluationOutcomes outcomes;
+  for (const uint64_t step : {1, 2, 3}) outcomes.add_line(line(step, "evaluated"));
+  outcomes.add_line(requested(1, Outcome::kFailed));
+  outcomes.add_line(requested(2, Outcome::kSuperseded));
+  outcomes.add_line(requested(3, Outcome::kCorrupt));
+  EXPECT_EQ(outcomes.evaluated_steps(), (std::set<uint64_t>{1, 2}));
+  EXPECT_TRUE(outcomes.is_corrupt(3, "m"));
+  outcomes.add_line(line(4, "failed"));
+  outcomes.add_line(requested(4, Outcome::kEvaluated));
+  EXPECT_EQ(outcomes.state(4, "m"), EvaluationState::kEvaluated);
+  EXPECT_EQ(parse_outcome_record(requested(1, Outcome::kFailed))->request_id, "r");
+}
+
 TEST(EvaluationOutcomesTest, ReadsFileWithoutPartialLastLine) {
   const test::TemporaryDirectory folder;
   const std::string path = folder / "outcomes.jsonl";

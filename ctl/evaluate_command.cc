@@ -1,0 +1,163 @@
+#include "ctl/evaluate_command.h"
+
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <boost/json.hpp>
+
+#include "ctl/run_locator.h"
+#include "ctl/text_format.h"
+#include "shared/base/clock.h"
+#include "shared/base/file.h"
+#include "shared/base/file_locks.h"
+#include "shared/base/utf8.h"
+#include "shared/run/eval_result.h"
+#include "shared/run/evaluation_outcomes.h"
+#include "shared/run/evaluation_requests.h"
+
+namespace stoker::ctl {
+namespace {
+
+constexpr int kMetricDigits = 4;
+
+bool has_evaluator(const run::RunLayout& layout) {
+  return FileLocks::read().is_locked(layout.eval_lock_file());
+}
+
+std::string advice(const run::RunLayout& layout) {
+  return "no stoker-eval is running on this run; it is evaluated by the next: stoker-eval "
+         "--run-dir " +
+         printable(layout.root());
+}
+
+// For root: new files belong to the owner of the run, as whom the evaluator runs, and its symlinks lead
+// no further than that user may write. The thread's file access is restored by the destructor.
+class RunOwnerAccess {
+ public:
+  explicit RunOwnerAccess(const run::RunLayout& layout) {
+    struct stat info {};
+    if (::geteuid() != 0 || ::stat(layout.root().c_str(), &info) != 0) return;
+    ::setfsgid(info.st_gid);
+    ::setfsuid(info.st_uid);
+  }
+  ~RunOwnerAccess() {
+    ::setfsuid(::geteuid());
+    ::setfsgid(::getegid());
+  }
+  RunOwnerAccess(const RunOwnerAccess&) = delete;
+  RunOwnerAccess& operator=(const RunOwnerAccess&) = delete;
+};
+
+Result<run::EvaluationRequest> request_as_owner(const run::RunLayout& layout, uint64_t step) {
+  const RunOwnerAccess access(layout);
+  return run::request_evaluation(default_file_system(), layout, step, system_clock());
+}
+
+// The recorded outcome of the request; empty: none yet.
+Result<std::optional<run::EvaluationOutcome>> find_outcome(const run::RunLayout& layout,
+                                                           const std::string& request_id) {
+  const auto text = read_file(layout.evaluation_outcomes_file(), run::kMaxEvaluationOutcomesBytes);
+  if (text.status().code() == StatusCode::kNotFound) return std::optional<run::EvaluationOutcome>();
+  if (!text.ok()) return text.status();
+  std::string_view rest = *text;
+  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    auto outcome = run::parse_outcome_record(rest.substr(0, end));
+    if (outcome && outcome->request_id == request_id) return outcome;
+    rest.remove_prefix(end + 1);
+  }
+  return std::optional<run::EvaluationOutcome>();
+}
+
+// "step 1 200: val loss 0.53, accuracy 0.81; test loss 0.6"
+std::string render_result(const run::EvalResult& result) {
+  std::string text = "step " + format_count(result.step) + ":";
+  for (const run::DatasetResult& dataset : result.datasets) {
+    text += (&dataset == result.datasets.data() ? " " : "; ") + printable(dataset.dataset);
+    const char* separator = " ";
+    for (const auto& [name, value] : dataset.metrics) {
+      text += separator + printable(name) + " " + format_number(value, kMetricDigits);
+      separator = ", ";
+    }
+  }
+  return text;
+}
+
+Status failure_of(const run::EvaluationOutcome& outcome) {
+  const std::string message =
+      "step " + std::to_string(outcome.step) + " was not evaluated: " + printable(outcome.reason);
+  switch (outcome.outcome) {
+    case run::Outcome::kEvaluated:
+      break;
+    case run::Outcome::kCorrupt:
+      return Status(StatusCode::kCorrupt, message);
+    case run::Outcome::kSuperseded:
+      return Status(StatusCode::kNotFound, message);
+    case run::Outcome::kFailed:
+      return Status(StatusCode::kInternal, message);
+  }
+  return {};
+}
+
+ExitCode show_outcome(const run::RunLayout& layout, const run::EvaluationOutcome& outcome,
+                      const CommandLine& command, const Console& console) {
+  Status failed = failure_of(outcome);
+  const auto result =
+      run::find_eval_result(layout.eval_dir(), outcome.step, outcome.manifest_sha256);
+  if (failed.ok() && !result)
+    failed = Status(StatusCode::kIoError,
+                    run::eval_result_path(layout.eval_dir(), outcome.step) + ": cannot be read");
+  if (!failed.ok()) return console.fail(failed, exit_code_for(failed));
+  console.out << (command.json ? run::to_json(*result) : render_result(*result) + "\n");
+  return ExitCode::kSuccess;
+}
+
+ExitCode wait_for_outcome(const run::RunLayout& layout, const run::EvaluationRequest& request,
+                          const CommandLine& command, const Console& console,
+                          std::chrono::milliseconds interval) {
+  while (true) {
+    const auto outcome = find_outcome(layout, request.id);
+    if (!outcome.ok()) return console.fail(outcome.status(), exit_code_for(outcome.status()));
+    if (outcome->has_value()) return show_outcome(layout, **outcome, command, console);
+    std::this_thread::sleep_for(interval);
+  }
+}
+
+}  // namespace
+
+ExitCode evaluate(const run::RunLayout& layout, const CommandLine& command, const Console& console,
+                  std::chrono::milliseconds interval) {
+  const auto entry = select_checkpoint(layout, command.selector);
+  if (!entry.ok()) return console.fail(entry.status(), exit_code_for(entry.status()));
+  if (command.dry_run) {
+    if (command.json)
+      console.out << boost::json::serialize(boost::json::object{{"step", entry->step}}) << "\n";
+    else
+      console.out << "evaluation of step " << format_count(entry->step) << " would be requested\n";
+    return ExitCode::kSuccess;
+  }
+  const auto request = request_as_owner(layout, entry->step);
+  if (!request.ok()) return console.fail(request.status(), exit_code_for(request.status()));
+  const bool is_running = has_evaluator(layout);
+  if (command.wait) {
+    if (!is_running) console.err << "stokerctl: " << advice(layout) << "\n";
+    return wait_for_outcome(layout, *request, command, console, interval);
+  }
+  if (command.json) {
+    const boost::json::object reply{{"step", request->step},
+                                    {"request_id", request->id},
+                                    {"evaluator", is_running ? "running" : "not running"}};
+    console.out << boost::json::serialize(reply) << "\n";
+    return ExitCode::kSuccess;
+  }
+  console.out << "evaluation of step " << format_count(request->step) << " requested"
+              << (is_running ? "" : "; " + advice(layout)) << "\n";
+  return ExitCode::kSuccess;
+}
+
+}  // namespace stoker::ctl

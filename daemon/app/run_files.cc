@@ -1,0 +1,55 @@
+#include "daemon/app/run_files.h"
+
+#include <algorithm>
+
+#include <boost/json.hpp>
+
+#include "shared/base/file.h"
+#include "shared/base/utf8.h"
+#include "shared/checkpoint/store.h"
+#include "shared/run/evaluation_requests.h"
+#include "shared/view/log_tail.h"
+
+namespace stoker::app {
+namespace {
+
+Result<std::string> execute(const run::RunLayout& layout, Clock& clock,
+                            const control::Evaluate& request) {
+  const checkpoint::CheckpointStore store(layout.checkpoints_dir(), default_file_system());
+  STOKER_ASSIGN_OR_RETURN(const auto entries, store.list());
+  if (std::ranges::find(entries, request.step, &checkpoint::CheckpointEntry::step) == entries.end())
+    return Status(StatusCode::kNotFound, layout.checkpoints_dir() + ": no checkpoint of step " +
+                                             std::to_string(request.step));
+  STOKER_ASSIGN_OR_RETURN(
+      const run::EvaluationRequest made,
+      run::request_evaluation(default_file_system(), layout, request.step, clock));
+  return boost::json::serialize(boost::json::object{{"step", made.step}, {"request_id", made.id}});
+}
+
+std::string log_path(const run::RunLayout& layout, const control::ReadLogs& request) {
+  if (request.evaluator) return layout.evaluator_log();
+  if (request.rank == 0) return layout.trainer_log();
+  return run::RunLayout(layout.rank_dir(static_cast<int>(request.rank))).trainer_log();
+}
+
+Result<std::string> execute(const run::RunLayout& layout, Clock&,
+                            const control::ReadLogs& request) {
+  STOKER_ASSIGN_OR_RETURN(
+      auto tail, view::LogTail::open(log_path(layout, request), request.lines, layout.root()));
+  const bool is_cut = tail.skip_to_last(control::ReadLogs::kMaxBytes);
+  STOKER_ASSIGN_OR_RETURN(std::string text, tail.read_more());
+  // Complete lines only: one can be cut at the start, and one is perhaps being written at the end.
+  if (is_cut)
+    text.erase(0, text.find('\n') == std::string::npos ? text.size() : text.find('\n') + 1);
+  text.erase(text.rfind('\n') + 1);  // npos + 1 is 0
+  return boost::json::serialize(boost::json::object{{"text", valid_utf8(text)}});
+}
+
+}  // namespace
+
+Result<std::string> execute_file_request(const run::RunLayout& layout, Clock& clock,
+                                         const control::FileRequest& request) {
+  return std::visit([&](const auto& one) { return execute(layout, clock, one); }, request);
+}
+
+}  // namespace stoker::app

@@ -1,0 +1,53 @@
+// FileRequests: executes requests about files of the run directory one after another, so that no
+// disk blocks the io_context thread.
+//
+// Threads:  owns one, on which requests are executed and replies are called; post() from any thread.
+// Blocking: the destructor, until the request that is being executed has ended. The others get
+//           kClosed.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <string>
+
+#include "shared/base/coordinator.h"
+#include "shared/base/status.h"
+#include "shared/control/command.h"
+
+namespace stoker::server {
+
+class FileRequests {
+ public:
+  using Execute = std::function<Result<std::string>(const control::FileRequest&)>;
+  using Done = std::function<void(Result<std::string>)>;
+
+  // `capacity`: of requests that wait. Without `execute` every request gets kPermission.
+  FileRequests(Execute execute, size_t capacity);
+  ~FileRequests();
+  FileRequests(const FileRequests&) = delete;
+  FileRequests& operator=(const FileRequests&) = delete;
+
+  // `done` is called exactly once; before post() returns with kBusy: too many wait.
+  void post(control::FileRequest request, Done done);
+
+ private:
+  struct Waiting {
+    control::FileRequest request;
+    Done done;
+  };
+  Status run(const std::stop_token& stop);
+
+  const Execute execute_;
+  const size_t capacity_;
+
+  std::mutex mutex_;
+  std::condition_variable_any posted_;
+  std::deque<Waiting> waiting_;  // guarded by mutex_
+
+  Coordinator thread_;  // uses the members above
+};
+
+}  // namespace stoker::server
