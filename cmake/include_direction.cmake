@@ -21,7 +21,8 @@ set(ALLOW_shared/data "shared/base shared/config shared/data/files")
 set(ALLOW_shared/run "shared/base shared/eval_metrics shared/config")
 set(ALLOW_shared/data/order "shared/base shared/config shared/data")
 set(ALLOW_shared/data/transform "shared/base shared/config shared/image shared/data")
-set(ALLOW_shared/model "shared/base shared/config shared/checkpoint")
+set(ALLOW_shared/pretrained "shared/base shared/config shared/checkpoint")
+set(ALLOW_shared/model "shared/base shared/config shared/checkpoint shared/pretrained")
 set(ALLOW_shared/retention "shared/base shared/config shared/checkpoint shared/run")
 set(ALLOW_shared/data/cache "shared/base shared/tokenizer shared/data/files shared/image shared/data shared/data/transform")
 set(ALLOW_shared/data/record "shared/base shared/eval_metrics shared/tokenizer shared/config shared/data/files shared/data shared/data/transform")
@@ -49,15 +50,15 @@ set(ALLOW_daemon/writer "shared/base shared/config shared/checkpoint shared/run 
 set(ALLOW_daemon/supervisor "shared/base shared/config shared/metrics shared/ring shared/data shared/data/order \
 shared/feed")
 set(ALLOW_daemon/train "shared/base shared/config shared/control shared/metrics shared/ring shared/checkpoint \
-shared/data shared/data/order shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
+shared/data shared/data/order shared/pretrained shared/model shared/feed shared/task daemon/cuda daemon/fake_device daemon/group daemon/writer")
 set(ALLOW_daemon/app "shared/base shared/tokenizer shared/config shared/control shared/data/files shared/image shared/metrics \
-shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/model \
+shared/ring shared/checkpoint shared/data shared/run shared/data/order shared/data/transform shared/pretrained shared/model \
 shared/data/record shared/data/stream shared/feed shared/data/pipeline shared/view daemon/monitoring daemon/server daemon/service daemon/writer daemon/supervisor \
 daemon/group daemon/train")
 set(ALLOW_evaluator "shared/base shared/tokenizer shared/eval_metrics shared/config shared/image shared/metrics shared/checkpoint \
-shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/model shared/data/record shared/feed shared/task \
+shared/data shared/run shared/data/files shared/data/order shared/data/transform shared/pretrained shared/model shared/data/record shared/feed shared/task \
 shared/data/pipeline")
-set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/data shared/run \
+set(ALLOW_ctl "shared/base shared/config shared/control shared/metrics shared/checkpoint shared/pretrained shared/data shared/run \
 shared/data/order shared/data/transform shared/retention shared/feed shared/data/pipeline shared/view shared/http")
 
 # Folders that may include a library; other libraries are not restricted.

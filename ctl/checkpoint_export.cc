@@ -22,9 +22,13 @@
 #include "shared/base/json_parser.h"
 #include "shared/base/utf8.h"
 #include "shared/checkpoint/export_tensors.h"
+#include "shared/checkpoint/peft.h"
 #include "shared/checkpoint/store.h"
 #include "shared/config/huggingface_config.h"
 #include "shared/config/load_config.h"
+#include "shared/config/peft_config.h"
+#include "shared/pretrained/merged_tensors.h"
+#include "shared/pretrained/peft_settings.h"
 #include "shared/run/eval_result.h"
 
 namespace stoker::ctl {
@@ -82,12 +86,11 @@ Result<std::unique_ptr<checkpoint::TensorRangeSource>> open_part(
 }
 
 // "step-000001200.optimizer.pt"
-std::string default_name(uint64_t step, const ExportOptions& request) {
+std::string default_name(uint64_t step, const ExportOptions& request, ExportFormat format) {
   constexpr std::array kSuffixes{"", ".ema", ".optimizer", ".all"};
-  constexpr std::array kEndings{".safetensors", ".pt", ".dcp", ".huggingface"};
-  return checkpoint::CheckpointStore::checkpoint_name(step) +
-         kSuffixes[static_cast<size_t>(request.content)] +
-         kEndings[static_cast<size_t>(request.format)];
+  constexpr std::array kEndings{".safetensors", ".pt", ".dcp", ".huggingface", ".peft"};
+  return checkpoint::CheckpointStore::checkpoint_name(step) + (request.merge ? ".merged" : "") +
+         kSuffixes[static_cast<size_t>(request.content)] + kEndings[static_cast<size_t>(format)];
 }
 
 Result<VerifiedCheckpoint> verify(const checkpoint::CheckpointEntry& entry, const Console& console,
@@ -106,11 +109,18 @@ struct OpenParts {
   uint64_t bytes = 0;
 };
 
-Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent content) {
+// `maybe_merged`: the model into whose pretrained weights the adapter is merged.
+Result<OpenParts> open_parts(const VerifiedCheckpoint& verified, ExportContent content,
+                             const config::ModelConfig* maybe_merged) {
   STOKER_ASSIGN_OR_RETURN(const std::vector<Part> selected, export_parts(verified, content));
   OpenParts open;
   for (const Part& part : selected) {
     STOKER_ASSIGN_OR_RETURN(auto file, open_part(verified, part));
+    if (maybe_merged != nullptr) {
+      STOKER_ASSIGN_OR_RETURN(
+          file, pretrained::MergedTensors::open(*maybe_merged, *verified.manifest().base_weights,
+                                                std::move(file)));
+    }
     open.tensors += file->tensors().size();
     for (const TensorSpec& spec : file->tensors()) open.bytes += spec.bytes();
     open.files.push_back(std::move(file));
@@ -130,6 +140,7 @@ Status write_tensors(const OpenParts& open, ExportFormat format, uint64_t step,
   switch (format) {
     case ExportFormat::kSafetensors:
     case ExportFormat::kHuggingFace:
+    case ExportFormat::kPeft:
       STOKER_RETURN_IF_ERROR(
           checkpoint::export_safetensors(open.parts, {{"format", "pt"}}, out, on_bytes));
       break;
@@ -317,10 +328,12 @@ std::string inline_code(const std::string& text) {
 }
 
 std::string model_card(const config::Config& config, const run::RunLayout& layout,
-                       const VerifiedCheckpoint& checkpoint, ExportContent content) {
+                       const VerifiedCheckpoint& checkpoint, ExportContent content,
+                       const std::string& library) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
-  std::string text = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# " +
-                     inline_code(std::filesystem::path(layout.root()).filename()) +
+  std::string text = "---\nlibrary_name: " + library +
+                     (config.model.is_language_model() ? "\npipeline_tag: text-generation" : "") +
+                     "\n---\n\n# " + inline_code(std::filesystem::path(layout.root()).filename()) +
                      "\n\nTrained by stoker " + manifest.stoker_version + " with LibTorch " +
                      manifest.torch_version + ".\n\n";
   const auto add = [&text](const std::string& what, const std::string& value) {
@@ -344,6 +357,13 @@ std::string model_card(const config::Config& config, const run::RunLayout& layou
   return text;
 }
 
+void warn_if_changed(const config::Config& config, const run::RunLayout& layout,
+                     const VerifiedCheckpoint& verified, const Console& console) {
+  if (verified.manifest().config_digest != config::digest(config))
+    console.err << "stokerctl: warning: " << printable(layout.config_file())
+                << " was changed since the checkpoint was saved; the export has its settings\n";
+}
+
 Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions& request,
                                const checkpoint::CheckpointEntry& entry, const std::string& path,
                                const Console& console, Clock& clock) {
@@ -355,22 +375,87 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
   STOKER_RETURN_IF_ERROR(config::format_huggingface_config(config.model.arch).status());
   STOKER_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
-  STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content));
-  if (verified.manifest().config_digest != config::digest(config))
-    console.err << "stokerctl: warning: " << printable(layout.config_file())
-                << " was changed since the checkpoint was saved; config.json has its settings\n";
+  STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content,
+                                                     request.merge ? &config.model : nullptr));
+  warn_if_changed(config, layout, verified, console);
   STOKER_RETURN_IF_ERROR(check_settings(*open.files.front(), config.model.arch));
   STOKER_RETURN_IF_ERROR(write_configs(config, folder));
-  open.parts.front().names = checkpoint::HuggingFaceNames::find(config.model.name());
+  const auto* const names = checkpoint::HuggingFaceNames::find(config.model.name());
+  open.parts.front().rename = [names](std::string_view name) { return names->from_stoker(name); };
   STOKER_ASSIGN_OR_RETURN(
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder / "model.safetensors"));
   STOKER_RETURN_IF_ERROR(
-      write_tensors(open, request.format, entry.step, path, out, console, clock));
-  STOKER_RETURN_IF_ERROR(
-      folder.write("README.md", model_card(config, layout, verified, request.content)));
+      write_tensors(open, ExportFormat::kHuggingFace, entry.step, path, out, console, clock));
+  STOKER_RETURN_IF_ERROR(folder.write(
+      "README.md", model_card(config, layout, verified, request.content, "transformers")));
   STOKER_RETURN_IF_ERROR(folder.commit());
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
+}
+
+// A folder that PEFT reads.
+Result<Exported> export_adapter(const run::RunLayout& layout, const ExportOptions& request,
+                                const checkpoint::CheckpointEntry& entry, const std::string& path,
+                                const Console& console, Clock& clock) {
+  STOKER_ASSIGN_OR_RETURN(NewFolder folder, NewFolder::create(path));
+  STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
+  STOKER_ASSIGN_OR_RETURN(const config::Config config,
+                          config::load_config(layout.config_file(), {}));
+  warn_if_changed(config, layout, verified, console);
+  if (!config.model.lora || !config.model.pretrained)
+    return Status(StatusCode::kMismatch,
+                  "the checkpoint has an adapter, but the run's config.yaml has no model.lora; "
+                  "restore the settings that it was trained with");
+  STOKER_ASSIGN_OR_RETURN(OpenParts open, open_parts(verified, request.content, nullptr));
+  STOKER_ASSIGN_OR_RETURN(const std::string settings,
+                          pretrained::peft_settings(config.model, open.files.front()->tensors()));
+  STOKER_RETURN_IF_ERROR(folder.write(config::kPeftConfigFile, settings));
+  const checkpoint::PeftNames names(config.model.name());
+  open.parts.front().rename = [&names](std::string_view name) { return names.from_stoker(name); };
+  STOKER_ASSIGN_OR_RETURN(
+      checkpoint::NewFile out,
+      checkpoint::NewFile::create(default_file_system(), folder / checkpoint::kPeftFile));
+  STOKER_RETURN_IF_ERROR(
+      write_tensors(open, ExportFormat::kPeft, entry.step, path, out, console, clock));
+  STOKER_RETURN_IF_ERROR(
+      folder.write("README.md", model_card(config, layout, verified, request.content, "peft")));
+  STOKER_RETURN_IF_ERROR(folder.commit());
+  return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
+}
+
+// Whether the checkpoint has an adapter, as its manifest says, which is verified later.
+bool has_adapter(const checkpoint::CheckpointEntry& entry) {
+  constexpr uint64_t kMaxManifestBytes = 16 << 20;
+  const std::string path = join_path(entry.path, checkpoint::kManifestName);
+  const auto text = read_file(path, kMaxManifestBytes);
+  if (!text.ok()) return false;
+  const auto manifest = checkpoint::parse_manifest(*text, path);
+  return manifest.ok() && manifest->base_weights.has_value();
+}
+
+// Of a checkpoint with an adapter or without.
+Result<ExportFormat> choose_format(const ExportOptions& request, bool is_adapter) {
+  const auto invalid = [](const char* message) {
+    return Status(StatusCode::kInvalidArgument, message);
+  };
+  const bool is_weights =
+      request.content == ExportContent::kModel || request.content == ExportContent::kEma;
+  const bool exports_adapter = is_adapter && !request.merge && is_weights;
+  const ExportFormat format =
+      request.format.value_or(exports_adapter ? ExportFormat::kPeft : ExportFormat::kSafetensors);
+  if (request.merge && !is_adapter)
+    return invalid("--merge is for checkpoints with an adapter (model.lora); remove it");
+  if (request.merge && !is_weights)
+    return invalid("--merge writes weights; use it with --include model or ema");
+  if (format == ExportFormat::kPeft && !exports_adapter)
+    return invalid(
+        "--format peft writes the weights of an adapter (model.lora), without --merge and with "
+        "--include model or ema");
+  if (format == ExportFormat::kHuggingFace && exports_adapter)
+    return invalid(
+        "--format huggingface writes a complete model, but the checkpoint has an adapter; add "
+        "--merge, or use --format peft");
+  return format;
 }
 
 }  // namespace
@@ -378,13 +463,20 @@ Result<Exported> export_folder(const run::RunLayout& layout, const ExportOptions
 Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOptions& request,
                                    const Console& console, Clock& clock) {
   STOKER_ASSIGN_OR_RETURN(const auto entry, select_checkpoint(layout, request.selector));
+  STOKER_ASSIGN_OR_RETURN(const ExportFormat format, choose_format(request, has_adapter(entry)));
   const std::string path =
-      request.output.empty() ? default_name(entry.step, request) : request.output;
-  if (request.format == ExportFormat::kHuggingFace)
+      request.output.empty() ? default_name(entry.step, request, format) : request.output;
+  if (format == ExportFormat::kHuggingFace)
     return export_folder(layout, request, entry, path, console, clock);
+  if (format == ExportFormat::kPeft)
+    return export_adapter(layout, request, entry, path, console, clock);
+  std::optional<config::Config> merged;
+  if (request.merge) {
+    STOKER_ASSIGN_OR_RETURN(merged, config::load_config(layout.config_file(), {}));
+  }
   // Create the output first, so that an existing file is reported before the slow verification.
   std::optional<NewFolder> folder;
-  if (request.format == ExportFormat::kDcp) {
+  if (format == ExportFormat::kDcp) {
     STOKER_ASSIGN_OR_RETURN(NewFolder created, NewFolder::create(path));
     folder.emplace(std::move(created));
   }
@@ -392,9 +484,9 @@ Result<Exported> export_checkpoint(const run::RunLayout& layout, const ExportOpt
       checkpoint::NewFile out,
       checkpoint::NewFile::create(default_file_system(), folder ? *folder / kDcpFile : path));
   STOKER_ASSIGN_OR_RETURN(const VerifiedCheckpoint verified, verify(entry, console, clock));
-  STOKER_ASSIGN_OR_RETURN(const OpenParts open, open_parts(verified, request.content));
-  STOKER_RETURN_IF_ERROR(
-      write_tensors(open, request.format, entry.step, path, out, console, clock));
+  STOKER_ASSIGN_OR_RETURN(const OpenParts open,
+                          open_parts(verified, request.content, merged ? &merged->model : nullptr));
+  STOKER_RETURN_IF_ERROR(write_tensors(open, format, entry.step, path, out, console, clock));
   if (folder) STOKER_RETURN_IF_ERROR(folder->commit());
   return Exported{.step = entry.step, .path = path, .bytes = out.bytes(), .tensors = open.tensors};
 }

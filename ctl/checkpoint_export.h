@@ -5,11 +5,13 @@
 // Blocking: reads the checkpoint twice (to verify and to copy it) and writes the file.
 // Errors:   kNotFound: no such checkpoint; kCorrupt: the checkpoint is corrupt; kAlreadyExists: the
 //           output exists; kNoSpace, kIoError, kPermission; kInvalidArgument: the model has no
-//           Hugging Face format; kMismatch: config.yaml describes another model than that of the
-//           checkpoint. No output is left behind on error.
+//           Hugging Face format, or an option does not fit a checkpoint with or without an adapter;
+//           kMismatch: config.yaml describes another model than that of the checkpoint, or the
+//           pretrained weights changed. No output is left behind on error.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ctl/terminal.h"
@@ -19,13 +21,14 @@
 
 namespace stoker::ctl {
 
-enum class ExportFormat { kSafetensors, kTorch, kDcp, kHuggingFace };
+enum class ExportFormat { kSafetensors, kTorch, kDcp, kHuggingFace, kPeft };
 enum class ExportContent { kModel, kEma, kOptimizer, kAll };
 
 struct ExportOptions {
-  std::string selector = "latest";  // in the form that select_checkpoint() accepts
-  ExportFormat format = ExportFormat::kSafetensors;
+  std::string selector = "latest";     // in the form that select_checkpoint() accepts
+  std::optional<ExportFormat> format;  // null: kPeft for an adapter, otherwise kSafetensors
   ExportContent content = ExportContent::kModel;
+  bool merge = false;  // the adapter into the pretrained weights
   std::string output;  // empty: current directory, named after the step and content
 };
 

@@ -345,14 +345,15 @@ class Parser {
               command_.format = word == "torch"         ? ExportFormat::kTorch
                                 : word == "dcp"         ? ExportFormat::kDcp
                                 : word == "huggingface" ? ExportFormat::kHuggingFace
+                                : word == "peft"        ? ExportFormat::kPeft
                                                         : ExportFormat::kSafetensors;
             },
             "safetensors; torch: what torch.load(weights_only=True) reads; dcp: a folder for "
             "torch.distributed.checkpoint; huggingface: a folder that transformers reads, for "
             "models "
-            "gpt2 and llama")
+            "gpt2 and llama; peft: a folder with an adapter that PEFT reads, the default for one")
         ->type_name("FORMAT")
-        ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface"}))
+        ->check(CLI::IsMember({"safetensors", "torch", "dcp", "huggingface", "peft"}))
         ->default_str("safetensors");
     command
         ->add_option_function<std::string>(
@@ -367,10 +368,13 @@ class Parser {
         ->type_name("WHAT")
         ->check(CLI::IsMember({"model", "ema", "optimizer", "all"}))
         ->default_str("model");
+    command->add_flag("--merge", command_.merge,
+                      "Merge the adapter (model.lora) into the pretrained weights, which are read "
+                      "from model.pretrained.path");
     command
         ->add_option("--output", command_.output,
-                     "File or folder to write (default: step-N.safetensors, .pt, .dcp or "
-                     ".huggingface, here); must not exist")
+                     "File or folder to write (default: step-N.safetensors, .pt, .dcp, "
+                     ".huggingface or .peft, here); must not exist")
         ->type_name("FILE")
         ->check([](const std::string& path) {
           return std::string(path.empty() ? "must not be empty" : "");

@@ -246,6 +246,7 @@ ExitCode write_export(const run::RunLayout& layout, const CommandLine& command,
   const ExportOptions request{.selector = command.selector,
                               .format = command.format,
                               .content = command.content,
+                              .merge = command.merge,
                               .output = command.output};
   const auto exported = export_checkpoint(layout, request, console, system_clock());
   if (!exported.ok()) return console.fail(exported.status(), exit_code_for(exported.status()));

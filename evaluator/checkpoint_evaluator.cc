@@ -24,9 +24,11 @@
 #include "shared/base/log.h"
 #include "shared/checkpoint/store.h"
 #include "shared/model/load_weights.h"
+#include "shared/model/lora.h"
 #include "shared/model/model.h"
 #include "shared/model/model_file.h"
 #include "shared/model/torch_status.h"
+#include "shared/pretrained/state_dict_mapping.h"
 #include "shared/task/task.h"
 #include "shared/tokenizer/tokenizer.h"
 
@@ -306,11 +308,23 @@ struct CheckpointEvaluator::State {
     const config::TokenizerConfig* const tokenizer = config::training_tokenizer(config);
     return tokenizer == nullptr ? "the configuration" : tokenizer->path;
   }
+  // An adapter belongs to the weights that it was trained with.
+  Status check_base(const checkpoint::VerifiedCheckpoint& checkpoint) const {
+    const checkpoint::BaseWeights& base = *checkpoint.manifest().base_weights;
+    if (!config.model.lora)
+      return Status(StatusCode::kMismatch, checkpoint.path() +
+                                               ": has an adapter only; set model.lora and "
+                                               "model.pretrained as the run has them");
+    return model::check_same_file(base.sha256, base_sha256, config.model.pretrained->path,
+                                  "model.pretrained.path")
+        .with_context(checkpoint.path());
+  }
   Result<std::unique_ptr<checkpoint::SafetensorsFile>> open_weights(
       const checkpoint::VerifiedCheckpoint& checkpoint) const {
     STOKER_RETURN_IF_ERROR(
         model::check_same_file(checkpoint.manifest().model_file, model_file, user_code_path())
             .with_context(checkpoint.path()));
+    if (checkpoint.manifest().base_weights) STOKER_RETURN_IF_ERROR(check_base(checkpoint));
     STOKER_RETURN_IF_ERROR(
         model::check_same_file(checkpoint.manifest().tokenizer,
                                maybe_tokenizer ? maybe_tokenizer->digest() : std::string(),
@@ -328,7 +342,8 @@ struct CheckpointEvaluator::State {
   Clock& clock;
   std::vector<EvaluatedDataset> datasets;
   model::ModelPtr model;
-  std::string model_file;  // checksum, as in Manifest
+  std::string model_file;   // checksum, as in Manifest
+  std::string base_sha256;  // the same, with model.lora
   std::shared_ptr<const tokenizer::Tokenizer>
       maybe_tokenizer;  // null: tokens are bytes, or unknown
   Pause pause_between_batches;
@@ -370,6 +385,12 @@ Result<std::unique_ptr<CheckpointEvaluator>> CheckpointEvaluator::create(
     config::ModelConfig model = config.model;
     model.init.clear();  // weights are always loaded, and drawing them can take minutes
     STOKER_ASSIGN_OR_RETURN(state->model, model::make_model(model, first.spec(), first.classes()));
+    if (model.lora) {
+      model.lora->path.reset();  // checkpoints have the adapter
+      pretrained::StateDictMapping mapping;
+      STOKER_RETURN_IF_ERROR(model::load_pretrained(*state->model, model, mapping));
+      state->base_sha256 = model::base_digest(*state->model);
+    }
     state->model->eval();
   } catch (const std::exception& error) {
     return to_status(error, "prepare the evaluation");

@@ -117,6 +117,11 @@ void ResumeCompatibility::add_manifest(const checkpoint::Manifest& saved,
   if (!saved.model_file.empty() && !now.model_file.empty() && saved.model_file != now.model_file)
     add(ChangeKind::kModel,
         sum_change("model.path: sum of the file", saved.model_file, now.model_file));
+  if (saved.base_weights && now.base_weights &&
+      saved.base_weights->sha256 != now.base_weights->sha256)
+    add(ChangeKind::kModel,
+        sum_change("model.pretrained.path: sum of the weights that the adapter belongs to",
+                   saved.base_weights->sha256, now.base_weights->sha256));
   // Token ids have another meaning.
   if (saved.tokenizer != now.tokenizer && !(saved.tokenizer.empty() && now.tokenizer.empty()))
     add(ChangeKind::kModel, sum_change("data.train.tokenizer: sum of the file",

@@ -33,7 +33,9 @@
 #include "shared/data/record/label_range_check.h"
 #include "shared/feed/worker_pool.h"
 #include "shared/feed/worker_sandbox.h"
+#include "shared/model/lora.h"
 #include "shared/model/model_file.h"
+#include "shared/pretrained/state_dict_mapping.h"
 #include "shared/run/setting_changes.h"
 #include "shared/tokenizer/tokenizer.h"
 
@@ -97,7 +99,7 @@ Result<bool> load_checkpoint(train::TrainingState& state,
 }
 
 // Failure to write the load report does not prevent training.
-bool write_load_report(const model::StateDictMapping& mapping, const std::string& path,
+bool write_load_report(const pretrained::StateDictMapping& mapping, const std::string& path,
                        const run::RunLayout& layout) {
   Status status = make_directories(default_file_system(), layout.logs_dir());
   if (status.ok())
@@ -115,7 +117,7 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
                                const run::RunLayout& layout) {
   if (!config.pretrained) return {};
   const std::string& path = config.pretrained->path;
-  model::StateDictMapping mapping;
+  pretrained::StateDictMapping mapping;
   const Status status = state.load_pretrained(config, mapping);
   if (!status.ok() && status.code() != StatusCode::kMismatch) return status;
   const bool written = write_load_report(mapping, path, layout);
@@ -129,6 +131,18 @@ Status load_pretrained_weights(train::TrainingState& state, const config::ModelC
                                          {"missing", mapping.missing.size()},
                                          {"report", layout.pretrained_load_report()}});
   return {};
+}
+
+// The pretrained weights of a run with model.lora, which its checkpoints do not have.
+void record_base_weights(const config::ModelConfig& config, SegmentStart& start) {
+  if (!config.lora) return;
+  const auto& base = start.manifest.base_weights.emplace(checkpoint::BaseWeights{
+      .path = config.pretrained->path, .sha256 = model::base_digest(start.state->model())});
+  log_info("base weights loaded", {{"path", base.path}, {"sha256", base.sha256}});
+}
+
+std::string base_sha256(const checkpoint::Manifest& manifest) {
+  return manifest.base_weights ? manifest.base_weights->sha256 : "";
 }
 
 const char* origin_of(const CommandLine& command, const std::string& key) {
@@ -380,6 +394,7 @@ Status Run::synchronize(SegmentStart& start, bool is_new) {
   STOKER_RETURN_IF_ERROR(group_->check_same({{"data.train fingerprint", start.data->fingerprint()},
                                              {"model digest", state.model_digest()},
                                              {"model file digest", start.manifest.model_file},
+                                             {"base weights", base_sha256(start.manifest)},
                                              {"step", std::to_string(state.step)},
                                              {"ticket", std::to_string(state.ticket)}},
                                             stop));
@@ -500,6 +515,7 @@ Status Run::fill_manifest(SegmentStart& start, const ResumeCheckpoint& saved) co
 
 Status Run::begin(SegmentStart& start) {
   STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, config_.model, layout_));
+  record_base_weights(config_.model, start);
   if (is_chief()) write_start_summary(config_, layout_, clock_);
   if (maybe_stream_input_)
     STOKER_RETURN_IF_ERROR(take_stream_history(start, start.data->fingerprint()));
@@ -512,6 +528,12 @@ Status Run::begin(SegmentStart& start) {
 
 Status Run::continue_from(const checkpoint::VerifiedCheckpoint& saved, SegmentStart& start) {
   const checkpoint::Manifest& manifest = saved.manifest();
+  if (config_.model.lora) {
+    config::ModelConfig base = config_.model;
+    base.lora->path.reset();  // the checkpoint has the adapter
+    STOKER_RETURN_IF_ERROR(load_pretrained_weights(*start.state, base, layout_));
+    record_base_weights(base, start);
+  }
   STOKER_ASSIGN_OR_RETURN(start.save_after_resume,
                           load_checkpoint(*start.state, saved, start.manifest,
                                           changed_config(start.config), command_.allowed));

@@ -49,7 +49,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
                                                      const config::TrainConfig& train,
                                                      const NamedTensors& parameters,
                                                      const std::set<std::string>& frozen,
-                                                     const Shard& shard) {
+                                                     const Shard& shard,
+                                                     const LrScales& lr_scales) {
   const auto can_be_frozen = [&frozen](const auto& each) { return frozen.contains(each.first); };
   if (std::ranges::all_of(parameters, can_be_frozen))
     return Status(StatusCode::kInvalidArgument,
@@ -57,7 +58,7 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const config::OptimizerConf
   try {
     const at::NoGradGuard no_grad;
     std::unique_ptr<Optimizer> optimizer(new Optimizer(config, train, shard));
-    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen));
+    STOKER_RETURN_IF_ERROR(optimizer->make_groups(parameters, frozen, lr_scales));
     return optimizer;
   } catch (const c10::Error& error) {
     return model::to_status(error, "make the optimizer");
@@ -84,7 +85,8 @@ size_t Optimizer::create_groups() {
   return rows;
 }
 
-Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen) {
+Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen,
+                              const LrScales& lr_scales) {
   const size_t rows = create_groups();
   const size_t never_frozen = groups_.size();
   for (size_t i = 0; i < never_frozen && !frozen.empty(); ++i) {
@@ -107,15 +109,34 @@ Status Optimizer::make_groups(const NamedTensors& parameters, const std::set<std
     group_of.push_back(first_of_set + (uses_adamw ? row + rows : row));
     if (frozen.contains(name)) freezable_.push_back(parameter);
   }
+  STOKER_RETURN_IF_ERROR(check_matches(rows, group_of, parameters));
+  if (!lr_scales.empty()) divide_groups(parameters, lr_scales, group_of);
   allocate_gradients(parameters);
   add_parameters(parameters, group_of);
-  STOKER_RETURN_IF_ERROR(check_matches(rows, parameters));
   std::erase_if(groups_, [](const Group& group) { return group.num_parameters == 0; });
   if (!parameters.front().second.is_cpu()) {
     use_device_lr();
     scale_in_kernels();
   }
   return {};
+}
+
+// Replaces each group by those with the same factor of the learning rate.
+void Optimizer::divide_groups(const NamedTensors& parameters, const LrScales& lr_scales,
+                              std::vector<size_t>& group_of) {
+  std::map<std::pair<size_t, double>, size_t> divided;  // group and factor -> new group
+  const auto key_of = [&](size_t i) {
+    return std::pair(group_of[i], lr_scales.at(parameters[i].first));
+  };
+  for (size_t i = 0; i < parameters.size(); ++i) divided[key_of(i)] = 0;
+  std::vector<Group> groups;
+  for (auto& [key, index] : divided) {
+    index = groups.size();
+    groups.push_back(groups_[key.first]);
+    groups.back().lr_scale *= key.second;
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) group_of[i] = divided.at(key_of(i));
+  groups_ = std::move(groups);
 }
 
 void Optimizer::use_device_lr() {
@@ -127,12 +148,10 @@ void Optimizer::use_device_lr() {
 
 // Each of the first `rows` groups must have parameters, counting those of the same row that Muon
 // leaves to adamw and those that can be frozen.
-Status Optimizer::check_matches(size_t rows, const NamedTensors& parameters) const {
+Status Optimizer::check_matches(size_t rows, const std::vector<size_t>& group_of,
+                                const NamedTensors& parameters) const {
   for (size_t i = 1; i < rows; ++i) {
-    bool has_parameters = false;
-    for (size_t group = i; group < groups_.size(); group += rows)
-      has_parameters = has_parameters || groups_[group].num_parameters > 0;
-    if (has_parameters) continue;
+    if (std::ranges::any_of(group_of, [&](size_t group) { return group % rows == i; })) continue;
     return Status(StatusCode::kInvalidArgument,
                   "optimizer.param_groups: '" + groups_[i].match +
                       "' matches no trained parameter that an earlier group left; the names "

@@ -28,6 +28,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "daemon/train/layer_decay.h"
 #include "daemon/train/optimizer_shards.h"
 #include "shared/base/status.h"
 #include "shared/checkpoint/sharded_tensors.h"
@@ -47,12 +48,14 @@ class Optimizer {
   };
   // `parameters`: the parameters to train by name, on their final device. Uses max_grad_norm and
   // max_grad_value of `train`. `frozen`: names of those that set_frozen() applies to.
-  // kInvalidArgument: all parameters are among them, or a group matches none. kOutOfMemory.
+  // `lr_scales`: further factors of the learning rate by name, or empty. kInvalidArgument: all
+  // parameters are among `frozen`, or a group matches none. kOutOfMemory.
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters,
                                                    const std::set<std::string>& frozen,
-                                                   const Shard& shard);
+                                                   const Shard& shard,
+                                                   const LrScales& lr_scales = {});
   static Result<std::unique_ptr<Optimizer>> create(const config::OptimizerConfig& config,
                                                    const config::TrainConfig& train,
                                                    const NamedTensors& parameters,
@@ -114,7 +117,8 @@ class Optimizer {
   int num_shards() const { return shard_.count; }
   // Parameters that are updated together. Order: the parameters in no configured group, then the
   // groups of config.param_groups. With muon: first all groups that muon updates, then in the same
-  // order those that adamw updates. Then in the same order those that can be frozen.
+  // order those that adamw updates. Then in the same order those that can be frozen. With
+  // optimizer.layer_decay each of these is divided into one for each layer, the first layer first.
   struct Group {
     config::OptimizerName name = {};  // the optimizer of this group
     std::string match;                // ParamGroup::params; empty: no configured group
@@ -148,8 +152,12 @@ class Optimizer {
   // with muon a second set for the parameters it leaves to adamw. Returns the size of the first
   // set.
   size_t create_groups();
-  Status make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen);
-  Status check_matches(size_t rows, const NamedTensors& parameters) const;
+  Status make_groups(const NamedTensors& parameters, const std::set<std::string>& frozen,
+                     const LrScales& lr_scales);
+  void divide_groups(const NamedTensors& parameters, const LrScales& lr_scales,
+                     std::vector<size_t>& group_of);
+  Status check_matches(size_t rows, const std::vector<size_t>& group_of,
+                       const NamedTensors& parameters) const;
   void allocate_gradients(const NamedTensors& parameters);
   void collect_gradients();
   void add_parameters(const NamedTensors& parameters, const std::vector<size_t>& groups);

@@ -22,6 +22,7 @@
 #include "shared/data/counter_rng.h"
 #include "shared/model/channels_last.h"
 #include "shared/model/load_weights.h"
+#include "shared/model/lora.h"
 #include "shared/model/torch_dtype.h"
 
 namespace stoker::train {
@@ -199,14 +200,20 @@ Result<std::unique_ptr<TrainingState>> TrainingState::create(const config::Confi
   for (const auto& parameter : state->model_->named_parameters())
     if (parameter.value().requires_grad())
       trainable.emplace_back(parameter.key(), parameter.value());
-  STOKER_ASSIGN_OR_RETURN(state->optimizer_, Optimizer::create(config.optimizer, config.train,
-                                                               trainable, frozen, shard));
+  LrScales lr_scales;
+  if (config.optimizer.layer_decay) {
+    STOKER_ASSIGN_OR_RETURN(lr_scales,
+                            layer_lr_scales(*state->model_, *config.optimizer.layer_decay));
+  }
+  STOKER_ASSIGN_OR_RETURN(
+      state->optimizer_,
+      Optimizer::create(config.optimizer, config.train, trainable, frozen, shard, lr_scales));
   const auto* const classification = std::get_if<config::ClassificationTask>(&config.task.task);
   if (classification != nullptr && classification->class_weights.is_balanced)
     state->balanced_weights_ = at::tensor(classification->class_weights.values, at::kDouble);
   if (config.train.ema_decay)
     state->ema_ = std::make_unique<EmaWeights>(*state->model_, *config.train.ema_decay);
-  if (!config.optimizer.param_groups.empty() ||
+  if (!config.optimizer.param_groups.empty() || config.optimizer.layer_decay ||
       config.optimizer.name() == config::OptimizerName::kMuon)
     log_groups(config.optimizer, *state->optimizer_);
   if (state->unfreeze_at_step_) state->optimizer_->set_frozen(true);
@@ -309,8 +316,10 @@ void TrainingState::rewind(const Mark& mark) const {
 }
 
 Status TrainingState::load_pretrained(const config::ModelConfig& config,
-                                      model::StateDictMapping& mapping) {
+                                      pretrained::StateDictMapping& mapping) {
   STOKER_RETURN_IF_ERROR(model::load_pretrained(*model_, config, mapping));
+  if (config.lora && config.lora->path)
+    STOKER_RETURN_IF_ERROR(model::load_adapter(*model_, config));
   if (ema_) ema_->reset_to_parameters();
   return {};
 }

@@ -27,7 +27,7 @@
 #include "shared/data/dataset.h"
 #include "shared/feed/stream_state.h"
 #include "shared/model/model.h"
-#include "shared/model/state_dict_mapping.h"
+#include "shared/pretrained/state_dict_mapping.h"
 #include "shared/task/task.h"
 
 namespace stoker::train {
@@ -41,8 +41,8 @@ class TrainingState : public LiveState {
                                                        c10::Device device,
                                                        const Optimizer::Shard& shard = {});
 
-  // Replaces the random initial weights, see model::load_pretrained().
-  Status load_pretrained(const config::ModelConfig& config, model::StateDictMapping& mapping);
+  // Replaces the random initial weights, see model::load_pretrained(), and model::load_adapter().
+  Status load_pretrained(const config::ModelConfig& config, pretrained::StateDictMapping& mapping);
   enum class Restored { kFully, kPartially };
   // With `may_differ`, tensors without a counterpart of the same name, shape and dtype in the
   // checkpoint keep their initial values and are logged. Otherwise they are kMismatch.

@@ -295,6 +295,8 @@ inline constexpr LogEventInfo kAll[] = {
      "The compiled step returned the loss and gradients that it returned where it was compiled."},
     {LogTopic::kTraining, "pretrained weights loaded", kInfo,
      "path loaded unexpected missing report", "All names are in `report`."},
+    {LogTopic::kTraining, "base weights loaded", kInfo, "path sha256",
+     "The pretrained weights that the adapter of [model.lora](models.md#lora) belongs to."},
     {LogTopic::kTraining, "pretrained load report not written", kWarn, "error",
      "The list of names is missing."},
     {LogTopic::kTraining, "steps skipped", kInfo | kWarn, "step count total reason loss_scale",

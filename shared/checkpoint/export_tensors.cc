@@ -232,8 +232,8 @@ Status copy_transposed(const TensorRangeSource& file, const TensorSpec& spec,
   return {};
 }
 
-Status use_name_of(const HuggingFaceNames& names, Source& source) {
-  auto theirs = names.from_stoker(source.spec.name);
+Status rename(const ExportPart& part, Source& source) {
+  auto theirs = part.rename(source.spec.name);
   if (!theirs)
     return Status(StatusCode::kInvalidArgument,
                   "tensor '" + source.name + "' has no name in the Hugging Face format");
@@ -294,7 +294,7 @@ Status export_safetensors(std::span<const ExportPart> parts,
   for (const ExportPart& part : parts) {
     for (const TensorSpec& spec : part.file->tensors()) {
       Source& source = sources.emplace_back(Source{spec, &part, spec.name});
-      if (part.names != nullptr) STOKER_RETURN_IF_ERROR(use_name_of(*part.names, source));
+      if (part.rename) STOKER_RETURN_IF_ERROR(rename(part, source));
       if (parts.size() > 1) source.spec.name = part.name + '.' + spec.name;
     }
   }

@@ -10,9 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shared/base/file.h"
@@ -65,9 +68,9 @@ struct ExportPart {
   std::string name;  // "model"
   const TensorRangeSource* file = nullptr;
   TiedNames tied = {};  // not written by export_safetensors(), whose files hold a tensor once
-  // export_safetensors() writes these names, and transposed weights, of which one at a time is in
-  // memory. kInvalidArgument: a tensor has none.
-  const HuggingFaceNames* names = nullptr;
+  // If set, export_safetensors() writes the names that it returns, and transposed weights, of which
+  // one at a time is in memory. kInvalidArgument: a tensor has none.
+  std::function<std::optional<HuggingFaceNames::Name>(std::string_view name)> rename = {};
 };
 
 // Tensors of a single part keep their names; with several parts, the name of the part and a dot are

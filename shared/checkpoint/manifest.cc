@@ -123,6 +123,10 @@ Manifest parse_manifest_fields(const json::object& root) {
       std::min<uint64_t>(optional_count_at(root, "optimizer_shards"), kMaxOptimizerShards + 1));
   manifest.model_digest = text_at(root, "model_digest");
   if (root.contains("model_file")) manifest.model_file = text_at(root, "model_file");
+  if (root.contains("base_weights")) {
+    const json::object& base = root.at("base_weights").as_object();
+    manifest.base_weights = {.path = text_at(base, "path"), .sha256 = text_at(base, "sha256")};
+  }
   if (root.contains("tokenizer")) manifest.tokenizer = text_at(root, "tokenizer");
   if (root.contains("tied_parameters"))
     for (const auto& [name, same] : root.at("tied_parameters").as_object())
@@ -198,6 +202,9 @@ std::string to_json(const Manifest& manifest) {
                     {"live_settings", std::move(live_settings)}};
   if (manifest.micro_batch_size != 0) root["micro_batch_size"] = manifest.micro_batch_size;
   if (!manifest.model_file.empty()) root["model_file"] = manifest.model_file;
+  if (manifest.base_weights)
+    root["base_weights"] = {{"path", manifest.base_weights->path},
+                            {"sha256", manifest.base_weights->sha256}};
   if (!manifest.tokenizer.empty()) root["tokenizer"] = manifest.tokenizer;
   if (!manifest.tied_parameters.empty()) {
     json::object tied;

@@ -52,6 +52,13 @@ struct DatasetVersion {
 // Further names of tied parameters: name -> the name that the checkpoint has.
 using TiedNames = std::map<std::string, std::string>;
 
+// Of an adapter: the pretrained weights that it belongs to.
+struct BaseWeights {
+  std::string path;    // where they were read from, informational
+  std::string sha256;  // over names, shapes and values of the tensors: model::base_digest()
+  bool operator==(const BaseWeights&) const = default;
+};
+
 struct Manifest {
   int format = kFormat;
   uint64_t step = 0;  // completed optimizer steps
@@ -68,6 +75,7 @@ struct Manifest {
   uint64_t gradient_accumulation_steps = 0;
   std::string model_digest;  // names, shapes and dtypes of the parameters
   std::string model_file;    // SHA-256 of the file with the model code; empty for built-in models
+  std::optional<BaseWeights> base_weights;  // if model.safetensors has an adapter only
   TiedNames tied_parameters;
   std::string tokenizer;  // SHA-256 of the tokenizer's file; empty without one
   std::string config_digest;

@@ -6,6 +6,7 @@
 #include "shared/base/file.h"
 #include "shared/config/config_errors.h"
 #include "shared/config/huggingface_config.h"
+#include "shared/config/peft_config.h"
 #include "shared/config/reader.h"
 #include "shared/config/validation.h"
 #include "shared/config/yaml_value.h"
@@ -129,6 +130,7 @@ Result<Config> parse_config(std::string_view yaml, const std::string& name_in_me
   const ExplicitKeys keys = read_settings(root, config, errors);
   apply_default_vocabulary(keys, config);
   apply_huggingface_config(keys, config, errors);
+  apply_peft_config(keys, config, errors);
   apply_derived_defaults(keys, config);
   validate_config(config, keys, errors);
   if (!errors.empty()) return errors.status();

@@ -50,6 +50,15 @@ bool ModelConfig::is_language_model() const {
   return !has_num_classes();
 }
 
+bool ModelConfig::supports_layer_decay() const {
+  return std::holds_alternative<GptConfig>(arch) || std::holds_alternative<Gpt2Config>(arch) ||
+         std::holds_alternative<LlamaConfig>(arch) || std::holds_alternative<VitConfig>(arch);
+}
+
+bool ModelConfig::supports_lora() const {
+  return supports_layer_decay() || std::holds_alternative<MlpConfig>(arch);
+}
+
 std::optional<int64_t> ModelConfig::context_length() const {
   return std::visit(
       [](const auto& model) -> std::optional<int64_t> {

@@ -410,6 +410,20 @@ struct PretrainedConfig {
   bool operator==(const PretrainedConfig&) const = default;
 };
 
+// LoRA with PEFT's names and defaults: the pretrained weights stay as they are, and matrices of low
+// rank in addition to those of linear layers are trained.
+struct LoraConfig {
+  std::optional<std::string> path;           // PEFT folder that a new run starts from
+  int64_t r = 8;                             // rank of the matrices
+  double lora_alpha = 8;                     // the adapter's output is multiplied by lora_alpha / r
+  double lora_dropout = 0.0;                 // of the adapter's input
+  std::vector<std::string> target_modules;   // empty: PEFT's default for the model
+  std::vector<std::string> modules_to_save;  // trained completely
+  bool operator==(const LoraConfig&) const = default;
+
+  double scaling() const { return lora_alpha / static_cast<double>(r); }
+};
+
 struct ModelConfig {
   ModelVariant arch;
   // If has_num_classes(). Null: inferred from the data; for regression the number
@@ -417,6 +431,7 @@ struct ModelConfig {
   std::optional<int64_t> num_classes;
   std::vector<InitRule> init;  // in the order of the file; the first match applies
   std::optional<PretrainedConfig> pretrained;
+  std::optional<LoraConfig> lora;   // requires `pretrained`
   std::vector<std::string> freeze;  // globs of parameters that are not trained
   // Steps before the frozen parameters are trained; null: they never are.
   std::optional<uint64_t> unfreeze_at_step;
@@ -435,6 +450,10 @@ struct ModelConfig {
   // Maximum number of tokens of a sample; null if the model has no limit.
   std::optional<int64_t> context_length() const;
   std::optional<int64_t> vocab_size() const;
+  // True for models whose linear layers can have adapters: decoder-only transformers, vit and mlp.
+  bool supports_lora() const;
+  // True for models whose layers have an order: optimizer.layer_decay.
+  bool supports_layer_decay() const;
   // True for models from user files: which settings they accept is known only after loading.
   bool is_user_code() const { return user_code_path() != nullptr; }
   // The path of the user file; null for built-in models.

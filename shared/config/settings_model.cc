@@ -643,6 +643,46 @@ Fields pretrained_fields(PretrainedConfig& pretrained) {
            .example = "[\"fc.*\"]"}};
 }
 
+Fields lora_fields(LoraConfig& lora) {
+  return {
+      {.name = "path",
+       .target = &lora.path,
+       .help = "PEFT folder with the adapter that a new run starts from; null: a new adapter",
+       .details = "The other keys of lora are read from adapter_config.json; those that are set "
+                  "must agree. Not read when a run is resumed.",
+       .example = "my-adapter"},
+      count_field("r", lora.r, kMaxUnits, "Rank of the matrices"),
+      model_field({.name = "lora_alpha",
+                   .target = &lora.lora_alpha,
+                   .help = "Scale of the adapter: its output is multiplied by lora_alpha / r",
+                   .min = 0,
+                   .max = kMaxUnits,
+                   .exclusive_min = true}),
+      model_field({.name = "lora_dropout",
+                   .target = &lora.lora_dropout,
+                   .help = "Fraction of the adapter's input dropped in training; 0 to 0.99",
+                   .min = 0,
+                   .max = kMaxDropout}),
+      model_field(
+          {.name = "target_modules",
+           .target = &lora.target_modules,
+           .help = "Linear layers with an adapter: names, a regular expression, or all-linear",
+           .details =
+               "A name stands for every module whose name ends with it, after a dot. A regular "
+               "expression must match the complete name. all-linear: all but the output layer. "
+               "Names are those of stoker or of Hugging Face. [] for gpt and gpt2 is qkv "
+               "(c_attn), for llama q and v (q_proj, v_proj); others require it.",
+           .accepts_null = true,
+           .accepts_scalar = true,
+           .example = "[q_proj, v_proj]"}),
+      model_field({.name = "modules_to_save",
+                   .target = &lora.modules_to_save,
+                   .help = "Modules that are trained completely, and saved with the adapter",
+                   .details = "Every module whose name ends with one of these, such as a new head.",
+                   .accepts_null = true,
+                   .example = "[head]"})};
+}
+
 Field num_outputs_field(std::optional<int64_t>& num_classes) {
   return count_field("num_classes", num_classes, kMaxOutputs,
                      "Number of outputs; null: from the data",
@@ -651,37 +691,48 @@ Field num_outputs_field(std::optional<int64_t>& num_classes) {
 }
 
 Fields common_fields(ModelConfig& model) {
-  return {init_field(
-              {.name = "init",
-               .target = tagged_map<init_fields>(model.init, kInitNames),
-               .help = "Initial values of parameters, by patterns of their names",
-               .details =
-                   "Functions of torch.nn.init with their arguments. A pattern applies to the "
-                   "parameters whose name, or whose name's last part, it matches; the first that "
-                   "matches counts. A pattern that applies to no parameter is an error. The others "
-                   "have the initial values of PyTorch's modules. Drawn after those, in the order "
-                   "of the parameters; pretrained replaces them. Not drawn when a run is "
-                   "resumed, whose checkpoint has all values.",
-               .example = "{weight: {normal: {std: 0.1}}, bias: {constant: 0.1}}"}),
-          {.name = "pretrained",
-           .target = mapping<pretrained_fields>(model.pretrained),
-           .help = "Weights that a new run is initialized from; null: random ones",
-           .details = "Not read when a run is resumed.",
-           .example = "{path: resnet18.pt, exclude: [\"fc.*\"]}"},
-          model_field({.name = "freeze",
-                       .target = &model.freeze,
-                       .help = "Patterns of parameters that are not trained",
-                       .details = "A pattern that matches no parameter is an error.",
-                       .example = "[\"conv1.*\", \"bn1.*\"]"}),
-          model_field({.name = "unfreeze_at_step",
-                       .target = &model.unfreeze_at_step,
-                       .help = "Number of steps after which frozen parameters are trained; null: "
-                               "never",
-                       .details = "Requires freeze. optimizer.param_groups can give them their own "
-                                  "learning rate.",
-                       .min = 1,
-                       .max = 1e15,
-                       .example = "10000"})};
+  return {
+      init_field(
+          {.name = "init",
+           .target = tagged_map<init_fields>(model.init, kInitNames),
+           .help = "Initial values of parameters, by patterns of their names",
+           .details =
+               "Functions of torch.nn.init with their arguments. A pattern applies to the "
+               "parameters whose name, or whose name's last part, it matches; the first that "
+               "matches counts. A pattern that applies to no parameter is an error. The others "
+               "have the initial values of PyTorch's modules. Drawn after those, in the order "
+               "of the parameters; pretrained replaces them. Not drawn when a run is "
+               "resumed, whose checkpoint has all values.",
+           .example = "{weight: {normal: {std: 0.1}}, bias: {constant: 0.1}}"}),
+      {.name = "pretrained",
+       .target = mapping<pretrained_fields>(model.pretrained),
+       .help = "Weights that a new run is initialized from; null: random ones",
+       .details = "Not read when a run is resumed.",
+       .example = "{path: resnet18.pt, exclude: [\"fc.*\"]}"},
+      model_field({.name = "lora",
+                   .target = mapping<lora_fields>(model.lora),
+                   .help = "Train an adapter (LoRA) instead of the pretrained weights; null: train "
+                           "the weights",
+                   .details = "Requires pretrained, whose weights are not trained, and gpt, gpt2, "
+                              "llama, vit or mlp. Keys, defaults and meaning are PEFT's. "
+                              "Checkpoints have the adapter alone, with the hash of the "
+                              "pretrained weights, which are read again when a run is resumed "
+                              "or evaluated.",
+                   .example = "{r: 16, lora_alpha: 32, target_modules: all-linear}"}),
+      model_field({.name = "freeze",
+                   .target = &model.freeze,
+                   .help = "Patterns of parameters that are not trained",
+                   .details = "A pattern that matches no parameter is an error.",
+                   .example = "[\"conv1.*\", \"bn1.*\"]"}),
+      model_field({.name = "unfreeze_at_step",
+                   .target = &model.unfreeze_at_step,
+                   .help = "Number of steps after which frozen parameters are trained; null: "
+                           "never",
+                   .details = "Requires freeze. optimizer.param_groups can give them their own "
+                              "learning rate.",
+                   .min = 1,
+                   .max = 1e15,
+                   .example = "10000"})};
 }
 
 Fields model_fields(ModelConfig& model) {

@@ -314,6 +314,19 @@ Fields optimizer_fields(OptimizerConfig& optimizer) {
                   "without parameters is an error.",
        .affects_result = true,
        .example = R"([{params: "head.*", lr_scale: 10}, {params: "*.bias", weight_decay: 0}])"});
+  fields.push_back(
+      {.name = "layer_decay",
+       .target = &optimizer.layer_decay,
+       .help = "Factor of the learning rate of a layer relative to the next one; null: 1",
+       .details =
+           "As in timm: the learning rate of the output layer is unchanged, that of the last "
+           "block and of the norm after it multiplied by layer_decay, and so on to the "
+           "embeddings. Multiplies lr_scale of param_groups. For gpt, gpt2, llama and vit.",
+       .min = 0,
+       .max = 1,
+       .exclusive_min = true,
+       .affects_result = true,
+       .example = "0.75"});
   return fields;
 }
 

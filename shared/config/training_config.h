@@ -177,6 +177,8 @@ struct ParamGroup {
 struct OptimizerConfig {
   OptimizerVariant method = AdamWConfig{};
   std::vector<ParamGroup> param_groups;  // the first matching group applies
+  // Multiplies the learning rate of each layer by this factor relative to the layer after it.
+  std::optional<double> layer_decay;
 
   OptimizerName name() const { return static_cast<OptimizerName>(method.index()); }
   double lr() const {

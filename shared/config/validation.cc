@@ -35,6 +35,8 @@ class Validator {
     if (!errors_.has_error_for("model.name")) validate_model();
     validate_init();
     validate_pretrained();
+    validate_lora();
+    validate_layer_decay();
     validate_sequences();
     // What a model from a user file accepts is known only after loading.
     const bool is_known = !config_.model.is_user_code();
@@ -192,6 +194,28 @@ class Validator {
             "model.pretrained.key_mapping[" + std::to_string(i) + "].to",
             "has more * than from, " + quoted(mapping[i].from) + "; each * of 'to' needs one");
     }
+  }
+
+  void validate_lora() {
+    const ModelConfig& model = config_.model;
+    if (!model.lora || errors_.has_error_for("model.name")) return;
+    if (!model.supports_lora())
+      return add_error("model.lora", "is not supported by model " + model.name() +
+                                         " (only gpt, gpt2, llama, vit, mlp); remove it");
+    if (!model.pretrained)
+      add_error("model.lora", "requires model.pretrained, the weights that it adapts");
+    const bool has_default = model.is_language_model();
+    if (model.lora->target_modules.empty() && !has_default)
+      add_error("model.lora.target_modules",
+                "is required for model " + model.name() +
+                    "; set it to names of linear layers, or to all-linear");
+  }
+
+  void validate_layer_decay() {
+    if (config_.optimizer.layer_decay && !errors_.has_error_for("model.name") &&
+        !config_.model.supports_layer_decay())
+      add_error("optimizer.layer_decay", "is not supported by model " + config_.model.name() +
+                                             " (only gpt, gpt2, llama, vit); remove it");
   }
 
   void validate_sequences() {

@@ -218,11 +218,14 @@ class Decoder : public Model {
 
   int64_t context() const override { return settings_.context_length; }
   int64_t vocab() const override { return settings_.vocab_size; }
+  std::string output_layer() const override { return settings_.tie_weights ? "" : "head"; }
+  bool ties_output() const override { return settings_.tie_weights; }
 
  private:
   at::Tensor run_checkpointed(DecoderBlock& block, const at::Tensor& x,
                               const RopeTables& rope) const {
-    const bool uses_random = settings_.dropout > 0 || settings_.attention_dropout > 0;
+    const bool uses_random = settings_.dropout > 0 || settings_.attention_dropout > 0 ||
+                             (adapter() != nullptr && adapter()->dropout > 0);
     return checkpoint_activations(
         [&block, rope](const at::Tensor& input) { return block.forward(input, rope); }, x,
         block.parameters(), uses_random && is_training());

@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "shared/model/cpu_matmul.h"
+#include "shared/model/lora.h"
 
 namespace stoker::model {
 namespace {
@@ -102,7 +103,7 @@ at::Tensor fastest_linear(const at::Tensor& input, const at::Tensor& weight,
 }  // namespace
 
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
-  return fastest_linear(input, layer->weight, layer->bias);
+  return add_adapter(*layer, input, fastest_linear(input, layer->weight, layer->bias));
 }
 
 at::Tensor linear_without_bias(const at::Tensor& input, const at::Tensor& weight) {

@@ -14,7 +14,7 @@
 
 namespace stoker::model {
 
-// `input` […, in_features]; returns […, out_features].
+// `input` […, in_features]; returns […, out_features]. With its adapter, if it has one (lora.h).
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input);
 
 // For a weight [out_features, in_features] that is not one of a layer.

@@ -10,12 +10,15 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 
+#include "shared/base/file.h"
 #include "shared/checkpoint/huggingface.h"
-#include "shared/checkpoint/store.h"
+#include "shared/checkpoint/peft.h"
 #include "shared/checkpoint/torch_file.h"
 #include "shared/config/huggingface_config.h"
+#include "shared/model/lora.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
+#include "shared/pretrained/pretrained_file.h"
 
 namespace stoker::model {
 namespace {
@@ -98,28 +101,28 @@ Status check_copy(const std::string& name, const at::Tensor& tensor,
   return {};
 }
 
-bool is_huggingface_folder(const std::string& path) {
-  return !config::find_huggingface_config(path).empty();
-}
-
-Result<std::unique_ptr<checkpoint::TensorSource>> open_pretrained(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return Status::from_errno(errno, path);
-  if (!S_ISDIR(info.st_mode)) return checkpoint::open_tensor_file(path);
-  if (is_huggingface_folder(path)) return checkpoint::open_huggingface_folder(path);
-  STOKER_ASSIGN_OR_RETURN(const auto saved, checkpoint::CheckpointStore::open_verified(path));
-  STOKER_ASSIGN_OR_RETURN(auto file, saved.open_tensors("model.safetensors"));
-  return std::unique_ptr<checkpoint::TensorSource>(std::move(file));
+// An adapter belongs to weights that a file has: they are not in its checkpoints.
+Status check_base(const Model& model, const NamedTensors& tensors,
+                  const pretrained::StateDictMapping& mapping) {
+  if (model.adapter() == nullptr) return {};
+  std::set<std::string> missing = model.adapter()->base;
+  for (const pretrained::StateDictMapping::Load& load : mapping.loads)
+    missing.erase(tensors[load.tensor].first);
+  if (missing.empty()) return {};
+  return Status(StatusCode::kMismatch,
+                "with model.lora, every weight must be in the file or trained, and '" +
+                    *missing.begin() + "' is neither (of " + std::to_string(missing.size()) +
+                    "); add its module to model.lora.modules_to_save");
 }
 
 Status load_mapped(const NamedTensors& tensors, const checkpoint::TensorSource& file,
-                   const StateDictMapping& mapping) {
+                   const pretrained::StateDictMapping& mapping) {
   try {
     const at::NoGradGuard no_grad;
-    for (const StateDictMapping::Load& load : mapping.loads)
+    for (const pretrained::StateDictMapping::Load& load : mapping.loads)
       STOKER_RETURN_IF_ERROR(
           read_tensor(load.from, tensors[load.tensor].second, file, load.is_transposed));
-    for (const StateDictMapping::Load& copy : mapping.copies)
+    for (const pretrained::StateDictMapping::Load& copy : mapping.copies)
       STOKER_RETURN_IF_ERROR(check_copy(copy.from, tensors[copy.tensor].second, file));
     return {};
   } catch (const c10::Error& error) {
@@ -172,21 +175,78 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file) {
   return load_tensors(named_tensors(model), file, "the model");
 }
 
-Status load_pretrained(Model& model, const config::ModelConfig& config, StateDictMapping& mapping) {
+Status load_pretrained(Model& model, const config::ModelConfig& config,
+                       pretrained::StateDictMapping& mapping) {
   const std::string& path = config.pretrained->path;
-  const bool is_huggingface = is_huggingface_folder(path);
+  const bool is_huggingface = pretrained::is_huggingface_folder(path);
   if (is_huggingface)
     STOKER_RETURN_IF_ERROR(
         config::check_huggingface_config(config, path).with_context("model.pretrained.path"));
-  const auto file = open_pretrained(path);
+  const auto file = pretrained::open_pretrained_file(path);
   if (!file.ok()) return file.status().with_context("model.pretrained.path");
-  const NamedTensors tensors = named_tensors(model);
-  mapping =
-      map_state_dict(to_tensor_specs(tensors), **file, *config.pretrained,
-                     is_huggingface ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr);
+  const NamedTensors tensors = pretrained_tensors(model);
+  mapping = pretrained::map_state_dict(
+      to_tensor_specs(tensors), **file, *config.pretrained,
+      is_huggingface ? checkpoint::HuggingFaceNames::find(config.name()) : nullptr);
   const std::string context = "model.pretrained.path: " + path;
   STOKER_RETURN_IF_ERROR(mapping.status().with_context(context));
+  STOKER_RETURN_IF_ERROR(check_base(model, tensors, mapping).with_context(context));
   return load_mapped(tensors, **file, mapping).with_context(context);
+}
+
+namespace {
+
+Result<std::unique_ptr<checkpoint::TensorSource>> open_peft_folder(const std::string& path) {
+  const std::string file = join_path(path, checkpoint::kPeftFile);
+  const std::string torch_file = join_path(path, checkpoint::kPeftTorchFile);
+  struct stat info {};
+  const bool is_torch = ::stat(file.c_str(), &info) != 0 && ::stat(torch_file.c_str(), &info) == 0;
+  return checkpoint::open_tensor_file(is_torch ? torch_file : file);
+}
+
+// An adapter's tensors by their names in the model. All problems are reported.
+Result<pretrained::StateDictMapping> map_adapter(const NamedTensors& tensors,
+                                                 const checkpoint::TensorSource& file,
+                                                 const checkpoint::PeftNames& names) {
+  Differences differences;
+  pretrained::StateDictMapping mapping;
+  std::vector<bool> is_loaded(tensors.size());
+  for (const TensorSpec& spec : file.tensors()) {
+    const auto name = names.to_stoker(spec.name);
+    const auto found = std::ranges::find_if(
+        tensors, [&](const auto& each) { return name && each.first == name->name; });
+    if (found == tensors.end()) {
+      differences.add("unexpected " + to_string(spec));
+      continue;
+    }
+    const TensorSpec needed = to_tensor_spec(found->first, found->second);
+    std::vector<int64_t> shape = spec.shape;
+    if (name->is_transposed) std::ranges::reverse(shape);
+    const auto index = static_cast<size_t>(found - tensors.begin());
+    if (shape != needed.shape ||
+        (spec.dtype != needed.dtype && !pretrained::is_widening(spec.dtype, needed.dtype)))
+      differences.add("has " + to_string(spec) + ", expected " + to_string(needed));
+    is_loaded[index] = true;
+    mapping.loads.push_back({index, spec.name, name->is_transposed});
+  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!is_loaded[i])
+      differences.add("missing " + to_string(to_tensor_spec(tensors[i].first, tensors[i].second)));
+  STOKER_RETURN_IF_ERROR(differences.status("the adapter"));
+  return mapping;
+}
+
+}  // namespace
+
+Status load_adapter(Model& model, const config::ModelConfig& config) {
+  const std::string& path = *config.lora->path;
+  const std::string context = "model.lora.path: " + path;
+  const auto file = open_peft_folder(path);
+  if (!file.ok()) return file.status().with_context("model.lora.path");
+  const NamedTensors tensors = named_tensors(model);
+  const auto mapping = map_adapter(tensors, **file, checkpoint::PeftNames(config.name()));
+  if (!mapping.ok()) return mapping.status().with_context(context);
+  return load_mapped(tensors, **file, *mapping).with_context(context);
 }
 
 }  // namespace stoker::model

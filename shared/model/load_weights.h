@@ -15,7 +15,7 @@
 #include "shared/checkpoint/sharded_tensors.h"
 #include "shared/config/model_config.h"
 #include "shared/model/model.h"
-#include "shared/model/state_dict_mapping.h"
+#include "shared/pretrained/state_dict_mapping.h"
 
 namespace stoker::model {
 
@@ -43,6 +43,7 @@ Status load_weights(Model& model, const checkpoint::SafetensorsFile& file);
 // settings of the model. Fills `mapping` also if the result is kMismatch, which leaves the model
 // unchanged. kInvalidArgument: the folder is of a model that is not supported. kCorrupt: also if
 // two copies of a tied weight differ.
-Status load_pretrained(Model& model, const config::ModelConfig& config, StateDictMapping& mapping);
+Status load_pretrained(Model& model, const config::ModelConfig& config,
+                       pretrained::StateDictMapping& mapping);
 
 }  // namespace stoker::model

@@ -23,8 +23,11 @@ class Mlp : public Model {
       width = next;
       number += numbers;
     }
-    layers_.push_back(register_module(std::to_string(number), torch::nn::Linear(width, outputs)));
+    output_layer_ = std::to_string(number);
+    layers_.push_back(register_module(output_layer_, torch::nn::Linear(width, outputs)));
   }
+
+  std::string output_layer() const override { return output_layer_; }
 
   at::Tensor forward(const at::Tensor& input) override {
     at::Tensor x = input.flatten(1);
@@ -37,6 +40,7 @@ class Mlp : public Model {
 
  private:
   const double dropout_;
+  std::string output_layer_;
   std::vector<torch::nn::Linear> layers_;
 };
 

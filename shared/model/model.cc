@@ -6,6 +6,7 @@
 
 #include "shared/base/hash.h"
 #include "shared/model/initialize.h"
+#include "shared/model/lora.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/torch_dtype.h"
 #include "shared/model/torch_status.h"
@@ -104,6 +105,7 @@ Result<ModelPtr> make_model(const config::ModelConfig& config,
     STOKER_RETURN_IF_ERROR(initialize(*model, config.init));
     if (const auto* const blstm = std::get_if<config::BlstmConfig>(&config.arch))
       add_forget_bias(*model, *blstm);
+    if (config.lora) STOKER_RETURN_IF_ERROR(apply_lora(*model, sized));
     return model;
   } catch (const c10::Error& error) {
     return to_status(error, "create the model");
@@ -116,6 +118,8 @@ NamedTensors named_tensors(const Model& model) {
   NamedTensors tensors;
   for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value());
   for (const auto& item : model.named_buffers()) tensors.emplace_back(item.key(), item.value());
+  if (const Model::Adapter* const adapter = model.adapter())
+    std::erase_if(tensors, [&](const auto& each) { return adapter->base.contains(each.first); });
   return tensors;
 }
 

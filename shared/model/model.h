@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -56,10 +57,25 @@ class Model : public torch::nn::Module {
     return {};
   }
 
+  // With model.lora, set by apply_lora(); otherwise null.
+  struct Adapter {
+    std::set<std::string> base;  // the parameters that are not trained
+    double dropout = 0;
+  };
+  const Adapter* adapter() const { return adapter_ ? &*adapter_ : nullptr; }
+  void set_adapter(Adapter adapter) { adapter_ = std::move(adapter); }
+  // The name of the module with the outputs; empty if there is none, or it is not known.
+  virtual std::string output_layer() const { return {}; }
+  // Whether the outputs are computed with the weights of the embedding.
+  virtual bool ties_output() const { return false; }
+
   // For models over tokens: the maximum number of tokens that forward() accepts, and the size of
   // the vocabulary. 0 for all others.
   virtual int64_t context() const { return 0; }
   virtual int64_t vocab() const { return 0; }
+
+ private:
+  std::optional<Adapter> adapter_;
 };
 using ModelPtr = std::shared_ptr<Model>;
 
@@ -70,7 +86,8 @@ using ModelPtr = std::shared_ptr<Model>;
 Result<ModelPtr> make_model(const config::ModelConfig& config,
                             const std::vector<TensorSpec>& sample, uint64_t classes);
 
-// Parameters, then buffers, in registration order: the contents of model.safetensors.
+// Parameters, then buffers, in registration order: the contents of model.safetensors. With model.lora
+// those of the adapter alone: without the pretrained weights that it belongs to.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 NamedTensors named_tensors(const Model& model);
 

@@ -17,6 +17,7 @@
 #include "shared/model/attention.h"
 #include "shared/model/data_compatibility.h"
 #include "shared/model/image_model.h"
+#include "shared/model/lora.h"
 #include "shared/model/model_factories.h"
 #include "shared/model/sequential.h"
 #include "shared/model/trunc_normal.h"
@@ -35,7 +36,7 @@ torch::nn::LayerNorm layer_norm(int64_t width) {
 
 // As nn.MultiheadAttention(batch_first=True) for self-attention: same parameter names, same random
 // numbers.
-class SelfAttention : public torch::nn::Module {
+class SelfAttention : public torch::nn::Module, public AdaptableProjection {
  public:
   SelfAttention(int64_t width, int64_t heads)
       : heads_(heads),
@@ -48,16 +49,24 @@ class SelfAttention : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x) {
     const int64_t batch = x.size(0), time = x.size(1), width = x.size(2);
-    const std::vector<at::Tensor> qkv = split_heads(at::linear(x, weight_, bias_), heads_);
+    const std::vector<at::Tensor> qkv =
+        split_heads(add_adapter(*this, x, at::linear(x, weight_, bias_)), heads_);
     const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
-    return out_(attended.transpose(1, 2).reshape({batch, time, width}));
+    const at::Tensor merged = attended.transpose(1, 2).reshape({batch, time, width});
+    return add_adapter(*out_, merged, out_(merged));
   }
+  at::Tensor projection() const override { return weight_; }
 
  private:
   const int64_t heads_;
   at::Tensor weight_, bias_;
   torch::nn::Linear out_;
 };
+
+void add_linear(Sequential& sequential, torch::nn::Linear layer) {
+  sequential.add(layer,
+                 [layer](const at::Tensor& x) mutable { return add_adapter(*layer, x, layer(x)); });
+}
 
 std::shared_ptr<Sequential> make_mlp_block(const VitShape& shape) {
   const torch::nn::Linear up(shape.width, shape.mlp_width), down(shape.mlp_width, shape.width);
@@ -66,10 +75,10 @@ std::shared_ptr<Sequential> make_mlp_block(const VitShape& shape) {
     torch::nn::init::normal_(linear->bias, 0, 1e-6);
   }
   const auto sequential = std::make_shared<Sequential>();
-  sequential->add(up);
+  add_linear(*sequential, up);
   sequential->add_step([](const at::Tensor& x) { return at::gelu(x); });
   sequential->add_dropout(shape.dropout);
-  sequential->add(down);
+  add_linear(*sequential, down);
   sequential->add_dropout(shape.dropout);
   return sequential;
 }
@@ -149,7 +158,11 @@ class Vit : public ImageModel {
     for (const at::Tensor& zero : {head_->weight, head_->bias}) torch::nn::init::zeros_(zero);
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return head_(pooled(features(input))); }
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor token = pooled(features(input));
+    return add_adapter(*head_, token, head_(token));
+  }
+  std::string output_layer() const override { return "heads.head"; }
   at::Tensor features(const at::Tensor& images) override {
     const at::Tensor patches = conv_proj_(images).flatten(2).transpose(1, 2);
     return encoder_->forward(at::cat({token_.expand({images.size(0), -1, -1}), patches}, 1));

@@ -462,7 +462,7 @@ TEST_F(HuggingFaceExportTest, ComparesTheSettingsWithTheCheckpoint) {
   const CommandResult changed = export_to("changed");
   EXPECT_EQ(changed.code, 0);
   EXPECT_THAT(changed.err, HasSubstr("config.yaml was changed since the checkpoint was saved; "
-                                     "config.json has its settings"));
+                                     "the export has its settings"));
   for (const auto& [model, message] : std::map<std::string, std::string>{
            {"gpt2, mlp_dim: 4, " + sizes + "1",
             "the checkpoint has blocks.0.down.weight F32 [2, 8], but the model of the run's "

@@ -76,7 +76,7 @@ class HuggingFaceParityTest : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (!made.ok()) return nullptr;
     if (is_double_) (*made)->to(at::kDouble);
-    model::StateDictMapping mapping;
+    pretrained::StateDictMapping mapping;
     const Status loaded = model::load_pretrained(**made, config, mapping);
     EXPECT_TRUE(loaded.ok()) << loaded.to_string();
     return loaded.ok() ? *made : nullptr;
@@ -95,7 +95,9 @@ class HuggingFaceParityTest : public testing::TestWithParam<std::string> {
     const auto file = checkpoint::SafetensorsFile::open(scratch / "model.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     const std::vector<checkpoint::ExportPart> parts{
-        {.name = "model", .file = file->get(), .names = names_}};
+        {.name = "model", .file = file->get(), .rename = [this](std::string_view name) {
+           return names_->from_stoker(name);
+         }}};
     auto out = checkpoint::NewFile::create(default_file_system(), folder + "/model.safetensors");
     ASSERT_TRUE(out.ok()) << out.status().to_string();
     ASSERT_TRUE(checkpoint::export_safetensors(parts, {{"format", "pt"}}, *out, {}).ok());

@@ -76,6 +76,7 @@ TEST(ManifestTest, RoundTripsThroughJson) {
   manifest.gradient_accumulation_steps = 4;
   manifest.model_file = kSha;
   manifest.tied_parameters = {{"head.weight", "wte.weight"}};
+  manifest.base_weights = BaseWeights{.path = "base", .sha256 = kSha};
   expect_same();
   manifest.sample_errors = 0;
   expect_same();

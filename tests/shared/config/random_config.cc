@@ -213,6 +213,9 @@ void fill_model(Config& config, Filler& filler) {
     vit->num_heads = heads, vit->hidden_dim = width;
   if (auto* const captioner = std::get_if<CaptionerConfig>(&arch))
     captioner->decoder.num_heads = heads, captioner->decoder.hidden_size = width;
+  if (!config.model.supports_layer_decay()) config.optimizer.layer_decay.reset();
+  if (!config.model.supports_lora() || !config.model.pretrained) config.model.lora.reset();
+  if (config.model.lora) config.model.lora->target_modules.emplace_back("all-linear");
   if (config.model.freeze.empty()) config.model.unfreeze_at_step.reset();
   if (auto* const sequential = std::get_if<SequentialConfig>(&arch)) {
     const Layer first = filler.coin() ? Layer(FlattenLayer()) : Layer(EmbeddingLayer{300, 8});

@@ -69,6 +69,7 @@ TEST(WriterTest, WritesOnlyKeysOfSelectedVariant) {
   const std::string text = to_yaml(valid_config(kImageData + "model: {name: mlp}\n"));
   EXPECT_THAT(text, HasSubstr("\nmodel:\n  name: mlp\n  hidden_sizes: [1024]\n  in_features: null\n"
                               "  dropout: 0\n  num_classes: null\n  init: {}\n  pretrained: null\n"
+                              "  lora: null\n"
                               "  freeze: []\n  unfreeze_at_step: null\ntask:\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("embed_dim")));
   EXPECT_THAT(text, testing::StartsWith("run:\n  dir: runs/demo\n  seed: 1\n"));

@@ -173,7 +173,7 @@ TEST(Captioner, LoadsAPretrainedEncoder) {
                                             checkpoint::views_of(tensors), {})
                   .ok());
   const auto model = made(captioner(config::CaptionDecoder::kLstm));
-  StateDictMapping mapping;
+  pretrained::StateDictMapping mapping;
   const Status loaded = load_pretrained(*model, {.pretrained = pretrained}, mapping);
   ASSERT_TRUE(loaded.ok()) << loaded.to_string();
   size_t same = 0;

@@ -103,7 +103,7 @@ class HuggingFacePretrainedTest : public testing::Test {
   test::TemporaryDirectory scratch_;
   config::ModelConfig config_;
   ModelPtr model_;
-  StateDictMapping mapping_;
+  pretrained::StateDictMapping mapping_;
 };
 
 TEST_F(HuggingFacePretrainedTest, LoadsGpt2WithTransposedWeights) {

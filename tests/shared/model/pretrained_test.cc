@@ -57,7 +57,7 @@ class LoadPretrainedTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
   config::PretrainedConfig config_;
   ModelPtr model_;
-  StateDictMapping mapping_;
+  pretrained::StateDictMapping mapping_;
   std::vector<checkpoint::OwnedTensor> weights_;
 };
 

@@ -1,11 +1,11 @@
-#include "shared/model/state_dict_mapping.h"
+#include "shared/pretrained/state_dict_mapping.h"
 
 #include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stoker::model {
+namespace stoker::pretrained {
 namespace {
 
 using ::testing::ElementsAre;
@@ -188,4 +188,4 @@ TEST(StateDictMappingTest, MapsRenamedTensorsByTheTableOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace stoker::model
+}  // namespace stoker::pretrained

@@ -1,4 +1,4 @@
-#include "shared/model/state_dict_mapping.h"
+#include "shared/pretrained/state_dict_mapping.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "shared/base/glob.h"
 
-namespace stoker::model {
+namespace stoker::pretrained {
 namespace {
 
 constexpr size_t kMaxNamed = 5;
@@ -38,6 +38,19 @@ class StateDictMapper {
     if (mapping_.loads.empty() && mapping_.problems.empty())
       problem("no tensor of the file matches a tensor of the model by name");
     return std::move(mapping_);
+  }
+
+  std::vector<TensorSpec> tensors() {
+    rename();
+    std::vector<TensorSpec> specs;
+    for (const auto& [name, found] : available_) {
+      if (is_ignored(name)) continue;
+      TensorSpec& spec = specs.emplace_back(*found.spec);
+      spec.name = name;
+      if (found.is_transposed) std::ranges::reverse(spec.shape);
+      if (is_widening(spec.dtype, DType::kF32)) spec.dtype = DType::kF32;
+    }
+    return specs;
   }
 
  private:
@@ -212,8 +225,15 @@ StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
   return StateDictMapper(needed, file, config, names).run();
 }
 
+std::vector<TensorSpec> mapped_tensors(const checkpoint::TensorSource& file,
+                                       const config::PretrainedConfig& config,
+                                       const checkpoint::HuggingFaceNames* names) {
+  const std::vector<TensorSpec> none;
+  return StateDictMapper(none, file, config, names).tensors();
+}
+
 bool is_widening(DType from, DType to) {
   return to == DType::kF32 && (from == DType::kF16 || from == DType::kBF16);
 }
 
-}  // namespace stoker::model
+}  // namespace stoker::pretrained

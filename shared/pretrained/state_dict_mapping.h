@@ -21,7 +21,7 @@
 #include "shared/checkpoint/tensor_source.h"
 #include "shared/config/model_config.h"
 
-namespace stoker::model {
+namespace stoker::pretrained {
 
 struct StateDictMapping {
   struct Load {
@@ -50,7 +50,13 @@ StateDictMapping map_state_dict(const std::vector<TensorSpec>& needed,
                                 const config::PretrainedConfig& config,
                                 const checkpoint::HuggingFaceNames* names = nullptr);
 
+// The tensors of the file under the names, and with the shapes and dtypes, that they have in a model
+// that has all of them; without those that `config` excludes.
+std::vector<TensorSpec> mapped_tensors(const checkpoint::TensorSource& file,
+                                       const config::PretrainedConfig& config,
+                                       const checkpoint::HuggingFaceNames* names = nullptr);
+
 // Whether `from` converts to `to` without loss: F16 and BF16 to F32.
 bool is_widening(DType from, DType to);
 
-}  // namespace stoker::model
+}  // namespace stoker::pretrained

@@ -1,0 +1,79 @@
+#include "shared/pretrained/peft_settings.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "shared/checkpoint/peft.h"
+#include "shared/config/peft_config.h"
+
+namespace stoker::pretrained {
+namespace {
+
+// "self_attn.q_proj" for "model.layers.3.self_attn.q_proj"; empty if no part of the name is a number.
+std::string kind_in_block(const std::string& name) {
+  size_t begin = 0;
+  while (begin < name.size()) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    const bool is_number = std::all_of(name.begin() + static_cast<ptrdiff_t>(begin),
+                                       name.begin() + static_cast<ptrdiff_t>(end),
+                                       [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (is_number && end < name.size()) return name.substr(end + 1);
+    begin = end + 1;
+  }
+  return {};
+}
+
+size_t num_blocks(const config::ModelVariant& arch) {
+  return std::visit(
+      [](const auto& model) -> size_t {
+        if constexpr (requires { model.num_layers; })
+          return static_cast<size_t>(model.num_layers);
+        else
+          return 0;
+      },
+      arch);
+}
+
+// The shortest names that match exactly these modules: of a kind that every block has, without the
+// block.
+std::vector<std::string> shorten(const std::set<std::string>& modules, size_t blocks) {
+  std::map<std::string, size_t> counts;
+  for (const std::string& module : modules) ++counts[kind_in_block(module)];
+  std::set<std::string> names;
+  for (const std::string& module : modules) {
+    const std::string kind = kind_in_block(module);
+    names.insert(!kind.empty() && counts[kind] == blocks ? kind : module);
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+Result<std::string> peft_settings(const config::ModelConfig& model,
+                                  const std::vector<TensorSpec>& tensors) {
+  const checkpoint::PeftNames names(model.name());
+  config::LoraConfig lora = *model.lora;
+  std::set<std::string> targets, saved;
+  for (const TensorSpec& spec : tensors) {
+    const std::string module(checkpoint::module_of(spec.name));
+    if (spec.name.ends_with(checkpoint::kLoraA) && spec.shape.front() != lora.r)
+      return Status(StatusCode::kMismatch, "the checkpoint has " + to_string(spec) +
+                                               ", but model.lora.r of the run's config.yaml is " +
+                                               std::to_string(lora.r) +
+                                               "; restore the settings that it was trained with");
+    if (!checkpoint::is_lora_matrix(spec.name))
+      saved.insert(names.module_from_stoker(module));
+    else if (!module.ends_with(".self_attention.out_proj"))  // PEFT adapts it with the attention
+      targets.insert(names.module_from_stoker(module));
+  }
+  lora.target_modules = shorten(targets, num_blocks(model.arch));
+  lora.modules_to_save = {saved.begin(), saved.end()};
+  const bool is_gpt2 = std::holds_alternative<config::Gpt2Config>(model.arch);
+  return config::format_peft_config(lora, {.base = model.pretrained->path,
+                                           .is_causal_lm = names.has_table(),
+                                           .fan_in_fan_out = is_gpt2});
+}
+
+}  // namespace stoker::pretrained

@@ -1,0 +1,103 @@
+// optimizer.layer_decay: the factors of timm's param_groups_layer_decay.
+#include "daemon/train/layer_decay.h"
+
+#include <map>
+
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include "daemon/train/optimizer.h"
+
+namespace stoker::train {
+namespace {
+
+using testing::HasSubstr;
+
+model::ModelPtr make(const config::ModelConfig& config, const std::vector<TensorSpec>& sample) {
+  const auto model = model::make_model(config, sample, 10);
+  EXPECT_TRUE(model.ok()) << model.status().to_string();
+  return *model;
+}
+model::ModelPtr small_vit() {
+  config::VitConfig vit{.num_layers = 3, .num_heads = 2, .hidden_dim = 8};
+  vit.patch_size = 4;
+  return make({.arch = vit}, {{"input", DType::kF32, {3, 8, 8}}, {"label", DType::kI64, {}}});
+}
+model::ModelPtr small_gpt2(bool tie_weights) {
+  return make({.arch = config::Gpt2Config{.num_layers = 2,
+                                          .num_heads = 2,
+                                          .embed_dim = 8,
+                                          .context_length = 8,
+                                          .vocab_size = 20,
+                                          .tie_weights = tie_weights}},
+              {{"tokens", DType::kI64, {9}}});
+}
+LrScales scales_of(const model::Model& model, double decay) {
+  const auto scales = layer_lr_scales(model, decay);
+  EXPECT_TRUE(scales.ok()) << scales.status().to_string();
+  return *scales;
+}
+
+// The values of timm 1.0.31 for its vit_tiny_patch16_224 with depth 3: pos_embed, blocks.N, norm, head.
+TEST(LayerDecayTest, HasTheFactorsOfTimmForVit) {
+  const LrScales scales = scales_of(*small_vit(), 0.75);
+  EXPECT_EQ(scales.at("class_token"), 0.31640625);
+  EXPECT_EQ(scales.at("conv_proj.weight"), 0.31640625);
+  EXPECT_EQ(scales.at("encoder.pos_embedding"), 0.31640625);
+  EXPECT_EQ(scales.at("encoder.layers.encoder_layer_0.ln_1.weight"), 0.421875);
+  EXPECT_EQ(scales.at("encoder.layers.encoder_layer_1.mlp.0.weight"), 0.5625);
+  EXPECT_EQ(scales.at("encoder.layers.encoder_layer_2.self_attention.in_proj_weight"), 0.75);
+  EXPECT_EQ(scales.at("encoder.ln.bias"), 0.75);
+  EXPECT_EQ(scales.at("heads.head.weight"), 1);
+}
+
+TEST(LayerDecayTest, CountsTheLayersOfADecoder) {
+  const LrScales scales = scales_of(*small_gpt2(false), 0.5);
+  EXPECT_EQ(scales.at("tok.weight"), 0.125);
+  EXPECT_EQ(scales.at("pos.weight"), 0.125);
+  EXPECT_EQ(scales.at("blocks.0.qkv.bias"), 0.25);
+  EXPECT_EQ(scales.at("blocks.1.ln1.weight"), 0.5);
+  EXPECT_EQ(scales.at("ln.weight"), 0.5);
+  EXPECT_EQ(scales.at("head.weight"), 1);
+  // Without an output layer, the last block is the last layer.
+  const LrScales tied = scales_of(*small_gpt2(true), 0.5);
+  EXPECT_EQ(tied.at("blocks.1.down.weight"), 1);
+  EXPECT_EQ(tied.at("tok.weight"), 0.25);
+}
+
+TEST(LayerDecayTest, RejectsUnknownLayers) {
+  const auto mlp = make({.arch = config::MlpConfig{}},
+                        {{"input", DType::kF32, {3}}, {"label", DType::kI64, {}}});
+  EXPECT_THAT(layer_lr_scales(*mlp, 0.5).status().message(),
+              HasSubstr("parameter '0.weight' belongs to no known layer"));
+}
+
+// One step of SGD without momentum changes a parameter by lr x its factors x the gradient.
+TEST(LayerDecayTest, ScalesTheUpdatesTogetherWithParameterGroups) {
+  const auto model = small_gpt2(false);
+  model::NamedTensors parameters;
+  std::map<std::string, at::Tensor> before;
+  for (const auto& item : model->named_parameters()) {
+    parameters.emplace_back(item.key(), item.value());
+    before[item.key()] = item.value().detach().clone();
+  }
+  config::OptimizerConfig config{.method = config::SgdConfig{.lr = 1, .momentum = 0}};
+  config.param_groups = {{.params = "*.bias", .lr_scale = 2, .weight_decay = {}}};
+  const LrScales scales = scales_of(*model, 0.5);
+  const auto optimizer = Optimizer::create(config, {.max_grad_norm = std::nullopt}, parameters, {},
+                                           Optimizer::Shard{}, scales);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status().to_string();
+  for (const auto& [name, parameter] : parameters) parameter.mutable_grad().fill_(1);
+  (*optimizer)->step(0.5);
+  for (const auto& [name, parameter] : parameters) {
+    const double factor = 0.5 * scales.at(name) * (name.ends_with(".bias") ? 2 : 1);
+    const at::Tensor change = before.at(name) - parameter.detach();
+    EXPECT_NEAR(change.min().item<double>(), factor, 1e-6) << name;
+    EXPECT_NEAR(change.max().item<double>(), factor, 1e-6) << name;
+  }
+}
+
+}  // namespace
+}  // namespace stoker::train

@@ -1,0 +1,108 @@
+#include "shared/pretrained/merged_tensors.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shared/base/hash.h"
+#include "tests/shared/checkpoint/checkpoint_fixture.h"
+#include "tests/support/temporary_directory.h"
+
+namespace stoker::pretrained {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+checkpoint::OwnedTensor tensor(const std::string& name, std::vector<int64_t> shape,
+                               const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {{name, DType::kF32, std::move(shape)}, {bytes.begin(), bytes.end()}};
+}
+
+// A linear layer "0" with an adapter of rank 1 and lora_alpha 2, and a layer "2" that is trained.
+class MergedTensorsTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::vector<checkpoint::OwnedTensor>& tensors) const {
+    ASSERT_TRUE(checkpoint::write_safetensors(default_file_system(), scratch_.path(), name,
+                                              checkpoint::views_of(tensors), {})
+                    .ok());
+  }
+  void SetUp() override {
+    write("base", {tensor("0.weight", {2, 3}, {1, 2, 3, 4, 5, 6}), tensor("0.bias", {2}, {7, 8}),
+                   tensor("2.weight", {1, 2}, {9, 9})});
+    write("adapter",
+          {tensor("2.weight", {1, 2}, {5, 6}), tensor("0.lora_A.weight", {1, 3}, {1, 0, -1}),
+           tensor("0.lora_B.weight", {2, 1}, {10, 100})});
+    config_.arch = config::MlpConfig{};
+    config_.lora = config::LoraConfig{.r = 1, .lora_alpha = 2};
+    config_.pretrained = config::PretrainedConfig{.path = scratch_ / "base"};
+    Sha256 sum;
+    const std::vector<float> bias{7, 8}, weight{1, 2, 3, 4, 5, 6};
+    sum.update("0.bias F32 [2]\n");
+    sum.update(std::as_bytes(std::span(bias)));
+    sum.update("0.weight F32 [2, 3]\n");
+    sum.update(std::as_bytes(std::span(weight)));
+    base_ = {.path = "before", .sha256 = sum.finish_hex()};
+  }
+  Result<std::unique_ptr<MergedTensors>> open() const {
+    auto adapter = checkpoint::SafetensorsFile::open(scratch_ / "adapter");
+    EXPECT_TRUE(adapter.ok());
+    return MergedTensors::open(config_, base_, *std::move(adapter));
+  }
+  static std::vector<float> values(const MergedTensors& merged, const std::string& name) {
+    std::vector<float> values(static_cast<size_t>(merged.find(name)->elements()));
+    EXPECT_TRUE(merged.read(name, std::as_writable_bytes(std::span(values))).ok());
+    return values;
+  }
+
+  test::TemporaryDirectory scratch_;
+  config::ModelConfig config_;
+  checkpoint::BaseWeights base_;
+};
+
+TEST_F(MergedTensorsTest, AddsScaledProductAndReplacesTrainedModules) {
+  const auto merged = open();
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  EXPECT_EQ((*merged)->tensors().size(), 3);
+  EXPECT_THAT(values(**merged, "0.weight"), ElementsAre(21, 2, -17, 204, 5, -194));
+  EXPECT_THAT(values(**merged, "0.bias"), ElementsAre(7, 8));
+  EXPECT_THAT(values(**merged, "2.weight"), ElementsAre(5, 6));
+}
+
+TEST_F(MergedTensorsTest, ReadsParts) {
+  const auto merged = open();
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  std::vector<float> two(2);
+  ASSERT_TRUE((*merged)->read_part("0.weight", 8, std::as_writable_bytes(std::span(two))).ok());
+  EXPECT_THAT(two, ElementsAre(-17, 204));
+  EXPECT_EQ((*merged)->read_part("0.weight", 20, std::as_writable_bytes(std::span(two))).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ((*merged)->read_part("1.weight", 0, {}).code(), StatusCode::kNotFound);
+}
+
+TEST_F(MergedTensorsTest, HasNewHeadThatThePretrainedFileLacks) {
+  std::filesystem::remove(scratch_ / "base");
+  write("base", {tensor("0.weight", {2, 3}, {1, 2, 3, 4, 5, 6}), tensor("0.bias", {2}, {7, 8}),
+                 tensor("2.weight", {9, 2}, std::vector<float>(18))});
+  config_.pretrained->exclude = {"2.*"};
+  const auto merged = open();
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  EXPECT_THAT(values(**merged, "2.weight"), ElementsAre(5, 6));
+}
+
+TEST_F(MergedTensorsTest, RejectsOtherPretrainedWeights) {
+  std::filesystem::remove(scratch_ / "base");
+  EXPECT_EQ(open().status().code(), StatusCode::kNotFound);
+  write("base", {tensor("0.weight", {2, 3}, {1, 2, 3, 4, 5, 7}), tensor("0.bias", {2}, {7, 8}),
+                 tensor("2.weight", {1, 2}, {9, 9})});
+  EXPECT_THAT(open().status().message(),
+              HasSubstr("has other weights than those that the adapter"));
+  std::filesystem::remove(scratch_ / "base");
+  write("base", {tensor("0.bias", {2}, {7, 8}), tensor("2.weight", {1, 2}, {9, 9})});
+  EXPECT_THAT(open().status().message(), HasSubstr("has no 0.weight"));
+}
+
+}  // namespace
+}  // namespace stoker::pretrained
