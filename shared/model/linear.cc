@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "shared/model/cpu_matmul.h"
+#include "shared/model/weight_copies.h"
 
 namespace stoker::model {
 namespace {
@@ -102,11 +103,11 @@ at::Tensor fastest_linear(const at::Tensor& input, const at::Tensor& weight,
 }  // namespace
 
 at::Tensor linear(const torch::nn::Linear& layer, const at::Tensor& input) {
-  return fastest_linear(input, layer->weight, layer->bias);
+  return fastest_linear(input, WeightCopies::or_weight(layer->weight), layer->bias);
 }
 
 at::Tensor linear_without_bias(const at::Tensor& input, const at::Tensor& weight) {
-  return fastest_linear(input, weight, {});
+  return fastest_linear(input, WeightCopies::or_weight(weight), {});
 }
 
 }  // namespace stoker::model
